@@ -1,0 +1,3 @@
+//! TODO
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+fn main(){}

@@ -1,0 +1,83 @@
+//! The name of a message: unique across nodes, logs and restarts.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Node (16 bits) + log (8 bits) + sequence (40 bits), printed as 16 hex digits. Allocated before
+/// commit, printed in the 250 reply and in Received, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u64);
+
+impl MessageId {
+    /// The largest sequence number a log can hand out.
+    pub const SEQUENCE_MAX: u64 = (1 << 40) - 1;
+
+    /// Puts an id together. `sequence` is cut to 40 bits.
+    #[must_use]
+    pub fn new(node: u16, log: u8, sequence: u64) -> MessageId {
+        MessageId(
+            u64::from(node) << 48 | u64::from(log) << 40 | (sequence & MessageId::SEQUENCE_MAX),
+        )
+    }
+
+    /// The machine that accepted the message.
+    #[must_use]
+    pub fn node(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The log directory that holds it.
+    #[must_use]
+    pub fn log(self) -> u8 {
+        (self.0 >> 40) as u8
+    }
+
+    /// Its number within that log.
+    #[must_use]
+    pub fn sequence(self) -> u64 {
+        self.0 & MessageId::SEQUENCE_MAX
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The text was not 16 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageIdError;
+
+impl fmt::Display for MessageIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message id is 16 hexadecimal digits")
+    }
+}
+
+impl std::error::Error for MessageIdError {}
+
+impl FromStr for MessageId {
+    type Err = MessageIdError;
+
+    fn from_str(s: &str) -> Result<MessageId, MessageIdError> {
+        if s.len() != 16 || !s.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(MessageIdError);
+        }
+        u64::from_str_radix(s, 16).map(MessageId).map_err(|_| MessageIdError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_text_round_trip() {
+        let id = MessageId::new(0x1234, 7, 42);
+        assert_eq!((id.node(), id.log(), id.sequence()), (0x1234, 7, 42));
+        assert_eq!(id.to_string(), "123407000000002a");
+        assert_eq!("123407000000002a".parse(), Ok(id));
+        assert_eq!("+23407000000002a".parse::<MessageId>(), Err(MessageIdError));
+    }
+}

@@ -1,0 +1,23 @@
+//! The vocabulary of a mail switch: values that every other crate speaks, and nothing that acts.
+//!
+//! No module here opens a socket, reads a clock or keeps state between calls.
+
+pub mod address;
+pub mod content;
+pub mod dsn;
+pub mod envelope;
+pub mod failure;
+pub mod header;
+pub mod id;
+pub mod map;
+pub mod received;
+pub mod reply;
+pub mod time;
+
+pub use address::{AddressError, Domain, Mailbox};
+pub use content::{ContentFacts, ContentScanner};
+pub use envelope::{BodyType, Envelope, Notify, Recipient, Ret};
+pub use failure::{Class, Culprit, Failure};
+pub use id::MessageId;
+pub use reply::{EnhancedStatus, Reply};
+pub use time::{Mono, Wall};

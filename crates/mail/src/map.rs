@@ -1,0 +1,57 @@
+//! Hash maps whose order is the same in every run.
+
+// std's map is fine once its hasher is fixed: only the random seed is the trouble.
+#![allow(clippy::disallowed_types)]
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A hash map with a fixed hasher. Keys that a stranger chooses belong in a `BTreeMap` instead:
+/// a fixed hasher can be flooded with collisions.
+pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
+/// A hash set with a fixed hasher; see [`FixedMap`].
+pub type FixedSet<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;
+
+/// Multiply-and-rotate hashing: quick on the small integer keys it is meant for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FixedHasher(u64);
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Hasher for FixedHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(MULTIPLIER);
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_maps_iterate_alike() {
+        let a: FixedMap<u64, ()> = (0..1000).map(|n| (n, ())).collect();
+        let b: FixedMap<u64, ()> = (0..1000).map(|n| (n, ())).collect();
+        assert!(a.keys().eq(b.keys()));
+    }
+}

@@ -1,0 +1,175 @@
+//! SMTP replies and enhanced status codes (RFC 5321 §4.2, RFC 3463).
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// An enhanced mail system status code (RFC 3463), such as 4.3.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EnhancedStatus {
+    /// 2 success, 4 persistent transient failure, 5 permanent failure.
+    pub class: u8,
+    /// What it is about (RFC 3463 §3).
+    pub subject: u16,
+    /// The detail within the subject.
+    pub detail: u16,
+}
+
+impl EnhancedStatus {
+    /// Puts a status together.
+    #[must_use]
+    pub const fn new(class: u8, subject: u16, detail: u16) -> EnhancedStatus {
+        EnhancedStatus { class, subject, detail }
+    }
+
+    /// Reads a status at the start of `text`, and returns what follows it, blanks skipped.
+    #[must_use]
+    pub fn parse_prefix(text: &str) -> Option<(EnhancedStatus, &str)> {
+        let end = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
+        let (code, rest) = text.split_at(end);
+        if !rest.is_empty() && !rest.starts_with([' ', '\t']) {
+            return None;
+        }
+        let mut parts = code.split('.');
+        // RFC 3463 §2: the class is one digit, subject and detail are one to three.
+        let class = match parts.next()? {
+            "2" => 2,
+            "4" => 4,
+            "5" => 5,
+            _ => return None,
+        };
+        let mut number = || -> Option<u16> {
+            let part = parts.next()?;
+            if part.is_empty() || part.len() > 3 { None } else { part.parse().ok() }
+        };
+        let (subject, detail) = (number()?, number()?);
+        if parts.next().is_some() {
+            return None;
+        }
+        Some((EnhancedStatus::new(class, subject, detail), rest.trim_start()))
+    }
+}
+
+impl fmt::Display for EnhancedStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.class, self.subject, self.detail)
+    }
+}
+
+/// A reply: a code, a status, and text whose lines are separated by `\n`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Three digits, 200 to 599.
+    pub code: u16,
+    /// Sent before each line's text when there is one (RFC 2034 §4).
+    pub enhanced: Option<EnhancedStatus>,
+    /// The text without codes.
+    pub text: Cow<'static, str>,
+}
+
+impl Reply {
+    /// A reply with an enhanced status given as a triple.
+    #[must_use]
+    pub fn new(
+        code: u16,
+        (class, subject, detail): (u8, u16, u16),
+        text: impl Into<Cow<'static, str>>,
+    ) -> Reply {
+        Reply {
+            code,
+            enhanced: Some(EnhancedStatus::new(class, subject, detail)),
+            text: text.into(),
+        }
+    }
+
+    /// A reply without enhanced status: greeting, EHLO, 354 (RFC 2034 §3 keeps them bare).
+    #[must_use]
+    pub fn bare(code: u16, text: impl Into<Cow<'static, str>>) -> Reply {
+        Reply { code, enhanced: None, text: text.into() }
+    }
+
+    /// 2yz.
+    #[must_use]
+    pub fn is_positive(&self) -> bool {
+        self.code / 100 == 2
+    }
+
+    /// 4yz.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.code / 100 == 4
+    }
+
+    /// 5yz.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        self.code / 100 == 5
+    }
+
+    /// Appends the reply in wire form, multi-line where the text has several lines.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let mut lines = self.text.split('\n').peekable();
+        while let Some(line) = lines.next() {
+            let code = [
+                b'0' + (self.code / 100 % 10) as u8,
+                b'0' + (self.code / 10 % 10) as u8,
+                b'0' + (self.code % 10) as u8,
+            ];
+            out.extend_from_slice(&code);
+            out.push(if lines.peek().is_some() { b'-' } else { b' ' });
+            if let Some(e) = self.enhanced {
+                write_decimal(out, u16::from(e.class));
+                out.push(b'.');
+                write_decimal(out, e.subject);
+                out.push(b'.');
+                write_decimal(out, e.detail);
+                out.push(b' ');
+            }
+            out.extend_from_slice(line.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+fn write_decimal(out: &mut Vec<u8>, n: u16) {
+    if n >= 10 {
+        write_decimal(out, n / 10);
+    }
+    out.push(b'0' + (n % 10) as u8);
+}
+
+/// One line, `550 5.1.1 no such user`, further lines joined by blanks: for logs and DSNs.
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.code)?;
+        if let Some(e) = self.enhanced {
+            write!(f, " {e}")?;
+        }
+        for line in self.text.split('\n') {
+            write!(f, " {line}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wire_form_of_one_and_many_lines() {
+        let mut out = Vec::new();
+        Reply::new(452, (4, 3, 1), "Spool is full").write_to(&mut out);
+        Reply::bare(250, "relay.example\nPIPELINING").write_to(&mut out);
+        assert_eq!(out, b"452 4.3.1 Spool is full\r\n250-relay.example\r\n250 PIPELINING\r\n");
+    }
+
+    #[test]
+    fn status_is_read_only_where_it_is_one() {
+        let parse = |s| EnhancedStatus::parse_prefix(s).map(|(e, rest)| (e.to_string(), rest));
+        assert_eq!(parse("5.1.10 no MX"), Some(("5.1.10".into(), "no MX")));
+        assert_eq!(parse("2.0.0"), Some(("2.0.0".into(), "")));
+        for bad in ["3.1.1 x", "5.1 x", "5.1.1.1 x", "5..1 x", "5.1.1000 x", "5.1.1x", "", "x"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

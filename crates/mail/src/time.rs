@@ -1,0 +1,162 @@
+//! Time as values. Nothing below floor 3 reads a clock: it is handed one of these.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// Monotonic time: microseconds since some start that only the process knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mono(pub u64);
+
+impl Mono {
+    /// A moment that never comes.
+    pub const NEVER: Mono = Mono(u64::MAX);
+
+    /// The time from `earlier` to `self`, zero if `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Mono) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Mono {
+    type Output = Mono;
+
+    /// Saturates at [`Mono::NEVER`].
+    fn add(self, d: Duration) -> Mono {
+        Mono(self.0.saturating_add(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Mono {
+    type Output = Mono;
+
+    /// Saturates at zero.
+    fn sub(self, d: Duration) -> Mono {
+        Mono(self.0.saturating_sub(u64::try_from(d.as_micros()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Wall-clock time: milliseconds since 1970-01-01T00:00:00Z. It may jump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wall(pub u64);
+
+impl Wall {
+    /// The moment `later` after `self`, saturating.
+    #[must_use]
+    pub fn after(self, later: Duration) -> Wall {
+        Wall(self.0.saturating_add(u64::try_from(later.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// The time from `earlier` to `self`, zero if `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Wall) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Civil date and time in UTC.
+    #[must_use]
+    pub fn civil(self) -> Civil {
+        Civil::from_unix_ms(self.0)
+    }
+
+    /// RFC 5322 §3.3 date-time, always in UTC: `Sat, 21 Nov 2026 10:11:12 +0000`.
+    #[must_use]
+    pub fn rfc5322(self) -> String {
+        let c = self.civil();
+        format!(
+            "{}, {} {} {} {:02}:{:02}:{:02} +0000",
+            DAYS[c.weekday as usize],
+            c.day,
+            MONTHS[c.month as usize - 1],
+            c.year,
+            c.hour,
+            c.minute,
+            c.second
+        )
+    }
+}
+
+/// RFC 3339 in UTC with milliseconds: `2026-11-21T10:11:12.345Z`.
+impl fmt::Display for Wall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let c = self.civil();
+        write!(
+            f,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+            c.year, c.month, c.day, c.hour, c.minute, c.second, c.millisecond
+        )
+    }
+}
+
+const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// A broken-down UTC time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// Full year, such as 2026.
+    pub year: u64,
+    /// 1 to 12.
+    pub month: u64,
+    /// 1 to 31.
+    pub day: u64,
+    /// 0 to 23.
+    pub hour: u64,
+    /// 0 to 59.
+    pub minute: u64,
+    /// 0 to 59: Unix time has no leap second.
+    pub second: u64,
+    /// 0 to 999.
+    pub millisecond: u64,
+    /// 0 is Sunday.
+    pub weekday: u64,
+}
+
+impl Civil {
+    fn from_unix_ms(ms: u64) -> Civil {
+        let days = ms / 86_400_000;
+        let in_day = ms % 86_400_000;
+        // Days since 0000-03-01, in 400-year eras: leap days fall at the end of each era's years.
+        let z = days + 719_468;
+        let era = z / 146_097;
+        let day_of_era = z % 146_097;
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let month =
+            if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        Civil {
+            year: year_of_era + era * 400 + u64::from(month <= 2),
+            month,
+            day: day_of_year - (153 * month_from_march + 2) / 5 + 1,
+            hour: in_day / 3_600_000,
+            minute: in_day / 60_000 % 60,
+            second: in_day / 1_000 % 60,
+            millisecond: in_day % 1_000,
+            weekday: (days + 4) % 7,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_read_as_rfc_5322_and_rfc_3339() {
+        assert_eq!(Wall(0).rfc5322(), "Thu, 1 Jan 1970 00:00:00 +0000");
+        assert_eq!(Wall(1_795_255_872_345).to_string(), "2026-11-21T10:11:12.345Z");
+        assert_eq!(Wall(951_782_400_000).rfc5322(), "Tue, 29 Feb 2000 00:00:00 +0000");
+        assert_eq!(Wall(4_107_542_399_000).to_string(), "2100-02-28T23:59:59.000Z");
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Mono(5) - Duration::from_secs(1), Mono(0));
+        assert_eq!(Mono::NEVER + Duration::from_secs(1), Mono::NEVER);
+        assert_eq!(Mono(1).since(Mono(2)), Duration::ZERO);
+    }
+}

@@ -1,0 +1,154 @@
+//! What the log says about messages.
+
+use bytes::Bytes;
+use mail::{ContentFacts, Envelope, MessageId, Wall};
+use std::sync::Arc;
+
+/// One record. The records of one submit become durable together or not at all.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// A message was accepted.
+    Accept(Box<Accept>),
+    /// Recipients were tried and will be tried again.
+    Attempt(Attempt),
+    /// Recipients are done with.
+    Settle(Settle),
+    /// An operator or a timer changed what waits.
+    State(State),
+}
+
+/// A message as it was accepted.
+#[derive(Clone, Debug)]
+pub struct Accept {
+    /// Unique, never reused.
+    pub id: MessageId,
+    /// When the content was complete.
+    pub received_at: Wall,
+    /// Shared with the shard that accepted it.
+    pub envelope: Arc<Envelope>,
+    /// Facts about the message that are not in the envelope.
+    pub meta: Meta,
+    /// Added header fields; goes before the body.
+    pub prefix: Bytes,
+    /// The content as it arrived.
+    pub body: Body,
+    /// Found at intake.
+    pub facts: ContentFacts,
+}
+
+/// Where a body is.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// In memory, in pieces; goes into the segment.
+    Memory(Vec<Bytes>),
+    /// In a file of its own, already synced.
+    Blob {
+        /// Its name.
+        blob: BlobId,
+        /// Its length.
+        body_bytes: u64,
+    },
+}
+
+/// Names a blob file; unique within a log, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlobId(pub u64);
+
+/// Versioned TLV; tags that this version does not know survive compaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// `(tag, value)` in ascending order of tags.
+    pub fields: Vec<(u16, Bytes)>,
+}
+
+/// Tags of [`Meta`]; reserved from the start.
+pub mod tag {
+    /// Who owns the traffic.
+    pub const TENANT: u16 = 1;
+    /// A mailing of a tenant's.
+    pub const CAMPAIGN: u16 = 2;
+    /// The pool of sources to send from.
+    pub const EGRESS_POOL: u16 = 3;
+    /// MT-PRIORITY.
+    pub const PRIORITY: u16 = 4;
+    /// Not to be tried before (u64 Unix ms).
+    pub const NOT_BEFORE: u16 = 5;
+    /// To be given up at (u64 Unix ms).
+    pub const EXPIRES_AT: u16 = 6;
+    /// Who authenticated.
+    pub const AUTHENTICATED: u16 = 7;
+    /// The listener's name.
+    pub const LISTENER: u16 = 8;
+    /// The client's IP address as text.
+    pub const CLIENT_ADDRESS: u16 = 9;
+    /// The client's EHLO argument.
+    pub const CLIENT_EHLO: u16 = 10;
+    /// TLS version and cipher.
+    pub const CLIENT_TLS: u16 = 11;
+    /// Bytes of trace fields before the content.
+    pub const TRACE_PREFIX: u16 = 12;
+    /// Archiving as an obligation.
+    pub const ARCHIVE: u16 = 13;
+    /// Free labels.
+    pub const LABELS: u16 = 14;
+    /// The node that first accepted it.
+    pub const ORIGIN_NODE: u16 = 15;
+}
+
+/// How a recipient was done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SettleKind {
+    /// In a mailbox here (maildir, discard, LMTP).
+    Delivered,
+    /// The next hop took responsibility.
+    Relayed,
+    /// Failed for good; reported if the sender wanted it.
+    Failed,
+    /// Failed by age.
+    Expired,
+    /// An operator removed it.
+    Removed,
+}
+
+/// Recipients are done with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settle {
+    /// The message.
+    pub id: MessageId,
+    /// When.
+    pub at: Wall,
+    /// Recipient index and how it ended.
+    pub recipients: Vec<(u32, SettleKind)>,
+}
+
+/// Recipients were tried without success and stay open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The message.
+    pub id: MessageId,
+    /// When.
+    pub at: Wall,
+    /// Which recipients.
+    pub recipients: Vec<u32>,
+    /// Attempts so far, this one counted.
+    pub attempts: u16,
+    /// When the next is due.
+    pub next_try: Wall,
+    /// Why it failed, for `queue why` after a restart; cut at 512 bytes.
+    pub reason: Box<str>,
+}
+
+/// What an operator or a timer changed; `None` leaves a field as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The message.
+    pub id: MessageId,
+    /// `Some(Some(reason))` holds, `Some(None)` releases.
+    pub hold: Option<Option<Box<str>>>,
+    /// All open recipients are due then.
+    pub next_try: Option<Wall>,
+    /// A route that the operator chose, `Some(None)` to drop it.
+    pub route_override: Option<Option<Box<str>>>,
+    /// A delay notice was sent.
+    pub delay_notice_sent: Option<bool>,
+}
