@@ -1,10 +1,27 @@
 //! Mailboxes and domains as values; parsing of wire paths (RFC 5321 §4.1.2, RFC 6531 §3.3).
 
+use std::borrow::Cow;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+
+/// Longest local part in octets (RFC 5321 §4.5.3.1.1).
+pub const LOCAL_BYTES_MAX: usize = 64;
+/// Longest domain in octets (RFC 5321 §4.5.3.1.2).
+pub const DOMAIN_BYTES_MAX: usize = 255;
+/// Longest path in octets without its two angle brackets (RFC 5321 §4.5.3.1.3: 256 with them).
+pub const PATH_BYTES_MAX: usize = 254;
+/// Longest label of a domain name in octets (RFC 1035 §2.3.4).
+pub const LABEL_BYTES_MAX: usize = 63;
+/// Longest domain name that the DNS can be asked for, in text form (RFC 1035 §2.3.4: 255 octets
+/// in wire form, of which two are the first length and the root).
+pub const DNS_NAME_BYTES_MAX: usize = 253;
 
 /// A domain, an address literal in brackets, or empty for the bare `<postmaster>`: normalised to
 /// lower case (ASCII and, for U-labels, Unicode lower case), cheap to clone.
+///
+/// A U-label and its A-label are two different values here; who needs them to be one compares
+/// [`Domain::to_ascii`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(Arc<str>);
 
@@ -25,6 +42,17 @@ pub struct AddressError {
     pub offset: usize,
 }
 
+impl AddressError {
+    fn new(reason: &'static str, offset: usize) -> AddressError {
+        AddressError { reason, offset }
+    }
+
+    /// The same error seen from a text in which the parsed one starts at `base`.
+    fn at(self, base: usize) -> AddressError {
+        AddressError { offset: self.offset + base, ..self }
+    }
+}
+
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at character {}", self.reason, self.offset + 1)
@@ -38,8 +66,25 @@ impl Domain {
     ///
     /// # Errors
     /// When it is neither (RFC 5321 §4.1.2, §4.5.3.1.2).
-    pub fn parse(_text: &str) -> Result<Domain, AddressError> {
-        todo!()
+    pub fn parse(text: &str) -> Result<Domain, AddressError> {
+        check_domain(text)?;
+        Ok(Domain::normalise(text))
+    }
+
+    /// Normalises a text that [`check_domain`] accepted (or the empty one).
+    fn normalise(text: &str) -> Domain {
+        let settled = text
+            .bytes()
+            .fold(true, |settled, b| settled & (b < 0x80) & !b.is_ascii_uppercase() & (b != b'['));
+        if settled {
+            return Domain(Arc::from(text));
+        }
+        // One address must be one value, however it was written.
+        match parse_literal(text) {
+            Some(IpAddr::V4(ip)) => Domain(format!("[{ip}]").into()),
+            Some(IpAddr::V6(ip)) => Domain(format!("[ipv6:{ip}]").into()),
+            None => Domain(lower_case(text).into()),
+        }
     }
 
     /// The normalised text.
@@ -51,15 +96,35 @@ impl Domain {
     /// The form that DNS is asked for: A-labels (RFC 5890).
     ///
     /// # Errors
-    /// When a U-label is not valid IDNA.
+    /// When a U-label is not valid IDNA, when it is an address literal or empty, or when the name
+    /// is longer than the DNS can carry.
     pub fn to_ascii(&self) -> Result<String, AddressError> {
-        todo!()
+        if self.0.is_empty() || self.0.starts_with('[') {
+            return Err(AddressError::new("not a domain name", 0));
+        }
+        let mut name = String::with_capacity(self.0.len());
+        let mut offset = 0;
+        for label in self.0.split('.') {
+            if offset > 0 {
+                name.push('.');
+            }
+            if label.is_ascii() {
+                name.push_str(label);
+            } else {
+                name.push_str(&a_label(label).ok_or(AddressError::new(U_LABEL, offset))?);
+            }
+            offset += label.len() + 1;
+        }
+        if name.len() > DNS_NAME_BYTES_MAX {
+            return Err(AddressError::new("domain name is too long for the DNS", 0));
+        }
+        Ok(name)
     }
 
     /// Whether it is an address literal such as `[192.0.2.1]`; the address when it is one we know.
     #[must_use]
-    pub fn literal(&self) -> Option<std::net::IpAddr> {
-        todo!()
+    pub fn literal(&self) -> Option<IpAddr> {
+        parse_literal(&self.0)
     }
 }
 
@@ -76,8 +141,29 @@ impl Mailbox {
     /// # Errors
     /// Where the grammar of RFC 5321 §4.1.2 or a length of §4.5.3.1 is broken, or a non-ASCII
     /// byte appears without `smtputf8`.
-    pub fn parse(_text: &str, _smtputf8: bool) -> Result<Mailbox, AddressError> {
-        todo!()
+    pub fn parse(text: &str, smtputf8: bool) -> Result<Mailbox, AddressError> {
+        if text.len() > PATH_BYTES_MAX {
+            return Err(AddressError::new("path is longer than 256 octets", PATH_BYTES_MAX));
+        }
+        if !smtputf8 && let Some(offset) = text.bytes().position(|b| b >= 0x80) {
+            return Err(AddressError::new("non-ASCII address without SMTPUTF8", offset));
+        }
+        // RFC 5321 §4.1.1.3, §4.5.1: the one address that needs no domain, in any case.
+        if text.eq_ignore_ascii_case("postmaster") {
+            return Ok(Mailbox { text: text.into(), at: POSTMASTER_AT });
+        }
+        let start = source_route_end(text)?;
+        let address = &text[start..];
+        let at = local_end(address.as_bytes()).map_err(|e| e.at(start))?;
+        if at > LOCAL_BYTES_MAX {
+            return Err(AddressError::new("local part is longer than 64 octets", start));
+        }
+        if address.as_bytes().get(at) != Some(&b'@') {
+            return Err(AddressError::new("expected @ and a domain", start + at));
+        }
+        check_domain(&address[at + 1..]).map_err(|e| e.at(start + at + 1))?;
+        // Not lossy: at most 64.
+        Ok(Mailbox { text: address.into(), at: at as u32 })
     }
 
     /// The whole address as given (without brackets or source route).
@@ -92,6 +178,26 @@ impl Mailbox {
         &self.text[..self.at as usize]
     }
 
+    /// What the local part means: quotes and backslashes taken away (RFC 5321 §4.1.2: `"a\b"` and
+    /// `ab` name the same mailbox). It may hold any printable character, `/` and `@` included, and
+    /// it may be empty.
+    #[must_use]
+    pub fn local_unquoted(&self) -> Cow<'_, str> {
+        let local = self.local();
+        let Some(inner) = local.strip_prefix('"').and_then(|l| l.strip_suffix('"')) else {
+            return Cow::Borrowed(local);
+        };
+        if !inner.contains('\\') {
+            return Cow::Borrowed(inner);
+        }
+        let mut out = String::with_capacity(inner.len());
+        let mut chars = inner.chars();
+        while let Some(c) = chars.next() {
+            out.extend(if c == '\\' { chars.next() } else { Some(c) });
+        }
+        Cow::Owned(out)
+    }
+
     /// The domain as given (case kept), empty for bare `postmaster`.
     #[must_use]
     pub fn domain_str(&self) -> &str {
@@ -101,7 +207,7 @@ impl Mailbox {
     /// The domain, normalised.
     #[must_use]
     pub fn domain(&self) -> Domain {
-        todo!()
+        Domain::normalise(self.domain_str())
     }
 
     /// Some character is not ASCII: delivery needs SMTPUTF8.
@@ -116,3 +222,235 @@ impl fmt::Display for Mailbox {
         f.write_str(&self.text)
     }
 }
+
+const POSTMASTER_AT: u32 = "postmaster".len() as u32;
+const U_LABEL: &str = "domain has a label that is not valid IDNA";
+
+/// Which bytes may stand in an atom: atext of RFC 5322 §3.2.3, and any part of a non-ASCII
+/// character (RFC 6531 §3.3).
+const ATOM: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut b = 0;
+    while b < 256 {
+        table[b] = b >= 0x80 || (b as u8).is_ascii_alphanumeric();
+        b += 1;
+    }
+    let specials = b"!#$%&'*+-/=?^_`{|}~";
+    let mut i = 0;
+    while i < specials.len() {
+        table[specials[i] as usize] = true;
+        i += 1;
+    }
+    table
+};
+
+/// Where the mailbox starts behind a source route, 0 when there is none.
+fn source_route_end(text: &str) -> Result<usize, AddressError> {
+    if !text.starts_with('@') {
+        return Ok(0);
+    }
+    // A-d-l = At-domain *( "," At-domain ); its domains are names, never literals, so the first
+    // colon ends it.
+    let Some(end) = text.find(':') else {
+        return Err(AddressError::new("source route without a mailbox", text.len()));
+    };
+    let mut offset = 0;
+    for hop in text[..end].split(',') {
+        let Some(domain) = hop.strip_prefix('@') else {
+            return Err(AddressError::new("source route: expected @", offset));
+        };
+        check_name(domain).map_err(|e| e.at(offset + 1))?;
+        offset += hop.len() + 1;
+    }
+    Ok(end + 1)
+}
+
+/// The length of the Dot-string or Quoted-string at the start of `text`, which is UTF-8.
+fn local_end(text: &[u8]) -> Result<usize, AddressError> {
+    if text.first() == Some(&b'"') {
+        return quoted_end(text);
+    }
+    let mut atom_start = 0;
+    for (i, &b) in text.iter().enumerate() {
+        match b {
+            b'.' if i == atom_start => break,
+            b'.' => atom_start = i + 1,
+            b'@' if i == atom_start => break,
+            b'@' => return Ok(i),
+            _ if !ATOM[usize::from(b)] => {
+                return Err(AddressError::new("character not allowed in a local part", i));
+            }
+            _ if is_c1_control(text, i) => return Err(AddressError::new("control character", i)),
+            _ => {}
+        }
+    }
+    if atom_start < text.len() && !matches!(text[atom_start], b'.' | b'@') {
+        return Err(AddressError::new("expected @ and a domain", text.len()));
+    }
+    let reason = if atom_start == 0 { "empty local part" } else { "misplaced dot in local part" };
+    Err(AddressError::new(reason, atom_start))
+}
+
+/// The length of the Quoted-string at the start of `text`, quotes included.
+fn quoted_end(text: &[u8]) -> Result<usize, AddressError> {
+    let mut i = 1;
+    while let Some(&b) = text.get(i) {
+        match b {
+            b'"' => return Ok(i + 1),
+            // quoted-pairSMTP = %d92 %d32-126
+            b'\\' => match text.get(i + 1) {
+                Some(b' '..=b'~') => i += 1,
+                _ => return Err(AddressError::new("bad escape in quoted local part", i)),
+            },
+            0..=0x1f | 0x7f => return Err(AddressError::new("control character", i)),
+            _ if is_c1_control(text, i) => return Err(AddressError::new("control character", i)),
+            _ => {}
+        }
+        i += 1;
+    }
+    Err(AddressError::new("quote is not closed", text.len()))
+}
+
+/// U+0080 to U+009F, in UTF-8 C2 80 to C2 9F.
+fn is_c1_control(text: &[u8], i: usize) -> bool {
+    text[i] == 0xc2 && matches!(text.get(i + 1), Some(0x80..=0x9f))
+}
+
+/// Whether `text` is a Domain or an address-literal.
+fn check_domain(text: &str) -> Result<(), AddressError> {
+    if text.len() > DOMAIN_BYTES_MAX {
+        return Err(AddressError::new("domain is longer than 255 octets", DOMAIN_BYTES_MAX));
+    }
+    if text.starts_with('[') { check_literal(text) } else { check_name(text) }
+}
+
+/// Domain = sub-domain *("." sub-domain), where a sub-domain is LDH or a U-label.
+fn check_name(text: &str) -> Result<(), AddressError> {
+    if !text.is_ascii() {
+        return check_u_name(text);
+    }
+    let bytes = text.as_bytes();
+    let mut label_start = 0;
+    for (i, &b) in bytes.iter().enumerate() {
+        if b == b'.' {
+            check_label_edges(bytes, label_start, i)?;
+            label_start = i + 1;
+        } else if !b.is_ascii_alphanumeric() && b != b'-' {
+            return Err(AddressError::new("character not allowed in a domain", i));
+        }
+    }
+    check_label_edges(bytes, label_start, bytes.len())
+}
+
+/// RFC 5321 §4.1.2: sub-domain = Let-dig [Ldh-str], which ends with a letter or digit too.
+fn check_label_edges(bytes: &[u8], start: usize, end: usize) -> Result<(), AddressError> {
+    if start == end {
+        let reason = if bytes.is_empty() { "empty domain" } else { "empty label in domain" };
+        return Err(AddressError::new(reason, start));
+    }
+    if end - start > LABEL_BYTES_MAX {
+        return Err(AddressError::new("label is longer than 63 octets", start));
+    }
+    if bytes[start] == b'-' || bytes[end - 1] == b'-' {
+        return Err(AddressError::new("label begins or ends with a hyphen", start));
+    }
+    Ok(())
+}
+
+/// A name with at least one U-label. Strict: what IDNA would map to something else (wide letters,
+/// other dots than `.`, decomposed accents) is refused, only case is folded.
+fn check_u_name(text: &str) -> Result<(), AddressError> {
+    let mut offset = 0;
+    let mut lower_bytes = 0;
+    for label in text.split('.') {
+        if label.is_ascii() {
+            check_name(label).map_err(|e| e.at(offset))?;
+        } else {
+            let lower = lower_case(label);
+            let (unicode, valid) = idna::domain_to_unicode(&lower);
+            if valid.is_err() || unicode != lower || a_label(&lower).is_none() {
+                return Err(AddressError::new(U_LABEL, offset));
+            }
+            // Lower case may be longer than what was given.
+            lower_bytes += lower.len().saturating_sub(label.len());
+        }
+        offset += label.len() + 1;
+    }
+    if text.len() + lower_bytes > DOMAIN_BYTES_MAX {
+        return Err(AddressError::new("domain is longer than 255 octets", 0));
+    }
+    Ok(())
+}
+
+fn a_label(u_label: &str) -> Option<String> {
+    idna::domain_to_ascii_strict(u_label).ok().filter(|a| !a.contains('.'))
+}
+
+/// Letter by letter, so that it is the same wherever in a word the letter stands (final sigma).
+fn lower_case(text: &str) -> String {
+    text.chars().flat_map(char::to_lowercase).collect()
+}
+
+/// address-literal = "[" ( IPv4 / IPv6 / General ) "]" (RFC 5321 §4.1.3).
+fn check_literal(text: &str) -> Result<(), AddressError> {
+    let Some(inner) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) else {
+        return Err(AddressError::new("address literal is not closed", text.len()));
+    };
+    if parse_literal(text).is_some() {
+        return Ok(());
+    }
+    let Some((tag, content)) = inner.split_once(':') else {
+        return Err(AddressError::new("not an IPv4 address", 1));
+    };
+    if tag.eq_ignore_ascii_case("IPv6") {
+        return Err(AddressError::new("not an IPv6 address", 1));
+    }
+    // Standardized-tag = Ldh-str, which may begin with a hyphen but not end with one.
+    let is_ldh = tag.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    if !is_ldh || tag.is_empty() || tag.ends_with('-') {
+        return Err(AddressError::new("bad tag in address literal", 1));
+    }
+    // dcontent = %d33-90 / %d94-126
+    let bad = content.bytes().position(|b| !matches!(b, 33..=90 | 94..=126));
+    match bad {
+        Some(i) => {
+            Err(AddressError::new("character not allowed in address literal", tag.len() + 2 + i))
+        }
+        None if content.is_empty() => Err(AddressError::new("empty address literal", 1)),
+        None => Ok(()),
+    }
+}
+
+fn parse_literal(text: &str) -> Option<IpAddr> {
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    match inner.split_once(':') {
+        None => parse_ipv4(inner).map(IpAddr::V4),
+        Some((tag, rest)) if tag.eq_ignore_ascii_case("IPv6") => parse_ipv6(rest).map(IpAddr::V6),
+        Some(_) => None,
+    }
+}
+
+/// Four Snum of one to three digits, always decimal; the standard library refuses leading zeros.
+fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        if part.is_empty() || part.len() > 3 || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        *octet = part.parse().ok()?;
+    }
+    parts.next().is_none().then(|| Ipv4Addr::from(octets))
+}
+
+/// RFC 5321 §4.1.3: `::` stands for at least two groups.
+fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
+    let ip = text.parse().ok()?;
+    let groups = text.split(':').filter(|g| !g.is_empty());
+    let group_count: usize = groups.map(|g| if g.contains('.') { 2 } else { 1 }).sum();
+    (!text.contains("::") || group_count <= 6).then_some(ip)
+}
+
+#[cfg(test)]
+mod tests;

@@ -126,8 +126,7 @@ impl Civil {
             (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month_from_march = (5 * day_of_year + 2) / 153;
-        let month =
-            if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
         Civil {
             year: year_of_era + era * 400 + u64::from(month <= 2),
             month,
