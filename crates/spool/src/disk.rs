@@ -1,10 +1,129 @@
-//! The seam to the disk.
+//! The seam to the disk: file operations on names in one log directory.
 
-/// Stub.
-pub trait Disk {}
-/// Stub.
-pub struct Io;
-/// Stub.
-pub struct IoDone;
-/// Stub.
-pub struct IoTicket;
+use std::fmt;
+use std::io::IoSlice;
+
+/// What kind of trouble a file operation met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskErrorKind {
+    /// No file of that name.
+    NotFound,
+    /// ENOSPC, EDQUOT.
+    Full,
+    /// Everything else: EIO, permissions, a crash in the simulator.
+    Failed,
+}
+
+/// A file operation failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskError {
+    /// What the spool decides by.
+    pub kind: DiskErrorKind,
+    /// What the operating system said, for people.
+    pub text: Box<str>,
+}
+
+impl DiskError {
+    /// Puts one together.
+    pub fn new(kind: DiskErrorKind, text: impl Into<Box<str>>) -> DiskError {
+        DiskError { kind, text: text.into() }
+    }
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for DiskError {}
+
+/// Synchronous file operations on plain names in ONE directory. Calls may come from two threads at
+/// once (the log lane and the bulk lane), never for overlapping ranges of one file.
+///
+/// An implementation keeps open what it likes, by name; `rename` and `remove` end a name.
+pub trait Disk: Send + Sync {
+    /// All names in the directory, in any order.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    fn list(&self) -> Result<Vec<String>, DiskError>;
+
+    /// The length of a file in bytes.
+    ///
+    /// # Errors
+    /// When it does not exist or can't be looked at.
+    fn length(&self, name: &str) -> Result<u64, DiskError>;
+
+    /// Makes an empty file, or empties the one that is there.
+    ///
+    /// # Errors
+    /// When that fails.
+    fn create(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Writes all the pieces one after another at `offset`; the file grows if need be.
+    ///
+    /// # Errors
+    /// When not every byte could be written.
+    fn write_at(
+        &self,
+        name: &str,
+        offset: u64,
+        pieces: &mut [IoSlice<'_>],
+    ) -> Result<(), DiskError>;
+
+    /// Reads into `buffer` from `offset`: how many bytes, fewer at the end of the file or when the
+    /// system feels like it, zero only at the end.
+    ///
+    /// # Errors
+    /// When it does not exist or can't be read.
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError>;
+
+    /// fdatasync: what was written before is on stable storage when this returns.
+    ///
+    /// # Errors
+    /// When the storage failed; what it holds then is unknown.
+    fn sync_data(&self, name: &str) -> Result<(), DiskError>;
+
+    /// fsync of the directory: names made, renamed and removed before are on stable storage.
+    ///
+    /// # Errors
+    /// As [`Disk::sync_data`].
+    fn sync_dir(&self) -> Result<(), DiskError>;
+
+    /// Gives a file a new name, replacing what had it.
+    ///
+    /// # Errors
+    /// When that fails.
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// When it does not exist or can't be removed.
+    fn remove(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Bytes that can still be written to this file system by us.
+    ///
+    /// # Errors
+    /// When the file system can't be asked.
+    fn free_bytes(&self) -> Result<u64, DiskError>;
+}
+
+/// Reads until `buffer` is full or the file ends; how many bytes.
+pub(crate) fn read_full(
+    disk: &dyn Disk,
+    name: &str,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<usize, DiskError> {
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        let count = disk.read_at(name, offset + done as u64, rest)?;
+        if count == 0 {
+            break;
+        }
+        done += count.min(rest.len());
+    }
+    Ok(done)
+}

@@ -1,0 +1,206 @@
+//! What the spool is asked, and what it answers.
+
+use crate::record::{BlobId, Meta, Record};
+use bytes::Bytes;
+use mail::{ContentFacts, Domain, Envelope, MessageId, Wall};
+use std::fmt;
+use std::sync::Arc;
+
+/// Names a request; chosen by the caller, given back with the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Asked of [`crate::Spool::handle_request`]. Every request with a ticket gets one [`Completion`].
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Make these records durable together: all of them or none.
+    Submit {
+        /// Given back with `Durable` or `Refused`.
+        ticket: Ticket,
+        /// In the order in which they take effect.
+        records: Vec<Record>,
+    },
+    /// Fetch a message: `Loaded` or `LoadFailed`.
+    Load {
+        /// Given back.
+        ticket: Ticket,
+        /// Which.
+        id: MessageId,
+    },
+    /// Write the next piece of a body into a file of its own: `BlobDone` or `Refused`. Pieces may
+    /// be sent without waiting for each other. The first creates the file.
+    BlobAppend {
+        /// Given back.
+        ticket: Ticket,
+        /// A number from [`crate::Spool::next_blob`] on that was not used before.
+        blob: BlobId,
+        /// Not empty.
+        data: Bytes,
+    },
+    /// After the last piece: wait for all of them, sync the file and its name. After `BlobDone` an
+    /// accept may name the blob.
+    BlobSeal {
+        /// Given back.
+        ticket: Ticket,
+        /// Which.
+        blob: BlobId,
+    },
+    /// Read a piece: `BlobData` (shorter at the end, empty past it) or `LoadFailed`.
+    BlobRead {
+        /// Given back.
+        ticket: Ticket,
+        /// Which.
+        blob: BlobId,
+        /// From where.
+        offset: u64,
+        /// How much at most.
+        bytes: usize,
+    },
+    /// Forget a blob that no accept names (the transaction was given up). The blob of a message
+    /// that is settled goes by itself.
+    BlobDrop {
+        /// Which.
+        blob: BlobId,
+    },
+}
+
+/// Answer to a request.
+#[derive(Clone, Debug)]
+pub enum Completion {
+    /// The records are on stable storage (as far as [`crate::Durability`] says).
+    Durable {
+        /// Number of the submit's first record in this log; the others follow it. Rises for ever.
+        position: u64,
+    },
+    /// Nothing of the request took effect, and nothing of it will be there after a restart (for
+    /// `Poisoned`: it may be, nobody knows).
+    Refused(Refusal),
+    /// The message.
+    Loaded(Box<Loaded>),
+    /// The message or blob can't be had.
+    LoadFailed(LoadError),
+    /// The piece is written, or the blob is sealed.
+    BlobDone,
+    /// A piece of a blob.
+    BlobData(Bytes),
+}
+
+/// Why nothing was made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The disk is nearly full: 452 4.3.1. Submits without an accept still go through.
+    Full,
+    /// A write or sync failed: no more promises from this log, 451 4.3.0.
+    Poisoned,
+    /// The submit does not fit into a segment: the body should have been a blob.
+    TooLarge,
+    /// The caller broke a rule: an id used twice, an accept of a blob that is not sealed.
+    Misuse(&'static str),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Full => f.write_str("the spool's disk is nearly full"),
+            Refusal::Poisoned => f.write_str("the spool's disk failed a write or sync"),
+            Refusal::TooLarge => f.write_str("the records do not fit into a segment"),
+            Refusal::Misuse(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why something can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// No open recipient of such a message, or no such blob.
+    NotFound,
+    /// It is there, and its checksum or form is wrong.
+    Damaged(Box<str>),
+    /// The disk failed the read.
+    Disk(Box<str>),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::NotFound => f.write_str("not in the spool"),
+            LoadError::Damaged(what) => write!(f, "damaged: {what}"),
+            LoadError::Disk(what) => write!(f, "can't be read: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// A message as it was accepted, read back.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// Which.
+    pub id: MessageId,
+    /// When its content was complete.
+    pub received_at: Wall,
+    /// All recipients, the settled ones too: indices stay.
+    pub envelope: Arc<Envelope>,
+    /// Facts that are not in the envelope.
+    pub meta: Meta,
+    /// Added header fields; goes before the body.
+    pub prefix: Bytes,
+    /// The content as it arrived.
+    pub body: LoadedBody,
+    /// Found at intake.
+    pub facts: ContentFacts,
+}
+
+/// Where a loaded body is.
+#[derive(Clone, Debug)]
+pub enum LoadedBody {
+    /// Here.
+    Memory(Bytes),
+    /// To be read piece by piece with [`Request::BlobRead`].
+    Blob {
+        /// Its name.
+        blob: BlobId,
+        /// Its length.
+        body_bytes: u64,
+    },
+}
+
+/// A message that [`crate::Spool::open`] found with open recipients.
+#[derive(Clone, Debug)]
+pub struct RecoveredMessage {
+    /// Which.
+    pub id: MessageId,
+    /// When its content was complete.
+    pub received_at: Wall,
+    /// Facts that are not in the envelope.
+    pub meta: Meta,
+    /// Nobody wants reports.
+    pub reverse_path_is_null: bool,
+    /// Recipients that are not settled, at least one.
+    pub open: Vec<RecoveredRecipient>,
+    /// Held, and why.
+    pub hold: Option<Box<str>>,
+    /// A route that the operator chose.
+    pub route_override: Option<Box<str>>,
+    /// The sender was told of the delay.
+    pub delay_notice_sent: bool,
+    /// Why the last attempt failed.
+    pub last_reason: Option<Box<str>>,
+    /// Length of the body.
+    pub body_bytes: u64,
+}
+
+/// An open recipient of a [`RecoveredMessage`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredRecipient {
+    /// Its index in the envelope.
+    pub index: u32,
+    /// Where it goes; equal domains share one allocation.
+    pub domain: Domain,
+    /// Attempts so far.
+    pub attempts: u16,
+    /// When the next is due, `None` for at once.
+    pub next_try: Option<Wall>,
+}

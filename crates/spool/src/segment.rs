@@ -1,0 +1,3 @@
+//! A segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentKey;
