@@ -2,10 +2,23 @@
 //!
 //! The driver loops: write what [`ClientSession::poll_output`] gives, act on what
 //! [`ClientSession::poll_event`] gives, feed what it reads with [`ClientSession::handle_input`].
-//! The session never sees the content: it says where in the stream the driver must put it.
+//! The session never sees the content: it says where in the stream the driver must put it. The
+//! driver should go on reading while it writes: a peer may refuse a content before its end, and
+//! two sides that both only write wait for each other.
 
-use mail::{BodyType, ContentFacts, Failure, Mailbox, Mono, Notify, Reply, Ret};
-use std::sync::Arc;
+mod capabilities;
+mod command;
+mod dot_stuffer;
+mod opening;
+mod reply;
+mod session;
+mod transaction;
+
+pub use capabilities::Capabilities;
+pub use dot_stuffer::{DotSlices, DotStuffer};
+pub use session::ClientSession;
+
+use mail::{BodyType, ContentFacts, Failure, Mailbox, Notify, Reply, Ret};
 use std::time::Duration;
 
 /// How to speak to a peer.
@@ -108,91 +121,16 @@ pub enum ClientEvent {
     Ready,
     /// Upgrade, then [`ClientSession::handle_tls_started`].
     StartTls,
-    /// The transaction is over; one outcome per recipient in order. `reusable`: another may
-    /// follow (a `Ready` comes when it can start).
+    /// The transaction is over; one outcome per recipient in order. `Ready` follows when another
+    /// can start, `Closed` if none can.
     Done {
         /// Per recipient: accepted by the peer with this reply, or failed.
         outcomes: Vec<Result<Reply, Failure>>,
+        /// The whole content was sent and the answer to it never came: those recipients that
+        /// failed for that reason may have been accepted (RFC 1047).
+        doubtful: bool,
     },
-    /// The session is over and must be closed. Inside a transaction, `outcomes` come first as
-    /// `Done`. `None`: after QUIT.
+    /// The session is over and must be closed, unfinished writes included. Inside a transaction
+    /// `Done` comes first. `None`: after QUIT.
     Closed(Option<Failure>),
-}
-
-/// One session.
-#[derive(Debug)]
-pub struct ClientSession {
-    _todo: (),
-}
-
-impl ClientSession {
-    /// Waits for the greeting.
-    #[must_use]
-    pub fn new(_config: Arc<ClientConfig>, _now: Mono) -> ClientSession {
-        todo!()
-    }
-
-    /// Begins a transaction; only after `Ready`.
-    pub fn start(&mut self, _now: Mono, _outgoing: Outgoing) {
-        todo!()
-    }
-
-    /// Sends QUIT; only when idle (Ready was given and nothing started).
-    pub fn quit(&mut self, _now: Mono) {
-        todo!()
-    }
-
-    /// Takes what the peer sent.
-    pub fn handle_input(&mut self, _now: Mono, _input: &[u8]) {
-        todo!()
-    }
-
-    /// The peer closed its side, or reading or writing failed; `text` says how.
-    pub fn handle_broken(&mut self, _now: Mono, _text: &str) {
-        todo!()
-    }
-
-    /// The connection is encrypted now: EHLO follows again.
-    pub fn handle_tls_started(&mut self, _now: Mono) {
-        todo!()
-    }
-
-    /// The next pieces to write, in order, to the end of what may be sent now; empty when there is
-    /// nothing. The pieces refer to [`ClientSession::buffer`] and stay valid until
-    /// [`ClientSession::handle_written`].
-    pub fn poll_output(&mut self, _out: &mut Vec<Output>) {
-        todo!()
-    }
-
-    /// The bytes that `Output::Bytes` refers to.
-    #[must_use]
-    pub fn buffer(&self) -> &[u8] {
-        todo!()
-    }
-
-    /// All that the last `poll_output` gave was written: timers go on from here.
-    pub fn handle_written(&mut self, _now: Mono) {
-        todo!()
-    }
-
-    /// Progress while a long content is written: pushes the deadline out.
-    pub fn handle_progress(&mut self, _now: Mono) {
-        todo!()
-    }
-
-    /// What happened, in order.
-    pub fn poll_event(&mut self) -> Option<ClientEvent> {
-        todo!()
-    }
-
-    /// When [`ClientSession::handle_timeout`] must be called.
-    #[must_use]
-    pub fn deadline(&self) -> Mono {
-        todo!()
-    }
-
-    /// Gives `Done`/`Closed` events if the deadline has passed.
-    pub fn handle_timeout(&mut self, _now: Mono) {
-        todo!()
-    }
 }

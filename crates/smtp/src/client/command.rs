@@ -1,0 +1,159 @@
+//! The commands of a transaction as bytes (RFC 5321 §4.1.1.2 and on).
+
+use super::{Capabilities, Outgoing, OutgoingRecipient};
+use mail::{BodyType, Notify, Ret};
+
+/// Whether the content goes as 8BITMIME, and whether the transaction needs SMTPUTF8.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MailNeeds {
+    pub(super) eight_bit: bool,
+    pub(super) smtputf8: bool,
+}
+
+impl MailNeeds {
+    pub(super) fn of(outgoing: &Outgoing) -> MailNeeds {
+        let addresses_need = outgoing.reverse_path.as_ref().is_some_and(|m| m.needs_smtputf8())
+            || outgoing.recipients.iter().any(|r| r.mailbox.needs_smtputf8());
+        MailNeeds {
+            eight_bit: outgoing.facts.has_8bit || outgoing.body == BodyType::EightBit,
+            // RFC 6531 §3.2: also for 8-bit header fields. Which part of the content is 8-bit
+            // isn't known here, so a message that came with SMTPUTF8 keeps it if any is.
+            smtputf8: addresses_need || (outgoing.smtputf8 && outgoing.facts.has_8bit),
+        }
+    }
+}
+
+/// Octets of the content as the peer will count them (RFC 1870 §4: without stuffed dots).
+pub(super) fn content_bytes(outgoing: &Outgoing) -> u64 {
+    outgoing.prefix_bytes.saturating_add(outgoing.facts.body_bytes)
+}
+
+/// Whether all that goes into commands is free of what ends a line. Mailboxes and parameters were
+/// checked where they came in; one that slipped through must not become a command of its own.
+pub(super) fn is_free_of_line_ends(outgoing: &Outgoing) -> bool {
+    let is_free = |text: &str| memchr::memchr3(b'\r', b'\n', 0, text.as_bytes()).is_none();
+    outgoing.reverse_path.as_ref().is_none_or(|m| is_free(m.as_str()))
+        && outgoing.envid.as_deref().is_none_or(is_free)
+        && outgoing
+            .recipients
+            .iter()
+            .all(|r| is_free(r.mailbox.as_str()) && r.orcpt.as_deref().is_none_or(is_free))
+}
+
+pub(super) fn push_mail(out: &mut Vec<u8>, outgoing: &Outgoing, offered: &Capabilities) {
+    let needs = MailNeeds::of(outgoing);
+    out.extend_from_slice(b"MAIL FROM:<");
+    if let Some(mailbox) = &outgoing.reverse_path {
+        out.extend_from_slice(mailbox.as_str().as_bytes());
+    }
+    out.push(b'>');
+    if offered.size.is_some() {
+        out.extend_from_slice(b" SIZE=");
+        push_decimal(out, content_bytes(outgoing));
+    }
+    if offered.eight_bit_mime && needs.eight_bit {
+        out.extend_from_slice(b" BODY=8BITMIME");
+    }
+    if offered.smtputf8 && needs.smtputf8 {
+        out.extend_from_slice(b" SMTPUTF8");
+    }
+    if offered.dsn {
+        // RFC 3461 §4.3, §4.4.
+        match outgoing.ret {
+            Some(Ret::Full) => out.extend_from_slice(b" RET=FULL"),
+            Some(Ret::Headers) => out.extend_from_slice(b" RET=HDRS"),
+            None => {}
+        }
+        if let Some(envid) = &outgoing.envid {
+            out.extend_from_slice(b" ENVID=");
+            out.extend_from_slice(envid.as_bytes());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+pub(super) fn push_rcpt(out: &mut Vec<u8>, recipient: &OutgoingRecipient, offered: &Capabilities) {
+    out.extend_from_slice(b"RCPT TO:<");
+    out.extend_from_slice(recipient.mailbox.as_str().as_bytes());
+    out.push(b'>');
+    if offered.dsn {
+        // RFC 3461 §4.1, §4.2.
+        if recipient.notify.is_specified() {
+            push_notify(out, recipient.notify);
+        }
+        if let Some(orcpt) = &recipient.orcpt {
+            out.extend_from_slice(b" ORCPT=");
+            out.extend_from_slice(orcpt.as_bytes());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn push_notify(out: &mut Vec<u8>, notify: Notify) {
+    out.extend_from_slice(b" NOTIFY=");
+    let mut separator: &[u8] = b"";
+    for (event, name) in [
+        (Notify::SUCCESS, b"SUCCESS".as_slice()),
+        (Notify::FAILURE, b"FAILURE"),
+        (Notify::DELAY, b"DELAY"),
+    ] {
+        if notify.wants(event) {
+            out.extend_from_slice(separator);
+            out.extend_from_slice(name);
+            separator = b",";
+        }
+    }
+    if separator.is_empty() {
+        out.extend_from_slice(b"NEVER");
+    }
+}
+
+/// RFC 3030 §2.
+pub(super) fn push_bdat_last(out: &mut Vec<u8>, bytes: u64) {
+    out.extend_from_slice(b"BDAT ");
+    push_decimal(out, bytes);
+    out.extend_from_slice(b" LAST\r\n");
+}
+
+fn push_decimal(out: &mut Vec<u8>, number: u64) {
+    // u64::MAX has 20 digits.
+    let mut digits = [0u8; 20];
+    let mut start = digits.len();
+    let mut rest = number;
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals() {
+        for number in [0, 7, 10, 1234, u64::MAX] {
+            let mut out = Vec::new();
+            push_decimal(&mut out, number);
+            assert_eq!(out, number.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn notify_is_a_list_or_never() {
+        for (notify, text) in [
+            (Notify::NEVER, " NOTIFY=NEVER"),
+            (Notify::FAILURE, " NOTIFY=FAILURE"),
+            (Notify(7), " NOTIFY=SUCCESS,FAILURE,DELAY"),
+        ] {
+            let mut out = Vec::new();
+            push_notify(&mut out, notify);
+            assert_eq!(out, text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! From the greeting to `Ready` (RFC 5321 §3.1, §3.2; STARTTLS: RFC 3207).
+
+use super::reply::RawReply;
+use super::session::{ClientSession, State, Verdict};
+use super::{Capabilities, ClientEvent, StartTls};
+use mail::{Class, EnhancedStatus};
+
+impl ClientSession {
+    pub(super) fn on_greeting(&mut self, raw: &RawReply<'_>) {
+        if raw.is_positive() {
+            self.say_ehlo();
+        } else {
+            self.refused(raw);
+        }
+    }
+
+    fn say_ehlo(&mut self) {
+        self.say_hello(if self.config.lmtp { b"LHLO " } else { b"EHLO " });
+        self.state = State::Ehlo;
+    }
+
+    fn say_hello(&mut self, verb: &[u8]) {
+        self.buffer.extend_from_slice(verb);
+        self.buffer.extend_from_slice(self.config.hostname.as_bytes());
+        self.buffer.extend_from_slice(b"\r\n");
+    }
+
+    pub(super) fn on_ehlo(&mut self, raw: &RawReply<'_>) {
+        if raw.is_positive() {
+            self.offered = Capabilities::parse(raw);
+            self.choose_tls();
+        } else if raw.is_refusal()
+            && raw.code / 100 == 5
+            // RFC 7504: these say that there is no mail service at all.
+            && !matches!(raw.code, 521 | 554)
+            && !self.config.lmtp
+        {
+            // RFC 5321 §3.2: a server that doesn't know EHLO is asked with HELO.
+            self.say_hello(b"HELO ");
+            self.state = State::Helo;
+        } else {
+            self.refused(raw);
+        }
+    }
+
+    pub(super) fn on_helo(&mut self, raw: &RawReply<'_>) {
+        if raw.is_positive() {
+            self.offered = Capabilities::default();
+            self.choose_tls();
+        } else {
+            self.refused(raw);
+        }
+    }
+
+    fn choose_tls(&mut self) {
+        if self.is_encrypted || self.config.starttls == StartTls::Off {
+            self.become_ready();
+        } else if self.offered.starttls {
+            self.buffer.extend_from_slice(b"STARTTLS\r\n");
+            self.state = State::StartTls;
+        } else if self.config.starttls == StartTls::Required {
+            let failure = self.own_failure((4, 7, 4), "STARTTLS is required and not offered");
+            self.fail(failure, Verdict::Refused);
+        } else {
+            self.become_ready();
+        }
+    }
+
+    pub(super) fn on_starttls(&mut self, raw: &RawReply<'_>) {
+        if raw.is_positive() {
+            self.state = State::Handshake;
+            self.push_event(ClientEvent::StartTls);
+        } else if !raw.is_refusal() {
+            self.fail_unexpected(raw);
+        } else if self.config.starttls == StartTls::Required {
+            let mut failure = self.peer_failure(raw);
+            // Refusing TLS is no verdict on a recipient, whatever the class of the reply.
+            failure.class = Class::Transient;
+            failure.status = EnhancedStatus::new(4, 7, 4);
+            self.fail(failure, Verdict::Refused);
+        } else {
+            // RFC 3207 §4: the client may go on without.
+            self.become_ready();
+        }
+    }
+
+    /// RFC 3207 §4.2: what was learnt in clear is forgotten.
+    pub(super) fn on_tls_started(&mut self) {
+        self.is_encrypted = true;
+        self.offered = Capabilities::default();
+        self.say_ehlo();
+    }
+
+    pub(super) fn on_rset(&mut self, raw: &RawReply<'_>) {
+        if raw.is_positive() {
+            self.become_ready();
+        } else {
+            self.refused(raw);
+        }
+    }
+
+    pub(super) fn become_ready(&mut self) {
+        self.state = State::Idle;
+        self.push_event(ClientEvent::Ready);
+    }
+
+    /// The peer doesn't want this session.
+    fn refused(&mut self, raw: &RawReply<'_>) {
+        if raw.is_refusal() {
+            let failure = self.peer_failure(raw);
+            self.fail(failure, Verdict::Refused);
+        } else {
+            self.fail_unexpected(raw);
+        }
+    }
+}

@@ -1,0 +1,527 @@
+//! The session: what comes in, what goes out, when it gives up. What the replies mean is in
+//! `opening` (greeting to `Ready`) and `transaction`.
+
+use super::reply::{RawReply, ReplyError, ReplyLimits, ReplyReader};
+use super::transaction::Transaction;
+use super::{Capabilities, ClientConfig, ClientEvent, Outgoing, Output};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A positive final reply that comes before the driver said that all is written is kept till then,
+/// with what follows it, up to this.
+const EARLY_BYTES_MAX: usize = 65_536;
+
+/// A buffer that grew beyond this for many recipients doesn't keep its memory.
+const BUFFER_BYTES_KEPT: usize = 16_384;
+
+/// Whose reply is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Greeting,
+    Ehlo,
+    Helo,
+    StartTls,
+    /// The driver is at it.
+    Handshake,
+    /// Nobody's: a transaction can start.
+    Idle,
+    Mail,
+    /// The recipient's index.
+    Rcpt(usize),
+    Data,
+    /// After the content; the index of the recipient from which on the reply may be for (LMTP).
+    Final(usize),
+    /// DATA was let in though no recipient was, RFC 2920 §3.1.
+    LoneDot,
+    Rset,
+    Quit,
+    Closed,
+}
+
+/// What the driver is writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writing {
+    Nothing,
+    Commands,
+    /// The content to its end is in it.
+    Content,
+}
+
+/// What to do with the input behind a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Continue,
+    /// Keep this reply and all behind it until the writing is over.
+    Hold,
+}
+
+/// Whether a failure leaves open what became of the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The peer said no.
+    Refused,
+    /// There is no answer.
+    Missing,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct ClientSession {
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) state: State,
+    pub(super) offered: Capabilities,
+    pub(super) is_encrypted: bool,
+    pub(super) transaction: Option<Transaction>,
+    pub(super) writing: Writing,
+    is_answered: bool,
+    /// The begun reply in `reader` began before the last command was sent.
+    is_stale: bool,
+    reader: ReplyReader,
+    early: Vec<u8>,
+    /// Commands; cleared when all of it is written.
+    pub(super) buffer: Vec<u8>,
+    /// So much of `buffer` was given to the driver.
+    polled: usize,
+    /// Content not yet given to the driver, and where in `buffer` it stands.
+    content: Option<(usize, Output)>,
+    deadline: Mono,
+    events: VecDeque<ClientEvent>,
+}
+
+impl ClientSession {
+    /// Waits for the greeting.
+    #[must_use]
+    pub fn new(config: Arc<ClientConfig>, now: Mono) -> ClientSession {
+        let mut session = ClientSession {
+            config,
+            state: State::Greeting,
+            offered: Capabilities::default(),
+            is_encrypted: false,
+            transaction: None,
+            writing: Writing::Nothing,
+            is_answered: false,
+            is_stale: false,
+            reader: ReplyReader::default(),
+            early: Vec::new(),
+            buffer: Vec::new(),
+            polled: 0,
+            content: None,
+            deadline: Mono::NEVER,
+            events: VecDeque::new(),
+        };
+        session.arm(now);
+        session
+    }
+
+    /// What the peer offered in its last reply to EHLO; nothing before that.
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.offered
+    }
+
+    /// Whether the peer has replied to any command of the last transaction. If it hasn't, a
+    /// kept connection that broke had died before, and another one may be tried at once.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
+    /// Begins a transaction; only after `Ready`. On a session that has closed meanwhile, all
+    /// recipients fail with a transient failure.
+    pub fn start(&mut self, now: Mono, outgoing: Outgoing) {
+        debug_assert!(matches!(self.state, State::Idle | State::Closed), "start() before Ready");
+        if self.state == State::Idle {
+            self.is_answered = false;
+            self.is_stale = self.reader.is_within_reply();
+            self.begin(outgoing);
+            self.arm(now);
+            return;
+        }
+        let failure = Failure::network(
+            self.config.peer.clone(),
+            EnhancedStatus::new(4, 4, 2),
+            "the session is over",
+        );
+        let outcomes = outgoing.recipients.iter().map(|_| Err(failure.clone())).collect();
+        self.push_done(outcomes, false);
+    }
+
+    /// Sends QUIT; only when idle (Ready was given and nothing started). Elsewhere it ends the
+    /// session without.
+    pub fn quit(&mut self, now: Mono) {
+        match self.state {
+            State::Quit | State::Closed => {}
+            State::Idle => {
+                self.is_stale = false;
+                self.buffer.extend_from_slice(b"QUIT\r\n");
+                self.state = State::Quit;
+                self.arm(now);
+            }
+            _ => {
+                if self.transaction.is_some() {
+                    let status = EnhancedStatus::new(4, 3, 2);
+                    let failure = Failure::local(Class::Transient, status, "the session was ended");
+                    self.settle_open(Err(failure), Verdict::Missing);
+                }
+                self.close(None);
+            }
+        }
+    }
+
+    /// Takes what the peer sent.
+    pub fn handle_input(&mut self, now: Mono, input: &[u8]) {
+        if self.state == State::Closed || input.is_empty() {
+            return;
+        }
+        if !self.early.is_empty() {
+            self.early.extend_from_slice(input);
+            if self.early.len() > EARLY_BYTES_MAX {
+                self.fail_protocol("replies came before their commands", Verdict::Missing);
+            }
+            return;
+        }
+        // The reader is out of the session while a reply that it lends is looked at.
+        let mut reader = std::mem::take(&mut self.reader);
+        let limits = ReplyLimits {
+            line_bytes_max: self.config.reply_line_bytes_max,
+            lines_max: self.config.reply_lines_max,
+        };
+        let mut rest = input;
+        while self.state != State::Closed {
+            if self.state == State::Handshake && !rest.is_empty() {
+                // RFC 3207 §6: what was injected in clear must not count as said under TLS.
+                self.fail_protocol("bytes in clear after the reply to STARTTLS", Verdict::Missing);
+                break;
+            }
+            match reader.next(&mut rest, limits) {
+                Ok(None) => break,
+                Ok(Some(raw)) => {
+                    if self.handle_reply(&raw) == Flow::Hold {
+                        self.early.extend_from_slice(raw.bytes());
+                        self.early.extend_from_slice(rest);
+                        break;
+                    }
+                    self.arm(now);
+                }
+                Err(error) => self.fail_unreadable(error),
+            }
+        }
+        if reader.is_within_reply() && self.has_unpolled() {
+            self.is_stale = true;
+        }
+        if self.state == State::Idle {
+            reader.shrink();
+        }
+        self.reader = reader;
+    }
+
+    fn handle_reply(&mut self, raw: &RawReply<'_>) -> Flow {
+        if self.state == State::Quit {
+            self.close(None);
+            return Flow::Continue;
+        }
+        // RFC 5321 §3.8: a server that must shut down says 421 at any moment.
+        if raw.code == 421 {
+            let failure = self.peer_failure(raw);
+            self.fail(failure, Verdict::Refused);
+            return Flow::Continue;
+        }
+        let is_unasked = self.has_unpolled() && !self.is_refusal_of_content(raw);
+        if self.is_stale || is_unasked || self.state == State::Idle {
+            self.fail_unexpected(raw);
+            return Flow::Continue;
+        }
+        self.is_answered |= self.transaction.is_some();
+        match self.state {
+            State::Greeting => self.on_greeting(raw),
+            State::Ehlo => self.on_ehlo(raw),
+            State::Helo => self.on_helo(raw),
+            State::StartTls => self.on_starttls(raw),
+            State::Mail => self.on_mail(raw),
+            State::Rcpt(index) => self.on_rcpt(index, raw),
+            State::Data => self.on_data(raw),
+            State::Final(index) => return self.on_final(index, raw),
+            State::LoneDot => self.on_lone_dot(raw),
+            State::Rset => self.on_rset(raw),
+            State::Handshake | State::Idle | State::Quit | State::Closed => {
+                self.fail_unexpected(raw);
+            }
+        }
+        Flow::Continue
+    }
+
+    /// The peer closed its side, or reading or writing failed; `text` says how.
+    pub fn handle_broken(&mut self, _now: Mono, text: &str) {
+        match self.state {
+            State::Closed => {}
+            State::Quit => self.close(None),
+            _ => {
+                let how = match text {
+                    "" => Cow::Borrowed("connection lost"),
+                    text => Cow::Owned(format!("connection lost ({text})")),
+                };
+                self.fail_network(&how);
+            }
+        }
+    }
+
+    /// Gives `Done`/`Closed` events if the deadline has passed.
+    pub fn handle_timeout(&mut self, now: Mono) {
+        if now < self.deadline {
+            return;
+        }
+        match self.state {
+            // Also where the deadline is NEVER and `now` is no moment at all.
+            State::Closed | State::Idle => {}
+            State::Quit => self.close(None),
+            _ => self.fail_network("timed out"),
+        }
+    }
+
+    /// The connection is encrypted now: EHLO follows again.
+    pub fn handle_tls_started(&mut self, now: Mono) {
+        debug_assert!(matches!(self.state, State::Handshake | State::Closed));
+        if self.state == State::Handshake {
+            self.on_tls_started();
+            self.arm(now);
+        }
+    }
+
+    /// The next pieces to write, in order, to the end of what may be sent now; `out` is cleared
+    /// first and stays empty when there is nothing, or when what was given before isn't written
+    /// yet. The pieces refer to [`ClientSession::buffer`] and stay valid until
+    /// [`ClientSession::handle_written`].
+    pub fn poll_output(&mut self, out: &mut Vec<Output>) {
+        out.clear();
+        if self.state == State::Closed || self.writing != Writing::Nothing || !self.has_unpolled() {
+            return;
+        }
+        let (start, end) = (self.polled, self.buffer.len());
+        self.polled = end;
+        self.writing = Writing::Commands;
+        let mut rest = start;
+        if let Some((at, content)) = self.content.take() {
+            if at > start {
+                out.push(Output::Bytes { start, end: at });
+            }
+            out.push(content);
+            rest = at;
+            self.writing = Writing::Content;
+        }
+        if end > rest {
+            out.push(Output::Bytes { start: rest, end });
+        }
+    }
+
+    /// The bytes that `Output::Bytes` refers to.
+    #[must_use]
+    pub fn buffer(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// All that the last `poll_output` gave was written: timers go on from here.
+    pub fn handle_written(&mut self, now: Mono) {
+        if self.writing == Writing::Nothing || self.state == State::Closed {
+            return;
+        }
+        if self.writing == Writing::Content
+            && let Some(transaction) = &mut self.transaction
+        {
+            transaction.is_content_written = true;
+        }
+        self.writing = Writing::Nothing;
+        if !self.has_unpolled() {
+            self.buffer.clear();
+            self.buffer.shrink_to(BUFFER_BYTES_KEPT);
+            self.polled = 0;
+        }
+        self.arm(now);
+        if !self.early.is_empty() {
+            let early = std::mem::take(&mut self.early);
+            self.handle_input(now, &early);
+        }
+    }
+
+    /// Progress while a long content is written: pushes the deadline out.
+    pub fn handle_progress(&mut self, now: Mono) {
+        if self.writing != Writing::Nothing {
+            self.arm(now);
+        }
+    }
+
+    /// What happened, in order.
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`ClientSession::handle_timeout`] must be called.
+    #[must_use]
+    pub fn deadline(&self) -> Mono {
+        self.deadline
+    }
+
+    /// The deadline counts from `now`, RFC 5321 §4.5.3.2.
+    fn arm(&mut self, now: Mono) {
+        self.deadline = self.timeout().map_or(Mono::NEVER, |timeout| now + timeout);
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if self.is_sending_content() {
+            return Some(self.config.content_timeout);
+        }
+        match self.state {
+            State::Greeting => Some(self.config.greeting_timeout),
+            State::Ehlo
+            | State::Helo
+            | State::StartTls
+            | State::Handshake
+            | State::Mail
+            | State::Rcpt(_)
+            | State::Rset
+            | State::Quit => Some(self.config.command_timeout),
+            State::Data => Some(self.config.data_timeout),
+            State::Final(_) | State::LoneDot => Some(self.config.final_timeout),
+            State::Idle | State::Closed => None,
+        }
+    }
+
+    fn is_sending_content(&self) -> bool {
+        self.writing == Writing::Content || self.content.is_some()
+    }
+
+    /// Something was said that the driver hasn't been given: no reply to it can be there yet.
+    pub(super) fn has_unpolled(&self) -> bool {
+        self.polled < self.buffer.len() || self.content.is_some()
+    }
+
+    /// The content goes out behind the commands said so far.
+    pub(super) fn push_content(&mut self, content: Output) {
+        debug_assert!(self.content.is_none());
+        self.content = Some((self.buffer.len(), content));
+    }
+
+    pub(super) fn push_event(&mut self, event: ClientEvent) {
+        self.events.push_back(event);
+    }
+
+    pub(super) fn push_done(
+        &mut self,
+        outcomes: Vec<Result<mail::Reply, Failure>>,
+        doubtful: bool,
+    ) {
+        let done = ClientEvent::Done { outcomes, doubtful };
+        let behind_closed = matches!(self.events.back(), Some(ClientEvent::Closed(_)));
+        let at = self.events.len() - usize::from(behind_closed);
+        self.events.insert(at, done);
+    }
+
+    /// No more than `Closed` comes after this.
+    pub(super) fn close(&mut self, failure: Option<Failure>) {
+        self.state = State::Closed;
+        self.deadline = Mono::NEVER;
+        self.content = None;
+        self.early = Vec::new();
+        self.events.retain(|e| !matches!(e, ClientEvent::Ready | ClientEvent::StartTls));
+        self.push_event(ClientEvent::Closed(failure));
+    }
+
+    /// The recipients that are open get `failure`, and the session is over.
+    pub(super) fn fail(&mut self, failure: Failure, verdict: Verdict) {
+        if self.transaction.is_some() {
+            self.settle_open(Err(failure.clone()), verdict);
+        }
+        self.close(Some(failure));
+    }
+
+    /// The last bytes of the content may have arrived, as far as this side knows.
+    pub(super) fn may_have_content(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|t| t.is_content_written) || !self.early.is_empty()
+    }
+
+    fn fail_network(&mut self, how: &str) {
+        let doing: Cow<'_, str> = match self.state {
+            _ if self.is_sending_content() => Cow::Borrowed("sending the content"),
+            State::Greeting => Cow::Borrowed("waiting for the greeting"),
+            State::Handshake => Cow::Borrowed("starting TLS"),
+            State::Idle => Cow::Borrowed("idle"),
+            _ => Cow::Owned(format!("waiting for the reply to {}", self.command())),
+        };
+        let failure = Failure::network(
+            self.config.peer.clone(),
+            // RFC 3463 §3.5: bad connection.
+            EnhancedStatus::new(4, 4, 2),
+            format!("{how} while {doing}"),
+        );
+        self.fail(failure, Verdict::Missing);
+    }
+
+    /// The peer broke the protocol.
+    pub(super) fn fail_protocol(&mut self, text: &str, verdict: Verdict) {
+        let failure = self.own_failure((4, 5, 0), text);
+        self.fail(failure, verdict);
+    }
+
+    fn fail_unreadable(&mut self, error: ReplyError) {
+        if self.state == State::Quit {
+            self.close(None);
+            return;
+        }
+        self.fail_protocol(error.text(), Verdict::Missing);
+    }
+
+    /// A reply that nothing asked for, or of a kind that the command can't have.
+    pub(super) fn fail_unexpected(&mut self, raw: &RawReply<'_>) {
+        let is_unasked = self.state == State::Idle || self.is_stale || self.has_unpolled();
+        let text = match is_unasked {
+            true => Cow::Borrowed("a reply that nothing asked for"),
+            false => Cow::Owned(format!("an unexpected reply to {}", self.command())),
+        };
+        let mut failure = self.own_failure((4, 5, 0), &text);
+        failure.reply = Some(raw.to_reply());
+        self.fail(failure, Verdict::Missing);
+    }
+
+    /// A failure that the peer has caused without saying so.
+    pub(super) fn own_failure(&self, status: (u8, u16, u16), text: &str) -> Failure {
+        Failure {
+            class: if status.0 == 5 { Class::Permanent } else { Class::Transient },
+            culprit: Culprit::Peer(self.config.peer.clone()),
+            status: EnhancedStatus::new(status.0, status.1, status.2),
+            reply: None,
+            text: text.into(),
+        }
+    }
+
+    /// What the peer answered to the command whose reply is awaited.
+    pub(super) fn peer_failure(&self, raw: &RawReply<'_>) -> Failure {
+        let mut failure = Failure::peer(self.config.peer.clone(), raw.to_reply(), self.command());
+        match self.state {
+            State::Greeting => failure.text = "as its greeting".into(),
+            State::Idle => failure.text = "while idle".into(),
+            _ => {}
+        }
+        failure
+    }
+
+    /// The command whose reply is awaited, as operators know it.
+    pub(super) fn command(&self) -> &'static str {
+        match self.state {
+            State::Greeting => "the connection",
+            State::Ehlo if self.config.lmtp => "LHLO",
+            State::Ehlo => "EHLO",
+            State::Helo => "HELO",
+            State::StartTls | State::Handshake => "STARTTLS",
+            State::Mail => "MAIL FROM",
+            State::Rcpt(_) => "RCPT TO",
+            State::Data => "DATA",
+            State::Final(_) if self.transaction.as_ref().is_some_and(|t| t.is_bdat) => "BDAT",
+            State::Final(_) => "the final dot",
+            State::LoneDot => "the lone dot",
+            State::Rset => "RSET",
+            State::Quit | State::Idle | State::Closed => "QUIT",
+        }
+    }
+}

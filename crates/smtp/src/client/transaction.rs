@@ -1,0 +1,342 @@
+//! One transaction: MAIL to the final reply (RFC 5321 §3.3), pipelined as far as the peer takes
+//! it (RFC 2920), with DATA or BDAT (RFC 3030), and a final reply per recipient in LMTP (RFC 2033).
+//!
+//! Replies come in the order of the commands, pipelined or not, so one state says whose reply is
+//! next. What differs is only whether the next command was said before or is said now.
+
+use super::command::{
+    MailNeeds, content_bytes, is_free_of_line_ends, push_bdat_last, push_mail, push_rcpt,
+};
+use super::reply::RawReply;
+use super::session::{ClientSession, Flow, State, Verdict, Writing};
+use super::{Outgoing, Output};
+use mail::{Class, EnhancedStatus, Failure, Reply};
+
+/// A content longer than this isn't sent with BDAT before the peer has let a recipient in: the
+/// round trip that is saved wouldn't show, the bytes sent for nothing would.
+const UNASKED_CONTENT_BYTES_MAX: u64 = 1 << 20;
+
+/// The transaction that is running.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    outgoing: Outgoing,
+    /// `None`: open, that is not answered yet or accepted.
+    outcomes: Vec<Option<Result<Reply, Failure>>>,
+    /// Positive replies to RCPT.
+    accepted_count: usize,
+    is_mail_refused: bool,
+    /// RCPT, and DATA unless BDAT is used, were said without waiting.
+    is_pipelined: bool,
+    /// CHUNKING is used.
+    pub(super) is_bdat: bool,
+    /// The content was put into the stream.
+    is_content_said: bool,
+    /// The driver has written it to its end.
+    pub(super) is_content_written: bool,
+}
+
+/// Whether the peer may hold on to something of the transaction that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leftover {
+    Nothing,
+    /// The envelope: RSET before the next MAIL.
+    Envelope,
+}
+
+impl ClientSession {
+    /// Begins a transaction, or says at once why it can't be.
+    pub(super) fn begin(&mut self, outgoing: Outgoing) {
+        let count = outgoing.recipients.len();
+        if let Some(failure) = self.obstacle(&outgoing) {
+            self.push_done(vec![Err(failure); count], false);
+            self.become_ready();
+            return;
+        }
+        if count == 0 {
+            self.push_done(Vec::new(), false);
+            self.become_ready();
+            return;
+        }
+        let is_pipelined = self.offered.pipelining && self.config.pipelining;
+        let is_bdat = self.offered.chunking && self.config.chunking;
+        push_mail(&mut self.buffer, &outgoing, &self.offered);
+        if is_pipelined {
+            for recipient in &outgoing.recipients {
+                push_rcpt(&mut self.buffer, recipient, &self.offered);
+            }
+        }
+        let says_content =
+            is_pipelined && is_bdat && content_bytes(&outgoing) <= UNASKED_CONTENT_BYTES_MAX;
+        if says_content {
+            self.say_bdat(content_bytes(&outgoing));
+        } else if is_pipelined && !is_bdat {
+            self.buffer.extend_from_slice(b"DATA\r\n");
+        }
+        self.state = State::Mail;
+        self.transaction = Some(Transaction {
+            outgoing,
+            outcomes: vec![None; count],
+            accepted_count: 0,
+            is_mail_refused: false,
+            is_pipelined,
+            is_bdat,
+            is_content_said: says_content,
+            is_content_written: false,
+        });
+    }
+
+    /// Why the peer can't be given this message, as far as its offers tell.
+    fn obstacle(&self, outgoing: &Outgoing) -> Option<Failure> {
+        let needs = MailNeeds::of(outgoing);
+        let bytes = content_bytes(outgoing);
+        if needs.smtputf8 && !self.offered.smtputf8 {
+            // RFC 6531 §3.2, status from RFC 6531 §3.6.
+            return Some(self.own_failure((5, 6, 7), "SMTPUTF8 is needed and not offered"));
+        }
+        if outgoing.facts.has_8bit && !self.offered.eight_bit_mime && !self.config.eight_bit_as_is {
+            // RFC 6152 §3.
+            let text = "the content is 8-bit and 8BITMIME is not offered";
+            return Some(self.own_failure((5, 6, 3), text));
+        }
+        if let Some(limit) = self.offered.size
+            && limit != 0
+            && bytes > limit
+        {
+            // RFC 1870 §6.
+            let text = format!("the message has {bytes} bytes and the peer takes {limit}");
+            return Some(self.own_failure((5, 3, 4), &text));
+        }
+        if !is_free_of_line_ends(outgoing) {
+            return Some(Failure::local(
+                Class::Permanent,
+                EnhancedStatus::new(5, 5, 4),
+                "an address or parameter holds a line end",
+            ));
+        }
+        None
+    }
+
+    fn say_bdat(&mut self, bytes: u64) {
+        push_bdat_last(&mut self.buffer, bytes);
+        self.push_content(Output::Content);
+    }
+
+    pub(super) fn on_mail(&mut self, raw: &RawReply<'_>) {
+        if !raw.is_positive() && !raw.is_refusal() {
+            self.fail_unexpected(raw);
+            return;
+        }
+        let failure = raw.is_refusal().then(|| self.peer_failure(raw));
+        let Some(transaction) = &mut self.transaction else { return };
+        if let Some(failure) = failure {
+            transaction.is_mail_refused = true;
+            transaction.outcomes.fill(Some(Err(failure)));
+            if !transaction.is_pipelined {
+                self.finish(Leftover::Nothing);
+                return;
+            }
+        }
+        self.await_rcpt(0);
+    }
+
+    /// Goes on to recipient `index`, or to the content when there is none such.
+    fn await_rcpt(&mut self, index: usize) {
+        let Some(transaction) = &self.transaction else { return };
+        match transaction.outgoing.recipients.get(index) {
+            Some(recipient) => {
+                if !transaction.is_pipelined {
+                    push_rcpt(&mut self.buffer, recipient, &self.offered);
+                }
+                self.state = State::Rcpt(index);
+            }
+            None => self.await_content(),
+        }
+    }
+
+    pub(super) fn on_rcpt(&mut self, index: usize, raw: &RawReply<'_>) {
+        if !raw.is_positive() && !raw.is_refusal() {
+            self.fail_unexpected(raw);
+            return;
+        }
+        let failure = raw.is_refusal().then(|| self.peer_failure(raw));
+        let Some(transaction) = &mut self.transaction else { return };
+        if !transaction.is_mail_refused {
+            match failure {
+                None => transaction.accepted_count += 1,
+                Some(failure) => {
+                    if let Some(outcome) = transaction.outcomes.get_mut(index) {
+                        *outcome = Some(Err(failure));
+                    }
+                }
+            }
+        }
+        self.await_rcpt(index + 1);
+    }
+
+    /// All recipients are answered.
+    fn await_content(&mut self) {
+        let Some(transaction) = &mut self.transaction else { return };
+        if transaction.is_content_said {
+            self.state = State::Final(0);
+        } else if transaction.is_pipelined && !transaction.is_bdat {
+            self.state = State::Data;
+        } else if transaction.accepted_count == 0 {
+            let leftover = match transaction.is_mail_refused {
+                true => Leftover::Nothing,
+                false => Leftover::Envelope,
+            };
+            self.finish(leftover);
+        } else if transaction.is_bdat {
+            transaction.is_content_said = true;
+            let bytes = content_bytes(&transaction.outgoing);
+            self.say_bdat(bytes);
+            self.state = State::Final(0);
+        } else {
+            self.buffer.extend_from_slice(b"DATA\r\n");
+            self.state = State::Data;
+        }
+    }
+
+    pub(super) fn on_data(&mut self, raw: &RawReply<'_>) {
+        let Some(transaction) = &mut self.transaction else { return };
+        let is_wanted = transaction.accepted_count > 0;
+        if raw.is_refusal() {
+            let leftover = match transaction.is_mail_refused {
+                true => Leftover::Nothing,
+                false => Leftover::Envelope,
+            };
+            if is_wanted {
+                let failure = self.peer_failure(raw);
+                self.settle_open(Err(failure), Verdict::Refused);
+                self.end(leftover);
+            } else {
+                self.finish(leftover);
+            }
+        } else if raw.code / 100 != 3 {
+            self.fail_unexpected(raw);
+        } else if is_wanted {
+            transaction.is_content_said = true;
+            let facts = &transaction.outgoing.facts;
+            let content =
+                if facts.dot_lines == 0 { Output::Content } else { Output::ContentStuffed };
+            // RFC 5321 §4.1.1.4: the CRLF of the last line is the first of the end mark. The
+            // prefix ends with one.
+            let ends_with_crlf = facts.ends_with_crlf || facts.body_bytes == 0;
+            self.push_content(content);
+            self.buffer.extend_from_slice(if ends_with_crlf { b".\r\n" } else { b"\r\n.\r\n" });
+            self.state = State::Final(0);
+        } else if self.config.lmtp {
+            // RFC 2033 §4.2: DATA must be refused then; there would be no reply to the dot.
+            self.fail_unexpected(raw);
+        } else {
+            // RFC 2920 §3.1: nobody to deliver to, and yet it wants a content.
+            self.buffer.extend_from_slice(b".\r\n");
+            self.state = State::LoneDot;
+        }
+    }
+
+    /// The answer was given with the recipients already.
+    pub(super) fn on_lone_dot(&mut self, _raw: &RawReply<'_>) {
+        self.finish(Leftover::Envelope);
+    }
+
+    /// A refusal after 354 and before the end of the content.
+    pub(super) fn is_refusal_of_content(&self, raw: &RawReply<'_>) -> bool {
+        matches!(self.state, State::Final(_))
+            && raw.is_refusal()
+            && self.transaction.as_ref().is_some_and(|t| !t.is_bdat)
+    }
+
+    pub(super) fn on_final(&mut self, index: usize, raw: &RawReply<'_>) -> Flow {
+        if !raw.is_positive() && !raw.is_refusal() {
+            self.fail_unexpected(raw);
+            return Flow::Continue;
+        }
+        if self.writing == Writing::Content || self.has_unpolled() {
+            if raw.is_positive() {
+                return Flow::Hold;
+            }
+            // What is left of the content can't be taken back, so nothing can follow it.
+            let failure = self.peer_failure(raw);
+            self.fail(failure, Verdict::Refused);
+            return Flow::Continue;
+        }
+        let is_wanted = self.transaction.as_ref().is_some_and(|t| t.accepted_count > 0);
+        if !is_wanted {
+            self.finish(Leftover::Envelope);
+            return Flow::Continue;
+        }
+        let outcome =
+            if raw.is_positive() { Ok(raw.to_reply()) } else { Err(self.peer_failure(raw)) };
+        if self.config.lmtp {
+            self.settle_next(index, outcome);
+        } else {
+            let leftover = self.leftover_after_final(outcome.is_ok());
+            self.settle_open(outcome, Verdict::Refused);
+            self.end(leftover);
+        }
+        Flow::Continue
+    }
+
+    /// RFC 5321 §4.1.1.4: the end of the content clears the envelope, whatever the reply. After
+    /// BDAT (RFC 3030 §2) that is so only if it was accepted.
+    fn leftover_after_final(&self, is_accepted: bool) -> Leftover {
+        match self.transaction.as_ref().is_some_and(|t| t.is_bdat) && !is_accepted {
+            true => Leftover::Envelope,
+            false => Leftover::Nothing,
+        }
+    }
+
+    /// RFC 2033 §4.2: one reply for each accepted recipient, in their order.
+    fn settle_next(&mut self, index: usize, outcome: Result<Reply, Failure>) {
+        let leftover = self.leftover_after_final(outcome.is_ok());
+        let Some(transaction) = &mut self.transaction else { return };
+        let mut open = transaction.outcomes.iter_mut().enumerate().skip(index);
+        if let Some((at, slot)) = open.find(|(_, slot)| slot.is_none()) {
+            *slot = Some(outcome);
+            if open.any(|(_, slot)| slot.is_none()) {
+                self.state = State::Final(at + 1);
+                return;
+            }
+        }
+        self.finish(leftover);
+    }
+
+    /// All recipients have their outcomes.
+    fn finish(&mut self, leftover: Leftover) {
+        self.settle(None, Verdict::Refused);
+        self.end(leftover);
+    }
+
+    /// Gives `Done`; `outcome` is for the recipients that have none.
+    pub(super) fn settle_open(&mut self, outcome: Result<Reply, Failure>, verdict: Verdict) {
+        self.settle(Some(outcome), verdict);
+    }
+
+    fn settle(&mut self, mut outcome: Option<Result<Reply, Failure>>, verdict: Verdict) {
+        let may_have_content = self.may_have_content();
+        let Some(transaction) = self.transaction.take() else { return };
+        let mut open_count = transaction.outcomes.iter().filter(|o| o.is_none()).count();
+        debug_assert!(open_count == 0 || outcome.is_some());
+        let doubtful = verdict == Verdict::Missing && may_have_content && open_count > 0;
+        let mut give = || {
+            open_count -= 1;
+            // The last one needs no copy.
+            if open_count == 0 { outcome.take() } else { outcome.clone() }
+        };
+        let outcomes = transaction.outcomes.into_iter().filter_map(|o| o.or_else(&mut give));
+        let outcomes = outcomes.collect();
+        self.push_done(outcomes, doubtful);
+    }
+
+    /// After `Done`: ready for the next, by way of RSET if need be.
+    fn end(&mut self, leftover: Leftover) {
+        match leftover {
+            Leftover::Nothing => self.become_ready(),
+            Leftover::Envelope => {
+                self.buffer.extend_from_slice(b"RSET\r\n");
+                self.state = State::Rset;
+            }
+        }
+    }
+}
