@@ -1,0 +1,112 @@
+//! From a command line to a verb and its argument (RFC 5321 §4.1.1, §2.4).
+
+/// What a line commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// RFC 5321 §4.1.1.1.
+    Ehlo,
+    /// RFC 5321 §4.1.1.1.
+    Helo,
+    /// RFC 2033 §4.1.
+    Lhlo,
+    /// RFC 5321 §4.1.1.2.
+    Mail,
+    /// RFC 5321 §4.1.1.3.
+    Rcpt,
+    /// RFC 5321 §4.1.1.4.
+    Data,
+    /// RFC 3030 §2.
+    Bdat,
+    /// RFC 5321 §4.1.1.5.
+    Rset,
+    /// RFC 5321 §4.1.1.9.
+    Noop,
+    /// RFC 5321 §4.1.1.6.
+    Vrfy,
+    /// RFC 5321 §4.1.1.8.
+    Help,
+    /// RFC 5321 §4.1.1.10.
+    Quit,
+    /// RFC 3207 §4.
+    StartTls,
+    /// A command of SMTP or of an extension that this server does not perform.
+    Unimplemented,
+    /// A browser or a forged request that speaks HTTP.
+    Http,
+    /// No command at all.
+    Unknown,
+}
+
+/// Why a line cannot be a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineError {
+    /// A CR or LF that is not part of the CRLF at the end.
+    BareNewline,
+    /// Another control character.
+    Control,
+    /// Neither ASCII nor UTF-8 (RFC 6531 §3.3).
+    NotUtf8,
+}
+
+/// Splits a line (without its CRLF) into verb and argument; blanks around the argument are dropped.
+pub(super) fn parse(line: &[u8]) -> Result<(Verb, &str), LineError> {
+    if line.iter().any(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
+        let newline = memchr::memchr2(b'\r', b'\n', line).is_some();
+        return Err(if newline { LineError::BareNewline } else { LineError::Control });
+    }
+    let line = std::str::from_utf8(line).map_err(|_| LineError::NotUtf8)?;
+    let (word, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    Ok((verb(word), argument.trim_matches([' ', '\t'])))
+}
+
+fn verb(word: &str) -> Verb {
+    let mut upper = [0_u8; 8];
+    let Some(upper) = upper.get_mut(..word.len()) else { return Verb::Unknown };
+    upper.copy_from_slice(word.as_bytes());
+    upper.make_ascii_uppercase();
+    match &*upper {
+        b"EHLO" => Verb::Ehlo,
+        b"HELO" => Verb::Helo,
+        b"LHLO" => Verb::Lhlo,
+        b"MAIL" => Verb::Mail,
+        b"RCPT" => Verb::Rcpt,
+        b"DATA" => Verb::Data,
+        b"BDAT" => Verb::Bdat,
+        b"RSET" => Verb::Rset,
+        b"NOOP" => Verb::Noop,
+        b"VRFY" => Verb::Vrfy,
+        b"HELP" => Verb::Help,
+        b"QUIT" => Verb::Quit,
+        b"STARTTLS" => Verb::StartTls,
+        // RFC 5321 §4.1.1.7 and appendix F.1, F.6; RFC 1985; RFC 2645; RFC 4954; RFC 4468.
+        b"EXPN" | b"TURN" | b"SEND" | b"SOML" | b"SAML" | b"ETRN" | b"ATRN" | b"AUTH" | b"BURL" => {
+            Verb::Unimplemented
+        }
+        b"GET" | b"POST" | b"PUT" | b"CONNECT" => Verb::Http,
+        _ => Verb::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_fold_case_and_arguments_lose_their_blanks() {
+        assert_eq!(parse(b"mAiL  FROM:<a@b> \t"), Ok((Verb::Mail, "FROM:<a@b>")));
+        assert_eq!(parse(b"StartTLS"), Ok((Verb::StartTls, "")));
+        assert_eq!(parse(b"NOOP\tx y"), Ok((Verb::Noop, "x y")));
+        for unknown in ["", " NOOP", "NOO", "NOOPS", "STARTTLSX", "MAIL:", "données"] {
+            assert_eq!(parse(unknown.as_bytes()).map(|(verb, _)| verb), Ok(Verb::Unknown));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_line_is_told_apart() {
+        assert_eq!(parse(b"NOOP a\nQUIT"), Err(LineError::BareNewline));
+        assert_eq!(parse(b"NOOP\r"), Err(LineError::BareNewline));
+        assert_eq!(parse(b"NOOP \0"), Err(LineError::Control));
+        assert_eq!(parse(b"NOOP \x7f"), Err(LineError::Control));
+        assert_eq!(parse(b"NOOP \xff"), Err(LineError::NotUtf8));
+    }
+}

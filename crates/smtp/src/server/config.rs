@@ -1,0 +1,86 @@
+//! What a listener is told about its sessions.
+
+use std::time::Duration;
+
+/// Limits and identity of a listener. Every limit is tested at its edge.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Named in the greeting and in EHLO's reply.
+    pub hostname: String,
+    /// SIZE, 552 5.3.4 beyond it. RFC 5321 §4.5.3.1.7.
+    pub message_bytes_max: u64,
+    /// Recipients per transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8: at least 100.
+    pub recipients_max: usize,
+    /// A command line with its CRLF, 500 5.5.2 beyond it (RFC 5321 §4.5.3.1.4, extensions added).
+    pub command_line_bytes_max: usize,
+    /// A line of content without its CRLF; 550 5.6.0 after its true end. 0: no limit
+    pub content_line_bytes_max: u64,
+    /// Commands per session, 421 4.7.0 beyond it. QUIT is always heard. Each BDAT chunk is a
+    /// command, so this must leave room for large messages in small chunks.
+    pub commands_max: u32,
+    /// 4yz/5yz replies to commands per session, 421 4.7.0 beyond it. Refused content does not
+    /// count, nor do recipients beyond `recipients_max`: their sender must be able to send DATA
+    /// for the ones that were accepted (RFC 5321 §4.5.3.1.10).
+    pub errors_max: u32,
+    /// Messages per session, 421 4.7.0 at the MAIL beyond it. 0: no limit.
+    pub messages_max: u32,
+    /// Waiting for the next command. RFC 5321 §4.5.3.2.7: at least 5 minutes.
+    pub command_timeout: Duration,
+    /// Between two pieces of content. RFC 5321 §4.5.3.2.5.
+    pub content_timeout: Duration,
+    /// From 354 (or the first BDAT) to the end of the content: slow senders.
+    pub transfer_timeout: Duration,
+    /// The whole session.
+    pub session_timeout: Duration,
+    /// Offer STARTTLS; the driver must then know how to upgrade.
+    pub starttls: bool,
+    /// Offer CHUNKING, PIPELINING, SMTPUTF8, DSN (all true but in tests of peers).
+    pub chunking: bool,
+    /// See `chunking`.
+    pub pipelining: bool,
+    /// See `chunking`.
+    pub smtputf8: bool,
+    /// See `chunking`.
+    pub dsn: bool,
+    /// What happens to content with a bare CR or LF.
+    pub bare_newline: BareNewline,
+    /// Speak LMTP: LHLO, and one reply per recipient after the content (RFC 2033 §4).
+    pub lmtp: bool,
+}
+
+impl Default for ServerConfig {
+    /// Generous limits, every extension but STARTTLS, and `localhost` as the name.
+    fn default() -> ServerConfig {
+        ServerConfig {
+            hostname: "localhost".to_owned(),
+            message_bytes_max: 50 * 1024 * 1024,
+            recipients_max: 1_000,
+            command_line_bytes_max: 4_096,
+            content_line_bytes_max: 0,
+            commands_max: 1_000_000,
+            errors_max: 100,
+            messages_max: 0,
+            command_timeout: Duration::from_secs(300),
+            content_timeout: Duration::from_secs(180),
+            transfer_timeout: Duration::from_secs(3_600),
+            session_timeout: Duration::from_secs(24 * 3_600),
+            starttls: false,
+            chunking: true,
+            pipelining: true,
+            smtputf8: true,
+            dsn: true,
+            bare_newline: BareNewline::Reject,
+            lmtp: false,
+        }
+    }
+}
+
+/// What happens to content with a CR without LF or an LF without CR.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BareNewline {
+    /// Read to the true end (CRLF . CRLF, or BDAT LAST), then 550 5.6.0.
+    #[default]
+    Reject,
+    /// Each becomes CRLF in what is stored; the end is still only CRLF . CRLF.
+    Normalize,
+}

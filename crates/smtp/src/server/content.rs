@@ -1,0 +1,218 @@
+//! Where content ends and what is in it: the reader of DATA (RFC 5321 §4.1.1.4, §4.5.2) and of
+//! BDAT (RFC 3030 §2).
+//!
+//! A line of content ends with CRLF. DATA ends with a line that is a dot alone: CRLF . CRLF, the
+//! first CRLF being that of the DATA command if the content is empty. Every other sequence that
+//! looks like it to some implementation (`\n.\n`, `\n.\r\n`, `\r.\r\n`, `\r\n.\n`, `\r\n.\r\r\n`, …)
+//! holds a bare CR or a bare LF (RFC 5321 §2.3.8 forbids both), is content here, and is refused
+//! or normalised, so that it never leaves as it came.
+//!
+//! A dot is stuffed where it stands first on a line, that is directly behind a true CRLF. So that
+//! is the only place where one is removed, whether or not a bare newline follows it; a dot behind
+//! a bare newline is kept, and counted as the dot line that it becomes when that is normalised.
+//!
+//! All is found in one pass: the facts are those that [`mail::ContentScanner`] finds in what
+//! reaches the sink.
+
+use super::{BareNewline, ContentSink};
+use mail::{ContentFacts, Reply};
+
+/// Where the reader stands in the stream. What is withheld is not in the sink yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// DATA only: first on a line.
+    LineStart,
+    /// DATA only: behind a dot that was first on a line; it is withheld.
+    LineStartDot,
+    /// DATA only: behind such a dot and a CR; both are withheld.
+    LineStartDotCr,
+    /// Anywhere else.
+    Text,
+    /// Behind a CR that is withheld.
+    Cr,
+}
+
+/// Reads the content of one message.
+#[derive(Debug)]
+pub(super) struct ContentReader {
+    at: At,
+    /// DATA: dots are stuffed and end the content. BDAT: they are plain octets.
+    dots: bool,
+    bare_newline: BareNewline,
+    bytes_max: u64,
+    line_bytes_max: u64,
+    facts: ContentFacts,
+    /// Bytes of the stored line that is open, newline excluded.
+    line_bytes: u64,
+    longest_line: u64,
+    has_bare_newline: bool,
+    /// The content is known to be refused: the sink gets no more of it.
+    refused: bool,
+}
+
+impl ContentReader {
+    /// A reader for what follows 354.
+    pub(super) fn data(config: &super::ServerConfig) -> ContentReader {
+        ContentReader { at: At::LineStart, dots: true, ..ContentReader::bdat(config) }
+    }
+
+    /// A reader for all chunks of a message.
+    pub(super) fn bdat(config: &super::ServerConfig) -> ContentReader {
+        ContentReader {
+            at: At::Text,
+            dots: false,
+            bare_newline: config.bare_newline,
+            bytes_max: config.message_bytes_max,
+            line_bytes_max: match config.content_line_bytes_max {
+                0 => u64::MAX,
+                max => max,
+            },
+            facts: ContentFacts::default(),
+            line_bytes: 0,
+            longest_line: 0,
+            has_bare_newline: false,
+            refused: false,
+        }
+    }
+
+    /// Takes content. `Some` is the index behind the end of DATA; never for BDAT.
+    pub(super) fn push(&mut self, input: &[u8], sink: &mut dyn ContentSink) -> Option<usize> {
+        // `input[run..at]` was looked at and goes to the sink in one piece.
+        let (mut run, mut at) = (0, 0);
+        while let Some(&byte) = input.get(at) {
+            match self.at {
+                At::Text => {
+                    let rest = input.get(at..).unwrap_or_default();
+                    let Some(length) = memchr::memchr2(b'\r', b'\n', rest) else {
+                        self.extend_line(byte, rest.len());
+                        break;
+                    };
+                    self.extend_line(byte, length);
+                    let newline = at + length;
+                    if rest.get(length) == Some(&b'\r') && rest.get(length + 1) == Some(&b'\n') {
+                        at = newline + 2;
+                        self.end_line();
+                        self.at = self.behind_crlf();
+                        continue;
+                    }
+                    self.emit(input.get(run..newline).unwrap_or_default(), sink);
+                    at = newline + 1;
+                    run = at;
+                    if rest.get(length) == Some(&b'\r') {
+                        self.at = At::Cr;
+                    } else {
+                        self.bare(sink);
+                    }
+                }
+                At::LineStart if byte == b'.' => {
+                    self.emit(input.get(run..at).unwrap_or_default(), sink);
+                    at += 1;
+                    run = at;
+                    self.at = At::LineStartDot;
+                }
+                At::LineStartDot if byte == b'\r' => {
+                    at += 1;
+                    run = at;
+                    self.at = At::LineStartDotCr;
+                }
+                At::LineStart | At::LineStartDot => self.at = At::Text,
+                At::LineStartDotCr if byte == b'\n' => return Some(at + 1),
+                At::Cr if byte == b'\n' => {
+                    self.emit(b"\r\n", sink);
+                    self.end_line();
+                    at += 1;
+                    run = at;
+                    self.at = self.behind_crlf();
+                }
+                At::LineStartDotCr | At::Cr => {
+                    self.bare(sink);
+                    self.at = At::Text;
+                }
+            }
+        }
+        self.emit(input.get(run..).unwrap_or_default(), sink);
+        None
+    }
+
+    /// The last chunk is complete: a CR that was withheld has no LF to come.
+    pub(super) fn end_chunks(&mut self, sink: &mut dyn ContentSink) {
+        if self.at == At::Cr {
+            self.bare(sink);
+            self.at = At::Text;
+        }
+    }
+
+    /// Whether `octets` more would pass the limit.
+    pub(super) fn exceeds_with(&self, octets: u64) -> bool {
+        octets > self.bytes_max.saturating_sub(self.facts.body_bytes)
+    }
+
+    /// Why what was read so far is refused. Size goes first: it is what the sender can act upon.
+    pub(super) fn refusal(&self) -> Option<Reply> {
+        if self.facts.body_bytes > self.bytes_max {
+            Some(too_big())
+        } else if self.has_bare_newline && self.bare_newline == BareNewline::Reject {
+            Some(Reply::new(
+                550,
+                (5, 6, 0),
+                "Content has a bare CR or LF; lines must end with CRLF",
+            ))
+        } else if self.longest_line.max(self.line_bytes) > self.line_bytes_max {
+            let text = format!("Content has a line of more than {} bytes", self.line_bytes_max);
+            Some(Reply::new(550, (5, 6, 0), text))
+        } else {
+            None
+        }
+    }
+
+    /// The facts of all that is in the sink.
+    pub(super) fn facts(&self) -> ContentFacts {
+        let longest_line = self.longest_line.max(self.line_bytes);
+        ContentFacts {
+            longest_line: u32::try_from(longest_line).unwrap_or(u32::MAX),
+            ends_with_crlf: self.line_bytes == 0,
+            ..self.facts
+        }
+    }
+
+    fn behind_crlf(&self) -> At {
+        if self.dots { At::LineStart } else { At::Text }
+    }
+
+    /// The open line goes on for `length` bytes, of which `first` is the first if there is any.
+    fn extend_line(&mut self, first: u8, length: usize) {
+        if self.line_bytes == 0 && first == b'.' && length > 0 {
+            self.facts.dot_lines += 1;
+        }
+        self.line_bytes += length as u64;
+    }
+
+    fn end_line(&mut self) {
+        self.longest_line = self.longest_line.max(self.line_bytes);
+        self.line_bytes = 0;
+    }
+
+    /// A bare CR or LF, which is itself not in the sink.
+    fn bare(&mut self, sink: &mut dyn ContentSink) {
+        self.has_bare_newline = true;
+        self.refused |= self.bare_newline == BareNewline::Reject;
+        self.emit(b"\r\n", sink);
+        self.end_line();
+    }
+
+    fn emit(&mut self, piece: &[u8], sink: &mut dyn ContentSink) {
+        self.facts.body_bytes = self.facts.body_bytes.saturating_add(piece.len() as u64);
+        self.refused |= self.facts.body_bytes > self.bytes_max;
+        if self.refused || piece.is_empty() {
+            return;
+        }
+        self.facts.has_8bit = self.facts.has_8bit || !piece.is_ascii();
+        self.facts.has_nul = self.facts.has_nul || memchr::memchr(0, piece).is_some();
+        sink.push(piece);
+    }
+}
+
+/// RFC 1870 §6.3.
+pub(super) fn too_big() -> Reply {
+    Reply::new(552, (5, 3, 4), "Message is larger than this server accepts")
+}

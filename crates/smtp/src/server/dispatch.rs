@@ -1,0 +1,360 @@
+//! What each command does (RFC 5321 §4.1.1, §4.1.4).
+
+use super::bdat::Chunk;
+use super::command::{self, LineError, Verb};
+use super::content;
+use super::parameters::{MailParameters, RcptParameters};
+use super::session::{Awaited, Greeting, Phase, ServerSession};
+use super::{MailCommand, Need, Transaction, path, replies};
+use mail::{ContentFacts, Envelope, Mailbox, Mono, Notify, Recipient, Reply};
+use std::sync::Arc;
+
+/// `Err` is the reply that refuses the command.
+type Outcome = Result<Option<Need>, Reply>;
+
+impl ServerSession {
+    /// Performs the command on a line.
+    pub(super) fn handle_line(&mut self, now: Mono, line: &[u8]) -> Option<Need> {
+        let (verb, argument) = match command::parse(line) {
+            Ok(command) => command,
+            Err(error) => {
+                self.lost_line(describe(error), line.get(..4).is_some_and(is_bdat));
+                return None;
+            }
+        };
+        if verb != Verb::Quit && !self.count_command() {
+            return None;
+        }
+        match self.perform(now, verb, argument) {
+            Ok(need) => need,
+            Err(reply) => {
+                self.refuse(&reply);
+                None
+            }
+        }
+    }
+
+    fn perform(&mut self, now: Mono, verb: Verb, argument: &str) -> Outcome {
+        if self.greeting == Greeting::Refused && !matches!(verb, Verb::Quit | Verb::Bdat) {
+            return Err(replies::sequence("No service here; send QUIT"));
+        }
+        match verb {
+            Verb::Mail => self.mail(argument),
+            Verb::Rcpt => self.rcpt(argument),
+            Verb::Data => self.data(argument),
+            Verb::Bdat => self.bdat(now, argument),
+            Verb::Ehlo | Verb::Helo | Verb::Lhlo => self.hello(verb, argument),
+            Verb::Rset => {
+                no_argument(argument)?;
+                self.output.extend_from_slice(replies::RESET);
+                Ok(self.end_transaction())
+            }
+            Verb::Noop => self.say(replies::NOOP),
+            Verb::Vrfy if argument.is_empty() => Err(replies::argument("VRFY needs an address")),
+            Verb::Vrfy => self.say(replies::VRFY),
+            Verb::Help => {
+                let help = replies::help(&self.config, self.offers_tls());
+                self.write(&help);
+                Ok(None)
+            }
+            Verb::Quit => {
+                no_argument(argument)?;
+                let text = format!("{} closing", self.config.hostname);
+                self.write(&Reply::new(221, (2, 0, 0), text));
+                self.phase = Phase::Closing;
+                Ok(None)
+            }
+            Verb::StartTls => self.starttls(argument),
+            Verb::Unimplemented => Err(unimplemented()),
+            Verb::Http => {
+                self.close((4, 7, 0), "This is not an HTTP server");
+                Ok(None)
+            }
+            Verb::Unknown => Err(replies::line("Unknown command")),
+        }
+    }
+
+    fn say(&mut self, line: &[u8]) -> Outcome {
+        self.output.extend_from_slice(line);
+        Ok(None)
+    }
+
+    fn offers_tls(&self) -> bool {
+        self.config.starttls && !self.tls
+    }
+
+    /// RFC 5321 §4.1.1.1, §4.1.4; LHLO: RFC 2033 §4.1. A good one resets the session.
+    fn hello(&mut self, verb: Verb, argument: &str) -> Outcome {
+        if self.config.lmtp != (verb == Verb::Lhlo) {
+            let text = if self.config.lmtp {
+                "This is LMTP; send LHLO"
+            } else {
+                "This is SMTP; send EHLO"
+            };
+            return Err(Reply::new(500, (5, 5, 1), text));
+        }
+        // Syntax beyond this is not worth a refusal (§4.1.4), but it must be fit for a header.
+        if argument.is_empty()
+            || argument.len() > 255
+            || !argument.bytes().all(|b| b.is_ascii_graphic())
+        {
+            return Err(replies::argument("A host name must follow"));
+        }
+        self.greeting = match verb {
+            Verb::Lhlo => Greeting::Lhlo,
+            Verb::Helo => Greeting::Helo,
+            _ => Greeting::Ehlo,
+        };
+        self.helo = Some(Arc::from(argument));
+        if self.greeting == Greeting::Helo {
+            let name = Reply::bare(250, self.config.hostname.clone());
+            self.write(&name);
+        } else {
+            let tls = self.offers_tls();
+            replies::write_extensions(&mut self.output, &self.config, tls);
+        }
+        Ok(self.end_transaction())
+    }
+
+    /// RFC 5321 §4.1.1.2.
+    fn mail(&mut self, argument: &str) -> Outcome {
+        let Some(helo) = self.helo.clone() else {
+            let text = if self.config.lmtp { "Send LHLO first" } else { "Send EHLO first" };
+            return Err(replies::sequence(text));
+        };
+        if self.transaction.is_some() {
+            return Err(replies::sequence("Sender is already given; send RSET to start anew"));
+        }
+        if self.config.messages_max != 0 && self.messages >= self.config.messages_max {
+            self.close((4, 7, 0), "Too many messages in one session");
+            return Ok(None);
+        }
+        let text = behind(argument, "FROM:")
+            .ok_or_else(|| replies::argument("Syntax: MAIL FROM:<address>"))?;
+        let (path, parameters) = path::split(text).map_err(bad_sender)?;
+        may_have(self.greeting, parameters)?;
+        let given = MailParameters::parse(parameters, &self.config)?;
+        if given.size.is_some_and(|size| size > self.config.message_bytes_max) {
+            return Err(content::too_big());
+        }
+        let reverse_path = if path.is_empty() {
+            None
+        } else {
+            ascii_or(path, given.smtputf8)?;
+            let mailbox = Mailbox::parse(path, given.smtputf8).map_err(bad_sender)?;
+            if mailbox.domain_str().is_empty() {
+                return Err(bad_sender("domain missing"));
+            }
+            Some(mailbox)
+        };
+        let body = given.body.unwrap_or_default();
+        let envelope = Envelope {
+            reverse_path: reverse_path.clone(),
+            recipients: Vec::new(),
+            body,
+            smtputf8: given.smtputf8,
+            ret: given.ret,
+            envid: given.envid.map(Box::from),
+        };
+        self.transaction = Some(Box::new(Transaction {
+            envelope,
+            facts: ContentFacts::default(),
+            protocol: self.protocol(given.smtputf8),
+            helo,
+        }));
+        self.phase = Phase::Answer(Awaited::Mail);
+        let (size, smtputf8) = (given.size, given.smtputf8);
+        Ok(Some(Need::Mail(MailCommand { reverse_path, size, body, smtputf8 })))
+    }
+
+    /// RFC 5321 §4.1.1.3.
+    fn rcpt(&mut self, argument: &str) -> Outcome {
+        let Some(transaction) = &mut self.transaction else {
+            return Err(replies::sequence("Send MAIL first"));
+        };
+        if self.reader.is_some() {
+            // RFC 3030 §2.
+            return Err(replies::sequence("Recipients must come before BDAT"));
+        }
+        self.rcpt_given = true;
+        let text = behind(argument, "TO:")
+            .ok_or_else(|| replies::argument("Syntax: RCPT TO:<address>"))?;
+        let (path, parameters) = path::split(text).map_err(bad_recipient)?;
+        may_have(self.greeting, parameters)?;
+        let smtputf8 = transaction.envelope.smtputf8;
+        let given = RcptParameters::parse(parameters, &self.config, smtputf8)?;
+        if path.is_empty() {
+            return Err(bad_recipient("address missing"));
+        }
+        ascii_or(path, smtputf8)?;
+        let mailbox = Mailbox::parse(path, smtputf8).map_err(bad_recipient)?;
+        let recipients = &mut transaction.envelope.recipients;
+        if recipients.len() >= self.config.recipients_max {
+            // Not counted as an error: see `ServerConfig::errors_max`.
+            self.write(&Reply::new(452, (4, 5, 3), "Too many recipients in one transaction"));
+            return Ok(None);
+        }
+        let recipient = Recipient {
+            mailbox,
+            notify: given.notify.unwrap_or(Notify::UNSPECIFIED),
+            orcpt: given.orcpt.map(Box::from),
+        };
+        recipients.push(recipient.clone());
+        self.phase = Phase::Answer(Awaited::Rcpt);
+        Ok(Some(Need::Rcpt(recipient)))
+    }
+
+    /// RFC 5321 §4.1.1.4.
+    fn data(&mut self, argument: &str) -> Outcome {
+        no_argument(argument)?;
+        if self.reader.is_some() {
+            // RFC 3030 §2: the two are not mixed.
+            return Err(replies::sequence("BDAT was begun; go on with it or send RSET"));
+        }
+        let recipients = self.ready_for_content()?;
+        self.phase = Phase::Answer(Awaited::Data);
+        Ok(Some(Need::Data { recipients }))
+    }
+
+    /// RFC 3030 §2. Whatever is wrong with it, the octets that it announces are read first.
+    fn bdat(&mut self, now: Mono, argument: &str) -> Outcome {
+        let Some(chunk) = Chunk::parse(argument) else {
+            self.lost_chunk();
+            return Ok(None);
+        };
+        match self.admit_chunk(chunk) {
+            Ok(recipients) if self.reader.is_none() => {
+                self.phase = Phase::Answer(Awaited::Chunk(chunk));
+                return Ok(Some(Need::Data { recipients }));
+            }
+            Ok(_) => {
+                self.phase = Phase::Chunk { chunk, left: chunk.octets };
+                self.start_transfer(now);
+            }
+            Err(reply) => self.start_drop(now, chunk, reply),
+        }
+        Ok(None)
+    }
+
+    fn admit_chunk(&self, chunk: Chunk) -> Result<usize, Reply> {
+        if self.greeting == Greeting::Refused {
+            return Err(replies::sequence("No service here; send QUIT"));
+        }
+        if !self.config.chunking {
+            return Err(unimplemented());
+        }
+        if chunk.malformed {
+            return Err(bdat_syntax());
+        }
+        let recipients = self.ready_for_content()?;
+        let exceeds = match &self.reader {
+            Some(reader) => reader.exceeds_with(chunk.octets),
+            None => chunk.octets > self.config.message_bytes_max,
+        };
+        if exceeds { Err(content::too_big()) } else { Ok(recipients) }
+    }
+
+    /// It is not known where the next command begins: content must not be taken for one.
+    fn lost_chunk(&mut self) {
+        self.refuse(&bdat_syntax());
+        self.phase = Phase::Closing;
+    }
+
+    /// How many recipients wait for content.
+    fn ready_for_content(&self) -> Result<usize, Reply> {
+        let Some(transaction) = &self.transaction else {
+            return Err(replies::sequence("Send MAIL first"));
+        };
+        match transaction.envelope.recipients.len() {
+            // RFC 5321 §3.3; RFC 2033 §4.2 wants 503.
+            0 if self.rcpt_given && !self.config.lmtp => {
+                Err(Reply::new(554, (5, 5, 1), "No valid recipients"))
+            }
+            0 => Err(replies::sequence("No valid recipients; send RCPT first")),
+            count => Ok(count),
+        }
+    }
+
+    /// RFC 3207 §4.
+    fn starttls(&mut self, argument: &str) -> Outcome {
+        if !self.config.starttls {
+            return Err(unimplemented());
+        }
+        no_argument(argument)?;
+        if self.tls {
+            return Err(replies::sequence("TLS is active already"));
+        }
+        self.output.extend_from_slice(replies::TLS_GO);
+        self.phase = Phase::StartTls;
+        Ok(self.end_transaction())
+    }
+
+    /// RFC 3848, RFC 6531 §4.3.
+    fn protocol(&self, smtputf8: bool) -> &'static str {
+        match (self.greeting, smtputf8, self.tls) {
+            (Greeting::Lhlo, false, false) => "LMTP",
+            (Greeting::Lhlo, false, true) => "LMTPS",
+            (Greeting::Lhlo, true, false) => "UTF8LMTP",
+            (Greeting::Lhlo, true, true) => "UTF8LMTPS",
+            (Greeting::Ehlo, false, false) => "ESMTP",
+            (Greeting::Ehlo, false, true) => "ESMTPS",
+            (Greeting::Ehlo, true, false) => "UTF8SMTP",
+            (Greeting::Ehlo, true, true) => "UTF8SMTPS",
+            _ => "SMTP",
+        }
+    }
+}
+
+fn is_bdat(start: &[u8]) -> bool {
+    start.eq_ignore_ascii_case(b"BDAT")
+}
+
+fn describe(error: LineError) -> &'static str {
+    match error {
+        LineError::BareNewline => "Command has a bare CR or LF; lines must end with CRLF",
+        LineError::Control => "Command has a control character",
+        LineError::NotUtf8 => "Command is neither ASCII nor UTF-8",
+    }
+}
+
+/// What follows `word`, whose case does not matter.
+fn behind<'a>(argument: &'a str, word: &str) -> Option<&'a str> {
+    let start = argument.get(..word.len())?;
+    if start.eq_ignore_ascii_case(word) { argument.get(word.len()..) } else { None }
+}
+
+fn no_argument(argument: &str) -> Result<(), Reply> {
+    if argument.is_empty() { Ok(()) } else { Err(replies::argument("No argument is allowed")) }
+}
+
+/// RFC 6531 §3.5.
+fn ascii_or(path: &str, smtputf8: bool) -> Result<(), Reply> {
+    if smtputf8 || path.is_ascii() {
+        return Ok(());
+    }
+    Err(Reply::new(553, (5, 6, 7), "Address is not ASCII and SMTPUTF8 was not given"))
+}
+
+fn bad_sender(why: impl std::fmt::Display) -> Reply {
+    Reply::new(501, (5, 1, 7), format!("Bad sender address: {why}"))
+}
+
+fn bad_recipient(why: impl std::fmt::Display) -> Reply {
+    Reply::new(501, (5, 1, 3), format!("Bad recipient address: {why}"))
+}
+
+fn bdat_syntax() -> Reply {
+    replies::argument("Syntax: BDAT octets [LAST]")
+}
+
+/// Parameters belong to extensions, and HELO knows of none (RFC 5321 §4.1.1.11).
+fn may_have(greeting: Greeting, parameters: &str) -> Result<(), Reply> {
+    if greeting == Greeting::Helo && !parameters.trim_ascii().is_empty() {
+        return Err(Reply::new(555, (5, 5, 4), "Parameters need EHLO"));
+    }
+    Ok(())
+}
+
+fn unimplemented() -> Reply {
+    Reply::new(502, (5, 5, 1), "Command is not implemented")
+}

@@ -1,0 +1,137 @@
+//! Replies that are the same each time, and the way into the output for those that are not.
+
+use super::ServerConfig;
+use mail::Reply;
+
+pub(super) const MAIL_OK: &[u8] = b"250 2.1.0 Sender ok\r\n";
+pub(super) const RCPT_OK: &[u8] = b"250 2.1.5 Recipient ok\r\n";
+pub(super) const DATA_GO: &[u8] = b"354 End the message with <CRLF>.<CRLF>\r\n";
+pub(super) const RESET: &[u8] = b"250 2.0.0 Reset\r\n";
+pub(super) const NOOP: &[u8] = b"250 2.0.0 Ok\r\n";
+pub(super) const VRFY: &[u8] = b"252 2.5.0 Not verified here; send mail and see\r\n";
+pub(super) const TLS_GO: &[u8] = b"220 2.0.0 Ready to start TLS\r\n";
+
+/// A line of a reply, code and CRLF included, has 512 octets (RFC 5321 §4.5.3.1.5).
+const TEXT_LINE_BYTES_MAX: usize = 480;
+
+/// Writes a reply whose text may hold what a peer sent: a control character or one beyond ASCII
+/// becomes `?`, and long lines are cut.
+pub(super) fn write(out: &mut Vec<u8>, reply: &Reply) {
+    let clean = |line: &str| {
+        line.len() <= TEXT_LINE_BYTES_MAX && line.bytes().all(|b| matches!(b, b' '..=b'~'))
+    };
+    if reply.text.split('\n').all(clean) {
+        return reply.write_to(out);
+    }
+    let lines: Vec<String> = reply.text.split('\n').map(sanitized).collect();
+    Reply { text: lines.join("\n").into(), ..reply.clone() }.write_to(out);
+}
+
+fn sanitized(line: &str) -> String {
+    let visible = |c| if matches!(c, ' '..='~') { c } else { '?' };
+    line.chars().take(TEXT_LINE_BYTES_MAX).map(visible).collect()
+}
+
+/// The greeting of a session that may proceed (RFC 5321 §4.2, §4.3.1).
+pub(super) fn write_greeting(out: &mut Vec<u8>, config: &ServerConfig) {
+    let protocol = if config.lmtp { "LMTP" } else { "ESMTP" };
+    for part in ["220 ", &config.hostname, " ", protocol, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// The reply to EHLO and LHLO (RFC 5321 §4.1.1.1).
+pub(super) fn write_extensions(out: &mut Vec<u8>, config: &ServerConfig, starttls: bool) {
+    out.extend_from_slice(b"250-");
+    out.extend_from_slice(config.hostname.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    let mut offer = |offered: bool, line: &[u8]| {
+        if offered {
+            out.extend_from_slice(line);
+        }
+    };
+    offer(config.pipelining, b"250-PIPELINING\r\n");
+    offer(true, b"250-SIZE ");
+    let mut digits = [0; 20];
+    offer(true, decimal(config.message_bytes_max, &mut digits));
+    offer(true, b"\r\n250-8BITMIME\r\n");
+    offer(config.smtputf8, b"250-SMTPUTF8\r\n");
+    offer(config.chunking, b"250-CHUNKING\r\n");
+    offer(true, b"250-ENHANCEDSTATUSCODES\r\n");
+    offer(config.dsn, b"250-DSN\r\n");
+    offer(starttls, b"250-STARTTLS\r\n");
+    offer(true, b"250 HELP\r\n");
+}
+
+/// A chunk was taken (RFC 3030 §2).
+pub(super) fn write_chunk_ok(out: &mut Vec<u8>, octets: u64) {
+    let mut digits = [0; 20];
+    out.extend_from_slice(b"250 2.0.0 ");
+    out.extend_from_slice(decimal(octets, &mut digits));
+    out.extend_from_slice(b" octets received\r\n");
+}
+
+fn decimal(mut n: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut start = digits.len();
+    for (at, digit) in digits.iter_mut().enumerate().rev() {
+        *digit = b'0' + (n % 10) as u8;
+        start = at;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    digits.get(start..).unwrap_or_default()
+}
+
+/// 503: the command does not belong here.
+pub(super) fn sequence(text: &'static str) -> Reply {
+    Reply::new(503, (5, 5, 1), text)
+}
+
+/// 501: the argument is wrong.
+pub(super) fn argument(text: &'static str) -> Reply {
+    Reply::new(501, (5, 5, 4), text)
+}
+
+/// 500: the line is wrong.
+pub(super) fn line(text: &'static str) -> Reply {
+    Reply::new(500, (5, 5, 2), text)
+}
+
+/// 421: the session ends. The text begins with the host's name (RFC 5321 §4.2.2).
+pub(super) fn closing(config: &ServerConfig, status: (u8, u16, u16), why: &str) -> Reply {
+    Reply::new(421, status, format!("{} {why}", config.hostname))
+}
+
+/// What HELP says (RFC 5321 §4.1.1.8).
+pub(super) fn help(config: &ServerConfig, starttls: bool) -> Reply {
+    let hello = if config.lmtp { "LHLO" } else { "EHLO HELO" };
+    let bdat = if config.chunking { " BDAT" } else { "" };
+    let tls = if starttls { " STARTTLS" } else { "" };
+    let text = format!("Commands: {hello} MAIL RCPT DATA{bdat} RSET NOOP VRFY HELP{tls} QUIT");
+    Reply::new(214, (2, 0, 0), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_peer_sent_cannot_forge_a_reply() {
+        let mut out = Vec::new();
+        write(&mut out, &Reply::new(550, (5, 1, 1), "no\r250 fine\0\u{e9}\nnext"));
+        assert_eq!(out, b"550-5.1.1 no?250 fine??\r\n550 5.1.1 next\r\n");
+        out.clear();
+        write(&mut out, &Reply::bare(550, "x".repeat(2_000)));
+        assert_eq!(out.len(), 4 + 480 + 2);
+    }
+
+    #[test]
+    fn decimals() {
+        let mut digits = [0; 20];
+        assert_eq!(decimal(0, &mut digits), b"0");
+        assert_eq!(decimal(10, &mut digits), b"10");
+        assert_eq!(decimal(u64::MAX, &mut digits), b"18446744073709551615");
+    }
+}

@@ -1,0 +1,521 @@
+//! The session's state and its ways in and out; what each command does is in [`super::dispatch`].
+
+use super::bdat::Chunk;
+use super::content::ContentReader;
+use super::line::{Line, LineReader};
+use super::replies;
+use super::{ContentSink, Need, Progress, ServerConfig, Transaction};
+use mail::{Mono, Reply};
+use std::sync::Arc;
+
+/// Output that grew beyond this with pipelined replies is given back once it is written.
+const OUTPUT_KEPT_BYTES_MAX: usize = 4_096;
+
+/// One session, from greeting to close.
+///
+/// It holds no buffer but the output and, while a command line is incomplete, that line.
+#[derive(Debug)]
+pub struct ServerSession {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) output: Vec<u8>,
+    lines: LineReader,
+    pub(super) phase: Phase,
+    pub(super) greeting: Greeting,
+    pub(super) helo: Option<Arc<str>>,
+    pub(super) tls: bool,
+    /// From MAIL on.
+    pub(super) transaction: Option<Box<Transaction>>,
+    /// A RCPT was given, whatever became of it.
+    pub(super) rcpt_given: bool,
+    /// From 354 or the first chunk on.
+    pub(super) reader: Option<ContentReader>,
+    commands: u32,
+    errors: u32,
+    pub(super) messages: u32,
+    /// The end of the wait for a command or for content.
+    wait_deadline: Mono,
+    /// The end of the time that one message's content may take.
+    transfer_deadline: Mono,
+    session_deadline: Mono,
+}
+
+/// What the next input is, or what is awaited instead.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// A command line.
+    Command,
+    /// The driver's answer to a need.
+    Answer(Awaited),
+    /// Content up to the final dot.
+    Data,
+    /// Content by count; `left` octets of the chunk are to come.
+    Chunk { chunk: Chunk, left: u64 },
+    /// A chunk that is refused with `reply` once its last octet was dropped (RFC 3030 §2).
+    Drop { left: u64, last: bool, reply: Reply },
+    /// Nothing in clear is read any more.
+    StartTls,
+    /// Nothing is read any more.
+    Closing,
+}
+
+/// The need that was not answered yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaited {
+    Mail,
+    Rcpt,
+    Data,
+    Chunk(Chunk),
+    Message { replies: usize },
+}
+
+/// How the client introduced itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Greeting {
+    None,
+    Helo,
+    Ehlo,
+    Lhlo,
+    /// The server greeted with 554.
+    Refused,
+}
+
+impl ServerSession {
+    /// Starts with the greeting in the output. A session that may not proceed is started with
+    /// [`ServerSession::refused`] instead.
+    #[must_use]
+    pub fn new(config: Arc<ServerConfig>, now: Mono) -> ServerSession {
+        let mut session = ServerSession::silent(config, now);
+        replies::write_greeting(&mut session.output, &session.config);
+        session
+    }
+
+    /// A session that greets with `reply` (554 or 421). After 421 it needs `Close` at once; after
+    /// 554 it answers 503 to all but QUIT (RFC 5321 §3.1).
+    #[must_use]
+    pub fn refused(config: Arc<ServerConfig>, reply: Reply, now: Mono) -> ServerSession {
+        let mut session = ServerSession::silent(config, now);
+        session.greeting = Greeting::Refused;
+        session.write(&reply);
+        session
+    }
+
+    fn silent(config: Arc<ServerConfig>, now: Mono) -> ServerSession {
+        ServerSession {
+            output: Vec::new(),
+            lines: LineReader::default(),
+            phase: Phase::Command,
+            greeting: Greeting::None,
+            helo: None,
+            tls: false,
+            transaction: None,
+            rcpt_given: false,
+            reader: None,
+            commands: 0,
+            errors: 0,
+            messages: 0,
+            wait_deadline: now + config.command_timeout,
+            transfer_deadline: Mono::NEVER,
+            session_deadline: now + config.session_timeout,
+            config,
+        }
+    }
+
+    /// Takes input; stops early at a need. Also call it with empty input after an answer.
+    ///
+    /// Calling it while a need is not answered is an error of the driver; outside debug builds
+    /// the session then closes.
+    pub fn handle_input(
+        &mut self,
+        now: Mono,
+        input: &[u8],
+        sink: &mut dyn ContentSink,
+    ) -> Progress {
+        if self.output.is_empty() && self.output.capacity() > OUTPUT_KEPT_BYTES_MAX {
+            self.output = Vec::new();
+        }
+        let mut rest = input;
+        loop {
+            let need = match self.phase {
+                Phase::Command => self.take_line(now, &mut rest),
+                Phase::Data => Some(self.take_data(now, &mut rest, sink)),
+                Phase::Chunk { chunk, left } => self.take_chunk(now, chunk, left, &mut rest, sink),
+                Phase::Drop { left, .. } => self.drop_chunk(now, left, &mut rest),
+                Phase::StartTls => {
+                    rest = &[];
+                    Some(Need::StartTls)
+                }
+                Phase::Answer(awaited) => {
+                    debug_assert!(false, "input before the answer to {awaited:?}");
+                    self.phase = Phase::Closing;
+                    None
+                }
+                Phase::Closing => {
+                    rest = &[];
+                    Some(Need::Close)
+                }
+            };
+            if let Some(need) = need {
+                return Progress { consumed: input.len() - rest.len(), need };
+            }
+        }
+    }
+
+    fn take_line(&mut self, now: Mono, rest: &mut &[u8]) -> Option<Need> {
+        let line = match self.lines.take(rest, self.config.command_line_bytes_max) {
+            Line::Incomplete => return Some(Need::Input),
+            Line::Complete(line) => Some(line),
+            Line::TooLong { is_bdat } => {
+                self.lost_line("Line too long", is_bdat);
+                None
+            }
+        };
+        // A client that trickles bytes does not move this: it is the time for a whole line.
+        self.wait_deadline = now + self.config.command_timeout;
+        line.and_then(|line| self.handle_line(now, &line))
+    }
+
+    /// A line that is no command. Behind a BDAT that was not understood comes content of unknown
+    /// length: rather than taking that for commands, the session ends.
+    pub(super) fn lost_line(&mut self, why: &'static str, is_bdat: bool) {
+        if self.count_command() {
+            self.refuse(&replies::line(why));
+            if is_bdat {
+                self.phase = Phase::Closing;
+            }
+        }
+    }
+
+    fn take_data(&mut self, now: Mono, rest: &mut &[u8], sink: &mut dyn ContentSink) -> Need {
+        if !rest.is_empty() {
+            self.wait_deadline = now + self.config.content_timeout;
+        }
+        let end = self.reader.as_mut().and_then(|reader| reader.push(rest, sink));
+        *rest = end.and_then(|end| rest.get(end..)).unwrap_or_default();
+        if end.is_some() { self.finish_content(now) } else { Need::Input }
+    }
+
+    fn take_chunk(
+        &mut self,
+        now: Mono,
+        chunk: Chunk,
+        left: u64,
+        rest: &mut &[u8],
+        sink: &mut dyn ContentSink,
+    ) -> Option<Need> {
+        let (octets, left) = self.cut(now, left, rest);
+        if let Some(reader) = &mut self.reader {
+            reader.push(octets, sink);
+        }
+        if left > 0 {
+            self.phase = Phase::Chunk { chunk, left };
+            return Some(Need::Input);
+        }
+        if chunk.last {
+            if let Some(reader) = &mut self.reader {
+                reader.end_chunks(sink);
+            }
+            return Some(self.finish_content(now));
+        }
+        self.wait_for_command(now);
+        match self.reader.as_ref().and_then(ContentReader::refusal) {
+            None => {
+                replies::write_chunk_ok(&mut self.output, chunk.octets);
+                None
+            }
+            Some(reply) => {
+                self.write(&reply);
+                self.end_transaction()
+            }
+        }
+    }
+
+    fn drop_chunk(&mut self, now: Mono, left: u64, rest: &mut &[u8]) -> Option<Need> {
+        let (_, still_left) = self.cut(now, left, rest);
+        if still_left > 0 {
+            if let Phase::Drop { left, .. } = &mut self.phase {
+                *left = still_left;
+            }
+            return Some(Need::Input);
+        }
+        let Phase::Drop { last, reply, .. } = std::mem::replace(&mut self.phase, Phase::Command)
+        else {
+            return None;
+        };
+        self.wait_for_command(now);
+        self.refuse(&reply);
+        if last {
+            // RFC 2033 §4.2: as many replies as recipients, also to what is refused.
+            for _ in 1..self.final_replies() {
+                self.write(&reply);
+            }
+        }
+        self.end_transaction()
+    }
+
+    /// Cuts at most `left` octets from the front of `rest`; also returns what is left then.
+    fn cut<'a>(&mut self, now: Mono, left: u64, rest: &mut &'a [u8]) -> (&'a [u8], u64) {
+        if !rest.is_empty() {
+            self.wait_deadline = now + self.config.content_timeout;
+        }
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+        let (octets, behind) = rest.split_at(length);
+        *rest = behind;
+        (octets, left - length as u64)
+    }
+
+    fn finish_content(&mut self, now: Mono) -> Need {
+        self.transfer_deadline = Mono::NEVER;
+        let replies = self.final_replies();
+        let reader = self.reader.take();
+        let refusal = reader.as_ref().and_then(ContentReader::refusal);
+        if let (None, Some(reader), Some(mut transaction)) =
+            (&refusal, &reader, self.transaction.take())
+        {
+            transaction.facts = reader.facts();
+            self.messages = self.messages.saturating_add(1);
+            self.rcpt_given = false;
+            self.phase = Phase::Answer(Awaited::Message { replies });
+            return Need::Message(transaction);
+        }
+        self.wait_for_command(now);
+        for _ in 0..replies {
+            if let Some(reply) = &refusal {
+                self.write(reply);
+            }
+        }
+        self.end_transaction();
+        Need::Abandon
+    }
+
+    /// How many replies follow the content: in LMTP one per accepted recipient (RFC 2033 §4.2).
+    fn final_replies(&self) -> usize {
+        match &self.transaction {
+            Some(transaction) if self.config.lmtp => transaction.envelope.recipients.len().max(1),
+            _ => 1,
+        }
+    }
+
+    /// `Err` is the reply that refuses.
+    pub fn answer_mail(&mut self, now: Mono, answer: Result<(), Reply>) {
+        if self.take_awaited(now, |awaited| awaited == Awaited::Mail).is_none() {
+            return;
+        }
+        match answer {
+            Ok(()) => self.output.extend_from_slice(replies::MAIL_OK),
+            Err(reply) => {
+                self.end_transaction();
+                self.refuse(&reply);
+            }
+        }
+    }
+
+    /// `Err` is the reply that refuses; the recipient is then not in the envelope.
+    pub fn answer_rcpt(&mut self, now: Mono, answer: Result<(), Reply>) {
+        if self.take_awaited(now, |awaited| awaited == Awaited::Rcpt).is_none() {
+            return;
+        }
+        match answer {
+            Ok(()) => self.output.extend_from_slice(replies::RCPT_OK),
+            Err(reply) => {
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.envelope.recipients.pop();
+                }
+                self.refuse(&reply);
+            }
+        }
+    }
+
+    /// `Err` is the reply that refuses DATA; for BDAT the chunk is read and dropped first. After
+    /// a refused DATA the transaction stays open: the client may send DATA again. After a refused
+    /// BDAT it has failed (RFC 3030 §2), and `Abandon` follows.
+    pub fn answer_data(&mut self, now: Mono, answer: Result<(), Reply>) {
+        let is_data = |awaited| matches!(awaited, Awaited::Data | Awaited::Chunk(_));
+        match (self.take_awaited(now, is_data), answer) {
+            (Some(Awaited::Data), Ok(())) => {
+                self.output.extend_from_slice(replies::DATA_GO);
+                self.reader = Some(ContentReader::data(&self.config));
+                self.phase = Phase::Data;
+                self.start_transfer(now);
+            }
+            (Some(Awaited::Chunk(chunk)), Ok(())) => {
+                self.reader = Some(ContentReader::bdat(&self.config));
+                self.phase = Phase::Chunk { chunk, left: chunk.octets };
+                self.start_transfer(now);
+            }
+            (Some(Awaited::Chunk(chunk)), Err(reply)) => self.start_drop(now, chunk, reply),
+            (Some(_), Err(reply)) => self.refuse(&reply),
+            _ => {}
+        }
+    }
+
+    /// The final reply of the transaction (for LMTP the session writes it once per recipient).
+    pub fn answer_message(&mut self, now: Mono, reply: Reply) {
+        self.answer_recipients(now, std::slice::from_ref(&reply));
+    }
+
+    /// As [`ServerSession::answer_message`], but for LMTP, with a reply for each recipient in the
+    /// order of the envelope; the last one serves all that lack one. SMTP takes the first.
+    pub fn answer_recipients(&mut self, now: Mono, replies: &[Reply]) {
+        let is_message = |awaited| matches!(awaited, Awaited::Message { .. });
+        let Some(Awaited::Message { replies: count }) = self.take_awaited(now, is_message) else {
+            return;
+        };
+        debug_assert!(!replies.is_empty(), "a message needs a reply");
+        for number in 0..count {
+            match replies.get(number).or(replies.last()) {
+                Some(reply) => self.write(reply),
+                None => self.phase = Phase::Closing,
+            }
+        }
+    }
+
+    /// Takes the answer's place; `None` when nobody waits for it any more.
+    fn take_awaited(&mut self, now: Mono, fits: impl Fn(Awaited) -> bool) -> Option<Awaited> {
+        match self.phase {
+            Phase::Answer(awaited) if fits(awaited) => {
+                self.wait_for_command(now);
+                Some(awaited)
+            }
+            // The server may have begun to stop while the driver looked for its answer.
+            Phase::Closing => None,
+            _ => {
+                debug_assert!(false, "an answer to another need");
+                None
+            }
+        }
+    }
+
+    /// The connection is encrypted now; the session starts afresh without greeting, and whatever
+    /// was received in clear behind STARTTLS has been dropped (RFC 3207 §4.2, §6).
+    pub fn handle_tls_started(&mut self, now: Mono) {
+        if !matches!(self.phase, Phase::StartTls) {
+            debug_assert!(matches!(self.phase, Phase::Closing), "TLS without STARTTLS");
+            return;
+        }
+        self.tls = true;
+        self.greeting = Greeting::None;
+        self.helo = None;
+        self.lines.clear();
+        self.wait_for_command(now);
+    }
+
+    /// The next moment at which [`ServerSession::handle_timeout`] must be called: the earliest of
+    /// - `session_timeout` since the start,
+    /// - while a command is awaited, `command_timeout` since the last one was answered, however
+    ///   many bytes of the next came meanwhile,
+    /// - while content is awaited, `content_timeout` since the last piece,
+    /// - from 354 or the first BDAT to the end of the content, `transfer_timeout`.
+    ///
+    /// None of them runs while the driver owes an answer, a TLS upgrade or the close.
+    #[must_use]
+    pub fn deadline(&self) -> Mono {
+        match self.phase {
+            Phase::Answer(_) | Phase::StartTls | Phase::Closing => Mono::NEVER,
+            _ => self.wait_deadline.min(self.transfer_deadline).min(self.session_deadline),
+        }
+    }
+
+    /// `true`: a 421 4.4.2 is in the output, flush and close. `false`: not yet.
+    pub fn handle_timeout(&mut self, now: Mono) -> bool {
+        let deadline = self.deadline();
+        if now < deadline || deadline == Mono::NEVER {
+            return false;
+        }
+        let why = if deadline == self.session_deadline {
+            "Session took too long"
+        } else if deadline == self.transfer_deadline {
+            "Message took too long"
+        } else {
+            "Timeout"
+        };
+        self.close((4, 4, 2), why);
+        true
+    }
+
+    /// The server stops: 421 4.3.2 in the output; flush and close. An answer that is still owed
+    /// may be given or not, it has no effect: a message that is being made durable should be
+    /// answered first, or its client will send it again.
+    pub fn handle_shutdown(&mut self) {
+        if !matches!(self.phase, Phase::Closing) {
+            self.close((4, 3, 2), "Service is stopping");
+        }
+    }
+
+    /// Inside a transaction (after MAIL was accepted, up to the final reply): shutdown lets these
+    /// finish for a while.
+    #[must_use]
+    pub fn in_transaction(&self) -> bool {
+        match self.phase {
+            Phase::Answer(Awaited::Mail) | Phase::Closing => false,
+            Phase::Answer(Awaited::Message { .. }) => true,
+            _ => self.transaction.is_some(),
+        }
+    }
+
+    /// Replies not yet written. Keeps its allocation: append to it, write it, clear it.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// Counts a command. `false`: it was one too many, and the session ends.
+    pub(super) fn count_command(&mut self) -> bool {
+        self.commands = self.commands.saturating_add(1);
+        let within = self.commands <= self.config.commands_max;
+        if !within {
+            self.close((4, 7, 0), "Too many commands");
+        }
+        within
+    }
+
+    /// Refuses a command, or ends the session that got too many refusals.
+    pub(super) fn refuse(&mut self, reply: &Reply) {
+        debug_assert!(!reply.is_positive(), "{reply} refuses nothing");
+        self.errors = self.errors.saturating_add(1);
+        if self.errors > self.config.errors_max {
+            self.close((4, 7, 0), "Too many errors");
+        } else {
+            self.write(reply);
+        }
+    }
+
+    /// Puts a reply into the output; 421 ends the session, whoever says it (RFC 5321 §3.8).
+    pub(super) fn write(&mut self, reply: &Reply) {
+        replies::write(&mut self.output, reply);
+        if reply.code == 421 {
+            self.phase = Phase::Closing;
+        }
+    }
+
+    /// 421 in the output, nothing more is read.
+    pub(super) fn close(&mut self, status: (u8, u16, u16), why: &str) {
+        let reply = replies::closing(&self.config, status, why);
+        self.write(&reply);
+    }
+
+    /// Reads a chunk away and then refuses it.
+    pub(super) fn start_drop(&mut self, now: Mono, chunk: Chunk, reply: Reply) {
+        self.phase = Phase::Drop { left: chunk.octets, last: chunk.last, reply };
+        self.start_transfer(now);
+    }
+
+    /// Content follows. The time for a message runs from its first chunk on.
+    pub(super) fn start_transfer(&mut self, now: Mono) {
+        self.wait_deadline = now + self.config.content_timeout;
+        if self.transfer_deadline == Mono::NEVER {
+            self.transfer_deadline = now + self.config.transfer_timeout;
+        }
+    }
+
+    fn wait_for_command(&mut self, now: Mono) {
+        self.phase = Phase::Command;
+        self.wait_deadline = now + self.config.command_timeout;
+    }
+
+    /// Forgets the transaction; the driver must do so, too, if there was one.
+    pub(super) fn end_transaction(&mut self) -> Option<Need> {
+        self.reader = None;
+        self.rcpt_given = false;
+        self.transfer_deadline = Mono::NEVER;
+        self.transaction.take().map(|_| Need::Abandon)
+    }
+}
