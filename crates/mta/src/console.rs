@@ -1,0 +1,88 @@
+//! Messages for the person who runs the server. What happens to mail goes to [`crate::event`].
+
+use std::fmt;
+
+/// How much it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Something is broken and needs a person.
+    Error,
+    /// Something is odd, and the server copes.
+    Warn,
+    /// Starts, stops, reloads.
+    Info,
+    /// For those who read the source.
+    Debug,
+}
+
+impl Level {
+    /// `error`, `warn`, `info`, `debug`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+}
+
+impl std::str::FromStr for Level {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Level, String> {
+        [Level::Error, Level::Warn, Level::Info, Level::Debug]
+            .into_iter()
+            .find(|level| level.as_str() == text)
+            .ok_or_else(|| format!("no such level: {text} (error, warn, info, debug)"))
+    }
+}
+
+/// Takes console lines.
+///
+/// `kind` is a short constant word such as `"peer_protocol"`: lines of one kind are rate-limited
+/// together, so that a peer who misbehaves a million times fills no disk. `text` is best written
+/// as a few words followed by `key=value` pairs; it is formatted only when it will be shown.
+pub trait Console {
+    /// Whether lines of this level are shown at all.
+    fn shows(&self, level: Level) -> bool;
+
+    /// Writes one line, unless its level is off or its kind had too many lately.
+    fn line(&self, level: Level, kind: &'static str, text: fmt::Arguments<'_>);
+}
+
+/// Shorthands, so that a call reads `console.warn("disk", format_args!("…"))`.
+impl dyn Console + '_ {
+    /// Something is broken and needs a person.
+    pub fn error(&self, kind: &'static str, text: fmt::Arguments<'_>) {
+        self.line(Level::Error, kind, text);
+    }
+
+    /// Something is odd, and the server copes.
+    pub fn warn(&self, kind: &'static str, text: fmt::Arguments<'_>) {
+        self.line(Level::Warn, kind, text);
+    }
+
+    /// Starts, stops, reloads.
+    pub fn info(&self, kind: &'static str, text: fmt::Arguments<'_>) {
+        self.line(Level::Info, kind, text);
+    }
+
+    /// For those who read the source.
+    pub fn debug(&self, kind: &'static str, text: fmt::Arguments<'_>) {
+        self.line(Level::Debug, kind, text);
+    }
+}
+
+/// Shows nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoConsole;
+
+impl Console for NoConsole {
+    fn shows(&self, _level: Level) -> bool {
+        false
+    }
+
+    fn line(&self, _level: Level, _kind: &'static str, _text: fmt::Arguments<'_>) {}
+}

@@ -1,0 +1,142 @@
+//! Ids and times as text in JSON: numbers of 64 bits don't survive every JSON reader.
+
+use mail::Wall;
+
+/// For `#[serde(with = …)]`: a message id as 16 hex digits.
+pub mod id {
+    use mail::MessageId;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The serializer's own.
+    pub fn serialize<S: Serializer>(id: &MessageId, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(id)
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is not 16 hex digits.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<MessageId, D::Error> {
+        String::deserialize(d)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// For `#[serde(with = …)]`: a time in RFC 3339, as `Wall` prints it.
+pub mod wall {
+    use mail::Wall;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The serializer's own.
+    pub fn serialize<S: Serializer>(at: &Wall, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(at)
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is not a time as `Wall` prints it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Wall, D::Error> {
+        let text = String::deserialize(d)?;
+        super::parse_wall(&text).ok_or_else(|| D::Error::custom("not a time like RFC 3339 in UTC"))
+    }
+}
+
+/// For `#[serde(with = …)]`: an optional time.
+pub mod wall_option {
+    use mail::Wall;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The serializer's own.
+    pub fn serialize<S: Serializer>(at: &Option<Wall>, serializer: S) -> Result<S::Ok, S::Error> {
+        match at {
+            Some(at) => serializer.collect_str(at),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is not a time as `Wall` prints it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Wall>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(d)? else { return Ok(None) };
+        let at = super::parse_wall(&text);
+        at.map(Some).ok_or_else(|| D::Error::custom("not a time like RFC 3339 in UTC"))
+    }
+}
+
+/// Reads a time as [`Wall`] prints it: `2026-11-21T10:11:12.345Z`, from 1970 to 9999.
+#[must_use]
+pub fn parse_wall(text: &str) -> Option<Wall> {
+    let b = text.as_bytes();
+    if b.len() != 24 {
+        return None;
+    }
+    let number = |from: usize, to: usize| -> Option<u64> {
+        let digits = b.get(from..to)?;
+        digits.iter().try_fold(0, |n, d| d.is_ascii_digit().then(|| n * 10 + u64::from(d - b'0')))
+    };
+    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'.'), (23, b'Z')];
+    if marks.iter().any(|&(at, mark)| b.get(at) != Some(&mark)) {
+        return None;
+    }
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    // Days since 0000-03-01, years beginning in March: leap days come last.
+    let y = if month > 2 { year } else { year - 1 };
+    let month_from_march = (month + 9) % 12;
+    let days = y * 365 + y / 4 - y / 100 + y / 400 + (month_from_march * 153 + 2) / 5 + day - 1;
+    let seconds = (days.checked_sub(719_468)? * 24 + hour) * 3_600 + minute * 60 + second;
+    let at = Wall(seconds * 1_000 + number(20, 23)?);
+    // 31 June and its kin come out as another day.
+    (at.civil().day == day).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nonsense_is_no_time() {
+        for bad in [
+            "",
+            "2026-11-21T10:11:12Z",
+            "2026-02-30T10:11:12.345Z",
+            "2026-13-01T10:11:12.345Z",
+            "1969-12-31T23:59:59.999Z",
+            "2026-11-21T24:11:12.345Z",
+            "2026-11-21 10:11:12.345Z",
+            "2026-11-2١T10:11:12.345",
+        ] {
+            assert_eq!(parse_wall(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_wall_prints_is_read_back(ms in 0_u64..253_402_300_800_000) {
+            prop_assert_eq!(parse_wall(&Wall(ms).to_string()), Some(Wall(ms)));
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,30}") {
+            let _ = parse_wall(&text);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What happens to messages, one [`Event`] each time, for the event log and whatever reads it.
+//!
+//! Making an event is cheap on purpose: it shares the envelope, the client and the hop that its
+//! maker holds anyway, and nothing is formatted. [`json`] turns it into lines later, off the shard.
+
+pub mod json;
+
+use mail::{Envelope, Failure, MessageId, Mono, Reply, Wall};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Where in the spool the record stands from which an event derives. Positions of one log only
+/// grow, so a reader can tell what it has seen already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The log.
+    pub log: u8,
+    /// The record within it.
+    pub sequence: u64,
+}
+
+/// Indexes into the envelope's recipients.
+pub type Recipients = SmallVec<[u32; 2]>;
+
+/// One thing that happened.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// When.
+    pub at: Wall,
+    /// To which message; `None` for what was refused before it became one.
+    pub message: Option<Message>,
+    /// To which of its recipients; empty where it concerns the message as a whole. Each becomes a
+    /// line of its own.
+    pub recipients: Recipients,
+    /// What.
+    pub kind: Kind,
+}
+
+/// The message an event is about.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Its id.
+    pub id: MessageId,
+    /// The record from which the event derives, when it has one.
+    pub position: Option<Position>,
+    /// Sender and recipients; `None` where it is not in memory and not worth reading.
+    pub envelope: Option<Arc<Envelope>>,
+    /// When it was accepted; the event's delay counts from here.
+    pub received_at: Wall,
+    /// Bytes of content.
+    pub body_bytes: u64,
+}
+
+/// Who handed in a message; made once per session and shared by its events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// The peer's address and port.
+    pub address: SocketAddr,
+    /// Its EHLO argument; empty before EHLO.
+    pub helo: Arc<str>,
+    /// The listener's name.
+    pub listener: Arc<str>,
+    /// `ESMTP`, `ESMTPS`, `LMTP`, … (RFC 3848).
+    pub protocol: &'static str,
+}
+
+/// Where an attempt went; made once per connection and shared by its events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The route's name or pattern, as `explain` shows it.
+    pub route: Arc<str>,
+    /// `smtp`, `lmtp`, `maildir`, `discard`.
+    pub channel: &'static str,
+    /// The peer as `mx.example.com[192.0.2.1]:25`, or the path of a maildir.
+    pub peer: Arc<str>,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// Accepted and durable: 250 was (or is about to be) sent.
+    Received {
+        /// From whom.
+        client: Arc<Client>,
+    },
+    /// Stored in a mailbox here (maildir, LMTP) or discarded by a route that says so.
+    Delivered(Box<Done>),
+    /// The next hop took responsibility.
+    Relayed(Box<Done>),
+    /// Not now; will be tried again.
+    Deferred(Box<Trouble>),
+    /// Failed for good.
+    Failed(Box<Trouble>),
+    /// Given up for its age.
+    Expired(Box<Trouble>),
+    /// The sender was told that delivery takes longer.
+    Delayed(Box<Trouble>),
+    /// Waits for an operator.
+    Held {
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// An operator let it go on.
+    Released,
+    /// An operator removed it.
+    Removed,
+    /// A notification about this message was queued.
+    DsnQueued {
+        /// The notification's own id.
+        dsn: MessageId,
+        /// RFC 3464 §2.3.3: `failed`, `delayed`, `delivered`, `relayed`, `expanded`.
+        action: &'static str,
+    },
+    /// A session, a recipient or a message was refused at intake.
+    Refused(Box<Refusal>),
+    /// Events were lost: the queue to the event log was full. The spool still has the records.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// An attempt that succeeded.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Where it went.
+    pub hop: Arc<Hop>,
+    /// What the peer said, where there is one that speaks.
+    pub reply: Option<Reply>,
+    /// Attempts made, this one counted.
+    pub attempts: u16,
+}
+
+/// An attempt or a wait that did not succeed.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    /// Where it was to go; `None` before that was known.
+    pub hop: Option<Arc<Hop>>,
+    /// Why; `None` where it is no longer known.
+    pub failure: Option<Arc<Failure>>,
+    /// Attempts made, this one counted.
+    pub attempts: u16,
+    /// When the next attempt is due, if there is one.
+    pub next_try: Option<Wall>,
+}
+
+/// Something that intake turned away.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// From whom.
+    pub client: Arc<Client>,
+    /// At which step: `connect`, `MAIL`, `RCPT`, `DATA`, `content`.
+    pub step: &'static str,
+    /// Reverse-path, if it was known (empty for `<>`).
+    pub sender: Option<Box<str>>,
+    /// The recipient, where one was refused.
+    pub recipient: Option<Box<str>>,
+    /// What was answered.
+    pub reply: Reply,
+    /// Refusals before this one that [`RefusalMeter`] kept out of the log.
+    pub unlogged: u64,
+}
+
+/// Takes events. Must not block and must not do I/O: it is called between two messages.
+pub trait EventSink {
+    /// Takes one. When there is no room for it, it is counted and dropped.
+    fn emit(&self, event: Event);
+
+    /// Whether anyone listens; when not, callers need not make events at all.
+    fn is_on(&self) -> bool {
+        true
+    }
+}
+
+/// For `events = "off"`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoEvents;
+
+impl EventSink for NoEvents {
+    fn emit(&self, _event: Event) {}
+
+    fn is_on(&self) -> bool {
+        false
+    }
+}
+
+/// Keeps every event, for tests and simulations.
+impl EventSink for RefCell<Vec<Event>> {
+    fn emit(&self, event: Event) {
+        self.borrow_mut().push(event);
+    }
+}
+
+/// Decides which refusals are logged one by one, so that a flood of them (a dictionary attack)
+/// fills no disk: a bucket of `burst` tokens that refills at `per_second`. One per shard.
+#[derive(Clone, Debug)]
+pub struct RefusalMeter {
+    per_second: u64,
+    burst: u64,
+    /// In millionths of a token.
+    level: u64,
+    refilled: Mono,
+    unlogged: u64,
+}
+
+const TOKEN: u64 = 1_000_000;
+
+impl RefusalMeter {
+    /// A full bucket. `burst` is at least 1.
+    #[must_use]
+    pub fn new(per_second: u32, burst: u32, now: Mono) -> RefusalMeter {
+        let burst = u64::from(burst.max(1));
+        RefusalMeter {
+            per_second: u64::from(per_second),
+            burst,
+            level: burst * TOKEN,
+            refilled: now,
+            unlogged: 0,
+        }
+    }
+
+    /// `Some(unlogged)` when this refusal shall be logged: how many were not since the last one
+    /// that was.
+    pub fn admit(&mut self, now: Mono) -> Option<u64> {
+        // µs elapsed × tokens per second = millionths of a token.
+        let elapsed = now.0.saturating_sub(self.refilled.0);
+        let refill = elapsed.saturating_mul(self.per_second);
+        self.level = self.level.saturating_add(refill).min(self.burst * TOKEN);
+        self.refilled = self.refilled.max(now);
+        if self.level < TOKEN {
+            self.unlogged += 1;
+            return None;
+        }
+        self.level -= TOKEN;
+        Some(std::mem::take(&mut self.unlogged))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_is_logged_at_the_rate_and_counted() {
+        let mut meter = RefusalMeter::new(10, 3, Mono(0));
+        let mut logged = 0;
+        let mut unlogged = 0;
+        // 1,000 refusals a second for 10 seconds.
+        for n in 0..10_000 {
+            if let Some(skipped) = meter.admit(Mono(n * 1_000)) {
+                logged += 1;
+                unlogged += skipped;
+            }
+        }
+        assert!((100..=103).contains(&logged), "{logged}");
+        let last = meter.admit(Mono(20_000_000)).unwrap();
+        assert_eq!(logged + unlogged + last, 10_000);
+    }
+
+    #[test]
+    fn an_event_is_small_enough_to_move_around() {
+        assert!(size_of::<Event>() <= 128, "{}", size_of::<Event>());
+    }
+}

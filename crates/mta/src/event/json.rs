@@ -1,0 +1,343 @@
+//! Events as JSON lines. The field names are documented in `docs/events.md` and are a promise.
+
+use super::{Client, Done, Event, Hop, Kind, Message, Refusal, Trouble};
+use mail::{EnhancedStatus, Failure, Reply, Wall};
+
+/// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
+pub fn write_lines(event: &Event, out: &mut Vec<u8>) {
+    let per_recipient = !matches!(event.kind, Kind::Received { .. });
+    if per_recipient && !event.recipients.is_empty() {
+        for &recipient in &event.recipients {
+            write_line(event, Some(recipient), out);
+        }
+    } else {
+        write_line(event, None, out);
+    }
+}
+
+/// The word in the field `event`.
+#[must_use]
+pub fn kind_name(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Received { .. } => "received",
+        Kind::Delivered(_) => "delivered",
+        Kind::Relayed(_) => "relayed",
+        Kind::Deferred(_) => "deferred",
+        Kind::Failed(_) => "failed",
+        Kind::Expired(_) => "expired",
+        Kind::Delayed(_) => "delayed",
+        Kind::Held { .. } => "held",
+        Kind::Released => "released",
+        Kind::Removed => "removed",
+        Kind::DsnQueued { .. } => "dsn_queued",
+        Kind::Refused(_) => "refused",
+        Kind::Lost { .. } => "lost",
+    }
+}
+
+fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
+    let mut line = Line { out };
+    line.out.extend_from_slice(b"{\"time\":\"");
+    write_wall(line.out, event.at);
+    line.out.push(b'"');
+    line.plain("event", kind_name(&event.kind));
+    if let Some(message) = &event.message {
+        message_fields(&mut line, event, message, recipient);
+    }
+    match &event.kind {
+        Kind::Received { client } => client_fields(&mut line, client),
+        Kind::Delivered(done) | Kind::Relayed(done) => done_fields(&mut line, done),
+        Kind::Deferred(trouble)
+        | Kind::Failed(trouble)
+        | Kind::Expired(trouble)
+        | Kind::Delayed(trouble) => trouble_fields(&mut line, trouble),
+        Kind::Held { reason } => line.text("reason", reason),
+        Kind::Released | Kind::Removed => {}
+        Kind::DsnQueued { dsn, action } => {
+            line.id("dsn", dsn.0);
+            line.plain("action", action);
+        }
+        Kind::Refused(refusal) => refusal_fields(&mut line, refusal),
+        Kind::Lost { count } => line.number("count", *count),
+    }
+    line.out.extend_from_slice(b"}\n");
+}
+
+fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipient: Option<u32>) {
+    line.id("id", message.id.0);
+    if let Some(position) = message.position {
+        line.number("log", u64::from(position.log));
+        line.number("sequence", position.sequence);
+    }
+    if let Some(envelope) = &message.envelope {
+        line.text("sender", envelope.reverse_path.as_ref().map_or("", |sender| sender.as_str()));
+        if let Some(index) = recipient {
+            if let Some(recipient) = envelope.recipients.get(index as usize) {
+                line.text("recipient", recipient.mailbox.as_str());
+            }
+        } else if matches!(event.kind, Kind::Received { .. }) {
+            line.key("recipients");
+            line.out.push(b'[');
+            for (n, recipient) in envelope.recipients.iter().enumerate() {
+                if n > 0 {
+                    line.out.push(b',');
+                }
+                write_string(line.out, recipient.mailbox.as_str());
+            }
+            line.out.push(b']');
+        }
+    }
+    if let Some(index) = recipient {
+        line.number("recipient_index", u64::from(index));
+    }
+    line.number("size", message.body_bytes);
+    if !matches!(event.kind, Kind::Received { .. }) {
+        let delay = event.at.since(message.received_at).as_millis();
+        line.number("delay_ms", u64::try_from(delay).unwrap_or(u64::MAX));
+    }
+}
+
+fn client_fields(line: &mut Line<'_>, client: &Client) {
+    use std::io::Write as _;
+    // An IP address needs no escaping, and writing to a Vec cannot fail.
+    line.key("client");
+    let _ = write!(line.out, "\"{}\"", client.address.ip().to_canonical());
+    line.number("client_port", u64::from(client.address.port()));
+    line.text("helo", &client.helo);
+    line.text("listener", &client.listener);
+    line.plain("protocol", client.protocol);
+}
+
+fn hop_fields(line: &mut Line<'_>, hop: &Hop) {
+    line.text("route", &hop.route);
+    line.plain("channel", hop.channel);
+    line.text("next_hop", &hop.peer);
+}
+
+fn done_fields(line: &mut Line<'_>, done: &Done) {
+    hop_fields(line, &done.hop);
+    line.number("attempts", u64::from(done.attempts));
+    if let Some(reply) = &done.reply {
+        if let Some(status) = reply.enhanced {
+            line.status(status);
+        }
+        line.reply(reply);
+    }
+}
+
+fn trouble_fields(line: &mut Line<'_>, trouble: &Trouble) {
+    if let Some(hop) = &trouble.hop {
+        hop_fields(line, hop);
+    }
+    line.number("attempts", u64::from(trouble.attempts));
+    if let Some(failure) = &trouble.failure {
+        failure_fields(line, failure);
+    }
+    if let Some(next_try) = trouble.next_try {
+        line.key("next_try");
+        line.out.push(b'"');
+        write_wall(line.out, next_try);
+        line.out.push(b'"');
+    }
+}
+
+fn failure_fields(line: &mut Line<'_>, failure: &Failure) {
+    line.status(failure.status);
+    match &failure.culprit {
+        mail::Culprit::Peer(who) => {
+            line.plain("culprit", "peer");
+            line.text("culprit_name", who);
+        }
+        mail::Culprit::Network(who) => {
+            line.plain("culprit", "network");
+            line.text("culprit_name", who);
+        }
+        mail::Culprit::Dns(name) => {
+            line.plain("culprit", "dns");
+            line.text("culprit_name", name);
+        }
+        mail::Culprit::Local => line.plain("culprit", "local"),
+    }
+    if let Some(reply) = &failure.reply {
+        line.reply(reply);
+    }
+    line.text("reason", &failure.text);
+}
+
+fn refusal_fields(line: &mut Line<'_>, refusal: &Refusal) {
+    client_fields(line, &refusal.client);
+    line.plain("step", refusal.step);
+    if let Some(sender) = &refusal.sender {
+        line.text("sender", sender);
+    }
+    if let Some(recipient) = &refusal.recipient {
+        line.text("recipient", recipient);
+    }
+    if let Some(status) = refusal.reply.enhanced {
+        line.status(status);
+    }
+    line.reply(&refusal.reply);
+    if refusal.unlogged > 0 {
+        line.number("unlogged", refusal.unlogged);
+    }
+}
+
+/// A JSON object that is being written; every field puts its own comma first, as the object
+/// always begins with `time`.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl Line<'_> {
+    fn key(&mut self, name: &str) {
+        self.out.extend_from_slice(b",\"");
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    /// A value that comes from this program's own constants and needs no escaping.
+    fn plain(&mut self, name: &str, value: &str) {
+        self.key(name);
+        self.out.push(b'"');
+        self.out.extend_from_slice(value.as_bytes());
+        self.out.push(b'"');
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.key(name);
+        write_string(self.out, value);
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.key(name);
+        write_number(self.out, value);
+    }
+
+    /// A message id: 16 hex digits, as `MessageId` prints.
+    fn id(&mut self, name: &str, value: u64) {
+        self.key(name);
+        self.out.push(b'"');
+        for shift in (0..16).rev() {
+            self.out.push(HEX[(value >> (shift * 4) & 0xf) as usize]);
+        }
+        self.out.push(b'"');
+    }
+
+    fn status(&mut self, status: EnhancedStatus) {
+        self.key("status");
+        self.out.push(b'"');
+        write_status(self.out, status);
+        self.out.push(b'"');
+    }
+
+    /// The reply on one line, as `mail::Reply` prints.
+    fn reply(&mut self, reply: &Reply) {
+        self.key("reply");
+        self.out.push(b'"');
+        write_number(self.out, u64::from(reply.code));
+        if let Some(status) = reply.enhanced {
+            self.out.push(b' ');
+            write_status(self.out, status);
+        }
+        for line in reply.text.split('\n') {
+            self.out.push(b' ');
+            write_escaped(self.out, line);
+        }
+        self.out.push(b'"');
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+fn write_status(out: &mut Vec<u8>, status: EnhancedStatus) {
+    write_number(out, u64::from(status.class));
+    out.push(b'.');
+    write_number(out, u64::from(status.subject));
+    out.push(b'.');
+    write_number(out, u64::from(status.detail));
+}
+
+fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    write_escaped(out, text);
+    out.push(b'"');
+}
+
+/// RFC 8259 §7: quotation mark, backslash and control characters are escaped. U+007F and the C1
+/// controls are too, so that a log shown on a terminal does nothing to it.
+fn write_escaped(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    if !bytes.iter().any(|&b| needs_care(b)) {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    for c in text.chars() {
+        match c {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            '\r' => out.extend_from_slice(b"\\r"),
+            '\t' => out.extend_from_slice(b"\\t"),
+            c if c.is_control() => {
+                let n = c as usize;
+                out.extend_from_slice(b"\\u00");
+                out.push(HEX[n >> 4 & 0xf]);
+                out.push(HEX[n & 0xf]);
+            }
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+/// 0xC2 begins the UTF-8 form of the C1 controls.
+fn needs_care(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2)
+}
+
+fn write_number(out: &mut Vec<u8>, mut n: u64) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
+/// RFC 3339 in UTC with milliseconds, as `Wall` prints.
+fn write_wall(out: &mut Vec<u8>, at: Wall) {
+    let c = at.civil();
+    write_padded(out, c.year, 4);
+    out.push(b'-');
+    write_padded(out, c.month, 2);
+    out.push(b'-');
+    write_padded(out, c.day, 2);
+    out.push(b'T');
+    write_padded(out, c.hour, 2);
+    out.push(b':');
+    write_padded(out, c.minute, 2);
+    out.push(b':');
+    write_padded(out, c.second, 2);
+    out.push(b'.');
+    write_padded(out, c.millisecond, 3);
+    out.push(b'Z');
+}
+
+fn write_padded(out: &mut Vec<u8>, n: u64, width: u32) {
+    let mut unit = 10_u64.pow(width - 1);
+    if n >= unit * 10 {
+        write_number(out, n);
+        return;
+    }
+    while unit > 0 {
+        out.push(b'0' + (n / unit % 10) as u8);
+        unit /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests;

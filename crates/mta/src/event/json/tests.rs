@@ -1,0 +1,174 @@
+//! Every kind is valid JSON with the promised fields, whatever strangers put into addresses.
+
+use super::*;
+use crate::event::{Position, Recipients};
+use mail::{Class, Culprit, Envelope, Mailbox, MessageId, Notify, Recipient};
+use std::sync::Arc;
+
+fn envelope(recipients: &[&str]) -> Arc<Envelope> {
+    Arc::new(Envelope {
+        reverse_path: Some(Mailbox::parse("a@sender.example", false).unwrap()),
+        recipients: recipients
+            .iter()
+            .map(|r| Recipient {
+                mailbox: Mailbox::parse(r, false).unwrap(),
+                notify: Notify::UNSPECIFIED,
+                orcpt: None,
+            })
+            .collect(),
+        body: mail::BodyType::SevenBit,
+        smtputf8: false,
+        ret: None,
+        envid: None,
+    })
+}
+
+fn event(kind: Kind, recipients: &[u32]) -> Event {
+    Event {
+        at: Wall(1_795_255_872_345),
+        message: Some(Message {
+            id: MessageId(42),
+            position: Some(Position { log: 1, sequence: 7 }),
+            envelope: Some(envelope(&["\"q\\\"uote\"@one.example", "b@two.example"])),
+            received_at: Wall(1_795_255_872_000),
+            body_bytes: 400,
+        }),
+        recipients: Recipients::from_slice(recipients),
+        kind,
+    }
+}
+
+fn lines(event: &Event) -> Vec<serde_json::Value> {
+    let mut out = Vec::new();
+    write_lines(event, &mut out);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.ends_with('\n'));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn client() -> Arc<Client> {
+    Arc::new(Client {
+        address: "[::ffff:192.0.2.7]:4711".parse().unwrap(),
+        helo: "ev\u{1b}[2Jil\u{9b}\"\\".into(),
+        listener: "relay".into(),
+        protocol: "ESMTP",
+    })
+}
+
+fn hop() -> Arc<Hop> {
+    Arc::new(Hop {
+        route: "example.net".into(),
+        channel: "smtp",
+        peer: "mx.example.net[192.0.2.1]:25".into(),
+    })
+}
+
+#[test]
+fn received_lists_all_recipients_on_one_line() {
+    let seen = lines(&event(Kind::Received { client: client() }, &[]));
+    assert_eq!(seen.len(), 1);
+    let line = &seen[0];
+    assert_eq!(line["time"], "2026-11-21T10:11:12.345Z");
+    assert_eq!(line["event"], "received");
+    assert_eq!(line["id"], "000000000000002a");
+    assert_eq!((&line["log"], &line["sequence"]), (&1.into(), &7.into()));
+    assert_eq!(line["recipients"][0], "\"q\\\"uote\"@one.example");
+    assert_eq!(line["recipients"][1], "b@two.example");
+    assert_eq!(line["client"], "192.0.2.7");
+    assert_eq!(line["helo"], "ev\u{1b}[2Jil\u{9b}\"\\");
+    assert_eq!(line["size"], 400);
+    assert!(line.get("delay_ms").is_none());
+}
+
+#[test]
+fn terminal_controls_never_reach_the_log_raw() {
+    let mut out = Vec::new();
+    write_lines(&event(Kind::Received { client: client() }, &[]), &mut out);
+    let text = String::from_utf8(out).unwrap();
+    assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
+}
+
+#[test]
+fn each_recipient_gets_a_line_of_its_own() {
+    let done = Done {
+        hop: hop(),
+        reply: Some(Reply::new(250, (2, 0, 0), "Ok:\nqueued \"x\"")),
+        attempts: 2,
+    };
+    let seen = lines(&event(Kind::Relayed(Box::new(done)), &[0, 1]));
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[0]["recipient"], "\"q\\\"uote\"@one.example");
+    assert_eq!(seen[1]["recipient"], "b@two.example");
+    assert_eq!(seen[1]["recipient_index"], 1);
+    assert_eq!(seen[1]["delay_ms"], 345);
+    assert_eq!(seen[1]["reply"], "250 2.0.0 Ok: queued \"x\"");
+    assert_eq!(seen[1]["status"], "2.0.0");
+    assert_eq!(seen[1]["next_hop"], "mx.example.net[192.0.2.1]:25");
+}
+
+#[test]
+fn trouble_says_who_and_why() {
+    let failure = Failure {
+        class: Class::Transient,
+        culprit: Culprit::Peer("mx.example.net[192.0.2.1]:25".into()),
+        status: EnhancedStatus::new(4, 2, 2),
+        reply: Some(Reply::new(452, (4, 2, 2), "full")),
+        text: "in reply to RCPT TO".into(),
+    };
+    let trouble = Trouble {
+        hop: Some(hop()),
+        failure: Some(Arc::new(failure)),
+        attempts: 3,
+        next_try: Some(Wall(0)),
+    };
+    for (kind, name) in [
+        (Kind::Deferred(Box::new(trouble.clone())), "deferred"),
+        (Kind::Failed(Box::new(trouble.clone())), "failed"),
+        (Kind::Expired(Box::new(trouble.clone())), "expired"),
+        (Kind::Delayed(Box::new(trouble)), "delayed"),
+    ] {
+        let line = lines(&event(kind, &[1])).remove(0);
+        assert_eq!(line["event"], name);
+        assert_eq!(line["culprit"], "peer");
+        assert_eq!(line["culprit_name"], "mx.example.net[192.0.2.1]:25");
+        assert_eq!(line["status"], "4.2.2");
+        assert_eq!(line["reply"], "452 4.2.2 full");
+        assert_eq!(line["reason"], "in reply to RCPT TO");
+        assert_eq!(line["next_try"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(line["attempts"], 3);
+    }
+}
+
+#[test]
+fn the_other_kinds_are_valid_too() {
+    let line = lines(&event(Kind::Held { reason: "spam?".into() }, &[])).remove(0);
+    assert_eq!((&line["event"], &line["reason"]), (&"held".into(), &"spam?".into()));
+    assert_eq!(lines(&event(Kind::Released, &[]))[0]["event"], "released");
+    assert_eq!(lines(&event(Kind::Removed, &[0]))[0]["event"], "removed");
+    let dsn = Kind::DsnQueued { dsn: MessageId(43), action: "failed" };
+    assert_eq!(lines(&event(dsn, &[0]))[0]["dsn"], "000000000000002b");
+    let refusal = Refusal {
+        client: client(),
+        step: "RCPT",
+        sender: Some("".into()),
+        recipient: Some("x@y.example".into()),
+        reply: Reply::new(550, (5, 7, 1), "Relaying denied"),
+        unlogged: 9,
+    };
+    let mut refused = event(Kind::Refused(Box::new(refusal)), &[]);
+    refused.message = None;
+    let line = lines(&refused).remove(0);
+    assert_eq!((&line["event"], &line["step"]), (&"refused".into(), &"RCPT".into()));
+    assert_eq!((&line["sender"], &line["unlogged"]), (&"".into(), &9.into()));
+    assert!(line.get("id").is_none());
+    let mut lost = event(Kind::Lost { count: 12 }, &[]);
+    lost.message = None;
+    assert_eq!(lines(&lost)[0]["count"], 12);
+}
+
+#[test]
+fn a_recipient_that_is_not_in_the_envelope_still_has_its_number() {
+    let line = lines(&event(Kind::Removed, &[99])).remove(0);
+    assert_eq!(line["recipient_index"], 99);
+    assert!(line.get("recipient").is_none());
+}

@@ -1,0 +1,410 @@
+//! Numbers about what the server does. One [`ShardMetrics`] per shard and one [`LogMetrics`] per
+//! log are made at start and handed in; whoever shows them adds them up. No locks, no globals.
+//!
+//! The table below is all there is: field, kind, exported name, labels and help come from one
+//! line each.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub fn inc(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// `n` more.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// How much it is now.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// One more.
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// One less.
+    pub fn dec(&self) {
+        self.add(-1);
+    }
+
+    /// `n` more, or less if negative.
+    pub fn add(&self, n: i64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// Replaces the value.
+    pub fn set(&self, n: i64) {
+        self.0.store(n, Relaxed);
+    }
+
+    /// Replaces the value with an unsigned number, saturating.
+    pub fn set_u64(&self, n: u64) {
+        self.set(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    /// How much it is now.
+    #[must_use]
+    pub fn get(&self) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Upper bounds of a histogram's buckets, ascending; one more bucket takes what is above.
+pub trait Bounds {
+    /// In microseconds.
+    const BOUNDS_US: &'static [u64];
+}
+
+/// From a tenth of a millisecond to five seconds: disk syncs.
+#[derive(Debug, Default)]
+pub struct CommitBounds;
+
+impl Bounds for CommitBounds {
+    const BOUNDS_US: &'static [u64] = &[
+        100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+        1_000_000, 5_000_000,
+    ];
+}
+
+/// From a millisecond to five days: deliveries.
+#[derive(Debug, Default)]
+pub struct DelayBounds;
+
+impl Bounds for DelayBounds {
+    const BOUNDS_US: &'static [u64] = &[
+        1_000,
+        5_000,
+        10_000,
+        50_000,
+        100_000,
+        500_000,
+        1_000_000,
+        5_000_000,
+        30_000_000,
+        60_000_000,
+        300_000_000,
+        1_800_000_000,
+        3_600_000_000,
+        21_600_000_000,
+        86_400_000_000,
+        432_000_000_000,
+    ];
+}
+
+/// No histogram has more buckets than this, the one above all bounds included.
+const BUCKETS_MAX: usize = 20;
+
+/// How often which duration was seen.
+#[derive(Debug)]
+pub struct Histogram<B> {
+    buckets: [AtomicU64; BUCKETS_MAX],
+    sum_us: AtomicU64,
+    bounds: std::marker::PhantomData<B>,
+}
+
+impl<B> Default for Histogram<B> {
+    fn default() -> Histogram<B> {
+        Histogram {
+            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
+            sum_us: AtomicU64::new(0),
+            bounds: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<B: Bounds> Histogram<B> {
+    const FITS: () = assert!(B::BOUNDS_US.len() < BUCKETS_MAX);
+
+    /// Counts one duration.
+    pub fn observe(&self, duration: Duration) {
+        let () = Self::FITS;
+        let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let bucket = B::BOUNDS_US.partition_point(|&bound| bound < us);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(us, Relaxed);
+    }
+
+    /// What was seen so far.
+    #[must_use]
+    pub fn snapshot(&self) -> HistogramSnapshot {
+        let buckets = self.buckets.iter().take(B::BOUNDS_US.len() + 1);
+        HistogramSnapshot {
+            bounds_us: B::BOUNDS_US,
+            counts: buckets.map(|count| count.load(Relaxed)).collect(),
+            sum_us: self.sum_us.load(Relaxed),
+        }
+    }
+}
+
+/// A histogram at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistogramSnapshot {
+    /// Upper bounds, inclusive.
+    pub bounds_us: &'static [u64],
+    /// How many fell into each bucket; one more than bounds.
+    pub counts: Vec<u64>,
+    /// All durations together.
+    pub sum_us: u64,
+}
+
+impl HistogramSnapshot {
+    fn merge(&mut self, other: &HistogramSnapshot) {
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += theirs;
+        }
+        self.sum_us = self.sum_us.saturating_add(other.sum_us);
+    }
+}
+
+/// What a metric is called and means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Exported name without suffix: a counter gains `_total`, a histogram `_seconds`.
+    pub name: &'static str,
+    /// Labels that tell metrics of one name apart.
+    pub labels: &'static [(&'static str, &'static str)],
+    /// One sentence.
+    pub help: &'static str,
+}
+
+/// What a metric says now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Only grows.
+    Counter(u64),
+    /// Goes up and down.
+    Gauge(i64),
+    /// Durations.
+    Histogram(HistogramSnapshot),
+}
+
+impl Value {
+    /// Adds what another shard or log says of the same metric.
+    pub fn merge(&mut self, other: &Value) {
+        match (self, other) {
+            (Value::Counter(a), Value::Counter(b)) => *a = a.saturating_add(*b),
+            (Value::Gauge(a), Value::Gauge(b)) => *a = a.saturating_add(*b),
+            (Value::Histogram(a), Value::Histogram(b)) => a.merge(b),
+            _ => {}
+        }
+    }
+}
+
+/// Something that can be read out as a [`Value`].
+pub trait Read {
+    /// What it says now.
+    fn read(&self) -> Value;
+}
+
+impl Read for Counter {
+    fn read(&self) -> Value {
+        Value::Counter(self.get())
+    }
+}
+
+impl Read for Gauge {
+    fn read(&self) -> Value {
+        Value::Gauge(self.get())
+    }
+}
+
+impl<B: Bounds> Read for Histogram<B> {
+    fn read(&self) -> Value {
+        Value::Histogram(self.snapshot())
+    }
+}
+
+/// A set of metrics of which there are several copies to be added up.
+pub trait MetricSet {
+    /// Shows every metric in a fixed order; metrics of one name stand together.
+    fn each(&self, show: &mut dyn FnMut(&Description, Value));
+}
+
+/// Declares a set of metrics and its [`MetricSet`] in one table:
+/// `field: Type = "name" {labels} "help";`
+#[macro_export]
+macro_rules! metric_set {
+    (
+        $(#[$doc:meta])* $set:ident:
+        $($field:ident: $kind:ty = $name:literal {$($label:ident = $value:literal),*} $help:literal;)*
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        pub struct $set {
+            $(#[doc = $help] pub $field: $kind,)*
+        }
+
+        impl $crate::metrics::MetricSet for $set {
+            fn each(
+                &self,
+                show: &mut dyn FnMut(&$crate::metrics::Description, $crate::metrics::Value),
+            ) {
+                $(show(
+                    &$crate::metrics::Description {
+                        name: $name,
+                        labels: &[$((stringify!($label), $value)),*],
+                        help: $help,
+                    },
+                    $crate::metrics::Read::read(&self.$field),
+                );)*
+            }
+        }
+    };
+}
+
+metric_set! {
+    /// Of one shard.
+    ShardMetrics:
+
+    sessions_opened: Counter = "sessions" {} "Client sessions accepted.";
+    sessions_refused: Counter = "sessions_refused" {} "Client connections turned away with 421 because of a limit.";
+    sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
+    messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
+    recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
+    bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";
+    refused_connect: Counter = "refused" {step = "connect"} "Refusals at intake, by the step at which they were given.";
+    refused_mail: Counter = "refused" {step = "mail"} "Refusals at intake, by the step at which they were given.";
+    refused_rcpt: Counter = "refused" {step = "rcpt"} "Refusals at intake, by the step at which they were given.";
+    refused_data: Counter = "refused" {step = "data"} "Refusals at intake, by the step at which they were given.";
+    refused_content: Counter = "refused" {step = "content"} "Refusals at intake, by the step at which they were given.";
+    content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";
+    content_spills: Counter = "body_spills" {} "Bodies that went to a blob because there was no memory for them.";
+    body_memory_bytes: Gauge = "body_memory_bytes" {} "Memory taken by message bodies now.";
+    deliveries: Counter = "recipients_done" {outcome = "delivered"} "Recipients done with, by outcome.";
+    relays: Counter = "recipients_done" {outcome = "relayed"} "Recipients done with, by outcome.";
+    failures: Counter = "recipients_done" {outcome = "failed"} "Recipients done with, by outcome.";
+    expiries: Counter = "recipients_done" {outcome = "expired"} "Recipients done with, by outcome.";
+    removals: Counter = "recipients_done" {outcome = "removed"} "Recipients done with, by outcome.";
+    deferrals: Counter = "deferrals" {} "Attempts that failed and will be repeated, per recipient.";
+    dsns_failed: Counter = "dsns" {action = "failed"} "Notifications queued, by what they say.";
+    dsns_delayed: Counter = "dsns" {action = "delayed"} "Notifications queued, by what they say.";
+    dsns_success: Counter = "dsns" {action = "success"} "Notifications queued, by what they say.";
+    connections_opened: Counter = "connections_opened" {} "Connections to next hops that got through to a greeting.";
+    connections_failed: Counter = "connections_failed" {} "Connections to next hops that failed before they could carry mail.";
+    connections_open: Gauge = "connections_open" {} "Connections to next hops open now.";
+    transactions: Counter = "transactions" {} "Transactions begun with next hops.";
+    bytes_sent: Counter = "bytes_sent" {} "Content bytes of messages that next hops took.";
+    queue_recipients_waiting: Gauge = "queue_recipients" {state = "scheduled"} "Queued recipients now, by state.";
+    queue_recipients_ready: Gauge = "queue_recipients" {state = "ready"} "Queued recipients now, by state.";
+    queue_recipients_in_flight: Gauge = "queue_recipients" {state = "in_flight"} "Queued recipients now, by state.";
+    queue_recipients_held: Gauge = "queue_recipients" {state = "held"} "Queued recipients now, by state.";
+    queue_messages: Gauge = "queue_messages" {} "Messages with at least one open recipient.";
+    queue_slots_free: Gauge = "queue_slots_free" {} "Recipients that may still be queued before 452 4.3.1.";
+    unsettled: Gauge = "unsettled_recipients" {} "Recipients done with whose settle record is not on stable storage yet.";
+    delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "From acceptance to delivery or relay, per recipient.";
+}
+
+metric_set! {
+    /// Of one log of the spool.
+    LogMetrics:
+
+    commits: Counter = "spool_commits" {} "Batches written (and synced, if durability says so).";
+    commit_records: Counter = "spool_records" {} "Records written.";
+    commit_bytes: Counter = "spool_written_bytes" {} "Bytes written to segments.";
+    commit_failures: Counter = "spool_commit_failures" {} "Writes or syncs that failed.";
+    commit_latency: Histogram<CommitBounds> = "spool_commit" {} "From the write of a batch to the end of its sync.";
+    poisoned: Gauge = "spool_poisoned" {} "1 when a sync failed and this log takes nothing more.";
+    full: Gauge = "spool_full" {} "1 while messages are refused with 452 for lack of disk space.";
+    segments: Gauge = "spool_segments" {} "Segments with live records.";
+    segments_spare: Gauge = "spool_segments_spare" {} "Zeroed segments that wait to be used.";
+    live_bytes: Gauge = "spool_live_bytes" {} "Bytes of live records.";
+    blobs: Gauge = "spool_blobs" {} "Bodies in files of their own.";
+    compactions: Counter = "spool_compactions" {} "Segments emptied by moving what was live in them.";
+    compacted_bytes: Counter = "spool_compacted_bytes" {} "Bytes moved by compaction.";
+    damaged: Counter = "spool_damaged_records" {} "Records found damaged and quarantined.";
+}
+
+metric_set! {
+    /// Of the event log.
+    EventMetrics:
+
+    emitted: Counter = "events" {} "Events made.";
+    dropped: Counter = "events_dropped" {} "Events lost because the queue to the event log was full.";
+    write_failures: Counter = "events_write_failures" {} "Failed writes to the event log.";
+    lag: Gauge = "events_lag" {} "Events made but not written yet.";
+    written_bytes: Counter = "events_written_bytes" {} "Bytes written to the event log.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn histogram_bounds_are_inclusive_and_what_is_above_is_kept() {
+        let histogram = Histogram::<CommitBounds>::default();
+        for us in [0, 100, 101, 5_000_000, 5_000_001, u64::MAX >> 1] {
+            histogram.observe(Duration::from_micros(us));
+        }
+        let seen = histogram.snapshot();
+        assert_eq!(seen.counts.len(), CommitBounds::BOUNDS_US.len() + 1);
+        assert_eq!(seen.counts[0], 2);
+        assert_eq!(seen.counts[1], 1);
+        assert_eq!(seen.counts[13], 1);
+        assert_eq!(seen.counts[14], 2);
+        assert_eq!(seen.counts.iter().sum::<u64>(), 6);
+    }
+
+    #[test]
+    fn bounds_ascend() {
+        for bounds in [CommitBounds::BOUNDS_US, DelayBounds::BOUNDS_US] {
+            assert!(bounds.windows(2).all(|pair| pair[0] < pair[1]));
+        }
+    }
+
+    #[test]
+    fn two_shards_add_up() {
+        let (a, b) = (ShardMetrics::default(), ShardMetrics::default());
+        a.messages_received.add(3);
+        b.messages_received.inc();
+        a.sessions_open.inc();
+        b.sessions_open.dec();
+        b.delivery_delay.observe(Duration::from_secs(2));
+        let mut sums: Vec<(&'static str, Value)> = Vec::new();
+        a.each(&mut |d, v| sums.push((d.name, v)));
+        let mut n = 0;
+        b.each(&mut |_, v| {
+            sums[n].1.merge(&v);
+            n += 1;
+        });
+        let of = |name| &sums.iter().find(|(n, _)| *n == name).unwrap().1;
+        assert_eq!(of("messages_received"), &Value::Counter(4));
+        assert_eq!(of("sessions_open"), &Value::Gauge(0));
+        let Value::Histogram(delay) = of("delivery_delay") else { panic!() };
+        assert_eq!((delay.counts.iter().sum::<u64>(), delay.sum_us), (1, 2_000_000));
+    }
+
+    #[test]
+    fn metrics_of_one_name_stand_together_and_agree() {
+        fn check(set: &dyn MetricSet) {
+            let mut seen: Vec<Description> = Vec::new();
+            set.each(&mut |d, _| seen.push(*d));
+            for (n, d) in seen.iter().enumerate() {
+                if let Some(first) = seen.iter().position(|other| other.name == d.name) {
+                    assert!(seen[first..=n].iter().all(|x| x.name == d.name), "{}", d.name);
+                    assert_eq!(seen[first].help, d.help, "{}", d.name);
+                    assert!(first == n || seen[first].labels != d.labels, "{}", d.name);
+                }
+            }
+        }
+        check(&ShardMetrics::default());
+        check(&LogMetrics::default());
+        check(&EventMetrics::default());
+    }
+}
