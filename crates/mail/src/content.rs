@@ -1,4 +1,8 @@
 //! What is worth knowing about a message's content, found in one scan at intake.
+//!
+//! A line ends at LF, whether or not a CR stands before it: content with a bare CR or LF is refused
+//! or normalised before it gets here, and where it is not, each place that some server may take
+//! for the start of a line counts as one.
 
 /// Facts recorded with each content, so that egress need not look at it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,11 +13,11 @@ pub struct ContentFacts {
     pub has_8bit: bool,
     /// Some byte is NUL.
     pub has_nul: bool,
-    /// The longest line in bytes, its CRLF not counted.
+    /// The longest line in bytes, its CRLF not counted (a CR elsewhere is).
     pub longest_line: u32,
     /// The last two bytes are CRLF (or the content is empty).
     pub ends_with_crlf: bool,
-    /// How many lines begin with a dot: each needs stuffing for DATA.
+    /// How many lines begin with a dot: each needs stuffing for DATA (RFC 5321 §4.5.2).
     pub dot_lines: u64,
 }
 
@@ -31,8 +35,8 @@ impl ContentScanner {
     pub fn push(&mut self, piece: &[u8]) {
         let Some(&last) = piece.last() else { return };
         self.facts.body_bytes += piece.len() as u64;
-        self.facts.has_8bit |= !piece.is_ascii();
-        self.facts.has_nul |= memchr::memchr(0, piece).is_some();
+        self.facts.has_8bit = self.facts.has_8bit || !piece.is_ascii();
+        self.facts.has_nul = self.facts.has_nul || memchr::memchr(0, piece).is_some();
         let mut start = 0;
         for lf in memchr::memchr_iter(b'\n', piece) {
             self.line(&piece[start..lf]);
@@ -68,5 +72,77 @@ impl ContentScanner {
             self.facts.ends_with_crlf = true;
         }
         self.facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The same facts from the whole content at once, the slow and obvious way.
+    fn oracle(content: &[u8]) -> ContentFacts {
+        let mut lines: Vec<&[u8]> = content.split(|&b| b == b'\n').collect();
+        let open = lines.pop().unwrap_or_default();
+        let closed = lines.iter().map(|line| line.strip_suffix(b"\r").unwrap_or(line).len());
+        ContentFacts {
+            body_bytes: content.len() as u64,
+            has_8bit: content.iter().any(|&b| b >= 0x80),
+            has_nul: content.contains(&0),
+            longest_line: closed.chain([open.len()]).max().unwrap_or(0) as u32,
+            ends_with_crlf: content.is_empty() || content.ends_with(b"\r\n"),
+            dot_lines: lines.iter().chain([&open]).filter(|l| l.starts_with(b".")).count() as u64,
+        }
+    }
+
+    fn scan<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ContentFacts {
+        let mut scanner = ContentScanner::default();
+        for piece in pieces {
+            scanner.push(piece);
+        }
+        scanner.finish()
+    }
+
+    #[test]
+    fn facts_of_small_contents() {
+        let facts = scan([&b"A: b\r\n\r\n.x\r"[..], b"\n", b".", b"\r", b"\n"]);
+        assert_eq!(
+            facts,
+            ContentFacts {
+                body_bytes: 15,
+                has_8bit: false,
+                has_nul: false,
+                longest_line: 4,
+                ends_with_crlf: true,
+                dot_lines: 2,
+            }
+        );
+        assert!(scan([]).ends_with_crlf);
+        assert!(!scan([&b"\n"[..]]).ends_with_crlf);
+        assert!(!scan([&b"a\r"[..]]).ends_with_crlf);
+        assert_eq!(scan([&b"a\r"[..], b"b\r\n"]).longest_line, 3);
+        assert!(scan([&b"\0"[..]]).has_nul);
+        assert!(scan([&b"\x80"[..], b"a"]).has_8bit);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_give_what_the_whole_gives(
+            content in proptest::collection::vec(
+                prop_oneof![
+                    4 => Just(b'\r'), 4 => Just(b'\n'), 4 => Just(b'.'), 8 => Just(b'a'),
+                    1 => any::<u8>(),
+                ],
+                0..60,
+            ),
+            mut cuts in proptest::collection::vec(0..60usize, 0..12),
+        ) {
+            cuts.extend([0, content.len()]);
+            cuts.iter_mut().for_each(|cut| *cut = (*cut).min(content.len()));
+            cuts.sort_unstable();
+            let pieces = cuts.windows(2).map(|w| &content[w[0]..w[1]]);
+            prop_assert_eq!(scan(pieces), oracle(&content));
+            prop_assert_eq!(scan(content.chunks(1)), oracle(&content));
+        }
     }
 }

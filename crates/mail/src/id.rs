@@ -37,6 +37,16 @@ impl MessageId {
     pub fn sequence(self) -> u64 {
         self.0 & MessageId::SEQUENCE_MAX
     }
+
+    /// What is printed, as ASCII digits: for replies and trace fields, without formatting.
+    #[must_use]
+    pub fn hex(self) -> [u8; 16] {
+        let mut digits = [0; 16];
+        for (i, digit) in digits.iter_mut().enumerate() {
+            *digit = b"0123456789abcdef"[(self.0 >> (60 - 4 * i) & 0xf) as usize];
+        }
+        digits
+    }
 }
 
 impl fmt::Display for MessageId {
@@ -77,6 +87,7 @@ mod tests {
         let id = MessageId::new(0x1234, 7, 42);
         assert_eq!((id.node(), id.log(), id.sequence()), (0x1234, 7, 42));
         assert_eq!(id.to_string(), "123407000000002a");
+        assert_eq!(&id.hex(), b"123407000000002a");
         assert_eq!("123407000000002a".parse(), Ok(id));
         assert_eq!("+23407000000002a".parse::<MessageId>(), Err(MessageIdError));
     }

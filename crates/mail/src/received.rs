@@ -1,6 +1,7 @@
 //! The trace field Received (RFC 5321 §4.4).
 
 use crate::{MessageId, Wall};
+use std::io::Write as _;
 use std::net::IpAddr;
 
 /// What goes into a Received field.
@@ -22,9 +23,216 @@ pub struct Received<'a> {
     pub at: Wall,
 }
 
+/// A line is folded before it grows longer (RFC 5322 §2.1.1), where the grammar allows a fold.
+const LINE_BYTES_MAX: usize = 77;
+/// More of a name is cut off: no Domain is longer (RFC 5321 §4.5.3.1.2).
+const NAME_BYTES_MAX: usize = 255;
+/// `Sat, 21 Nov 2026 10:11:12 +0000`.
+const DATE_BYTES: usize = 31;
+
 impl Received<'_> {
     /// Appends the field, folded, with its CRLF.
-    pub fn write_to(&self, _out: &mut Vec<u8>) {
-        todo!()
+    ///
+    /// The name that the client gave itself is a stranger's text: what can't stand in a Domain or
+    /// an address literal is replaced by `?`, and an empty name by `unknown`.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        out.reserve(256);
+        let mut line = Line { start: out.len(), out };
+        line.out.extend_from_slice(b"Received: from");
+        line.space(self.helo.len());
+        write_name(line.out, self.helo);
+        line.client(self.client);
+
+        line.fold();
+        line.out.extend_from_slice(b"by ");
+        write_name(line.out, self.by);
+        line.word(b"(Postrider)");
+        line.space("with ".len() + self.with.len());
+        line.out.extend_from_slice(b"with ");
+        write_text(line.out, self.with);
+        line.space("id ".len() + 16 + 1);
+        line.out.extend_from_slice(b"id ");
+        line.out.extend_from_slice(&self.id.hex());
+
+        if let Some(recipient) = self.for_recipient {
+            line.fold();
+            line.out.extend_from_slice(b"for <");
+            write_text(line.out, recipient);
+            line.out.extend_from_slice(b">;");
+            line.space(DATE_BYTES);
+        } else {
+            line.out.push(b';');
+            line.fold();
+        }
+        self.at.write_rfc5322(line.out);
+        line.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The line of the field that is being written.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl Line<'_> {
+    fn fold(&mut self) {
+        self.out.extend_from_slice(b"\r\n\t");
+        self.start = self.out.len() - 1;
+    }
+
+    /// A blank, or a fold where `next_bytes` more would make the line too long.
+    fn space(&mut self, next_bytes: usize) {
+        if self.out.len() - self.start + 1 + next_bytes > LINE_BYTES_MAX {
+            self.fold();
+        } else {
+            self.out.push(b' ');
+        }
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        self.space(word.len());
+        self.out.extend_from_slice(word);
+    }
+
+    /// TCP-info: `([192.0.2.1])` or `([IPv6:2001:db8::1])`.
+    fn client(&mut self, client: IpAddr) {
+        // Room for the longest: a stack buffer tells the length before the fold is decided.
+        let mut text = [0; 64];
+        let mut rest = &mut text[..];
+        // An IPv4 client of a dual-stack socket has come over IPv4.
+        let written = match client.to_canonical() {
+            IpAddr::V4(ip) => {
+                let [a, b, c, d] = ip.octets();
+                write!(rest, "([{a}.{b}.{c}.{d}])")
+            }
+            IpAddr::V6(ip) => write!(rest, "([IPv6:{ip}])"),
+        };
+        debug_assert!(written.is_ok(), "an address has at most 50 characters");
+        let rest_bytes = rest.len();
+        self.word(&text[..text.len() - rest_bytes]);
+    }
+}
+
+/// A Domain or address literal of unknown origin.
+fn write_name(out: &mut Vec<u8>, name: &str) {
+    if name.is_empty() {
+        out.extend_from_slice(b"unknown");
+        return;
+    }
+    let name = &name.as_bytes()[..name.len().min(NAME_BYTES_MAX)];
+    let is_literal = name.len() > 2 && name.starts_with(b"[") && name.ends_with(b"]");
+    let last = name.len() - 1;
+    out.extend(name.iter().enumerate().map(|(i, &b)| match b {
+        // The underscore is no letter of a Domain, but common, and harmless where an atom stands.
+        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' => b,
+        b':' if is_literal => b,
+        b'[' if is_literal && i == 0 => b,
+        b']' if is_literal && i == last => b,
+        _ => b'?',
+    }));
+}
+
+/// Text that was checked when it was parsed; a control character would still not pass.
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    out.extend(text.bytes().map(|b| if b.is_ascii_control() { b'?' } else { b }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn field() -> Received<'static> {
+        Received {
+            helo: "client.example.com",
+            client: IpAddr::from([192, 0, 2, 1]),
+            by: "relay.example.org",
+            with: "ESMTP",
+            id: MessageId(0x1234_0700_0000_002a),
+            for_recipient: Some("user@example.net"),
+            at: Wall(1_795_255_872_345),
+        }
+    }
+
+    fn written(received: Received) -> String {
+        let mut out = Vec::new();
+        received.write_to(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn usual_field() {
+        assert_eq!(
+            written(field()),
+            "Received: from client.example.com ([192.0.2.1])\r\n\
+             \tby relay.example.org (Postrider) with ESMTP id 123407000000002a\r\n\
+             \tfor <user@example.net>; Sat, 21 Nov 2026 10:11:12 +0000\r\n"
+        );
+    }
+
+    #[test]
+    fn several_recipients_ipv6_and_a_literal_helo() {
+        assert_eq!(
+            written(Received {
+                helo: "[IPv6:2001:db8::1]",
+                client: "2001:db8::1".parse().unwrap(),
+                for_recipient: None,
+                ..field()
+            }),
+            "Received: from [IPv6:2001:db8::1] ([IPv6:2001:db8::1])\r\n\
+             \tby relay.example.org (Postrider) with ESMTP id 123407000000002a;\r\n\
+             \tSat, 21 Nov 2026 10:11:12 +0000\r\n"
+        );
+        let mapped = Received { client: "::ffff:192.0.2.1".parse().unwrap(), ..field() };
+        assert_eq!(written(mapped), written(field()));
+    }
+
+    #[test]
+    fn long_names_are_folded() {
+        let name = format!("{}.example.org", "n".repeat(60));
+        let text = written(Received {
+            helo: &name,
+            by: &name,
+            client: "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap(),
+            for_recipient: Some("a-rather-long-local-part-of-forty-chars@example.net"),
+            ..field()
+        });
+        for line in text.trim_end().split("\r\n") {
+            assert!(line.len() <= 86, "{line}");
+        }
+        assert_eq!(text.lines().count(), 7);
+    }
+
+    #[test]
+    fn a_strangers_name_is_defused() {
+        let from = |helo| {
+            let text = written(Received { helo, ..field() });
+            text["Received: from ".len()..text.find(" ([").unwrap()].to_owned()
+        };
+        assert_eq!(from("a\r\nX: b"), "a??X??b");
+        assert_eq!(from("a (b); c"), "a??b???c");
+        assert_eq!(from("under_score"), "under_score");
+        assert_eq!(from("[192.0.2.1]"), "[192.0.2.1]");
+        assert_eq!(from("[[x]]"), "[?x?]");
+        assert_eq!(from("a:b"), "a?b");
+        assert_eq!(from("ü"), "??");
+        assert_eq!(from(""), "unknown");
+    }
+
+    proptest! {
+        #[test]
+        fn always_one_well_formed_field(helo: String, by: String, with: String, to: String) {
+            let text = written(Received {
+                helo: &helo,
+                by: &by,
+                with: &with,
+                for_recipient: Some(&to),
+                ..field()
+            });
+            prop_assert!(text.ends_with(" +0000\r\n"));
+            let unfolded = text[..text.len() - 2].replace("\r\n\t", " ");
+            prop_assert!(!unfolded.contains(|c: char| c.is_ascii_control()));
+        }
     }
 }

@@ -63,18 +63,37 @@ impl Wall {
     /// RFC 5322 §3.3 date-time, always in UTC: `Sat, 21 Nov 2026 10:11:12 +0000`.
     #[must_use]
     pub fn rfc5322(self) -> String {
-        let c = self.civil();
-        format!(
-            "{}, {} {} {} {:02}:{:02}:{:02} +0000",
-            DAYS[c.weekday as usize],
-            c.day,
-            MONTHS[c.month as usize - 1],
-            c.year,
-            c.hour,
-            c.minute,
-            c.second
-        )
+        let mut out = Vec::with_capacity(32);
+        self.write_rfc5322(&mut out);
+        out.into_iter().map(char::from).collect()
     }
+
+    /// Appends what [`Wall::rfc5322`] returns; quicker, for trace fields.
+    pub fn write_rfc5322(self, out: &mut Vec<u8>) {
+        let c = self.civil();
+        out.extend_from_slice(DAYS[c.weekday as usize].as_bytes());
+        out.extend_from_slice(b", ");
+        write_decimal(out, c.day);
+        out.push(b' ');
+        out.extend_from_slice(MONTHS[c.month as usize - 1].as_bytes());
+        out.push(b' ');
+        write_decimal(out, c.year);
+        for (separator, part) in [(b' ', c.hour), (b':', c.minute), (b':', c.second)] {
+            out.extend_from_slice(&[separator, two_digits(part)[0], two_digits(part)[1]]);
+        }
+        out.extend_from_slice(b" +0000");
+    }
+}
+
+fn two_digits(n: u64) -> [u8; 2] {
+    [b'0' + (n / 10 % 10) as u8, b'0' + (n % 10) as u8]
+}
+
+fn write_decimal(out: &mut Vec<u8>, n: u64) {
+    if n >= 10 {
+        write_decimal(out, n / 10);
+    }
+    out.push(b'0' + (n % 10) as u8);
 }
 
 /// RFC 3339 in UTC with milliseconds: `2026-11-21T10:11:12.345Z`.
