@@ -7,7 +7,7 @@ use mail::{Class, EnhancedStatus};
 
 impl ClientSession {
     pub(super) fn on_greeting(&mut self, raw: &RawReply<'_>) {
-        if raw.is_positive() {
+        if raw.code == 220 {
             self.say_ehlo();
         } else {
             self.refused(raw);
@@ -67,7 +67,7 @@ impl ClientSession {
     }
 
     pub(super) fn on_starttls(&mut self, raw: &RawReply<'_>) {
-        if raw.is_positive() {
+        if raw.code == 220 {
             self.state = State::Handshake;
             self.push_event(ClientEvent::StartTls);
         } else if !raw.is_refusal() {

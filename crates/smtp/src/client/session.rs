@@ -229,8 +229,8 @@ impl ClientSession {
             self.fail(failure, Verdict::Refused);
             return Flow::Continue;
         }
-        let is_unasked = self.has_unpolled() && !self.is_refusal_of_content(raw);
-        if self.is_stale || is_unasked || self.state == State::Idle {
+        let is_unasked = self.is_stale || self.has_unpolled() || self.state == State::Idle;
+        if is_unasked && !self.is_refusal_of_content(raw) {
             self.fail_unexpected(raw);
             return Flow::Continue;
         }
@@ -501,6 +501,9 @@ impl ClientSession {
         match self.state {
             State::Greeting => failure.text = "as its greeting".into(),
             State::Idle => failure.text = "while idle".into(),
+            State::Final(_) if self.is_sending_content() => {
+                failure.text = "while the content was sent".into();
+            }
             _ => {}
         }
         failure
