@@ -1,7 +1,7 @@
 //! What an operator can ask of a running server, and what it answers.
 //!
-//! A [`ControlRequest`] arrives at the [`ControlPlane`], which puts it before every shard as a
-//! [`ControlJob`], adds up the [`ShardAnswer`]s and returns [`ControlResponse`]s. Both ends of the
+//! A [`ControlRequest`] arrives at the [`ControlPlane`], which puts it before every shard, adds up
+//! the [`ShardAnswer`]s and returns [`ControlResponse`]s. Both ends of the
 //! socket use these types; as JSON they are documented in `docs/control.md`.
 
 mod merge;
@@ -279,14 +279,9 @@ pub struct ShardStatus {
     pub in_flight: u64,
 }
 
-/// A request as it comes to a shard.
-#[derive(Debug)]
-pub struct ControlJob {
-    /// What is asked; `Reload` never comes here.
-    pub request: ControlRequest,
-    /// Where the answer goes. Nobody may be listening any more.
-    pub answer: oneshot::Sender<ShardAnswer>,
-}
+/// Puts a request before one shard, which sends its answer or, when it is stopping, drops the
+/// sender. `Reload` never comes here.
+pub type ShardPort = Box<dyn Fn(ControlRequest, oneshot::Sender<ShardAnswer>) + Send + Sync>;
 
 /// What a shard answers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -313,16 +308,21 @@ pub enum NodeJob {
 }
 
 /// Puts requests before the shards and merges what they answer.
-#[derive(Clone, Debug)]
 pub struct ControlPlane {
-    shards: Vec<mpsc::Sender<ControlJob>>,
+    shards: Vec<ShardPort>,
     node: mpsc::Sender<NodeJob>,
+}
+
+impl std::fmt::Debug for ControlPlane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ControlPlane").field("shards", &self.shards.len()).finish_non_exhaustive()
+    }
 }
 
 impl ControlPlane {
     /// `shards` in order of their numbers.
     #[must_use]
-    pub fn new(shards: Vec<mpsc::Sender<ControlJob>>, node: mpsc::Sender<NodeJob>) -> ControlPlane {
+    pub fn new(shards: Vec<ShardPort>, node: mpsc::Sender<NodeJob>) -> ControlPlane {
         ControlPlane { shards, node }
     }
 
@@ -377,15 +377,12 @@ impl ControlPlane {
         let mut waiting = Vec::with_capacity(self.shards.len());
         for shard in &self.shards {
             let (answer, answered) = oneshot::channel();
-            let job = ControlJob { request: request.clone(), answer };
-            waiting.push(shard.send(job).await.ok().map(|()| answered));
+            shard(request.clone(), answer);
+            waiting.push(answered);
         }
         let mut answers = Vec::with_capacity(waiting.len());
         for answered in waiting {
-            let answer = match answered {
-                Some(answered) => answered.await.ok(),
-                None => None,
-            };
+            let answer = answered.await.ok();
             answers.push(answer.unwrap_or_else(|| ShardAnswer {
                 error: Some("it is stopping".to_owned()),
                 ..ShardAnswer::default()

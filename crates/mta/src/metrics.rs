@@ -1,4 +1,4 @@
-//! Numbers about what the server does. One [`ShardMetrics`] per shard and one [`LogMetrics`] per
+//! Numbers about what the server does. One [`Metrics`] per shard and one [`LogMetrics`] per
 //! log are made at start and handed in; whoever shows them adds them up. No locks, no globals.
 //!
 //! The table below is all there is: field, kind, exported name, labels and help come from one
@@ -271,9 +271,9 @@ macro_rules! metric_set {
 
 metric_set! {
     /// Of one shard.
-    ShardMetrics:
+    Metrics:
 
-    sessions_opened: Counter = "sessions" {} "Client sessions accepted.";
+    sessions: Counter = "sessions" {} "Client sessions accepted.";
     sessions_refused: Counter = "sessions_refused" {} "Client connections turned away with 421 because of a limit.";
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
     messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
@@ -284,8 +284,10 @@ metric_set! {
     refused_rcpt: Counter = "refused" {step = "rcpt"} "Refusals at intake, by the step at which they were given.";
     refused_data: Counter = "refused" {step = "data"} "Refusals at intake, by the step at which they were given.";
     refused_content: Counter = "refused" {step = "content"} "Refusals at intake, by the step at which they were given.";
+    queue_full: Counter = "queue_full_refusals" {} "Transactions answered with 452 because the queue had no slots left.";
+    commit_refused: Counter = "commit_refusals" {} "Messages answered with 451 or 452 because the spool could not take them.";
     content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";
-    content_spills: Counter = "body_spills" {} "Bodies that went to a blob because there was no memory for them.";
+    spilled: Counter = "body_spills" {} "Bodies that went to a blob because there was no memory for them.";
     body_memory_bytes: Gauge = "body_memory_bytes" {} "Memory taken by message bodies now.";
     deliveries: Counter = "recipients_done" {outcome = "delivered"} "Recipients done with, by outcome.";
     relays: Counter = "recipients_done" {outcome = "relayed"} "Recipients done with, by outcome.";
@@ -300,6 +302,7 @@ metric_set! {
     connections_failed: Counter = "connections_failed" {} "Connections to next hops that failed before they could carry mail.";
     connections_open: Gauge = "connections_open" {} "Connections to next hops open now.";
     transactions: Counter = "transactions" {} "Transactions begun with next hops.";
+    doubtful: Counter = "transactions_doubtful" {} "Transactions that broke off after the content was sent: the next hop may have it, and gets it again.";
     bytes_sent: Counter = "bytes_sent" {} "Content bytes of messages that next hops took.";
     queue_recipients_waiting: Gauge = "queue_recipients" {state = "scheduled"} "Queued recipients now, by state.";
     queue_recipients_ready: Gauge = "queue_recipients" {state = "ready"} "Queued recipients now, by state.";
@@ -370,7 +373,7 @@ mod tests {
 
     #[test]
     fn two_shards_add_up() {
-        let (a, b) = (ShardMetrics::default(), ShardMetrics::default());
+        let (a, b) = (Metrics::default(), Metrics::default());
         a.messages_received.add(3);
         b.messages_received.inc();
         a.sessions_open.inc();
@@ -403,7 +406,7 @@ mod tests {
                 }
             }
         }
-        check(&ShardMetrics::default());
+        check(&Metrics::default());
         check(&LogMetrics::default());
         check(&EventMetrics::default());
     }
