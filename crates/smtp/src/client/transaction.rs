@@ -35,6 +35,15 @@ pub(super) struct Transaction {
     pub(super) is_content_written: bool,
 }
 
+/// RFC 5321 §4.5.3.1.10: 552 to RCPT from an old server means too many recipients, to be tried
+/// again, unless its status says otherwise.
+fn is_too_many(failure: &Failure) -> bool {
+    failure.reply.as_ref().is_some_and(|reply| {
+        let status = reply.enhanced.map(|e| (e.subject, e.detail));
+        reply.code == 552 && matches!(status, None | Some((5, 3)))
+    })
+}
+
 /// Whether the peer may hold on to something of the transaction that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftover {
@@ -163,7 +172,11 @@ impl ClientSession {
         if !transaction.is_mail_refused {
             match failure {
                 None => transaction.accepted_count += 1,
-                Some(failure) => {
+                Some(mut failure) => {
+                    if transaction.accepted_count > 0 && is_too_many(&failure) {
+                        failure.class = Class::Transient;
+                        failure.status = EnhancedStatus::new(4, 5, 3);
+                    }
                     if let Some(outcome) = transaction.outcomes.get_mut(index) {
                         *outcome = Some(Err(failure));
                     }
