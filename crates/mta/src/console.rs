@@ -11,12 +11,14 @@ pub enum Level {
     Warn,
     /// Starts, stops, reloads.
     Info,
-    /// For those who read the source.
+    /// Each session and attempt.
     Debug,
+    /// Each command and reply.
+    Trace,
 }
 
 impl Level {
-    /// `error`, `warn`, `info`, `debug`.
+    /// `error`, `warn`, `info`, `debug`, `trace`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -24,6 +26,7 @@ impl Level {
             Level::Warn => "warn",
             Level::Info => "info",
             Level::Debug => "debug",
+            Level::Trace => "trace",
         }
     }
 }
@@ -32,10 +35,10 @@ impl std::str::FromStr for Level {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Level, String> {
-        [Level::Error, Level::Warn, Level::Info, Level::Debug]
+        [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace]
             .into_iter()
             .find(|level| level.as_str() == text)
-            .ok_or_else(|| format!("no such level: {text} (error, warn, info, debug)"))
+            .ok_or_else(|| format!("no such level: {text} (error, warn, info, debug, trace)"))
     }
 }
 
@@ -69,7 +72,7 @@ impl dyn Console + '_ {
         self.line(Level::Info, kind, text);
     }
 
-    /// For those who read the source.
+    /// Each session and attempt.
     pub fn debug(&self, kind: &'static str, text: fmt::Arguments<'_>) {
         self.line(Level::Debug, kind, text);
     }

@@ -119,6 +119,8 @@ pub enum Kind {
     Lost {
         /// How many.
         count: u64,
+        /// The position of the first of them that had one.
+        first: Option<Position>,
     },
 }
 

@@ -1,6 +1,6 @@
 //! Events as JSON lines. The field names are documented in `docs/events.md` and are a promise.
 
-use super::{Client, Done, Event, Hop, Kind, Message, Refusal, Trouble};
+use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Trouble};
 use mail::{EnhancedStatus, Failure, Reply, Wall};
 
 /// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
@@ -58,7 +58,12 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
             line.plain("action", action);
         }
         Kind::Refused(refusal) => refusal_fields(&mut line, refusal),
-        Kind::Lost { count } => line.number("count", *count),
+        Kind::Lost { count, first } => {
+            line.number("count", *count);
+            if let Some(position) = first {
+                line.position(*position);
+            }
+        }
     }
     line.out.extend_from_slice(b"}\n");
 }
@@ -66,8 +71,7 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
 fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipient: Option<u32>) {
     line.id("id", message.id.0);
     if let Some(position) = message.position {
-        line.number("log", u64::from(position.log));
-        line.number("sequence", position.sequence);
+        line.position(position);
     }
     if let Some(envelope) = &message.envelope {
         line.text("sender", envelope.reverse_path.as_ref().map_or("", |sender| sender.as_str()));
@@ -221,6 +225,11 @@ impl Line<'_> {
             self.out.push(HEX[(value >> (shift * 4) & 0xf) as usize]);
         }
         self.out.push(b'"');
+    }
+
+    fn position(&mut self, position: Position) {
+        self.number("log", u64::from(position.log));
+        self.number("sequence", position.sequence);
     }
 
     fn status(&mut self, status: EnhancedStatus) {
