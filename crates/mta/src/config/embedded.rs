@@ -1,0 +1,18 @@
+//! The configuration of a first look.
+
+/// What `postrider serve` runs without a file, as TOML.
+pub const EMBEDDED: &str = r#"# What `postrider serve` runs when it is given no file: safe for a first look.
+# It listens on this machine only, accepts mail for any domain, keeps it in Maildirs, and relays
+# nothing to the outside.
+hostname = "localhost"
+
+[spool]
+path = "./postrider-data/spool"
+
+[[listener]]
+name = "local"
+address = "127.0.0.1:2525"
+
+[[route]]                            # no domains: everything
+maildir = { path = "./postrider-data/mail/{domain}/{local}" }
+"#;

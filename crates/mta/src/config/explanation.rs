@@ -1,0 +1,370 @@
+//! What would happen to a recipient, and which line of the file decided it.
+
+use super::quantity::{write_duration, write_size};
+use super::route::{Channel, DomainPattern, Route};
+use super::settings::{Listener, Retry};
+use super::{Config, Decision, next_hop};
+use mail::Mailbox;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplainRequest<'a> {
+    /// The recipient.
+    pub recipient: &'a Mailbox,
+    /// The sender; `None` is `<>`.
+    pub sender: Option<&'a Mailbox>,
+    /// The listener the client comes through; by default the first.
+    pub listener: Option<&'a str>,
+    /// The client's address; by default a stranger.
+    pub client: Option<IpAddr>,
+    /// For `mx` routes: what the lookup gave, best first, or why there is no answer. `None`: no
+    /// lookup was made.
+    pub mx: Option<Result<&'a [String], &'a str>>,
+}
+
+/// Who decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// File and line.
+    Line(String),
+    /// The key is not in the file.
+    Default,
+    /// The program, by a rule of the protocol.
+    Rule(&'static str),
+    /// The DNS.
+    Dns,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Line(line) => f.write_str(line),
+            Origin::Default => f.write_str("default"),
+            Origin::Rule(rule) => f.write_str(rule),
+            Origin::Dns => f.write_str("DNS"),
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One thing that is decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// What: `route`, `channel`, `max_connections`, …
+    pub what: String,
+    /// The value.
+    pub value: String,
+    /// Who decided it.
+    pub decided_by: Origin,
+}
+
+/// The answer. `Display` gives an aligned table, `Serialize` the same for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// As asked.
+    pub recipient: String,
+    /// As asked; empty for `<>`.
+    pub sender: String,
+    /// Whether RCPT would be accepted.
+    pub accepted: bool,
+    /// Name of the route, if there is one.
+    pub route: Option<String>,
+    /// Channel of the route.
+    pub channel: Option<&'static str>,
+    /// Key of the ready queue, when it is known.
+    pub ready_queue: Option<String>,
+    /// All decisions in their order.
+    pub steps: Vec<Step>,
+}
+
+impl Config {
+    /// What would happen to a recipient, without sending anything.
+    ///
+    /// # Errors
+    /// When the listener does not exist.
+    pub fn explain(&self, request: &ExplainRequest<'_>) -> Result<Explanation, String> {
+        let listener = match request.listener {
+            None => self.listeners.first(),
+            Some(name) => self.listeners.iter().find(|listener| &*listener.name == name),
+        };
+        let Some(listener) = listener else {
+            let names: Vec<&str> = self.listeners.iter().map(|l| &*l.name).collect();
+            return Err(format!("no such listener; there are: {}", names.join(", ")));
+        };
+        let decision = self.decide(listener, request.client, request.recipient);
+        let mut explainer = Explainer { config: self, steps: Vec::new() };
+        explainer.acceptance(listener, request, decision);
+        let effective = match decision {
+            Decision::Postmaster { .. } => &self.postmaster.address,
+            _ => request.recipient,
+        };
+        let route = decision.route().and_then(|index| self.routes.get(index));
+        let ready_queue = route.and_then(|route| explainer.route(route, effective, request));
+        Ok(Explanation {
+            recipient: request.recipient.to_string(),
+            sender: request.sender.map(ToString::to_string).unwrap_or_default(),
+            accepted: decision.is_accepted(),
+            route: route.map(|route| route.name.to_string()),
+            channel: route.map(|route| route.channel.name()),
+            ready_queue,
+            steps: explainer.steps,
+        })
+    }
+
+    /// `postrider.toml:17`, or that the key is not in the file.
+    fn origin(&self, path: &str) -> Origin {
+        match self.document.line(path) {
+            Some(line) => Origin::Line(format!("{}:{line}", self.file_name())),
+            None => Origin::Default,
+        }
+    }
+}
+
+struct Explainer<'a> {
+    config: &'a Config,
+    steps: Vec<Step>,
+}
+
+impl Explainer<'_> {
+    fn step(&mut self, what: impl Into<String>, value: impl Into<String>, decided_by: Origin) {
+        self.steps.push(Step { what: what.into(), value: value.into(), decided_by });
+    }
+
+    /// A value of a section, with the line that sets it.
+    fn key(&mut self, section: &str, key: &str, value: String) {
+        let origin = self.config.origin(&format!("{section}.{key}"));
+        self.step(key, value, origin);
+    }
+
+    fn acceptance(
+        &mut self,
+        listener: &Listener,
+        request: &ExplainRequest<'_>,
+        decision: Decision,
+    ) {
+        let config = self.config;
+        let position = config.listeners.iter().position(|l| l.name == listener.name).unwrap_or(0);
+        let at = format!("listener[{position}]");
+        let client = match request.client {
+            Some(client) => client.to_string(),
+            None => "a stranger".to_owned(),
+        };
+        let sender = request.sender.map_or("<>".to_owned(), |s| format!("<{s}>"));
+        self.step(
+            "listener",
+            format!("\"{}\" on {}", listener.name, listener.address),
+            config.origin(&at),
+        );
+        let (value, origin) = match decision {
+            Decision::Named { route } => (
+                "accepted from everybody: a route names the domain".to_owned(),
+                self.pattern_origin(route, request.recipient),
+            ),
+            Decision::Local { route } => (
+                "accepted from everybody: everything else stays on this server".to_owned(),
+                config.origin(&format!("route[{route}]")),
+            ),
+            Decision::Relay { network, .. } => (
+                format!("accepted: {client} may send to any domain"),
+                config.origin(&format!("{at}.relay_from[{network}]")),
+            ),
+            Decision::Postmaster { .. } => (
+                format!("accepted from everybody, as {}", config.postmaster.address),
+                Origin::Rule("RFC 5321 4.5.1"),
+            ),
+            Decision::Denied { .. } | Decision::NoRoute { .. } => {
+                let reply = decision.refusal().map(|reply| {
+                    let status = reply.enhanced.map(|e| e.to_string()).unwrap_or_default();
+                    format!("{} {status} {}", reply.code, reply.text)
+                });
+                let value = format!("refused to {client}: {}", reply.unwrap_or_default());
+                (value, config.origin(&format!("{at}.relay_from")))
+            }
+        };
+        self.step(format!("RCPT, MAIL FROM {sender}"), value, origin);
+        self.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
+    }
+
+    /// The line of the pattern that took the domain.
+    fn pattern_origin(&self, route: usize, recipient: &Mailbox) -> Origin {
+        let domain = recipient.domain();
+        let patterns = self.config.routes.get(route).map_or(&[][..], |route| &route.domains);
+        let position = patterns.iter().position(|pattern| {
+            let mut table = super::RouteTable::default();
+            table.insert(pattern, 0);
+            table.named(&domain).is_some()
+        });
+        match position {
+            Some(position) => self.config.origin(&format!("route[{route}].domains[{position}]")),
+            None => self.config.origin(&format!("route[{route}]")),
+        }
+    }
+
+    /// Everything from the route on; returns the key of the ready queue.
+    fn route(
+        &mut self,
+        route: &Route,
+        recipient: &Mailbox,
+        request: &ExplainRequest<'_>,
+    ) -> Option<String> {
+        let at = format!("route[{}]", route.index);
+        let origin =
+            if route.line == 0 { Origin::Rule("built in") } else { self.config.origin(&at) };
+        self.step("route", describe_route(route), origin.clone());
+        let section = format!("{at}.{}", route.channel.name());
+        let channel_origin = match self.config.origin(&section) {
+            Origin::Default => origin,
+            line => line,
+        };
+        self.step("channel", route.channel.name(), channel_origin);
+        let ready = self.next_hop(&section, route, recipient, request);
+        self.step(
+            "scheduled queue",
+            recipient.domain().to_string(),
+            Origin::Rule("recipient domain"),
+        );
+        let text = ready.clone().unwrap_or_else(|| "by the hosts that DNS names".to_owned());
+        self.step("ready queue", text, Origin::Rule("next hop"));
+        self.limits(&section, route);
+        self.retry(&at, &route.retry);
+        ready
+    }
+
+    fn next_hop(
+        &mut self,
+        section: &str,
+        route: &Route,
+        recipient: &Mailbox,
+        request: &ExplainRequest<'_>,
+    ) -> Option<String> {
+        match &route.channel {
+            Channel::Smtp(peer) | Channel::Lmtp(peer) => {
+                let hosts: Vec<String> = peer.hosts.iter().map(ToString::to_string).collect();
+                self.key(section, "hosts", hosts.join(", "));
+                route.channel.next_hop()
+            }
+            Channel::Mx(peer) => match request.mx {
+                None => {
+                    let text = format!("MX hosts of {} (not looked up)", recipient.domain());
+                    self.step("hosts", text, Origin::Dns);
+                    None
+                }
+                Some(Err(reason)) => {
+                    self.step("hosts", format!("none: {reason}"), Origin::Dns);
+                    None
+                }
+                Some(Ok(hosts)) => {
+                    self.step("hosts", hosts.join(", "), Origin::Dns);
+                    let hosts = hosts.iter().map(|host| format!("{host}:{}", peer.port));
+                    Some(next_hop("mx", hosts))
+                }
+            },
+            Channel::Maildir(maildir) => {
+                let path = maildir.path_for(recipient).display().to_string();
+                self.key(section, "path", path);
+                route.channel.next_hop()
+            }
+            Channel::Discard => route.channel.next_hop(),
+        }
+    }
+
+    fn limits(&mut self, section: &str, route: &Route) {
+        let Some(peer) = route.channel.peer() else { return };
+        let limit = |n: u32| if n == 0 { "no limit".to_owned() } else { n.to_string() };
+        self.key(section, "tls", "off".to_owned());
+        self.key(section, "max_connections", limit(peer.max_connections));
+        self.key(section, "max_opens", limit(peer.max_opens));
+        self.key(section, "messages_per_connection", limit(peer.messages_per_connection));
+        let rate = match peer.messages_per_second {
+            0.0 => "no limit".to_owned(),
+            rate => rate.to_string(),
+        };
+        self.key(section, "messages_per_second", rate);
+        self.key(section, "recipients_per_message", limit(peer.recipients_per_message));
+        self.key(section, "connect_timeout", write_duration(peer.connect_timeout));
+    }
+
+    fn retry(&mut self, at: &str, retry: &Retry) {
+        let origin = |key: &str| match self.config.origin(&format!("{at}.retry.{key}")) {
+            Origin::Default => self.config.origin(&format!("retry.{key}")),
+            line => line,
+        };
+        let (first, warn, give_up) =
+            (origin("first"), origin("warn_after"), origin("give_up_after"));
+        self.step("tried again after", retry_times(retry), first);
+        let warn_after = retry.warn_after.map_or("never".to_owned(), write_duration);
+        self.step("sender warned after", warn_after, warn);
+        self.step("returned after", write_duration(retry.give_up_after), give_up);
+    }
+}
+
+fn describe_route(route: &Route) -> String {
+    let takes = match route.domains.as_slice() {
+        [] if route.line == 0 => "the postmaster's mail".to_owned(),
+        [] => "everything else".to_owned(),
+        domains => {
+            let shown: Vec<String> = domains.iter().take(3).map(DomainPattern::to_string).collect();
+            let more = domains.len() - shown.len();
+            let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{rest}", shown.join(", "))
+        }
+    };
+    format!("route {} \"{}\" ({takes})", route.index + 1, route.name)
+}
+
+/// `1m, 2m, 4m, … 1h, then every 1h`: the waits, without the random share.
+fn retry_times(retry: &Retry) -> String {
+    const SHOWN: usize = 10;
+    let mut waits = Vec::new();
+    let mut wait = retry.first.as_secs_f64();
+    let mut age = 0.0;
+    let longest = retry.longest.as_secs_f64();
+    while waits.len() < SHOWN && wait < longest && age + wait <= retry.give_up_after.as_secs_f64() {
+        waits.push(write_duration(whole(wait)));
+        age += wait;
+        wait *= retry.factor;
+        if retry.factor <= 1.0 {
+            return format!("{}, and as long again each time", waits.join(", "));
+        }
+    }
+    if age + wait <= retry.give_up_after.as_secs_f64() && waits.len() < SHOWN {
+        waits.push(format!("then every {}", write_duration(retry.longest)));
+    } else if waits.len() == SHOWN {
+        waits.push("…".to_owned());
+    }
+    waits.join(", ")
+}
+
+/// Whole seconds, or milliseconds below one.
+fn whole(seconds: f64) -> Duration {
+    let exact = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    if seconds < 1.0 {
+        Duration::from_millis(u64::try_from(exact.as_millis()).unwrap_or(u64::MAX))
+    } else {
+        Duration::from_secs(exact.as_secs())
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.accepted { "accepted" } else { "refused" };
+        writeln!(f, "{}: {verdict}", self.recipient)?;
+        let width = |text: fn(&Step) -> &str| {
+            self.steps.iter().map(|step| text(step).chars().count()).max().unwrap_or(0)
+        };
+        let (what, value) = (width(|step| &step.what), width(|step| &step.value));
+        for step in &self.steps {
+            writeln!(f, "  {:what$}  {:value$}  {}", step.what, step.value, step.decided_by,)?;
+        }
+        Ok(())
+    }
+}

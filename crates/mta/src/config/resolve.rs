@@ -1,0 +1,413 @@
+//! From what is written to what is used: every value read, every mistake collected.
+
+mod listener;
+mod route;
+
+use super::document::Document;
+use super::problem::{ConfigErrors, Problem};
+use super::quantity::{self, DurationText, SizeText};
+use super::settings::{Admin, Dns, Events, Log, Postmaster, Retry, SpoolSection};
+use super::written::{
+    AdminText, DnsText, EventsTable, EventsText, EventsWord, FileText, RetryText, SpoolText,
+};
+use super::{Config, POSTMASTER_ROUTE, Route, RouteTable};
+use crate::config::route::{Channel, Maildir};
+use mail::{Domain, Mailbox};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const DEFAULT_SPOOL: &str = "/var/spool/postrider";
+
+/// Reads and resolves.
+pub(super) fn read(text: &str, file: &str, machine: Domain) -> Result<Config, ConfigErrors> {
+    let refuse = |document: &Document, problems| {
+        ConfigErrors::new(document.file().clone(), document.text().clone(), problems)
+    };
+    let (document, written) = match Document::read(file.into(), text.into()) {
+        Ok(read) => read,
+        Err((document, problems)) => return Err(refuse(&document, problems)),
+    };
+    let mut resolver = Resolver { document: &document, problems: Vec::new() };
+    let parts = resolver.file(&written, machine);
+    let mut problems = resolver.problems;
+    problems.sort_by_key(|problem| problem.span.start);
+    match parts {
+        Some(parts) if problems.iter().all(|problem| !problem.fatal) => {
+            Ok(parts.into_config(problems, Arc::new(document)))
+        }
+        _ => Err(refuse(&document, problems)),
+    }
+}
+
+/// Everything but what only a file without mistakes has.
+struct Parts {
+    hostname: Domain,
+    postmaster: Postmaster,
+    shards: Option<u16>,
+    spool: SpoolSection,
+    listeners: Vec<super::Listener>,
+    routes: Vec<Route>,
+    table: RouteTable,
+    retry: Retry,
+    dns: Dns,
+    admin: Admin,
+    events: Option<Events>,
+    log: Log,
+}
+
+impl Parts {
+    fn into_config(self, warnings: Vec<Problem>, document: Arc<Document>) -> Config {
+        Config {
+            hostname: self.hostname,
+            postmaster: self.postmaster,
+            shards: self.shards,
+            spool: self.spool,
+            listeners: self.listeners.into_iter().map(Arc::new).collect(),
+            routes: self.routes.into_iter().map(Arc::new).collect(),
+            retry: self.retry,
+            dns: self.dns,
+            admin: self.admin,
+            events: self.events,
+            log: self.log,
+            warnings,
+            table: self.table,
+            document,
+        }
+    }
+}
+
+/// Collects mistakes on the way. A value that can't be read is replaced by a harmless one, so
+/// that the rest is looked at too.
+pub(super) struct Resolver<'a> {
+    document: &'a Document,
+    problems: Vec<Problem>,
+}
+
+impl Resolver<'_> {
+    fn file(&mut self, written: &FileText, machine: Domain) -> Option<Parts> {
+        let hostname = self.hostname(written.hostname.as_deref(), machine);
+        let spool = self.spool(&written.spool);
+        let retry = self.retry("retry", &written.retry);
+        let listeners = self.listeners(&written.listener);
+        let (mut routes, table) = self.routes(&written.route, &retry, &written.retry);
+        let postmaster = self.postmaster(
+            written.postmaster.as_deref(),
+            &hostname,
+            &spool,
+            &retry,
+            &mut routes,
+            &table,
+        );
+        Some(Parts {
+            shards: written.shards,
+            dns: self.dns(&written.dns),
+            admin: self.admin(&written.admin, &spool),
+            events: self.events(&written.events, &spool),
+            log: Log { level: written.log.level },
+            postmaster: postmaster?,
+            hostname,
+            spool,
+            listeners,
+            routes,
+            table,
+            retry,
+        })
+    }
+
+    fn error(&mut self, path: &str, message: impl Into<String>, help: &str) {
+        self.problems.push(self.document.problem(path, true, message.into(), help));
+    }
+
+    fn warn(&mut self, path: &str, message: impl Into<String>, help: &str) {
+        self.problems.push(self.document.problem(path, false, message.into(), help));
+    }
+
+    fn duration(&mut self, path: &str, text: &DurationText) -> Duration {
+        match quantity::parse_duration(&text.0) {
+            Ok(duration) => duration,
+            Err(reason) => {
+                self.error(path, format!("\"{}\" is not a duration", text.0), reason);
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// A duration that must not be nothing.
+    fn timeout(&mut self, path: &str, text: &DurationText) -> Duration {
+        let before = self.problems.len();
+        let duration = self.duration(path, text);
+        if duration.is_zero() && self.problems.len() == before {
+            self.error(path, "a timeout must be longer than nothing", "");
+        }
+        duration
+    }
+
+    fn size(&mut self, path: &str, text: &SizeText) -> u64 {
+        let (text, result) = match text {
+            SizeText::Bytes(bytes) => return *bytes,
+            SizeText::Text(text) => (text, quantity::parse_size(text)),
+        };
+        result.unwrap_or_else(|reason| {
+            self.error(path, format!("\"{text}\" is not a size"), reason);
+            0
+        })
+    }
+
+    /// A size within limits.
+    fn size_within(&mut self, path: &str, text: &SizeText, min: u64, max: u64) -> u64 {
+        let before = self.problems.len();
+        let bytes = self.size(path, text);
+        if self.problems.len() == before && !(min..=max).contains(&bytes) {
+            let message = format!(
+                "{} is out of bounds: between {} and {}",
+                quantity::write_size(bytes),
+                quantity::write_size(min),
+                quantity::write_size(max)
+            );
+            self.error(path, message, "");
+        }
+        bytes
+    }
+
+    fn socket_address(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
+        let parsed = text.parse().ok();
+        if parsed.is_none() {
+            let help = if text.parse::<std::net::IpAddr>().is_ok() {
+                "the port is missing: write it as \"127.0.0.1:25\" or \"[::1]:25\""
+            } else {
+                "an IP address and a port are wanted, such as \"127.0.0.1:25\" or \"[::1]:25\""
+            };
+            self.error(path, format!("\"{text}\" is not an address and port"), help);
+        }
+        parsed
+    }
+
+    fn file_path(&mut self, path: &str, text: &str) -> PathBuf {
+        if text.is_empty() || text.contains('\0') {
+            self.error(path, "not a path", "");
+        }
+        PathBuf::from(text)
+    }
+
+    fn hostname(&mut self, written: Option<&str>, machine: Domain) -> Domain {
+        let Some(text) = written else { return machine };
+        match Domain::parse(text) {
+            Ok(name) if name.as_str().is_ascii() && !name.as_str().starts_with('[') => name,
+            Ok(_) => {
+                let help = "a name in ASCII is wanted: peers without SMTPUTF8 see it too";
+                self.error("hostname", format!("\"{text}\" is not a host name"), help);
+                machine
+            }
+            Err(error) => {
+                let message = format!("\"{text}\" is not a host name");
+                self.error("hostname", message, &error.to_string());
+                machine
+            }
+        }
+    }
+
+    fn spool(&mut self, written: &SpoolText) -> SpoolSection {
+        let paths = match (&written.path, &written.paths) {
+            (Some(_), Some(_)) => {
+                self.error("spool.paths", "both `path` and `paths` are set", "keep one of them");
+                Vec::new()
+            }
+            (Some(path), None) => vec![self.file_path("spool.path", path)],
+            (None, None) => vec![PathBuf::from(DEFAULT_SPOOL)],
+            (None, Some(paths)) => self.spool_paths(paths),
+        };
+        let max = 1 << 40;
+        let segment_bytes =
+            self.size_within("spool.segment_bytes", &written.segment_bytes, 1 << 20, 2 << 30);
+        let blob_bytes =
+            self.size_within("spool.blob_bytes", &written.blob_bytes, 64 << 10, 1 << 30);
+        if blob_bytes > segment_bytes / 2 && self.problems.is_empty() {
+            let help = "lower `blob_bytes` or raise `segment_bytes`";
+            self.error("spool.blob_bytes", "more than half a segment", help);
+        }
+        SpoolSection {
+            paths,
+            durability: written.durability,
+            node: written.node,
+            segment_bytes,
+            spare_segments: written.spare_segments,
+            min_free_bytes: self.size_within(
+                "spool.min_free_bytes",
+                &written.min_free_bytes,
+                0,
+                max,
+            ),
+            blob_bytes,
+            unsettled_max: written.unsettled_max,
+            queue_recipients_max: written.queue_recipients_max,
+            body_memory_bytes: self.size_within(
+                "spool.body_memory_bytes",
+                &written.body_memory_bytes,
+                1 << 20,
+                max,
+            ),
+        }
+    }
+
+    fn spool_paths(&mut self, written: &[String]) -> Vec<PathBuf> {
+        if written.is_empty() || written.len() > 256 {
+            // The log's number is eight bits of every message id.
+            self.error("spool.paths", "between 1 and 256 directories are wanted", "");
+        }
+        let mut paths: Vec<PathBuf> = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let here = format!("spool.paths[{index}]");
+            let path = self.file_path(&here, text);
+            if paths.contains(&path) {
+                self.error(&here, format!("\"{text}\" is listed twice"), "");
+            }
+            paths.push(path);
+        }
+        paths
+    }
+
+    fn retry(&mut self, at: &str, written: &RetryText) -> Retry {
+        let first = self.timeout(&format!("{at}.first"), &written.first);
+        let longest = self.timeout(&format!("{at}.longest"), &written.longest);
+        let give_up_after = self.timeout(&format!("{at}.give_up_after"), &written.give_up_after);
+        let warn_after = self.duration(&format!("{at}.warn_after"), &written.warn_after);
+        if longest < first {
+            let message = format!("`longest` ({}) is shorter than `first`", written.longest.0);
+            self.error(&format!("{at}.longest"), message, "");
+        }
+        if give_up_after < first {
+            let message =
+                format!("`give_up_after` ({}) is shorter than `first`", written.give_up_after.0);
+            let help = "no message would ever be tried twice";
+            self.error(&format!("{at}.give_up_after"), message, help);
+        }
+        Retry {
+            first,
+            factor: written.factor,
+            longest,
+            jitter: written.jitter,
+            give_up_after,
+            warn_after: (!warn_after.is_zero()).then_some(warn_after),
+        }
+    }
+
+    fn dns(&mut self, written: &DnsText) -> Dns {
+        let servers = written.servers.iter().enumerate();
+        Dns {
+            servers: servers
+                .filter_map(|(i, text)| self.socket_address(&format!("dns.servers[{i}]"), text))
+                .collect(),
+            timeout: self.timeout("dns.timeout", &written.timeout),
+            attempts: written.attempts,
+            cache_max: written.cache_max,
+        }
+    }
+
+    fn admin(&mut self, written: &AdminText, spool: &SpoolSection) -> Admin {
+        let path = "admin.address";
+        let address = written.address.as_ref().and_then(|text| self.socket_address(path, text));
+        if address.is_some_and(|address| !address.ip().is_loopback()) {
+            let help = "anybody who reaches it can read the metrics; keep a firewall before it";
+            self.warn(path, "the administration interface is not on a loopback address", help);
+        }
+        let control = match &written.control {
+            Some(text) => self.file_path("admin.control", text),
+            None => first_spool(spool).join("control.sock"),
+        };
+        // sockaddr_un holds 108 bytes with the final NUL.
+        if control.as_os_str().len() > 107 {
+            let key = if written.control.is_some() { "admin.control" } else { "spool" };
+            let message = format!("the control socket's path is too long: {}", control.display());
+            self.error(key, message, "set `control` in [admin] to a path of at most 107 bytes");
+        }
+        Admin { address, control }
+    }
+
+    fn events(&mut self, written: &EventsText, spool: &SpoolSection) -> Option<Events> {
+        let default;
+        let table = match written {
+            EventsText::Word(EventsWord::Off) => return None,
+            EventsText::Word(EventsWord::On) => {
+                default = EventsTable::default();
+                &default
+            }
+            EventsText::Table(table) => table,
+        };
+        let path = match &table.path {
+            Some(text) => self.file_path("events.path", text),
+            None => first_spool(spool).join("events.jsonl"),
+        };
+        let rotate_bytes = self.size("events.rotate_bytes", &table.rotate_bytes);
+        if rotate_bytes > 0 && rotate_bytes < 4_096 {
+            self.error("events.rotate_bytes", "less than 4096 bytes", "");
+        }
+        let rotate_after = self.duration("events.rotate_after", &table.rotate_after);
+        if !rotate_after.is_zero() && rotate_after < Duration::from_secs(1) {
+            self.error("events.rotate_after", "less than a second", "");
+        }
+        Some(Events {
+            path,
+            rotate_bytes: (rotate_bytes > 0).then_some(rotate_bytes),
+            rotate_after: (!rotate_after.is_zero()).then_some(rotate_after),
+            keep_files: (table.keep_files > 0).then_some(table.keep_files),
+            waiting_max: table.waiting_max,
+        })
+    }
+
+    /// Finds the route for the postmaster, or adds one that keeps the mail here.
+    fn postmaster(
+        &mut self,
+        written: Option<&str>,
+        hostname: &Domain,
+        spool: &SpoolSection,
+        retry: &Retry,
+        routes: &mut Vec<Route>,
+        table: &RouteTable,
+    ) -> Option<Postmaster> {
+        let text = match written {
+            Some(text) => text.to_owned(),
+            None => format!("postmaster@{hostname}"),
+        };
+        let address = match Mailbox::parse(&text, true) {
+            Ok(address) if !address.domain_str().is_empty() => address,
+            Ok(_) => {
+                self.error("postmaster", format!("\"{text}\" has no domain"), "");
+                return None;
+            }
+            Err(error) => {
+                let message = format!("\"{text}\" is not an address");
+                self.error("postmaster", message, &error.to_string());
+                return None;
+            }
+        };
+        // By default DNS would lead mail for our own name back to us: a catch-all over the network
+        // is no route for it.
+        let catch_all = table.catch_all().filter(|index| {
+            written.is_some() || routes.get(*index).is_some_and(|r| r.channel.is_local())
+        });
+        if let Some(route) = table.named(&address.domain()).or(catch_all) {
+            return Some(Postmaster { address, route });
+        }
+        let path = first_spool(spool).join("postmaster");
+        let message = format!("no route for the postmaster's mail ({address})");
+        let help = format!("it is kept in the Maildir {}", path.display());
+        self.warn("postmaster", message, &help);
+        let literal = path.to_string_lossy().replace(['{', '}'], "_");
+        let route = routes.len();
+        routes.push(Route {
+            index: route,
+            name: POSTMASTER_ROUTE.into(),
+            domains: Vec::new(),
+            channel: Channel::Maildir(Arc::new(Maildir::new(&literal).ok()?)),
+            retry: retry.clone(),
+            line: 0,
+        });
+        Some(Postmaster { address, route })
+    }
+}
+
+fn first_spool(spool: &SpoolSection) -> PathBuf {
+    spool.paths.first().cloned().unwrap_or_else(|| PathBuf::from(DEFAULT_SPOOL))
+}

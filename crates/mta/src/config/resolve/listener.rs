@@ -1,0 +1,145 @@
+//! `[[listener]]`.
+
+use super::Resolver;
+use crate::config::settings::Listener;
+use crate::config::written::ListenerText;
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl Resolver<'_> {
+    pub(super) fn listeners(&mut self, written: &[ListenerText]) -> Vec<Listener> {
+        if written.is_empty() {
+            let help = "add a [[listener]] with an address";
+            self.error("listener", "there is no listener: nothing could be received", help);
+        }
+        let mut listeners: Vec<Listener> = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let at = format!("listener[{index}]");
+            let listener = self.listener(&at, text);
+            for other in &listeners {
+                if other.name == listener.name {
+                    let message = format!("a listener named \"{}\" exists already", other.name);
+                    let help = format!("on line {}", other.line);
+                    self.error(&format!("{at}.name"), message, &help);
+                }
+                if other.address == listener.address && listener.address.port() != 0 {
+                    let message = format!("two listeners on {}", other.address);
+                    let help = format!("the other is on line {}", other.line);
+                    self.error(&format!("{at}.address"), message, &help);
+                }
+            }
+            listeners.push(listener);
+        }
+        listeners
+    }
+
+    fn listener(&mut self, at: &str, text: &ListenerText) -> Listener {
+        let key = |name: &str| format!("{at}.{name}");
+        let address = match &text.address {
+            Some(address) => self.socket_address(&key("address"), address),
+            None => {
+                let help = "say where to listen, such as address = \"127.0.0.1:25\"";
+                self.error(at, "a listener without `address`", help);
+                None
+            }
+        };
+        let address = address.unwrap_or(NO_ADDRESS);
+        self.tls_off(&key("tls"), &text.tls);
+        self.printable(&key("banner"), &text.banner, 400);
+        let name = match &text.name {
+            Some(name) => {
+                self.printable(&key("name"), name, 64);
+                name.as_str().into()
+            }
+            None => address.to_string().into(),
+        };
+        Listener {
+            name,
+            address,
+            relay_from: self.relay_from(at, &text.relay_from),
+            banner: text.banner.as_str().into(),
+            max_message_bytes: self.size_within(
+                &key("max_message_bytes"),
+                &text.max_message_bytes,
+                // RFC 5321 §4.5.3.1.7: 64 KiB is the least that a server must take.
+                64 << 10,
+                1 << 40,
+            ),
+            max_recipients: text.max_recipients,
+            max_command_bytes: text.max_command_bytes,
+            max_line_bytes: self.line_bytes(&key("max_line_bytes"), text),
+            max_hops: text.max_hops,
+            max_commands: text.max_commands,
+            max_errors: text.max_errors,
+            max_messages: text.max_messages,
+            max_sessions: text.max_sessions,
+            max_sessions_per_address: text.max_sessions_per_address,
+            command_timeout: self.timeout(&key("command_timeout"), &text.command_timeout),
+            content_timeout: self.timeout(&key("content_timeout"), &text.content_timeout),
+            transfer_timeout: self.timeout(&key("transfer_timeout"), &text.transfer_timeout),
+            session_timeout: self.timeout(&key("session_timeout"), &text.session_timeout),
+            bare_newline: text.bare_newline,
+            chunking: text.chunking,
+            pipelining: text.pipelining,
+            smtputf8: text.smtputf8,
+            dsn: text.dsn,
+            line: self.document.line(at).unwrap_or(0),
+        }
+    }
+
+    /// RFC 5321 §4.5.3.1.6: lines of 998 bytes must always pass.
+    fn line_bytes(&mut self, path: &str, text: &ListenerText) -> u64 {
+        let before = self.problems.len();
+        let bytes = self.size(path, &text.max_line_bytes);
+        if self.problems.len() == before && (1..998).contains(&bytes) {
+            let help = "every server must take lines of 998 bytes (RFC 5321 §4.5.3.1.6)";
+            self.error(path, format!("{bytes} is too short for a line"), help);
+        }
+        bytes
+    }
+
+    fn relay_from(&mut self, at: &str, written: &[String]) -> Vec<IpNet> {
+        let mut networks = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let path = format!("{at}.relay_from[{index}]");
+            let parsed = text
+                .parse::<IpNet>()
+                .or_else(|error| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| error));
+            let Ok(network) = parsed else {
+                let help = "a network is wanted, such as \"192.0.2.0/24\" or \"2001:db8::/32\"";
+                self.error(&path, format!("\"{text}\" is not a network"), help);
+                continue;
+            };
+            if network.prefix_len() == 0 {
+                let help = "every client may send to any domain through this listener: that is \
+                            safe only if strangers can't reach it";
+                self.warn(&path, format!("\"{text}\" makes an open relay"), help);
+            } else if network.trunc() != network {
+                let message = format!("\"{text}\" has bits set behind its prefix");
+                self.warn(&path, message, &format!("it is taken as \"{}\"", network.trunc()));
+            }
+            networks.push(network.trunc());
+        }
+        networks
+    }
+
+    pub(super) fn tls_off(&mut self, path: &str, tls: &str) {
+        if tls != "off" {
+            let message = format!("`tls` can't be \"{tls}\": this version has no TLS yet");
+            self.error(path, message, "only tls = \"off\" is possible");
+        }
+    }
+
+    /// Text that goes into protocol lines and logs.
+    pub(super) fn printable(&mut self, path: &str, text: &str, len_max: usize) {
+        if text.is_empty()
+            || text.len() > len_max
+            || !text.bytes().all(|b| (0x20..0x7f).contains(&b))
+        {
+            let message = format!("1 to {len_max} printable ASCII characters are wanted");
+            self.error(path, message, "");
+        }
+    }
+}

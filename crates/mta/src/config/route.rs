@@ -1,0 +1,467 @@
+//! Routes: which one a domain takes, and what it leads to.
+
+use super::settings::Retry;
+use super::written::{Balance, EightBit};
+use mail::map::FixedMap;
+use mail::{Domain, Mailbox};
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `[[route]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// Position among the routes, from 0. People count from 1.
+    pub index: usize,
+    /// Unique; `route-1` when none was given. An operator's override names it.
+    pub name: Arc<str>,
+    /// What it takes; empty: everything that no route before it took.
+    pub domains: Vec<DomainPattern>,
+    /// Where it leads.
+    pub channel: Channel,
+    /// When it is tried again.
+    pub retry: Retry,
+    /// Line of the file, from 1; 0 for the built-in postmaster route.
+    pub line: u32,
+}
+
+impl Route {
+    /// It takes everything that no route before it took.
+    #[must_use]
+    pub fn is_catch_all(&self) -> bool {
+        self.domains.is_empty()
+    }
+}
+
+/// What a route takes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DomainPattern {
+    /// `example.org`: this domain only.
+    Exact(Domain),
+    /// `*.example.org` or `.example.org`: all domains below this one, not itself.
+    Below(Domain),
+}
+
+impl fmt::Display for DomainPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DomainPattern::Exact(domain) => domain.fmt(f),
+            DomainPattern::Below(domain) => write!(f, "*.{domain}"),
+        }
+    }
+}
+
+/// Where a route leads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Channel {
+    /// Given hosts, SMTP.
+    Smtp(Arc<Peer>),
+    /// Given hosts, LMTP.
+    Lmtp(Arc<Peer>),
+    /// The hosts that DNS names, SMTP. [`Peer::hosts`] is empty.
+    Mx(Arc<Peer>),
+    /// A Maildir on this server.
+    Maildir(Arc<Maildir>),
+    /// Nowhere.
+    Discard,
+}
+
+impl Channel {
+    /// The word in the file.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Channel::Smtp(_) => "smtp",
+            Channel::Lmtp(_) => "lmtp",
+            Channel::Mx(_) => "mx",
+            Channel::Maildir(_) => "maildir",
+            Channel::Discard => "discard",
+        }
+    }
+
+    /// The mail stays on this server: accepting it relays nothing.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        matches!(self, Channel::Maildir(_) | Channel::Discard)
+    }
+
+    /// Limits, timeouts and hosts, for what goes over the network.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Arc<Peer>> {
+        match self {
+            Channel::Smtp(peer) | Channel::Lmtp(peer) | Channel::Mx(peer) => Some(peer),
+            Channel::Maildir(_) | Channel::Discard => None,
+        }
+    }
+
+    /// Canonical text of what a ready queue is for: channel and set of hosts, sorted, so that the
+    /// same hosts in another order share a queue. For `mx` the hosts come from DNS, see
+    /// [`next_hop`].
+    #[must_use]
+    pub fn next_hop(&self) -> Option<String> {
+        match self {
+            Channel::Mx(_) => None,
+            Channel::Smtp(peer) | Channel::Lmtp(peer) => {
+                Some(next_hop(self.name(), peer.hosts.iter().map(ToString::to_string)))
+            }
+            Channel::Maildir(maildir) => Some(format!("maildir:{}", maildir.template())),
+            Channel::Discard => Some("discard:".to_owned()),
+        }
+    }
+}
+
+/// Canonical text of channel and hosts: `smtp:mx1.example:25,mx2.example:25`.
+#[must_use]
+pub fn next_hop(channel: &str, hosts: impl Iterator<Item = String>) -> String {
+    let mut hosts: Vec<String> = hosts.collect();
+    hosts.sort();
+    hosts.dedup();
+    format!("{channel}:{}", hosts.join(","))
+}
+
+/// How hosts are spoken to. 0 is "no limit" in all limits that allow it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peer {
+    /// In the order given; empty for `mx`.
+    pub hosts: Vec<HostPort>,
+    /// For hosts that DNS names.
+    pub port: u16,
+    /// Connections at once, over all shards.
+    pub max_connections: u32,
+    /// Connections being opened at once.
+    pub max_opens: u32,
+    /// Messages on one connection.
+    pub messages_per_connection: u32,
+    /// Messages a second.
+    pub messages_per_second: f64,
+    /// Recipients in one transaction.
+    pub recipients_per_message: u32,
+    /// Whether concurrency adapts.
+    pub adaptive: bool,
+    /// Which of several hosts.
+    pub balance: Balance,
+    /// 8-bit content without 8BITMIME.
+    pub eight_bit: EightBit,
+    /// Use CHUNKING.
+    pub chunking: bool,
+    /// Use PIPELINING.
+    pub pipelining: bool,
+    /// TCP connect.
+    pub connect_timeout: Duration,
+    /// Greeting.
+    pub greeting_timeout: Duration,
+    /// Reply to a command.
+    pub command_timeout: Duration,
+    /// 354.
+    pub data_timeout: Duration,
+    /// Progress of content.
+    pub content_timeout: Duration,
+    /// Reply to the final dot.
+    pub final_timeout: Duration,
+    /// Idle connection.
+    pub idle_timeout: Duration,
+}
+
+/// A host and port to connect to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPort {
+    /// Address or name.
+    pub host: Host,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// A host: an address, or a name whose addresses are looked up.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Host {
+    /// No lookup needed.
+    Address(IpAddr),
+    /// A and AAAA are looked up, never MX.
+    Name(Domain),
+}
+
+/// Always with port: `192.0.2.1:25`, `[2001:db8::1]:25`, `mail.example.org:25`.
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Address(IpAddr::V6(address)) => write!(f, "[{address}]:{}", self.port),
+            Host::Address(IpAddr::V4(address)) => write!(f, "{address}:{}", self.port),
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+        }
+    }
+}
+
+impl HostPort {
+    /// Reads `192.0.2.1`, `[2001:db8::1]:25`, `2001:db8::1`, `mail.example.org:587`.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn parse(text: &str, default_port: u16) -> Result<HostPort, String> {
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(HostPort { host: Host::Address(address), port: default_port });
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            // A colon inside the brackets of an address without port.
+            Some((_, tail)) if tail.contains(']') => (text, None),
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        };
+        let port = match port {
+            None => default_port,
+            Some(port) => match port.parse() {
+                Ok(0) | Err(_) => return Err(format!("\"{port}\" is not a port")),
+                Ok(port) => port,
+            },
+        };
+        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = match bracketed {
+            Some(inner) => Host::Address(
+                inner.parse().map_err(|_| format!("\"{inner}\" is not an IP address"))?,
+            ),
+            None => match host.parse::<IpAddr>() {
+                Ok(address) => Host::Address(address),
+                Err(_) => Host::Name(Domain::parse(host).map_err(|e| format!("\"{host}\": {e}"))?),
+            },
+        };
+        Ok(HostPort { host, port })
+    }
+}
+
+/// A Maildir per recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maildir {
+    template: String,
+}
+
+impl Maildir {
+    /// A template with `{domain}` and `{local}`.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn new(template: &str) -> Result<Maildir, String> {
+        if template.is_empty() {
+            return Err("the path is empty".to_owned());
+        }
+        let mut rest = template;
+        while let Some(open) = rest.find(['{', '}']) {
+            let tail = &rest[open..];
+            let close = tail.find('}').map_or(tail.len(), |at| at + 1);
+            match &tail[..close] {
+                "{domain}" | "{local}" => rest = &tail[close..],
+                other => {
+                    return Err(format!(
+                        "`{other}` stands for nothing: use {{domain}} and {{local}}"
+                    ));
+                }
+            }
+        }
+        Ok(Maildir { template: template.to_owned() })
+    }
+
+    /// As it was given.
+    #[must_use]
+    pub fn template(&self) -> &str {
+        &self.template
+    }
+
+    /// The Maildir of this recipient. Nothing in an address can lead out of the template's tree.
+    #[must_use]
+    pub fn path_for(&self, recipient: &Mailbox) -> PathBuf {
+        let domain = recipient.domain();
+        let domain = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
+        let mut path = String::with_capacity(self.template.len() + recipient.as_str().len());
+        let mut rest = self.template.as_str();
+        while let Some(open) = rest.find('{') {
+            path.push_str(&rest[..open]);
+            rest = &rest[open..];
+            if let Some(tail) = rest.strip_prefix("{domain}") {
+                push_file_name(&mut path, &domain);
+                rest = tail;
+            } else if let Some(tail) = rest.strip_prefix("{local}") {
+                push_file_name(&mut path, &unquoted(recipient.local()).to_lowercase());
+                rest = tail;
+            } else {
+                break;
+            }
+        }
+        path.push_str(rest);
+        PathBuf::from(path)
+    }
+}
+
+/// A quoted local part and its plain form are the same mailbox (RFC 5321 §4.1.2).
+fn unquoted(local: &str) -> String {
+    let Some(inner) = local.strip_prefix('"').and_then(|l| l.strip_suffix('"')) else {
+        return local.to_owned();
+    };
+    let mut plain = String::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        plain.extend(if c == '\\' { chars.next() } else { Some(c) });
+    }
+    plain
+}
+
+/// Appends a text as part of one file name: what a path gives a meaning to, and `%`, as `%XX`.
+fn push_file_name(path: &mut String, text: &str) {
+    if text.is_empty() {
+        path.push_str("%00");
+    }
+    for (at, c) in text.char_indices() {
+        match c {
+            '.' if at == 0 => path.push_str("%2E"),
+            '/' | '%' | '\\' | '\0'..='\x1f' | '\x7f' => {
+                path.push_str(&format!("%{:02X}", u32::from(c)));
+            }
+            c => path.push(c),
+        }
+    }
+}
+
+/// Finds the first route in the file that takes a domain, in time that does not grow with the
+/// number of routes or domains.
+#[derive(Clone, Debug, Default)]
+pub struct RouteTable {
+    exact: FixedMap<Box<str>, u32>,
+    below: FixedMap<Box<str>, u32>,
+    catch_all: Option<u32>,
+}
+
+impl RouteTable {
+    /// Adds what a route takes; the first route to name a domain keeps it. Returns the route that
+    /// had it already.
+    pub fn insert(&mut self, pattern: &DomainPattern, route: u32) -> Option<u32> {
+        let (map, domain) = match pattern {
+            DomainPattern::Exact(domain) => (&mut self.exact, domain),
+            DomainPattern::Below(domain) => (&mut self.below, domain),
+        };
+        // A-labels and U-labels are the same name (RFC 5890 §2.3.2.1).
+        let key = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
+        match map.entry(key.into_boxed_str()) {
+            std::collections::hash_map::Entry::Occupied(entry) => Some(*entry.get()),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(route);
+                None
+            }
+        }
+    }
+
+    /// The route for everything else; the first one stays.
+    pub fn insert_catch_all(&mut self, route: u32) {
+        self.catch_all.get_or_insert(route);
+    }
+
+    /// The route for everything else.
+    #[must_use]
+    pub fn catch_all(&self) -> Option<usize> {
+        self.catch_all.map(|index| index as usize)
+    }
+
+    /// The first route that takes this domain by name: exactly or as one below.
+    #[must_use]
+    pub fn named(&self, domain: &Domain) -> Option<usize> {
+        if domain.as_str().is_ascii() {
+            self.named_ascii(domain.as_str())
+        } else {
+            self.named_ascii(&domain.to_ascii().ok()?)
+        }
+    }
+
+    /// The first route with a wildcard that takes everything below this domain.
+    #[must_use]
+    pub fn below(&self, domain: &Domain) -> Option<usize> {
+        self.named(&Domain::parse(&format!("x.{domain}")).ok()?)
+    }
+
+    fn named_ascii(&self, domain: &str) -> Option<usize> {
+        let mut best = self.exact.get(domain).copied();
+        if !self.below.is_empty() && !domain.starts_with('[') {
+            let mut rest = domain;
+            while let Some((_, parent)) = rest.split_once('.') {
+                if let Some(&route) = self.below.get(parent) {
+                    best = Some(best.map_or(route, |b| b.min(route)));
+                }
+                rest = parent;
+            }
+        }
+        best.map(|index| index as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> DomainPattern {
+        match text.strip_prefix("*.") {
+            Some(parent) => DomainPattern::Below(Domain::parse(parent).unwrap()),
+            None => DomainPattern::Exact(Domain::parse(text).unwrap()),
+        }
+    }
+
+    fn named(table: &RouteTable, domain: &str) -> Option<usize> {
+        table.named(&Domain::parse(domain).unwrap())
+    }
+
+    #[test]
+    fn the_first_route_in_the_file_wins() {
+        let mut table = RouteTable::default();
+        for (text, route) in
+            [("*.example.org", 0), ("a.example.org", 1), ("example.org", 2), ("*.b.example.org", 3)]
+        {
+            assert_eq!(table.insert(&pattern(text), route), None);
+        }
+        assert_eq!(named(&table, "example.org"), Some(2));
+        assert_eq!(named(&table, "A.Example.ORG"), Some(0), "the wildcard stands first");
+        assert_eq!(named(&table, "x.b.example.org"), Some(0));
+        assert_eq!(named(&table, "example.net"), None);
+        assert_eq!(named(&table, "xexample.org"), None);
+        assert_eq!(table.insert(&pattern("example.org"), 9), Some(2));
+    }
+
+    #[test]
+    fn u_labels_and_a_labels_are_the_same_name() {
+        let mut table = RouteTable::default();
+        table.insert(&pattern("bücher.example"), 0);
+        assert_eq!(named(&table, "xn--bcher-kva.example"), Some(0));
+        assert_eq!(named(&table, "BÜCHER.example"), Some(0));
+    }
+
+    #[test]
+    fn hosts_in_all_their_forms() {
+        for (text, canonical) in [
+            ("127.0.0.1:55225", "127.0.0.1:55225"),
+            ("192.0.2.1", "192.0.2.1:25"),
+            ("[::1]:2525", "[::1]:2525"),
+            ("[2001:db8::1]", "[2001:db8::1]:25"),
+            ("2001:db8::1", "[2001:db8::1]:25"),
+            ("mail.example.org", "mail.example.org:25"),
+            ("Mail.Example.org:587", "mail.example.org:587"),
+        ] {
+            assert_eq!(HostPort::parse(text, 25).unwrap().to_string(), canonical, "{text}");
+        }
+        for bad in
+            ["", ":25", "host:", "host:0", "host:99999", "[::1", "[bad]:25", "a b", "[1.2.3]"]
+        {
+            assert!(HostPort::parse(bad, 25).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_address_leads_out_of_the_tree() {
+        let maildir = Maildir::new("/srv/{domain}/{local}").unwrap();
+        let path = |address: &str| {
+            maildir.path_for(&Mailbox::parse(address, true).unwrap()).display().to_string()
+        };
+        assert_eq!(path("Jo.Doe@Example.ORG"), "/srv/example.org/jo.doe");
+        assert_eq!(path("\"../../etc\"@example.org"), "/srv/example.org/%2E.%2F..%2Fetc");
+        assert_eq!(path("\"jo.doe\"@example.org"), "/srv/example.org/jo.doe");
+        assert_eq!(path("a%b@example.org"), "/srv/example.org/a%25b");
+        assert_eq!(path("x@bücher.example"), "/srv/xn--bcher-kva.example/x");
+        assert!(Maildir::new("/srv/{user}").is_err());
+        assert!(Maildir::new("/srv/{local").is_err());
+        assert!(Maildir::new("/srv/local}").is_err());
+    }
+}

@@ -1,0 +1,167 @@
+//! What the program works with: the file's values, resolved and immutable.
+
+use super::written::{BareNewline, Durability, LogLevel};
+use ipnet::IpNet;
+use mail::Mailbox;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `[spool]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpoolSection {
+    /// Spool directories, at least one.
+    pub paths: Vec<PathBuf>,
+    /// What 250 promises.
+    pub durability: Durability,
+    /// Part of every message id.
+    pub node: u16,
+    /// Size of a segment.
+    pub segment_bytes: u64,
+    /// Zeroed segments kept ready, beside the reserved one.
+    pub spare_segments: u16,
+    /// 452 4.3.1 while less is free.
+    pub min_free_bytes: u64,
+    /// Longer messages get a file of their own.
+    pub blob_bytes: u64,
+    /// Delivered recipients whose settle is not yet synced.
+    pub unsettled_max: u32,
+    /// Queued recipients, all shards together.
+    pub queue_recipients_max: u32,
+    /// Memory for bodies, all shards together.
+    pub body_memory_bytes: u64,
+}
+
+/// `[[listener]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listener {
+    /// Unique among the listeners.
+    pub name: Arc<str>,
+    /// Where it listens; unique too, except for port 0.
+    pub address: SocketAddr,
+    /// Whose clients may send to any domain.
+    pub relay_from: Vec<IpNet>,
+    /// Text after the host name in the greeting.
+    pub banner: Arc<str>,
+    /// SIZE.
+    pub max_message_bytes: u64,
+    /// Recipients per transaction.
+    pub max_recipients: u32,
+    /// Command line with CRLF.
+    pub max_command_bytes: u32,
+    /// Content line without CRLF; 0: no limit.
+    pub max_line_bytes: u64,
+    /// Received fields.
+    pub max_hops: u32,
+    /// Commands per session.
+    pub max_commands: u32,
+    /// Errors per session.
+    pub max_errors: u32,
+    /// Messages per session; 0: no limit.
+    pub max_messages: u32,
+    /// Sessions at once.
+    pub max_sessions: u32,
+    /// Sessions at once from one address.
+    pub max_sessions_per_address: u32,
+    /// Wait for a command.
+    pub command_timeout: Duration,
+    /// Wait for a piece of content.
+    pub content_timeout: Duration,
+    /// Content from start to end.
+    pub transfer_timeout: Duration,
+    /// The session.
+    pub session_timeout: Duration,
+    /// Bare CR or LF in content.
+    pub bare_newline: BareNewline,
+    /// Offer CHUNKING.
+    pub chunking: bool,
+    /// Offer PIPELINING.
+    pub pipelining: bool,
+    /// Offer SMTPUTF8.
+    pub smtputf8: bool,
+    /// Offer DSN.
+    pub dsn: bool,
+    /// Line of the file, from 1.
+    pub line: u32,
+}
+
+impl Listener {
+    /// The network of `relay_from` that lets this client send to any domain.
+    #[must_use]
+    pub fn relay_network(&self, client: IpAddr) -> Option<(usize, IpNet)> {
+        // An IPv4 client of a dual-stack socket shows as ::ffff:192.0.2.1.
+        let client = client.to_canonical();
+        self.relay_from.iter().copied().enumerate().find(|(_, net)| net.contains(&client))
+    }
+}
+
+/// `[retry]`, or what a route makes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    /// Wait before the second attempt.
+    pub first: Duration,
+    /// Growth of the waits.
+    pub factor: f64,
+    /// No wait is longer.
+    pub longest: Duration,
+    /// Share of each wait that is random.
+    pub jitter: f64,
+    /// Age at which a message is returned.
+    pub give_up_after: Duration,
+    /// Age at which the sender is told of the delay; `None`: never.
+    pub warn_after: Option<Duration>,
+}
+
+/// `[dns]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dns {
+    /// Empty: those of the system.
+    pub servers: Vec<SocketAddr>,
+    /// Wait for one answer.
+    pub timeout: Duration,
+    /// Questions asked before giving up.
+    pub attempts: u8,
+    /// Answers remembered.
+    pub cache_max: u32,
+}
+
+/// `[admin]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admin {
+    /// `/metrics` and `/healthz`; `None`: not served.
+    pub address: Option<SocketAddr>,
+    /// The control socket.
+    pub control: PathBuf,
+}
+
+/// `events`, when they are on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Events {
+    /// The file.
+    pub path: PathBuf,
+    /// `None`: by age only.
+    pub rotate_bytes: Option<u64>,
+    /// `None`: by size only.
+    pub rotate_after: Option<Duration>,
+    /// Rotated files kept; `None`: all.
+    pub keep_files: Option<u32>,
+    /// Events waiting to be written.
+    pub waiting_max: u32,
+}
+
+/// `[log]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Log {
+    /// What is worth a line.
+    pub level: LogLevel,
+}
+
+/// Where mail for `<postmaster>` goes (RFC 5321 §4.5.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Postmaster {
+    /// The recipient that stands in for the bare `<postmaster>`.
+    pub address: Mailbox,
+    /// Index in [`super::Config::routes`].
+    pub route: usize,
+}
