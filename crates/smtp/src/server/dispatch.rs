@@ -162,6 +162,7 @@ impl ServerSession {
             protocol: self.protocol(given.smtputf8),
             helo,
         }));
+        self.chunks_failed = false;
         self.phase = Phase::Answer(Awaited::Mail);
         let (size, smtputf8) = (given.size, given.smtputf8);
         Ok(Some(Need::Mail(MailCommand { reverse_path, size, body, smtputf8 })))
@@ -242,6 +243,9 @@ impl ServerSession {
         }
         if !self.config.chunking {
             return Err(unimplemented());
+        }
+        if self.chunks_failed {
+            return Err(replies::sequence("An earlier chunk was refused"));
         }
         if chunk.malformed {
             return Err(bdat_syntax());

@@ -29,6 +29,8 @@ pub struct ServerSession {
     pub(super) rcpt_given: bool,
     /// From 354 or the first chunk on.
     pub(super) reader: Option<ContentReader>,
+    /// A chunk was refused that was not the last: more may be on their way (RFC 3030 §2).
+    pub(super) chunks_failed: bool,
     commands: u32,
     errors: u32,
     pub(super) messages: u32,
@@ -110,6 +112,7 @@ impl ServerSession {
             transaction: None,
             rcpt_given: false,
             reader: None,
+            chunks_failed: false,
             commands: 0,
             errors: 0,
             messages: 0,
@@ -224,7 +227,9 @@ impl ServerSession {
             }
             Some(reply) => {
                 self.write(&reply);
-                self.end_transaction()
+                let need = self.end_transaction();
+                self.chunks_failed = true;
+                need
             }
         }
     }
@@ -242,14 +247,21 @@ impl ServerSession {
             return None;
         };
         self.wait_for_command(now);
-        self.refuse(&reply);
+        if self.chunks_failed {
+            // The client could not know when it sent this: no further error.
+            self.write(&reply);
+        } else {
+            self.refuse(&reply);
+        }
         if last {
             // RFC 2033 §4.2: as many replies as recipients, also to what is refused.
             for _ in 1..self.final_replies() {
                 self.write(&reply);
             }
         }
-        self.end_transaction()
+        let need = self.end_transaction();
+        self.chunks_failed = !last;
+        need
     }
 
     /// Cuts at most `left` octets from the front of `rest`; also returns what is left then.
@@ -515,6 +527,7 @@ impl ServerSession {
     pub(super) fn end_transaction(&mut self) -> Option<Need> {
         self.reader = None;
         self.rcpt_given = false;
+        self.chunks_failed = false;
         self.transfer_deadline = Mono::NEVER;
         self.transaction.take().map(|_| Need::Abandon)
     }

@@ -1,0 +1,178 @@
+//! Limits that a dialogue cannot show: memory, exact moments, answers that come too late.
+
+use crate::driver::{Driver, reply};
+use mail::Mono;
+use smtp::server::{ContentSink, Need, ServerConfig, ServerSession};
+use std::sync::Arc;
+use std::time::Duration;
+
+struct Nowhere;
+
+impl ContentSink for Nowhere {
+    fn push(&mut self, _piece: &[u8]) {}
+}
+
+const START: Mono = Mono(7_000_000);
+
+fn session(config: ServerConfig) -> ServerSession {
+    let mut session = ServerSession::new(Arc::new(config), START);
+    let progress = session.handle_input(START, b"EHLO client.example\r\n", &mut Nowhere);
+    assert!(matches!(progress.need, Need::Input));
+    session.output().clear();
+    session
+}
+
+fn said(session: &mut ServerSession) -> String {
+    String::from_utf8(std::mem::take(session.output())).expect("ASCII")
+}
+
+#[test]
+fn an_idle_session_is_small() {
+    assert!(size_of::<ServerSession>() <= 512, "{} bytes", size_of::<ServerSession>());
+    let mut session = session(ServerConfig::default());
+    session.handle_input(START, b"NOOP\r\n".repeat(10_000).as_slice(), &mut Nowhere);
+    assert!(session.output().capacity() > 100_000);
+    session.output().clear();
+    session.handle_input(START, b"", &mut Nowhere);
+    assert!(session.output().capacity() <= 4_096, "the output is given back once it is written");
+}
+
+#[test]
+fn refused_content_does_not_grow_the_sink() {
+    for max in [0, 1, 9, 10, 4_095] {
+        let config = ServerConfig { message_bytes_max: max, ..ServerConfig::default() };
+        for (length, fits) in [(max, true), (max + 1, false), (max + 100_000, false)] {
+            let mut driver = Driver::greeted(config.clone());
+            driver.feed(b"MAIL FROM:<>\r\nRCPT TO:<bob@b.example>\r\n");
+            driver.feed(format!("BDAT {length} LAST\r\n").as_bytes());
+            driver.feed(&vec![b'x'; usize::try_from(length).expect("small")]);
+            assert_eq!(driver.stored.len(), usize::from(fits), "{length} of {max}");
+            assert!(driver.content_bytes_peak as u64 <= max);
+
+            let mut driver = Driver::greeted(config.clone());
+            driver.feed(b"MAIL FROM:<>\r\nRCPT TO:<bob@b.example>\r\nDATA\r\n");
+            let Some(text) = length.checked_sub(2) else { continue };
+            for piece in vec![b'x'; usize::try_from(text).expect("small")].chunks(1_000) {
+                driver.feed(piece);
+            }
+            driver.feed(b"\r\n.\r\n");
+            assert_eq!(driver.stored.len(), usize::from(fits), "{length} of {max}");
+            assert!(driver.content_bytes_peak as u64 <= max);
+        }
+    }
+}
+
+#[test]
+fn recipients_up_to_the_limit() {
+    let config = ServerConfig { recipients_max: 1_000, ..ServerConfig::default() };
+    let mut driver = Driver::greeted(config);
+    driver.feed(b"MAIL FROM:<>\r\n");
+    for number in 0..1_001 {
+        driver.feed(format!("RCPT TO:<b{number}@b.example>\r\n").as_bytes());
+    }
+    assert_eq!(driver.trace[1_000], "S: 250 2.1.5 Recipient ok");
+    assert!(driver.trace[1_001].starts_with("S: 452 4.5.3 "));
+    driver.feed(b"BDAT 0 LAST\r\n");
+    assert_eq!(driver.stored[0].transaction.envelope.recipients.len(), 1_000);
+}
+
+#[test]
+fn deadlines_to_the_microsecond() {
+    let config = ServerConfig {
+        command_timeout: Duration::from_secs(300),
+        content_timeout: Duration::from_secs(180),
+        transfer_timeout: Duration::from_secs(200),
+        session_timeout: Duration::from_secs(1_000),
+        ..ServerConfig::default()
+    };
+    let seconds = |count| START + Duration::from_secs(count);
+    let mut session = session(config);
+    assert_eq!(session.deadline(), seconds(300));
+    session.handle_input(seconds(100), b"NOO", &mut Nowhere);
+    assert_eq!(session.deadline(), seconds(300), "half a line does not count");
+    session.handle_input(seconds(200), b"P\r\n", &mut Nowhere);
+    assert_eq!(session.deadline(), seconds(500));
+    let need = session.handle_input(seconds(210), b"MAIL FROM:<>\r\n", &mut Nowhere).need;
+    assert!(matches!(need, Need::Mail(_)));
+    assert_eq!(session.deadline(), Mono::NEVER, "the client is not to blame now");
+    assert!(!session.handle_timeout(Mono(u64::MAX)));
+    session.answer_mail(seconds(220), Ok(()));
+    assert_eq!(session.deadline(), seconds(520));
+    session.handle_input(seconds(220), b"RCPT TO:<bob@b.example>\r\n", &mut Nowhere);
+    session.answer_rcpt(seconds(220), Ok(()));
+    session.handle_input(seconds(230), b"DATA\r\n", &mut Nowhere);
+    session.answer_data(seconds(240), Ok(()));
+    assert_eq!(session.deadline(), seconds(420), "180 s for the first piece");
+    session.handle_input(seconds(300), b"x\r\n", &mut Nowhere);
+    assert_eq!(session.deadline(), seconds(440), "200 s for all");
+    session.output().clear();
+    assert!(!session.handle_timeout(seconds(440) - Duration::from_micros(1)));
+    assert!(session.handle_timeout(seconds(440)));
+    assert!(said(&mut session).starts_with("421 4.4.2 "));
+    assert_eq!(session.deadline(), Mono::NEVER);
+    let progress = session.handle_input(seconds(441), b"x\r\n.\r\n", &mut Nowhere);
+    assert!(matches!(progress.need, Need::Close));
+    assert_eq!(said(&mut session), "");
+}
+
+#[test]
+fn the_session_deadline_ends_even_a_busy_one() {
+    let config =
+        ServerConfig { session_timeout: Duration::from_secs(50), ..ServerConfig::default() };
+    let mut session = session(config);
+    session.handle_input(START + Duration::from_secs(49), b"NOOP\r\n", &mut Nowhere);
+    assert_eq!(session.deadline(), START + Duration::from_secs(50));
+    assert!(session.handle_timeout(START + Duration::from_secs(50)));
+}
+
+#[test]
+fn input_behind_a_need_waits() {
+    let mut session = session(ServerConfig::default());
+    let input = b"MAIL FROM:<>\r\nRCPT TO:<bob@b.example>\r\nDATA\r\n";
+    let progress = session.handle_input(START, input, &mut Nowhere);
+    assert_eq!(progress.consumed, 14);
+    assert!(matches!(progress.need, Need::Mail(_)));
+    assert!(!session.in_transaction());
+    session.answer_mail(START, Ok(()));
+    assert!(session.in_transaction());
+    let progress = session.handle_input(START, &input[14..], &mut Nowhere);
+    assert_eq!(progress.consumed, 25);
+    assert!(matches!(progress.need, Need::Rcpt(_)));
+    session.answer_rcpt(START, Err(reply("550 5.1.1 no\r250 yes")));
+    let progress = session.handle_input(START, &input[39..], &mut Nowhere);
+    assert_eq!(progress.consumed, 6);
+    assert!(matches!(progress.need, Need::Input));
+    let expected =
+        "250 2.1.0 Sender ok\r\n550 5.1.1 no?250 yes\r\n554 5.5.1 No valid recipients\r\n";
+    assert_eq!(said(&mut session), expected);
+}
+
+#[test]
+fn shutdown_while_an_answer_is_owed() {
+    let mut session = session(ServerConfig::default());
+    let input = b"MAIL FROM:<>\r\nRCPT TO:<bob@b.example>\r\nBDAT 1 LAST\r\nx";
+    let mut rest = &input[..];
+    let mut needs = 0;
+    loop {
+        let progress = session.handle_input(START, rest, &mut Nowhere);
+        rest = &rest[progress.consumed..];
+        needs += 1;
+        match progress.need {
+            Need::Mail(_) => session.answer_mail(START, Ok(())),
+            Need::Rcpt(_) => session.answer_rcpt(START, Ok(())),
+            Need::Data { recipients: 1 } => session.answer_data(START, Ok(())),
+            Need::Message(_) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(needs, 4);
+    assert!(session.in_transaction());
+    session.output().clear();
+    session.handle_shutdown();
+    session.handle_shutdown();
+    assert_eq!(said(&mut session), "421 4.3.2 localhost Service is stopping\r\n");
+    session.answer_message(START, reply("250 2.0.0 Queued"));
+    assert_eq!(said(&mut session), "", "the 421 was the reply");
+    assert!(!session.in_transaction());
+    assert!(matches!(session.handle_input(START, b"", &mut Nowhere).need, Need::Close));
+}

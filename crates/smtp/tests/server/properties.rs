@@ -1,0 +1,171 @@
+//! What holds for any input at all.
+
+use crate::driver::{Driver, Policy, reply};
+use crate::model;
+use proptest::prelude::*;
+use smtp::server::{BareNewline, ServerConfig};
+
+/// Pieces of dialogue that, put together, get deep into a session now and then.
+fn fragment() -> impl Strategy<Value = Vec<u8>> {
+    let known = proptest::sample::select(vec![
+        &b"EHLO client.example\r\n"[..],
+        b"HELO client.example\r\n",
+        b"LHLO client.example\r\n",
+        b"MAIL FROM:<ann@a.example>\r\n",
+        b"MAIL FROM:<> SIZE=30 BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=x+2B\r\n",
+        b"RCPT TO:<bob@b.example>\r\n",
+        b"RCPT TO:<no@b.example> NOTIFY=NEVER ORCPT=rfc822;x\r\n",
+        b"RCPT TO:<postmaster>\r\n",
+        b"MAIL FROM:<ann@a.example>\r\nRCPT TO:<bob@b.example>\r\nDATA\r\n",
+        b"MAIL FROM:<ann@a.example>\r\nRCPT TO:<bob@b.example>\r\nBDAT 7\r\n",
+        b"DATA\r\n",
+        b"text\r\n",
+        b"..text\r\n",
+        b"\r\n.\r\n",
+        b".\r\n",
+        b"\r",
+        b"\n",
+        b".",
+        b"\0\xFF",
+        b"BDAT 5\r\n",
+        b"BDAT 9 LAST\r\n",
+        b"BDAT 0 LAST\r\n",
+        b"BDAT 99999999999999999999\r\n",
+        b"BDAT\r\n",
+        b"RSET\r\n",
+        b"NOOP\r\n",
+        b"STARTTLS\r\n",
+        b"QUIT\r\n",
+        b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    ]);
+    prop_oneof![
+        12 => known.prop_map(<[u8]>::to_vec),
+        1 => proptest::collection::vec(any::<u8>(), 0..20),
+    ]
+}
+
+fn config() -> impl Strategy<Value = ServerConfig> {
+    (any::<[bool; 4]>(), 20_u64..60, 1_u32..12).prop_map(|(flags, small, errors_max)| {
+        let [lmtp, normalize, starttls, limited] = flags;
+        let mode = if normalize { BareNewline::Normalize } else { BareNewline::Reject };
+        let mut config = ServerConfig { lmtp, bare_newline: mode, starttls, ..Default::default() };
+        if limited {
+            config.message_bytes_max = small;
+            config.content_line_bytes_max = 10;
+            config.command_line_bytes_max = 80;
+            config.recipients_max = 2;
+            config.messages_max = 2;
+            config.commands_max = 20;
+            config.errors_max = errors_max;
+        }
+        config
+    })
+}
+
+fn play(config: &ServerConfig, input: &[u8], mut cut: impl FnMut() -> usize) -> Driver {
+    let mut policy = Policy::default();
+    policy.rcpt.insert("no@b.example".to_owned(), reply("550 5.1.1 No such user"));
+    let mut driver = Driver::new(config.clone(), policy);
+    let mut rest = input;
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(cut().clamp(1, rest.len()));
+        driver.feed(piece);
+        rest = behind;
+    }
+    driver.end_flight();
+    driver
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_split_gives_the_same(
+        config in config(),
+        fragments in proptest::collection::vec(fragment(), 0..24),
+        lengths in proptest::collection::vec(1_usize..40, 1..20),
+    ) {
+        let input = fragments.concat();
+        let whole = play(&config, &input, || usize::MAX);
+        let bytes = play(&config, &input, || 1);
+        let mut lengths = lengths.iter().cycle();
+        let pieces = play(&config, &input, || lengths.next().copied().unwrap_or(1));
+        for other in [&bytes, &pieces] {
+            prop_assert_eq!(&whole.trace, &other.trace);
+            prop_assert_eq!(whole.closed, other.closed);
+        }
+        for driver in [&whole, &bytes, &pieces] {
+            prop_assert!(driver.content_bytes_peak as u64 <= config.message_bytes_max);
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(
+        config in config(),
+        input in proptest::collection::vec(any::<u8>(), 0..2_000),
+    ) {
+        let driver = play(&config, &input, || 700);
+        prop_assert!(driver.stored.is_empty());
+    }
+
+    #[test]
+    fn stuffed_content_comes_through(
+        lines in proptest::collection::vec(
+            proptest::collection::vec(
+                prop_oneof![2 => Just(b'.'), 5 => any::<u8>()]
+                    .prop_filter("newlines are put in between", |b| !matches!(b, b'\r' | b'\n')),
+                0..12,
+            ),
+            0..30,
+        ),
+        lengths in proptest::collection::vec(1_usize..20, 1..10),
+    ) {
+        let mut content = Vec::new();
+        let mut wire = Vec::new();
+        for line in &lines {
+            if line.first() == Some(&b'.') {
+                wire.push(b'.');
+            }
+            for out in [&mut content, &mut wire] {
+                out.extend_from_slice(line);
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        wire.extend_from_slice(b".\r\nNOOP\r\n");
+        let mut driver = model::ready(BareNewline::Reject, true);
+        let mut lengths = lengths.iter().cycle();
+        let mut rest = &wire[..];
+        while let Some(length) = lengths.next().filter(|_| !rest.is_empty()) {
+            let (piece, behind) = rest.split_at(rest.len().min(*length));
+            driver.feed(piece);
+            rest = behind;
+        }
+        prop_assert_eq!(driver.stored.len(), 1);
+        prop_assert_eq!(&driver.stored[0].content, &content);
+        let dots = lines.iter().filter(|line| line.first() == Some(&b'.')).count();
+        prop_assert_eq!(driver.stored[0].facts.dot_lines, dots as u64);
+        prop_assert_eq!(driver.trace.last().map(String::as_str), Some("S: 250 2.0.0 Ok"));
+    }
+
+    #[test]
+    fn long_mixtures_of_newlines_and_dots_agree_with_the_model(
+        wire in proptest::collection::vec(
+            proptest::sample::select(b"\r\n.a\r\n.\r\n\xE9\0".to_vec()), 0..80),
+        lengths in proptest::collection::vec(1_usize..9, 1..10),
+        normalize in any::<bool>(),
+    ) {
+        let mode = if normalize { BareNewline::Normalize } else { BareNewline::Reject };
+        let stream = [&wire[..], b"\r\n.\r\n"].concat();
+        let verdict = model::data(&stream).expect("an end");
+        let mut driver = model::ready(mode, true);
+        let mut lengths = lengths.iter().cycle();
+        let mut rest = &stream[..verdict.taken];
+        while let Some(length) = lengths.next().filter(|_| !rest.is_empty()) {
+            let (piece, behind) = rest.split_at(rest.len().min(*length));
+            driver.feed(piece);
+            rest = behind;
+        }
+        driver.feed(b"NOOP\r\n");
+        model::check(&driver, &verdict, mode, &crate::escape::escape(&stream));
+    }
+}
