@@ -1,3 +1,135 @@
-//! Delivery status notifications (RFC 3461, RFC 3462, RFC 3464, RFC 6533).
+//! Delivery status notifications (RFC 3461, RFC 3464, RFC 6522, RFC 6533).
+//!
+//! [`Report::compose`] makes the content of a report from what this server knows; [`parse`] reads
+//! what another server reports.
 
+mod compose;
+mod original;
+mod parse;
+mod text;
 pub mod xtext;
+
+pub use original::Original;
+pub use parse::{DeliveryStatus, Group, parse};
+
+use crate::{EnhancedStatus, Failure, Mailbox, MessageId, Recipient, Reply, Wall};
+
+/// Longest line of a message, its CRLF not counted (RFC 5322 §2.1.1).
+const LINE_BYTES_MAX: usize = 998;
+
+/// A report to the sender of a message about some of its recipients, none of whom need have the
+/// same outcome.
+///
+/// Whether a report is due at all (RFC 3461 §5.2, and none for a null reverse-path) is the
+/// caller's decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// This server's name.
+    pub hostname: &'a str,
+    /// The message that is reported on.
+    pub id: MessageId,
+    /// The id of the report itself: makes its Message-ID and its MIME boundary.
+    pub report_id: MessageId,
+    /// The reverse-path of the message, to which the report goes.
+    pub to: &'a Mailbox,
+    /// ENVID= as it came, still xtext-encoded.
+    pub envid: Option<&'a str>,
+    /// The message came with SMTPUTF8.
+    pub smtputf8: bool,
+    /// When the message was accepted.
+    pub arrived: Wall,
+    /// The date of the report.
+    pub now: Wall,
+    /// At least one.
+    pub recipients: &'a [RecipientReport<'a>],
+    /// What is returned of the message. RET=FULL asks for all of it in reports of a failure only;
+    /// others return the header (RFC 3461 §4.3).
+    pub original: Original<'a>,
+}
+
+/// What became of one recipient.
+#[derive(Clone, Copy, Debug)]
+pub struct RecipientReport<'a> {
+    /// As it stands in the envelope.
+    pub recipient: &'a Recipient,
+    /// Its fate.
+    pub outcome: Outcome<'a>,
+    /// When delivery was last tried, if it was.
+    pub last_attempt: Option<Wall>,
+}
+
+/// The fate of a recipient, in the words of RFC 3464 §2.3.3.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome<'a> {
+    /// Given up. A transient failure stands here when time ran out.
+    Failed(&'a Failure),
+    /// Not yet delivered.
+    Delayed {
+        /// Why the last attempt did not succeed.
+        failure: &'a Failure,
+        /// When it will be given up.
+        retry_until: Wall,
+    },
+    /// In the recipient's mailbox.
+    Delivered(Success<'a>),
+    /// Passed on to a server that doesn't know DSNs.
+    Relayed(Success<'a>),
+    /// Passed on to the members of a list or to several aliases.
+    Expanded,
+}
+
+/// How a recipient was delivered or relayed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Success<'a> {
+    /// Who took it, as in [`crate::Culprit::Peer`]; `None` when this server delivered itself.
+    pub peer: Option<&'a str>,
+    /// What the peer said.
+    pub reply: Option<&'a Reply>,
+}
+
+impl<'a> Outcome<'a> {
+    /// The value of the Action field (RFC 3464 §2.3.3).
+    #[must_use]
+    pub fn action(&self) -> &'static str {
+        match self {
+            Outcome::Failed(_) => "failed",
+            Outcome::Delayed { .. } => "delayed",
+            Outcome::Delivered(_) => "delivered",
+            Outcome::Relayed(_) => "relayed",
+            Outcome::Expanded => "expanded",
+        }
+    }
+
+    /// The value of the Status field (RFC 3464 §2.3.4). A failure keeps its class 4 when only time
+    /// ran out, so that the sender's program can tell.
+    #[must_use]
+    pub fn status(&self) -> EnhancedStatus {
+        match self {
+            Outcome::Failed(failure) => failure.status,
+            Outcome::Delayed { failure, .. } => EnhancedStatus { class: 4, ..failure.status },
+            Outcome::Delivered(success) | Outcome::Relayed(success) => success
+                .reply
+                .and_then(|reply| reply.enhanced)
+                .filter(|status| status.class == 2)
+                .unwrap_or(EnhancedStatus::new(2, 0, 0)),
+            Outcome::Expanded => EnhancedStatus::new(2, 0, 0),
+        }
+    }
+
+    fn failure(&self) -> Option<&'a Failure> {
+        match *self {
+            Outcome::Failed(failure) | Outcome::Delayed { failure, .. } => Some(failure),
+            _ => None,
+        }
+    }
+
+    fn success(&self) -> Option<Success<'a>> {
+        match *self {
+            Outcome::Delivered(success) | Outcome::Relayed(success) => Some(success),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

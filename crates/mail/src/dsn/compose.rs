@@ -1,0 +1,352 @@
+//! Writing a report: multipart/report with a text for people, the delivery status for programs,
+//! and what is returned of the message (RFC 6522, RFC 3464, RFC 6533).
+
+use super::original::Part;
+use super::text::{Text, cut};
+use super::{Outcome, RecipientReport, Report, xtext};
+use crate::{Culprit, EnhancedStatus, Failure, Mailbox, header};
+use memchr::memmem;
+use std::net::IpAddr;
+
+/// More of the Subject is not quoted to the sender.
+const SUBJECT_BYTES_MAX: usize = 200;
+/// A longer Message-ID is not referred to.
+const MESSAGE_ID_BYTES_MAX: usize = 250;
+
+impl Report<'_> {
+    /// The content of the report: header and body, lines ending with CRLF and at most 998 octets
+    /// long. It is ASCII, unless an address or the message's header is internationalised, or a
+    /// message with 8-bit content is returned in full.
+    #[must_use]
+    pub fn compose(&self) -> Vec<u8> {
+        let original_header = self.original.header();
+        let global = self.is_global(&original_header);
+        let parts = [
+            self.explanation(&original_header, global),
+            self.status(global),
+            self.original.part(&original_header, global),
+        ];
+        let boundary = self.boundary(&parts);
+        let has_8bit = parts.iter().any(|part| !part.body.is_ascii());
+
+        let mut text = Text::new(global);
+        text.out.reserve(1_024 + parts.iter().map(|part| part.body.len()).sum::<usize>());
+        self.header(&mut text, &original_header);
+        text.line("Content-Type: multipart/report; report-type=delivery-status;");
+        text.line(&format!("\tboundary=\"{boundary}\""));
+        // RFC 2045 §6.4: a multipart is labelled like the widest of its parts.
+        text.line(&format!(
+            "Content-Transfer-Encoding: {}",
+            if has_8bit { "8bit" } else { "7bit" }
+        ));
+        text.line("");
+        text.line("This is a report in MIME format.");
+        for part in &parts {
+            text.line("");
+            text.line(&format!("--{boundary}"));
+            text.line(&format!("Content-Type: {}", part.content_type));
+            text.line(&format!("Content-Transfer-Encoding: {}", part.encoding));
+            text.line(&format!("Content-Description: {}", part.description));
+            text.line("");
+            text.out.extend_from_slice(&part.body);
+        }
+        text.line("");
+        text.line(&format!("--{boundary}--"));
+        text.out
+    }
+
+    /// Whether the report can be sent only with SMTPUTF8: its own header is internationalised.
+    #[must_use]
+    pub fn needs_smtputf8(&self) -> bool {
+        self.to.needs_smtputf8()
+    }
+
+    /// RFC 6533 §4: the internationalised form is for internationalised mail.
+    fn is_global(&self, original_header: &[u8]) -> bool {
+        let is_wide = |r: &RecipientReport| {
+            r.recipient.mailbox.needs_smtputf8()
+                || (self.smtputf8 && r.recipient.orcpt.as_ref().is_some_and(|o| !o.is_ascii()))
+        };
+        self.to.needs_smtputf8()
+            || self.recipients.iter().any(is_wide)
+            || (self.smtputf8 && !original_header.is_ascii())
+    }
+
+    fn header(&self, text: &mut Text, original_header: &[u8]) {
+        let hostname = self.hostname;
+        text.exact_field("From", &format!("Mail Delivery System <MAILER-DAEMON@{hostname}>"));
+        text.exact_field("To", &format!("<{}>", self.full_address(self.to)));
+        text.field("Subject", self.subject());
+        text.field("Date", &self.now.rfc5322());
+        // The id alone could come again when a spool is made anew.
+        text.exact_field(
+            "Message-ID",
+            &format!("<{}.{:x}@{hostname}>", self.report_id, self.now.0),
+        );
+        if let Some(id) = message_id(original_header) {
+            // RFC 3834 §3.1.5.
+            text.exact_field("In-Reply-To", &id);
+            text.exact_field("References", &id);
+        }
+        text.line("Auto-Submitted: auto-replied");
+        text.line("MIME-Version: 1.0");
+    }
+
+    fn subject(&self) -> &'static str {
+        let has = |wanted: fn(&Outcome) -> bool| self.recipients.iter().any(|r| wanted(&r.outcome));
+        if has(|o| matches!(o, Outcome::Failed(_))) {
+            "Your message could not be delivered"
+        } else if has(|o| matches!(o, Outcome::Delayed { .. })) {
+            "Your message is delayed"
+        } else if has(|o| matches!(o, Outcome::Delivered(_))) {
+            "Your message was delivered"
+        } else {
+            "Your message was passed on"
+        }
+    }
+
+    /// RFC 5322 knows no address without a domain.
+    fn full_address(&self, mailbox: &Mailbox) -> String {
+        if mailbox.domain_str().is_empty() {
+            format!("{mailbox}@{}", self.hostname)
+        } else {
+            mailbox.to_string()
+        }
+    }
+
+    /// The part for people.
+    fn explanation(&self, original_header: &[u8], global: bool) -> Part {
+        let mut text = Text::new(global);
+        text.paragraph("", &format!("This is the mail server {}.", self.hostname));
+        for section in ["failed", "delayed", "delivered", "relayed", "expanded"] {
+            let mut all = self.recipients.iter().filter(|r| r.outcome.action() == section);
+            if let Some(first) = all.next() {
+                text.line("");
+                text.paragraph("", introduction(&first.outcome));
+                explain_recipient(&mut text, first);
+                all.for_each(|r| explain_recipient(&mut text, r));
+            }
+        }
+        text.line("");
+        text.paragraph("", "The message:");
+        text.line("");
+        if let Some(subject) = header::find(original_header, "Subject") {
+            let subject = String::from_utf8_lossy(&subject.unfolded()).into_owned();
+            // What is encoded (RFC 2047), or can't be written here, tells people nothing.
+            if !subject.contains("=?") && (global || subject.is_ascii()) {
+                text.paragraph("    ", &format!("Subject: {}", cut(&subject, SUBJECT_BYTES_MAX)));
+            }
+        }
+        if let Some(id) = message_id(original_header) {
+            text.paragraph("    ", &format!("Message-ID: {id}"));
+        }
+        text.paragraph("    ", &format!("Received here: {}", self.arrived.rfc5322()));
+        text.paragraph("    ", &format!("Number here: {}", self.id));
+        text.line("");
+        text.paragraph(
+            "",
+            &format!(
+                "If you need help, write to postmaster@{} and include this report.",
+                self.hostname
+            ),
+        );
+        Part {
+            content_type: if global {
+                "text/plain; charset=utf-8"
+            } else {
+                "text/plain; charset=us-ascii"
+            },
+            encoding: if text.out.is_ascii() { "7bit" } else { "8bit" },
+            description: "Notification",
+            body: text.out,
+        }
+    }
+
+    /// The part for programs (RFC 3464 §2).
+    fn status(&self, global: bool) -> Part {
+        let mut text = Text::new(global);
+        if let Some(envid) = self.envid.and_then(xtext::decode_envid) {
+            text.exact_field("Original-Envelope-Id", &envid);
+        }
+        text.exact_field("Reporting-MTA", &format!("dns; {}", self.hostname));
+        text.field("Arrival-Date", &self.arrived.rfc5322());
+        text.exact_field("X-Postrider-Id", &self.id.to_string());
+        for recipient in self.recipients {
+            text.line("");
+            recipient_status(&mut text, recipient);
+        }
+        Part {
+            content_type: if global {
+                "message/global-delivery-status"
+            } else {
+                "message/delivery-status"
+            },
+            encoding: if text.out.is_ascii() { "7bit" } else { "8bit" },
+            description: "Delivery status",
+            body: text.out,
+        }
+    }
+
+    /// A boundary that occurs in none of the parts, whatever a stranger wrote into the message.
+    fn boundary(&self, parts: &[Part]) -> String {
+        let prefix = format!("postrider-{}-", self.report_id);
+        let mut taken: Vec<u32> = Vec::new();
+        for part in parts {
+            for at in memmem::find_iter(&part.body, prefix.as_bytes()) {
+                let digits = part.body.get(at + prefix.len()..at + prefix.len() + 8);
+                let digits = digits.and_then(|d| std::str::from_utf8(d).ok());
+                taken.extend(digits.and_then(|d| u32::from_str_radix(d, 16).ok()));
+            }
+        }
+        taken.sort_unstable();
+        taken.dedup();
+        // The smallest number that is free.
+        let free =
+            taken.iter().zip(0..).find(|&(&n, i)| n != i).map_or(taken.len() as u32, |f| f.1);
+        format!("{prefix}{free:08x}")
+    }
+}
+
+fn introduction(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Failed(_) => {
+            "Your message could not be delivered to the following recipient(s). No more attempts \
+             will be made."
+        }
+        Outcome::Delayed { .. } => {
+            "Your message has not been delivered yet to the following recipient(s). You need not \
+             send it again: this server keeps trying."
+        }
+        Outcome::Delivered(_) => "Your message was delivered to the following recipient(s).",
+        Outcome::Relayed(_) => {
+            "Your message was passed on for the following recipient(s) to a server that doesn't \
+             report deliveries. You may hear no more about it."
+        }
+        Outcome::Expanded => {
+            "Your message was passed on to the members of the following list(s). You may hear no \
+             more about it."
+        }
+    }
+}
+
+fn explain_recipient(text: &mut Text, report: &RecipientReport) {
+    text.line("");
+    let address = text.clean(report.recipient.mailbox.as_str());
+    text.line(&format!("<{address}>"));
+    if let Some(failure) = report.outcome.failure() {
+        if let Some(hint) = hint(failure) {
+            text.paragraph("    ", hint);
+        }
+        match &failure.reply {
+            Some(reply) => {
+                text.paragraph("    ", &format!("The server {} said:", failure.culprit));
+                text.paragraph("        ", &reply.to_string());
+                text.paragraph("    ", &format!("({})", failure.text));
+            }
+            None => text.paragraph("    ", &format!("{}: {}", failure.culprit, failure.text)),
+        }
+    }
+    if let Outcome::Delayed { retry_until, .. } = report.outcome {
+        text.paragraph("    ", &format!("It will be tried until {}.", retry_until.rfc5322()));
+    }
+    if let Some(success) = report.outcome.success() {
+        match (success.peer, success.reply) {
+            (Some(peer), Some(reply)) => {
+                text.paragraph("    ", &format!("The server {peer} said:"));
+                text.paragraph("        ", &reply.to_string());
+            }
+            (Some(peer), None) => text.paragraph("    ", &format!("Taken by {peer}.")),
+            (None, _) => {}
+        }
+    }
+}
+
+/// What a status means for someone who never saw one (RFC 3463 §3).
+fn hint(failure: &Failure) -> Option<&'static str> {
+    let EnhancedStatus { class, subject, detail } = failure.status;
+    let is_peer = matches!(failure.culprit, Culprit::Peer(_));
+    Some(match (class, subject, detail) {
+        (5, 1, 1 | 3 | 6) => "There is no such mailbox. Please check the address.",
+        (5, 1, 2 | 10) => "That domain takes no mail. Please check the part behind the @.",
+        (_, 1, 7 | 8) => "The recipient's server doesn't accept your own address.",
+        (_, 2, 1) => "The mailbox is closed.",
+        (_, 2, 2) => "The mailbox is full.",
+        (_, 2, 3) | (_, 3, 4) => "The message is too large.",
+        (4, 4, _) => "The recipient's server could not be reached.",
+        (5, 4, 4) => "The recipient's domain has no mail server that can be found.",
+        (_, 4, 6) | (_, 4, 8) => "The message went round in circles between servers.",
+        (_, 4, 7) => "The recipient's server could not be reached in time.",
+        (_, 6, 3 | 7 | 9) => "The recipient's server can't take messages of this kind.",
+        (5, 7, _) if is_peer => "The recipient's server refused the message by its rules.",
+        _ => return None,
+    })
+}
+
+/// RFC 3464 §2.3.
+fn recipient_status(text: &mut Text, report: &RecipientReport) {
+    if let Some(original) = report.recipient.orcpt.as_deref().and_then(xtext::decode_orcpt) {
+        let address = if text.global || original.address.is_ascii() {
+            original.address
+        } else {
+            xtext::encode_utf8_address(&original.address)
+        };
+        text.exact_field("Original-Recipient", &format!("{};{address}", original.kind));
+    }
+    let mailbox = &report.recipient.mailbox;
+    let kind = if mailbox.needs_smtputf8() { "utf-8" } else { "rfc822" };
+    text.exact_field("Final-Recipient", &format!("{kind};{mailbox}"));
+    text.exact_field("Action", report.outcome.action());
+    text.exact_field("Status", &report.outcome.status().to_string());
+    let (peer, reply) = match (report.outcome.failure(), report.outcome.success()) {
+        (Some(Failure { culprit: Culprit::Peer(peer), reply, .. }), _) => {
+            (Some(&**peer), reply.as_ref())
+        }
+        (None, Some(success)) => (success.peer, success.reply),
+        _ => (None, None),
+    };
+    if let Some(peer) = peer {
+        text.exact_field("Remote-MTA", &format!("dns; {}", host_name(peer)));
+    }
+    if let Some(reply) = reply {
+        text.field("Diagnostic-Code", &format!("smtp; {reply}"));
+    } else if let Some(failure) = report.outcome.failure() {
+        // RFC 3464 §2.3.6: a type for what no protocol said.
+        text.field(
+            "Diagnostic-Code",
+            &format!("x-postrider; {}: {}", failure.culprit, failure.text),
+        );
+    }
+    if let Some(last_attempt) = report.last_attempt {
+        text.field("Last-Attempt-Date", &last_attempt.rfc5322());
+    }
+    if let Outcome::Delayed { retry_until, .. } = report.outcome {
+        text.field("Will-Retry-Until", &retry_until.rfc5322());
+    }
+}
+
+/// The name within `mx.example.com[192.0.2.1]:25`, else the address as a literal.
+fn host_name(peer: &str) -> String {
+    let (name, rest) = peer.split_at(peer.find('[').unwrap_or(peer.len()));
+    let name = match name.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+        _ => name,
+    };
+    let address = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let host = if name.is_empty() { address.map_or("unknown", |a| a.0) } else { name };
+    match host.parse() {
+        Ok(IpAddr::V4(ip)) => format!("[{ip}]"),
+        Ok(IpAddr::V6(ip)) => format!("[IPv6:{ip}]"),
+        Err(_) => host.to_owned(),
+    }
+}
+
+/// The Message-ID, if it has the form of one.
+fn message_id(header: &[u8]) -> Option<String> {
+    let field = header::find(header, "Message-ID")?;
+    let id = String::from_utf8(field.unfolded().into_owned()).ok()?;
+    let is_clean = id.len() <= MESSAGE_ID_BYTES_MAX
+        && id.starts_with('<')
+        && id.find('>') == Some(id.len() - 1)
+        && id.bytes().all(|b| matches!(b, b'!'..=b'~'));
+    is_clean.then_some(id)
+}
