@@ -141,7 +141,7 @@ impl Report<'_> {
             text.paragraph("    ", &format!("Message-ID: {id}"));
         }
         text.paragraph("    ", &format!("Received here: {}", self.arrived.rfc5322()));
-        text.paragraph("    ", &format!("Number here: {}", self.id));
+        text.paragraph("    ", &format!("Reference: {}", self.id));
         text.line("");
         text.paragraph(
             "",

@@ -263,7 +263,7 @@ proptest! {
         let pieces = content.split_at(cut.min(content.len()));
         let pieces = [pieces.0, pieces.1];
         report.original = if full { Original::Full(&pieces) } else { Original::Headers(&content) };
-        (report.hostname, report.envid, report.smtputf8) = (&hostname, Some(&envid), smtputf8);
+        (report.hostname, report.envid, report.smtputf8) = (&hostname, Some(envid.as_str()), smtputf8);
         let out = report.compose();
         let mut scanner = crate::ContentScanner::default();
         scanner.push(&out);
