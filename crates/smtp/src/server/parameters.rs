@@ -2,6 +2,7 @@
 
 use super::ServerConfig;
 use super::bdat::decimal;
+use mail::dsn::xtext;
 use mail::{BodyType, Notify, Reply, Ret};
 
 /// What MAIL may carry.
@@ -47,7 +48,7 @@ impl<'a> MailParameters<'a> {
                 let ret = ret(value.unwrap_or_default())?;
                 once("RET", found.ret.replace(ret))?;
             } else if is("ENVID") && config.dsn {
-                let envid = value.filter(|v| v.len() <= 100 && is_xtext(v, false));
+                let envid = value.filter(|v| xtext::is_envid(v));
                 once("ENVID", found.envid.replace(envid.ok_or_else(|| invalid("ENVID"))?))?;
             } else {
                 return Err(unsupported(keyword));
@@ -74,7 +75,7 @@ impl<'a> RcptParameters<'a> {
                 let notify = notify(value.unwrap_or_default()).ok_or_else(|| invalid("NOTIFY"))?;
                 once("NOTIFY", found.notify.replace(notify))?;
             } else if keyword.eq_ignore_ascii_case("ORCPT") && config.dsn {
-                let orcpt = value.filter(|v| is_orcpt(v, smtputf8));
+                let orcpt = value.filter(|v| xtext::is_orcpt(v, smtputf8));
                 once("ORCPT", found.orcpt.replace(orcpt.ok_or_else(|| invalid("ORCPT"))?))?;
             } else {
                 return Err(unsupported(keyword));
@@ -136,45 +137,6 @@ fn notify(value: &str) -> Option<Notify> {
     })
 }
 
-/// RFC 3461 §4.2, RFC 6533 §3: an address type, a semicolon, the encoded address.
-fn is_orcpt(value: &str, smtputf8: bool) -> bool {
-    let Some((address_type, address)) = value.split_once(';') else { return false };
-    let utf8 = smtputf8 && address_type.eq_ignore_ascii_case("utf-8");
-    value.len() <= 500
-        && !address_type.is_empty()
-        && address_type.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-        && !address.is_empty()
-        && is_xtext(address, utf8)
-}
-
-/// RFC 3461 §4. What is encoded must be printable, too (§4.2, §4.4): it goes into the header of
-/// reports.
-fn is_xtext(value: &str, utf8: bool) -> bool {
-    let mut bytes = value.bytes();
-    while let Some(byte) = bytes.next() {
-        let fits = match byte {
-            b'+' => {
-                let hex = |digit: Option<u8>| match digit {
-                    Some(digit @ b'0'..=b'9') => Some(digit - b'0'),
-                    Some(digit @ b'A'..=b'F') => Some(digit - b'A' + 10),
-                    _ => None,
-                };
-                match (hex(bytes.next()), hex(bytes.next())) {
-                    (Some(high), Some(low)) => matches!(high << 4 | low, b' '..=b'~'),
-                    _ => false,
-                }
-            }
-            b'=' => false,
-            b'!'..=b'~' => true,
-            _ => utf8 && byte >= 0x80,
-        };
-        if !fits {
-            return false;
-        }
-    }
-    !value.is_empty()
-}
-
 fn once<T>(keyword: &'static str, before: Option<T>) -> Result<(), Reply> {
     match before {
         None => Ok(()),
@@ -199,31 +161,6 @@ fn unsupported(keyword: &str) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn xtext_is_printable_encoded_and_decoded() {
-        for good in ["a", "QQ314159", "a+2Bb+3Dc", "+20", "~!"] {
-            assert!(is_xtext(good, false), "{good}");
-        }
-        for bad in ["", "a=b", "a+", "a+2", "a+2b", "a+0A", "+0D+0A", "+7F", "+FF", "é", "a b"] {
-            assert!(!is_xtext(bad, false), "{bad}");
-        }
-        assert!(is_xtext("é\\x{20AC}", true));
-    }
-
-    #[test]
-    fn orcpt_has_a_type_and_an_end() {
-        assert!(is_orcpt("rfc822;user+2Bx@example.com", false));
-        assert!(is_orcpt("utf-8;bücher@example.com", true));
-        assert!(!is_orcpt("utf-8;bücher@example.com", false));
-        assert!(!is_orcpt("rfc822;bücher@example.com", true));
-        for bad in ["", ";a", "rfc822", "rfc822;", "rfc 822;a", "rfc_822;a"] {
-            assert!(!is_orcpt(bad, false), "{bad}");
-        }
-        let long = |n: usize| format!("rfc822;{}", "a".repeat(n - 7));
-        assert!(is_orcpt(&long(500), false));
-        assert!(!is_orcpt(&long(501), false));
-    }
 
     #[test]
     fn notify_is_never_or_a_list() {

@@ -91,8 +91,9 @@ impl ServerSession {
         session
     }
 
-    /// A session that greets with `reply` (554 or 421). After 421 it needs `Close` at once; after
-    /// 554 it answers 503 to all but QUIT (RFC 5321 §3.1).
+    /// A session that greets with `reply` (554 or 421). After 421 it needs `Close` at once, as
+    /// [`ServerSession::handle_input`] says even without input; after 554 it answers 503 to all
+    /// but QUIT (RFC 5321 §3.1).
     #[must_use]
     pub fn refused(config: Arc<ServerConfig>, reply: Reply, now: Mono) -> ServerSession {
         let mut session = ServerSession::silent(config, now);
@@ -418,20 +419,25 @@ impl ServerSession {
     /// - while content is awaited, `content_timeout` since the last piece,
     /// - from 354 or the first BDAT to the end of the content, `transfer_timeout`.
     ///
-    /// None of them runs while the driver owes an answer, a TLS upgrade or the close.
+    /// None of them runs while the driver owes an answer. When the session is over, they bound the
+    /// time that the last replies may take to be written.
     #[must_use]
     pub fn deadline(&self) -> Mono {
         match self.phase {
-            Phase::Answer(_) | Phase::StartTls | Phase::Closing => Mono::NEVER,
+            Phase::Answer(_) => Mono::NEVER,
             _ => self.wait_deadline.min(self.transfer_deadline).min(self.session_deadline),
         }
     }
 
-    /// `true`: a 421 4.4.2 is in the output, flush and close. `false`: not yet.
+    /// `true`: a 421 4.4.2 is in the output (unless the session was over already), flush and
+    /// close. `false`: not yet.
     pub fn handle_timeout(&mut self, now: Mono) -> bool {
         let deadline = self.deadline();
         if now < deadline || deadline == Mono::NEVER {
             return false;
+        }
+        if matches!(self.phase, Phase::Closing) {
+            return true;
         }
         let why = if deadline == self.session_deadline {
             "Session took too long"

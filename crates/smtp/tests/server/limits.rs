@@ -109,7 +109,9 @@ fn deadlines_to_the_microsecond() {
     assert!(!session.handle_timeout(seconds(440) - Duration::from_micros(1)));
     assert!(session.handle_timeout(seconds(440)));
     assert!(said(&mut session).starts_with("421 4.4.2 "));
-    assert_eq!(session.deadline(), Mono::NEVER);
+    assert_eq!(session.deadline(), seconds(440), "it is over");
+    assert!(session.handle_timeout(seconds(441)));
+    assert_eq!(said(&mut session), "", "one 421 is enough");
     let progress = session.handle_input(seconds(441), b"x\r\n.\r\n", &mut Nowhere);
     assert!(matches!(progress.need, Need::Close));
     assert_eq!(said(&mut session), "");
