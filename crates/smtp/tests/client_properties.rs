@@ -274,7 +274,7 @@ fn starttls() -> impl Strategy<Value = StartTls> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
     fn each_start_has_one_done_and_nothing_follows_closed(

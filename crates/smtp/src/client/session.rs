@@ -369,10 +369,10 @@ impl ClientSession {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if self.is_sending_content() {
-            return Some(self.config.content_timeout);
-        }
         match self.state {
+            // A write that is under way when the session closes is nobody's any more.
+            State::Idle | State::Closed => None,
+            _ if self.is_sending_content() => Some(self.config.content_timeout),
             State::Greeting => Some(self.config.greeting_timeout),
             State::Ehlo
             | State::Helo
@@ -384,7 +384,6 @@ impl ClientSession {
             | State::Quit => Some(self.config.command_timeout),
             State::Data => Some(self.config.data_timeout),
             State::Final(_) | State::LoneDot => Some(self.config.final_timeout),
-            State::Idle | State::Closed => None,
         }
     }
 
