@@ -158,7 +158,6 @@ impl Explainer<'_> {
             Some(client) => client.to_string(),
             None => "a stranger".to_owned(),
         };
-        let sender = request.sender.map_or("<>".to_owned(), |s| format!("<{s}>"));
         self.step(
             "listener",
             format!("\"{}\" on {}", listener.name, listener.address),
@@ -190,7 +189,7 @@ impl Explainer<'_> {
                 (value, config.origin(&format!("{at}.relay_from")))
             }
         };
-        self.step(format!("RCPT, MAIL FROM {sender}"), value, origin);
+        self.step("acceptance", value, origin);
         self.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
     }
 
@@ -357,7 +356,7 @@ fn whole(seconds: f64) -> Duration {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.accepted { "accepted" } else { "refused" };
-        writeln!(f, "{}: {verdict}", self.recipient)?;
+        writeln!(f, "{} from <{}>: {verdict}", self.recipient, self.sender)?;
         let width = |text: fn(&Step) -> &str| {
             self.steps.iter().map(|step| text(step).chars().count()).max().unwrap_or(0)
         };

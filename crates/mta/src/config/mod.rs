@@ -44,6 +44,8 @@ mod resolve;
 mod route;
 mod settings;
 mod shape;
+#[cfg(test)]
+mod tests;
 pub mod written;
 
 pub use decision::Decision;

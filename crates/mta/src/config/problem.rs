@@ -77,7 +77,10 @@ pub fn render(file: &str, text: &str, problems: &[Problem], colour: bool) -> Str
     let theme = if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_width(100).with_links(false);
     let mut out = String::new();
-    for problem in problems {
+    for (i, problem) in problems.iter().enumerate() {
+        if i > 0 {
+            out.push('\n');
+        }
         let report = Report { source: NamedSource::new(file, text.to_owned()), problem };
         if handler.render_report(&mut out, &report).is_err() {
             // Writing to a string fails only if the handler cannot read the source.

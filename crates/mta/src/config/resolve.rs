@@ -124,6 +124,15 @@ impl Resolver<'_> {
         self.problems.push(self.document.problem(path, false, message.into(), help));
     }
 
+    /// The path of the first of these keys that is in the file: the one to point at.
+    fn written_one(&self, section: &str, keys: &[&str]) -> String {
+        let path = |key: &&str| format!("{section}.{key}");
+        keys.iter()
+            .map(path)
+            .find(|p| self.document.line(p).is_some())
+            .unwrap_or(section.to_owned())
+    }
+
     fn duration(&mut self, path: &str, text: &DurationText) -> Duration {
         match quantity::parse_duration(&text.0) {
             Ok(duration) => duration,
@@ -223,9 +232,10 @@ impl Resolver<'_> {
             self.size_within("spool.segment_bytes", &written.segment_bytes, 1 << 20, 2 << 30);
         let blob_bytes =
             self.size_within("spool.blob_bytes", &written.blob_bytes, 64 << 10, 1 << 30);
-        if blob_bytes > segment_bytes / 2 && self.problems.is_empty() {
+        if segment_bytes > 0 && blob_bytes > segment_bytes / 2 {
             let help = "lower `blob_bytes` or raise `segment_bytes`";
-            self.error("spool.blob_bytes", "more than half a segment", help);
+            let path = self.written_one("spool", &["blob_bytes", "segment_bytes"]);
+            self.error(&path, "`blob_bytes` is more than half of `segment_bytes`", help);
         }
         SpoolSection {
             paths,
@@ -274,14 +284,19 @@ impl Resolver<'_> {
         let give_up_after = self.timeout(&format!("{at}.give_up_after"), &written.give_up_after);
         let warn_after = self.duration(&format!("{at}.warn_after"), &written.warn_after);
         if longest < first {
-            let message = format!("`longest` ({}) is shorter than `first`", written.longest.0);
-            self.error(&format!("{at}.longest"), message, "");
+            let message = format!(
+                "`longest` ({}) is shorter than `first` ({})",
+                written.longest.0, written.first.0
+            );
+            self.error(&self.written_one(at, &["longest", "first"]), message, "");
         }
         if give_up_after < first {
-            let message =
-                format!("`give_up_after` ({}) is shorter than `first`", written.give_up_after.0);
+            let message = format!(
+                "`give_up_after` ({}) is shorter than `first` ({})",
+                written.give_up_after.0, written.first.0
+            );
             let help = "no message would ever be tried twice";
-            self.error(&format!("{at}.give_up_after"), message, help);
+            self.error(&self.written_one(at, &["give_up_after", "first"]), message, help);
         }
         Retry {
             first,
@@ -393,7 +408,8 @@ impl Resolver<'_> {
         let path = first_spool(spool).join("postmaster");
         let message = format!("no route for the postmaster's mail ({address})");
         let help = format!("it is kept in the Maildir {}", path.display());
-        self.warn("postmaster", message, &help);
+        let key = if written.is_some() { "postmaster" } else { "hostname" };
+        self.warn(key, message, &help);
         let literal = path.to_string_lossy().replace(['{', '}'], "_");
         let route = routes.len();
         routes.push(Route {

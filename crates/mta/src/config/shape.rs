@@ -135,6 +135,10 @@ impl<'a> Checker<'a> {
                 && maximum.is_none_or(|max| n <= max)
         });
         if !fits {
+            // The bound of the integer type is worth saying only when it is the one overstepped.
+            let maximum = maximum.filter(|max| {
+                schema.get("maximum").is_some() || number.is_none_or(|number| number > *max)
+            });
             let range = match (minimum, maximum) {
                 (Some(min), Some(max)) => format!("between {min} and {max}"),
                 (Some(min), None) => format!("at least {min}"),

@@ -33,7 +33,7 @@ impl Resolver<'_> {
             };
             let domains = self.domains(&at, text.domains.as_deref());
             let channel = self.channel(&at, index, text);
-            self.enter(&at, index, &domains, &routes, &mut table);
+            self.enter(&at, index, text.domains.is_none(), &domains, &routes, &mut table);
             routes.push(Route {
                 index,
                 name,
@@ -71,6 +71,7 @@ impl Resolver<'_> {
         &mut self,
         at: &str,
         index: usize,
+        catch_all: bool,
         domains: &[DomainPattern],
         before: &[Route],
         table: &mut RouteTable,
@@ -86,7 +87,7 @@ impl Resolver<'_> {
             return;
         }
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        if domains.is_empty() {
+        if catch_all {
             table.insert_catch_all(index);
             return;
         }

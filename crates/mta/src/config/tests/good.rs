@@ -1,0 +1,247 @@
+//! Files that are right: what they resolve to and what they decide.
+
+use crate::config::{
+    Channel, Config, Decision, Durability, EMBEDDED, ExplainRequest, POSTMASTER_ROUTE,
+};
+use mail::{Domain, Mailbox};
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const DESIGN: &str = include_str!("design.toml");
+
+fn config(text: &str) -> Config {
+    Config::parse(text, "postrider.toml")
+        .unwrap_or_else(|errors| panic!("{}", errors.render(false)))
+}
+
+fn mailbox(text: &str) -> Mailbox {
+    Mailbox::parse(text, true).unwrap()
+}
+
+fn decide(config: &Config, client: &str, rcpt: &str) -> Decision {
+    let client: IpAddr = client.parse().unwrap();
+    config.decide(&config.listeners[0], Some(client), &mailbox(rcpt))
+}
+
+fn example(name: &str) -> String {
+    let path = format!("{}/../../examples/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+#[test]
+fn the_documented_example_means_what_it_says() {
+    let config = config(DESIGN);
+    assert_eq!(config.hostname.as_str(), "relay.example.org");
+    assert_eq!(config.spool.paths, [PathBuf::from("/var/spool/postrider")]);
+    assert_eq!(config.spool.durability, Durability::Sync);
+    assert_eq!(config.spool.unsettled_max, 1_024);
+    assert_eq!(config.listeners[0].max_message_bytes, 52_428_800);
+    assert_eq!(config.listeners[0].max_hops, 50);
+    assert_eq!(config.retry.first, Duration::from_secs(60));
+    assert_eq!(config.retry.give_up_after, Duration::from_secs(5 * 86_400));
+    assert_eq!(config.admin.address, Some("127.0.0.1:8025".parse().unwrap()));
+    assert_eq!(config.admin.control, PathBuf::from("/var/spool/postrider/control.sock"));
+    assert!(config.events.is_some());
+    let names: Vec<&str> = config.routes.iter().map(|route| route.channel.name()).collect();
+    assert_eq!(names, ["smtp", "maildir", "lmtp", "discard", "mx", "maildir"]);
+    let Channel::Smtp(peer) = &config.routes[0].channel else { panic!() };
+    assert_eq!(peer.hosts[0].to_string(), "127.0.0.1:55225");
+    assert_eq!(peer.max_connections, 50);
+    assert_eq!(config.routes[4].line, 29);
+}
+
+#[test]
+fn strangers_reach_named_domains_and_friends_all() {
+    let config = config(DESIGN);
+    let (friend, stranger) = ("127.0.0.5", "192.0.2.1");
+    assert_eq!(decide(&config, stranger, "a@Domain1.grey"), Decision::Named { route: 0 });
+    assert_eq!(decide(&config, stranger, "a@example.net"), Decision::Named { route: 1 });
+    assert_eq!(decide(&config, stranger, "a@elsewhere.example"), Decision::Denied { route: 4 });
+    let relay = Decision::Relay { route: 4, network: 0 };
+    assert_eq!(decide(&config, friend, "a@elsewhere.example"), relay);
+    assert_eq!(decide(&config, "::ffff:127.0.0.5", "a@elsewhere.example"), relay);
+    let nobody = config.decide(&config.listeners[0], None, &mailbox("a@elsewhere.example"));
+    assert_eq!(nobody, Decision::Denied { route: 4 });
+    let refusal = nobody.refusal().unwrap();
+    assert_eq!((refusal.code, &*refusal.text), (550, "relay access denied"));
+    // A mailbox that smuggles another domain past the @ is still judged by its own.
+    assert_eq!(decide(&config, stranger, "\"a@domain1.grey\"@evil.example"), nobody);
+    assert_eq!(decide(&config, stranger, "a%domain1.grey@evil.example"), nobody);
+}
+
+#[test]
+fn without_a_catch_all_nothing_else_is_taken() {
+    let text = DESIGN.replace("mx = {}", "domains = [\"x.example\"]\nmx = {}");
+    let config = config(&text);
+    let stranger = decide(&config, "192.0.2.1", "a@elsewhere.example");
+    assert_eq!(stranger, Decision::NoRoute { may_relay: false });
+    let friend = decide(&config, "127.0.0.1", "a@elsewhere.example");
+    assert_eq!(friend, Decision::NoRoute { may_relay: true });
+    assert_eq!(friend.refusal().unwrap().enhanced.unwrap().to_string(), "5.1.2");
+}
+
+#[test]
+fn the_postmaster_is_always_reached() {
+    let config = config(DESIGN);
+    let built_in = Decision::Postmaster { route: 5 };
+    assert_eq!(decide(&config, "192.0.2.1", "postmaster"), built_in);
+    assert_eq!(decide(&config, "192.0.2.1", "PostMaster"), built_in);
+    assert_eq!(decide(&config, "192.0.2.1", "Postmaster@Relay.Example.org"), built_in);
+    assert!(!decide(&config, "192.0.2.1", "root@relay.example.org").is_accepted());
+    assert_eq!(&*config.routes[5].name, POSTMASTER_ROUTE);
+    for address in ["postmaster", "POSTMASTER@relay.example.org"] {
+        assert_eq!(config.route_of(&mailbox(address)).unwrap().0, 5, "{address}");
+    }
+    assert_eq!(config.route_of(&mailbox("root@relay.example.org")).unwrap().0, 4);
+    assert_eq!(config.warnings.len(), 1);
+
+    let routed = self::config(&DESIGN.replace(
+        "hostname = \"relay.example.org\"",
+        "hostname = \"relay.example.org\"\npostmaster = \"admin@example.net\"",
+    ));
+    assert_eq!(decide(&routed, "192.0.2.1", "postmaster"), Decision::Postmaster { route: 1 });
+    assert_eq!(routed.postmaster.address, mailbox("admin@example.net"));
+    assert_eq!(routed.routes.len(), 5);
+    assert!(routed.warnings.is_empty());
+}
+
+#[test]
+fn the_embedded_default_keeps_everything_and_relays_nothing() {
+    let config = Config::embedded();
+    assert!(config.warnings.is_empty());
+    assert_eq!(config.listeners[0].address, "127.0.0.1:2525".parse().unwrap());
+    assert!(config.routes.iter().all(|route| route.channel.is_local()));
+    assert!(config.listeners.iter().all(|l| l.address.ip().is_loopback()));
+    assert_eq!(decide(&config, "127.0.0.1", "a@any.example"), Decision::Local { route: 0 });
+    let Channel::Maildir(maildir) = &config.routes[0].channel else { panic!() };
+    let path = maildir.path_for(&mailbox("Jo@Any.example"));
+    assert_eq!(path, PathBuf::from("./postrider-data/mail/any.example/jo"));
+    assert_eq!(config.spool.paths, [PathBuf::from("./postrider-data/spool")]);
+    assert!(EMBEDDED.lines().count() < 20);
+}
+
+#[test]
+fn an_open_relay_is_warned_of() {
+    for network in ["0.0.0.0/0", "::/0", "192.0.2.7/0"] {
+        let text = DESIGN.replace("127.0.0.0/8", network);
+        let config = config(&text);
+        let warned =
+            config.warnings.iter().any(|w| w.message.contains("open relay") && w.line == 10);
+        assert!(warned, "{network}");
+    }
+}
+
+#[test]
+fn ten_thousand_domains_are_found_as_quickly_as_one() {
+    let mut text = String::from("[[listener]]\naddress = \"127.0.0.1:25\"\n");
+    for route in 0..100 {
+        let names: Vec<String> = (0..100).map(|n| format!("\"d{n}.r{route}.example\"")).collect();
+        writeln!(
+            text,
+            "[[route]]\ndomains = [{}, \"*.w{route}.example\"]\ndiscard = {{}}",
+            names.join(",")
+        )
+        .unwrap();
+    }
+    let config = config(&text);
+    for route in 0..100 {
+        let domain = |text: String| Domain::parse(&text).unwrap();
+        let found = |text: String| config.route_for(&domain(text)).map(|(index, _)| index);
+        assert_eq!(found(format!("d{route}.r{route}.example")), Some(route));
+        assert_eq!(found(format!("a.b.w{route}.example")), Some(route));
+        assert_eq!(found(format!("w{route}.example")), None);
+    }
+}
+
+#[test]
+fn routes_change_the_retry_they_name_and_nothing_else() {
+    let config = config(&example("mx-outbound.toml"));
+    let careful = &config.routes[0];
+    assert_eq!(careful.retry.first, Duration::from_secs(300));
+    assert_eq!(careful.retry.give_up_after, config.retry.give_up_after);
+    assert_eq!(config.routes[1].retry, config.retry);
+}
+
+#[test]
+fn every_example_is_right() {
+    let directory = format!("{}/../../examples", env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".toml") {
+            let config = config(&example(&name));
+            assert!(config.warnings.is_empty(), "{name}:\n{}", config.render_warnings(false));
+            count += 1;
+        }
+    }
+    assert!(count >= 4);
+    let benchmark = config(&example("benchmark-relay.toml"));
+    assert_eq!(benchmark.spool.durability, Durability::Sync);
+    assert_eq!(decide(&benchmark, "192.0.2.1", "a@domain5.grey"), Decision::Named { route: 0 });
+}
+
+#[test]
+fn an_explanation_names_the_line_of_each_decision() {
+    let config = config(DESIGN);
+    let recipient = mailbox("someone@domain2.grey");
+    let sender = mailbox("news@example.org");
+    let request = ExplainRequest {
+        recipient: &recipient,
+        sender: Some(&sender),
+        listener: None,
+        client: None,
+        mx: None,
+    };
+    let explanation = config.explain(&request).unwrap();
+    insta::assert_snapshot!(explanation.to_string());
+    let json = serde_json::to_value(&explanation).unwrap();
+    assert_eq!(json["ready_queue"], "smtp:127.0.0.1:55225");
+    assert_eq!(json["steps"][3]["decided_by"], "postrider.toml:13");
+    assert!(config.explain(&ExplainRequest { listener: Some("no"), ..request }).is_err());
+}
+
+#[test]
+fn an_explanation_of_a_refusal_and_of_mx() {
+    let config = config(DESIGN);
+    let recipient = mailbox("someone@elsewhere.example");
+    let hosts = ["mx2.elsewhere.example".to_owned(), "mx1.elsewhere.example".to_owned()];
+    let mut request = ExplainRequest {
+        recipient: &recipient,
+        sender: None,
+        listener: Some("relay"),
+        client: None,
+        mx: Some(Ok(&hosts)),
+    };
+    let refused = config.explain(&request).unwrap();
+    assert!(!refused.accepted);
+    let acceptance = &refused.steps[1];
+    assert_eq!(acceptance.value, "refused to a stranger: 550 5.7.1 relay access denied");
+    assert_eq!(acceptance.decided_by.to_string(), "postrider.toml:10");
+    request.client = Some("127.0.0.1".parse().unwrap());
+    let accepted = config.explain(&request).unwrap();
+    assert!(accepted.accepted);
+    let key = "mx:mx1.elsewhere.example:25,mx2.elsewhere.example:25";
+    assert_eq!(accepted.ready_queue.as_deref(), Some(key));
+}
+
+#[test]
+fn dotted_keys_and_inline_sections_are_found_too() {
+    let text = "spool.path = \"/a\"\nlistener = [{ address = \"127.0.0.1:25\" }]\n\
+                route = [{ domains = [\".example.org\"], mx = { max_connections = 7 } }]\n";
+    let config = config(text);
+    assert_eq!(config.spool.paths, [PathBuf::from("/a")]);
+    let domain = Domain::parse("x.example.org").unwrap();
+    assert_eq!(config.route_for(&domain).map(|(index, _)| index), Some(0));
+    assert_eq!(config.routes[0].line, 3);
+    assert_eq!(config.routes[0].channel.peer().unwrap().max_connections, 7);
+}
+
+#[test]
+fn a_machine_without_a_name_is_called_localhost() {
+    let text = "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n";
+    let name = |machine: &str| Config::parse_on(text, "f", machine).unwrap().hostname.to_string();
+    assert_eq!(name("Mail.example.org"), "mail.example.org");
+    assert_eq!(name("not a name"), "localhost");
+}
