@@ -77,3 +77,19 @@ pub struct Envelope {
     /// ENVID= as it came, still xtext-encoded.
     pub envid: Option<Box<str>>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notify_says_what_is_wanted() {
+        let wants =
+            |n: Notify| [Notify::SUCCESS, Notify::FAILURE, Notify::DELAY].map(|e| n.wants(e));
+        assert_eq!(wants(Notify::NEVER), [false, false, false]);
+        assert_eq!(wants(Notify::UNSPECIFIED), [false, true, true]);
+        assert_eq!(wants(Notify(1 | 4)), [true, false, true]);
+        assert!(!Notify::UNSPECIFIED.is_specified());
+        assert!(Notify::NEVER.is_specified() && Notify::FAILURE.is_specified());
+    }
+}

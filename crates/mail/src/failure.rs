@@ -103,3 +103,40 @@ impl fmt::Display for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_code_decides_the_class() {
+        let failure = |reply| {
+            let failure = Failure::peer("mx", reply, "MAIL");
+            (failure.class, failure.status.to_string())
+        };
+        let (permanent, transient) = (Class::Permanent, Class::Transient);
+        assert_eq!(failure(Reply::new(550, (5, 1, 1), "")), (permanent, "5.1.1".into()));
+        assert_eq!(failure(Reply::new(550, (4, 1, 1), "")), (permanent, "5.0.0".into()));
+        assert_eq!(failure(Reply::bare(554, "")), (permanent, "5.0.0".into()));
+        assert_eq!(failure(Reply::new(451, (4, 7, 1), "")), (transient, "4.7.1".into()));
+        assert_eq!(failure(Reply::new(421, (5, 7, 1), "")), (transient, "4.0.0".into()));
+        // Neither refusal nor what was expected: the peer is confused.
+        assert_eq!(failure(Reply::new(250, (2, 0, 0), "")), (transient, "4.0.0".into()));
+        assert_eq!(failure(Reply::bare(354, "")), (transient, "4.0.0".into()));
+    }
+
+    #[test]
+    fn failures_name_the_culprit() {
+        let reply = Reply::new(550, (5, 1, 1), "no such user");
+        assert_eq!(
+            Failure::peer("mx.example.com[192.0.2.1]:25", reply, "RCPT TO").to_string(),
+            "mx.example.com[192.0.2.1]:25 said: 550 5.1.1 no such user (in reply to RCPT TO)"
+        );
+        let status = EnhancedStatus::new(4, 4, 1);
+        assert_eq!(Failure::network("mx:25", status, "refused").to_string(), "mx:25: refused");
+        let local = Failure::local(Class::Permanent, status, "too old");
+        assert_eq!(local.to_string(), "this server: too old");
+        let dns = Failure { culprit: Culprit::Dns("a.example".into()), ..local };
+        assert_eq!(dns.to_string(), "DNS for a.example: too old");
+    }
+}

@@ -81,6 +81,30 @@ impl FromStr for MessageId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read(n: u64) {
+            let id = MessageId(n);
+            prop_assert_eq!(id.to_string().parse(), Ok(id));
+            prop_assert_eq!(id.to_string().into_bytes(), id.hex().to_vec());
+            prop_assert_eq!(MessageId::new(id.node(), id.log(), id.sequence()), id);
+        }
+
+        #[test]
+        fn what_is_read_is_an_id(text in "[0-9a-fA-F+ gü-]{15,17}") {
+            if let Ok(id) = text.parse::<MessageId>() {
+                prop_assert_eq!(id.to_string(), text.to_ascii_lowercase());
+            }
+        }
+    }
+
+    #[test]
+    fn a_sequence_never_spills_into_the_log() {
+        let id = MessageId::new(0, 0, MessageId::SEQUENCE_MAX + 2);
+        assert_eq!((id.log(), id.sequence()), (0, 1));
+    }
 
     #[test]
     fn parts_and_text_round_trip() {

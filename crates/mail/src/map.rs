@@ -12,7 +12,7 @@ pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 /// A hash set with a fixed hasher; see [`FixedMap`].
 pub type FixedSet<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;
 
-/// Multiply-and-rotate hashing: quick on the small integer keys it is meant for.
+/// Hashing by one wide multiplication: quick on the small integer keys it is meant for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedHasher(u64);
 
@@ -20,7 +20,7 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for FixedHasher {
     fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
+        self.0
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -32,7 +32,10 @@ impl Hasher for FixedHasher {
     }
 
     fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(MULTIPLIER);
+        // Both halves of the product together: a difference in the high bits of a key (the node and
+        // log of a message id) reaches the low bits, by which a map chooses the bucket.
+        let product = u128::from(self.0.rotate_left(5) ^ n) * u128::from(MULTIPLIER);
+        self.0 = product as u64 ^ (product >> 64) as u64;
     }
 
     fn write_u32(&mut self, n: u32) {
@@ -47,6 +50,35 @@ impl Hasher for FixedHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_spread_over_buckets_wherever_they_differ() {
+        for shift in [0, 8, 16, 32, 40, 48, 53] {
+            let mut buckets: Vec<u64> = (0..1024u64)
+                .map(|n| {
+                    let mut hasher = FixedHasher::default();
+                    hasher.write_u64((n << shift) ^ 7);
+                    hasher.finish() & 1023
+                })
+                .collect();
+            buckets.sort_unstable();
+            buckets.dedup();
+            // Chance alone would fill 647.
+            assert!(buckets.len() > 550, "{} buckets at shift {shift}", buckets.len());
+        }
+    }
+
+    #[test]
+    fn text_keys_differ_by_any_byte() {
+        let hash = |text: &str| {
+            let mut hasher = FixedHasher::default();
+            hasher.write(text.as_bytes());
+            hasher.finish()
+        };
+        let all = ["", "a", "b", "aaaaaaaab", "aaaaaaaac", "baaaaaaab", "aaaaaaaaaaaaaaaaa"];
+        let hashes: FixedSet<u64> = all.iter().map(|text| hash(text)).collect();
+        assert_eq!(hashes.len(), all.len());
+    }
 
     #[test]
     fn two_maps_iterate_alike() {

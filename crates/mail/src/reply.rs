@@ -105,7 +105,8 @@ impl Reply {
         self.code / 100 == 5
     }
 
-    /// Appends the reply in wire form, multi-line where the text has several lines.
+    /// Appends the reply in wire form, multi-line where the text has several lines. Control
+    /// characters in the text are sent as blanks: it may quote a stranger.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let mut lines = self.text.split('\n').peekable();
         while let Some(line) = lines.next() {
@@ -124,7 +125,7 @@ impl Reply {
                 write_decimal(out, e.detail);
                 out.push(b' ');
             }
-            out.extend_from_slice(line.as_bytes());
+            out.extend(line.bytes().map(|b| if b.is_ascii_control() { b' ' } else { b }));
             out.extend_from_slice(b"\r\n");
         }
     }
@@ -154,6 +155,7 @@ impl fmt::Display for Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn wire_form_of_one_and_many_lines() {
@@ -161,6 +163,55 @@ mod tests {
         Reply::new(452, (4, 3, 1), "Spool is full").write_to(&mut out);
         Reply::bare(250, "relay.example\nPIPELINING").write_to(&mut out);
         assert_eq!(out, b"452 4.3.1 Spool is full\r\n250-relay.example\r\n250 PIPELINING\r\n");
+    }
+
+    #[test]
+    fn no_text_makes_a_second_reply() {
+        let mut out = Vec::new();
+        Reply::bare(550, "no such user\r250 ok\0").write_to(&mut out);
+        assert_eq!(out, b"550 no such user 250 ok \r\n");
+    }
+
+    #[test]
+    fn kinds_and_the_form_in_one_line() {
+        let reply = Reply::new(550, (5, 7, 1), "not\nhere");
+        assert!(reply.is_permanent() && !reply.is_transient() && !reply.is_positive());
+        assert_eq!(reply.to_string(), "550 5.7.1 not here");
+        assert_eq!(Reply::bare(250, "ok").to_string(), "250 ok");
+        assert!(Reply::bare(250, "").is_positive() && Reply::bare(421, "").is_transient());
+    }
+
+    proptest! {
+        #[test]
+        fn each_line_of_the_wire_form_has_the_code(code in 200..600u16, text: String) {
+            let mut out = Vec::new();
+            Reply::new(code, (4, 3, 999), text.clone()).write_to(&mut out);
+            let out = String::from_utf8(out).unwrap();
+            let lines: Vec<_> = out.strip_suffix("\r\n").unwrap().split("\r\n").collect();
+            prop_assert_eq!(lines.len(), text.split('\n').count());
+            let (last, rest) = lines.split_last().unwrap();
+            let last_start = format!("{code} 4.3.999 ");
+            prop_assert!(last.starts_with(&last_start));
+            let rest_start = format!("{code}-4.3.999 ");
+            prop_assert!(rest.iter().all(|line| line.starts_with(&rest_start)));
+            prop_assert!(!lines.concat().contains(|c: char| c.is_ascii_control()));
+        }
+
+        #[test]
+        fn a_status_that_is_read_is_written_alike(text in "[245]\\.[0-9]{1,3}\\.[1-9][0-9]{0,2} x") {
+            let (status, rest) = EnhancedStatus::parse_prefix(&text).unwrap();
+            prop_assert_eq!(rest, "x");
+            let again = status.to_string();
+            prop_assert_eq!(EnhancedStatus::parse_prefix(&again), Some((status, "")));
+        }
+
+        #[test]
+        fn reading_a_status_takes_anything(text in any::<String>()) {
+            if let Some((status, rest)) = EnhancedStatus::parse_prefix(&text) {
+                prop_assert!(matches!(status.class, 2 | 4 | 5));
+                prop_assert!(text.ends_with(rest));
+            }
+        }
     }
 
     #[test]

@@ -162,6 +162,54 @@ impl Civil {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Counts years and months from the epoch: slow, and as the calendar is taught.
+    fn calendar(mut days: u64) -> (u64, u64, u64) {
+        let is_leap =
+            |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
+        let mut year = 1970;
+        while days >= 365 + u64::from(is_leap(year)) {
+            days -= 365 + u64::from(is_leap(year));
+            year += 1;
+        }
+        let february = 28 + u64::from(is_leap(year));
+        for (month, length) in (1..).zip([31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {
+            if days < length {
+                return (year, month, days + 1);
+            }
+            days -= length;
+        }
+        unreachable!("a year has no more days")
+    }
+
+    proptest! {
+        #[test]
+        fn civil_dates_are_those_of_the_calendar(ms in 0..32_000_000_000_000u64) {
+            let civil = Wall(ms).civil();
+            let days = ms / 86_400_000;
+            prop_assert_eq!((civil.year, civil.month, civil.day), calendar(days));
+            // 1970-01-01 was a Thursday.
+            prop_assert_eq!(civil.weekday, (days + 4) % 7);
+            let in_day = ((civil.hour * 60 + civil.minute) * 60 + civil.second) * 1_000;
+            prop_assert_eq!(in_day + civil.millisecond, ms % 86_400_000);
+        }
+
+        #[test]
+        fn any_moment_can_be_written(ms: u64) {
+            let text = Wall(ms).rfc5322();
+            prop_assert!(text.ends_with(" +0000") && text.is_ascii());
+            prop_assert!(Wall(ms).to_string().ends_with('Z'));
+        }
+    }
+
+    #[test]
+    fn every_day_around_the_turns_of_centuries() {
+        for day in (10_950..11_330).chain(47_400..47_900).chain(156_900..157_200) {
+            let civil = Wall(day * 86_400_000).civil();
+            assert_eq!((civil.year, civil.month, civil.day), calendar(day), "day {day}");
+        }
+    }
 
     #[test]
     fn dates_read_as_rfc_5322_and_rfc_3339() {
