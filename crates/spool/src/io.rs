@@ -1,7 +1,7 @@
 //! Disk operations as values: made by the spool, performed by whoever drives it.
 
 use crate::disk::{Disk, DiskError, read_full};
-use crate::scan::{ScanFilter, SmallRecord};
+use crate::scan::IdRanges;
 use crate::segment::SegmentKey;
 use bytes::Bytes;
 use std::io::IoSlice;
@@ -45,8 +45,8 @@ pub(crate) enum Op {
     Read { file: FileName, offset: u64, bytes: usize },
     /// Read several ranges of one file.
     ReadMany { file: FileName, ranges: Vec<(u64, u32)> },
-    /// Find the records without content in a segment.
-    Scan { file: FileName, key: SegmentKey, filter: ScanFilter },
+    /// Find which messages a segment says more about than its own accepts.
+    Scan { file: FileName, key: SegmentKey, ranges: IdRanges },
     /// Write zeros, one step of preparing a segment.
     Zero { file: FileName, offset: u64, bytes: u64, create: bool, sync: bool },
     /// Rename durably.
@@ -56,7 +56,7 @@ pub(crate) enum Op {
     /// A piece of a blob.
     BlobWrite { file: FileName, offset: u64, data: Bytes, create: bool },
     /// Blob content and name to stable storage.
-    BlobSync { file: FileName },
+    BlobSync { file: FileName, sync: bool },
     /// Ask for free space.
     Space,
 }
@@ -77,7 +77,7 @@ pub(crate) enum Outcome {
     Written(WriteBuffer),
     Data(Bytes),
     Many(Vec<Bytes>),
-    Scanned(Vec<SmallRecord>),
+    Scanned(Vec<u64>),
     Free(u64),
 }
 
@@ -200,8 +200,8 @@ impl Op {
                 .map(|(offset, bytes)| read_bytes(disk, &file, offset, bytes as usize))
                 .collect::<Result<_, _>>()
                 .map(Outcome::Many),
-            Op::Scan { file, key, filter } => {
-                crate::scan::small_records(disk, &file, key, &filter).map(Outcome::Scanned)
+            Op::Scan { file, key, ranges } => {
+                crate::scan::mentioned_ids(disk, &file, key, &ranges).map(Outcome::Scanned)
             }
             Op::Zero { file, offset, bytes, create, sync } => {
                 zero(disk, &file, offset, bytes, create, sync)
@@ -221,9 +221,11 @@ impl Op {
                 disk.write_at(&file, offset, &mut [IoSlice::new(&data)])?;
                 Ok(Outcome::Done)
             }
-            Op::BlobSync { file } => {
-                disk.sync_data(&file)?;
-                sync_dir(disk, true)
+            Op::BlobSync { file, sync } => {
+                if sync {
+                    disk.sync_data(&file)?;
+                }
+                sync_dir(disk, sync)
             }
             Op::Space => disk.free_bytes().map(Outcome::Free),
         }

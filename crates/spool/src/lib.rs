@@ -3,15 +3,28 @@
 //!
 //! `docs/spool.md` states what is promised and why it holds.
 
+mod batch;
+mod blob;
+mod catalog;
+mod codec;
+mod compaction;
 pub mod config;
 pub mod disk;
+mod index;
 pub mod io;
+mod live;
+pub mod memdisk;
+mod memory;
+mod prepare;
 pub mod record;
+mod recovery;
 pub mod request;
 mod scan;
 mod segment;
+mod space;
 mod spool;
 mod verify;
+mod writer;
 
 pub use config::{Damage, Durability, RecoveryReport, SpoolConfig, SpoolError, SpoolStatus};
 pub use disk::{Disk, DiskError, DiskErrorKind};

@@ -1,15 +1,379 @@
-//! Walks a segment.
-use crate::disk::{Disk, DiskError};
-use crate::segment::SegmentKey;
+//! Walks a segment: tells whole batches, damage and a torn tail apart.
+
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::codec::{RawRecord, kind, read_head, read_record};
+use crate::disk::{Disk, DiskError, read_full};
+use crate::segment::{Footer, Header, SECTOR_BYTES, SegmentKey, u64_at};
+
+/// What a walk comes across, in order.
 #[derive(Debug)]
-pub(crate) struct ScanFilter;
+pub(crate) enum Found<'a> {
+    /// The header of a batch with at least one valid record, or of an index batch.
+    Batch(u64, BatchHeader),
+    /// A record of the batch found last, index batches left out.
+    Record(RawRecord<'a>),
+    /// Something synced is not what it was.
+    Damage { offset: u64, bytes: u64, what: String },
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScanEnd {
+    /// Where the valid data ends.
+    pub end: u64,
+    /// Something that was never acknowledged comes after it.
+    pub torn: bool,
+    /// Some of what comes before it can't be read.
+    pub damaged: bool,
+}
+
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// Reads a file through a buffer of at least a mebibyte.
+struct Window<'a> {
+    disk: &'a dyn Disk,
+    file: &'a str,
+    start: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    fn new(disk: &'a dyn Disk, file: &'a str) -> Window<'a> {
+        Window { disk, file, start: 0, buffer: Vec::new() }
+    }
+
+    /// `bytes` bytes from `offset`, fewer where the file ends.
+    fn get(&mut self, offset: u64, bytes: usize) -> Result<&[u8], DiskError> {
+        let within = offset.checked_sub(self.start).map_or(usize::MAX, |at| at as usize);
+        if within.saturating_add(bytes) > self.buffer.len() {
+            self.buffer.resize(bytes.max(WINDOW_BYTES), 0);
+            let count = read_full(self.disk, self.file, offset, &mut self.buffer)?;
+            self.buffer.truncate(count);
+            self.start = offset;
+        }
+        let from = (offset - self.start) as usize;
+        let to = from.saturating_add(bytes).min(self.buffer.len());
+        Ok(self.buffer.get(from..to).unwrap_or(&[]))
+    }
+}
+
+/// The header and footer of a segment file.
+pub(crate) fn read_ends(
+    disk: &dyn Disk,
+    file: &str,
+    key: SegmentKey,
+    length: u64,
+) -> Result<(Option<Header>, Option<Footer>), DiskError> {
+    let mut block = [0; SECTOR_BYTES as usize];
+    let count = read_full(disk, file, 0, &mut block)?;
+    let header = block.get(..count).and_then(|block| Header::decode(block, key));
+    let offset = length.saturating_sub(SECTOR_BYTES);
+    let count = read_full(disk, file, offset, &mut block)?;
+    let footer = block.get(..count).and_then(|block| Footer::decode(block, key, offset));
+    Ok((header, footer))
+}
+
+/// Reads all index batches of a sealed segment, oldest first; `None` when there is damage in them.
+pub(crate) fn read_index(
+    disk: &dyn Disk,
+    file: &str,
+    key: SegmentKey,
+    footer: Footer,
+) -> Result<Option<Vec<IndexBatch>>, DiskError> {
+    let mut batches = Vec::new();
+    let (mut offset, mut end) = (footer.index_offset, footer.end);
+    while offset != 0 {
+        let mut head = [0; BATCH_HEADER_BYTES];
+        let count = read_full(disk, file, offset, &mut head)?;
+        let header = head.get(..count).and_then(|head| BatchHeader::decode(head, key, offset));
+        let Some(header) = header.filter(|header| {
+            let fits = offset.checked_add(header.total_bytes).is_some_and(|next| next <= end);
+            // The last one ends where the data ends.
+            header.is_index
+                && fits
+                && header.previous_index < offset
+                && (!batches.is_empty() || offset + header.total_bytes == end)
+        }) else {
+            return Ok(None);
+        };
+        let mut payload = vec![0; header.payload_bytes as usize];
+        let payload_offset = offset + BATCH_HEADER_BYTES as u64;
+        let count = read_full(disk, file, payload_offset, &mut payload)?;
+        payload.truncate(count);
+        if !is_whole(&payload, key, payload_offset, &header) {
+            return Ok(None);
+        }
+        end = offset;
+        offset = header.previous_index;
+        batches.push(IndexBatch { header, payload_offset, payload });
+    }
+    batches.reverse();
+    Ok(Some(batches))
+}
+
+/// An index batch that was read and is whole.
 #[derive(Debug)]
-pub(crate) struct SmallRecord;
-pub(crate) fn small_records(
-    _: &dyn Disk,
-    _: &str,
-    _: SegmentKey,
-    _: &ScanFilter,
-) -> Result<Vec<SmallRecord>, DiskError> {
-    Ok(Vec::new())
+pub(crate) struct IndexBatch {
+    pub header: BatchHeader,
+    payload_offset: u64,
+    payload: Vec<u8>,
+}
+
+impl IndexBatch {
+    /// Its records, in order.
+    pub(crate) fn records(&self, key: SegmentKey) -> impl Iterator<Item = RawRecord<'_>> {
+        records(&self.payload, key, self.payload_offset).filter_map(Result::ok)
+    }
+}
+
+/// The records of a batch: `Err` for one that is damaged but has its length; stops at one that
+/// has not.
+fn records(
+    payload: &[u8],
+    key: SegmentKey,
+    offset: u64,
+) -> impl Iterator<Item = Result<RawRecord<'_>, u64>> {
+    let mut at = 0_usize;
+    std::iter::from_fn(move || {
+        let rest = payload.get(at..).filter(|rest| !rest.is_empty())?;
+        let here = offset + at as u64;
+        match read_record(rest, key, here) {
+            Ok(record) => {
+                at += record.length as usize;
+                Some(Ok(record))
+            }
+            Err(Some(length)) => {
+                at += length;
+                Some(Err(here))
+            }
+            Err(None) => {
+                at = payload.len();
+                Some(Err(here))
+            }
+        }
+    })
+}
+
+fn is_whole(payload: &[u8], key: SegmentKey, offset: u64, header: &BatchHeader) -> bool {
+    let (mut count, mut crc) = (0, 0);
+    for record in records(payload, key, offset) {
+        let Ok(record) = record else { return false };
+        count += 1;
+        crc = crc32c::crc32c_append(crc, &record.crc.to_le_bytes());
+    }
+    payload.len() as u64 == header.payload_bytes
+        && count == header.records_count
+        && crc == header.records_crc
+}
+
+/// Reads a segment from end to end.
+///
+/// `known_end` is where its data is known to end (its footer, or the header of the segment after
+/// it, says so): everything before was synced.
+pub(crate) fn scan(
+    disk: &dyn Disk,
+    file: &str,
+    key: SegmentKey,
+    length: u64,
+    known_end: Option<u64>,
+    visit: &mut dyn FnMut(Found<'_>),
+) -> Result<ScanEnd, DiskError> {
+    let (header, _) = read_ends(disk, file, key, length)?;
+    let limit = length.saturating_sub(SECTOR_BYTES);
+    let known = known_end.unwrap_or(0).min(limit);
+    let mut walk = Walk { window: Window::new(disk, file), key, limit };
+    let first = header.map(|header| header.first_offset);
+    let mut result = ScanEnd { end: first.unwrap_or(SECTOR_BYTES), ..ScanEnd::default() };
+    if first.is_none() {
+        // Either nothing was ever written here, or the header is damaged.
+        let Some(found) = walk.find(SECTOR_BYTES, 0)?.0 else { return Ok(result) };
+        result.damaged = true;
+        let what = "the segment's header is damaged".into();
+        visit(Found::Damage { offset: 0, bytes: SECTOR_BYTES, what });
+        result.end = found;
+    }
+    while result.end < limit && known_end.is_none_or(|known| result.end < known) {
+        let offset = result.end;
+        let batch = walk.batch(offset)?;
+        if let Some((header, true)) = batch {
+            visit(Found::Batch(offset, header));
+            walk.visit_whole(offset, &header, visit)?;
+            result.end += header.total_bytes;
+            continue;
+        }
+        // Invalid. Damage if it was synced once, else the torn tail.
+        let after = batch.map_or(offset + SECTOR_BYTES, |(header, _)| offset + header.total_bytes);
+        let (next, is_synced) = walk.find(after, offset)?;
+        if !is_synced && known <= offset {
+            result.torn = batch.is_some() || next.is_some();
+            break;
+        }
+        result.damaged = true;
+        if let Some((header, _)) = batch {
+            visit(Found::Batch(offset, header));
+            walk.salvage(offset, &header, visit)?;
+            result.end = after;
+        } else {
+            result.end = next.unwrap_or(known.max(after));
+            let bytes = result.end - offset;
+            visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
+        }
+    }
+    Ok(result)
+}
+
+struct Walk<'a> {
+    window: Window<'a>,
+    key: SegmentKey,
+    limit: u64,
+}
+
+impl Walk<'_> {
+    fn header(&mut self, offset: u64) -> Result<Option<BatchHeader>, DiskError> {
+        let (key, limit) = (self.key, self.limit);
+        let head = self.window.get(offset, BATCH_HEADER_BYTES)?;
+        let header = BatchHeader::decode(head, key, offset);
+        Ok(header.filter(|header| {
+            offset.checked_add(header.total_bytes).is_some_and(|end| end <= limit)
+        }))
+    }
+
+    fn payload(&mut self, offset: u64, header: &BatchHeader) -> Result<(&[u8], u64), DiskError> {
+        let at = offset + BATCH_HEADER_BYTES as u64;
+        Ok((self.window.get(at, header.payload_bytes as usize)?, at))
+    }
+
+    /// The batch at `offset` and whether all of it is right; `None` when its header is not.
+    fn batch(&mut self, offset: u64) -> Result<Option<(BatchHeader, bool)>, DiskError> {
+        let Some(header) = self.header(offset)? else { return Ok(None) };
+        let key = self.key;
+        let (payload, at) = self.payload(offset, &header)?;
+        Ok(Some((header, is_whole(payload, key, at, &header))))
+    }
+
+    fn visit_whole(
+        &mut self,
+        offset: u64,
+        header: &BatchHeader,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), DiskError> {
+        if header.is_index {
+            return Ok(());
+        }
+        let key = self.key;
+        let (payload, at) = self.payload(offset, header)?;
+        for record in records(payload, key, at).flatten() {
+            visit(Found::Record(record));
+        }
+        Ok(())
+    }
+
+    /// Visits what is left of a damaged batch. Of a group with a damaged record only accepts
+    /// count: a settle without the DSN that belonged to it would lose the recipient, without the
+    /// settle the recipient is tried once more.
+    fn salvage(
+        &mut self,
+        offset: u64,
+        header: &BatchHeader,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), DiskError> {
+        let key = self.key;
+        let (payload, at) = self.payload(offset, header)?;
+        let all: Vec<_> = records(payload, key, at).collect();
+        let good = all.iter().flatten().count() as u32;
+        let lost = header.records_count.saturating_sub(good).max(1);
+        let bytes = header.total_bytes;
+        let what = if header.is_index {
+            format!("{lost} index entries are damaged")
+        } else {
+            format!("{lost} of {} records are damaged", header.records_count)
+        };
+        visit(Found::Damage { offset, bytes, what });
+        if header.is_index {
+            return Ok(());
+        }
+        // With a record missing at the end, the last group is not known to be whole either.
+        let is_short = all.len() < header.records_count as usize;
+        let begins = |item: &Result<RawRecord<'_>, u64>| item.as_ref().is_ok_and(|r| r.first);
+        let mut from = 0;
+        while from < all.len() {
+            let to = (from + 1..all.len())
+                .find(|&at| all.get(at).is_some_and(begins))
+                .unwrap_or(all.len());
+            let group = all.get(from..to).unwrap_or(&[]);
+            let whole = group.iter().all(Result::is_ok)
+                && group.first().is_some_and(begins)
+                && !(is_short && to == all.len());
+            for record in group.iter().flatten() {
+                if whole || matches!(record.kind, kind::ACCEPT | kind::COPY) {
+                    visit(Found::Record(*record));
+                }
+            }
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// The first batch header at or after `from`, and whether a batch from there on says that the
+    /// segment was synced beyond `offset`.
+    fn find(&mut self, from: u64, offset: u64) -> Result<(Option<u64>, bool), DiskError> {
+        let mut first = None;
+        let mut at = from.next_multiple_of(SECTOR_BYTES);
+        while at < self.limit {
+            let Some(header) = self.header(at)? else {
+                at += SECTOR_BYTES;
+                continue;
+            };
+            first = first.or(Some(at));
+            if header.synced_offset > offset {
+                return Ok((first, true));
+            }
+            at += header.total_bytes.next_multiple_of(SECTOR_BYTES).max(SECTOR_BYTES);
+        }
+        Ok((first, false))
+    }
+}
+
+/// Ranges of message ids, both ends included.
+pub(crate) type IdRanges = Vec<(u64, u64)>;
+
+/// Ids within `ranges` that the segment says something about beside accepting them, ascending.
+pub(crate) fn mentioned_ids(
+    disk: &dyn Disk,
+    file: &str,
+    key: SegmentKey,
+    ranges: &IdRanges,
+) -> Result<Vec<u64>, DiskError> {
+    let length = disk.length(file)?;
+    let mut ids = Vec::new();
+    let mut note = |record: &RawRecord<'_>| {
+        let id = match record.kind {
+            kind::ACCEPT => None,
+            kind::COPY | kind::INDEXED => {
+                read_head(record).filter(|head| head.copied).map(|head| head.id.0)
+            }
+            _ => u64_at(record.body, 0),
+        };
+        ids.extend(id.filter(|id| ranges.iter().any(|(low, high)| (low..=high).contains(&id))));
+    };
+    let (_, footer) = read_ends(disk, file, key, length)?;
+    let index = match footer {
+        Some(footer) => read_index(disk, file, key, footer)?,
+        None => None,
+    };
+    if let Some(index) = index {
+        for batch in &index {
+            batch.records(key).for_each(|record| note(&record));
+        }
+    } else {
+        let known_end = footer.map(|footer| footer.end);
+        scan(disk, file, key, length, known_end, &mut |found| {
+            if let Found::Record(record) = found {
+                note(&record);
+            }
+        })?;
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
 }

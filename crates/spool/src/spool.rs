@@ -1,70 +1,709 @@
-//! The log as its driver sees it.
-use crate::{
-    Completion, Disk, Io, IoDone, RecoveredMessage, RecoveryReport, Request, SpoolConfig,
-    SpoolError, SpoolStatus, Ticket,
-};
+//! The log as its driver sees it: requests and finished operations in, operations and completions
+//! out.
+
+use crate::blob::{BlobIo, Blobs, Step};
+use crate::codec;
+use crate::compaction::Compaction;
+use crate::config::{Durability, RecoveryReport, SpoolConfig, SpoolError, SpoolStatus};
+use crate::disk::{Disk, DiskError, DiskErrorKind};
+use crate::io::{Io, IoDone, IoTicket, Op, Outcome, SealWrite, WriteBuffer};
+use crate::live::Live;
+use crate::memory::Memory;
+use crate::prepare::activate;
+use crate::record::{BlobId, Body, Record};
+use crate::recovery::Recovery;
+use crate::request::{Completion, LoadError, RecoveredMessage, Refusal, Request, Ticket};
+use crate::segment::{self, Segment, SegmentKey, blob_name};
+use crate::space::Space;
+use crate::writer::{Batch, Writer};
+use bytes::Bytes;
+use mail::MessageId;
+use std::collections::{BTreeMap, VecDeque};
 
 /// One log.
 #[derive(Debug)]
-pub struct Spool {}
+pub struct Spool {
+    pub(crate) config: SpoolConfig,
+    pub(crate) live: Live,
+    writer: Writer,
+    pub(crate) space: Space,
+    blobs: Blobs,
+    compaction: Compaction,
+    pub(crate) memory: Option<Memory>,
+    pending: VecDeque<Submit>,
+    /// How many of them have an accept.
+    pending_accepts_count: usize,
+    commit: Option<Commit>,
+    /// Kept from batch to batch.
+    buffer: Option<WriteBuffer>,
+    bulk: VecDeque<Io>,
+    waiting: BTreeMap<IoTicket, Waiting>,
+    next_ticket: u64,
+    pub(crate) next_generation: u32,
+    completions: VecDeque<(Ticket, Completion)>,
+    poisoned: Option<Box<str>>,
+    pub(crate) status: SpoolStatus,
+}
+
+#[derive(Debug)]
+struct Submit {
+    ticket: Ticket,
+    records: Vec<Record>,
+    /// Records and index entries, at most.
+    bytes: u64,
+    has_accept: bool,
+}
+
+/// A batch that is being written.
+#[derive(Debug)]
+struct Commit {
+    ticket: IoTicket,
+    /// Whom to tell, and the position of each one's first record.
+    submits: Vec<(Ticket, u64)>,
+    dropped_blobs: Vec<BlobId>,
+    records_count: u64,
+    bytes: u64,
+    /// Where it begins: nothing from here on can be read yet.
+    offset: u64,
+}
+
+/// What an operation of the bulk lane was for.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    Load { ticket: Ticket, id: MessageId, segment: u32, offset: u64 },
+    BlobRead { ticket: Ticket },
+    Blob(BlobIo),
+    Zero { generation: u32, done: u64 },
+    NameSpare { generation: u32 },
+    NameSegment { key: SegmentKey },
+    Retire { generation: u32, spare: bool },
+    RemoveUnfinished,
+    Space,
+    CompactionRead,
+    CompactionScan,
+}
 
 impl Spool {
     /// Recovers what is on the disk, handing over each message that has open recipients, and makes
-    /// the log ready. Blocks.
+    /// the log ready. Blocks. With [`Durability::Memory`] the disk is not touched.
     ///
     /// # Errors
-    /// When the disk fails, or holds something else.
+    /// When the disk fails, has no room for one segment, or holds something else.
     pub fn open(
-        _disk: &dyn Disk,
-        _config: SpoolConfig,
-        _recovered: &mut dyn FnMut(RecoveredMessage),
+        disk: &dyn Disk,
+        config: SpoolConfig,
+        recovered: &mut dyn FnMut(RecoveredMessage),
     ) -> Result<(Spool, RecoveryReport), SpoolError> {
-        Ok((Spool {}, RecoveryReport::default()))
+        check(&config)?;
+        if config.durability == Durability::Memory {
+            return Ok((Spool::in_memory(config), RecoveryReport::default()));
+        }
+        let sync = config.durability == Durability::Sync;
+        let mut recovery = Recovery::read(disk, Some((config.node, config.log)))?;
+        recovery.settle_disk(disk, &config, sync)?;
+        recovery.hand_over(disk, recovered)?;
+        let generations: Vec<u32> = recovery.live.segments.map.keys().copied().collect();
+        let free = generations.iter().filter(|g| recovery.live.segments.is_releasable(**g));
+        recovery.report.freed_segments_count = free.count() as u64;
+        let (key, length) = activate(disk, &config, &mut recovery, sync)?;
+        recovery.live.segments.map.insert(key.generation, Segment::new(key, length));
+        let next = (recovery.next_batch, recovery.next_position);
+        let writer = Writer::new(&config, key, length, recovery.last, next);
+        let damaged_count = recovery.damaged_count();
+        let mut spool = Spool::new(config, writer, recovery.live);
+        spool.next_generation = recovery.next_generation;
+        spool.space.spares = recovery.spares.iter().map(|&(generation, _)| generation).collect();
+        spool.space.free_bytes = disk.free_bytes()?;
+        spool.status.damaged_count = damaged_count;
+        spool.go_on();
+        Ok((spool, recovery.report))
     }
+
+    fn new(config: SpoolConfig, writer: Writer, live: Live) -> Spool {
+        Spool {
+            config,
+            live,
+            writer,
+            space: Space::default(),
+            blobs: Blobs::default(),
+            compaction: Compaction::default(),
+            memory: None,
+            pending: VecDeque::new(),
+            pending_accepts_count: 0,
+            commit: None,
+            buffer: None,
+            bulk: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            next_ticket: 0,
+            next_generation: 1,
+            completions: VecDeque::new(),
+            poisoned: None,
+            status: SpoolStatus::default(),
+        }
+    }
+
+    fn in_memory(config: SpoolConfig) -> Spool {
+        let key = SegmentKey { generation: 0, salt: 0 };
+        let writer = Writer::new(&config, key, 0, (0, 0), (0, 1));
+        let live = Live { next_sequence: 1, next_blob: 1, ..Live::default() };
+        let mut spool = Spool::new(config, writer, live);
+        spool.memory = Some(Memory::default());
+        spool
+    }
+
+    pub(crate) fn is_sync(&self) -> bool {
+        self.config.durability == Durability::Sync
+    }
+
     /// First message sequence that was never used in this log. The caller counts on from here.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
-        1
+        self.live.next_sequence
     }
+
     /// First blob number that was never used in this log. The caller counts on from here.
     #[must_use]
     pub fn next_blob(&self) -> u64 {
-        1
+        self.live.next_blob
     }
+
     /// Takes a request.
-    pub fn handle_request(&mut self, _request: Request) {}
-    /// Something waits for the disk that somebody waits for: an accept. Otherwise the next batch
-    /// may be put off for a few milliseconds to gather more.
+    pub fn handle_request(&mut self, request: Request) {
+        if self.memory.is_some() {
+            return self.handle_in_memory(request);
+        }
+        match request {
+            Request::Submit { ticket, records } => self.handle_submit(ticket, records),
+            Request::Load { ticket, id } => self.handle_load(ticket, id),
+            Request::BlobAppend { ticket, blob, data } => {
+                if let Err(refusal) = self.check_accepting() {
+                    return self.complete(ticket, Completion::Refused(refusal));
+                }
+                self.space.written_bytes += data.len() as u64;
+                let is_new = blob.0 >= self.live.next_blob;
+                self.blobs.handle_append(blob, ticket, data, is_new);
+            }
+            Request::BlobSeal { ticket, blob } => {
+                let sync = self.is_sync();
+                self.blobs.handle_seal(blob, ticket, sync);
+            }
+            Request::BlobRead { ticket, blob, offset, bytes } => {
+                let op = Op::Read { file: blob_name(blob.0), offset, bytes };
+                self.push_bulk(op, Waiting::BlobRead { ticket });
+            }
+            Request::BlobDrop { blob } => {
+                let sync = self.is_sync();
+                self.blobs.handle_drop(blob, sync);
+            }
+        }
+        self.drive_blobs();
+        if self.space.failed || self.space.is_full(self.config.reserve_bytes) {
+            self.ask_for_space();
+        }
+    }
+
+    fn handle_in_memory(&mut self, request: Request) {
+        if let Some(memory) = &mut self.memory {
+            memory.handle_request(&mut self.live, request, &mut self.completions);
+        }
+    }
+
+    fn complete(&mut self, ticket: Ticket, completion: Completion) {
+        self.completions.push_back((ticket, completion));
+    }
+
+    /// Whether new mail may come in.
+    fn check_accepting(&self) -> Result<(), Refusal> {
+        if self.poisoned.is_some() {
+            Err(Refusal::Poisoned)
+        } else if self.space.is_full(self.config.reserve_bytes) {
+            Err(Refusal::Full)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn handle_submit(&mut self, ticket: Ticket, records: Vec<Record>) {
+        let mut bytes = 0;
+        let mut has_accept = false;
+        for record in &records {
+            bytes += (codec::record_bytes(record) + codec::indexed_bytes_max(record)) as u64;
+            has_accept |= matches!(record, Record::Accept(_));
+        }
+        let refusal = if self.poisoned.is_some() {
+            Some(Refusal::Poisoned)
+        } else if bytes > self.submit_bytes_max() {
+            Some(Refusal::TooLarge)
+        } else if has_accept && let Err(refusal) = self.check_accepting() {
+            Some(refusal)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            return self.complete(ticket, Completion::Refused(refusal));
+        }
+        self.pending_accepts_count += usize::from(has_accept);
+        self.pending.push_back(Submit { ticket, records, bytes, has_accept });
+    }
+
+    fn submit_bytes_max(&self) -> u64 {
+        Writer::submit_bytes_max(self.config.segment_bytes, self.config.block_bytes)
+    }
+
+    fn handle_load(&mut self, ticket: Ticket, id: MessageId) {
+        let place = self.live.index.get(id.0).map(|e| (e.segment, e.offset, e.length));
+        let Some((generation, offset, length)) = place else {
+            return self.complete(ticket, Completion::LoadFailed(LoadError::NotFound));
+        };
+        let offset = u64::from(offset);
+        let unwritten = self.commit.as_ref().map(|commit| commit.offset);
+        let is_active = generation == self.writer.key.generation;
+        let Some(segment) = self
+            .live
+            .segments
+            .get_mut(generation)
+            .filter(|_| !is_active || unwritten.is_none_or(|end| offset < end))
+        else {
+            // Accepted in the batch that is being written: nobody was told yet.
+            return self.complete(ticket, Completion::LoadFailed(LoadError::NotFound));
+        };
+        segment.readers_count += 1;
+        let op = Op::Read { file: segment.file.clone(), offset, bytes: length as usize };
+        self.push_bulk(op, Waiting::Load { ticket, id, segment: generation, offset });
+    }
+
+    /// Somebody waits for the next batch: it holds an accept. Otherwise it may be put off for a few
+    /// milliseconds to gather more.
     #[must_use]
     pub fn has_urgent(&self) -> bool {
-        false
+        self.pending_accepts_count > 0
     }
-    /// The next batch, if one is due and none is under way; closes the batch.
+
+    /// The next batch, if there is something to write and none is under way. What is submitted
+    /// after this goes into the next.
     pub fn poll_log_io(&mut self) -> Option<Io> {
-        None
+        if self.commit.is_some() || self.poisoned.is_some() {
+            return None;
+        }
+        let (seal, accepts_too) = self.make_room()?;
+        let buffer = self.buffer.take().unwrap_or_default();
+        let mut batch = self.writer.begin_batch(&self.live, buffer);
+        let step = self.config.compact_step_bytes as u64;
+        self.compaction.add_to(&mut self.writer, &mut self.live, &mut batch, step);
+        let submits = self.add_pending(&mut batch, accepts_too);
+        Some(self.emit(seal, batch, submits))
     }
-    /// The next operation for the bulk lane.
+
+    /// Sees to it that the first thing that waits fits into the active segment. `None` when nothing
+    /// waits or no segment can be had; otherwise whether accepts may be written.
+    fn make_room(&mut self) -> Option<(Option<SealWrite>, bool)> {
+        loop {
+            let compaction = self.compaction.first_bytes(&self.live);
+            if compaction.is_some_and(|bytes| bytes > self.submit_bytes_max() / 3 * 4) {
+                self.compaction.skip_first();
+                continue;
+            }
+            let first = self.pending.front().map(|submit| (submit.bytes, submit.has_accept));
+            let (bytes, has_accept) = match (compaction, first) {
+                (Some(bytes), _) => (bytes, false),
+                (None, first) => first?,
+            };
+            if self.writer.fits(0, bytes) {
+                return Some((None, true));
+            }
+            let config = &self.config;
+            let ok = self.space.may_accept_roll(config.reserve_bytes, config.segment_bytes);
+            if !has_accept || ok {
+                return Some((Some(self.roll()?), ok));
+            }
+            self.wait_or_refuse();
+            // Settles need not wait behind an accept that has no room.
+            let other = self.pending.iter().find(|submit| !submit.has_accept)?.bytes;
+            if self.writer.fits(0, other) {
+                return Some((None, false));
+            }
+            return Some((Some(self.roll()?), false));
+        }
+    }
+
+    /// Accepts wait for a segment that is in the making; if none is, they are refused.
+    fn wait_or_refuse(&mut self) {
+        if self.space.coming_count() > self.space.ready_count() {
+            return;
+        }
+        self.space.exhausted = true;
+        self.refuse_pending(Refusal::Full);
+        self.ask_for_space();
+    }
+
+    /// Refuses what waits: all of it, or if only space is lacking what has an accept.
+    fn refuse_pending(&mut self, refusal: Refusal) {
+        for submit in std::mem::take(&mut self.pending) {
+            if submit.has_accept || refusal != Refusal::Full {
+                self.complete(submit.ticket, Completion::Refused(refusal));
+            } else {
+                self.pending.push_back(submit);
+            }
+        }
+        self.pending_accepts_count = 0;
+    }
+
+    fn roll(&mut self) -> Option<SealWrite> {
+        let key = self.space.next.take()?;
+        let length = self.config.segment_bytes;
+        if let Some(old) = self.live.segments.get_mut(self.writer.key.generation) {
+            old.sealed = true;
+        }
+        let seal = self.writer.roll(&self.live, key, length);
+        self.live.segments.map.insert(key.generation, Segment::new(key, length));
+        self.go_on();
+        Some(seal)
+    }
+
+    /// Moves what waits into the batch while there is room.
+    fn add_pending(&mut self, batch: &mut Batch, accepts_too: bool) -> Vec<(Ticket, u64)> {
+        let mut submits = Vec::with_capacity(self.pending.len().min(1_024));
+        let mut passed = VecDeque::new();
+        while let Some(submit) = self.pending.pop_front() {
+            if submit.has_accept && !accepts_too {
+                passed.push_back(submit);
+                continue;
+            }
+            let is_first = batch.records_count() == 0;
+            let is_full = batch.length() >= self.config.batch_bytes_max as u64;
+            if !self.writer.fits(batch.length(), submit.bytes) || (is_full && !is_first) {
+                self.pending.push_front(submit);
+                break;
+            }
+            self.pending_accepts_count -= usize::from(submit.has_accept);
+            if let Err(refusal) = self.check_submit(&submit.records) {
+                self.complete(submit.ticket, Completion::Refused(refusal));
+                continue;
+            }
+            let position = self.writer.add_submit(&mut self.live, batch, &submit.records);
+            submits.push((submit.ticket, position));
+        }
+        while let Some(submit) = passed.pop_back() {
+            self.pending.push_front(submit);
+        }
+        submits
+    }
+
+    /// The rules that a caller can break; attaches the blobs that the accepts name.
+    fn check_submit(&mut self, records: &[Record]) -> Result<(), Refusal> {
+        for (at, record) in records.iter().enumerate() {
+            let Record::Accept(accept) = record else { continue };
+            let twice = |other: &Record| matches!(other, Record::Accept(o) if o.id == accept.id);
+            let before = records.get(..at).unwrap_or(&[]);
+            if self.live.index.get(accept.id.0).is_some() || before.iter().any(twice) {
+                return Err(Refusal::Misuse("a message id was used twice"));
+            }
+            let count = accept.envelope.recipients.len();
+            if count == 0 || count > codec::RECIPIENTS_MAX {
+                return Err(Refusal::Misuse("a message needs 1 to 65535 recipients"));
+            }
+            if let Body::Blob { blob, .. } = accept.body
+                && !self.blobs.is_sealed(blob)
+            {
+                return Err(Refusal::Misuse("an accept names a blob that is not sealed"));
+            }
+        }
+        for record in records {
+            if let Record::Accept(accept) = record
+                && let Body::Blob { blob, .. } = accept.body
+            {
+                self.blobs.attach(blob);
+            }
+        }
+        Ok(())
+    }
+
+    fn emit(&mut self, seal: Option<SealWrite>, batch: Batch, submits: Vec<(Ticket, u64)>) -> Io {
+        let mut batch = batch;
+        let offset = batch.write_offset;
+        let dropped_blobs = std::mem::take(&mut batch.dropped_blobs);
+        let (data, records_count) = self.writer.finish_batch(&self.live, batch);
+        let ticket = self.ticket();
+        let bytes = data.length();
+        self.commit = Some(Commit { ticket, submits, dropped_blobs, records_count, bytes, offset });
+        let file = self.writer.file.clone();
+        Io { ticket, op: Op::Commit { seal, file, offset, data, sync: self.is_sync() } }
+    }
+
+    fn ticket(&mut self) -> IoTicket {
+        self.next_ticket += 1;
+        IoTicket(self.next_ticket)
+    }
+
+    pub(crate) fn push_bulk(&mut self, op: Op, waiting: Waiting) {
+        let ticket = self.ticket();
+        self.waiting.insert(ticket, waiting);
+        self.bulk.push_back(Io { ticket, op });
+    }
+
+    /// The next operation of the bulk lane.
     pub fn poll_bulk_io(&mut self) -> Option<Io> {
-        None
+        self.bulk.pop_front()
     }
-    /// The next operation of either lane.
+
+    /// The next operation of either lane. Taking a log operation closes the batch, so hand in all
+    /// requests that are there before asking.
     pub fn poll_io(&mut self) -> Option<Io> {
-        None
+        self.poll_bulk_io().or_else(|| self.poll_log_io())
     }
-    /// Takes the result of an operation.
-    pub fn handle_io_done(&mut self, _done: IoDone) {}
+
     /// The next answer.
     pub fn poll_completion(&mut self) -> Option<(Ticket, Completion)> {
-        None
+        self.completions.pop_front()
     }
-    /// Nothing is under way or waiting.
+
+    /// Nothing is under way, and nothing waits to be written.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        true
+        self.commit.is_none()
+            && self.waiting.is_empty()
+            && self.pending.is_empty()
+            && self.completions.is_empty()
+            && !self.compaction.has_items()
     }
+
     /// How the log is doing.
     #[must_use]
     pub fn status(&self) -> SpoolStatus {
-        SpoolStatus::default()
+        let segments = self.live.segments.map.values();
+        let spares = self.space.ready_count() as u64;
+        SpoolStatus {
+            live_count: self.live.index.count(),
+            segments_count: self.live.segments.map.len() as u64,
+            spares_count: spares,
+            segment_file_bytes: segments.clone().map(|segment| segment.length).sum::<u64>()
+                + spares * self.config.segment_bytes,
+            live_bytes: segments.map(|segment| segment.live_bytes).sum(),
+            blobs_count: self.live.blobs.len() as u64 + self.blobs.count(),
+            free_bytes: self.memory.is_none().then_some(self.space.free_bytes),
+            full: self.memory.is_none() && self.space.is_full(self.config.reserve_bytes),
+            poisoned: self.poisoned.clone(),
+            pending_count: self.pending.len() as u64,
+            compacted_bytes: self.compaction.written_bytes,
+            index_bytes: self.live.index.bytes(),
+            ..self.status.clone()
+        }
     }
+
+    /// Takes the result of an operation.
+    pub fn handle_io_done(&mut self, done: IoDone) {
+        if self.commit.as_ref().is_some_and(|commit| commit.ticket == done.ticket) {
+            if let Some(commit) = self.commit.take() {
+                self.handle_commit_done(commit, done.result);
+            }
+        } else if let Some(waiting) = self.waiting.remove(&done.ticket) {
+            self.handle_bulk_done(waiting, done.result);
+        }
+        self.drive_blobs();
+        self.go_on();
+    }
+
+    fn handle_commit_done(&mut self, commit: Commit, result: Result<Outcome, DiskError>) {
+        match result {
+            Ok(outcome) => {
+                if let Outcome::Written(mut buffer) = outcome {
+                    buffer.clear();
+                    self.buffer = Some(buffer);
+                }
+                self.status.batches_count += 1;
+                self.status.records_count += commit.records_count;
+                self.status.written_bytes += commit.bytes;
+                self.space.written_bytes += commit.bytes;
+                for (ticket, position) in commit.submits {
+                    self.completions.push_back((ticket, Completion::Durable { position }));
+                }
+                for blob in commit.dropped_blobs {
+                    let op = Op::Remove { file: blob_name(blob.0), sync: false };
+                    self.push_bulk(op, Waiting::Blob(BlobIo::Remove));
+                }
+                if self.space.written_bytes >= self.config.segment_bytes / 16 {
+                    self.ask_for_space();
+                }
+            }
+            Err(error) => {
+                for (ticket, _) in commit.submits {
+                    self.complete(ticket, Completion::Refused(Refusal::Poisoned));
+                }
+                self.poison(&error);
+            }
+        }
+    }
+
+    /// No more promises: what the disk holds now is not known.
+    pub(crate) fn poison(&mut self, error: &DiskError) {
+        self.poisoned.get_or_insert_with(|| error.text.clone());
+        self.refuse_pending(Refusal::Poisoned);
+    }
+
+    fn handle_bulk_done(&mut self, waiting: Waiting, result: Result<Outcome, DiskError>) {
+        let sync = self.is_sync();
+        match (waiting, result) {
+            (Waiting::Load { ticket, id, segment, offset }, result) => {
+                self.handle_loaded(ticket, id, (segment, offset), result);
+            }
+            (Waiting::BlobRead { ticket }, result) => {
+                let completion = match result {
+                    Ok(Outcome::Data(data)) => Completion::BlobData(data),
+                    Err(error) if error.kind == DiskErrorKind::NotFound => {
+                        Completion::LoadFailed(LoadError::NotFound)
+                    }
+                    Err(error) => Completion::LoadFailed(LoadError::Disk(error.text)),
+                    Ok(_) => Completion::LoadFailed(LoadError::NotFound),
+                };
+                self.complete(ticket, completion);
+            }
+            (Waiting::Blob(BlobIo::Write { blob, ticket }), result) => {
+                self.blobs.handle_written(blob, ticket, result.as_ref().err(), sync);
+                if result.is_err() {
+                    self.ask_for_space();
+                }
+            }
+            (Waiting::Blob(BlobIo::Sync { blob, ticket }), result) => {
+                self.blobs.handle_synced(blob, ticket, result.is_err(), sync);
+                if let Err(error) = result {
+                    self.poison(&error);
+                }
+            }
+            (Waiting::Blob(BlobIo::Remove) | Waiting::RemoveUnfinished, _) => {}
+            (Waiting::Space, result) => self.handle_space(result),
+            (Waiting::CompactionRead | Waiting::CompactionScan, result) => match result {
+                Ok(Outcome::Many(records)) => self.compaction.handle_read(records),
+                Ok(Outcome::Scanned(ids)) => self.compaction.handle_scanned(ids),
+                _ => self.compaction.handle_failed(&mut self.live),
+            },
+            (waiting, result) => self.handle_file_done(waiting, result),
+        }
+    }
+
+    fn handle_loaded(
+        &mut self,
+        ticket: Ticket,
+        id: MessageId,
+        place: (u32, u64),
+        result: Result<Outcome, DiskError>,
+    ) {
+        let Some(segment) = self.live.segments.get_mut(place.0) else { return };
+        segment.readers_count = segment.readers_count.saturating_sub(1);
+        let key = segment.key;
+        let completion = match result {
+            Ok(Outcome::Data(data)) => match decode(&data, key, place.1, id) {
+                Some(loaded) => Completion::Loaded(Box::new(loaded)),
+                None => {
+                    let what = format!("{} at {}: bad checksum or form", key.name(), place.1);
+                    Completion::LoadFailed(LoadError::Damaged(what.into()))
+                }
+            },
+            Ok(_) => Completion::LoadFailed(LoadError::NotFound),
+            Err(error) => Completion::LoadFailed(LoadError::Disk(error.text)),
+        };
+        self.complete(ticket, completion);
+    }
+
+    fn drive_blobs(&mut self) {
+        while let Some(step) = self.blobs.poll_step() {
+            match step {
+                Step::Io(op, io) => self.push_bulk(op, Waiting::Blob(io)),
+                Step::Complete(ticket, completion) => self.complete(ticket, completion),
+            }
+        }
+    }
+
+    /// Starts what is due in the background.
+    fn go_on(&mut self) {
+        if self.poisoned.is_some() || self.memory.is_some() {
+            return;
+        }
+        // Between batches all that is known is durable: only now may anything be thrown away.
+        if self.commit.is_none() {
+            self.release_segments();
+            self.compact();
+        }
+        self.prepare_segments();
+    }
+
+    fn release_segments(&mut self) {
+        let generations: Vec<u32> = self
+            .live
+            .segments
+            .map
+            .keys()
+            .copied()
+            .filter(|&generation| {
+                self.live.segments.is_releasable(generation)
+                    && self.compaction.victim() != Some(generation)
+            })
+            .collect();
+        for generation in generations {
+            self.retire(generation);
+        }
+    }
+
+    fn retire(&mut self, generation: u32) {
+        let wanted = self.space.coming_count() < self.config.spare_segments_max;
+        let sync = self.is_sync();
+        let Some(segment) = self.live.segments.get_mut(generation) else { return };
+        segment.releasing = true;
+        let from = segment.file.clone();
+        let spare = wanted && !segment.damaged && segment.length == self.config.segment_bytes;
+        let op = if segment.damaged {
+            Op::Rename { from, to: segment::damaged_name(segment.key), sync }
+        } else if spare {
+            Op::Rename { from, to: segment::spare_name(generation), sync }
+        } else {
+            Op::Remove { file: from, sync }
+        };
+        self.space.recycling_count += usize::from(spare);
+        self.push_bulk(op, Waiting::Retire { generation, spare });
+    }
+
+    fn compact(&mut self) {
+        // With space left, only what is really sparse is worth writing again.
+        let reserve = self.config.reserve_bytes;
+        let tight = self.space.exhausted
+            || self.space.failed
+            || self.space.free_bytes < reserve.saturating_mul(2);
+        let percent = if tight { 90 } else { self.config.compact_below_percent };
+        self.compaction.choose(&self.live, percent, tight);
+        if let Some(op) = self.compaction.poll_op(&mut self.live, &self.config) {
+            let waiting = match op {
+                Op::Scan { .. } => Waiting::CompactionScan,
+                _ => Waiting::CompactionRead,
+            };
+            self.push_bulk(op, waiting);
+        } else {
+            self.release_segments();
+        }
+    }
+}
+
+/// The message in `data`, which was read at `offset`.
+fn decode(data: &Bytes, key: SegmentKey, offset: u64, id: MessageId) -> Option<crate::Loaded> {
+    let record = codec::read_record(data, key, offset).ok()?;
+    if !matches!(record.kind, codec::kind::ACCEPT | codec::kind::COPY) {
+        return None;
+    }
+    let body = data.slice(codec::RECORD_HEADER_BYTES..record.length as usize);
+    codec::read_loaded(&body).filter(|loaded| loaded.id == id)
+}
+
+fn check(config: &SpoolConfig) -> Result<(), SpoolError> {
+    let block = config.block_bytes;
+    if block == 0 || !block.is_multiple_of(segment::SECTOR_BYTES) || block > 1 << 20 {
+        return Err(SpoolError::Config("block_bytes must be a multiple of 512"));
+    }
+    if config.segment_bytes > 2 << 30 || config.segment_bytes < 16 * block {
+        return Err(SpoolError::Config("segment_bytes must be 16 blocks to 2 GiB"));
+    }
+    if config.first_segment_bytes < 16 * block {
+        return Err(SpoolError::Config("first_segment_bytes must be at least 16 blocks"));
+    }
+    if config.spare_segments_max < 2 {
+        return Err(SpoolError::Config("spare_segments_max must be at least 2"));
+    }
+    Ok(())
 }

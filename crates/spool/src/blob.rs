@@ -1,0 +1,232 @@
+//! Bodies in files of their own, from the first piece to the accept that names them.
+
+use crate::disk::{DiskError, DiskErrorKind};
+use crate::io::{FileName, Op};
+use crate::record::BlobId;
+use crate::request::{Completion, Refusal, Ticket};
+use crate::segment::blob_name;
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Blobs that no accept names yet.
+#[derive(Debug, Default)]
+pub(crate) struct Blobs {
+    open: BTreeMap<u64, Blob>,
+    steps: VecDeque<Step>,
+}
+
+#[derive(Debug)]
+struct Blob {
+    file: FileName,
+    /// Where the next piece goes.
+    offset: u64,
+    created: Created,
+    /// Pieces that wait until the file is made.
+    waiting: VecDeque<(Ticket, u64, Bytes)>,
+    in_flight_count: u32,
+    failed: Option<Refusal>,
+    sealing: Option<Ticket>,
+    sealed: bool,
+    dropped: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Created {
+    No,
+    UnderWay,
+    Yes,
+}
+
+/// What to do about a blob.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Io(Op, BlobIo),
+    Complete(Ticket, Completion),
+}
+
+/// What a blob operation was for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BlobIo {
+    Write { blob: BlobId, ticket: Ticket },
+    Sync { blob: BlobId, ticket: Ticket },
+    Remove,
+}
+
+impl Blobs {
+    pub(crate) fn count(&self) -> u64 {
+        self.open.len() as u64
+    }
+
+    /// The next thing to do.
+    pub(crate) fn poll_step(&mut self) -> Option<Step> {
+        self.steps.pop_front()
+    }
+
+    /// An accept may name it.
+    pub(crate) fn is_sealed(&self, blob: BlobId) -> bool {
+        self.open.get(&blob.0).is_some_and(|blob| blob.sealed && !blob.dropped)
+    }
+
+    /// An accept names it: from now on it lives and dies with its message.
+    pub(crate) fn attach(&mut self, blob: BlobId) {
+        self.open.remove(&blob.0);
+    }
+
+    fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
+        self.steps.push_back(Step::Complete(ticket, Completion::Refused(refusal)));
+    }
+
+    /// Takes a piece. `is_new` says that no blob of this number was ever accepted.
+    pub(crate) fn handle_append(
+        &mut self,
+        blob: BlobId,
+        ticket: Ticket,
+        data: Bytes,
+        is_new: bool,
+    ) {
+        if !is_new && !self.open.contains_key(&blob.0) {
+            return self.refuse(ticket, Refusal::Misuse("a blob number was used twice"));
+        }
+        let state = self.open.entry(blob.0).or_insert_with(|| Blob::new(blob));
+        if state.sealed || state.sealing.is_some() || state.dropped {
+            return self.refuse(ticket, Refusal::Misuse("a piece for a blob that is closed"));
+        }
+        if let Some(refusal) = state.failed {
+            return self.refuse(ticket, refusal);
+        }
+        let offset = state.offset;
+        state.offset += data.len() as u64;
+        if state.created == Created::UnderWay {
+            state.waiting.push_back((ticket, offset, data));
+            return;
+        }
+        let create = state.created == Created::No;
+        if create {
+            state.created = Created::UnderWay;
+        }
+        let step = state.write(blob, (ticket, offset, data), create);
+        self.steps.push_back(step);
+    }
+
+    /// No more pieces.
+    pub(crate) fn handle_seal(&mut self, blob: BlobId, ticket: Ticket, sync: bool) {
+        let Some(state) = self.open.get_mut(&blob.0) else {
+            return self.refuse(ticket, Refusal::Misuse("there is no such blob"));
+        };
+        if state.sealed || state.sealing.is_some() || state.dropped {
+            return self.refuse(ticket, Refusal::Misuse("the blob is closed already"));
+        }
+        state.sealing = Some(ticket);
+        self.go_on(blob, sync);
+    }
+
+    /// The transaction was given up.
+    pub(crate) fn handle_drop(&mut self, blob: BlobId, sync: bool) {
+        if let Some(state) = self.open.get_mut(&blob.0) {
+            state.dropped = true;
+            self.go_on(blob, sync);
+        }
+    }
+
+    /// A piece is written, or not.
+    pub(crate) fn handle_written(
+        &mut self,
+        blob: BlobId,
+        ticket: Ticket,
+        error: Option<&DiskError>,
+        sync: bool,
+    ) {
+        let Some(state) = self.open.get_mut(&blob.0) else { return };
+        state.in_flight_count -= 1;
+        state.created = Created::Yes;
+        let waiting = std::mem::take(&mut state.waiting);
+        if let Some(error) = error {
+            // Nothing that was promised is concerned: this blob fails and no more.
+            let refusal = match error.kind {
+                DiskErrorKind::Full => Refusal::Full,
+                _ => Refusal::Poisoned,
+            };
+            state.failed = Some(refusal);
+            self.refuse(ticket, refusal);
+            for (ticket, _, _) in waiting {
+                self.refuse(ticket, refusal);
+            }
+        } else {
+            for piece in waiting {
+                let step = state.write(blob, piece, false);
+                self.steps.push_back(step);
+            }
+            self.steps.push_back(Step::Complete(ticket, Completion::BlobDone));
+        }
+        self.go_on(blob, sync);
+    }
+
+    /// The blob is on stable storage, or not.
+    pub(crate) fn handle_synced(&mut self, blob: BlobId, ticket: Ticket, failed: bool, sync: bool) {
+        let Some(state) = self.open.get_mut(&blob.0) else { return };
+        state.in_flight_count -= 1;
+        if failed {
+            state.failed = Some(Refusal::Poisoned);
+            self.refuse(ticket, Refusal::Poisoned);
+        } else {
+            state.sealed = true;
+            self.steps.push_back(Step::Complete(ticket, Completion::BlobDone));
+        }
+        self.go_on(blob, sync);
+    }
+
+    /// Syncs or removes the file when nothing is under way any more.
+    fn go_on(&mut self, blob: BlobId, sync: bool) {
+        let Some(state) = self.open.get_mut(&blob.0) else { return };
+        if state.in_flight_count > 0 || !state.waiting.is_empty() {
+            return;
+        }
+        if let Some(ticket) = state.sealing.take() {
+            let empty = state.created == Created::No;
+            let refusal = if empty || state.dropped {
+                Some(Refusal::Misuse("a blob without a piece"))
+            } else {
+                state.failed
+            };
+            if let Some(refusal) = refusal {
+                self.steps.push_back(Step::Complete(ticket, Completion::Refused(refusal)));
+            } else {
+                state.in_flight_count += 1;
+                let op = Op::BlobSync { file: state.file.clone(), sync };
+                self.steps.push_back(Step::Io(op, BlobIo::Sync { blob, ticket }));
+                return;
+            }
+        }
+        if let Some(state) = self.open.get(&blob.0).filter(|state| state.dropped) {
+            if state.created != Created::No {
+                // A name that comes back after a crash is an orphan, and removed then.
+                let op = Op::Remove { file: state.file.clone(), sync: false };
+                self.steps.push_back(Step::Io(op, BlobIo::Remove));
+            }
+            self.open.remove(&blob.0);
+        }
+    }
+}
+
+impl Blob {
+    fn new(blob: BlobId) -> Blob {
+        Blob {
+            file: blob_name(blob.0),
+            offset: 0,
+            created: Created::No,
+            waiting: VecDeque::new(),
+            in_flight_count: 0,
+            failed: None,
+            sealing: None,
+            sealed: false,
+            dropped: false,
+        }
+    }
+
+    fn write(&mut self, blob: BlobId, piece: (Ticket, u64, Bytes), create: bool) -> Step {
+        self.in_flight_count += 1;
+        let (ticket, offset, data) = piece;
+        let op = Op::BlobWrite { file: self.file.clone(), offset, data, create };
+        Step::Io(op, BlobIo::Write { blob, ticket })
+    }
+}

@@ -1,0 +1,89 @@
+//! What goes into the next index batch: the records since the last one, without content.
+
+use crate::batch::{BATCH_HEADER_BYTES, BatchBuilder, BatchHeader};
+use crate::codec::{AcceptHead, IndexSource, RECORD_HEADER_BYTES, kind, put_indexed};
+use crate::index::Index;
+use crate::io::WriteBuffer;
+use crate::segment::SegmentKey;
+
+/// Records that wait to be indexed.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    entries: Vec<Entry>,
+    /// Record bodies, one after another.
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    kind: u8,
+    /// An accept that no compaction has touched: no other copy of it is anywhere.
+    original: bool,
+    end: usize,
+}
+
+impl Catalog {
+    /// Notes an accept or a copy.
+    pub(crate) fn add_accept(&mut self, head: &AcceptHead, source: &IndexSource<'_>) {
+        put_indexed(&mut self.bytes, head, source);
+        self.push(head.id.0, kind::INDEXED, !head.copied);
+    }
+
+    /// Notes a record without content, given its body.
+    pub(crate) fn add_small(&mut self, id: u64, kind: u8, body: &[u8]) {
+        self.bytes.extend_from_slice(body);
+        self.push(id, kind, false);
+    }
+
+    fn push(&mut self, id: u64, kind: u8, original: bool) {
+        self.entries.push(Entry { id, kind, original, end: self.bytes.len() });
+    }
+
+    /// No index batch over what is noted is longer, but for padding.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        (BATCH_HEADER_BYTES + self.bytes.len() + self.entries.len() * RECORD_HEADER_BYTES) as u64
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+    }
+
+    /// Writes the index batch that belongs at `offset`, and forgets what was noted: the batch's
+    /// length.
+    ///
+    /// Messages that came and went entirely since the last index batch are left out, which under
+    /// steady traffic is nearly all of them. That is sound: all of it lies before this batch in
+    /// one segment, and was made durable before it.
+    pub(crate) fn write(
+        &mut self,
+        out: &mut WriteBuffer,
+        index: &Index,
+        at: (SegmentKey, u64),
+        header: BatchHeader,
+        block: u64,
+    ) -> u64 {
+        let mut vanished: Vec<u64> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.original && index.get(entry.id).is_none())
+            .map(|entry| entry.id)
+            .collect();
+        vanished.sort_unstable();
+        let mut builder = BatchBuilder::new(out, at.0, at.1);
+        let mut from = 0;
+        for entry in &self.entries {
+            let body = self.bytes.get(from..entry.end).unwrap_or(&[]);
+            from = entry.end;
+            if vanished.binary_search(&entry.id).is_ok() {
+                continue;
+            }
+            let start = builder.begin(out);
+            out.small.extend_from_slice(body);
+            builder.end(out, start, entry.kind, true, &[]);
+        }
+        self.clear();
+        builder.finish(out, header, block)
+    }
+}

@@ -1,0 +1,278 @@
+//! Frees sparse segments: what is still needed of one is written again at the end of the log, a
+//! step at a time, behind what sessions wait for.
+//!
+//! Needed are its live messages, and what it says about messages whose accept is in an older
+//! segment that is still there: without it that accept would come to life again.
+
+use crate::codec::{self, AcceptHead, kind};
+use crate::config::SpoolConfig;
+use crate::io::Op;
+use crate::live::Live;
+use crate::segment::Segment;
+use crate::writer::{Batch, Writer};
+use bytes::Bytes;
+use mail::MessageId;
+use std::collections::VecDeque;
+
+/// The segment that is being compacted, if any.
+#[derive(Debug, Default)]
+pub(crate) struct Compaction {
+    victim: Option<u32>,
+    phase: Phase,
+    items: VecDeque<Item>,
+    /// What the operation under way reads.
+    reading: Vec<(u64, u32, u32)>,
+    /// A read is under way.
+    pub busy: bool,
+    /// Some of it could not be read or written: the segment stays.
+    stuck: bool,
+    /// Bytes written again since the start.
+    pub written_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// Copying live messages with ids from here on.
+    Copying(u64),
+    /// Looking for what it says about others.
+    #[default]
+    Scanning,
+    /// Saying it again.
+    Repeating,
+}
+
+#[derive(Debug)]
+enum Item {
+    Copy { id: u64, offset: u32, record: Bytes },
+    Repeat(u64),
+}
+
+/// How needed a segment is, as bytes that compaction would have to write.
+fn needed_bytes(live: &Live, segment: &Segment) -> u64 {
+    let pinned = segment.depends_on.iter().any(|on| live.segments.get(*on).is_some());
+    segment.live_bytes + if pinned { segment.small_bytes } else { 0 }
+}
+
+impl Compaction {
+    pub(crate) fn victim(&self) -> Option<u32> {
+        self.victim
+    }
+
+    /// Something is ready to be written.
+    pub(crate) fn has_items(&self) -> bool {
+        !self.items.is_empty()
+    }
+
+    /// Picks the segment that frees most for least, if one is sparse enough.
+    pub(crate) fn choose(&mut self, live: &Live, percent: u8, newest_too: bool) {
+        if self.victim.is_some() {
+            return;
+        }
+        let sealed = live.segments.map.values().filter(|segment| segment.sealed);
+        let newest = sealed.clone().map(|segment| segment.key.generation).max();
+        let best = sealed
+            .filter(|segment| {
+                let new = !newest_too && Some(segment.key.generation) == newest;
+                !(segment.stuck || segment.releasing || segment.evacuated || new)
+            })
+            .map(|segment| (needed_bytes(live, segment), segment))
+            .filter(|(needed, segment)| {
+                // What is needed by nobody is released without compaction.
+                let free = segment.live_count == 0
+                    && live.segments.dependencies(segment.key.generation).is_empty();
+                !free && needed.saturating_mul(100) < segment.length * u64::from(percent)
+            })
+            .min_by_key(|(needed, segment)| needed.saturating_mul(1_000) / segment.length.max(1));
+        if let Some((_, segment)) = best {
+            self.victim = Some(segment.key.generation);
+            self.phase = Phase::Copying(0);
+            self.stuck = false;
+        }
+    }
+
+    /// The next read, when what was read before is written and durable.
+    pub(crate) fn poll_op(&mut self, live: &mut Live, config: &SpoolConfig) -> Option<Op> {
+        let victim = self.victim?;
+        if self.busy || !self.items.is_empty() {
+            return None;
+        }
+        let segment = live.segments.get(victim)?;
+        let (file, key) = (segment.file.clone(), segment.key);
+        if let Phase::Copying(id) = self.phase {
+            let step = config.compact_step_bytes as u64;
+            let (found, next) = live.index.in_segment(victim, id, step);
+            self.phase = next.map_or(Phase::Scanning, Phase::Copying);
+            if !found.is_empty() {
+                let ranges = found.iter().map(|&(_, at, len)| (u64::from(at), len)).collect();
+                self.reading = found;
+                self.busy = true;
+                return Some(Op::ReadMany { file, ranges });
+            }
+        }
+        if self.phase == Phase::Scanning {
+            self.phase = Phase::Repeating;
+            let older = live.segments.dependencies(victim);
+            let ranges: Vec<(u64, u64)> =
+                older.iter().filter_map(|&on| live.segments.get(on)?.ids).collect();
+            if !ranges.is_empty() {
+                self.busy = true;
+                return Some(Op::Scan { file, key, ranges });
+            }
+        }
+        self.finish(live);
+        None
+    }
+
+    /// All is written: the segment can go, unless something went wrong.
+    fn finish(&mut self, live: &mut Live) {
+        let Some(segment) = self.victim.take().and_then(|victim| live.segments.get_mut(victim))
+        else {
+            return;
+        };
+        if segment.live_count == 0 && !self.stuck {
+            segment.evacuated = true;
+        } else {
+            segment.stuck = true;
+        }
+    }
+
+    /// The disk failed: this segment is left as it is.
+    pub(crate) fn handle_failed(&mut self, live: &mut Live) {
+        self.busy = false;
+        self.stuck = true;
+        self.items.clear();
+        self.finish(live);
+    }
+
+    pub(crate) fn handle_read(&mut self, records: Vec<Bytes>) {
+        self.busy = false;
+        let found = std::mem::take(&mut self.reading);
+        self.items.extend(
+            found.into_iter().zip(records).map(|((id, offset, _), record)| Item::Copy {
+                id,
+                offset,
+                record,
+            }),
+        );
+    }
+
+    pub(crate) fn handle_scanned(&mut self, ids: Vec<u64>) {
+        self.busy = false;
+        self.items.extend(ids.into_iter().map(Item::Repeat));
+    }
+
+    /// Adds what is ready to a batch, as far as there is room and the step allows.
+    pub(crate) fn add_to(
+        &mut self,
+        writer: &mut Writer,
+        live: &mut Live,
+        batch: &mut Batch,
+        step_bytes: u64,
+    ) {
+        let Some(victim) = self.victim else { return };
+        let before = batch.length();
+        while let Some(item) = self.items.front() {
+            let done = batch.length() - before;
+            if done >= step_bytes {
+                break;
+            }
+            let needed = item_bytes(item, live);
+            if !writer.fits(batch.length(), needed) {
+                break;
+            }
+            let Some(item) = self.items.pop_front() else { break };
+            let good = match item {
+                Item::Copy { id, offset, record } => {
+                    copy(writer, live, batch, (victim, id, offset), &record)
+                }
+                Item::Repeat(id) => {
+                    repeat(writer, live, batch, victim, id);
+                    true
+                }
+            };
+            self.stuck |= !good;
+        }
+        self.written_bytes += batch.length() - before;
+        if batch.length() > before {
+            // The new records stand for what the victim said about older segments, too.
+            let active = writer.key.generation;
+            for older in live.segments.dependencies(victim) {
+                live.segments.depend(active, older);
+            }
+            live.segments.depend(active, victim);
+        }
+    }
+
+    /// What the next item needs in a segment; `None` when there is none.
+    pub(crate) fn first_bytes(&self, live: &Live) -> Option<u64> {
+        self.items.front().map(|item| item_bytes(item, live))
+    }
+
+    /// The next item fits nowhere.
+    pub(crate) fn skip_first(&mut self) {
+        self.items.pop_front();
+        self.stuck = true;
+    }
+}
+
+/// Records and index entries, at most.
+fn item_bytes(item: &Item, live: &Live) -> u64 {
+    let (id, record) = match item {
+        Item::Copy { id, record, .. } => (*id, record.len()),
+        Item::Repeat(id) => (*id, 0),
+    };
+    // An index entry is no longer than envelope and meta, which are in the record, and 100 bytes.
+    let residue = live
+        .index
+        .get(id)
+        .map_or(64, |entry| codec::residue_bytes_max(&entry.residue(id, &live.reasons)));
+    let indexed = record.min(INDEXED_BYTES_TYPICAL.max(envelope_share(item)));
+    (record + indexed + 2 * residue + 200) as u64
+}
+
+const INDEXED_BYTES_TYPICAL: usize = 512;
+
+/// Length of envelope and meta of the record to be copied.
+fn envelope_share(item: &Item) -> usize {
+    let Item::Copy { record, .. } = item else { return 0 };
+    record.get(codec::RECORD_HEADER_BYTES..).map_or(0, codec::envelope_and_meta_bytes)
+}
+
+/// Copies a message if it is live and still where it was read. `false` when the record is damaged.
+fn copy(
+    writer: &mut Writer,
+    live: &mut Live,
+    batch: &mut Batch,
+    place: (u32, u64, u32),
+    record: &Bytes,
+) -> bool {
+    let (victim, id, offset) = place;
+    let Some(entry) = live.index.get(id) else { return true };
+    if (entry.segment, entry.offset) != (victim, offset) {
+        return true;
+    }
+    let Some(key) = live.segments.get(victim).map(|segment| segment.key) else { return true };
+    let Ok(raw) = codec::read_record(record, key, u64::from(offset)) else { return false };
+    if !matches!(raw.kind, kind::ACCEPT | kind::COPY) || raw.length as usize != record.len() {
+        return false;
+    }
+    let Some(head) = codec::read_head(&raw).filter(|head| head.id.0 == id) else { return false };
+    let residue = (!entry.is_fresh()).then(|| entry.residue(id, &live.reasons));
+    let head = AcceptHead { copied: true, ..head };
+    let body = record.slice(codec::RECORD_HEADER_BYTES..);
+    writer.add_copy(live, batch, head, &body, residue.as_ref());
+    true
+}
+
+/// Says again what the victim says about a message that was accepted in an older segment.
+fn repeat(writer: &mut Writer, live: &mut Live, batch: &mut Batch, victim: u32, id: u64) {
+    let Some(entry) = live.index.get(id) else {
+        writer.add_gone(live, batch, MessageId(id));
+        return;
+    };
+    // A younger accept is a copy, and brought all that was known with it.
+    if entry.segment < victim {
+        let residue = entry.residue(id, &live.reasons);
+        writer.add_residue(live, batch, &residue);
+    }
+}

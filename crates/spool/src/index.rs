@@ -1,0 +1,513 @@
+//! The live index: one small entry for each message that has open recipients.
+//!
+//! Entries lie in vectors of up to 256 neighbours by id. Ids rise, so these fill up completely, no
+//! table is ever rehashed, and a message costs 48 bytes and a share of a tree node.
+
+use crate::codec::{Residue, Retry};
+use mail::Wall;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const DELAY_NOTICE: u8 = 1;
+const BLOB: u8 = 2;
+const DAMAGED: u8 = 4;
+/// Recipients beyond this number need a bitmap of their own.
+const INLINE_MAX: u16 = 64;
+/// Reasons kept for `queue why` take no more memory than this.
+const REASONS_BYTES_MAX: usize = 8 << 20;
+
+/// What is known of a live message.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Generation of the segment with its newest accept record.
+    pub segment: u32,
+    /// Where in it.
+    pub offset: u32,
+    /// How long, header included.
+    pub length: u32,
+    /// Number of an interned reason, 0 for none.
+    reason: u32,
+    /// Open recipients, when there are at most 64.
+    open: u64,
+    /// Attempts (16 bits) and next try plus one (48 bits, ms) of all recipients that have no entry
+    /// of their own in `more`.
+    retry: u64,
+    more: Option<Box<More>>,
+    recipients_count: u16,
+    flags: u8,
+    low: u8,
+}
+
+/// What few messages need.
+#[derive(Debug, Default)]
+struct More {
+    hold: Option<Box<str>>,
+    route_override: Option<Box<str>>,
+    /// Open recipients when there are more than 64.
+    wide: Option<Box<[u64]>>,
+    /// Recipients that were not tried with the others, ascending.
+    retries: Vec<(u32, Retry)>,
+}
+
+const NEXT_TRY_BITS: u32 = 48;
+const NEXT_TRY_MASK: u64 = (1 << NEXT_TRY_BITS) - 1;
+
+fn pack(retry: Retry) -> u64 {
+    let next = retry.next_try.map_or(0, |wall| wall.0.saturating_add(1).min(NEXT_TRY_MASK));
+    u64::from(retry.attempts) << NEXT_TRY_BITS | next
+}
+
+fn unpack(packed: u64) -> Retry {
+    let next_try = (packed & NEXT_TRY_MASK).checked_sub(1).map(Wall);
+    Retry { attempts: (packed >> NEXT_TRY_BITS) as u16, next_try }
+}
+
+impl Entry {
+    pub(crate) fn new(at: (u32, u32, u32), recipients_count: u16, blob: bool) -> Entry {
+        let mut entry = Entry {
+            segment: at.0,
+            offset: at.1,
+            length: at.2,
+            reason: 0,
+            open: 0,
+            retry: 0,
+            more: None,
+            recipients_count,
+            flags: if blob { BLOB } else { 0 },
+            low: 0,
+        };
+        for index in 0..u32::from(recipients_count) {
+            entry.set_open(index, true);
+        }
+        entry
+    }
+
+    pub(crate) fn recipients_count(&self) -> u32 {
+        u32::from(self.recipients_count)
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.flags & DAMAGED != 0
+    }
+
+    pub(crate) fn set_damaged(&mut self) {
+        self.flags |= DAMAGED;
+    }
+
+    fn words(&self) -> &[u64] {
+        match self.more.as_ref().and_then(|more| more.wide.as_deref()) {
+            Some(wide) => wide,
+            None => std::slice::from_ref(&self.open),
+        }
+    }
+
+    pub(crate) fn is_open(&self, index: u32) -> bool {
+        let word = self.words().get(index as usize / 64).copied().unwrap_or(0);
+        index < self.recipients_count() && word >> (index % 64) & 1 != 0
+    }
+
+    fn set_open(&mut self, index: u32, open: bool) {
+        if index >= self.recipients_count() {
+            return;
+        }
+        let word = if self.recipients_count <= INLINE_MAX {
+            Some(&mut self.open)
+        } else {
+            let words = usize::from(self.recipients_count).div_ceil(64);
+            let more = self.more.get_or_insert_default();
+            let wide = more.wide.get_or_insert_with(|| vec![0; words].into_boxed_slice());
+            wide.get_mut(index as usize / 64)
+        };
+        if let Some(word) = word {
+            let bit = 1_u64 << (index % 64);
+            *word = if open { *word | bit } else { *word & !bit };
+        }
+    }
+
+    /// The recipient is done with; whether it was open.
+    pub(crate) fn close(&mut self, index: u32) -> bool {
+        let was_open = self.is_open(index);
+        if was_open {
+            self.set_open(index, false);
+        }
+        was_open
+    }
+
+    pub(crate) fn open_count(&self) -> u32 {
+        self.words().iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Open recipients, ascending.
+    pub(crate) fn open(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.recipients_count()).filter(|&index| self.is_open(index))
+    }
+
+    pub(crate) fn retry(&self, index: u32) -> Retry {
+        let more = self.more.as_ref().map_or(&[][..], |more| &more.retries);
+        match more.binary_search_by_key(&index, |&(index, _)| index) {
+            Ok(at) => more.get(at).map_or_else(Retry::default, |&(_, retry)| retry),
+            Err(_) => unpack(self.retry),
+        }
+    }
+
+    /// Sets what is known of the open ones among `indices`.
+    pub(crate) fn set_retry(&mut self, indices: &[u32], retry: Retry) {
+        let count = indices.iter().filter(|&&index| self.is_open(index)).count();
+        if count as u32 == self.open_count() {
+            self.retry = pack(retry);
+            if let Some(more) = &mut self.more {
+                more.retries = Vec::new();
+            }
+        } else {
+            for &index in indices {
+                if self.is_open(index) {
+                    self.set_one_retry(index, retry);
+                }
+            }
+        }
+        self.tidy();
+    }
+
+    fn set_one_retry(&mut self, index: u32, retry: Retry) {
+        let retries = &mut self.more.get_or_insert_default().retries;
+        match retries.binary_search_by_key(&index, |&(index, _)| index) {
+            Ok(at) => {
+                if let Some(slot) = retries.get_mut(at) {
+                    slot.1 = retry;
+                }
+            }
+            Err(at) => retries.insert(at, (index, retry)),
+        }
+    }
+
+    /// All open recipients are due then.
+    pub(crate) fn set_next_try(&mut self, next_try: Wall) {
+        let retry = Retry { next_try: Some(next_try), ..unpack(self.retry) };
+        self.retry = pack(retry);
+        for (_, retry) in self.more.iter_mut().flat_map(|more| &mut more.retries) {
+            retry.next_try = Some(next_try);
+        }
+    }
+
+    pub(crate) fn hold(&self) -> Option<&str> {
+        self.more.as_ref()?.hold.as_deref()
+    }
+
+    pub(crate) fn set_hold(&mut self, hold: Option<Box<str>>) {
+        if hold.is_some() || self.more.is_some() {
+            self.more.get_or_insert_default().hold = hold;
+        }
+        self.tidy();
+    }
+
+    pub(crate) fn route_override(&self) -> Option<&str> {
+        self.more.as_ref()?.route_override.as_deref()
+    }
+
+    pub(crate) fn set_route_override(&mut self, route: Option<Box<str>>) {
+        if route.is_some() || self.more.is_some() {
+            self.more.get_or_insert_default().route_override = route;
+        }
+        self.tidy();
+    }
+
+    pub(crate) fn delay_notice_sent(&self) -> bool {
+        self.flags & DELAY_NOTICE != 0
+    }
+
+    pub(crate) fn set_delay_notice_sent(&mut self, sent: bool) {
+        self.flags = if sent { self.flags | DELAY_NOTICE } else { self.flags & !DELAY_NOTICE };
+    }
+
+    /// Gives back memory that nothing needs any more.
+    fn tidy(&mut self) {
+        if self.more.as_ref().is_some_and(|more| {
+            more.hold.is_none()
+                && more.route_override.is_none()
+                && more.wide.is_none()
+                && more.retries.is_empty()
+        }) {
+            self.more = None;
+        }
+    }
+
+    /// Forgets all but where it is: everyone is open.
+    pub(crate) fn reset(&mut self, recipients_count: u16, reasons: &mut Reasons) {
+        reasons.release(self.reason);
+        let mut fresh =
+            Entry::new((self.segment, self.offset, self.length), recipients_count, false);
+        fresh.flags = self.flags & (BLOB | DAMAGED);
+        fresh.low = self.low;
+        *self = fresh;
+    }
+
+    /// All that is known beside the accept.
+    pub(crate) fn residue(&self, id: u64, reasons: &Reasons) -> Residue {
+        let retries = self.more.as_ref().map_or(&[][..], |more| &more.retries);
+        Residue {
+            id,
+            open: self.open().collect(),
+            retry: unpack(self.retry),
+            retries: retries.iter().filter(|(index, _)| self.is_open(*index)).copied().collect(),
+            hold: self.hold().map(Box::from),
+            route_override: self.route_override().map(Box::from),
+            delay_notice_sent: self.delay_notice_sent(),
+            reason: reasons.text(self.reason).map(Box::from),
+        }
+    }
+
+    /// Nothing is known beside the accept.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.retry == 0
+            && self.reason == 0
+            && self.flags & DELAY_NOTICE == 0
+            && self.open_count() == self.recipients_count()
+            && self.more.as_ref().is_none_or(|more| {
+                more.hold.is_none() && more.route_override.is_none() && more.retries.is_empty()
+            })
+    }
+
+    /// The opposite of [`Entry::residue`].
+    pub(crate) fn set_residue(&mut self, residue: &Residue, reasons: &mut Reasons) {
+        let mut open = residue.open.iter().copied().peekable();
+        for index in 0..self.recipients_count() {
+            let is_open = open.peek() == Some(&index);
+            self.set_open(index, is_open);
+            if is_open {
+                open.next();
+            }
+        }
+        self.retry = pack(residue.retry);
+        if let Some(more) = &mut self.more {
+            more.retries = Vec::new();
+        }
+        for &(index, retry) in &residue.retries {
+            self.set_one_retry(index, retry);
+        }
+        self.set_hold(residue.hold.clone());
+        self.set_route_override(residue.route_override.clone());
+        self.set_delay_notice_sent(residue.delay_notice_sent);
+        self.set_reason(residue.reason.as_deref().unwrap_or(""), reasons);
+        self.tidy();
+    }
+
+    pub(crate) fn reason<'a>(&self, reasons: &'a Reasons) -> Option<&'a str> {
+        reasons.text(self.reason)
+    }
+
+    pub(crate) fn set_reason(&mut self, text: &str, reasons: &mut Reasons) {
+        let number = reasons.intern(text);
+        reasons.release(self.reason);
+        self.reason = number;
+    }
+
+    /// To be called when the entry has left the index.
+    pub(crate) fn release(self, reasons: &mut Reasons) {
+        reasons.release(self.reason);
+    }
+}
+
+/// Why attempts failed: few different texts, each kept once.
+#[derive(Debug, Default)]
+pub(crate) struct Reasons {
+    numbers: BTreeMap<Arc<str>, u32>,
+    /// By number minus one: the text and how many entries name it.
+    slots: Vec<Option<(Arc<str>, u32)>>,
+    free: Vec<u32>,
+    bytes: usize,
+}
+
+impl Reasons {
+    /// A number for the text; 0 (none) for an empty one, or when the memory for them is used up.
+    fn intern(&mut self, text: &str) -> u32 {
+        let text = crate::codec::cut(text);
+        if let Some(&number) = self.numbers.get(text) {
+            if let Some(Some(slot)) = self.slots.get_mut(number as usize - 1) {
+                slot.1 += 1;
+            }
+            return number;
+        }
+        if text.is_empty() || self.bytes + text.len() > REASONS_BYTES_MAX {
+            return 0;
+        }
+        self.bytes += text.len();
+        let text: Arc<str> = text.into();
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32
+        });
+        if let Some(slot) = self.slots.get_mut(number as usize - 1) {
+            *slot = Some((text.clone(), 1));
+        }
+        self.numbers.insert(text, number);
+        number
+    }
+
+    fn text(&self, number: u32) -> Option<&str> {
+        let (text, _) = self.slots.get((number as usize).checked_sub(1)?)?.as_ref()?;
+        Some(text)
+    }
+
+    fn release(&mut self, number: u32) {
+        let Some(at) = (number as usize).checked_sub(1) else { return };
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        let Some((text, count)) = slot else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.bytes -= text.len();
+            self.numbers.remove(text);
+            *slot = None;
+            self.free.push(number);
+        }
+    }
+}
+
+/// All live messages by id.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// By id without its last 8 bits; each vector ascends.
+    chunks: BTreeMap<u64, Vec<Entry>>,
+    count: u64,
+}
+
+impl Index {
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Memory, approximately, without what few messages need.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.count * size_of::<Entry>() as u64 + self.chunks.len() as u64 * 64
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<&Entry> {
+        let chunk = self.chunks.get(&(id >> 8))?;
+        chunk.get(chunk.binary_search_by_key(&(id as u8), |entry| entry.low).ok()?)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Entry> {
+        let chunk = self.chunks.get_mut(&(id >> 8))?;
+        let at = chunk.binary_search_by_key(&(id as u8), |entry| entry.low).ok()?;
+        chunk.get_mut(at)
+    }
+
+    /// Adds a message that is not there yet.
+    pub(crate) fn insert(&mut self, id: u64, mut entry: Entry) {
+        entry.low = id as u8;
+        let chunk = self.chunks.entry(id >> 8).or_default();
+        if let Err(at) = chunk.binary_search_by_key(&entry.low, |entry| entry.low) {
+            chunk.insert(at, entry);
+            self.count += 1;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Entry> {
+        let chunk = self.chunks.get_mut(&(id >> 8))?;
+        let at = chunk.binary_search_by_key(&(id as u8), |entry| entry.low).ok()?;
+        let entry = chunk.remove(at);
+        self.count -= 1;
+        if chunk.is_empty() {
+            self.chunks.remove(&(id >> 8));
+        } else if chunk.len() * 4 <= chunk.capacity() && chunk.capacity() > 4 {
+            chunk.shrink_to(chunk.len() * 2);
+        }
+        Some(entry)
+    }
+
+    /// Messages from `id` on whose accept is in `segment`, as id, offset and length, until their
+    /// lengths reach `bytes_max`; and where to go on, if there may be more.
+    pub(crate) fn in_segment(
+        &self,
+        segment: u32,
+        id: u64,
+        bytes_max: u64,
+    ) -> (Vec<(u64, u32, u32)>, Option<u64>) {
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for (&high, chunk) in self.chunks.range(id >> 8..) {
+            for entry in chunk {
+                let here = high << 8 | u64::from(entry.low);
+                if entry.segment != segment || here < id {
+                    continue;
+                }
+                if bytes >= bytes_max {
+                    return (found, Some(here));
+                }
+                bytes += u64::from(entry.length);
+                found.push((here, entry.offset, entry.length));
+            }
+        }
+        (found, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_small() {
+        assert!(size_of::<Entry>() <= 48);
+    }
+
+    #[test]
+    fn wide_messages_close_recipient_by_recipient() {
+        let mut entry = Entry::new((1, 2, 3), 200, false);
+        assert_eq!(entry.open_count(), 200);
+        assert!(entry.close(0) && entry.close(63) && entry.close(64) && entry.close(199));
+        assert!(!entry.close(199) && !entry.close(200));
+        assert_eq!(entry.open_count(), 196);
+        assert!(!entry.is_open(64) && entry.is_open(65));
+    }
+
+    #[test]
+    fn retries_differ_by_recipient_and_meet_again() {
+        let mut entry = Entry::new((1, 2, 3), 3, false);
+        let tried = |attempts, at| Retry { attempts, next_try: Some(Wall(at)) };
+        entry.set_retry(&[1], tried(1, 10));
+        assert_eq!(entry.retry(0), Retry::default());
+        assert_eq!(entry.retry(1), tried(1, 10));
+        let residue = entry.residue(9, &Reasons::default());
+        let mut other = Entry::new((1, 2, 3), 3, false);
+        other.set_residue(&residue, &mut Reasons::default());
+        assert_eq!(other.retry(1), tried(1, 10));
+        entry.set_next_try(Wall(5));
+        assert_eq!(entry.retry(1), tried(1, 5));
+        entry.set_retry(&[0, 1, 2], tried(2, 20));
+        assert_eq!(entry.retry(2), tried(2, 20));
+        assert!(entry.more.is_none());
+    }
+
+    #[test]
+    fn reasons_are_shared_and_forgotten() {
+        let mut reasons = Reasons::default();
+        let mut a = Entry::new((1, 2, 3), 1, false);
+        let mut b = Entry::new((1, 2, 3), 1, false);
+        a.set_reason("connection refused", &mut reasons);
+        b.set_reason("connection refused", &mut reasons);
+        assert_eq!(a.reason, b.reason);
+        a.set_reason("timed out", &mut reasons);
+        b.release(&mut reasons);
+        assert_eq!(reasons.numbers.len(), 1);
+        assert_eq!(a.reason(&reasons), Some("timed out"));
+        a.release(&mut reasons);
+        assert_eq!((reasons.bytes, reasons.numbers.len()), (0, 0));
+    }
+
+    #[test]
+    fn ids_in_any_order_are_found_and_removed() {
+        let mut index = Index::default();
+        let ids: Vec<u64> = (0..2_000).map(|n| n * 7_919 % 2_000).collect();
+        for &id in &ids {
+            index.insert(id, Entry::new((id as u32, 0, 0), 1, false));
+        }
+        assert_eq!(index.count(), 2_000);
+        assert!(ids.iter().all(|&id| index.get(id).is_some_and(|e| e.segment == id as u32)));
+        assert_eq!(index.in_segment(300, 300, 1), (vec![(300, 0, 0)], None));
+        assert_eq!(index.in_segment(300, 301, 1), (vec![], None));
+        for &id in ids.iter().filter(|id| **id % 3 != 0) {
+            assert!(index.remove(id).is_some());
+        }
+        assert_eq!(index.count(), 667);
+        assert!(index.get(3).is_some() && index.get(4).is_none() && index.remove(4).is_none());
+    }
+}

@@ -1,0 +1,125 @@
+//! What the log says at its end: live messages and what the segments hold of them. Recovery and
+//! the commit of new records go through the same functions here.
+
+use crate::codec::{AcceptHead, Residue, Retry, SmallRecord};
+use crate::index::{Entry, Index, Reasons};
+use crate::record::{Attempt, BlobId, Settle, State};
+use crate::segment::SegmentTable;
+use mail::MessageId;
+use std::collections::BTreeMap;
+
+/// The sum of all records.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub index: Index,
+    pub segments: SegmentTable,
+    pub reasons: Reasons,
+    /// Blobs of live messages.
+    pub blobs: BTreeMap<u64, BlobId>,
+    /// Message sequences from here on were never used.
+    pub next_sequence: u64,
+    /// Blob numbers from here on were never used.
+    pub next_blob: u64,
+}
+
+impl Live {
+    /// An accept or a copy is at `head.offset` of segment `segment`. An older place is forgotten;
+    /// a copy brings its state with it, so what was known is forgotten, too.
+    pub(crate) fn accept(&mut self, segment: u32, head: &AcceptHead) {
+        let id = head.id.0;
+        let count = head.recipients_count as u16;
+        self.next_sequence = self.next_sequence.max(head.id.sequence() + 1);
+        let place = (segment, head.offset as u32, head.length);
+        if let Some(entry) = self.index.get_mut(id) {
+            let (old, length) = (entry.segment, entry.length);
+            (entry.segment, entry.offset, entry.length) = place;
+            if head.copied {
+                entry.reset(count, &mut self.reasons);
+            }
+            self.segments.drop_live(old, length);
+            self.segments.depend(segment, old);
+        } else {
+            self.index.insert(id, Entry::new(place, count, head.blob.is_some()));
+        }
+        if let Some(blob) = head.blob {
+            self.next_blob = self.next_blob.max(blob.0 + 1);
+            self.blobs.insert(id, blob);
+        }
+        self.segments.add_live(segment, id, head.length);
+    }
+
+    /// A record without content, `bytes` long, is in segment `segment`. Returns the blob that is
+    /// not needed any more, if that is what it means.
+    pub(crate) fn small(
+        &mut self,
+        segment: u32,
+        record: &SmallRecord,
+        bytes: u64,
+    ) -> Option<BlobId> {
+        self.note_small(segment, record.id(), bytes);
+        match record {
+            SmallRecord::Attempt(attempt) => self.attempt(attempt),
+            SmallRecord::Settle(settle) => return self.settle(settle),
+            SmallRecord::State(state) => self.state(state),
+            SmallRecord::Residue(residue) => return self.residue(residue),
+            SmallRecord::Gone(id) => return self.remove(*id),
+        }
+        None
+    }
+
+    /// Counts a record without content, before it takes effect. Nothing depends on one about a
+    /// message whose accept is not there any more.
+    pub(crate) fn note_small(&mut self, segment: u32, id: MessageId, bytes: u64) {
+        if let Some(segment) = self.segments.get_mut(segment) {
+            segment.small_bytes += bytes;
+        }
+        if let Some(entry) = self.index.get(id.0) {
+            self.segments.depend(segment, entry.segment);
+        }
+    }
+
+    pub(crate) fn attempt(&mut self, attempt: &Attempt) {
+        let Some(entry) = self.index.get_mut(attempt.id.0) else { return };
+        let retry = Retry { attempts: attempt.attempts, next_try: Some(attempt.next_try) };
+        entry.set_retry(&attempt.recipients, retry);
+        entry.set_reason(&attempt.reason, &mut self.reasons);
+    }
+
+    pub(crate) fn settle(&mut self, settle: &Settle) -> Option<BlobId> {
+        let entry = self.index.get_mut(settle.id.0)?;
+        for &(index, _) in &settle.recipients {
+            entry.close(index);
+        }
+        if entry.open_count() == 0 { self.remove(settle.id) } else { None }
+    }
+
+    pub(crate) fn state(&mut self, state: &State) {
+        let Some(entry) = self.index.get_mut(state.id.0) else { return };
+        if let Some(hold) = &state.hold {
+            entry.set_hold(hold.as_deref().map(|text| crate::codec::cut(text).into()));
+        }
+        if let Some(next_try) = state.next_try {
+            entry.set_next_try(next_try);
+        }
+        if let Some(route) = &state.route_override {
+            entry.set_route_override(route.as_deref().map(|text| crate::codec::cut(text).into()));
+        }
+        if let Some(sent) = state.delay_notice_sent {
+            entry.set_delay_notice_sent(sent);
+        }
+    }
+
+    pub(crate) fn residue(&mut self, residue: &Residue) -> Option<BlobId> {
+        let entry = self.index.get_mut(residue.id)?;
+        entry.set_residue(residue, &mut self.reasons);
+        if entry.open_count() == 0 { self.remove(MessageId(residue.id)) } else { None }
+    }
+
+    /// The message is settled entirely.
+    pub(crate) fn remove(&mut self, id: MessageId) -> Option<BlobId> {
+        let entry = self.index.remove(id.0)?;
+        self.segments.drop_live(entry.segment, entry.length);
+        entry.release(&mut self.reasons);
+        self.blobs.remove(&id.0)
+    }
+}

@@ -1,0 +1,414 @@
+//! A disk in memory that fails as disks do, for tests and the simulator.
+//!
+//! It keeps what was written apart from what was synced. A crash decides for each sector written
+//! since the last sync whether it arrived, and for the names how many of the last changes did.
+//! Sectors of 512 bytes arrive whole or not at all. All decisions come from a seed.
+
+use crate::disk::{Disk, DiskError, DiskErrorKind};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const SECTOR: usize = 512;
+
+/// What goes wrong, in thousandths of the operations of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// A sync fails; a random part of what it should have covered is on the disk anyway.
+    pub sync_permille: u32,
+    /// A write fails after a random part of it.
+    pub write_permille: u32,
+    /// A read fails.
+    pub read_permille: u32,
+    /// A read returns less than was asked for.
+    pub short_read_permille: u32,
+}
+
+/// The disk.
+#[derive(Debug)]
+pub struct MemDisk {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Names as the running system sees them.
+    names: BTreeMap<String, Arc<Mutex<Inode>>>,
+    /// Names as they are on the disk.
+    durable: BTreeMap<String, Arc<Mutex<Inode>>>,
+    /// Changes of names since the last sync of the directory, in order.
+    changes: Vec<Change>,
+    random: Random,
+    faults: Faults,
+    capacity_bytes: u64,
+    /// Operations until the lights go out.
+    fuse: Option<u64>,
+    operations_count: u64,
+    syncs_count: u64,
+}
+
+#[derive(Debug)]
+enum Change {
+    Link(String, Arc<Mutex<Inode>>),
+    Rename(String, String),
+    Remove(String),
+}
+
+#[derive(Debug, Default)]
+struct Inode {
+    /// As the running system sees it.
+    content: Vec<u8>,
+    /// As it is on the disk.
+    synced: Vec<u8>,
+    /// Sectors written since the last sync.
+    dirty: BTreeMap<usize, ()>,
+}
+
+/// SplitMix64.
+#[derive(Debug, Default)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut n = self.0;
+        n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        n ^ (n >> 31)
+    }
+
+    /// Less than `bound`; zero for a bound of zero.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next().checked_rem(bound).unwrap_or(0)
+    }
+
+    fn hits(&mut self, permille: u32) -> bool {
+        self.below(1_000) < u64::from(permille)
+    }
+}
+
+fn failed(what: &str) -> DiskError {
+    DiskError::new(DiskErrorKind::Failed, what)
+}
+
+fn not_found(name: &str) -> DiskError {
+    DiskError::new(DiskErrorKind::NotFound, format!("{name}: no such file"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Inode {
+    fn sync(&mut self) {
+        self.synced.resize(self.content.len(), 0);
+        for sector in std::mem::take(&mut self.dirty).into_keys() {
+            self.keep(sector);
+        }
+    }
+
+    /// One sector arrives.
+    fn keep(&mut self, sector: usize) {
+        let from = sector * SECTOR;
+        let to = (from + SECTOR).min(self.content.len());
+        if self.synced.len() < to {
+            self.synced.resize(to, 0);
+        }
+        if let (Some(to), Some(from)) = (self.synced.get_mut(from..to), self.content.get(from..to))
+        {
+            to.copy_from_slice(from);
+        }
+    }
+
+    /// A random part of what was not synced arrives: a run from the front, or each sector by
+    /// itself, or nothing, or all.
+    fn settle(&mut self, random: &mut Random) {
+        let dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_keys().collect();
+        let run = random.below(dirty.len() as u64 + 1) as usize;
+        let how = random.below(4);
+        for (at, sector) in dirty.into_iter().enumerate() {
+            let arrives = match how {
+                0 => false,
+                1 => true,
+                2 => at < run,
+                _ => random.below(2) == 0,
+            };
+            if arrives {
+                self.keep(sector);
+            }
+        }
+        self.content = self.synced.clone();
+    }
+}
+
+impl State {
+    fn step(&mut self) -> Result<(), DiskError> {
+        self.operations_count += 1;
+        match &mut self.fuse {
+            Some(0) => Err(failed("the machine has crashed")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn inode(&self, name: &str) -> Result<Arc<Mutex<Inode>>, DiskError> {
+        self.names.get(name).cloned().ok_or_else(|| not_found(name))
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.names.values().map(|inode| lock(inode).content.len() as u64).sum()
+    }
+}
+
+fn apply(names: &mut BTreeMap<String, Arc<Mutex<Inode>>>, change: Change) {
+    match change {
+        Change::Link(name, inode) => {
+            names.insert(name, inode);
+        }
+        Change::Rename(from, to) => {
+            if let Some(inode) = names.remove(&from) {
+                names.insert(to, inode);
+            }
+        }
+        Change::Remove(name) => {
+            names.remove(&name);
+        }
+    }
+}
+
+impl MemDisk {
+    /// An empty disk of that size, without faults.
+    #[must_use]
+    pub fn new(seed: u64, capacity_bytes: u64) -> MemDisk {
+        let state = State { random: Random(seed), capacity_bytes, ..State::default() };
+        MemDisk { state: Mutex::new(state) }
+    }
+
+    /// What goes wrong from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        lock(&self.state).faults = faults;
+    }
+
+    /// The size of the disk from now on.
+    pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
+        lock(&self.state).capacity_bytes = capacity_bytes;
+    }
+
+    /// After so many more operations every one fails, until [`MemDisk::crash`].
+    pub fn set_fuse(&self, operations_count: u64) {
+        lock(&self.state).fuse = Some(operations_count);
+    }
+
+    /// The fuse has blown.
+    #[must_use]
+    pub fn has_crashed(&self) -> bool {
+        lock(&self.state).fuse == Some(0)
+    }
+
+    /// Operations so far.
+    #[must_use]
+    pub fn operations_count(&self) -> u64 {
+        lock(&self.state).operations_count
+    }
+
+    /// Successful syncs of files so far.
+    #[must_use]
+    pub fn syncs_count(&self) -> u64 {
+        lock(&self.state).syncs_count
+    }
+
+    /// Power loss: unsynced writes arrive in part, unsynced names as far as some change. Afterwards
+    /// the disk works again.
+    pub fn crash(&self) {
+        let state = &mut *lock(&self.state);
+        let count = state.random.below(state.changes.len() as u64 + 1) as usize;
+        for change in std::mem::take(&mut state.changes).into_iter().take(count) {
+            apply(&mut state.durable, change);
+        }
+        for inode in state.durable.values() {
+            lock(inode).settle(&mut state.random);
+        }
+        state.names = state.durable.clone();
+        state.fuse = None;
+    }
+
+    /// The process is killed, the machine goes on: all writes are there.
+    pub fn kill(&self) {
+        lock(&self.state).fuse = None;
+    }
+
+    /// Flips a bit in a file, on the disk and as it is read. `false` when there is no such byte.
+    pub fn flip_bit(&self, name: &str, bit: u64) -> bool {
+        let state = lock(&self.state);
+        let Ok(inode) = state.inode(name) else { return false };
+        let mut inode = lock(&inode);
+        let (byte, mask) = ((bit / 8) as usize, 1 << (bit % 8));
+        let Some(place) = inode.content.get_mut(byte) else { return false };
+        *place ^= mask;
+        if let Some(place) = inode.synced.get_mut(byte) {
+            *place ^= mask;
+        }
+        true
+    }
+
+    /// A file's content, for tests.
+    #[must_use]
+    pub fn content(&self, name: &str) -> Option<Vec<u8>> {
+        let inode = lock(&self.state).inode(name).ok()?;
+        let content = lock(&inode).content.clone();
+        Some(content)
+    }
+
+    /// Puts a file there, synced.
+    pub fn put(&self, name: &str, content: Vec<u8>) {
+        let inode = Inode { synced: content.clone(), content, dirty: BTreeMap::new() };
+        let inode = Arc::new(Mutex::new(inode));
+        let state = &mut *lock(&self.state);
+        state.names.insert(name.into(), inode.clone());
+        state.durable.insert(name.into(), inode);
+    }
+}
+
+impl Disk for MemDisk {
+    fn list(&self) -> Result<Vec<String>, DiskError> {
+        let mut state = lock(&self.state);
+        state.step()?;
+        Ok(state.names.keys().cloned().collect())
+    }
+
+    fn length(&self, name: &str) -> Result<u64, DiskError> {
+        let mut state = lock(&self.state);
+        state.step()?;
+        let inode = state.inode(name)?;
+        let length = lock(&inode).content.len();
+        Ok(length as u64)
+    }
+
+    fn create(&self, name: &str) -> Result<(), DiskError> {
+        let mut state = lock(&self.state);
+        state.step()?;
+        let inode = Arc::new(Mutex::new(Inode::default()));
+        state.names.insert(name.into(), inode.clone());
+        state.changes.push(Change::Link(name.into(), inode));
+        Ok(())
+    }
+
+    fn write_at(
+        &self,
+        name: &str,
+        offset: u64,
+        pieces: &mut [IoSlice<'_>],
+    ) -> Result<(), DiskError> {
+        let state = &mut *lock(&self.state);
+        let dies = state.fuse == Some(0);
+        let crashed = state.step();
+        let inode = state.inode(name)?;
+        let mut data: Vec<u8> = Vec::new();
+        pieces.iter().for_each(|piece| data.extend_from_slice(piece));
+        let offset = offset as usize;
+        let growth = (offset + data.len()).saturating_sub(lock(&inode).content.len());
+        let mut result = crashed;
+        if result.is_ok() && state.used_bytes() + growth as u64 > state.capacity_bytes {
+            return Err(DiskError::new(DiskErrorKind::Full, "no space left on device"));
+        }
+        if result.is_ok() && state.random.hits(state.faults.write_permille) {
+            result = Err(failed("input/output error (write)"));
+        }
+        if result.is_err() {
+            // The write that blows the fuse may arrive in part, those after it not at all.
+            let part = if dies { 0 } else { state.random.below(data.len() as u64 + 1) };
+            data.truncate(part as usize);
+        }
+        if data.is_empty() {
+            return result;
+        }
+        let mut inode = lock(&inode);
+        let end = offset + data.len();
+        if inode.content.len() < end {
+            inode.content.resize(end, 0);
+        }
+        if let Some(place) = inode.content.get_mut(offset..end) {
+            place.copy_from_slice(&data);
+        }
+        for sector in offset / SECTOR..end.div_ceil(SECTOR) {
+            inode.dirty.insert(sector, ());
+        }
+        result
+    }
+
+    fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
+        let state = &mut *lock(&self.state);
+        state.step()?;
+        if state.random.hits(state.faults.read_permille) {
+            return Err(failed("input/output error (read)"));
+        }
+        let inode = state.inode(name)?;
+        let inode = lock(&inode);
+        let from = (offset as usize).min(inode.content.len());
+        let mut count = buffer.len().min(inode.content.len() - from);
+        if count > 1 && state.random.hits(state.faults.short_read_permille) {
+            count = 1 + state.random.below(count as u64 - 1) as usize;
+        }
+        if let (Some(to), Some(from)) =
+            (buffer.get_mut(..count), inode.content.get(from..from + count))
+        {
+            to.copy_from_slice(from);
+        }
+        Ok(count)
+    }
+
+    fn sync_data(&self, name: &str) -> Result<(), DiskError> {
+        let state = &mut *lock(&self.state);
+        state.step()?;
+        let inode = state.inode(name)?;
+        if state.random.hits(state.faults.sync_permille) {
+            // The system forgets which pages were dirty: what did not arrive never will, though
+            // reads may show it until the crash.
+            let shown = lock(&inode).content.clone();
+            lock(&inode).settle(&mut state.random);
+            lock(&inode).content = shown;
+            return Err(failed("input/output error (sync)"));
+        }
+        lock(&inode).sync();
+        state.syncs_count += 1;
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> Result<(), DiskError> {
+        let state = &mut *lock(&self.state);
+        state.step()?;
+        if state.random.hits(state.faults.sync_permille) {
+            return Err(failed("input/output error (sync of the directory)"));
+        }
+        for change in std::mem::take(&mut state.changes) {
+            apply(&mut state.durable, change);
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        let mut state = lock(&self.state);
+        state.step()?;
+        let inode = state.names.remove(from).ok_or_else(|| not_found(from))?;
+        state.names.insert(to.into(), inode);
+        state.changes.push(Change::Rename(from.into(), to.into()));
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        let mut state = lock(&self.state);
+        state.step()?;
+        state.names.remove(name).ok_or_else(|| not_found(name))?;
+        state.changes.push(Change::Remove(name.into()));
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> Result<u64, DiskError> {
+        let mut state = lock(&self.state);
+        state.step()?;
+        Ok(state.capacity_bytes.saturating_sub(state.used_bytes()))
+    }
+}

@@ -1,0 +1,207 @@
+//! Makes segments ready ahead of need: zero-writes files, gives them their names.
+
+use crate::config::{SpoolConfig, SpoolError};
+use crate::disk::{Disk, DiskError, DiskErrorKind};
+use crate::io::{Op, Outcome, zero};
+use crate::recovery::Recovery;
+use crate::segment::{SegmentKey, spare_name, unfinished_name};
+use crate::space::ZERO_STEP_BYTES;
+use crate::spool::{Spool, Waiting};
+use std::mem::take;
+
+/// A number that nobody can guess who does not know `salt` (the finaliser of SplitMix64).
+pub(crate) fn segment_key(salt: u64, generation: u32) -> SegmentKey {
+    let mut n = salt ^ u64::from(generation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    SegmentKey { generation, salt: n ^ (n >> 31) }
+}
+
+impl Spool {
+    pub(crate) fn prepare_segments(&mut self) {
+        if self.space.next.is_none()
+            && !self.space.naming
+            && let Some(spare) = self.space.spares.pop_front()
+        {
+            let key = segment_key(self.config.salt, self.take_generation());
+            self.space.naming = true;
+            let (from, to) = (spare_name(spare), key.name());
+            let op = Op::Rename { from, to, sync: self.is_sync() };
+            self.push_bulk(op, Waiting::NameSegment { key });
+        }
+        let coming = self.space.coming_count();
+        if coming >= self.config.spare_segments_max || self.space.zeroing.is_some() {
+            return;
+        }
+        // The reserve may be made of the last disk space, the others not.
+        let keep = if coming == 0 { 0 } else { self.config.reserve_bytes };
+        let enough = self.space.free_bytes >= keep.saturating_add(self.config.segment_bytes);
+        if enough && !self.space.failed {
+            let generation = self.take_generation();
+            self.space.zeroing = Some((generation, 0));
+            self.zero_step(generation, 0);
+        } else {
+            self.space.failed = true;
+        }
+    }
+
+    fn take_generation(&mut self) -> u32 {
+        let generation = self.next_generation;
+        self.next_generation = generation.saturating_add(1);
+        generation
+    }
+
+    fn zero_step(&mut self, generation: u32, offset: u64) {
+        let bytes = (self.config.segment_bytes - offset).min(ZERO_STEP_BYTES);
+        let file = unfinished_name(generation);
+        let sync = self.is_sync();
+        let op = Op::Zero { file, offset, bytes, create: offset == 0, sync };
+        self.push_bulk(op, Waiting::Zero { generation, done: offset + bytes });
+    }
+
+    /// A file was zero-written, renamed or removed.
+    pub(crate) fn handle_file_done(
+        &mut self,
+        waiting: Waiting,
+        result: Result<Outcome, DiskError>,
+    ) {
+        match waiting {
+            Waiting::Zero { generation, done } => self.handle_zeroed(generation, done, result),
+            Waiting::NameSpare { generation } => {
+                self.space.zeroing = None;
+                match result {
+                    Ok(_) => self.add_spare(generation),
+                    Err(error) => self.poison(&error),
+                }
+                self.ask_for_space();
+            }
+            Waiting::NameSegment { key } => {
+                self.space.naming = false;
+                match result {
+                    Ok(_) => {
+                        self.space.next = Some(key);
+                        self.space.note_ready();
+                    }
+                    Err(error) => self.poison(&error),
+                }
+            }
+            Waiting::Retire { generation, spare } => {
+                self.space.recycling_count -= usize::from(spare);
+                match result {
+                    Ok(_) => {
+                        self.live.segments.map.remove(&generation);
+                        self.status.released_count += 1;
+                        if spare {
+                            self.add_spare(generation);
+                        }
+                    }
+                    Err(error) => self.poison(&error),
+                }
+                self.ask_for_space();
+            }
+            _ => {}
+        }
+    }
+
+    fn add_spare(&mut self, generation: u32) {
+        self.space.spares.push_back(generation);
+        self.space.note_ready();
+    }
+
+    fn handle_zeroed(&mut self, generation: u32, done: u64, result: Result<Outcome, DiskError>) {
+        let from = unfinished_name(generation);
+        if result.is_err() {
+            // No promise depends on this file: try again when there is space.
+            self.space.zeroing = None;
+            self.space.note_failed();
+            self.push_bulk(Op::Remove { file: from, sync: false }, Waiting::RemoveUnfinished);
+        } else if done < self.config.segment_bytes {
+            self.space.zeroing = Some((generation, done));
+            self.zero_step(generation, done);
+        } else {
+            let op = Op::Rename { from, to: spare_name(generation), sync: self.is_sync() };
+            self.push_bulk(op, Waiting::NameSpare { generation });
+        }
+    }
+
+    pub(crate) fn ask_for_space(&mut self) {
+        if !self.space.asking && self.memory.is_none() {
+            self.space.asking = true;
+            self.space.written_bytes = 0;
+            self.push_bulk(Op::Space, Waiting::Space);
+        }
+    }
+
+    pub(crate) fn handle_space(&mut self, result: Result<Outcome, DiskError>) {
+        self.space.asking = false;
+        if let Ok(Outcome::Free(bytes)) = result {
+            let (reserve, segment) = (self.config.reserve_bytes, self.config.segment_bytes);
+            self.space.handle_free(bytes, reserve, segment);
+        }
+    }
+}
+
+/// Makes the segment that the log goes on in: a spare if there is one, else a new file, else one
+/// that holds nothing any more.
+pub(crate) fn activate(
+    disk: &dyn Disk,
+    config: &SpoolConfig,
+    recovery: &mut Recovery,
+    sync: bool,
+) -> Result<(SegmentKey, u64), SpoolError> {
+    let key = segment_key(config.salt, recovery.next_generation);
+    recovery.next_generation = recovery.next_generation.saturating_add(1);
+    // Of another size are those that an older configuration left behind.
+    let spares = take(&mut recovery.spares);
+    let (usable, other): (Vec<_>, Vec<_>) =
+        spares.into_iter().partition(|&(_, length)| length == config.segment_bytes);
+    recovery.spares = usable;
+    let length = if let Some((spare, length)) = recovery.spares.pop() {
+        disk.rename(&spare_name(spare), &key.name())?;
+        length
+    } else {
+        let length = config.first_segment_bytes.min(config.segment_bytes);
+        match make(disk, key, length, sync) {
+            Ok(()) => length,
+            Err(error) if error.kind == DiskErrorKind::Full => reuse(disk, recovery, key, error)?,
+            Err(error) => return Err(error.into()),
+        }
+    };
+    for (spare, _) in other {
+        disk.remove(&spare_name(spare))?;
+    }
+    if sync {
+        disk.sync_dir()?;
+    }
+    Ok((key, length))
+}
+
+fn make(disk: &dyn Disk, key: SegmentKey, length: u64, sync: bool) -> Result<(), DiskError> {
+    let file = unfinished_name(key.generation);
+    let made = zero(disk, &file, 0, length, true, sync);
+    if let Err(error) = made {
+        // Best effort: the next start removes it, too.
+        let _ = disk.remove(&file);
+        return Err(error);
+    }
+    disk.rename(&file, &key.name())
+}
+
+/// The disk is full: takes a segment that nothing is needed of.
+fn reuse(
+    disk: &dyn Disk,
+    recovery: &mut Recovery,
+    key: SegmentKey,
+    error: DiskError,
+) -> Result<u64, DiskError> {
+    let segments = &mut recovery.live.segments;
+    let generations: Vec<u32> = segments.map.keys().copied().collect();
+    let found = generations.into_iter().find(|&generation| {
+        segments.is_releasable(generation) && segments.get(generation).is_some_and(|s| !s.damaged)
+    });
+    let Some(segment) = found.and_then(|generation| segments.map.remove(&generation)) else {
+        return Err(error);
+    };
+    disk.rename(&segment.file, &key.name())?;
+    Ok(segment.length)
+}

@@ -1,0 +1,466 @@
+//! Finds out what the log says after a restart. Reads in two passes, so that the memory it needs
+//! is that of the live index: the first tells what is live, the second hands it over.
+
+use crate::batch::BatchHeader;
+use crate::catalog::Catalog;
+use crate::codec::{self, AcceptHead, RawRecord, Summary, kind};
+use crate::config::{Damage, RecoveryReport, SpoolConfig, SpoolError};
+use crate::disk::{Disk, DiskError};
+use crate::io::{SealWrite, WriteBuffer};
+use crate::live::Live;
+use crate::record::BlobId;
+use crate::request::{RecoveredMessage, RecoveredRecipient};
+use crate::scan::{self, Found, IndexBatch};
+use crate::segment::{Footer, Header, Name, Segment, SegmentKey, VERSION, blob_name};
+use mail::{Domain, Mailbox, MessageId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What recovery makes of a directory.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    pub live: Live,
+    pub report: RecoveryReport,
+    /// Generations and lengths of files that are ready for use.
+    pub spares: Vec<(u32, u64)>,
+    /// Above all generations that were ever used.
+    pub next_generation: u32,
+    /// Of the next batch.
+    pub next_batch: u64,
+    /// Of the next record.
+    pub next_position: u64,
+    /// The last segment and where its data ends.
+    pub last: (u32, u64),
+    unfinished: Vec<String>,
+    blob_files: BTreeSet<u64>,
+    missing_blobs: BTreeMap<u64, BlobId>,
+    /// How each segment is to be read in the second pass.
+    ends: BTreeMap<u32, u64>,
+    indexed: BTreeSet<u32>,
+}
+
+impl Recovery {
+    /// Reads the directory and all segments; changes nothing on disk.
+    pub(crate) fn read(disk: &dyn Disk, owner: Option<(u16, u8)>) -> Result<Recovery, SpoolError> {
+        let mut recovery = Recovery { next_generation: 1, ..Recovery::default() };
+        let mut keys = BTreeMap::new();
+        for name in disk.list()? {
+            match Name::parse(&name) {
+                Name::Segment(key) => {
+                    keys.insert(key.generation, key);
+                }
+                Name::Spare(generation) => {
+                    recovery.spares.push((generation, disk.length(&name)?));
+                    recovery.use_generation(generation);
+                }
+                Name::Unfinished(generation) => {
+                    recovery.use_generation(generation);
+                    recovery.unfinished.push(name);
+                }
+                Name::Damaged(key) => recovery.use_generation(key.generation),
+                Name::Blob(blob) => {
+                    recovery.live.next_blob = recovery.live.next_blob.max(blob.saturating_add(1));
+                    recovery.blob_files.insert(blob);
+                }
+                Name::Other => {}
+            }
+        }
+        recovery.spares.sort_unstable();
+        let ends = recovery.find_ends(disk, &keys, owner)?;
+        for (key, footer, known_end) in ends {
+            recovery.use_generation(key.generation);
+            recovery.read_segment(disk, key, footer, known_end)?;
+        }
+        recovery.check_blobs();
+        recovery.live.next_sequence = recovery.live.next_sequence.max(1);
+        recovery.live.next_blob = recovery.live.next_blob.max(1);
+        recovery.next_position = recovery.next_position.max(1);
+        Ok(recovery)
+    }
+
+    fn use_generation(&mut self, generation: u32) {
+        self.next_generation = self.next_generation.max(generation.saturating_add(1));
+    }
+
+    /// For each segment its footer, and where its data is known to end.
+    fn find_ends(
+        &mut self,
+        disk: &dyn Disk,
+        keys: &BTreeMap<u32, SegmentKey>,
+        owner: Option<(u16, u8)>,
+    ) -> Result<Vec<(SegmentKey, Option<Footer>, Option<u64>)>, SpoolError> {
+        let mut found = Vec::new();
+        let mut said_by_next = BTreeMap::new();
+        for &key in keys.values() {
+            let file = key.name();
+            let length = disk.length(&file)?;
+            let (header, footer) = scan::read_ends(disk, &file, key, length)?;
+            if let Some(header) = header {
+                check_header(&file, header, owner)?;
+                said_by_next.insert(header.previous.0, header.previous.1);
+            }
+            let mut segment = Segment::new(key, length);
+            segment.sealed = true;
+            self.live.segments.map.insert(key.generation, segment);
+            found.push((key, footer));
+        }
+        let known = |(key, footer): (SegmentKey, Option<Footer>)| {
+            let end = footer
+                .map(|footer| footer.end)
+                .or_else(|| said_by_next.get(&key.generation).copied());
+            (key, footer, end)
+        };
+        Ok(found.into_iter().map(known).collect())
+    }
+
+    fn read_segment(
+        &mut self,
+        disk: &dyn Disk,
+        key: SegmentKey,
+        footer: Option<Footer>,
+        known_end: Option<u64>,
+    ) -> Result<(), SpoolError> {
+        let file = key.name();
+        if let Some(footer) = footer {
+            if let Some(batches) = scan::read_index(disk, &file, key, footer)? {
+                self.read_batches(key, &batches);
+                self.report.indexed_segments_count += 1;
+                self.indexed.insert(key.generation);
+                self.last = (key.generation, footer.end);
+                return Ok(());
+            }
+            self.damage(&file, footer.index_offset, 0, "the segment's index is damaged");
+        }
+        let length = self.live.segments.get(key.generation).map_or(0, |segment| segment.length);
+        let mut damages = Vec::new();
+        let mut is_used = false;
+        let end = scan::scan(disk, &file, key, length, known_end, &mut |found| match found {
+            Found::Batch(_, header) => {
+                is_used = true;
+                self.note_batch(&header);
+            }
+            Found::Record(record) => {
+                if !self.apply(key.generation, &record) {
+                    damages.push((record.offset, u64::from(record.length), "malformed".into()));
+                }
+            }
+            Found::Damage { offset, bytes, what } => damages.push((offset, bytes, what)),
+        })?;
+        self.report.scanned_segments_count += 1;
+        self.report.torn_count += u64::from(end.torn);
+        let is_damaged = end.damaged || !damages.is_empty();
+        for (offset, bytes, what) in damages {
+            self.damage(&file, offset, bytes, &what);
+        }
+        self.ends.insert(key.generation, end.end);
+        if is_used {
+            self.last = (key.generation, end.end);
+        }
+        if is_damaged && let Some(segment) = self.live.segments.get_mut(key.generation) {
+            segment.damaged = true;
+        }
+        Ok(())
+    }
+
+    fn read_batches(&mut self, key: SegmentKey, batches: &[IndexBatch]) {
+        for batch in batches {
+            self.note_batch(&batch.header);
+            for record in batch.records(key) {
+                self.apply(key.generation, &record);
+            }
+        }
+    }
+
+    fn note_batch(&mut self, header: &BatchHeader) {
+        self.next_batch = self.next_batch.max(header.sequence.saturating_add(1));
+        let records = if header.is_index { 0 } else { u64::from(header.records_count) };
+        self.next_position = self.next_position.max(header.position.saturating_add(records));
+        self.live.next_sequence = self.live.next_sequence.max(header.next_sequence);
+        self.live.next_blob = self.live.next_blob.max(header.next_blob);
+    }
+
+    /// `false` when the record's checksum is right and its content is not.
+    fn apply(&mut self, generation: u32, record: &RawRecord<'_>) -> bool {
+        match record.kind {
+            kind::ACCEPT | kind::COPY | kind::INDEXED => {
+                let Some(head) = codec::read_head(record) else { return false };
+                self.live.accept(generation, &head);
+            }
+            other => {
+                let Some(small) = codec::read_small(other, record.body) else { return false };
+                self.live.small(generation, &small, u64::from(record.length));
+            }
+        }
+        true
+    }
+
+    fn damage(&mut self, file: &str, offset: u64, bytes: u64, what: &str) {
+        self.report.damaged_count += 1;
+        if self.report.damage.len() < RecoveryReport::DAMAGE_MAX {
+            self.report.damage.push(Damage { file: file.into(), offset, bytes, what: what.into() });
+        }
+    }
+
+    /// Messages whose blob is not there are kept, but not handed over.
+    fn check_blobs(&mut self) {
+        let missing: Vec<(u64, BlobId)> = self
+            .live
+            .blobs
+            .iter()
+            .filter(|(_, blob)| !self.blob_files.contains(&blob.0))
+            .map(|(&id, &blob)| (id, blob))
+            .collect();
+        for (id, blob) in missing {
+            let what = format!("the body of message {} is missing", MessageId(id));
+            self.damage(&blob_name(blob.0), 0, 0, &what);
+            if let Some(entry) = self.live.index.get_mut(id) {
+                entry.set_damaged();
+            }
+            self.missing_blobs.insert(id, blob);
+        }
+    }
+
+    /// Messages whose blob is lost.
+    pub(crate) fn damaged_count(&self) -> u64 {
+        self.missing_blobs.len() as u64
+    }
+
+    /// Makes what was read durable, and seals every segment: after this the log can go on in a new
+    /// one. Removes what no record names.
+    pub(crate) fn settle_disk(
+        &mut self,
+        disk: &dyn Disk,
+        config: &SpoolConfig,
+        sync: bool,
+    ) -> Result<(), DiskError> {
+        for name in std::mem::take(&mut self.unfinished) {
+            disk.remove(&name)?;
+        }
+        let named: BTreeSet<u64> = self.live.blobs.values().map(|blob| blob.0).collect();
+        for &blob in self.blob_files.difference(&named) {
+            disk.remove(&blob_name(blob))?;
+            self.report.orphan_blobs_count += 1;
+        }
+        self.blob_files = named;
+        // All of it first: the index that seals one segment leaves out what another one settles.
+        for segment in self.live.segments.map.values() {
+            if sync && self.ends.contains_key(&segment.key.generation) {
+                disk.sync_data(&segment.file)?;
+            }
+        }
+        for (generation, end) in self.ends.clone() {
+            let Some(segment) = self.live.segments.get(generation) else { continue };
+            if segment.live_count > 0 && !segment.damaged {
+                self.seal(disk, config, segment.key, end, sync)?;
+            }
+        }
+        if sync {
+            disk.sync_dir()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the last index batch and the footer of a segment that a crash left without, so that
+    /// the next start need not read all of it. Only the torn tail is overwritten.
+    fn seal(
+        &mut self,
+        disk: &dyn Disk,
+        config: &SpoolConfig,
+        key: SegmentKey,
+        end: u64,
+        sync: bool,
+    ) -> Result<(), DiskError> {
+        let file = key.name();
+        let Some(segment) = self.live.segments.get(key.generation) else { return Ok(()) };
+        let (length, footer_offset) = (segment.length, segment.footer_offset());
+        let mut catalog = Catalog::default();
+        let mut previous_index = 0;
+        scan::scan(disk, &file, key, length, Some(end), &mut |found| match found {
+            Found::Batch(offset, header) if header.is_index => {
+                previous_index = offset;
+                catalog.clear();
+            }
+            Found::Record(record) => note_record(&mut catalog, &record),
+            Found::Batch(..) | Found::Damage { .. } => {}
+        })?;
+        let header = BatchHeader {
+            node: config.node,
+            log: config.log,
+            is_index: true,
+            sequence: self.next_batch,
+            position: self.next_position,
+            synced_offset: end,
+            next_sequence: self.live.next_sequence,
+            next_blob: self.live.next_blob,
+            previous_index,
+            ..BatchHeader::default()
+        };
+        if end + catalog.bytes_max() + config.block_bytes > footer_offset {
+            return Ok(());
+        }
+        let mut buffer = WriteBuffer::default();
+        let bytes =
+            catalog.write(&mut buffer, &self.live.index, (key, end), header, config.block_bytes);
+        self.next_batch += 1;
+        let footer = Footer { end: end + bytes, index_offset: end };
+        let seal = SealWrite {
+            file,
+            index_offset: end,
+            index: buffer.small,
+            footer_offset,
+            footer: footer.encode(key, footer_offset).to_vec(),
+        };
+        seal.write(disk, sync)?;
+        if self.last == (key.generation, end) {
+            self.last.1 = footer.end;
+        }
+        Ok(())
+    }
+
+    /// The second pass: hands over each live message, segment by segment.
+    pub(crate) fn hand_over(
+        &mut self,
+        disk: &dyn Disk,
+        recovered: &mut dyn FnMut(RecoveredMessage),
+    ) -> Result<(), DiskError> {
+        let mut domains = Domains::default();
+        let generations: Vec<u32> = self.live.segments.map.keys().copied().collect();
+        for generation in generations {
+            let Some(segment) = self.live.segments.get(generation) else { continue };
+            if segment.live_count == 0 {
+                continue;
+            }
+            let (key, length) = (segment.key, segment.length);
+            let mut count = 0;
+            let mut malformed = Vec::new();
+            let mut visit = |record: &RawRecord<'_>| match self.message(record, key, &mut domains) {
+                Some(Some(message)) => {
+                    count += 1;
+                    recovered(message);
+                }
+                Some(None) => {}
+                None => malformed.push(record.offset),
+            };
+            let file = key.name();
+            let (_, footer) = scan::read_ends(disk, &file, key, length)?;
+            let index = match footer.filter(|_| self.indexed.contains(&generation)) {
+                Some(footer) => scan::read_index(disk, &file, key, footer)?,
+                None => None,
+            };
+            if let Some(index) = index {
+                for batch in &index {
+                    batch.records(key).for_each(|record| visit(&record));
+                }
+            } else {
+                let end = self.ends.get(&generation).copied();
+                scan::scan(disk, &file, key, length, end, &mut |found| {
+                    if let Found::Record(record) = found {
+                        visit(&record);
+                    }
+                })?;
+            }
+            self.report.live_count += count;
+            for offset in malformed {
+                self.damage(&file, offset, 0, "an accept record is malformed");
+            }
+        }
+        Ok(())
+    }
+
+    /// The message whose newest accept this record is, if it is one; the outer `None` is damage.
+    fn message(
+        &self,
+        record: &RawRecord<'_>,
+        key: SegmentKey,
+        domains: &mut Domains,
+    ) -> Option<Option<RecoveredMessage>> {
+        if !matches!(record.kind, kind::ACCEPT | kind::COPY | kind::INDEXED) {
+            return Some(None);
+        }
+        let head = codec::read_head(record)?;
+        let Some(entry) = self.live.index.get(head.id.0) else { return Some(None) };
+        let is_newest = (entry.segment, u64::from(entry.offset)) == (key.generation, head.offset);
+        if !is_newest || entry.is_damaged() {
+            return Some(None);
+        }
+        let summary = codec::read_summary(record, &mut |text| domains.get(text))?;
+        Some(Some(recovered_message(&head, summary, entry, &self.live)))
+    }
+}
+
+fn recovered_message(
+    head: &AcceptHead,
+    summary: Summary,
+    entry: &crate::index::Entry,
+    live: &Live,
+) -> RecoveredMessage {
+    let open = entry
+        .open()
+        .filter_map(|index| {
+            let domain = summary.domains.get(index as usize)?.clone();
+            let retry = entry.retry(index);
+            let (attempts, next_try) = (retry.attempts, retry.next_try);
+            Some(RecoveredRecipient { index, domain, attempts, next_try })
+        })
+        .collect();
+    RecoveredMessage {
+        id: head.id,
+        received_at: summary.received_at,
+        meta: summary.meta,
+        reverse_path_is_null: summary.reverse_path_is_null,
+        open,
+        hold: entry.hold().map(Box::from),
+        route_override: entry.route_override().map(Box::from),
+        delay_notice_sent: entry.delay_notice_sent(),
+        last_reason: entry.reason(&live.reasons).map(Box::from),
+        body_bytes: summary.body_bytes,
+    }
+}
+
+fn note_record(catalog: &mut Catalog, record: &RawRecord<'_>) {
+    match record.kind {
+        kind::ACCEPT | kind::COPY => {
+            if let (Some(head), Some(source)) =
+                (codec::read_head(record), codec::index_source(record.body))
+            {
+                catalog.add_accept(&head, &source);
+            }
+        }
+        small => {
+            let id = crate::segment::u64_at(record.body, 0).unwrap_or(0);
+            catalog.add_small(id, small, record.body);
+        }
+    }
+}
+
+fn check_header(file: &str, header: Header, owner: Option<(u16, u8)>) -> Result<(), SpoolError> {
+    if header.version != VERSION {
+        return Err(SpoolError::Version { file: file.into(), found: header.version });
+    }
+    let (node, log) = (header.node, header.log);
+    match owner {
+        Some(owner) if owner != (node, log) => {
+            Err(SpoolError::OtherLog { file: file.into(), node, log })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Domains by the text after the `@`, each allocated once.
+#[derive(Default)]
+struct Domains(BTreeMap<Box<str>, Domain>);
+
+impl Domains {
+    fn get(&mut self, text: &str) -> Option<Domain> {
+        if let Some(domain) = self.0.get(text) {
+            return Some(domain.clone());
+        }
+        // Only the bare postmaster has no domain.
+        let domain = if text.is_empty() {
+            Mailbox::parse("postmaster", false).ok()?.domain()
+        } else {
+            Mailbox::parse(&format!("x@{text}"), true).ok()?.domain()
+        };
+        self.0.insert(text.into(), domain.clone());
+        Some(domain)
+    }
+}

@@ -1,0 +1,91 @@
+//! Files that are ready to become segments, and whether there is room for more mail.
+
+use crate::segment::SegmentKey;
+use std::collections::VecDeque;
+
+/// How much is zero-written in one operation.
+pub(crate) const ZERO_STEP_BYTES: u64 = 4 << 20;
+
+/// Zero-written files and free disk space.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    /// Generations of `.spare` files; all have the full length.
+    pub spares: VecDeque<u32>,
+    /// The segment that is used next, its name durable.
+    pub next: Option<SegmentKey>,
+    /// It is being named.
+    pub naming: bool,
+    /// The file that is being zero-written, and how far that is.
+    pub zeroing: Option<(u32, u64)>,
+    /// Segments that are being turned into spares.
+    pub recycling_count: usize,
+    /// When last asked.
+    pub free_bytes: u64,
+    /// The disk is being asked.
+    pub asking: bool,
+    /// Written since it was asked.
+    pub written_bytes: u64,
+    /// The last file could not be zero-written; no other is begun until the disk was asked again.
+    pub failed: bool,
+    /// How many more answers about disk space to let pass before the next try, and how many after
+    /// the next failure: what fails for another reason than space must not be tried without end.
+    pub patience: (u32, u32),
+    /// An accept needs a segment, and none can be had.
+    pub exhausted: bool,
+}
+
+impl Space {
+    /// Segments that can be used at once.
+    pub(crate) fn ready_count(&self) -> usize {
+        self.spares.len() + usize::from(self.next.is_some())
+    }
+
+    /// These and the ones to come.
+    pub(crate) fn coming_count(&self) -> usize {
+        self.ready_count()
+            + usize::from(self.naming)
+            + usize::from(self.zeroing.is_some())
+            + self.recycling_count
+    }
+
+    /// Whether a batch with accepts may begin the next segment. The last one is the reserve: only
+    /// settles and compaction may, unless there is disk space for another one beyond doubt.
+    pub(crate) fn may_accept_roll(&self, reserve_bytes: u64, segment_bytes: u64) -> bool {
+        let ample = reserve_bytes.saturating_add(segment_bytes.saturating_mul(2));
+        self.next.is_some()
+            && (self.ready_count() >= 2
+                || (self.coming_count() >= 2 && !self.failed && self.free_bytes >= ample))
+    }
+
+    /// A file could not be zero-written.
+    pub(crate) fn note_failed(&mut self) {
+        self.failed = true;
+        self.patience = (self.patience.1, (self.patience.1 * 2 + 1).min(1_023));
+    }
+
+    /// The disk was asked: whether another file may be tried.
+    pub(crate) fn handle_free(&mut self, bytes: u64, reserve_bytes: u64, segment_bytes: u64) {
+        self.free_bytes = bytes;
+        let keep = if self.coming_count() == 0 { 0 } else { reserve_bytes };
+        if bytes < keep.saturating_add(segment_bytes) {
+            return;
+        }
+        if self.patience.0 > 0 {
+            self.patience.0 -= 1;
+        } else {
+            self.failed = false;
+            self.exhausted = false;
+        }
+    }
+
+    /// A segment became ready.
+    pub(crate) fn note_ready(&mut self) {
+        self.exhausted &= self.ready_count() < 2;
+        self.patience = (0, 0);
+    }
+
+    /// Whether accepts are to be refused.
+    pub(crate) fn is_full(&self, reserve_bytes: u64) -> bool {
+        self.exhausted || self.free_bytes < reserve_bytes
+    }
+}
