@@ -2,6 +2,48 @@
 //!
 //! Pure data: time comes in as an argument, randomness from a seed, and what shall be done comes
 //! out of [`Queue::poll`]. One `Queue` belongs to one shard.
+//!
+//! The way of an entry: [`Queue::push`] puts it into its scheduled queue (or, if it is due and
+//! the next hop is known, at once into a ready queue). When it falls due, [`Action::Resolve`]
+//! asks for the next hop, [`Queue::handle_resolved`] answers, and the entry moves to the ready
+//! queue of that hop. [`Action::Open`] and [`Action::Wake`] bring connections, which fetch work
+//! with [`Queue::take`] and report with [`Queue::handle_outcome`].
+//!
+//! Precision: an entry falls due, and a back-off ends, to the microsecond of the clock handed in.
+//! Expiry and delay notices are exact where an entry falls due or comes back from an attempt;
+//! for entries that wait in any other state a sweep passes by, every second in small queues and
+//! every 30 s in big ones, so they come that much later at most.
+
+mod backlog;
+mod connections;
+mod failures;
+pub mod lease;
+mod limits;
+mod listing;
+mod operator;
+mod outcome;
+mod queue;
+mod random;
+mod ready;
+mod resolution;
+mod retry;
+mod scheduled;
+mod service;
+mod slab;
+mod sweep;
+mod table;
+mod timers;
+mod why;
+
+pub use connections::{CloseReason, Take, Work};
+pub use limits::ReadyLimits;
+pub use listing::{Page, QueueCounts, ReadyCounts, ScheduledCounts};
+pub use operator::Filter;
+pub use outcome::{Deferred, EntryOutcome};
+pub use queue::{Queue, QueueConfig};
+pub use resolution::Resolution;
+pub use retry::RetryPolicy;
+pub use why::{Blocker, Pause};
 
 use mail::{Failure, MessageId, Mono};
 use std::sync::Arc;
@@ -46,40 +88,6 @@ pub struct ReadyKey {
     pub next_hop: Arc<str>,
 }
 
-/// Limits of a ready queue, over all shards together. 0 means no limit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReadyLimits {
-    /// Connections at once.
-    pub connections_max: u32,
-    /// Connections being opened at once.
-    pub opens_max: u32,
-    /// Messages a connection carries before it is closed.
-    pub messages_per_connection: u32,
-    /// Messages per second.
-    pub messages_per_second: f64,
-    /// Recipients in one transaction.
-    pub recipients_per_message: u32,
-    /// Whether concurrency adapts: grows on success, shrinks on 421 and timeouts.
-    pub adaptive: bool,
-}
-
-/// Retry policy of a scheduled queue.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RetryPolicy {
-    /// Before the second attempt.
-    pub first: Duration,
-    /// Growth per attempt.
-    pub factor: f64,
-    /// Never longer than this.
-    pub longest: Duration,
-    /// ± this share of the delay, from the seeded generator (0.0 to 0.5).
-    pub jitter: f64,
-    /// Age at which a message is given up.
-    pub give_up_after: Duration,
-    /// Age at which the sender is told of the delay; `None`: never.
-    pub warn_after: Option<Duration>,
-}
-
 /// A recipient to be queued.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
@@ -113,10 +121,16 @@ pub enum Action {
     /// Open one more connection for this ready queue (its slot is taken); report with
     /// `handle_opened`, `handle_open_failed`, and in the end `handle_closed`.
     Open(ReadyId),
-    /// There is work and an idle connection for it: wake one.
+    /// There is work and an idle connection for it: wake one. It is not idle from now on, and
+    /// must call [`Queue::take`] (which may also tell it to close).
     Wake(ReadyId),
     /// The entry is too old. It is out of every queue; settle it as expired and report it.
     Expired(EntryDetail),
+    /// The next hop was refused for good. The entry is out of every queue; settle it as failed.
+    Failed(EntryDetail, Arc<Failure>),
+    /// An operator removed the entry while it was in flight, and it came back undelivered. It is
+    /// out of every queue; settle it as removed.
+    Removed(EntryDetail),
     /// The sender should be told of the delay. The entry stays.
     Warn(EntryDetail),
     /// Send this to another shard's queue, which takes it with [`Queue::handle_lease`].
@@ -145,12 +159,4 @@ pub struct EntryDetail {
     pub age: Duration,
     /// The last failure that this entry or its queue met, if it is still known.
     pub last_failure: Option<Arc<Failure>>,
-}
-
-pub mod lease {
-    //! How shards share the limits of one ready queue.
-
-    /// Stub: to be designed.
-    #[derive(Clone, Debug, PartialEq)]
-    pub struct LeaseMessage;
 }

@@ -1,0 +1,209 @@
+//! What connections ask and report.
+
+use crate::queue::Queue;
+use crate::scheduled::Known;
+use crate::slab::{NONE, State};
+use crate::{EntryId, ReadyId};
+use mail::{Failure, MessageId, Mono};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Entries in a ready queue whose way became invalid, moved away in one take at most.
+const STALE_MAX: u32 = 64;
+/// Recipients of a message looked at to find those that go along.
+const SIBLINGS_MAX: u32 = 1024;
+
+/// What a connection should do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// Send this message to these recipients; report each with [`Queue::handle_outcome`].
+    Work(Work),
+    /// There is nothing for it now: report [`Queue::handle_idle`] and wait for
+    /// [`crate::Action::Wake`]; if none came by `until`, close with [`CloseReason::Idle`].
+    Wait {
+        /// When to close.
+        until: Mono,
+    },
+    /// Close: it has carried enough, or another needs its slot.
+    Close,
+}
+
+/// One transaction's worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The message.
+    pub id: MessageId,
+    /// Its recipients: entry, index in the envelope, attempts made so far.
+    pub entries: SmallVec<[(EntryId, u32, u16); 1]>,
+}
+
+/// Why a connection was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CloseReason {
+    /// [`Take::Close`], or the caller's own reasons.
+    Normal,
+    /// It was idle (reported with [`Queue::handle_idle`] and not woken since), whoever closed it.
+    Idle,
+    /// It broke while it was at work.
+    Lost,
+}
+
+impl Queue {
+    /// Gives an open connection its next transaction. `carried` counts the messages that this
+    /// connection has carried. Connections call this again and again until it says otherwise.
+    pub fn take(&mut self, now: Mono, ready: ReadyId, carried: u32) -> Take {
+        let wait = Take::Wait { until: now + self.config.idle_connection };
+        let Some(queue) = self.ready.get_mut(ready.0) else { return Take::Close };
+        queue.woken = queue.woken.saturating_sub(1);
+        let carried_max = queue.limits.messages_per_connection;
+        if (carried_max > 0 && carried >= carried_max) || queue.connections() > queue.allowed() {
+            return Take::Close;
+        }
+        if self.paused.is_some() {
+            self.stall(ready.0);
+            return wait;
+        }
+        for _ in 0..STALE_MAX {
+            let queue = &mut self.ready[ready.0];
+            if queue.is_rated() && queue.share.tokens == 0 {
+                break;
+            }
+            let Some(pick) = queue.backlog.pick() else { return wait };
+            if !self.is_on_its_way(pick.slot) {
+                self.reschedule(pick.slot);
+                continue;
+            }
+            let work = self.gather(pick.slot);
+            let queue = &mut self.ready[ready.0];
+            queue.backlog.charge(pick, work.entries.len());
+            queue.used = now;
+            if queue.is_rated() {
+                queue.share.tokens -= 1;
+            }
+            return Take::Work(work);
+        }
+        self.mark(ready.0);
+        wait
+    }
+
+    /// Whether the ready queue an entry is in is still where its scheduled queue's messages go.
+    pub(crate) fn is_on_its_way(&self, slot: u32) -> bool {
+        let entry = &self.slab[slot];
+        let queue = &self.scheduled[entry.scheduled];
+        match queue.known {
+            Known::Ready(ready, _) => queue.epoch == self.epoch && ready.0 == entry.ready,
+            // While the DNS has trouble the old way is the best there is.
+            Known::Trouble(..) => queue.epoch == self.epoch,
+            Known::Nothing | Known::Refused(_) => false,
+        }
+    }
+
+    /// Takes an entry and those of the same message that may go along out of the ready queue.
+    fn gather(&mut self, first: u32) -> Work {
+        let entry = &self.slab[first];
+        let (id, ready) = (entry.id, entry.ready);
+        let mut entries = SmallVec::new();
+        let max = match self.ready[ready].limits.recipients_per_message {
+            0 => SIBLINGS_MAX,
+            max => max.min(SIBLINGS_MAX),
+        };
+        let mut at = first;
+        let mut seen = 0;
+        loop {
+            let entry = &self.slab[at];
+            if entry.state() == State::Ready && entry.ready == ready {
+                self.hand_out(at);
+                let entry = &self.slab[at];
+                entries.push((self.slab.entry_id(at), entry.recipient, entry.attempts));
+            }
+            at = self.slab[at].sibling_next;
+            seen += 1;
+            if at == NONE || at == first || seen >= SIBLINGS_MAX || entries.len() >= max as usize {
+                return Work { id, entries };
+            }
+        }
+    }
+
+    fn hand_out(&mut self, slot: u32) {
+        self.moved(slot, State::InFlight);
+        let entry = &self.slab[slot];
+        let tenant = self.scheduled[entry.scheduled].tenant;
+        self.ready[entry.ready].backlog.remove(&mut self.slab, slot, tenant);
+        self.slab[slot].set_state(State::InFlight);
+    }
+
+    /// An open connection waits for [`crate::Action::Wake`] from now on.
+    pub fn handle_idle(&mut self, now: Mono, ready: ReadyId) {
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        queue.used = now;
+        queue.idle = (queue.idle + 1).min(queue.open);
+        if queue.backlog.len() > 0 || queue.connections() > queue.allowed() {
+            self.mark(ready.0);
+        }
+    }
+
+    /// A connection is open; it calls [`Queue::take`] next.
+    pub fn handle_opened(&mut self, now: Mono, ready: ReadyId) {
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        queue.used = now;
+        queue.opening = queue.opening.saturating_sub(1);
+        queue.open += 1;
+        queue.woken += 1;
+        queue.gate.probing = false;
+        self.mark(ready.0);
+    }
+
+    /// A connection could not be opened: the ready queue backs off, its messages are not touched.
+    pub fn handle_open_failed(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
+        let jitter = self.random.around_zero();
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        queue.opening = queue.opening.saturating_sub(1);
+        queue.gate.fail(now, Some(failure), jitter);
+        queue.gate.probing = true;
+        self.touched(now, ready);
+    }
+
+    /// An open connection is gone.
+    pub fn handle_closed(&mut self, now: Mono, ready: ReadyId, reason: CloseReason) {
+        let jitter = self.random.around_zero();
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        queue.open = queue.open.saturating_sub(1);
+        if reason == CloseReason::Idle {
+            queue.idle = queue.idle.saturating_sub(1);
+        }
+        queue.idle = queue.idle.min(queue.open);
+        queue.woken = queue.woken.min(queue.open - queue.idle);
+        if reason == CloseReason::Lost {
+            queue.gate.lose(now, jitter);
+        }
+        self.touched(now, ready);
+    }
+
+    /// The peer said 421 or did not answer in time: fewer connections, and a pause before the
+    /// next. Say this besides the outcomes and the close.
+    pub fn handle_throttled(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
+        let jitter = self.random.around_zero();
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        queue.window.shrink(now);
+        queue.gate.fail(now, Some(failure), jitter);
+        self.touched(now, ready);
+    }
+
+    /// A transaction went well: the peer is fine, and can perhaps take more.
+    pub fn handle_success(&mut self, now: Mono, ready: ReadyId) {
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        queue.used = now;
+        queue.window.grow();
+        queue.gate.succeed();
+        if queue.backlog.len() > 0 {
+            self.mark(ready.0);
+        }
+    }
+
+    fn touched(&mut self, now: Mono, ready: ReadyId) {
+        if let Some(queue) = self.ready.get_mut(ready.0) {
+            queue.used = now;
+        }
+        self.mark(ready.0);
+    }
+}

@@ -1,0 +1,55 @@
+//! What entries failed with, remembered as long as there is room: an entry keeps a ticket of
+//! four bytes instead of the whole story.
+
+use mail::Failure;
+use std::sync::Arc;
+
+/// Remembered at most; the oldest go first. At some 200 bytes each that is 3 MB.
+const FAILURES_MAX: u32 = 16_384;
+
+/// The last failures of this shard.
+#[derive(Default)]
+pub(crate) struct Failures {
+    ring: Vec<(u32, Arc<Failure>)>,
+    last: u32,
+}
+
+impl Failures {
+    /// Remembers one and gives its ticket, which is never 0.
+    pub(crate) fn remember(&mut self, failure: Arc<Failure>) -> u32 {
+        self.last = self.last.checked_add(1).unwrap_or(1);
+        let place = (self.last % FAILURES_MAX) as usize;
+        // Tickets start at 1: place 0 is first used by number FAILURES_MAX.
+        while self.ring.len() <= place {
+            self.ring.push((0, Arc::clone(&failure)));
+        }
+        self.ring[place] = (self.last, failure);
+        self.last
+    }
+
+    /// The failure, if it is still remembered.
+    pub(crate) fn get(&self, ticket: u32) -> Option<&Arc<Failure>> {
+        let (found, failure) = self.ring.get((ticket % FAILURES_MAX) as usize)?;
+        (ticket != 0 && *found == ticket).then_some(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Class, EnhancedStatus};
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let mut failures = Failures::default();
+        let failure =
+            |n: u32| Failure::local(Class::Transient, EnhancedStatus::new(4, 0, 0), n.to_string());
+        for n in 1..=FAILURES_MAX + 2 {
+            assert_eq!(failures.remember(Arc::new(failure(n))), n);
+        }
+        assert_eq!(failures.get(0), None);
+        assert_eq!(failures.get(1), None);
+        assert_eq!(failures.get(3).map(|f| (**f).clone()), Some(failure(3)));
+        assert_eq!(failures.get(FAILURES_MAX + 2).map(|f| &*f.text), Some("16386"));
+    }
+}

@@ -1,0 +1,126 @@
+//! What became of an attempt.
+
+use crate::queue::Queue;
+use crate::slab::{HELD, REMOVED, State};
+use crate::{Action, EntryId};
+use mail::{Failure, Mono};
+use std::sync::Arc;
+
+/// What became of an entry that was in flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryOutcome {
+    /// Delivered or failed for good: it leaves the queue.
+    Settled,
+    /// Tried in vain, worth another try.
+    Deferred(Arc<Failure>),
+    /// Not tried after all: no attempt is counted, and it keeps its place at the front.
+    Untried,
+}
+
+/// When an entry will be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deferred {
+    /// Attempts made, this one included.
+    pub attempts: u16,
+    /// The next.
+    pub next_try: Mono,
+}
+
+impl Queue {
+    /// Takes back an entry that [`Queue::take`] handed out. `Some` after
+    /// [`EntryOutcome::Deferred`], unless the entry came back too old or removed: then
+    /// [`Action::Expired`] or [`Action::Removed`] follows.
+    pub fn handle_outcome(
+        &mut self,
+        now: Mono,
+        entry: EntryId,
+        outcome: EntryOutcome,
+    ) -> Option<Deferred> {
+        let found = self.slab.get(entry).filter(|e| e.state() == State::InFlight)?;
+        let ready = found.ready;
+        match outcome {
+            EntryOutcome::Settled => {
+                self.leave(now, entry.slot);
+                if let Some(queue) = self.ready.get_mut(ready) {
+                    queue.gate.succeed();
+                }
+                None
+            }
+            EntryOutcome::Untried => {
+                if !self.left_on_return(now, entry.slot) {
+                    self.give_back_untried(now, entry.slot);
+                }
+                None
+            }
+            EntryOutcome::Deferred(failure) => self.defer(now, entry.slot, failure),
+        }
+    }
+
+    fn defer(&mut self, now: Mono, slot: u32, failure: Arc<Failure>) -> Option<Deferred> {
+        let ticket = self.ticket(slot, failure);
+        let entry = &mut self.slab[slot];
+        entry.failure = ticket;
+        entry.attempts = entry.attempts.saturating_add(1);
+        let attempts = entry.attempts;
+        if self.left_on_return(now, slot) {
+            return None;
+        }
+        let retry = Arc::clone(&self.scheduled[self.slab[slot].scheduled].retry);
+        let delay = retry.delay(attempts, &mut self.random);
+        // Never later than its expiry, so that it expires to the moment.
+        let next_try = (now + delay).min(self.expires_at(slot));
+        self.slab[slot].due = next_try;
+        self.moved(slot, State::Held);
+        self.slab[slot].set_state(State::Held);
+        if !self.slab[slot].has(HELD) {
+            self.schedule(slot);
+        }
+        self.warn_if_late(now, slot);
+        Some(Deferred { attempts, next_try })
+    }
+
+    fn give_back_untried(&mut self, now: Mono, slot: u32) {
+        let on_its_way = self.is_on_its_way(slot);
+        self.moved(slot, State::Held);
+        let entry = &mut self.slab[slot];
+        entry.set_state(State::Held);
+        if entry.has(HELD) {
+            return;
+        }
+        let ready = crate::ReadyId(entry.ready);
+        if on_its_way && self.ready.get(ready.0).is_some() {
+            self.make_ready(slot, ready, true);
+        } else {
+            self.place(now, slot);
+        }
+    }
+
+    /// Whether an entry that came back is due to leave: too old, or removed meanwhile.
+    fn left_on_return(&mut self, now: Mono, slot: u32) -> bool {
+        let action = if self.slab[slot].has(REMOVED) {
+            Action::Removed
+        } else if self.expires_at(slot) <= now {
+            Action::Expired
+        } else {
+            return false;
+        };
+        let detail = self.leave_with_detail(now, slot);
+        self.actions.push_back(action(detail));
+        true
+    }
+
+    /// The ticket of a failure; the same failure over and over in one scheduled queue is kept
+    /// once.
+    fn ticket(&mut self, slot: u32, failure: Arc<Failure>) -> u32 {
+        let queue = &mut self.scheduled[self.slab[slot].scheduled];
+        if let Some((last, ticket)) = &queue.last_failure
+            && (Arc::ptr_eq(last, &failure) || **last == *failure)
+            && self.failures.get(*ticket).is_some()
+        {
+            return *ticket;
+        }
+        let ticket = self.failures.remember(Arc::clone(&failure));
+        queue.last_failure = Some((failure, ticket));
+        ticket
+    }
+}

@@ -1,0 +1,390 @@
+//! The queue itself: entries come in, and what is to be done comes out.
+
+use crate::failures::Failures;
+use crate::random::Random;
+use crate::ready::Ready;
+use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
+use crate::slab::{HELD, Slab, State};
+use crate::sweep::Sweep;
+use crate::table::Table;
+use crate::timers::Timers;
+use crate::{
+    Action, EntryDetail, EntryId, NewEntry, Pause, ReadyId, ReadyKey, RetryPolicy, ScheduledId,
+    ScheduledKey,
+};
+use mail::Mono;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pieces of work (entries moved, queues looked at, chunks swept) between two `None`s of
+/// [`Queue::poll`]: what is left goes on at the next call, so that a big queue never keeps its
+/// shard from its sockets for more than a millisecond.
+const ROUND_MAX: u32 = 2048;
+
+/// How a queue is set up.
+#[derive(Clone, Debug)]
+pub struct QueueConfig {
+    /// This shard.
+    pub shard: u16,
+    /// Shards in all, at least 1.
+    pub shards: u16,
+    /// For jitter; the same seed and the same calls give the same actions.
+    pub seed: u64,
+    /// How long a connection may wait without work before [`crate::Take::Wait`] has it closed.
+    pub idle_connection: Duration,
+    /// How long a scheduled or ready queue stays known after its last use.
+    pub forget_after: Duration,
+}
+
+impl QueueConfig {
+    /// Shard `shard` of `shards`, with seed 0 and the usual times.
+    #[must_use]
+    pub fn new(shard: u16, shards: u16) -> QueueConfig {
+        QueueConfig {
+            shard,
+            shards: shards.max(1),
+            seed: 0,
+            idle_connection: Duration::from_secs(5),
+            forget_after: Duration::from_secs(600),
+        }
+    }
+}
+
+/// Everything that waits on one shard.
+pub struct Queue {
+    pub(crate) config: QueueConfig,
+    pub(crate) random: Random,
+    pub(crate) slab: Slab,
+    pub(crate) scheduled: Table<Scheduled>,
+    pub(crate) scheduled_names: BTreeMap<Arc<ScheduledKey>, u32>,
+    pub(crate) scheduled_timers: Timers,
+    pub(crate) ready: Table<Ready>,
+    pub(crate) ready_names: BTreeMap<ReadyKey, u32>,
+    pub(crate) ready_timers: Timers,
+    /// Ready queues to be looked at.
+    pub(crate) dirty: VecDeque<u32>,
+    /// Ready queues to be looked at when the pause ends.
+    pub(crate) stalled: Vec<u32>,
+    pub(crate) paused: Option<Pause>,
+    pub(crate) actions: VecDeque<Action>,
+    pub(crate) failures: Failures,
+    /// Entries by state.
+    pub(crate) states: [usize; 5],
+    /// Goes up when all answers about next hops become stale.
+    pub(crate) epoch: u32,
+    pub(crate) sweep: Sweep,
+    tenants: BTreeMap<Arc<str>, u32>,
+    policies: Vec<Arc<RetryPolicy>>,
+    spent: u32,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue")
+            .field("shard", &self.config.shard)
+            .field("entries", &self.slab.live())
+            .field("scheduled", &self.scheduled.len())
+            .field("ready", &self.ready.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(config: QueueConfig) -> Queue {
+        Queue {
+            random: Random::new(config.seed ^ u64::from(config.shard) << 48),
+            config,
+            slab: Slab::new(),
+            scheduled: Table::default(),
+            scheduled_names: BTreeMap::new(),
+            scheduled_timers: Timers::default(),
+            ready: Table::default(),
+            ready_names: BTreeMap::new(),
+            ready_timers: Timers::default(),
+            dirty: VecDeque::new(),
+            stalled: Vec::new(),
+            paused: None,
+            actions: VecDeque::new(),
+            failures: Failures::default(),
+            states: [0; 5],
+            epoch: 0,
+            sweep: Sweep::default(),
+            tenants: BTreeMap::new(),
+            policies: Vec::new(),
+            spent: 0,
+        }
+    }
+
+    /// The scheduled queue with this key, made if there is none; its retry policy is `retry` from
+    /// now on.
+    ///
+    /// The id is good while the queue has entries or an unanswered [`Action::Resolve`], and for
+    /// `forget_after` after that; then the queue is dropped and its number used for another, so
+    /// ask for the id shortly before each [`Queue::push`] instead of keeping it.
+    pub fn scheduled(&mut self, key: &ScheduledKey, retry: &RetryPolicy) -> ScheduledId {
+        if let Some(&number) = self.scheduled_names.get(key) {
+            if *self.scheduled[number].retry != *retry {
+                self.scheduled[number].retry = self.policy(retry);
+            }
+            self.scheduled[number].used = JUST_ASKED_FOR;
+            return ScheduledId(number);
+        }
+        let tenant = match self.tenants.get(&key.tenant) {
+            Some(tenant) => *tenant,
+            None => {
+                let tenant = self.tenants.len() as u32;
+                self.tenants.insert(Arc::clone(&key.tenant), tenant);
+                tenant
+            }
+        };
+        let key = Arc::new(key.clone());
+        let retry = self.policy(retry);
+        let queue = Scheduled::new(Arc::clone(&key), tenant, retry);
+        let number = self.scheduled.insert(queue);
+        self.scheduled_names.insert(key, number);
+        ScheduledId(number)
+    }
+
+    /// One copy of each policy, however many queues follow it.
+    fn policy(&mut self, retry: &RetryPolicy) -> Arc<RetryPolicy> {
+        if let Some(known) = self.policies.iter().find(|known| ***known == *retry) {
+            return Arc::clone(known);
+        }
+        self.policies.retain(|known| Arc::strong_count(known) > 1);
+        self.policies.push(Arc::new(retry.clone()));
+        Arc::clone(&self.policies[self.policies.len() - 1])
+    }
+
+    /// The key of a scheduled queue.
+    #[must_use]
+    pub fn scheduled_key(&self, scheduled: ScheduledId) -> Option<&ScheduledKey> {
+        self.scheduled.get(scheduled.0).map(|queue| &*queue.key)
+    }
+
+    /// The key of a ready queue.
+    #[must_use]
+    pub fn ready_key(&self, ready: ReadyId) -> Option<&ReadyKey> {
+        self.ready.get(ready.0).map(|queue| &queue.key)
+    }
+
+    /// Queues a recipient. It goes straight on to its ready queue if it is due and the next hop
+    /// is known.
+    ///
+    /// # Panics
+    /// If `scheduled` was dropped (see [`Queue::scheduled`]).
+    pub fn push(&mut self, now: Mono, scheduled: ScheduledId, entry: NewEntry) -> EntryId {
+        let queue = &mut self.scheduled[scheduled.0];
+        queue.entries += 1;
+        queue.used = now;
+        if self.slab.loaded() == 0 {
+            self.sweep.start(now);
+        }
+        let slot = self.slab.insert(scheduled.0, &entry);
+        self.states[State::Held as usize] += 1;
+        if !entry.held {
+            self.place(now, slot);
+        }
+        self.slab.entry_id(slot)
+    }
+
+    /// Puts an entry that is in no list where it belongs by its due time.
+    pub(crate) fn place(&mut self, now: Mono, slot: u32) {
+        let entry = &self.slab[slot];
+        debug_assert!(!entry.has(HELD));
+        if entry.due <= now {
+            let queue = &self.scheduled[entry.scheduled];
+            if let Some(ready) = queue.fresh(now, self.epoch) {
+                self.make_ready(slot, ready, false);
+                return;
+            }
+        }
+        self.schedule(slot);
+    }
+
+    /// Puts an entry that is in no list into the heap of its scheduled queue.
+    pub(crate) fn schedule(&mut self, slot: u32) {
+        let number = self.slab[slot].scheduled;
+        self.moved(slot, State::Scheduled);
+        let heap = &mut self.scheduled[number].heap;
+        heap.push(&mut self.slab, slot);
+        if heap.first() == Some(slot) {
+            self.arm(number);
+        }
+    }
+
+    /// Puts an entry that is in no list into a ready queue.
+    pub(crate) fn make_ready(&mut self, slot: u32, ready: ReadyId, front: bool) {
+        self.moved(slot, State::Ready);
+        let tenant = self.scheduled[self.slab[slot].scheduled].tenant;
+        self.slab[slot].ready = ready.0;
+        let queue = &mut self.ready[ready.0];
+        if front {
+            queue.backlog.push_front(&mut self.slab, slot, tenant);
+        } else {
+            queue.backlog.push_back(&mut self.slab, slot, tenant);
+        }
+        self.mark(ready.0);
+    }
+
+    /// Takes an entry out of the list it is in, if it is in one.
+    pub(crate) fn detach(&mut self, slot: u32) {
+        let number = self.slab[slot].scheduled;
+        match self.slab[slot].state() {
+            State::Scheduled => {
+                self.scheduled[number].heap.remove(&mut self.slab, slot);
+                self.arm(number);
+            }
+            State::Ready => {
+                let ready = self.slab[slot].ready;
+                let tenant = self.scheduled[number].tenant;
+                self.ready[ready].backlog.remove(&mut self.slab, slot, tenant);
+            }
+            State::Free | State::InFlight | State::Held => return,
+        }
+        self.moved(slot, State::Held);
+        self.slab[slot].set_state(State::Held);
+    }
+
+    /// Counts a change of state that somebody is about to make.
+    pub(crate) fn moved(&mut self, slot: u32, to: State) {
+        self.states[self.slab[slot].state() as usize] -= 1;
+        self.states[to as usize] += 1;
+    }
+
+    /// Forgets an entry, wherever it is.
+    pub(crate) fn leave(&mut self, now: Mono, slot: u32) {
+        self.detach(slot);
+        let entry = &self.slab[slot];
+        self.states[entry.state() as usize] -= 1;
+        let queue = &mut self.scheduled[entry.scheduled];
+        queue.entries -= 1;
+        queue.used = now;
+        self.slab.remove(slot);
+    }
+
+    /// Forgets an entry and tells what it was.
+    pub(crate) fn leave_with_detail(&mut self, now: Mono, slot: u32) -> EntryDetail {
+        let detail = self.detail(now, slot);
+        self.leave(now, slot);
+        detail
+    }
+
+    pub(crate) fn detail(&self, now: Mono, slot: u32) -> EntryDetail {
+        let entry = &self.slab[slot];
+        let queue = &self.scheduled[entry.scheduled];
+        let last_failure = self.failures.get(entry.failure);
+        // What holds its queues up counts as well: an entry that never got a connection expires
+        // because of that.
+        let of_ready = match entry.state() {
+            State::Ready => self.ready.get(entry.ready).and_then(|r| r.gate.failure.as_ref()),
+            _ => None,
+        };
+        let of_resolution = match &queue.known {
+            crate::scheduled::Known::Trouble(failure, _) => Some(failure),
+            _ => None,
+        };
+        let of_queue = queue.last_failure.as_ref().map(|(failure, _)| failure);
+        EntryDetail {
+            entry: self.slab.entry_id(slot),
+            id: entry.id,
+            recipient: entry.recipient,
+            scheduled: ScheduledId(entry.scheduled),
+            attempts: entry.attempts,
+            age: Duration::from_micros(entry.age_us(now)),
+            last_failure: of_ready.or(last_failure).or(of_resolution).or(of_queue).cloned(),
+        }
+    }
+
+    /// When an entry is too old.
+    pub(crate) fn expires_at(&self, slot: u32) -> Mono {
+        let entry = &self.slab[slot];
+        entry.moment_at_age(self.scheduled[entry.scheduled].retry.give_up_us())
+    }
+
+    /// Has a ready queue looked at before the next `None`.
+    pub(crate) fn mark(&mut self, ready: u32) {
+        if let Some(queue) = self.ready.get_mut(ready)
+            && !queue.dirty
+        {
+            queue.dirty = true;
+            self.dirty.push_back(ready);
+        }
+    }
+
+    /// What is to be done next. Call until it gives `None`, after every call that may have
+    /// changed something, and when [`Queue::next_timeout`] has come. When that gives a moment
+    /// that has passed already, work was left over for the sake of others: come back soon.
+    pub fn poll(&mut self, now: Mono) -> Option<Action> {
+        loop {
+            if let Some(action) = self.actions.pop_front() {
+                return Some(action);
+            }
+            if self.spent >= ROUND_MAX || !self.work(now) {
+                self.spent = 0;
+                return None;
+            }
+            self.spent += 1;
+        }
+    }
+
+    /// When to call [`Queue::poll`] again if nothing else happens.
+    #[must_use]
+    pub fn next_timeout(&self) -> Mono {
+        if !self.actions.is_empty() || !self.dirty.is_empty() {
+            return Mono(0);
+        }
+        let first = |timers: &Timers| timers.peek().map_or(Mono::NEVER, |(at, _)| at);
+        first(&self.scheduled_timers).min(first(&self.ready_timers)).min(self.next_sweep())
+    }
+
+    /// Does one piece of work, if there is one.
+    fn work(&mut self, now: Mono) -> bool {
+        if let Some(ready) = self.dirty.pop_front() {
+            self.service(now, ready);
+            return true;
+        }
+        if let Some((at, number)) = self.scheduled_timers.peek()
+            && at <= now
+        {
+            self.promote(now, number);
+            return true;
+        }
+        if let Some((at, number)) = self.ready_timers.peek()
+            && at <= now
+        {
+            self.service(now, number);
+            return true;
+        }
+        self.sweep_a_piece(now)
+    }
+
+    /// Stops or resumes giving out work and opening connections, for the whole shard. What is in
+    /// flight goes on.
+    pub fn set_paused(&mut self, pause: Option<Pause>) {
+        if self.paused == pause {
+            return;
+        }
+        self.paused = pause;
+        if self.paused.is_none() {
+            for ready in std::mem::take(&mut self.stalled) {
+                self.ready[ready].stalled = false;
+                self.mark(ready);
+            }
+        }
+    }
+
+    /// All answers about next hops are stale, because the configuration changed: they are asked
+    /// for again as entries fall due, and what is in ready queues already is looked up again.
+    pub fn invalidate_resolutions(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.sweep.hurry();
+    }
+
+    /// The slots of a message, by a scan of all entries.
+    pub(crate) fn slots_of(&self, id: mail::MessageId) -> Vec<u32> {
+        self.slab.iter().filter(|(_, e)| e.id == id).map(|(slot, _)| slot).collect()
+    }
+}

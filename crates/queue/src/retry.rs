@@ -1,0 +1,85 @@
+//! When to try again, when to warn, when to give up.
+
+use crate::random::Random;
+use std::time::Duration;
+
+/// Retry policy of a scheduled queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// Before the second attempt.
+    pub first: Duration,
+    /// Growth per attempt.
+    pub factor: f64,
+    /// Never longer than this.
+    pub longest: Duration,
+    /// ± this share of the delay, from the seeded generator (0.0 to 0.5).
+    pub jitter: f64,
+    /// Age at which a message is given up.
+    pub give_up_after: Duration,
+    /// Age at which the sender is told of the delay; `None`: never.
+    pub warn_after: Option<Duration>,
+}
+
+/// Even a policy of all zeroes must not spin.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+impl RetryPolicy {
+    /// The delay after the `attempts`-th attempt failed (1 is the first).
+    pub(crate) fn delay(&self, attempts: u16, random: &mut Random) -> Duration {
+        let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
+        let grown = self.first.as_secs_f64() * factor.powi(i32::from(attempts.max(1)) - 1);
+        let capped = grown.min(self.longest.as_secs_f64());
+        let jitter = if self.jitter > 0.0 { self.jitter.min(0.5) } else { 0.0 };
+        let seconds = capped * (1.0 + jitter * random.around_zero());
+        Duration::try_from_secs_f64(seconds).unwrap_or(self.longest).max(SHORTEST)
+    }
+
+    pub(crate) fn give_up_us(&self) -> u64 {
+        u64::try_from(self.give_up_after.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn warn_us(&self) -> u64 {
+        self.warn_after.map_or(u64::MAX, |d| u64::try_from(d.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> RetryPolicy {
+        RetryPolicy {
+            first: Duration::from_secs(60),
+            factor: 2.0,
+            longest: Duration::from_secs(3600),
+            jitter: 0.0,
+            give_up_after: Duration::from_secs(86_400),
+            warn_after: None,
+        }
+    }
+
+    #[test]
+    fn delays_grow_to_the_longest() {
+        let mut random = Random::new(1);
+        let delays: Vec<u64> = (1..9).map(|n| policy().delay(n, &mut random).as_secs()).collect();
+        assert_eq!(delays, [60, 120, 240, 480, 960, 1920, 3600, 3600]);
+        assert_eq!(policy().delay(u16::MAX, &mut random).as_secs(), 3600);
+    }
+
+    #[test]
+    fn jitter_spreads_both_ways_and_no_further() {
+        let mut random = Random::new(1);
+        let jittery = RetryPolicy { jitter: 0.1, ..policy() };
+        let delays: Vec<f64> =
+            (0..1000).map(|_| jittery.delay(1, &mut random).as_secs_f64()).collect();
+        assert!(delays.iter().all(|d| (54.0..=66.0).contains(d)));
+        assert!(delays.iter().any(|d| *d < 55.0) && delays.iter().any(|d| *d > 65.0));
+    }
+
+    #[test]
+    fn nonsense_does_not_spin() {
+        let mut random = Random::new(1);
+        let bad = RetryPolicy { first: Duration::ZERO, factor: f64::NAN, ..policy() };
+        assert_eq!(bad.delay(3, &mut random), SHORTEST);
+    }
+}

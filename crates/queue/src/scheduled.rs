@@ -1,0 +1,210 @@
+//! Scheduled queues: what waits for its time, and for an answer to "where to?".
+
+use crate::slab::{Slab, State};
+use crate::{ReadyId, RetryPolicy, ScheduledKey};
+use mail::{Failure, Mono};
+use std::sync::Arc;
+
+/// What is known about where a scheduled queue's messages go.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// Nothing.
+    Nothing,
+    /// To this ready queue, until then.
+    Ready(ReadyId, Mono),
+    /// Could not be found out; ask again then.
+    Trouble(Arc<Failure>, Mono),
+    /// Nowhere: what is due now is refused.
+    Refused(Arc<Failure>),
+}
+
+/// `used` of a queue whose id was given out since the sweep last came by.
+pub(crate) const JUST_ASKED_FOR: Mono = Mono(0);
+
+/// One scheduled queue.
+pub(crate) struct Scheduled {
+    pub(crate) key: Arc<ScheduledKey>,
+    pub(crate) tenant: u32,
+    pub(crate) retry: Arc<RetryPolicy>,
+    pub(crate) heap: DueHeap,
+    pub(crate) known: Known,
+    /// In which epoch the answer was asked for: a reload makes older ones stale.
+    pub(crate) epoch: u32,
+    /// The epoch of the open question.
+    pub(crate) asked_epoch: u32,
+    /// `Resolve` was asked and not answered.
+    pub(crate) asked: bool,
+    /// Entries in any state.
+    pub(crate) entries: u32,
+    /// Last use, for dropping it.
+    pub(crate) used: Mono,
+    /// The last failure of any of its entries, with its ticket.
+    pub(crate) last_failure: Option<(Arc<Failure>, u32)>,
+}
+
+impl Scheduled {
+    pub(crate) fn new(key: Arc<ScheduledKey>, tenant: u32, retry: Arc<RetryPolicy>) -> Scheduled {
+        Scheduled {
+            key,
+            tenant,
+            retry,
+            heap: DueHeap::default(),
+            known: Known::Nothing,
+            epoch: 0,
+            asked_epoch: 0,
+            asked: false,
+            entries: 0,
+            used: JUST_ASKED_FOR,
+            last_failure: None,
+        }
+    }
+
+    /// The ready queue, if the answer is of this epoch and not too old.
+    pub(crate) fn fresh(&self, now: Mono, epoch: u32) -> Option<ReadyId> {
+        match self.known {
+            Known::Ready(ready, until) if self.epoch == epoch && now < until => Some(ready),
+            _ => None,
+        }
+    }
+
+    /// The ready queue that the last answer named, even if the answer is old.
+    pub(crate) fn ready(&self) -> Option<ReadyId> {
+        match self.known {
+            Known::Ready(ready, _) => Some(ready),
+            _ => None,
+        }
+    }
+}
+
+/// A binary heap of slots by due time; the entries know their places, so any can leave.
+#[derive(Default)]
+pub(crate) struct DueHeap(Vec<u32>);
+
+impl DueHeap {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The entry due first.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.0.first().copied()
+    }
+
+    /// Adds an entry and sets its state.
+    pub(crate) fn push(&mut self, slab: &mut Slab, slot: u32) {
+        if self.0.len() == self.0.capacity() {
+            // Half again instead of double: a million entries in one queue must not peak at
+            // twice their size. Vec's own amortised growth would double.
+            self.0.reserve_exact((self.0.len() / 2).max(2));
+        }
+        slab[slot].set_state(State::Scheduled);
+        slab[slot].link = self.0.len() as u32;
+        self.0.push(slot);
+        self.up(slab, self.0.len() - 1);
+    }
+
+    /// Takes an entry out; its state stays for the caller to set.
+    pub(crate) fn remove(&mut self, slab: &mut Slab, slot: u32) {
+        let place = slab[slot].link as usize;
+        debug_assert_eq!(self.0.get(place), Some(&slot));
+        self.0.swap_remove(place);
+        if let Some(&moved) = self.0.get(place) {
+            slab[moved].link = place as u32;
+            self.up(slab, place);
+            self.down(slab, slab[moved].link as usize);
+        }
+        if self.0.capacity() > 32 && self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to(self.0.len() * 2);
+        }
+    }
+
+    /// The entry's due time was brought forward.
+    pub(crate) fn hastened(&mut self, slab: &mut Slab, slot: u32) {
+        self.up(slab, slab[slot].link as usize);
+    }
+
+    fn up(&mut self, slab: &mut Slab, mut place: usize) {
+        let slot = self.0[place];
+        let due = slab[slot].due;
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            let above = self.0[parent];
+            if slab[above].due <= due {
+                break;
+            }
+            self.0[place] = above;
+            slab[above].link = place as u32;
+            place = parent;
+        }
+        self.0[place] = slot;
+        slab[slot].link = place as u32;
+    }
+
+    fn down(&mut self, slab: &mut Slab, mut place: usize) {
+        let slot = self.0[place];
+        let due = slab[slot].due;
+        loop {
+            let left = 2 * place + 1;
+            let Some(&left_slot) = self.0.get(left) else { break };
+            let (mut child, mut child_slot) = (left, left_slot);
+            if let Some(&right_slot) = self.0.get(left + 1)
+                && slab[right_slot].due < slab[left_slot].due
+            {
+                (child, child_slot) = (left + 1, right_slot);
+            }
+            if due <= slab[child_slot].due {
+                break;
+            }
+            self.0[place] = child_slot;
+            slab[child_slot].link = place as u32;
+            place = child;
+        }
+        self.0[place] = slot;
+        slab[slot].link = place as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NewEntry;
+    use crate::random::Random;
+    use mail::MessageId;
+    use std::time::Duration;
+
+    #[test]
+    fn entries_come_out_by_due_time_and_any_may_leave() {
+        let (mut slab, mut heap, mut random) = (Slab::new(), DueHeap::default(), Random::new(9));
+        let mut slots = Vec::new();
+        for _ in 0..2000 {
+            let new = NewEntry {
+                id: MessageId(1),
+                recipient: 0,
+                received: Mono(0),
+                age_before_start: Duration::ZERO,
+                due: Mono(1000 + random.below(500)),
+                attempts: 0,
+                priority: 4,
+                held: false,
+                warned: false,
+            };
+            let slot = slab.insert(0, &new);
+            heap.push(&mut slab, slot);
+            slots.push(slot);
+        }
+        for slot in slots.iter().step_by(3) {
+            heap.remove(&mut slab, *slot);
+            slab.remove(*slot);
+        }
+        slab[slots[1]].due = Mono(1);
+        heap.hastened(&mut slab, slots[1]);
+        assert_eq!(heap.first(), Some(slots[1]));
+        let mut order = Vec::new();
+        while let Some(slot) = heap.first() {
+            order.push(slab[slot].due);
+            heap.remove(&mut slab, slot);
+        }
+        assert_eq!(order.len(), 2000 - 667);
+        assert!(order.is_sorted());
+    }
+}

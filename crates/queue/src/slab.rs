@@ -1,0 +1,400 @@
+//! Where entries live: a slab of chunks, so that growing never copies what is there.
+//!
+//! An entry is 64 bytes, one cache line. A chunk that became empty gives its memory back when the
+//! sweep passes it.
+
+use crate::{EntryId, NewEntry};
+use mail::{MessageId, Mono};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::{Index, IndexMut};
+
+/// No slot, no queue.
+pub(crate) const NONE: u32 = u32::MAX;
+/// Entries per chunk.
+pub(crate) const CHUNK: u32 = 1 << CHUNK_BITS;
+const CHUNK_BITS: u32 = 10;
+
+/// An operator holds it.
+pub(crate) const HELD: u8 = 1;
+/// The delay notice went out.
+pub(crate) const WARNED: u8 = 2;
+/// In a ready queue right behind another recipient of the same message: counts as one
+/// transaction with it.
+pub(crate) const FOLLOWER: u8 = 4;
+/// Removed by an operator while in flight: leaves when it comes back.
+pub(crate) const REMOVED: u8 = 8;
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The slot is not used.
+    Free = 0,
+    /// In the heap of its scheduled queue.
+    Scheduled = 1,
+    /// In a list of a ready queue.
+    Ready = 2,
+    /// Handed out.
+    InFlight = 3,
+    /// Waits for an operator; in no list.
+    Held = 4,
+}
+
+/// One queued recipient.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: MessageId,
+    /// Microseconds since `Mono(0)`; negative for what is older than the process.
+    pub(crate) received_us: i64,
+    pub(crate) due: Mono,
+    pub(crate) generation: u32,
+    pub(crate) recipient: u32,
+    pub(crate) scheduled: u32,
+    pub(crate) ready: u32,
+    /// Scheduled: place in the heap. Ready: the next in the list. Free: the next free slot.
+    pub(crate) link: u32,
+    /// Ready: the one before in the list.
+    pub(crate) previous: u32,
+    /// Ring of the recipients of one message (of those pushed one after the other).
+    pub(crate) sibling_next: u32,
+    pub(crate) sibling_previous: u32,
+    /// Ticket of the last failure, 0 for none.
+    pub(crate) failure: u32,
+    pub(crate) attempts: u16,
+    state_and_priority: u8,
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<Entry>() == 64);
+
+impl Entry {
+    fn free(generation: u32, link: u32) -> Entry {
+        Entry {
+            id: MessageId(0),
+            received_us: 0,
+            due: Mono(0),
+            generation,
+            recipient: 0,
+            scheduled: NONE,
+            ready: NONE,
+            link,
+            previous: NONE,
+            sibling_next: NONE,
+            sibling_previous: NONE,
+            failure: 0,
+            attempts: 0,
+            state_and_priority: 0,
+            flags: 0,
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.state_and_priority & 7 {
+            1 => State::Scheduled,
+            2 => State::Ready,
+            3 => State::InFlight,
+            4 => State::Held,
+            _ => State::Free,
+        }
+    }
+
+    pub(crate) fn set_state(&mut self, state: State) {
+        self.state_and_priority = (self.state_and_priority & !7) | state as u8;
+    }
+
+    pub(crate) fn priority(&self) -> u8 {
+        self.state_and_priority >> 3
+    }
+
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) fn set(&mut self, flag: u8, on: bool) {
+        if on {
+            self.flags |= flag;
+        } else {
+            self.flags &= !flag;
+        }
+    }
+
+    /// Age in microseconds; never negative.
+    pub(crate) fn age_us(&self, now: Mono) -> u64 {
+        let now = i64::try_from(now.0).unwrap_or(i64::MAX);
+        u64::try_from(now.saturating_sub(self.received_us)).unwrap_or(0)
+    }
+
+    /// The moment at which it is `age_us` old.
+    pub(crate) fn moment_at_age(&self, age_us: u64) -> Mono {
+        let age = i64::try_from(age_us).unwrap_or(i64::MAX);
+        match self.received_us.checked_add(age) {
+            Some(at) => Mono(u64::try_from(at).unwrap_or(0)),
+            None => Mono::NEVER,
+        }
+    }
+}
+
+struct Chunk {
+    /// Empty while the chunk has no memory.
+    entries: Box<[Entry]>,
+    free: u32,
+    live: u32,
+    /// Generation for all slots when the chunk gets memory again.
+    generation: u32,
+}
+
+/// The entries of one shard.
+#[derive(Default)]
+pub(crate) struct Slab {
+    chunks: Vec<Chunk>,
+    /// Exactly the chunks that have a free slot (or no memory yet); the lowest is filled first.
+    open: BinaryHeap<Reverse<u32>>,
+    live: usize,
+    loaded: u32,
+    /// The entry pushed last: its siblings mostly follow at once.
+    last: u32,
+}
+
+impl Slab {
+    pub(crate) fn new() -> Slab {
+        Slab { last: NONE, ..Slab::default() }
+    }
+
+    /// Entries in use.
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Chunks that have memory.
+    pub(crate) fn loaded(&self) -> u32 {
+        self.loaded
+    }
+
+    pub(crate) fn chunk_count(&self) -> u32 {
+        self.chunks.len() as u32
+    }
+
+    /// The slots in use in one chunk.
+    pub(crate) fn slots(&self, chunk: u32) -> impl Iterator<Item = u32> + '_ {
+        let chunk_ref = self.chunks.get(chunk as usize).filter(|c| c.live > 0);
+        let entries = chunk_ref.map_or(&[][..], |c| &c.entries);
+        entries
+            .iter()
+            .zip(chunk << CHUNK_BITS..)
+            .filter(|(e, _)| e.state() != State::Free)
+            .map(|(_, slot)| slot)
+    }
+
+    /// All entries in use, by slot.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> + '_ {
+        self.chunks.iter().enumerate().filter(|(_, c)| c.live > 0).flat_map(|(i, c)| {
+            c.entries
+                .iter()
+                .zip((i as u32) << CHUNK_BITS..)
+                .filter(|(e, _)| e.state() != State::Free)
+                .map(|(e, slot)| (slot, e))
+        })
+    }
+
+    /// Stores a new entry; its state is `Held`, which means in no list.
+    pub(crate) fn insert(&mut self, scheduled: u32, new: &NewEntry) -> u32 {
+        let index = match self.open.peek() {
+            Some(Reverse(index)) => *index,
+            None => self.grow(),
+        };
+        let chunk = &mut self.chunks[index as usize];
+        if chunk.entries.is_empty() {
+            let generation = chunk.generation;
+            chunk.entries = (0..CHUNK)
+                .map(|i| Entry::free(generation, if i + 1 < CHUNK { i + 1 } else { NONE }))
+                .collect();
+            chunk.free = 0;
+            self.loaded += 1;
+        }
+        let within = chunk.free;
+        let entry = &mut chunk.entries[within as usize];
+        chunk.free = entry.link;
+        chunk.live += 1;
+        let full = chunk.free == NONE;
+        let older_us = i64::try_from(new.age_before_start.as_micros()).unwrap_or(i64::MAX);
+        *entry = Entry {
+            id: new.id,
+            received_us: i64::try_from(new.received.0).unwrap_or(i64::MAX) - older_us,
+            due: new.due,
+            recipient: new.recipient,
+            scheduled,
+            attempts: new.attempts,
+            state_and_priority: (new.priority.min(9) << 3) | State::Held as u8,
+            flags: if new.held { HELD } else { 0 } | if new.warned { WARNED } else { 0 },
+            ..Entry::free(entry.generation, NONE)
+        };
+        if full {
+            self.open.pop();
+        }
+        self.live += 1;
+        let slot = index << CHUNK_BITS | within;
+        self.join_siblings(slot);
+        slot
+    }
+
+    fn grow(&mut self) -> u32 {
+        let index = self.chunks.len() as u32;
+        // 2^22 chunks of 2^10 slots: u32 slots end at 4 thousand million recipients, 270 GB.
+        assert!(index < u32::MAX >> CHUNK_BITS, "more than 2^32 queued recipients");
+        self.chunks.push(Chunk { entries: Box::default(), free: 0, live: 0, generation: 0 });
+        self.open.push(Reverse(index));
+        index
+    }
+
+    fn join_siblings(&mut self, slot: u32) {
+        let id = self[slot].id;
+        let last = std::mem::replace(&mut self.last, slot);
+        if last == NONE || self[last].id != id {
+            return;
+        }
+        // A ring of one is written as NONE on both sides.
+        let first = match self[last].sibling_next {
+            NONE => last,
+            next => next,
+        };
+        self[slot].sibling_previous = last;
+        self[slot].sibling_next = first;
+        self[last].sibling_next = slot;
+        self[first].sibling_previous = slot;
+    }
+
+    /// Forgets an entry, which must be in no list.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let (next, previous) = (self[slot].sibling_next, self[slot].sibling_previous);
+        if next != NONE {
+            if next == previous {
+                self[next].sibling_next = NONE;
+                self[next].sibling_previous = NONE;
+            } else {
+                self[next].sibling_previous = previous;
+                self[previous].sibling_next = next;
+            }
+        }
+        if self.last == slot {
+            self.last = previous;
+        }
+        let index = slot >> CHUNK_BITS;
+        let chunk = &mut self.chunks[index as usize];
+        let entry = &mut chunk.entries[(slot & (CHUNK - 1)) as usize];
+        debug_assert_ne!(entry.state(), State::Free);
+        entry.set_state(State::Free);
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.link = chunk.free;
+        if chunk.free == NONE {
+            self.open.push(Reverse(index));
+        }
+        chunk.free = slot & (CHUNK - 1);
+        chunk.live -= 1;
+        self.live -= 1;
+    }
+
+    /// Gives the memory of a chunk back if nothing lives in it.
+    pub(crate) fn release(&mut self, chunk: u32) {
+        let Some(chunk) = self.chunks.get_mut(chunk as usize) else { return };
+        if chunk.live > 0 || chunk.entries.is_empty() {
+            return;
+        }
+        let newest = chunk.entries.iter().map(|e| e.generation).max().unwrap_or(0);
+        chunk.generation = newest.wrapping_add(1);
+        chunk.entries = Box::default();
+        self.loaded -= 1;
+    }
+
+    /// The entry, unless it is gone.
+    pub(crate) fn get(&self, id: EntryId) -> Option<&Entry> {
+        let chunk = self.chunks.get((id.slot >> CHUNK_BITS) as usize)?;
+        let entry = chunk.entries.get((id.slot & (CHUNK - 1)) as usize)?;
+        (entry.generation == id.generation && entry.state() != State::Free).then_some(entry)
+    }
+
+    pub(crate) fn entry_id(&self, slot: u32) -> EntryId {
+        EntryId { slot, generation: self[slot].generation }
+    }
+}
+
+impl Index<u32> for Slab {
+    type Output = Entry;
+
+    fn index(&self, slot: u32) -> &Entry {
+        &self.chunks[(slot >> CHUNK_BITS) as usize].entries[(slot & (CHUNK - 1)) as usize]
+    }
+}
+
+impl IndexMut<u32> for Slab {
+    fn index_mut(&mut self, slot: u32) -> &mut Entry {
+        &mut self.chunks[(slot >> CHUNK_BITS) as usize].entries[(slot & (CHUNK - 1)) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn new(id: u64) -> NewEntry {
+        NewEntry {
+            id: MessageId(id),
+            recipient: 0,
+            received: Mono(5),
+            age_before_start: Duration::from_micros(8),
+            due: Mono(0),
+            attempts: 0,
+            priority: 4,
+            held: false,
+            warned: false,
+        }
+    }
+
+    #[test]
+    fn stale_ids_are_recognised_even_after_a_chunk_was_released() {
+        let mut slab = Slab::new();
+        let slot = slab.insert(0, &new(1));
+        let id = slab.entry_id(slot);
+        assert_eq!(slab[slot].age_us(Mono(10)), 13);
+        slab.remove(slot);
+        assert!(slab.get(id).is_none());
+        slab.release(0);
+        assert!(slab.get(id).is_none());
+        let again = slab.insert(0, &new(2));
+        assert_eq!(again, slot);
+        assert!(slab.get(id).is_none());
+        assert!(slab.get(slab.entry_id(again)).is_some());
+    }
+
+    #[test]
+    fn recipients_of_a_message_form_a_ring() {
+        let mut slab = Slab::new();
+        let slots: Vec<u32> = (0..4).map(|_| slab.insert(0, &new(7))).collect();
+        let other = slab.insert(0, &new(8));
+        assert_eq!(slab[other].sibling_next, NONE);
+        let mut at = slots[0];
+        for expected in [1, 2, 3, 0] {
+            at = slab[at].sibling_next;
+            assert_eq!(at, slots[expected]);
+        }
+        slab.remove(slots[1]);
+        assert_eq!(slab[slots[0]].sibling_next, slots[2]);
+        slab.remove(slots[0]);
+        slab.remove(slots[3]);
+        assert_eq!(slab[slots[2]].sibling_next, NONE);
+    }
+
+    #[test]
+    fn slots_are_reused_lowest_chunk_first() {
+        let mut slab = Slab::new();
+        let slots: Vec<u32> = (0..u64::from(CHUNK) * 3).map(|i| slab.insert(0, &new(i))).collect();
+        assert_eq!((slab.live(), slab.chunk_count()), (3 * CHUNK as usize, 3));
+        slab.remove(slots[CHUNK as usize * 2 + 1]);
+        slab.remove(slots[3]);
+        assert_eq!(slab.insert(0, &new(1)), slots[3]);
+        assert_eq!(slab.insert(0, &new(2)), slots[CHUNK as usize * 2 + 1]);
+        assert_eq!(slab.iter().count(), 3 * CHUNK as usize);
+        assert_eq!(slab.slots(2).count(), CHUNK as usize);
+        assert_eq!(slab.insert(0, &new(3)), 3 * CHUNK);
+    }
+}

@@ -1,0 +1,169 @@
+//! The sweep: a cursor that passes by all entries and queues, a bounded piece at a time.
+//!
+//! It finds what became too old or late while it waited, what lies in a ready queue its mail does
+//! not go to any more, and queues that nobody has used for long.
+
+use crate::queue::Queue;
+use crate::scheduled::{JUST_ASKED_FOR, Known};
+use crate::slab::{State, WARNED};
+use crate::{Action, ReadyId};
+use mail::Mono;
+use std::time::Duration;
+
+/// Time for one pass over all chunks of a big queue; a small one takes a second per chunk.
+const PASS: Duration = Duration::from_secs(30);
+const STEP_MAX: Duration = Duration::from_secs(1);
+/// Between two passes over the queues, and between the pieces of one.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
+const TIDY_STEP: Duration = Duration::from_millis(100);
+/// Queues looked at in one piece.
+const TIDY_ROWS: u32 = 512;
+
+/// Where the sweep is.
+pub(crate) struct Sweep {
+    chunk: u32,
+    at: Mono,
+    tidy_row: u32,
+    tidy_at: Mono,
+}
+
+impl Default for Sweep {
+    fn default() -> Sweep {
+        Sweep { chunk: 0, at: Mono(0), tidy_row: 0, tidy_at: Mono(0) }
+    }
+}
+
+impl Sweep {
+    /// There are entries again.
+    pub(crate) fn start(&mut self, now: Mono) {
+        self.at = now + STEP_MAX;
+    }
+
+    /// Something changed for all entries.
+    pub(crate) fn hurry(&mut self) {
+        self.at = Mono(0);
+    }
+}
+
+impl Queue {
+    pub(crate) fn next_sweep(&self) -> Mono {
+        let chunks = if self.slab.loaded() == 0 { Mono::NEVER } else { self.sweep.at };
+        let queues = self.scheduled.len() + self.ready.len();
+        chunks.min(if queues == 0 { Mono::NEVER } else { self.sweep.tidy_at })
+    }
+
+    /// Does the next piece of the sweep, if it is time.
+    pub(crate) fn sweep_a_piece(&mut self, now: Mono) -> bool {
+        if self.next_sweep() > now {
+            return false;
+        }
+        if self.sweep.at <= now && self.slab.loaded() > 0 {
+            let chunk = self.sweep.chunk;
+            self.sweep_chunk(now, chunk);
+            let count = self.slab.chunk_count().max(1);
+            self.sweep.chunk = (chunk + 1) % count;
+            self.sweep.at = now + (PASS / count).min(STEP_MAX);
+        }
+        if self.sweep.tidy_at <= now {
+            self.tidy(now);
+        }
+        true
+    }
+
+    fn sweep_chunk(&mut self, now: Mono, chunk: u32) {
+        let slots: Vec<u32> = self.slab.slots(chunk).collect();
+        for slot in slots {
+            if self.slab[slot].state() == State::InFlight {
+                continue;
+            }
+            if self.expires_at(slot) <= now {
+                let detail = self.leave_with_detail(now, slot);
+                self.actions.push_back(Action::Expired(detail));
+                continue;
+            }
+            self.warn_if_late(now, slot);
+            if self.slab[slot].state() == State::Ready {
+                self.check_way(now, slot);
+            }
+        }
+        self.slab.release(chunk);
+    }
+
+    /// Tells of the delay of an entry, once.
+    pub(crate) fn warn_if_late(&mut self, now: Mono, slot: u32) {
+        let entry = &self.slab[slot];
+        let warn_us = self.scheduled[entry.scheduled].retry.warn_us();
+        if entry.has(WARNED) || entry.moment_at_age(warn_us) > now || warn_us == u64::MAX {
+            return;
+        }
+        self.slab[slot].set(WARNED, true);
+        let detail = self.detail(now, slot);
+        self.actions.push_back(Action::Warn(detail));
+    }
+
+    /// Sees to it that a ready entry is where its mail goes, though the answer that brought it
+    /// there has become old.
+    fn check_way(&mut self, now: Mono, slot: u32) {
+        let (number, ready) = (self.slab[slot].scheduled, ReadyId(self.slab[slot].ready));
+        let queue = &self.scheduled[number];
+        let current = queue.epoch == self.epoch;
+        match &queue.known {
+            Known::Ready(there, until) if current && *there == ready => {
+                if *until <= now {
+                    self.want_resolution(number);
+                }
+            }
+            Known::Trouble(_, until) if current => {
+                if *until <= now {
+                    self.want_resolution(number);
+                }
+            }
+            _ => self.reschedule(slot),
+        }
+    }
+
+    /// Drops queues that have long been unused.
+    fn tidy(&mut self, now: Mono) {
+        let rows = self.scheduled.end().max(self.ready.end());
+        let first = self.sweep.tidy_row;
+        let last = rows.min(first + TIDY_ROWS);
+        for row in first..last {
+            self.tidy_scheduled(now, row);
+            self.tidy_ready(now, row);
+        }
+        let done = last >= rows;
+        self.sweep.tidy_row = if done { 0 } else { last };
+        self.sweep.tidy_at = now + if done { TIDY_EVERY } else { TIDY_STEP };
+    }
+
+    fn tidy_scheduled(&mut self, now: Mono, number: u32) {
+        let Some(queue) = self.scheduled.get(number) else { return };
+        if queue.entries > 0 || queue.asked {
+            return;
+        }
+        if queue.used == JUST_ASKED_FOR {
+            self.scheduled[number].used = now;
+            return;
+        }
+        if now < queue.used + self.config.forget_after {
+            return;
+        }
+        let known = queue.known.clone();
+        let key = queue.key.clone();
+        self.drop_reference(now, &known);
+        self.scheduled_timers.set(number, Mono::NEVER);
+        self.scheduled_names.remove(&key);
+        self.scheduled.remove(number);
+    }
+
+    fn tidy_ready(&mut self, now: Mono, number: u32) {
+        let Some(queue) = self.ready.get(number) else { return };
+        if !queue.is_unused(now) || now < queue.used + self.config.forget_after {
+            return;
+        }
+        let key = queue.key.clone();
+        self.ready_timers.set(number, Mono::NEVER);
+        self.ready_names.remove(&key);
+        self.ready.remove(number);
+    }
+}
