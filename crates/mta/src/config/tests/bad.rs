@@ -5,7 +5,8 @@ use crate::config::Config;
 /// A file that is right but for `<HERE>`, which stands on line 1 (before the sections).
 const TOP: &str = "<HERE>\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n";
 /// The same with `<HERE>` on line 3, inside the listener.
-const LISTENER: &str = "[[listener]]\naddress = \"127.0.0.1:25\"\n<HERE>\n[[route]]\ndiscard = {}\n";
+const LISTENER: &str =
+    "[[listener]]\naddress = \"127.0.0.1:25\"\n<HERE>\n[[route]]\ndiscard = {}\n";
 /// The same with `<HERE>` on line 4, inside the first route, which another one follows.
 const ROUTE: &str =
     "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\n<HERE>\n[[route]]\ndiscard = {}\n";

@@ -1,0 +1,130 @@
+//! Limits that all shards draw from: body memory, queue slots, sessions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An amount that is taken and given back.
+#[derive(Debug)]
+pub struct Budget {
+    used: AtomicU64,
+    max: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of `max`.
+    #[must_use]
+    pub fn new(max: u64) -> Arc<Budget> {
+        Arc::new(Budget { used: AtomicU64::new(0), max: AtomicU64::new(max) })
+    }
+
+    /// Takes `amount` unless that would go over the limit.
+    #[must_use]
+    pub fn try_take(&self, amount: u64) -> bool {
+        let max = self.max.load(Ordering::Relaxed);
+        let before = self.used.fetch_add(amount, Ordering::Relaxed);
+        if before.saturating_add(amount) <= max {
+            return true;
+        }
+        self.used.fetch_sub(amount, Ordering::Relaxed);
+        false
+    }
+
+    /// Takes `amount` whatever the limit: for what already exists (recovered messages, DSNs).
+    pub fn take(&self, amount: u64) {
+        self.used.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// Gives back what was taken.
+    pub fn give_back(&self, amount: u64) {
+        let before = self.used.fetch_sub(amount, Ordering::Relaxed);
+        debug_assert!(before >= amount, "gave back {amount} of {before}");
+    }
+
+    /// How much is taken.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The limit.
+    #[must_use]
+    pub fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Sets another limit, at a reload.
+    pub fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+}
+
+/// An amount taken from a budget, given back when dropped.
+#[derive(Debug)]
+pub struct Share {
+    budget: Arc<Budget>,
+    amount: u64,
+}
+
+impl Share {
+    /// Nothing yet.
+    #[must_use]
+    pub fn none(budget: &Arc<Budget>) -> Share {
+        Share { budget: Arc::clone(budget), amount: 0 }
+    }
+
+    /// Takes `amount` more, if there is room.
+    #[must_use]
+    pub fn try_grow(&mut self, amount: u64) -> bool {
+        let taken = self.budget.try_take(amount);
+        if taken {
+            self.amount += amount;
+        }
+        taken
+    }
+
+    /// How much it holds.
+    #[must_use]
+    pub fn amount(&self) -> u64 {
+        self.amount
+    }
+
+    /// Gives all back now.
+    pub fn clear(&mut self) {
+        self.budget.give_back(std::mem::take(&mut self.amount));
+    }
+
+    /// Passes the amount on: the caller gives it back to the budget one day.
+    #[must_use]
+    pub fn keep(mut self) -> u64 {
+        std::mem::take(&mut self.amount)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.amount > 0 {
+            self.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_return_what_they_took() {
+        let budget = Budget::new(10);
+        let mut share = Share::none(&budget);
+        assert!(share.try_grow(10));
+        assert!(!share.try_grow(1), "at the limit");
+        drop(share);
+        assert_eq!(budget.used(), 0);
+        let mut share = Share::none(&budget);
+        assert!(share.try_grow(4));
+        assert_eq!(share.keep(), 4);
+        assert_eq!(budget.used(), 4);
+        budget.give_back(4);
+        assert_eq!(budget.used(), 0);
+    }
+}

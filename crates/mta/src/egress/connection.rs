@@ -1,0 +1,327 @@
+//! One SMTP or LMTP connection: transaction after transaction until the queue has none for it.
+
+use super::content::{self, Wire};
+use super::opening;
+use super::{NextHop, Slot};
+use crate::event::Hop;
+use crate::message::Message;
+use crate::outcome::{self, Concluded};
+use crate::seams::{Stream, World};
+use crate::shard::{Busy, Shard};
+use mail::{Class, EnhancedStatus, Failure, Mono};
+use queue::{CloseReason, EntryOutcome, Take, Work};
+use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient, Output};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// An open connection with what its transactions share.
+pub(super) struct Connection<W: World> {
+    pub(super) shard: Rc<Shard<W>>,
+    pub(super) wire: Wire<W>,
+    pub(super) event_hop: Arc<Hop>,
+    /// Scratch for the pieces to write.
+    pub(super) plan: Vec<Output>,
+    /// Transactions so far.
+    pub(super) carried: u32,
+    /// The peer went away while nothing was asked of it: there is nobody to say QUIT to.
+    pub(super) peer_closed: bool,
+}
+
+/// Counts an open connection while it lives.
+struct OpenGauge<W: World>(Rc<Shard<W>>);
+
+impl<W: World> Drop for OpenGauge<W> {
+    fn drop(&mut self) {
+        self.0.metrics.connections_open.dec();
+    }
+}
+
+/// How a wait for work ended.
+enum Idled {
+    Woken,
+    Timeout,
+    Closed,
+    /// The queue counts on this connection, and has to be told that it is gone.
+    ClosedWhileWoken,
+}
+
+/// Opens a connection for the slot's ready queue and works it off.
+pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, mut slot: Slot<W>, hop: Rc<NextHop>) {
+    let mut connection = match opening::open(&shard, &hop).await {
+        Ok(connection) => connection,
+        Err(failure) => {
+            shard.metrics.connections_failed.inc();
+            return slot.open_failed(Arc::new(failure));
+        }
+    };
+    shard.metrics.connections_opened.inc();
+    shard.metrics.connections_open.inc();
+    let _open = OpenGauge(Rc::clone(&shard));
+    slot.opened();
+    while let Some(work) = connection.next_work(&mut slot, &hop).await {
+        let busy = Rc::clone(&shard);
+        let _busy = Busy::new(&busy.stopping);
+        if let Err(reason) = connection.transact(work, &hop, &slot).await {
+            slot.closing(reason);
+            return;
+        }
+    }
+    if !connection.peer_closed {
+        connection.quit().await;
+    }
+}
+
+impl<W: World> Connection<W> {
+    /// The next message for this connection; waits for one as long as idling is allowed. `None`:
+    /// it is time to QUIT.
+    async fn next_work(&mut self, slot: &mut Slot<W>, hop: &NextHop) -> Option<Work> {
+        let idle = hop.channel.peer().map_or(Duration::ZERO, |peer| peer.idle_timeout);
+        let until = self.shard.now() + idle;
+        loop {
+            let now = self.shard.now();
+            let take = self.shard.queue.borrow_mut().take(now, slot.ready, self.carried);
+            match take {
+                Take::Work(work) => return Some(work),
+                Take::Close => return None,
+                Take::Wait { .. } if self.shard.stopping.until().is_some() => return None,
+                Take::Wait { .. } => {}
+            }
+            match self.idle(slot, until).await {
+                Idled::Woken => {}
+                Idled::Timeout => {
+                    slot.closing(CloseReason::Idle);
+                    return None;
+                }
+                Idled::Closed => {
+                    slot.closing(CloseReason::Idle);
+                    self.peer_closed = true;
+                    return None;
+                }
+                Idled::ClosedWhileWoken => {
+                    self.peer_closed = true;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Waits until woken or `until`, or until the peer goes.
+    async fn idle(&mut self, slot: &Slot<W>, until: Mono) -> Idled {
+        let shard = Rc::clone(&self.shard);
+        let now = shard.now();
+        let place = shard.idle.enter(slot.ready);
+        shard.queue.borrow_mut().handle_idle(now, slot.ready);
+        shard.pump();
+        let ended = poll_fn(|cx| {
+            if place.poll_woken(cx).is_ready() {
+                return Poll::Ready(Idled::Woken);
+            }
+            if self.poll_quiet(cx).is_ready() {
+                return Poll::Ready(Idled::Closed);
+            }
+            self.wire.alarm.poll(cx, until).map(|()| Idled::Timeout)
+        })
+        .await;
+        // Whoever is no longer in the list was woken, and must ask the queue again.
+        match (shard.idle.leave(slot.ready, &place), ended) {
+            (true, ended) => ended,
+            (false, Idled::Closed) => Idled::ClosedWhileWoken,
+            (false, _) => Idled::Woken,
+        }
+    }
+
+    /// Ready when the peer says anything, or goes: it has no business to while nothing is asked.
+    fn poll_quiet(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut byte = [0];
+        self.wire.stream.poll_read(cx, &mut byte).map(|_| ())
+    }
+
+    /// Performs one transaction and concludes its recipients.
+    ///
+    /// # Errors
+    /// Why the connection must be closed.
+    async fn transact(
+        &mut self,
+        work: Work,
+        hop: &Rc<NextHop>,
+        slot: &Slot<W>,
+    ) -> Result<(), CloseReason> {
+        let message = match self.shard.message(work.id).await {
+            Ok(message) => message,
+            Err(failure) => {
+                outcome::unreadable(&self.shard, &work, &Arc::new(failure));
+                return Ok(());
+            }
+        };
+        self.carried += 1;
+        self.shard.metrics.transactions.inc();
+        let now = self.shard.now();
+        self.wire.session.start(now, outgoing(&message, &work));
+        let (outcomes, closed) = loop {
+            match self.next_event(Some(&message)).await {
+                ClientEvent::Done { outcomes, doubtful } => {
+                    if doubtful {
+                        self.shard.metrics.doubtful.inc();
+                        self.shard.console.info(
+                            "doubtful",
+                            format_args!(
+                                "the reply to the final dot was lost, a duplicate may follow id={}",
+                                message.id
+                            ),
+                        );
+                    }
+                    break (outcomes, None);
+                }
+                ClientEvent::Closed(failure) => {
+                    // Never without Done before it; kept from looping if it were.
+                    break (lost(&failure, work.entries.len()), Some(failure));
+                }
+                ClientEvent::Ready | ClientEvent::StartTls => {}
+            }
+        };
+        let reached = closed.is_none();
+        let dsn_passed_on = self.wire.session.capabilities().dsn;
+        let concluded = Concluded {
+            hop: Arc::clone(&self.event_hop),
+            local: hop.channel.is_local(),
+            dsn_passed_on,
+        };
+        outcome::conclude(&self.shard, &message, &work, outcomes, &concluded);
+        let next = match closed {
+            Some(failure) => Some(ClientEvent::Closed(failure)),
+            None => Some(self.next_event(None).await),
+        };
+        match next {
+            Some(ClientEvent::Closed(Some(failure))) => {
+                let now = self.shard.now();
+                let throttled = failure.reply.as_ref().is_some_and(|r| r.code == 421) || !reached;
+                let failure = Arc::new(failure);
+                let mut queue = self.shard.queue.borrow_mut();
+                if throttled || is_timeout(&failure) {
+                    queue.handle_throttled(now, slot.ready, failure);
+                }
+                Err(CloseReason::Lost)
+            }
+            Some(ClientEvent::Closed(None)) => Err(CloseReason::Lost),
+            _ => {
+                let now = self.shard.now();
+                self.shard.queue.borrow_mut().handle_success(now, slot.ready);
+                Ok(())
+            }
+        }
+    }
+
+    /// Says QUIT and waits for the answer, but not for long.
+    async fn quit(&mut self) {
+        self.wire.session.quit(self.shard.now());
+        while !matches!(self.next_event(None).await, ClientEvent::Closed(_)) {}
+    }
+
+    /// Writes and reads until the session has something to tell.
+    pub(super) async fn next_event(&mut self, message: Option<&Rc<Message>>) -> ClientEvent {
+        loop {
+            if let Some(event) = self.wire.session.poll_event() {
+                return event;
+            }
+            self.plan.clear();
+            self.wire.session.poll_output(&mut self.plan);
+            if !self.plan.is_empty() {
+                let plan = std::mem::take(&mut self.plan);
+                let message = message.map(|m| &**m);
+                let written =
+                    content::write_plan(&self.shard, &mut self.wire, &plan, message).await;
+                self.plan = plan;
+                match written {
+                    Ok(()) => self.wire.session.handle_written(self.shard.now()),
+                    Err(error) => self.broken(&error),
+                }
+                continue;
+            }
+            if let Err(error) = poll_fn(|cx| self.poll_input(cx)).await {
+                self.broken(&error);
+            }
+        }
+    }
+
+    fn broken(&mut self, error: &std::io::Error) {
+        let now = self.shard.now();
+        if error.kind() == std::io::ErrorKind::TimedOut && now >= self.wire.session.deadline() {
+            self.wire.session.handle_timeout(now);
+        } else {
+            self.wire.session.handle_broken(now, &error.to_string());
+        }
+    }
+
+    /// Feeds the session with what the peer sent, or with the passing of time.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let mut scratch = self.shard.scratch.borrow_mut();
+        match self.wire.stream.poll_read(cx, &mut scratch) {
+            Poll::Ready(Ok(0)) => {
+                self.wire.session.handle_broken(self.shard.now(), "the peer closed the connection");
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Ok(n)) => {
+                self.wire.session.handle_input(self.shard.now(), &scratch[..n]);
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {}
+        }
+        if self.wire.alarm.poll(cx, self.wire.session.deadline()).is_ready() {
+            self.wire.session.handle_timeout(self.shard.now());
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+}
+
+fn is_timeout(failure: &Failure) -> bool {
+    failure.status == EnhancedStatus::new(4, 4, 2)
+}
+
+fn lost(failure: &Option<Failure>, count: usize) -> Vec<Result<mail::Reply, Failure>> {
+    let failure = failure.clone().unwrap_or_else(|| {
+        Failure::local(
+            Class::Transient,
+            EnhancedStatus::new(4, 4, 2),
+            "the session ended before the transaction",
+        )
+    });
+    vec![Err(failure); count]
+}
+
+fn outgoing(message: &Message, work: &Work) -> Outgoing {
+    let envelope = &message.envelope;
+    let recipients = work
+        .entries
+        .iter()
+        .filter_map(|(_, index, _)| envelope.recipients.get(*index as usize))
+        .map(|recipient| OutgoingRecipient {
+            mailbox: recipient.mailbox.clone(),
+            notify: recipient.notify,
+            orcpt: recipient.orcpt.clone(),
+        })
+        .collect();
+    Outgoing {
+        reverse_path: envelope.reverse_path.clone(),
+        recipients,
+        body: envelope.body,
+        smtputf8: envelope.smtputf8,
+        ret: envelope.ret,
+        envid: envelope.envid.clone(),
+        facts: message.facts,
+        prefix_bytes: message.prefix.len() as u64,
+    }
+}
+
+/// Gives work back untouched: it was not this message's fault.
+pub(super) fn give_back<W: World>(shard: &Shard<W>, work: &Work) {
+    let now = shard.now();
+    let mut queue = shard.queue.borrow_mut();
+    for (entry, _, _) in &work.entries {
+        queue.handle_outcome(now, *entry, EntryOutcome::Untried);
+    }
+}

@@ -1,0 +1,226 @@
+//! Writing a transaction: protocol bytes and content, in as few writes as the pieces allow.
+
+use crate::alarm::Alarm;
+use crate::message::{Message, MessageBody};
+use crate::seams::{Net, Stream, World};
+use crate::shard::Shard;
+use bytes::Bytes;
+use smtp::client::DotStuffer;
+use smtp::client::{ClientSession, Output};
+use spool::{BlobId, Completion, Request};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// How much of a blob is in memory at once.
+const BLOB_READ_BYTES: usize = 256 * 1024;
+/// Slices handed to one vectored write at most.
+const SLICES_MAX: usize = 64;
+
+/// An open connection and the session on it.
+pub(super) struct Wire<W: World> {
+    pub(super) stream: <W::Net as Net>::Stream,
+    pub(super) session: ClientSession,
+    pub(super) alarm: Alarm<W::Time>,
+}
+
+/// Writes all of `plan`; what the peer says meanwhile goes to the session.
+///
+/// # Errors
+/// When the connection or the read of a blob fails; the text says which.
+pub(super) async fn write_plan<W: World>(
+    shard: &Rc<Shard<W>>,
+    wire: &mut Wire<W>,
+    plan: &[Output],
+    message: Option<&Message>,
+) -> io::Result<()> {
+    let blob = message.and_then(|m| match &m.body {
+        MessageBody::Blob(blob) => Some((m, *blob)),
+        MessageBody::Memory(_) => None,
+    });
+    let has_content = plan.iter().any(|piece| !matches!(piece, Output::Bytes { .. }));
+    match blob {
+        Some((message, blob)) if has_content => {
+            write_with_blob(shard, wire, plan, message, blob).await
+        }
+        _ => {
+            let pieces = gather(plan, &wire.session, message);
+            write_pieces(shard, wire, &pieces).await
+        }
+    }
+}
+
+/// A piece of the stream that can outlive the session's buffer being borrowed for input.
+enum Piece {
+    /// Protocol bytes.
+    Protocol(Vec<u8>),
+    /// Content.
+    Content(Bytes),
+}
+
+impl Piece {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Piece::Protocol(bytes) => bytes,
+            Piece::Content(bytes) => bytes,
+        }
+    }
+}
+
+fn gather(plan: &[Output], session: &ClientSession, message: Option<&Message>) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(plan.len() + 2);
+    for output in plan {
+        match (*output, message) {
+            (Output::Bytes { start, end }, _) => {
+                pieces.push(Piece::Protocol(session.buffer()[start..end].to_vec()));
+            }
+            (_, None) => debug_assert!(false, "content without a message"),
+            (output, Some(message)) => {
+                pieces.push(Piece::Content(message.prefix.clone()));
+                let MessageBody::Memory(body) = &message.body else { continue };
+                let mut stuffer = (output == Output::ContentStuffed).then(DotStuffer::new);
+                for piece in body {
+                    push_content(&mut pieces, piece, stuffer.as_mut());
+                }
+            }
+        }
+    }
+    pieces
+}
+
+/// Adds `piece` of a body, with dots in between where `stuffer` says so; nothing is copied.
+fn push_content(pieces: &mut Vec<Piece>, piece: &Bytes, stuffer: Option<&mut DotStuffer>) {
+    let Some(stuffer) = stuffer else {
+        pieces.push(Piece::Content(piece.clone()));
+        return;
+    };
+    // A doubled dot is the piece's own dot, taken twice.
+    pieces.extend(stuffer.slices(piece).map(|slice| Piece::Content(piece.slice_ref(slice))));
+}
+
+async fn write_with_blob<W: World>(
+    shard: &Rc<Shard<W>>,
+    wire: &mut Wire<W>,
+    plan: &[Output],
+    message: &Message,
+    blob: BlobId,
+) -> io::Result<()> {
+    for output in plan {
+        if let Output::Bytes { start, end } = *output {
+            let bytes = wire.session.buffer()[start..end].to_vec();
+            write_pieces(shard, wire, &[Piece::Protocol(bytes)]).await?;
+            continue;
+        }
+        let prefix = [Piece::Content(message.prefix.clone())];
+        write_pieces(shard, wire, &prefix).await?;
+        let mut stuffer = (*output == Output::ContentStuffed).then(DotStuffer::new);
+        let mut offset = 0;
+        while offset < message.facts.body_bytes {
+            let piece = read_blob(shard, message, blob, offset).await?;
+            offset += piece.len() as u64;
+            let mut pieces = Vec::new();
+            push_content(&mut pieces, &piece, stuffer.as_mut());
+            write_pieces(shard, wire, &pieces).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The next piece of a blob.
+///
+/// # Errors
+/// When it cannot be read or is shorter than its record says.
+pub(super) async fn read_blob<W: World>(
+    shard: &Rc<Shard<W>>,
+    message: &Message,
+    blob: BlobId,
+    offset: u64,
+) -> io::Result<Bytes> {
+    let left = message.facts.body_bytes.saturating_sub(offset);
+    let bytes = BLOB_READ_BYTES.min(usize::try_from(left).unwrap_or(BLOB_READ_BYTES));
+    let read = shard
+        .spool
+        .request(message.id, |ticket| Request::BlobRead { ticket, blob, offset, bytes })
+        .await;
+    match read {
+        Completion::BlobData(data) if !data.is_empty() => Ok(data),
+        other => Err(io::Error::other(format!("the spool cannot read a blob: {other:?}"))),
+    }
+}
+
+async fn write_pieces<W: World>(
+    shard: &Rc<Shard<W>>,
+    wire: &mut Wire<W>,
+    pieces: &[Piece],
+) -> io::Result<()> {
+    let mut cursor = Cursor { piece: 0, offset: 0 };
+    while cursor.piece < pieces.len() {
+        let written = poll_fn(|cx| poll_write(shard, wire, pieces, &cursor, cx)).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        cursor.advance(pieces, written);
+        wire.session.handle_progress(shard.now());
+    }
+    Ok(())
+}
+
+struct Cursor {
+    piece: usize,
+    offset: usize,
+}
+
+impl Cursor {
+    fn advance(&mut self, pieces: &[Piece], mut written: usize) {
+        while let Some(piece) = pieces.get(self.piece) {
+            let left = piece.as_slice().len() - self.offset;
+            if written < left {
+                self.offset += written;
+                return;
+            }
+            written -= left;
+            self.piece += 1;
+            self.offset = 0;
+        }
+    }
+}
+
+/// Writes what it can. While the peer takes nothing, what it says is read: it may be telling us
+/// to stop.
+fn poll_write<W: World>(
+    shard: &Rc<Shard<W>>,
+    wire: &mut Wire<W>,
+    pieces: &[Piece],
+    cursor: &Cursor,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let mut count = 0;
+    for (piece, slot) in pieces[cursor.piece..].iter().zip(&mut slices) {
+        let skip = if count == 0 { cursor.offset } else { 0 };
+        *slot = IoSlice::new(&piece.as_slice()[skip..]);
+        count += 1;
+    }
+    if slices[..count].iter().all(|slice| slice.is_empty()) {
+        // Only empty pieces are left (an empty prefix): nothing to ask the system for.
+        return Poll::Ready(Ok(usize::MAX));
+    }
+    if let Poll::Ready(written) = wire.stream.poll_write(cx, &slices[..count]) {
+        return Poll::Ready(written);
+    }
+    if wire.alarm.poll(cx, wire.session.deadline()).is_ready() {
+        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+    }
+    let mut scratch = shard.scratch.borrow_mut();
+    match wire.stream.poll_read(cx, &mut scratch) {
+        Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+        Poll::Ready(Ok(n)) => {
+            wire.session.handle_input(shard.now(), &scratch[..n]);
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+        Poll::Pending => Poll::Pending,
+    }
+}

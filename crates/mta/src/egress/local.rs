@@ -1,0 +1,126 @@
+//! Delivery without a peer: Maildirs and discarding.
+
+use super::connection::give_back;
+use super::content::read_blob;
+use super::{NextHop, Slot};
+use crate::config::Channel;
+use crate::message::{Message, MessageBody};
+use crate::outcome::{self, Concluded};
+use crate::seams::{MailStore, World};
+use crate::shard::{Busy, Shard};
+use bytes::Bytes;
+use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
+use queue::{Take, Work};
+use smallvec::SmallVec;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Works off the slot's ready queue until it is empty.
+pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, slot: Slot<W>, hop: Rc<NextHop>) {
+    slot.opened();
+    loop {
+        let now = shard.now();
+        let take = shard.queue.borrow_mut().take(now, slot.ready, 0);
+        let work = match take {
+            Take::Work(work) => work,
+            Take::Wait { .. } | Take::Close => return,
+        };
+        let _busy = Busy::new(&shard.stopping);
+        if shard.stopping.until().is_some() {
+            give_back(&shard, &work);
+            return;
+        }
+        deliver(&shard, &hop, &work).await;
+    }
+}
+
+async fn deliver<W: World>(shard: &Rc<Shard<W>>, hop: &Rc<NextHop>, work: &Work) {
+    let message = match shard.message(work.id).await {
+        Ok(message) => message,
+        Err(failure) => return outcome::unreadable(shard, work, &Arc::new(failure)),
+    };
+    for entry in &work.entries {
+        let index = entry.1;
+        let Some(recipient) = message.envelope.recipients.get(index as usize) else {
+            continue;
+        };
+        let (result, where_to) = match &hop.channel {
+            Channel::Maildir(maildir) => {
+                let directory = maildir.path_for(&recipient.mailbox);
+                let shown = directory.to_string_lossy().into_owned();
+                (into_maildir(shard, &message, &recipient.mailbox, directory, index).await, shown)
+            }
+            _ => (Ok(Reply::new(250, (2, 0, 0), "discarded")), "discard".to_owned()),
+        };
+        let concluded =
+            Concluded { hop: hop.event_hop(&where_to), local: true, dsn_passed_on: false };
+        let one = Work { id: work.id, entries: SmallVec::from_slice(&[*entry]) };
+        outcome::conclude(shard, &message, &one, vec![result], &concluded);
+    }
+}
+
+/// Writes the message into one Maildir; Return-Path goes on top (RFC 5321 §4.4).
+async fn into_maildir<W: World>(
+    shard: &Rc<Shard<W>>,
+    message: &Rc<Message>,
+    recipient: &Mailbox,
+    directory: PathBuf,
+    index: u32,
+) -> Result<Reply, Failure> {
+    let sender = message.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str);
+    let mut top = format!("Return-Path: <{sender}>\r\nDelivered-To: {recipient}\r\n").into_bytes();
+    top.extend_from_slice(&message.prefix);
+    let name = file_name(shard, message, index);
+    write(shard, message, Bytes::from(top), directory.clone(), name).await.map_err(|error| {
+        let text = format!("cannot write to {}: {error}", directory.display());
+        // RFC 3463 §3.3: 4.2.0 is the mailbox, 4.3.1 the whole system.
+        let status = if error.kind() == std::io::ErrorKind::StorageFull {
+            EnhancedStatus::new(4, 3, 1)
+        } else {
+            EnhancedStatus::new(4, 2, 0)
+        };
+        Failure::local(Class::Transient, status, text)
+    })?;
+    Ok(Reply::new(250, (2, 0, 0), "delivered to the mailbox"))
+}
+
+async fn write<W: World>(
+    shard: &Rc<Shard<W>>,
+    message: &Rc<Message>,
+    top: Bytes,
+    directory: PathBuf,
+    name: String,
+) -> std::io::Result<()> {
+    let store = shard.world.store();
+    match &message.body {
+        MessageBody::Memory(body) => {
+            let mut pieces = vec![top];
+            pieces.extend(body.iter().cloned());
+            store.deliver(directory, name, pieces).await
+        }
+        MessageBody::Blob(blob) => {
+            let file = store.begin(directory, name).await?;
+            let mut result = store.append(file, top).await;
+            let mut offset = 0;
+            while result.is_ok() && offset < message.facts.body_bytes {
+                result = match read_blob(shard, message, *blob, offset).await {
+                    Ok(piece) => {
+                        offset += piece.len() as u64;
+                        store.append(file, piece).await
+                    }
+                    Err(error) => Err(error),
+                };
+            }
+            let kept = store.finish(file, result.is_ok()).await;
+            result.and(kept)
+        }
+    }
+}
+
+/// Unique for ever, and the same again when a crash makes us deliver a second time: the second
+/// file then replaces the first instead of standing beside it.
+fn file_name<W: World>(shard: &Rc<Shard<W>>, message: &Message, index: u32) -> String {
+    let seconds = message.received_at.0 / 1000;
+    format!("{seconds}.{}_{index}.{}", message.id, shard.active().config.hostname)
+}

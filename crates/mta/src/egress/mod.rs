@@ -1,0 +1,132 @@
+//! Delivery: connections of ready queues, one task each.
+
+pub(crate) mod connection;
+mod content;
+mod idle;
+mod local;
+mod opening;
+
+pub(crate) use idle::IdleConnections;
+
+use crate::config::Channel;
+use crate::event::Hop;
+use crate::seams::{Spawn, World};
+use crate::shard::Shard;
+use mail::{Class, EnhancedStatus, Failure};
+use queue::{CloseReason, ReadyId, ReadyKey, ReadyLimits};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Where a ready queue's messages go, and how.
+#[derive(Debug)]
+pub(crate) struct NextHop {
+    /// The ready queue's key.
+    pub(crate) key: ReadyKey,
+    /// The route it comes from, as events name it.
+    pub(crate) route: Arc<str>,
+    /// How to deliver.
+    pub(crate) channel: Channel,
+    /// For smtp, lmtp and mx: hosts in the order in which they are tried, groups of equal
+    /// preference together.
+    pub(crate) hosts: Vec<HostGroup>,
+    /// Limits towards it.
+    pub(crate) limits: ReadyLimits,
+}
+
+/// Hosts of equal preference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostGroup {
+    pub(crate) hosts: Vec<Host>,
+}
+
+/// One host of a next hop.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Host {
+    /// Name or address.
+    pub(crate) name: Arc<str>,
+    pub(crate) port: u16,
+}
+
+impl NextHop {
+    /// The channel's name as events and `explain` show it.
+    pub(crate) fn channel_name(&self) -> &'static str {
+        self.channel.name()
+    }
+
+    /// What events call this hop, with `peer` at its other end.
+    pub(crate) fn event_hop(&self, peer: &str) -> Arc<Hop> {
+        Arc::new(Hop {
+            route: Arc::clone(&self.route),
+            channel: self.channel_name(),
+            peer: Arc::from(peer),
+        })
+    }
+}
+
+/// Opens one more connection (or starts one more worker) for `ready`, whose slot is taken.
+pub(crate) fn start_connection<W: World>(shard: &Rc<Shard<W>>, ready: ReadyId) {
+    let key = shard.queue.borrow().ready_key(ready).cloned();
+    let hop = key.and_then(|key| shard.hops.borrow().get(&key).cloned());
+    let Some(hop) = hop else {
+        // The hop was forgotten by a reload between two actions: the queue asks again.
+        let failure = Failure::local(
+            Class::Transient,
+            EnhancedStatus::new(4, 3, 0),
+            "the next hop is being determined again",
+        );
+        let now = shard.now();
+        shard.queue.borrow_mut().handle_open_failed(now, ready, Arc::new(failure));
+        return;
+    };
+    let shard = Rc::clone(shard);
+    let world = shard.world.clone();
+    world.spawn().spawn(async move {
+        let slot =
+            Slot { shard: Rc::clone(&shard), ready, reason: CloseReason::Normal, held: true };
+        match hop.channel {
+            Channel::Smtp(_) | Channel::Lmtp(_) | Channel::Mx(_) => {
+                connection::run(shard, slot, hop).await;
+            }
+            Channel::Maildir(_) | Channel::Discard => local::run(shard, slot, hop).await,
+        }
+    });
+}
+
+/// A connection slot of a ready queue, given back when dropped, however the task ends.
+pub(crate) struct Slot<W: World> {
+    shard: Rc<Shard<W>>,
+    pub(crate) ready: ReadyId,
+    reason: CloseReason,
+    held: bool,
+}
+
+impl<W: World> Slot<W> {
+    /// The connection is open.
+    pub(crate) fn opened(&self) {
+        let now = self.shard.now();
+        self.shard.queue.borrow_mut().handle_opened(now, self.ready);
+    }
+
+    /// The connection could not be opened: gives the slot back with the reason.
+    pub(crate) fn open_failed(mut self, failure: Arc<Failure>) {
+        self.held = false;
+        let now = self.shard.now();
+        self.shard.queue.borrow_mut().handle_open_failed(now, self.ready, failure);
+        self.shard.pump();
+    }
+
+    /// Says why it will be closed.
+    pub(crate) fn closing(&mut self, reason: CloseReason) {
+        self.reason = reason;
+    }
+}
+
+impl<W: World> Drop for Slot<W> {
+    fn drop(&mut self) {
+        if self.held {
+            let now = self.shard.now();
+            self.shard.queue.borrow_mut().handle_closed(now, self.ready, self.reason);
+            self.shard.pump();
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! From content that is complete to a message that is durable and queued.
+
+use crate::budget::Share;
+use crate::event::{self, Client, Event};
+use crate::message::{Message, MessageBody};
+use crate::seams::{Time, World};
+use crate::settle::emit_at;
+use crate::shard::Shard;
+use bytes::Bytes;
+use mail::received::Received;
+use mail::{MessageId, Mono, Reply};
+use queue::NewEntry;
+use smtp::server::Transaction;
+use spool::record::tag;
+use spool::{Accept, BlobId, Body, Completion, Meta, Record, Refusal, Request};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// A message whose content is complete.
+pub(crate) struct Accepted {
+    pub(crate) id: MessageId,
+    /// Where the body is, if not in `body`; not sealed yet.
+    pub(crate) blob: Option<BlobId>,
+    pub(crate) body: Vec<Bytes>,
+    pub(crate) transaction: Transaction,
+    pub(crate) client: Arc<Client>,
+}
+
+/// Normal priority (RFC 6710 calls it 0; ours are 0 to 9).
+pub(crate) const PRIORITY_NORMAL: u8 = 4;
+
+/// Makes the message durable and queues it. `slots` holds room for its recipients.
+pub(super) async fn commit<W: World>(
+    shard: &Rc<Shard<W>>,
+    accepted: Accepted,
+    slots: Share,
+) -> Reply {
+    let (id, blob) = (accepted.id, accepted.blob);
+    if let Some(blob) = blob {
+        let sealed = shard.spool.request(id, |ticket| Request::BlobSeal { ticket, blob }).await;
+        if !matches!(sealed, Completion::BlobDone) {
+            shard.spool.drop_blob(id, blob);
+            return refusal_reply(&sealed);
+        }
+    }
+    let client = Arc::clone(&accepted.client);
+    let message = Rc::new(build(shard, accepted));
+    let accept = Record::Accept(Box::new(accept_record(&message)));
+    // The settles that wait go with the same commit.
+    shard.flush_settles();
+    let (answer, answered) = oneshot::channel();
+    let owner = Rc::clone(shard);
+    // Queued by the completion, not by this session: whatever becomes of the session, a durable
+    // message is in the queue.
+    shard.spool.submit_then(id, vec![accept], move |completion| {
+        let reply = conclude(&owner, &message, client, slots, blob, &completion);
+        let _ = answer.send(reply);
+    });
+    answered.await.unwrap_or_else(|_| Reply::new(451, (4, 3, 0), "The server is stopping"))
+}
+
+fn conclude<W: World>(
+    shard: &Rc<Shard<W>>,
+    message: &Rc<Message>,
+    client: Arc<Client>,
+    slots: Share,
+    blob: Option<BlobId>,
+    completion: &Completion,
+) -> Reply {
+    let Completion::Durable { position } = *completion else {
+        if matches!(completion, Completion::Refused(Refusal::Poisoned)) {
+            shard
+                .console
+                .error("spool", format_args!("a write or sync failed: no more mail is accepted"));
+            shard.settles.poison();
+        } else if let Some(blob) = blob {
+            shard.spool.drop_blob(message.id, blob);
+        }
+        shard.metrics.refused_content.inc();
+        shard.metrics.commit_refused.inc();
+        return refusal_reply(completion);
+    };
+    // Each slot is given back when its recipient is settled.
+    let _ = slots.keep();
+    shard.metrics.messages_received.inc();
+    shard.metrics.recipients_received.add(message.envelope.recipients.len() as u64);
+    shard.metrics.bytes_received.add(message.facts.body_bytes);
+    if shard.events.is_on() {
+        let event = Event {
+            at: message.received_at,
+            message: Some(event_message(message)),
+            recipients: event::Recipients::new(),
+            kind: event::Kind::Received { client },
+        };
+        emit_at(&*shard.events, event, message.id.log(), position);
+    }
+    shard.enqueue(message);
+    Reply::new(250, (2, 0, 0), format!("Ok: queued as {}", message.id))
+}
+
+fn refusal_reply(completion: &Completion) -> Reply {
+    match completion {
+        Completion::Refused(Refusal::Full) => {
+            Reply::new(452, (4, 3, 1), "The spool's disk is nearly full; try again later")
+        }
+        Completion::Refused(Refusal::TooLarge) => {
+            Reply::new(552, (5, 3, 4), "The message does not fit into the spool")
+        }
+        _ => Reply::new(451, (4, 3, 0), "The spool cannot write; try again later"),
+    }
+}
+
+/// The message as events show it.
+pub(crate) fn event_message(message: &Message) -> event::Message {
+    event::Message {
+        id: message.id,
+        position: None,
+        envelope: Some(Arc::clone(&message.envelope)),
+        received_at: message.received_at,
+        body_bytes: message.facts.body_bytes,
+    }
+}
+
+fn build<W: World>(shard: &Rc<Shard<W>>, accepted: Accepted) -> Message {
+    let at = shard.world.time().wall();
+    let active = shard.active();
+    let mut transaction = accepted.transaction;
+    for recipient in &mut transaction.envelope.recipients {
+        // RFC 5321 §4.5.1: bare <postmaster> is ours, whatever our name.
+        if recipient.mailbox.domain_str().is_empty() {
+            recipient.mailbox = active.config.postmaster.address.clone();
+        }
+    }
+    let mut prefix = Vec::with_capacity(256);
+    let only = match transaction.envelope.recipients.as_slice() {
+        [only] => Some(only.mailbox.as_str()),
+        _ => None,
+    };
+    Received {
+        helo: &transaction.helo,
+        client: accepted.client.address.ip(),
+        by: active.config.hostname.as_str(),
+        with: transaction.protocol,
+        id: accepted.id,
+        for_recipient: only,
+        at,
+    }
+    .write_to(&mut prefix);
+    Message {
+        id: accepted.id,
+        received_at: at,
+        envelope: Arc::new(transaction.envelope),
+        meta: meta_of(&accepted.client),
+        prefix: Bytes::from(prefix),
+        body: match accepted.blob {
+            Some(blob) => MessageBody::Blob(blob),
+            None => MessageBody::Memory(accepted.body),
+        },
+        facts: transaction.facts,
+    }
+}
+
+fn meta_of(client: &Client) -> Meta {
+    let address = client.address.ip().to_string();
+    Meta {
+        fields: vec![
+            (tag::LISTENER, Bytes::copy_from_slice(client.listener.as_bytes())),
+            (tag::CLIENT_ADDRESS, Bytes::from(address.into_bytes())),
+            (tag::CLIENT_EHLO, Bytes::copy_from_slice(client.helo.as_bytes())),
+        ],
+    }
+}
+
+/// The record that makes `message` durable.
+pub(crate) fn accept_record(message: &Message) -> Accept {
+    Accept {
+        id: message.id,
+        received_at: message.received_at,
+        envelope: Arc::clone(&message.envelope),
+        meta: message.meta.clone(),
+        prefix: message.prefix.clone(),
+        body: match &message.body {
+            MessageBody::Memory(pieces) => Body::Memory(pieces.clone()),
+            MessageBody::Blob(blob) => {
+                Body::Blob { blob: *blob, body_bytes: message.facts.body_bytes }
+            }
+        },
+        facts: message.facts,
+    }
+}
+
+impl<W: World> Shard<W> {
+    /// Queues every recipient of a message that has just become durable.
+    pub(crate) fn enqueue(self: &Rc<Self>, message: &Rc<Message>) {
+        let now = self.now();
+        let count = u32::try_from(message.envelope.recipients.len()).unwrap_or(u32::MAX);
+        self.cache.borrow_mut().insert(Rc::clone(message), count);
+        for (recipient, index) in message.envelope.recipients.iter().zip(0..) {
+            let entry = NewEntry {
+                id: message.id,
+                recipient: index,
+                received: now,
+                age_before_start: Duration::ZERO,
+                due: Mono(0),
+                attempts: 0,
+                priority: PRIORITY_NORMAL,
+                held: false,
+                warned: false,
+            };
+            self.push_entry(now, recipient.mailbox.domain(), "", entry);
+        }
+        self.pump();
+    }
+}

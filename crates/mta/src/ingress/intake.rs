@@ -1,0 +1,236 @@
+//! Where a message's content gathers while it arrives.
+
+use crate::budget::{Budget, Share};
+use bytes::Bytes;
+use smtp::server::ContentSink;
+use spool::BlobId;
+use std::sync::Arc;
+
+/// Bodies below this are kept in one allocation of their exact size, and draw on no budget: they
+/// number at most the sessions.
+pub(crate) const SMALL_BYTES: usize = 16 * 1024;
+/// Larger bodies grow, and draw on the budget, in steps of this.
+pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
+/// A body beyond this goes to a blob.
+pub(crate) const BLOB_BYTES: u64 = 2 * 1024 * 1024;
+
+/// The content of one transaction so far.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    /// Full pieces, to be spilled first.
+    chunks: Vec<Bytes>,
+    /// The piece that grows.
+    open: Vec<u8>,
+    /// All bytes pushed, spilled ones included.
+    pushed_bytes: u64,
+    /// What `chunks` and `open` hold of the budget.
+    share: Share,
+    /// Set once the body goes to disk.
+    blob: Option<BlobId>,
+    /// Received fields seen in the first piece.
+    hops: Option<usize>,
+}
+
+/// What the session must do before it reads on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attention {
+    /// Nothing.
+    None,
+    /// Take one more step from the budget, or spill if there is none for a while.
+    Budget,
+    /// Write the full pieces to the blob.
+    Spill,
+}
+
+impl ContentSink for Intake {
+    fn push(&mut self, piece: &[u8]) {
+        self.pushed_bytes += piece.len() as u64;
+        if self.chunks.is_empty() && self.open.len() + piece.len() < SMALL_BYTES {
+            if self.open.is_empty() {
+                self.open.reserve_exact(piece.len());
+            }
+            self.open.extend_from_slice(piece);
+            return;
+        }
+        let mut rest = piece;
+        while !rest.is_empty() {
+            if self.open.capacity() < CHUNK_BYTES {
+                self.open.reserve_exact(CHUNK_BYTES - self.open.len());
+            }
+            let (now, later) = rest.split_at(rest.len().min(CHUNK_BYTES - self.open.len()));
+            self.open.extend_from_slice(now);
+            rest = later;
+            if self.open.len() == CHUNK_BYTES {
+                self.close_piece();
+            }
+        }
+    }
+}
+
+impl Intake {
+    /// An empty one that draws on `budget`.
+    pub(crate) fn new(budget: &Arc<Budget>) -> Intake {
+        Intake {
+            chunks: Vec::new(),
+            open: Vec::new(),
+            pushed_bytes: 0,
+            share: Share::none(budget),
+            blob: None,
+            hops: None,
+        }
+    }
+
+    fn close_piece(&mut self) {
+        let piece = std::mem::take(&mut self.open);
+        self.count_hops(&piece);
+        self.chunks.push(Bytes::from(piece));
+    }
+
+    /// Headers end within the first piece, or are cut there.
+    fn count_hops(&mut self, piece: &[u8]) {
+        if self.hops.is_none() {
+            self.hops = Some(mail::header::received_count(piece));
+        }
+    }
+
+    /// How much memory it holds that must be covered by the budget.
+    fn owes(&self) -> u64 {
+        let held = self.chunks.iter().map(Bytes::len).sum::<usize>() + self.open.len();
+        if held < SMALL_BYTES { 0 } else { held.next_multiple_of(CHUNK_BYTES) as u64 }
+    }
+
+    /// What must happen before more is read.
+    pub(crate) fn attention(&self) -> Attention {
+        if self.blob.is_some() || self.pushed_bytes > BLOB_BYTES {
+            return if self.chunks.is_empty() { Attention::None } else { Attention::Spill };
+        }
+        if self.owes() > self.share.amount() { Attention::Budget } else { Attention::None }
+    }
+
+    /// Tries to cover what it holds.
+    pub(crate) fn draw(&mut self) -> bool {
+        let owed = self.owes().saturating_sub(self.share.amount());
+        owed == 0 || self.share.try_grow(owed)
+    }
+
+    /// The blob that takes the body, if it goes to one.
+    pub(crate) fn blob(&self) -> Option<BlobId> {
+        self.blob
+    }
+
+    /// From now on the body goes to `blob`.
+    pub(crate) fn start_blob(&mut self, blob: BlobId) {
+        self.blob = Some(blob);
+    }
+
+    /// The full pieces, oldest first; at the end (`all`) also the open one.
+    pub(crate) fn take_pieces(&mut self, all: bool) -> Vec<Bytes> {
+        if all && !self.open.is_empty() {
+            self.close_piece();
+        }
+        std::mem::take(&mut self.chunks)
+    }
+
+    /// What was taken with [`Intake::take_pieces`] is on disk: the memory is free again. What is
+    /// open goes on uncovered; it is less than one step.
+    pub(crate) fn handle_spilled(&mut self) {
+        self.share.clear();
+    }
+
+    /// Received fields at the top of the content; for the hop limit.
+    pub(crate) fn hops(&mut self) -> usize {
+        if self.hops.is_none() {
+            self.hops = Some(mail::header::received_count(&self.open));
+        }
+        self.hops.unwrap_or(0)
+    }
+
+    /// The whole body, when it did not go to a blob. Empties the intake for the next message.
+    pub(crate) fn take_body(&mut self) -> Vec<Bytes> {
+        let mut pieces = std::mem::take(&mut self.chunks);
+        if !self.open.is_empty() {
+            let mut open = std::mem::take(&mut self.open);
+            open.shrink_to_fit();
+            pieces.push(Bytes::from(open));
+        }
+        pieces
+    }
+
+    /// Forgets everything; gives the blob that must be dropped, if one was begun.
+    pub(crate) fn reset(&mut self) -> Option<BlobId> {
+        self.chunks = Vec::new();
+        self.open = Vec::new();
+        self.pushed_bytes = 0;
+        self.share.clear();
+        self.hops = None;
+        self.blob.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn intake() -> (Arc<Budget>, Intake) {
+        let budget = Budget::new(1024 * 1024);
+        let intake = Intake::new(&budget);
+        (budget, intake)
+    }
+
+    #[test]
+    fn a_small_body_is_one_exact_piece_and_draws_on_no_budget() {
+        let (budget, mut intake) = intake();
+        intake.push(&[b'x'; 400]);
+        assert_eq!(intake.attention(), Attention::None);
+        let body = intake.take_body();
+        assert_eq!(body.len(), 1);
+        assert_eq!(body[0].len(), 400);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_large_body_draws_step_by_step_and_becomes_a_blob_at_the_limit() {
+        let (budget, mut intake) = intake();
+        intake.push(&vec![b'x'; SMALL_BYTES]);
+        assert_eq!(intake.attention(), Attention::Budget);
+        assert!(intake.draw());
+        assert_eq!(budget.used(), CHUNK_BYTES as u64);
+        intake.push(&vec![b'y'; 2 * CHUNK_BYTES]);
+        assert!(intake.draw());
+        assert_eq!(budget.used(), 3 * CHUNK_BYTES as u64);
+        intake.push(&vec![b'z'; 2 * 1024 * 1024]);
+        assert_eq!(intake.attention(), Attention::Spill);
+        intake.start_blob(BlobId(1));
+        let spilled: usize = intake.take_pieces(false).iter().map(Bytes::len).sum();
+        intake.handle_spilled();
+        assert_eq!(budget.used(), 0);
+        let rest: usize = intake.take_pieces(true).iter().map(Bytes::len).sum();
+        assert_eq!(spilled + rest, SMALL_BYTES + 2 * CHUNK_BYTES + 2 * 1024 * 1024);
+        assert_eq!(intake.reset(), Some(BlobId(1)));
+    }
+
+    #[test]
+    fn no_budget_means_waiting() {
+        let budget = Budget::new(CHUNK_BYTES as u64);
+        let mut first = Intake::new(&budget);
+        let mut second = Intake::new(&budget);
+        first.push(&vec![b'x'; SMALL_BYTES]);
+        second.push(&vec![b'x'; SMALL_BYTES]);
+        assert!(first.draw());
+        assert!(!second.draw());
+        drop(first);
+        assert!(second.draw());
+    }
+
+    #[test]
+    fn hops_are_counted_in_small_and_in_large_bodies() {
+        let (_, mut small) = intake();
+        small.push(b"Received: a\r\nReceived: b\r\n\r\nReceived: not a field\r\n");
+        assert_eq!(small.hops(), 2);
+        let (_, mut large) = intake();
+        large.push(b"Received: a\r\n\r\n");
+        large.push(&vec![b'x'; 3 * CHUNK_BYTES]);
+        large.take_pieces(false);
+        assert_eq!(large.hops(), 1);
+    }
+}

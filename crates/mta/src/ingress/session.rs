@@ -1,0 +1,356 @@
+//! One session on its connection: feeds the machine, answers what it needs.
+
+use super::accept::{self, Accepted};
+use super::intake::{Attention, Intake};
+use super::policy::{self, ClientCount, ListenerRules};
+use crate::alarm::Alarm;
+use crate::budget::Share;
+use crate::event::Client;
+use crate::seams::{Net, Stream, Time, World};
+use crate::shard::{Busy, SCRATCH_BYTES, Shard};
+use bytes::Bytes;
+use mail::{MessageId, Reply};
+use smtp::server::{Need, ServerSession, Transaction};
+use spool::{BlobId, Completion, Request};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long content waits for body memory before it goes to disk.
+const BUDGET_WAIT: Duration = Duration::from_secs(1);
+/// How often it looks meanwhile.
+const BUDGET_LOOK: Duration = Duration::from_millis(20);
+
+/// Serves one connection to its end.
+pub(super) async fn run<W: World>(
+    shard: Rc<Shard<W>>,
+    stream: <W::Net as Net>::Stream,
+    peer: SocketAddr,
+    rules: Rc<ListenerRules>,
+) {
+    let now = shard.now();
+    let count = ClientCount::enter(&shard, peer.ip());
+    let machine = match policy::admit(&shard, &rules, &count) {
+        Ok(()) => ServerSession::new(Arc::clone(&rules.server), now),
+        Err(reply) => {
+            shard.metrics.sessions_refused.inc();
+            shard.metrics.refused_connect.inc();
+            let client = Arc::new(client_of(peer, &rules, "", ""));
+            policy::log_refusal(&shard, client, "connect", None, None, &reply);
+            ServerSession::refused(Arc::clone(&rules.server), reply, now)
+        }
+    };
+    let session = Session {
+        alarm: Alarm::new(shard.world.time().clone()),
+        intake: Intake::new(&shard.shared.body_memory),
+        slots: Share::none(&shard.shared.queue_slots),
+        blob_owner: None,
+        rest: Vec::new(),
+        peer,
+        rules,
+        machine,
+        stream: Some(stream),
+        shard: Rc::clone(&shard),
+    };
+    shard.metrics.sessions.inc();
+    shard.metrics.sessions_open.inc();
+    // An error here is the client's going away; what it had begun is dropped with the session.
+    let _ = session.serve().await;
+    shard.metrics.sessions_open.dec();
+    shard.count_session(false);
+}
+
+/// The client as events name it.
+pub(super) fn client_of(
+    peer: SocketAddr,
+    rules: &ListenerRules,
+    helo: &str,
+    protocol: &'static str,
+) -> Client {
+    Client { address: peer, helo: Arc::from(helo), listener: Arc::clone(&rules.name), protocol }
+}
+
+struct Session<W: World> {
+    shard: Rc<Shard<W>>,
+    /// `None` only while it is being encrypted.
+    stream: Option<<W::Net as Net>::Stream>,
+    machine: ServerSession,
+    alarm: Alarm<W::Time>,
+    intake: Intake,
+    /// Queue slots reserved for the transaction's recipients.
+    slots: Share,
+    /// The id that the message under way will have, once a blob was begun for it.
+    blob_owner: Option<MessageId>,
+    /// Input behind a need, kept while the need is answered.
+    rest: Vec<u8>,
+    peer: SocketAddr,
+    rules: Rc<ListenerRules>,
+}
+
+impl<W: World> Session<W> {
+    async fn serve(mut self) -> io::Result<()> {
+        let mut need = Need::Input;
+        loop {
+            need = match need {
+                Need::Input => {
+                    self.flush().await?;
+                    self.attend().await?;
+                    match self.read().await? {
+                        Some(need) => need,
+                        None => return self.flush().await,
+                    }
+                }
+                Need::Mail(command) => {
+                    let answer = policy::decide_mail(&self.shard, &self.rules, self.peer, &command);
+                    self.machine.answer_mail(self.shard.now(), answer);
+                    self.resume()
+                }
+                Need::Rcpt(recipient) => {
+                    let answer =
+                        policy::decide_rcpt(&self.shard, &self.rules, self.peer, &recipient);
+                    self.machine.answer_rcpt(self.shard.now(), answer);
+                    self.resume()
+                }
+                Need::Data { recipients } => {
+                    let answer = self.reserve(recipients);
+                    self.machine.answer_data(self.shard.now(), answer);
+                    self.resume()
+                }
+                Need::Message(transaction) => {
+                    let reply = self.accept(*transaction).await;
+                    self.machine.answer_message(self.shard.now(), reply);
+                    self.resume()
+                }
+                Need::Abandon => {
+                    self.abandon();
+                    self.resume()
+                }
+                Need::StartTls => {
+                    self.flush().await?;
+                    self.encrypt().await?;
+                    Need::Input
+                }
+                Need::Close => return self.flush().await,
+            };
+        }
+    }
+
+    /// Goes on with the input that was behind the last need.
+    fn resume(&mut self) -> Need {
+        let now = self.shard.now();
+        let rest = std::mem::take(&mut self.rest);
+        let progress = self.machine.handle_input(now, &rest, &mut self.intake);
+        if progress.consumed < rest.len() {
+            self.rest = rest;
+            self.rest.drain(..progress.consumed);
+        }
+        progress.need
+    }
+
+    /// Waits for input. `None`: the session ends (timeout or shutdown), its last words are in the
+    /// output.
+    async fn read(&mut self) -> io::Result<Option<Need>> {
+        let shard = Rc::clone(&self.shard);
+        let mut stop = std::pin::pin!(shard.stopping.notify.notified());
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = self.poll_read(cx) {
+                return Poll::Ready(done);
+            }
+            if stop.as_mut().poll(cx).is_ready() {
+                // Notified once when the stop begins and once when the grace is over.
+                stop.set(shard.stopping.notify.notified());
+                let _ = stop.as_mut().poll(cx);
+            }
+            self.poll_end(cx)
+        })
+        .await
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        let mut scratch = self.shard.scratch.borrow_mut();
+        let n = match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => return Poll::Pending,
+        };
+        let now = self.shard.now();
+        let progress = self.machine.handle_input(now, &scratch[..n], &mut self.intake);
+        if progress.consumed < n {
+            self.rest.extend_from_slice(&scratch[progress.consumed..n]);
+        }
+        Poll::Ready(Ok(Some(progress.need)))
+    }
+
+    /// Whether the session ends without further input.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
+        if let Some(until) = self.shard.stopping.until()
+            && (!self.machine.in_transaction() || self.shard.now() >= until)
+        {
+            self.machine.handle_shutdown();
+            return Poll::Ready(Ok(None));
+        }
+        while self.alarm.poll(cx, self.machine.deadline()).is_ready() {
+            if self.machine.handle_timeout(self.shard.now()) {
+                return Poll::Ready(Ok(None));
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Writes the replies that piled up.
+    async fn flush(&mut self) -> io::Result<()> {
+        let mut from = 0;
+        while from < self.machine.output().len() {
+            from += poll_fn(|cx| self.poll_write(cx, from)).await?;
+        }
+        self.machine.output().clear();
+        Ok(())
+    }
+
+    /// A client that reads no replies is timed out like one that sends nothing.
+    fn poll_write(&mut self, cx: &mut Context<'_>, from: usize) -> Poll<io::Result<usize>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        let written = stream.poll_write(cx, &[IoSlice::new(&self.machine.output()[from..])]);
+        match written {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Pending if self.alarm.poll(cx, self.machine.deadline()).is_ready() => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            other => other,
+        }
+    }
+
+    async fn encrypt(&mut self) -> io::Result<()> {
+        // What came in clear behind STARTTLS is not part of the encrypted session.
+        self.rest.clear();
+        let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
+        self.stream = Some(stream.upgrade_server().await?);
+        self.machine.handle_tls_started(self.shard.now());
+        Ok(())
+    }
+
+    /// Makes room in the queue before content is asked for, so that what is committed always fits.
+    fn reserve(&mut self, recipients: usize) -> Result<(), Reply> {
+        if self.shard.settles.is_poisoned() {
+            return Err(Reply::new(451, (4, 3, 0), "The spool cannot write; try again later"));
+        }
+        if self.slots.try_grow(recipients as u64) {
+            return Ok(());
+        }
+        self.shard.metrics.refused_data.inc();
+        self.shard.metrics.queue_full.inc();
+        Err(Reply::new(452, (4, 3, 1), "The queue is full; try again later"))
+    }
+
+    /// Before more is read: covers what the content holds, or sends it to disk.
+    async fn attend(&mut self) -> io::Result<()> {
+        loop {
+            match self.intake.attention() {
+                Attention::None => return Ok(()),
+                Attention::Spill => self.spill(false).await?,
+                Attention::Budget if self.intake.draw() => {}
+                Attention::Budget => {
+                    self.shard.metrics.content_waits.inc();
+                    let until = self.shard.now() + BUDGET_WAIT;
+                    while !self.intake.draw() {
+                        if self.shard.now() >= until {
+                            self.shard.metrics.spilled.inc();
+                            self.spill(false).await?;
+                            break;
+                        }
+                        self.alarm_wait(BUDGET_LOOK).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn alarm_wait(&mut self, time: Duration) {
+        let at = self.shard.now() + time;
+        self.shard.world.time().sleep_until(at).await;
+    }
+
+    /// Writes what has gathered to the blob; at the end (`all`) also the last piece.
+    async fn spill(&mut self, all: bool) -> io::Result<()> {
+        let id = *self.blob_owner.get_or_insert_with(|| self.shard.spool.allocate_id());
+        let blob = match self.intake.blob() {
+            Some(blob) => blob,
+            None => {
+                let blob = self.shard.spool.allocate_blob(id);
+                self.intake.start_blob(blob);
+                blob
+            }
+        };
+        for data in self.intake.take_pieces(all) {
+            self.append(id, blob, data).await?;
+        }
+        self.intake.handle_spilled();
+        Ok(())
+    }
+
+    async fn append(&self, id: MessageId, blob: BlobId, data: Bytes) -> io::Result<()> {
+        let spool = &self.shard.spool;
+        let done = spool.request(id, |ticket| Request::BlobAppend { ticket, blob, data }).await;
+        match done {
+            Completion::BlobDone => Ok(()),
+            other => Err(io::Error::other(format!("cannot write a blob: {other:?}"))),
+        }
+    }
+
+    /// Makes the message durable; the reply says whether it is.
+    async fn accept(&mut self, transaction: Transaction) -> Reply {
+        let shard = Rc::clone(&self.shard);
+        let _busy = Busy::new(&shard.stopping);
+        let client =
+            Arc::new(client_of(self.peer, &self.rules, &transaction.helo, transaction.protocol));
+        if self.intake.hops() > self.rules.hops_max {
+            self.abandon();
+            let reply = Reply::new(554, (5, 4, 6), "Too many Received fields: a mail loop");
+            shard.metrics.refused_content.inc();
+            policy::log_refusal(&shard, client, "content", None, None, &reply);
+            return reply;
+        }
+        if self.intake.blob().is_some() && self.spill(true).await.is_err() {
+            self.abandon();
+            return Reply::new(452, (4, 3, 1), "The spool cannot take the content now");
+        }
+        let message = Accepted {
+            id: self.blob_owner.take().unwrap_or_else(|| shard.spool.allocate_id()),
+            blob: self.intake.blob(),
+            body: self.intake.take_body(),
+            transaction,
+            client,
+        };
+        let slots = std::mem::replace(&mut self.slots, Share::none(&shard.shared.queue_slots));
+        let reply = accept::commit(&shard, message, slots).await;
+        // The blob, if there is one, belongs to the record now; or `commit` dropped it.
+        let _ = self.intake.reset();
+        reply
+    }
+
+    /// The transaction ended without a message.
+    fn abandon(&mut self) {
+        self.slots.clear();
+        if let (Some(blob), Some(id)) = (self.intake.reset(), self.blob_owner.take()) {
+            self.shard.spool.drop_blob(id, blob);
+        }
+    }
+}
+
+impl<W: World> Drop for Session<W> {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+use std::future::Future as _;

@@ -1,0 +1,356 @@
+//! What an operator asks of a shard, by way of the control socket.
+
+use crate::control::{
+    self, BlockerKind, ControlRequest, Filter, QueueItem, QueueRecipient, RecipientState, Select,
+    ShardAnswer, ShardStatus,
+};
+use crate::event::{Event, Kind};
+use crate::ingress::event_message;
+use crate::message::Message;
+use crate::outcome::{give_up_at, wall_of};
+use crate::recovery::text_field;
+use crate::seams::{Spawn, Time, World};
+use crate::shard::Shard;
+use mail::{Mailbox, MessageId};
+use queue::{Blocker, EntryDetail, Filter as Chosen};
+use spool::record::tag;
+use spool::{Completion, Record, Settle, SettleKind, State};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+impl<W: World> Shard<W> {
+    /// Answers an operator; what reads the spool does so in a task of its own.
+    pub(crate) fn handle_control(
+        self: &Rc<Self>,
+        request: ControlRequest,
+        answer: oneshot::Sender<ShardAnswer>,
+    ) {
+        let shard = Rc::clone(self);
+        self.world.spawn().spawn(async move {
+            // Nobody may be listening any more.
+            let _ = answer.send(shard.answer(request).await);
+        });
+    }
+
+    async fn answer(self: &Rc<Self>, request: ControlRequest) -> ShardAnswer {
+        match request {
+            ControlRequest::QueueList { filter, limit } => self.list(&filter, limit).await,
+            ControlRequest::QueueShow { id } | ControlRequest::QueueWhy { id } => {
+                let entries = self.entries_of(id);
+                let mut answer = ShardAnswer::default();
+                if !entries.is_empty() {
+                    answer.items.extend(self.item(id, &entries).await);
+                    answer.matched = 1;
+                }
+                answer
+            }
+            ControlRequest::QueueRetry { select } => self.retry(&select).await,
+            ControlRequest::QueueHold { select, reason } => self.hold(&select, &reason).await,
+            ControlRequest::QueueRelease { select } => self.release_held(&select).await,
+            ControlRequest::QueueRemove { select } => self.remove(&select).await,
+            ControlRequest::Status => {
+                ShardAnswer { status: Some(self.status()), ..ShardAnswer::default() }
+            }
+            ControlRequest::Reload => ShardAnswer::default(),
+        }
+    }
+
+    fn status(&self) -> ShardStatus {
+        let queue = self.queue.borrow();
+        let counts = queue.counts();
+        let connections = queue.ready_queues().map(|ready| u64::from(ready.open)).sum();
+        let sessions = self.shared.sessions.get(usize::from(self.number));
+        let load = |n: &std::sync::atomic::AtomicU32| n.load(std::sync::atomic::Ordering::Relaxed);
+        ShardStatus {
+            shard: self.number,
+            sessions: u64::from(sessions.map_or(0, load)),
+            connections,
+            messages: self.message_count(),
+            recipients: (counts.scheduled + counts.ready + counts.in_flight + counts.held) as u64,
+            held: counts.held as u64,
+            in_flight: counts.in_flight as u64,
+        }
+    }
+
+    fn message_count(&self) -> u64 {
+        u64::try_from(self.metrics.queue_messages.get()).unwrap_or(0)
+    }
+
+    fn entries_of(&self, id: MessageId) -> Vec<EntryDetail> {
+        self.queue.borrow().entries(self.now(), id)
+    }
+
+    /// Entries of all messages, by message, oldest ids first. Looks at the whole queue.
+    fn all_entries(&self) -> BTreeMap<MessageId, Vec<EntryDetail>> {
+        let mut by_message: BTreeMap<MessageId, Vec<EntryDetail>> = BTreeMap::new();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            let page = self.queue.borrow().page(self.now(), &Chosen::All, from, PAGE_ENTRIES);
+            for detail in page.entries {
+                by_message.entry(detail.id).or_default().push(detail);
+            }
+            cursor = page.next;
+        }
+        by_message
+    }
+
+    async fn list(self: &Rc<Self>, filter: &Filter, limit: u32) -> ShardAnswer {
+        let mut answer = ShardAnswer::default();
+        for (id, entries) in self.all_entries() {
+            if !self.may_match(filter, &entries) {
+                continue;
+            }
+            let wanted = answer.items.len() < limit as usize;
+            // The sender stands in the spool only: it is read when it is asked for or shown.
+            if !wanted && filter.sender.is_none() {
+                answer.matched += 1;
+                continue;
+            }
+            let Some(item) = self.item(id, &entries).await else { continue };
+            if filter.sender.as_deref().is_some_and(|sender| sender != item.sender) {
+                continue;
+            }
+            answer.matched += 1;
+            if wanted {
+                answer.items.push(item);
+            }
+        }
+        answer.items.sort_by_key(|item| (item.received_at, item.id));
+        answer
+    }
+
+    /// Whether the entries match what the queue itself knows of the filter.
+    fn may_match(&self, filter: &Filter, entries: &[EntryDetail]) -> bool {
+        let queue = self.queue.borrow();
+        let now = self.now();
+        let domain = filter.domain.as_ref().map(|domain| domain.to_lowercase());
+        entries.iter().any(|entry| {
+            let key = queue.scheduled_key(entry.scheduled);
+            domain.as_deref().is_none_or(|d| key.is_some_and(|key| key.domain.as_str() == d))
+                && filter.state.is_none_or(|state| {
+                    queue.why(now, entry.entry).is_some_and(|why| state_of(&why) == state)
+                })
+        })
+    }
+
+    /// Ids of the messages that a command is about.
+    async fn select(self: &Rc<Self>, select: &Select) -> Vec<MessageId> {
+        match select {
+            Select::Id(id) if self.entries_of(*id).is_empty() => Vec::new(),
+            Select::Id(id) => vec![*id],
+            Select::All => self.all_entries().into_keys().collect(),
+            Select::Filter(filter) => {
+                let mut chosen = Vec::new();
+                for (id, entries) in self.all_entries() {
+                    if !self.may_match(filter, &entries) {
+                        continue;
+                    }
+                    if let Some(sender) = &filter.sender {
+                        let Ok(message) = self.message(id).await else { continue };
+                        if sender_of(&message) != sender {
+                            continue;
+                        }
+                    }
+                    chosen.push(id);
+                }
+                chosen
+            }
+        }
+    }
+
+    async fn retry(self: &Rc<Self>, select: &Select) -> ShardAnswer {
+        let now = self.now();
+        let by_domain = match select {
+            Select::All => Some(Chosen::All),
+            Select::Filter(Filter { domain: Some(domain), sender: None, state: None }) => {
+                mail::Domain::parse(domain).ok().map(Chosen::Domain)
+            }
+            _ => None,
+        };
+        let mut answer = ShardAnswer::default();
+        if let Some(chosen) = by_domain {
+            answer.matched = self.queue.borrow_mut().retry(now, &chosen) as u64;
+        } else {
+            for id in self.select(select).await {
+                self.queue.borrow_mut().retry(now, &Chosen::Id(id));
+                answer.matched += 1;
+            }
+        }
+        self.pump();
+        answer
+    }
+
+    async fn hold(self: &Rc<Self>, select: &Select, reason: &str) -> ShardAnswer {
+        let mut answer = ShardAnswer::default();
+        for id in self.select(select).await {
+            let hold = Some(Some(Box::from(reason)));
+            if let Err(error) = self.record_state(id, hold).await {
+                answer.error = Some(error);
+                continue;
+            }
+            let now = self.now();
+            self.queue.borrow_mut().hold(now, id);
+            let reason: Arc<str> = Arc::from(reason);
+            self.holds.borrow_mut().insert(id, Arc::clone(&reason));
+            self.tell(id, Kind::Held { reason }).await;
+            answer.matched += 1;
+        }
+        answer
+    }
+
+    async fn release_held(self: &Rc<Self>, select: &Select) -> ShardAnswer {
+        let mut answer = ShardAnswer::default();
+        for id in self.select(select).await {
+            if !self.holds.borrow().contains_key(&id) {
+                continue;
+            }
+            if let Err(error) = self.record_state(id, Some(None)).await {
+                answer.error = Some(error);
+                continue;
+            }
+            self.holds.borrow_mut().remove(&id);
+            let now = self.now();
+            self.queue.borrow_mut().release(now, id);
+            self.tell(id, Kind::Released).await;
+            answer.matched += 1;
+        }
+        self.pump();
+        answer
+    }
+
+    async fn remove(self: &Rc<Self>, select: &Select) -> ShardAnswer {
+        let mut answer = ShardAnswer::default();
+        for id in self.select(select).await {
+            self.tell(id, Kind::Removed).await;
+            let now = self.now();
+            // Recipients that are being tried are not taken: their attempt decides.
+            let removed = self.queue.borrow_mut().remove(now, id);
+            if removed.is_empty() {
+                continue;
+            }
+            let at = self.world.time().wall();
+            let recipients =
+                removed.iter().map(|entry| (entry.recipient, SettleKind::Removed)).collect();
+            let record = Record::Settle(Settle { id, at, recipients });
+            let done = self.spool.submit(id, vec![record]).await;
+            crate::outcome::release(self, id, removed.len());
+            self.metrics.removals.add(removed.len() as u64);
+            self.holds.borrow_mut().remove(&id);
+            if matches!(done, Completion::Durable { .. }) {
+                answer.matched += 1;
+            } else {
+                answer.error = Some(format!("{id}: the spool did not take the removal"));
+            }
+        }
+        answer
+    }
+
+    async fn record_state(
+        self: &Rc<Self>,
+        id: MessageId,
+        hold: Option<Option<Box<str>>>,
+    ) -> Result<(), String> {
+        let state =
+            State { id, hold, next_try: None, route_override: None, delay_notice_sent: None };
+        match self.spool.submit(id, vec![Record::State(state)]).await {
+            Completion::Durable { .. } => Ok(()),
+            other => Err(format!("{id}: the spool did not take the change: {other:?}")),
+        }
+    }
+
+    async fn tell(self: &Rc<Self>, id: MessageId, kind: Kind) {
+        if !self.events.is_on() {
+            return;
+        }
+        let Ok(message) = self.message(id).await else { return };
+        self.events.emit(Event {
+            at: self.world.time().wall(),
+            message: Some(event_message(&message)),
+            recipients: crate::event::Recipients::new(),
+            kind,
+        });
+    }
+
+    /// A message as an operator sees it; `None` if it was settled meanwhile.
+    async fn item(self: &Rc<Self>, id: MessageId, entries: &[EntryDetail]) -> Option<QueueItem> {
+        let message = self.message(id).await.ok()?;
+        let wall = self.world.time().wall();
+        let recipients = entries.iter().filter_map(|e| self.recipient(&message, e)).collect();
+        let client = text_field(&message.meta, tag::CLIENT_ADDRESS).map(|address| {
+            let helo = text_field(&message.meta, tag::CLIENT_EHLO).unwrap_or("");
+            format!("{address} {helo}").trim_end().to_owned()
+        });
+        Some(QueueItem {
+            id,
+            sender: sender_of(&message).to_owned(),
+            body_bytes: message.facts.body_bytes,
+            received_at: message.received_at,
+            age_ms: u64::try_from(wall.since(message.received_at).as_millis()).unwrap_or(u64::MAX),
+            shard: self.number,
+            held: self.holds.borrow().get(&id).map(ToString::to_string),
+            client,
+            recipients,
+            recipients_count: u32::try_from(message.envelope.recipients.len()).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn recipient(&self, message: &Message, entry: &EntryDetail) -> Option<QueueRecipient> {
+        let queue = self.queue.borrow();
+        let why = queue.why(self.now(), entry.entry)?;
+        let key = queue.scheduled_key(entry.scheduled)?;
+        let active = self.active();
+        let route = crate::route::route_of_key(&active.config, key);
+        let until = Some(wall_of(self, why.deadline()));
+        let state = state_of(&why);
+        let address = message.envelope.recipients.get(entry.recipient as usize)?;
+        let expires_at = give_up_at(self, message, entry);
+        Some(QueueRecipient {
+            index: entry.recipient,
+            address: address.mailbox.to_string(),
+            state,
+            next_try: until.filter(|_| state == RecipientState::Scheduled),
+            blocker: control::Blocker { kind: kind_of(&why), text: why.to_string(), until },
+            expires_at,
+            attempts: entry.attempts,
+            last_failure: entry.last_failure.as_ref().map(ToString::to_string),
+            route: route.map(|route| route.name.to_string()),
+            next_hop: route.and_then(|route| route.channel.next_hop()),
+        })
+    }
+}
+
+/// Entries looked at in one go.
+const PAGE_ENTRIES: usize = 4096;
+
+fn sender_of(message: &Message) -> &str {
+    message.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str)
+}
+
+fn state_of(why: &Blocker) -> RecipientState {
+    match why {
+        Blocker::Held { .. } => RecipientState::Held,
+        Blocker::InFlight { .. } => RecipientState::InFlight,
+        Blocker::Scheduled { .. }
+        | Blocker::Resolving { .. }
+        | Blocker::ResolutionFailed { .. } => RecipientState::Scheduled,
+        _ => RecipientState::Ready,
+    }
+}
+
+fn kind_of(why: &Blocker) -> BlockerKind {
+    match why {
+        Blocker::Scheduled { .. } => BlockerKind::Time,
+        Blocker::Resolving { .. } | Blocker::ResolutionFailed { .. } => BlockerKind::Resolving,
+        Blocker::ConnectionSlots { .. } | Blocker::LeaseWait { .. } => BlockerKind::ConnectionSlot,
+        Blocker::Opening { .. } => BlockerKind::Opening,
+        Blocker::OpenBackoff { .. } => BlockerKind::Backoff,
+        Blocker::Rate { .. } => BlockerKind::Rate,
+        Blocker::Held { .. } => BlockerKind::Operator,
+        Blocker::Paused { pause: queue::Pause::Stopping, .. } => BlockerKind::Shutdown,
+        Blocker::Paused { .. } => BlockerKind::Spool,
+        Blocker::InFlight { .. } => BlockerKind::Attempt,
+        _ => BlockerKind::Turn,
+    }
+}

@@ -1,0 +1,268 @@
+//! Telling the sender: DSNs, durable together with the settle that they report.
+
+use crate::event::{Event, Hop, Kind};
+use crate::ingress::{accept_record, event_message};
+use crate::message::{Message, MessageBody};
+use crate::seams::{Spawn, Time, World};
+use crate::settle::emit_at;
+use crate::shard::Shard;
+use bytes::Bytes;
+use mail::dsn::{Original, Outcome, RecipientReport, Report, Success};
+use mail::{
+    BodyType, Class, ContentScanner, EnhancedStatus, Envelope, Failure, Mailbox, Notify, Recipient,
+    Reply, Ret, Wall,
+};
+use spool::{Completion, Meta, Record, Refusal};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A message of up to so many bytes is returned whole where RET=FULL asks for it.
+const FULL_BYTES_MAX: u64 = 64 * 1024;
+/// How much of a message is looked at for its header.
+const HEADER_BYTES_MAX: usize = 64 * 1024;
+/// How long a report waits when the disk is full.
+const FULL_WAIT: Duration = Duration::from_secs(10);
+
+/// What is to be told about one recipient.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    /// Given up.
+    Failed(Arc<Failure>),
+    /// Given up for its age; the last failure.
+    Expired(Arc<Failure>),
+    /// Still trying.
+    Delayed {
+        /// Why it takes so long.
+        failure: Arc<Failure>,
+        /// When it is given up.
+        give_up_at: Wall,
+    },
+    /// In a mailbox here.
+    Delivered(Reply),
+    /// Handed to a server that does not know DSNs.
+    Relayed {
+        /// What it said.
+        reply: Reply,
+        /// Where that was.
+        hop: Arc<Hop>,
+    },
+}
+
+impl Verdict {
+    /// The wish that asks for such a report.
+    fn wish(&self) -> Notify {
+        match self {
+            Verdict::Failed(_) | Verdict::Expired(_) => Notify::FAILURE,
+            Verdict::Delayed { .. } => Notify::DELAY,
+            Verdict::Delivered(_) | Verdict::Relayed { .. } => Notify::SUCCESS,
+        }
+    }
+}
+
+/// For what failed without a reason that is still known.
+pub(crate) fn unknown_failure() -> Arc<Failure> {
+    let status = EnhancedStatus::new(4, 4, 7);
+    Arc::new(Failure::local(Class::Transient, status, "the message could not be delivered in time"))
+}
+
+/// Sends the reports that are due for `verdicts` (of one message) and makes `record` durable with
+/// them. Without any report the record goes alone.
+pub(crate) fn send<W: World>(
+    shard: &Rc<Shard<W>>,
+    message: &Rc<Message>,
+    verdicts: Vec<(u32, Verdict)>,
+    record: Record,
+    events: Vec<Event>,
+) {
+    let wanted: Vec<(u32, Verdict)> = verdicts
+        .into_iter()
+        .filter(|(index, verdict)| {
+            let recipient = message.envelope.recipients.get(*index as usize);
+            recipient.is_some_and(|recipient| recipient.notify.wants(verdict.wish()))
+        })
+        .collect();
+    // RFC 5321 §4.5.5: a null reverse-path is never reported to.
+    let (Some(sender), false) = (&message.envelope.reverse_path, wanted.is_empty()) else {
+        return shard.settle_later(message.id, record, events, 0);
+    };
+    count(shard, &wanted);
+    let action = action_name(wanted[0].1.wish());
+    let due = Due {
+        dsn: Rc::new(compose(shard, message, sender, &wanted)),
+        original: Rc::clone(message),
+        action,
+        record,
+        events,
+    };
+    shard.shared.queue_slots.take(1);
+    let shard = Rc::clone(shard);
+    let world = shard.world.clone();
+    world.spawn().spawn(async move { due.submit(&shard).await });
+}
+
+/// A report that must become durable with the record of what it reports.
+struct Due {
+    dsn: Rc<Message>,
+    original: Rc<Message>,
+    action: &'static str,
+    record: Record,
+    events: Vec<Event>,
+}
+
+impl Due {
+    async fn submit<W: World>(self, shard: &Rc<Shard<W>>) {
+        let id = self.original.id;
+        loop {
+            let accept = Record::Accept(Box::new(accept_record(&self.dsn)));
+            match shard.spool.submit(id, vec![self.record.clone(), accept]).await {
+                Completion::Durable { position } => return self.conclude(shard, position),
+                // The recipient stays open in the spool until there is room to say so.
+                Completion::Refused(Refusal::Full) => {
+                    let time = shard.world.time();
+                    time.sleep_until(time.now() + FULL_WAIT).await;
+                }
+                other => {
+                    shard.shared.queue_slots.give_back(1);
+                    shard.console.error(
+                        "spool",
+                        format_args!("cannot write a report: egress stops id={id} {other:?}"),
+                    );
+                    return shard.settles.poison();
+                }
+            }
+        }
+    }
+
+    fn conclude<W: World>(self, shard: &Rc<Shard<W>>, position: u64) {
+        let log = self.original.id.log();
+        for event in self.events {
+            emit_at(&*shard.events, event, log, position);
+        }
+        if shard.events.is_on() {
+            let event = Event {
+                at: self.dsn.received_at,
+                message: Some(event_message(&self.original)),
+                recipients: crate::event::Recipients::new(),
+                kind: Kind::DsnQueued { dsn: self.dsn.id, action: self.action },
+            };
+            emit_at(&*shard.events, event, log, position);
+        }
+        shard.enqueue(&self.dsn);
+    }
+}
+
+fn action_name(wish: Notify) -> &'static str {
+    match wish {
+        Notify::FAILURE => "failed",
+        Notify::DELAY => "delayed",
+        _ => "delivered",
+    }
+}
+
+fn count<W: World>(shard: &Shard<W>, wanted: &[(u32, Verdict)]) {
+    match wanted[0].1.wish() {
+        Notify::FAILURE => shard.metrics.dsns_failed.inc(),
+        Notify::DELAY => shard.metrics.dsns_delayed.inc(),
+        _ => shard.metrics.dsns_success.inc(),
+    }
+}
+
+fn compose<W: World>(
+    shard: &Shard<W>,
+    message: &Message,
+    sender: &Mailbox,
+    wanted: &[(u32, Verdict)],
+) -> Message {
+    let id = shard.spool.allocate_id_beside(message.id);
+    let now = shard.world.time().wall();
+    let active = shard.active();
+    let recipients: Vec<RecipientReport<'_>> = wanted
+        .iter()
+        .filter_map(|(index, verdict)| {
+            let recipient = message.envelope.recipients.get(*index as usize)?;
+            Some(RecipientReport { recipient, outcome: outcome(verdict), last_attempt: Some(now) })
+        })
+        .collect();
+    let original = original_bytes(message);
+    let wants_full = message.envelope.ret == Some(Ret::Full)
+        && wanted.iter().any(|(_, verdict)| verdict.wish() == Notify::FAILURE);
+    let pieces = [original.as_slice()];
+    let whole = matches!(message.body, MessageBody::Memory(_))
+        && original.len() as u64 == message.content_bytes();
+    let report = Report {
+        hostname: active.config.hostname.as_str(),
+        id: message.id,
+        report_id: id,
+        to: sender,
+        envid: message.envelope.envid.as_deref(),
+        smtputf8: message.envelope.smtputf8,
+        arrived: message.received_at,
+        now,
+        recipients: &recipients,
+        original: if wants_full && whole {
+            Original::Full(&pieces)
+        } else {
+            Original::Headers(&original)
+        },
+    };
+    let smtputf8 = report.needs_smtputf8();
+    as_message(report.compose(), id, now, sender, smtputf8)
+}
+
+/// The prefix and as much of the body as is worth looking at. A body on disk is not waited for:
+/// its report says who and why, and returns the fields that we added.
+fn original_bytes(message: &Message) -> Vec<u8> {
+    let mut bytes = message.prefix.to_vec();
+    if let MessageBody::Memory(pieces) = &message.body {
+        let limit =
+            if message.content_bytes() <= FULL_BYTES_MAX { usize::MAX } else { HEADER_BYTES_MAX };
+        for piece in pieces {
+            let room = limit.saturating_sub(bytes.len()).min(piece.len());
+            bytes.extend_from_slice(&piece[..room]);
+        }
+    }
+    bytes
+}
+
+fn outcome(verdict: &Verdict) -> Outcome<'_> {
+    match verdict {
+        Verdict::Failed(failure) | Verdict::Expired(failure) => Outcome::Failed(failure),
+        Verdict::Delayed { failure, give_up_at } => {
+            Outcome::Delayed { failure, retry_until: *give_up_at }
+        }
+        Verdict::Delivered(reply) => Outcome::Delivered(Success { peer: None, reply: Some(reply) }),
+        Verdict::Relayed { reply, hop } => {
+            Outcome::Relayed(Success { peer: Some(&hop.peer), reply: Some(reply) })
+        }
+    }
+}
+
+fn as_message(
+    content: Vec<u8>,
+    id: mail::MessageId,
+    now: Wall,
+    to: &Mailbox,
+    smtputf8: bool,
+) -> Message {
+    let mut scanner = ContentScanner::default();
+    scanner.push(&content);
+    let facts = scanner.finish();
+    Message {
+        id,
+        received_at: now,
+        envelope: Arc::new(Envelope {
+            reverse_path: None,
+            // RFC 3461 §6: nobody is told what becomes of a report.
+            recipients: vec![Recipient { mailbox: to.clone(), notify: Notify::NEVER, orcpt: None }],
+            body: if facts.has_8bit { BodyType::EightBit } else { BodyType::SevenBit },
+            smtputf8,
+            ret: None,
+            envid: None,
+        }),
+        meta: Meta::default(),
+        prefix: Bytes::new(),
+        body: MessageBody::Memory(vec![Bytes::from(content)]),
+        facts,
+    }
+}

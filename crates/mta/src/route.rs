@@ -1,0 +1,357 @@
+//! Where a recipient's domain leads: configuration, then DNS for `mx` routes.
+//!
+//! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
+
+use crate::config::{self, Channel, Config, HostPort, Peer, Route};
+use crate::egress::{Host, HostGroup, NextHop};
+use crate::seams::{Dns, DnsError, Mx, Spawn, World};
+use crate::shard::Shard;
+use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono};
+use queue::{ReadyKey, ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long hosts that DNS named are taken for granted; the resolver's own cache keeps to the
+/// records' TTL.
+const MX_FRESH: Duration = Duration::from_secs(300);
+/// How long a domain with DNS trouble is left alone.
+const DNS_RETRY: Duration = Duration::from_secs(60);
+/// Hosts of a domain that are looked at, best first.
+const HOSTS_MAX: usize = 16;
+
+/// Answers the queue's question for the route and next hop of `scheduled`.
+pub(crate) fn start_resolution<W: World>(shard: &Rc<Shard<W>>, scheduled: ScheduledId) {
+    let Some(key) = shard.queue.borrow().scheduled_key(scheduled).cloned() else { return };
+    let config = Arc::clone(&shard.active().config);
+    let Some(route) = route_of_key(&config, &key) else {
+        let failure = Failure::local(
+            Class::Permanent,
+            EnhancedStatus::new(5, 1, 2),
+            format!("no route leads to {}", key.domain),
+        );
+        return answer(shard, scheduled, Resolution::Refuse(Arc::new(failure)));
+    };
+    let route = Arc::clone(route);
+    let Channel::Mx(peer) = &route.channel else {
+        let hop = static_hop(&route);
+        return answer_hop(shard, scheduled, hop, Mono::NEVER);
+    };
+    let (peer, task) = (Arc::clone(peer), Rc::clone(shard));
+    shard.world.spawn().spawn(async move {
+        match resolve_mx(&task, &config, &route, &peer, &key.domain).await {
+            Ok(hop) => {
+                let fresh_until = task.now() + MX_FRESH;
+                answer_hop(&task, scheduled, hop, fresh_until);
+            }
+            Err(failure) => {
+                let resolution = match failure.class {
+                    Class::Permanent => Resolution::Refuse(Arc::new(failure)),
+                    Class::Transient => Resolution::Retry {
+                        failure: Arc::new(failure),
+                        again_at: task.now() + DNS_RETRY,
+                    },
+                };
+                answer(&task, scheduled, resolution);
+            }
+        }
+        task.pump();
+    });
+}
+
+/// The route of a scheduled queue: what an operator chose, else what the domain has. Mail for
+/// postmasters always has one.
+pub(crate) fn route_of_key<'a>(config: &'a Config, key: &ScheduledKey) -> Option<&'a Arc<Route>> {
+    if !key.route.is_empty()
+        && let Some((_, route)) = config.route_named(&key.route)
+    {
+        return Some(route);
+    }
+    let postmaster = || config.routes.get(config.postmaster.route);
+    if key.domain.as_str().is_empty() {
+        return postmaster();
+    }
+    match config.route_for(&key.domain) {
+        Some((_, route)) => Some(route),
+        None if key.domain == config.hostname => postmaster(),
+        None => None,
+    }
+}
+
+/// The retry policy of a route (or of the whole configuration) as the queue takes it.
+pub(crate) fn retry_policy(retry: &config::Retry) -> RetryPolicy {
+    RetryPolicy {
+        first: retry.first,
+        factor: retry.factor,
+        longest: retry.longest,
+        jitter: retry.jitter,
+        give_up_after: retry.give_up_after,
+        warn_after: retry.warn_after,
+    }
+}
+
+fn answer<W: World>(shard: &Rc<Shard<W>>, scheduled: ScheduledId, resolution: Resolution) {
+    let now = shard.now();
+    shard.queue.borrow_mut().handle_resolved(now, scheduled, resolution);
+}
+
+fn answer_hop<W: World>(
+    shard: &Rc<Shard<W>>,
+    scheduled: ScheduledId,
+    hop: NextHop,
+    fresh_until: Mono,
+) {
+    let (key, limits) = (hop.key.clone(), hop.limits.clone());
+    shard.hops.borrow_mut().insert(key.clone(), Rc::new(hop));
+    answer(shard, scheduled, Resolution::Ready { key, limits, fresh_until });
+}
+
+/// Limits of a ready queue; of local channels, how many workers write at once.
+fn limits_of(peer: Option<&Arc<Peer>>) -> ReadyLimits {
+    match peer {
+        Some(peer) => ReadyLimits {
+            connections_max: peer.max_connections,
+            opens_max: peer.max_opens,
+            messages_per_connection: peer.messages_per_connection,
+            messages_per_second: peer.messages_per_second,
+            recipients_per_message: peer.recipients_per_message,
+            adaptive: peer.adaptive,
+        },
+        None => ReadyLimits {
+            connections_max: 0,
+            opens_max: LOCAL_WORKERS,
+            messages_per_connection: 0,
+            messages_per_second: 0.0,
+            recipients_per_message: 0,
+            adaptive: false,
+        },
+    }
+}
+
+/// Workers of a local channel that may be starting at once. They end when the queue is empty.
+const LOCAL_WORKERS: u32 = 8;
+
+fn static_hop(route: &Route) -> NextHop {
+    let hosts = match route.channel.peer() {
+        // "failover" keeps the order; "round_robin" treats all hosts alike.
+        Some(peer) => match peer.balance {
+            config::Balance::Failover => {
+                peer.hosts.iter().map(|h| HostGroup { hosts: vec![host_of(h)] }).collect()
+            }
+            config::Balance::RoundRobin => {
+                vec![HostGroup { hosts: peer.hosts.iter().map(host_of).collect() }]
+            }
+        },
+        None => Vec::new(),
+    };
+    make_hop(route, route.channel.next_hop().unwrap_or_default(), hosts)
+}
+
+fn make_hop(route: &Route, next_hop: String, hosts: Vec<HostGroup>) -> NextHop {
+    NextHop {
+        key: ReadyKey { source: Arc::from(""), next_hop: Arc::from(next_hop) },
+        route: Arc::clone(&route.name),
+        channel: route.channel.clone(),
+        hosts,
+        limits: limits_of(route.channel.peer()),
+    }
+}
+
+fn host_of(host: &HostPort) -> Host {
+    let name = match &host.host {
+        config::Host::Address(ip) => Arc::from(ip.to_string()),
+        config::Host::Name(name) => Arc::from(name.as_str()),
+    };
+    Host { name, port: host.port }
+}
+
+async fn resolve_mx<W: World>(
+    shard: &Rc<Shard<W>>,
+    config: &Config,
+    route: &Route,
+    peer: &Peer,
+    domain: &Domain,
+) -> Result<NextHop, Failure> {
+    if let Some(ip) = domain.literal() {
+        let groups =
+            vec![HostGroup { hosts: vec![Host { name: ip.to_string().into(), port: peer.port }] }];
+        let hop =
+            config::next_hop("mx", std::iter::once(SocketAddr::new(ip, peer.port).to_string()));
+        return refuse_ourselves(shard, config, domain, groups)
+            .await
+            .map(|groups| make_hop(route, hop, groups));
+    }
+    let ascii = domain.to_ascii().map_err(|error| {
+        dns_failure(Class::Permanent, EnhancedStatus::new(5, 1, 2), domain, &error.to_string())
+    })?;
+    let records = match shard.world.dns().mx(&ascii).await {
+        Ok(records) => records,
+        // RFC 5321 §5.1: without MX records the domain itself is the host.
+        Err(DnsError::NoRecords) => vec![Mx { preference: 0, host: ascii.clone() }],
+        Err(DnsError::NoSuchDomain) => {
+            let text = "the domain does not exist";
+            let status = EnhancedStatus::new(5, 1, 2);
+            return Err(dns_failure(Class::Permanent, status, domain, text));
+        }
+        Err(DnsError::Transient(text)) => {
+            let status = EnhancedStatus::new(4, 4, 3);
+            return Err(dns_failure(Class::Transient, status, domain, &text));
+        }
+    };
+    // RFC 7505 §3: a single MX with an empty host.
+    if records.iter().all(|mx| mx.host.is_empty()) {
+        let status = EnhancedStatus::new(5, 1, 10);
+        let text = "the domain takes no mail (null MX)";
+        return Err(dns_failure(Class::Permanent, status, domain, text));
+    }
+    let implicit = records.len() == 1 && records[0].host == ascii;
+    let groups = group(records, peer.port, config.hostname.as_str(), domain)?;
+    let groups = refuse_ourselves(shard, config, domain, groups).await?;
+    if implicit {
+        check_implicit(shard, domain, &ascii).await?;
+    }
+    let names = groups.iter().flat_map(|g| &g.hosts).map(|h| format!("{}:{}", h.name, h.port));
+    Ok(make_hop(route, config::next_hop("mx", names), groups))
+}
+
+fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str) -> Failure {
+    let culprit = Culprit::Dns(Box::from(domain.as_str()));
+    Failure { class, culprit, status, reply: None, text: Box::from(text) }
+}
+
+/// A domain without MX must at least have an address, else its mail can never go.
+async fn check_implicit<W: World>(
+    shard: &Rc<Shard<W>>,
+    domain: &Domain,
+    ascii: &str,
+) -> Result<(), Failure> {
+    match shard.world.dns().addresses(ascii).await {
+        Ok(addresses) if !addresses.is_empty() => Ok(()),
+        Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {
+            let status = EnhancedStatus::new(5, 1, 2);
+            let text = "the domain has neither MX nor address records";
+            Err(dns_failure(Class::Permanent, status, domain, text))
+        }
+        Err(DnsError::Transient(text)) => {
+            Err(dns_failure(Class::Transient, EnhancedStatus::new(4, 4, 3), domain, &text))
+        }
+    }
+}
+
+/// Hosts by preference. RFC 5321 §5.1: if we are among them, only those preferred to us count.
+fn group(
+    mut records: Vec<Mx>,
+    port: u16,
+    ourselves: &str,
+    domain: &Domain,
+) -> Result<Vec<HostGroup>, Failure> {
+    records.retain(|mx| !mx.host.is_empty());
+    records.sort_by(|a, b| (a.preference, &a.host).cmp(&(b.preference, &b.host)));
+    records.dedup_by(|a, b| a.host == b.host);
+    if let Some(own) = records.iter().find(|mx| mx.host.eq_ignore_ascii_case(ourselves)) {
+        let limit = own.preference;
+        records.retain(|mx| mx.preference < limit);
+    }
+    if records.is_empty() {
+        return Err(loops_back(domain));
+    }
+    let mut groups: Vec<(u16, HostGroup)> = Vec::new();
+    for mx in records.into_iter().take(HOSTS_MAX) {
+        let host = Host { name: Arc::from(mx.host), port };
+        match groups.last_mut() {
+            Some((preference, group)) if *preference == mx.preference => group.hosts.push(host),
+            _ => groups.push((mx.preference, HostGroup { hosts: vec![host] })),
+        }
+    }
+    Ok(groups.into_iter().map(|(_, group)| group).collect())
+}
+
+fn loops_back(domain: &Domain) -> Failure {
+    let text = "mail for this domain would come back to this server";
+    dns_failure(Class::Permanent, EnhancedStatus::new(5, 4, 6), domain, text)
+}
+
+/// Leaves out hosts whose addresses are where we listen ourselves, and those less preferred: with
+/// them a message would go round in circles.
+async fn refuse_ourselves<W: World>(
+    shard: &Rc<Shard<W>>,
+    config: &Config,
+    domain: &Domain,
+    groups: Vec<HostGroup>,
+) -> Result<Vec<HostGroup>, Failure> {
+    let mut kept = Vec::new();
+    for group in groups {
+        let mut own = false;
+        let mut hosts = Vec::new();
+        for host in group.hosts {
+            if is_ourselves(shard, config, &host).await {
+                own = true;
+            } else {
+                hosts.push(host);
+            }
+        }
+        if !hosts.is_empty() && !own {
+            kept.push(HostGroup { hosts });
+        }
+        if own {
+            break;
+        }
+    }
+    if kept.is_empty() { Err(loops_back(domain)) } else { Ok(kept) }
+}
+
+async fn is_ourselves<W: World>(shard: &Rc<Shard<W>>, config: &Config, host: &Host) -> bool {
+    let listening: Vec<SocketAddr> = config
+        .listeners
+        .iter()
+        .map(|listener| listener.address)
+        .filter(|address| address.port() == host.port)
+        .collect();
+    if listening.is_empty() {
+        return false;
+    }
+    let addresses = match host.name.parse::<IpAddr>() {
+        Ok(ip) => vec![ip],
+        // A host that can't be looked up now is no loop; opening will say what is wrong with it.
+        Err(_) => shard.world.dns().addresses(&host.name).await.unwrap_or_default(),
+    };
+    addresses.iter().any(|ip| {
+        ip.is_unspecified()
+            || listening
+                .iter()
+                .any(|own| own.ip() == *ip || (own.ip().is_unspecified() && ip.is_loopback()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mx(preference: u16, host: &str) -> Mx {
+        Mx { preference, host: host.to_owned() }
+    }
+
+    fn names(groups: Result<Vec<HostGroup>, Failure>) -> Vec<Vec<String>> {
+        let names = |g: HostGroup| g.hosts.iter().map(|h| h.name.to_string()).collect();
+        groups.unwrap().into_iter().map(names).collect()
+    }
+
+    #[test]
+    fn hosts_are_grouped_by_preference() {
+        let domain = Domain::parse("example.org").unwrap();
+        let records = vec![mx(20, "c"), mx(10, "b"), mx(10, "a"), mx(30, "a")];
+        let groups = group(records, 25, "relay", &domain);
+        assert_eq!(names(groups), [vec!["a", "b"], vec!["c"]]);
+    }
+
+    #[test]
+    fn only_hosts_preferred_to_us_are_left() {
+        let domain = Domain::parse("example.org").unwrap();
+        let records = vec![mx(10, "a"), mx(20, "Relay"), mx(20, "b"), mx(30, "c")];
+        assert_eq!(names(group(records, 25, "relay", &domain)), [["a"]]);
+        let failure = group(vec![mx(10, "relay"), mx(20, "b")], 25, "relay", &domain).unwrap_err();
+        assert_eq!(failure.status, EnhancedStatus::new(5, 4, 6));
+        assert_eq!(failure.class, Class::Permanent);
+    }
+}

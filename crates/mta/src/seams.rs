@@ -1,0 +1,193 @@
+//! The four seams through which the message's way touches the world: [`Net`], [`Dns`], [`Time`]
+//! and [`Spawn`], gathered in a [`World`]. (The fifth, `Disk`, belongs to the spool; mailbox files
+//! go through [`MailStore`].)
+//!
+//! The program implements them with sockets, clocks and threads; the simulator with a virtual
+//! network and a virtual clock. Code on this floor is generic over them and holds no statics, so
+//! several nodes can live in one process.
+
+use bytes::Bytes;
+use mail::{Mono, Wall};
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::task::{Context, Poll};
+
+/// One implementation of every seam.
+pub trait World: Clone + 'static {
+    /// Connections.
+    type Net: Net;
+    /// Names.
+    type Dns: Dns;
+    /// Clocks and chance.
+    type Time: Time;
+    /// Tasks.
+    type Spawn: Spawn;
+    /// Mailbox files.
+    type Store: MailStore;
+
+    /// The network.
+    fn net(&self) -> &Self::Net;
+    /// The resolver.
+    fn dns(&self) -> &Self::Dns;
+    /// The clocks.
+    fn time(&self) -> &Self::Time;
+    /// The task spawner of this shard.
+    fn spawn(&self) -> &Self::Spawn;
+    /// The mailbox files.
+    fn store(&self) -> &Self::Store;
+}
+
+/// Listening, accepting, connecting.
+pub trait Net: 'static {
+    /// A bound listening socket.
+    type Listener: Listener<Accepted = Self::Accepted>;
+    /// A connection that was accepted and belongs to no shard yet.
+    type Accepted: Send + 'static;
+    /// A connection of this shard.
+    type Stream: Stream;
+
+    /// Binds and listens.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn listen(&self, address: SocketAddr) -> io::Result<Self::Listener>;
+
+    /// Takes an accepted connection onto this shard.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
+
+    /// Opens a connection, from the source address `from` when given.
+    fn connect(
+        &self,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+    ) -> impl Future<Output = io::Result<Self::Stream>>;
+}
+
+/// A listening socket.
+pub trait Listener: 'static {
+    /// See [`Net::Accepted`].
+    type Accepted;
+
+    /// Where it listens; tells the port that was chosen for port 0.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// The next connection and its peer's address.
+    ///
+    /// # Errors
+    /// As the operating system says; EMFILE and its kin pass, and the caller goes on.
+    fn poll_accept(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(Self::Accepted, SocketAddr)>>;
+}
+
+/// A connection. Dropping it closes it.
+pub trait Stream: Sized + 'static {
+    /// Reads into `buffer`; 0 is the end.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Writes from the first of `pieces` on.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>;
+
+    /// Becomes encrypted as the server's side.
+    fn upgrade_server(self) -> impl Future<Output = io::Result<Self>>;
+
+    /// Becomes encrypted as the client's side, expecting `name`.
+    fn upgrade_client(self, name: &str) -> impl Future<Output = io::Result<Self>>;
+}
+
+/// One MX record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mx {
+    /// Lower is tried first.
+    pub preference: u16,
+    /// Host name without the final dot, lower case; empty for null MX (RFC 7505).
+    pub host: String,
+}
+
+/// What the DNS said instead of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DnsError {
+    /// The name does not exist (NXDOMAIN).
+    NoSuchDomain,
+    /// The name exists, the record type does not.
+    NoRecords,
+    /// SERVFAIL, timeout, …: try again.
+    Transient(String),
+}
+
+/// Name resolution.
+pub trait Dns: 'static {
+    /// MX records of an ASCII domain, in any order.
+    fn mx(&self, domain: &str) -> impl Future<Output = Result<Vec<Mx>, DnsError>>;
+
+    /// IPv4 and IPv6 addresses of an ASCII host name.
+    fn addresses(&self, host: &str) -> impl Future<Output = Result<Vec<IpAddr>, DnsError>>;
+}
+
+/// Clocks and chance.
+pub trait Time: Clone + 'static {
+    /// Ends at its moment, and can be moved.
+    type Sleep: Sleep;
+
+    /// Monotonic time.
+    fn now(&self) -> Mono;
+    /// Wall-clock time.
+    fn wall(&self) -> Wall;
+    /// Ends at `at`.
+    fn sleep_until(&self, at: Mono) -> Self::Sleep;
+    /// A random number; in the simulator from the seed.
+    fn random(&self) -> u64;
+}
+
+/// A timer.
+pub trait Sleep: Future<Output = ()> + Unpin {
+    /// Moves the end to `at`.
+    fn reset(&mut self, at: Mono);
+}
+
+/// Tasks on this shard.
+pub trait Spawn: Clone + 'static {
+    /// Runs `task` on this shard until it ends or the shard does.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static);
+}
+
+/// Where mailbox files are written.
+pub trait MailStore: 'static {
+    /// Writes `pieces` as the new message `name` of the Maildir `directory` (made if missing):
+    /// into tmp, synced, then into new, and the directory synced.
+    fn deliver(
+        &self,
+        directory: PathBuf,
+        name: String,
+        pieces: Vec<Bytes>,
+    ) -> impl Future<Output = io::Result<()>>;
+
+    /// As [`MailStore::deliver`], the first of three steps for content that does not fit into
+    /// memory: opens a file in tmp and gives its handle.
+    fn begin(&self, directory: PathBuf, name: String) -> impl Future<Output = io::Result<u64>>;
+
+    /// Appends to a file that [`MailStore::begin`] opened.
+    fn append(&self, file: u64, piece: Bytes) -> impl Future<Output = io::Result<()>>;
+
+    /// Syncs it and moves it to new (`keep`), or removes it.
+    fn finish(&self, file: u64, keep: bool) -> impl Future<Output = io::Result<()>>;
+}

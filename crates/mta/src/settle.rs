@@ -1,0 +1,158 @@
+//! Records that nobody waits for: settles and attempts gather here and join the next commit.
+
+use crate::event::{Event, EventSink, Position};
+use crate::seams::{Spawn, Time, World};
+use crate::shard::Shard;
+use mail::MessageId;
+use queue::Pause;
+use spool::{Completion, Record};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a settle waits for an acceptance to travel with.
+const GATHER: Duration = Duration::from_millis(5);
+/// So many records go at once, with or without company.
+const GATHER_MAX: usize = 256;
+
+/// What gathers for one log.
+#[derive(Debug, Default)]
+struct Gathered {
+    records: Vec<Record>,
+    /// Emitted when the records are durable.
+    events: Vec<Event>,
+    /// Recipients whose delivery the records tell of.
+    delivered: u64,
+}
+
+/// The settles of one shard on their way to the disk.
+#[derive(Debug)]
+pub(crate) struct Settles {
+    gathered: RefCell<BTreeMap<u8, Gathered>>,
+    /// Delivered recipients whose settle is not durable yet.
+    unsettled: Cell<u64>,
+    unsettled_max: u64,
+    poisoned: Cell<bool>,
+    timer_runs: Cell<bool>,
+}
+
+impl Settles {
+    /// This shard's part of `unsettled_max`.
+    pub(crate) fn new(unsettled_max: u64, shards: u16) -> Settles {
+        Settles {
+            gathered: RefCell::default(),
+            unsettled: Cell::new(0),
+            unsettled_max: (unsettled_max / u64::from(shards.max(1))).max(1),
+            poisoned: Cell::new(false),
+            timer_runs: Cell::new(false),
+        }
+    }
+
+    /// Delivered recipients that would be delivered again after a crash now.
+    pub(crate) fn unsettled(&self) -> u64 {
+        self.unsettled.get()
+    }
+
+    /// Why egress must stand still, if it must.
+    pub(crate) fn pause(&self) -> Option<Pause> {
+        if self.poisoned.get() {
+            Some(Pause::Poisoned)
+        } else if self.unsettled.get() >= self.unsettled_max {
+            Some(Pause::Unsettled)
+        } else {
+            None
+        }
+    }
+
+    /// A log refused to write: nothing can be settled any more, so nothing may be sent.
+    pub(crate) fn poison(&self) {
+        self.poisoned.set(true);
+    }
+
+    /// Whether a log refused to write.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.get()
+    }
+}
+
+impl<W: World> Shard<W> {
+    /// Adds `record` about `id` to what gathers; `events` are emitted once it is durable.
+    /// `delivered` counts the recipients of which it says that they were delivered.
+    pub(crate) fn settle_later(
+        self: &Rc<Self>,
+        id: MessageId,
+        record: Record,
+        events: impl IntoIterator<Item = Event>,
+        delivered: u64,
+    ) {
+        let settles = &self.settles;
+        settles.unsettled.set(settles.unsettled.get() + delivered);
+        let mut gathered = settles.gathered.borrow_mut();
+        let mine = gathered.entry(id.log()).or_default();
+        mine.records.push(record);
+        mine.events.extend(events);
+        mine.delivered += delivered;
+        let full = mine.records.len() >= GATHER_MAX;
+        drop(gathered);
+        if full {
+            self.flush_settles();
+        } else if !settles.timer_runs.replace(true) {
+            let shard = Rc::clone(self);
+            self.world.spawn().spawn(async move {
+                let time = shard.world.time();
+                time.sleep_until(time.now() + GATHER).await;
+                shard.settles.timer_runs.set(false);
+                shard.flush_settles();
+            });
+        }
+    }
+
+    /// Submits what has gathered. Called before each acceptance, so that both travel in one
+    /// commit (as submits of their own: a full disk refuses the acceptance, never the settle).
+    pub(crate) fn flush_settles(self: &Rc<Self>) {
+        let mut gathered = self.settles.gathered.borrow_mut();
+        for (&log, gathered) in gathered.iter_mut().filter(|(_, g)| !g.records.is_empty()) {
+            let Gathered { records, events, delivered } = std::mem::take(gathered);
+            let id = MessageId::new(0, log, 0);
+            let shard = Rc::clone(self);
+            self.spool.submit_then(id, records, move |completion| {
+                shard.handle_settled(log, events, delivered, completion);
+            });
+        }
+    }
+
+    fn handle_settled(
+        self: &Rc<Self>,
+        log: u8,
+        events: Vec<Event>,
+        delivered: u64,
+        completion: Completion,
+    ) {
+        match completion {
+            Completion::Durable { position } => {
+                let settles = &self.settles;
+                settles.unsettled.set(settles.unsettled.get() - delivered);
+                for event in events {
+                    emit_at(&*self.events, event, log, position);
+                }
+            }
+            // The recipients stay unsettled: after a restart they are tried again.
+            _ => {
+                self.console.error(
+                    "spool",
+                    format_args!("cannot write settles: egress stops log={log} {completion:?}"),
+                );
+                self.settles.poison();
+            }
+        }
+    }
+}
+
+/// Emits `event` with the position of the record it derives from.
+pub(crate) fn emit_at(sink: &dyn EventSink, mut event: Event, log: u8, position: u64) {
+    if let Some(message) = &mut event.message {
+        message.position = Some(Position { log, sequence: position });
+    }
+    sink.emit(event);
+}

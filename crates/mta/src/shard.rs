@@ -1,0 +1,435 @@
+//! One shard: what its sessions, connections and timers share, and the pump that turns the
+//! queue's decisions into tasks.
+//!
+//! Everything here lives on one thread. Other shards, the commit threads and the control socket
+//! reach it by [`ShardMail`] only.
+
+use crate::alarm::Alarm;
+use crate::budget::Budget;
+use crate::clients::Clients;
+use crate::config::Config;
+use crate::console::Console;
+use crate::control::{ControlRequest, ShardAnswer};
+use crate::egress::{self, IdleConnections, NextHop};
+use crate::event::{EventSink, RefusalMeter};
+use crate::ingress::ListenerRules;
+use crate::message::MessageCache;
+use crate::metrics::Metrics;
+use crate::route::retry_policy;
+use crate::seams::{Net, Spawn, Time, World};
+use crate::settle::Settles;
+use crate::spool_client::{LogPort, SpoolClient};
+use mail::{MessageId, Mono};
+use queue::lease::LeaseMessage;
+use queue::{Action, Pause, Queue, QueueConfig, ReadyId, ReadyKey, RetryPolicy, ScheduledKey};
+use spool::{Completion, RecoveredMessage, Ticket};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// Size of a shard's read buffer: sessions that are idle own none.
+pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// What comes to a shard from outside its thread.
+#[derive(Debug)]
+pub enum ShardMail<A> {
+    /// A connection to serve.
+    Connection {
+        /// The socket.
+        accepted: A,
+        /// The client.
+        peer: SocketAddr,
+        /// Index into the configured listeners.
+        listener: usize,
+    },
+    /// Completions from a commit thread.
+    Completions(Vec<(Ticket, Completion)>),
+    /// From another shard's queue.
+    Lease {
+        /// Which shard.
+        from: u16,
+        /// What it says.
+        message: LeaseMessage,
+    },
+    /// Messages of this shard that the spool held at start.
+    Recovered(Vec<RecoveredMessage>),
+    /// An operator asks.
+    Control {
+        /// What.
+        request: ControlRequest,
+        /// Where the answer goes.
+        answer: oneshot::Sender<ShardAnswer>,
+    },
+    /// The configuration changed.
+    Reload(Arc<Config>),
+    /// Stop: transactions get `grace_ms`, then 421.
+    Stop {
+        /// Milliseconds.
+        grace_ms: u64,
+        /// Told when nothing is under way any more.
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// What all shards share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Body memory, in bytes.
+    pub body_memory: Arc<Budget>,
+    /// Recipients queued.
+    pub queue_slots: Arc<Budget>,
+    /// Sessions per client address.
+    pub clients: Clients,
+    /// Sessions, per shard: the acceptor looks for the least loaded.
+    pub sessions: Vec<AtomicU32>,
+}
+
+/// A way into each shard, for threads that hold none.
+pub type ShardSender<A> = mpsc::UnboundedSender<ShardMail<A>>;
+
+/// What a shard is made of.
+pub struct ShardParts<W: World> {
+    /// Its number.
+    pub number: u16,
+    /// The seams.
+    pub world: W,
+    /// The configuration at start.
+    pub config: Arc<Config>,
+    /// The logs.
+    pub ports: Vec<Arc<LogPort>>,
+    /// Budgets and counts.
+    pub shared: Arc<Shared>,
+    /// Ways to all shards, this one included.
+    pub shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
+    /// Takes events.
+    pub events: Rc<dyn EventSink>,
+    /// Takes console lines.
+    pub console: Rc<dyn Console>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+}
+
+/// One shard.
+pub struct Shard<W: World> {
+    pub(crate) number: u16,
+    pub(crate) world: W,
+    pub(crate) config: RefCell<Rc<Active>>,
+    pub(crate) spool: Rc<SpoolClient>,
+    pub(crate) queue: RefCell<Queue>,
+    pub(crate) cache: RefCell<MessageCache>,
+    pub(crate) settles: Settles,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
+    pub(crate) events: Rc<dyn EventSink>,
+    pub(crate) refusals: RefCell<RefusalMeter>,
+    pub(crate) console: Rc<dyn Console>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) hops: RefCell<BTreeMap<ReadyKey, Rc<NextHop>>>,
+    pub(crate) idle: IdleConnections,
+    pub(crate) scratch: RefCell<Box<[u8]>>,
+    /// Why messages are held.
+    pub(crate) holds: RefCell<BTreeMap<MessageId, Arc<str>>>,
+    /// The empty text, for keys.
+    pub(crate) nothing: Arc<str>,
+    pub(crate) stopping: Stopping,
+    /// Tells the timer task that the queue's next moment may have come nearer.
+    timer: Notify,
+    /// What the timer task waits for.
+    timer_at: Cell<Mono>,
+    pumping: Cell<bool>,
+    gauges_due: Cell<Mono>,
+}
+
+/// The configuration with what is derived from it once.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) config: Arc<Config>,
+    pub(crate) listeners: Vec<Rc<ListenerRules>>,
+    retries: Vec<RetryPolicy>,
+    default_retry: RetryPolicy,
+}
+
+impl Active {
+    fn new(config: Arc<Config>) -> Active {
+        Active {
+            listeners: config
+                .listeners
+                .iter()
+                .map(|listener| Rc::new(ListenerRules::new(&config, listener)))
+                .collect(),
+            retries: config.routes.iter().map(|route| retry_policy(&route.retry)).collect(),
+            default_retry: retry_policy(&config.retry),
+            config,
+        }
+    }
+
+    /// The retry policy of a scheduled queue: its route's, or the general one.
+    pub(crate) fn retry_of(&self, key: &ScheduledKey) -> &RetryPolicy {
+        let route = crate::route::route_of_key(&self.config, key);
+        route.and_then(|route| self.retries.get(route.index)).unwrap_or(&self.default_retry)
+    }
+}
+
+/// Whether and until when the shard stops.
+#[derive(Debug, Default)]
+pub(crate) struct Stopping {
+    until: Cell<Option<Mono>>,
+    /// Wakes sessions and idle connections.
+    pub(crate) notify: Notify,
+    /// Tasks that must end before the shard may.
+    pub(crate) busy: Cell<usize>,
+}
+
+impl Stopping {
+    /// When the grace ends, once the shard stops.
+    pub(crate) fn until(&self) -> Option<Mono> {
+        self.until.get()
+    }
+}
+
+/// Counts a task among those that a stop waits for.
+#[derive(Debug)]
+pub(crate) struct Busy<'a>(&'a Stopping);
+
+impl<'a> Busy<'a> {
+    pub(crate) fn new(stopping: &'a Stopping) -> Busy<'a> {
+        stopping.busy.set(stopping.busy.get() + 1);
+        Busy(stopping)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.set(self.0.busy.get() - 1);
+    }
+}
+
+impl<W: World> Shard<W> {
+    /// Puts a shard together. [`Shard::run`] makes it live.
+    #[must_use]
+    pub fn new(parts: ShardParts<W>) -> Rc<Shard<W>> {
+        let now = parts.world.time().now();
+        let shards = u16::try_from(parts.shards.len()).unwrap_or(u16::MAX);
+        let queue = Queue::new(QueueConfig {
+            seed: parts.world.time().random(),
+            ..QueueConfig::new(parts.number, shards)
+        });
+        let cache_bytes = parts.config.spool.body_memory_bytes / 4 / u64::from(shards.max(1));
+        Rc::new(Shard {
+            number: parts.number,
+            spool: SpoolClient::new(parts.number, parts.ports),
+            queue: RefCell::new(queue),
+            cache: RefCell::new(MessageCache::new(
+                usize::try_from(cache_bytes).unwrap_or(usize::MAX),
+            )),
+            settles: Settles::new(u64::from(parts.config.spool.unsettled_max), shards),
+            config: RefCell::new(Rc::new(Active::new(parts.config))),
+            shared: parts.shared,
+            shards: parts.shards,
+            events: parts.events,
+            refusals: RefCell::new(RefusalMeter::new(10, 100, now)),
+            console: parts.console,
+            metrics: parts.metrics,
+            hops: RefCell::default(),
+            idle: IdleConnections::default(),
+            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            holds: RefCell::default(),
+            nothing: Arc::from(""),
+            stopping: Stopping::default(),
+            timer: Notify::new(),
+            timer_at: Cell::new(Mono::NEVER),
+            pumping: Cell::new(false),
+            gauges_due: Cell::new(Mono(0)),
+            world: parts.world,
+        })
+    }
+
+    /// Serves the shard's mail until it is stopped or every sender is gone.
+    pub async fn run(
+        self: Rc<Self>,
+        mut mail: mpsc::UnboundedReceiver<ShardMail<<W::Net as Net>::Accepted>>,
+    ) {
+        let timer = Rc::clone(&self);
+        self.world.spawn().spawn(async move { timer.run_timer().await });
+        while let Some(item) = mail.recv().await {
+            self.handle_mail(item);
+        }
+    }
+
+    fn handle_mail(self: &Rc<Self>, item: ShardMail<<W::Net as Net>::Accepted>) {
+        match item {
+            ShardMail::Connection { accepted, peer, listener } => {
+                crate::ingress::start_session(self, accepted, peer, listener);
+            }
+            ShardMail::Completions(completions) => {
+                for (ticket, completion) in completions {
+                    self.spool.handle_completion(ticket, completion);
+                }
+                self.pump();
+            }
+            ShardMail::Lease { from, message } => {
+                let now = self.now();
+                self.queue.borrow_mut().handle_lease(now, from, message);
+                self.pump();
+            }
+            ShardMail::Recovered(messages) => {
+                for message in messages {
+                    self.adopt_recovered(message);
+                }
+                self.pump();
+            }
+            ShardMail::Control { request, answer } => self.handle_control(request, answer),
+            ShardMail::Reload(config) => self.reload(config),
+            ShardMail::Stop { grace_ms, done } => {
+                let shard = Rc::clone(self);
+                self.world.spawn().spawn(async move { shard.stop(grace_ms, done).await });
+            }
+        }
+    }
+
+    /// Monotonic time.
+    pub(crate) fn now(&self) -> Mono {
+        self.world.time().now()
+    }
+
+    /// The configuration in force.
+    pub(crate) fn active(&self) -> Rc<Active> {
+        Rc::clone(&self.config.borrow())
+    }
+
+    fn reload(self: &Rc<Self>, config: Arc<Config>) {
+        self.shared.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
+        self.shared.body_memory.set_max(config.spool.body_memory_bytes);
+        *self.config.borrow_mut() = Rc::new(Active::new(config));
+        self.queue.borrow_mut().invalidate_resolutions();
+        self.hops.borrow_mut().retain(|_, hop| Rc::strong_count(hop) > 1);
+        self.pump();
+    }
+
+    /// Lets transactions finish for `grace_ms`, then has the rest broken off, and writes the last
+    /// settles.
+    async fn stop(self: Rc<Self>, grace_ms: u64, done: oneshot::Sender<()>) {
+        let until = self.now() + Duration::from_millis(grace_ms);
+        self.stopping.until.set(Some(until));
+        self.queue.borrow_mut().set_paused(Some(Pause::Stopping));
+        self.idle.wake_all();
+        self.stopping.notify.notify_waiters();
+        let mut alarm = Alarm::new(self.world.time().clone());
+        let tick = Duration::from_millis(10);
+        while self.stopping.busy.get() > 0 && self.now() < until {
+            alarm.wait(self.now() + tick).await;
+        }
+        // Sessions notice the end of the grace by themselves and say 421.
+        self.stopping.notify.notify_waiters();
+        alarm.wait(self.now() + tick).await;
+        self.flush_settles();
+        let last = self.now() + Duration::from_secs(2);
+        while self.settles.unsettled() > 0 && self.now() < last {
+            alarm.wait(self.now() + Duration::from_millis(1)).await;
+        }
+        let _ = done.send(());
+    }
+
+    /// Turns what the queue wants into tasks. Called after whatever may have changed its mind.
+    pub(crate) fn pump(self: &Rc<Self>) {
+        // An action's handler may end up here again: the outer loop sees to it all.
+        if self.pumping.replace(true) {
+            return;
+        }
+        self.queue.borrow_mut().set_paused(self.pause());
+        loop {
+            let now = self.now();
+            let action = self.queue.borrow_mut().poll(now);
+            let Some(action) = action else { break };
+            self.perform(action);
+        }
+        self.pumping.set(false);
+        self.refresh_gauges();
+        let next = self.queue.borrow().next_timeout();
+        if next < self.timer_at.get() {
+            self.timer.notify_one();
+        }
+    }
+
+    /// Brings the gauges up to date, twice a second at most.
+    fn refresh_gauges(&self) {
+        let now = self.now();
+        if now < self.gauges_due.get() {
+            return;
+        }
+        self.gauges_due.set(now + Duration::from_millis(500));
+        let counts = self.queue.borrow().counts();
+        let metrics = &self.metrics;
+        metrics.queue_recipients_waiting.set_u64(counts.scheduled as u64);
+        metrics.queue_recipients_ready.set_u64(counts.ready as u64);
+        metrics.queue_recipients_in_flight.set_u64(counts.in_flight as u64);
+        metrics.queue_recipients_held.set_u64(counts.held as u64);
+        metrics.unsettled.set_u64(self.settles.unsettled());
+        if self.number == 0 {
+            // What all shards share is told by one of them.
+            let (slots, memory) = (&self.shared.queue_slots, &self.shared.body_memory);
+            metrics.queue_slots_free.set_u64(slots.max().saturating_sub(slots.used()));
+            metrics.body_memory_bytes.set_u64(memory.used());
+        }
+    }
+
+    /// Why egress stands still, if it must.
+    fn pause(&self) -> Option<Pause> {
+        if self.stopping.until().is_some() {
+            return Some(Pause::Stopping);
+        }
+        self.settles.pause()
+    }
+
+    fn perform(self: &Rc<Self>, action: Action) {
+        match action {
+            Action::Resolve(scheduled) => crate::route::start_resolution(self, scheduled),
+            Action::Open(ready) => egress::start_connection(self, ready),
+            Action::Wake(ready) => self.wake_idle(ready),
+            Action::Expired(entry) => crate::outcome::expire(self, entry),
+            Action::Failed(entry, failure) => crate::outcome::refuse(self, entry, failure),
+            Action::Removed(entry) => crate::outcome::removed(self, &entry),
+            Action::Warn(entry) => crate::outcome::warn(self, entry),
+            Action::Lease { shard, message } => {
+                let mail = ShardMail::Lease { from: self.number, message };
+                // A shard whose mail nobody takes has ended: so will this one.
+                let _ = self.shards[usize::from(shard)].send(mail);
+            }
+        }
+    }
+
+    fn wake_idle(&self, ready: ReadyId) {
+        self.idle.wake_one(ready);
+    }
+
+    /// Pumps when the queue's next moment comes.
+    async fn run_timer(self: Rc<Self>) {
+        let mut alarm = Alarm::new(self.world.time().clone());
+        loop {
+            let next = self.queue.borrow().next_timeout();
+            self.timer_at.set(next);
+            tokio::select! {
+                biased;
+                () = self.timer.notified() => continue,
+                () = alarm.wait(next) => {}
+            }
+            self.pump();
+        }
+    }
+
+    /// A session began or ended here.
+    pub(crate) fn count_session(&self, began: bool) {
+        if let Some(count) = self.shared.sessions.get(usize::from(self.number)) {
+            if began {
+                count.fetch_add(1, Ordering::Relaxed);
+            } else {
+                count.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A shard's side of the spool: requests go to the commit threads, completions come back.
+
+use mail::MessageId;
+use spool::{BlobId, Completion, Record, Request, Ticket};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+/// One log: where requests go, and the numbers that are handed out for it.
+pub struct LogPort {
+    /// Takes requests in order; completions come back to the shard in the ticket's high bits.
+    pub send: Box<dyn Fn(Request) + Send + Sync>,
+    /// The next message sequence number; shared by all shards.
+    pub next_sequence: AtomicU64,
+    /// The next blob number; shared by all shards.
+    pub next_blob: AtomicU64,
+    /// This log's number in message ids.
+    pub log: u8,
+    /// This machine's number in message ids.
+    pub node: u16,
+}
+
+impl std::fmt::Debug for LogPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogPort").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+/// Bits of a ticket below the shard's number.
+const SHARD_SHIFT: u32 = 48;
+
+/// The shard that `ticket` belongs to.
+#[must_use]
+pub fn shard_of(ticket: Ticket) -> u16 {
+    (ticket.0 >> SHARD_SHIFT) as u16
+}
+
+/// What happens when a completion arrives.
+enum Slot {
+    Free {
+        next: Option<u32>,
+    },
+    Waiting(Option<Waker>),
+    Done(Completion),
+    /// The waiter is gone; the completion is dropped.
+    Orphan,
+    /// Nobody waits; the callback runs.
+    Call(Box<dyn FnOnce(Completion)>),
+}
+
+/// The requests of one shard that are under way.
+pub struct SpoolClient {
+    shard: u16,
+    ports: Vec<Arc<LogPort>>,
+    slots: RefCell<Vec<Slot>>,
+    free: Cell<Option<u32>>,
+    next_port: Cell<usize>,
+}
+
+impl std::fmt::Debug for SpoolClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SpoolClient").field("shard", &self.shard).finish_non_exhaustive()
+    }
+}
+
+impl SpoolClient {
+    /// A client for `shard` of logs that are numbered as they stand in `ports`.
+    #[must_use]
+    pub fn new(shard: u16, ports: Vec<Arc<LogPort>>) -> Rc<SpoolClient> {
+        Rc::new(SpoolClient {
+            shard,
+            ports,
+            slots: RefCell::default(),
+            free: Cell::new(None),
+            next_port: Cell::new(usize::from(shard)),
+        })
+    }
+
+    /// An id for a new message, on the logs in turn.
+    #[must_use]
+    pub fn allocate_id(&self) -> MessageId {
+        let turn = self.next_port.get();
+        self.next_port.set(turn.wrapping_add(1));
+        self.allocate_id_on(&self.ports[turn % self.ports.len()])
+    }
+
+    /// An id for a new message that must lie in the log of `other`, because both become durable
+    /// together.
+    #[must_use]
+    pub fn allocate_id_beside(&self, other: MessageId) -> MessageId {
+        self.allocate_id_on(self.port(other))
+    }
+
+    #[allow(clippy::unused_self)]
+    fn allocate_id_on(&self, port: &LogPort) -> MessageId {
+        let sequence = port.next_sequence.fetch_add(1, Ordering::Relaxed);
+        MessageId::new(port.node, port.log, sequence)
+    }
+
+    /// A name for a new blob in the log of `id`.
+    #[must_use]
+    pub fn allocate_blob(&self, id: MessageId) -> BlobId {
+        BlobId(self.port(id).next_blob.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn port(&self, id: MessageId) -> &Arc<LogPort> {
+        // Ids come from these ports or from the logs they stand for.
+        self.ports.iter().find(|port| port.log == id.log()).unwrap_or(&self.ports[0])
+    }
+
+    /// Makes `records`, all of messages in the log of `id`, durable together.
+    pub fn submit(self: &Rc<Self>, id: MessageId, records: Vec<Record>) -> Waiting {
+        self.request(id, |ticket| Request::Submit { ticket, records })
+    }
+
+    /// As [`SpoolClient::submit`], but nobody waits: `done` is called.
+    pub fn submit_then(
+        &self,
+        id: MessageId,
+        records: Vec<Record>,
+        done: impl FnOnce(Completion) + 'static,
+    ) {
+        let slot = self.occupy(Slot::Call(Box::new(done)));
+        (self.port(id).send)(Request::Submit { ticket: self.ticket(slot), records });
+    }
+
+    /// Reads a message back.
+    pub fn load(self: &Rc<Self>, id: MessageId) -> Waiting {
+        self.request(id, |ticket| Request::Load { ticket, id })
+    }
+
+    /// A request about something in the log of `id`.
+    pub fn request(
+        self: &Rc<Self>,
+        id: MessageId,
+        request: impl FnOnce(Ticket) -> Request,
+    ) -> Waiting {
+        let slot = self.occupy(Slot::Waiting(None));
+        (self.port(id).send)(request(self.ticket(slot)));
+        Waiting { client: Rc::clone(self), slot }
+    }
+
+    /// Gives up a blob that no record names.
+    pub fn drop_blob(&self, id: MessageId, blob: BlobId) {
+        (self.port(id).send)(Request::BlobDrop { blob });
+    }
+
+    fn ticket(&self, slot: u32) -> Ticket {
+        Ticket(u64::from(self.shard) << SHARD_SHIFT | u64::from(slot))
+    }
+
+    fn occupy(&self, with: Slot) -> u32 {
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = self.free.get()
+            && let Some(entry) = slots.get_mut(slot as usize)
+            && let Slot::Free { next } = *entry
+        {
+            self.free.set(next);
+            *entry = with;
+            return slot;
+        }
+        slots.push(with);
+        // A shard never has 2^32 requests under way: memory ends long before.
+        u32::try_from(slots.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn release(&self, slots: &mut [Slot], slot: u32) -> Slot {
+        let old =
+            std::mem::replace(&mut slots[slot as usize], Slot::Free { next: self.free.get() });
+        self.free.set(Some(slot));
+        old
+    }
+
+    /// Takes what came back from a commit thread.
+    pub fn handle_completion(&self, ticket: Ticket, completion: Completion) {
+        let slot = (ticket.0 & ((1 << SHARD_SHIFT) - 1)) as u32;
+        let mut slots = self.slots.borrow_mut();
+        match slots.get_mut(slot as usize) {
+            Some(entry @ Slot::Waiting(_)) => {
+                let Slot::Waiting(waker) = std::mem::replace(entry, Slot::Done(completion)) else {
+                    return;
+                };
+                drop(slots);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            Some(Slot::Call(_)) => {
+                let old = self.release(&mut slots, slot);
+                drop(slots);
+                if let Slot::Call(done) = old {
+                    done(completion);
+                }
+            }
+            Some(Slot::Orphan) => {
+                self.release(&mut slots, slot);
+            }
+            Some(Slot::Free { .. } | Slot::Done(_)) | None => {
+                debug_assert!(false, "a completion that nobody asked for: {ticket:?}");
+            }
+        }
+    }
+}
+
+/// Ends with the completion of one request.
+#[derive(Debug)]
+#[must_use = "a request that nobody waits for should be sent with submit_then"]
+pub struct Waiting {
+    client: Rc<SpoolClient>,
+    slot: u32,
+}
+
+/// The slot number of a [`Waiting`] that has ended.
+const ENDED: u32 = u32::MAX;
+
+impl Future for Waiting {
+    type Output = Completion;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Completion> {
+        let client = Rc::clone(&self.client);
+        let mut slots = client.slots.borrow_mut();
+        match &mut slots[self.slot as usize] {
+            Slot::Done(_) => {
+                let old = client.release(&mut slots, self.slot);
+                self.slot = ENDED;
+                match old {
+                    Slot::Done(completion) => Poll::Ready(completion),
+                    _ => Poll::Pending,
+                }
+            }
+            Slot::Waiting(waker) => {
+                *waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.slot == ENDED {
+            return;
+        }
+        let mut slots = self.client.slots.borrow_mut();
+        match &mut slots[self.slot as usize] {
+            Slot::Done(_) => {
+                self.client.release(&mut slots, self.slot);
+            }
+            entry => *entry = Slot::Orphan,
+        }
+    }
+}
