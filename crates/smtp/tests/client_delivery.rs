@@ -210,8 +210,11 @@ fn message() -> impl Strategy<Value = Message> {
         body
     });
     let prefix = prop::sample::select(vec![&b""[..], b"Received: by here\r\n"]);
-    (1usize..5, prefix, body)
-        .prop_map(|(recipients, prefix, body)| Message { recipients, prefix, body })
+    (1usize..5, prefix, body).prop_map(|(recipients, prefix, body)| Message {
+        recipients,
+        prefix,
+        body,
+    })
 }
 
 impl Message {

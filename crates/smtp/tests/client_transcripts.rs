@@ -219,8 +219,9 @@ impl Replay {
         let mut wire = String::new();
         for piece in &pieces {
             match *piece {
-                Output::Bytes { start, end } => wire
-                    .push_str(std::str::from_utf8(&self.session.buffer()[start..end]).unwrap()),
+                Output::Bytes { start, end } => {
+                    wire.push_str(std::str::from_utf8(&self.session.buffer()[start..end]).unwrap())
+                }
                 Output::Content => wire.push_str("{content}\r\n"),
                 Output::ContentStuffed => wire.push_str("{content, stuffed}\r\n"),
             }

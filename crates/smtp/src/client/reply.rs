@@ -76,9 +76,13 @@ impl<'a> RawReply<'a> {
     /// characters blanked, the text cut at 1 KiB.
     pub(super) fn to_reply(self) -> Reply {
         let mut enhanced: Option<EnhancedStatus> = None;
-        let mut text = String::with_capacity(self.bytes.len().min(TEXT_BYTES_MAX));
+        let mut text = String::new();
         for (number, line) in self.lines().enumerate() {
-            let line = String::from_utf8_lossy(line);
+            // For the common case quicker than from_utf8_lossy alone.
+            let line = match std::str::from_utf8(line) {
+                Ok(line) => Cow::Borrowed(line),
+                Err(_) => String::from_utf8_lossy(line),
+            };
             let mut rest: &str = &line;
             if let Some((status, behind)) = EnhancedStatus::parse_prefix(rest)
                 && (number == 0 || enhanced == Some(status))
@@ -89,15 +93,23 @@ impl<'a> RawReply<'a> {
             if number > 0 && !push_bounded(&mut text, '\n') {
                 break;
             }
-            let whole =
-                rest.chars().all(|c| push_bounded(&mut text, if c.is_control() { ' ' } else { c }));
-            if !whole {
+            if !push_text(&mut text, rest) {
                 break;
             }
         }
-        text.shrink_to_fit();
         Reply { code: self.code, enhanced, text: Cow::Owned(text) }
     }
+}
+
+/// Says whether there was room for all.
+fn push_text(text: &mut String, part: &str) -> bool {
+    let is_plain = part.bytes().all(|b| (b' '..=b'~').contains(&b));
+    if is_plain && text.len() + part.len() <= TEXT_BYTES_MAX {
+        text.reserve_exact(part.len());
+        text.push_str(part);
+        return true;
+    }
+    part.chars().all(|c| push_bounded(text, if c.is_control() { ' ' } else { c }))
 }
 
 /// Says whether there was room.
