@@ -1,7 +1,6 @@
 //! The trace field Received (RFC 5321 §4.4).
 
 use crate::{MessageId, Wall};
-use std::io::Write as _;
 use std::net::IpAddr;
 
 /// What goes into a Received field.
@@ -97,21 +96,33 @@ impl Line<'_> {
 
     /// TCP-info: `([192.0.2.1])` or `([IPv6:2001:db8::1])`.
     fn client(&mut self, client: IpAddr) {
-        // Room for the longest: a stack buffer tells the length before the fold is decided.
-        let mut text = [0; 64];
-        let mut rest = &mut text[..];
         // An IPv4 client of a dual-stack socket has come over IPv4.
-        let written = match client.to_canonical() {
+        match client.to_canonical() {
             IpAddr::V4(ip) => {
-                let [a, b, c, d] = ip.octets();
-                write!(rest, "([{a}.{b}.{c}.{d}])")
+                self.space("([255.255.255.255])".len());
+                self.out.extend_from_slice(b"([");
+                for (i, octet) in ip.octets().into_iter().enumerate() {
+                    if i > 0 {
+                        self.out.push(b'.');
+                    }
+                    write_decimal(self.out, octet);
+                }
             }
-            IpAddr::V6(ip) => write!(rest, "([IPv6:{ip}])"),
-        };
-        debug_assert!(written.is_ok(), "an address has at most 50 characters");
-        let rest_bytes = rest.len();
-        self.word(&text[..text.len() - rest_bytes]);
+            IpAddr::V6(ip) => {
+                let text = ip.to_string();
+                self.space("([IPv6:])".len() + text.len());
+                self.out.extend_from_slice(b"([IPv6:");
+                self.out.extend_from_slice(text.as_bytes());
+            }
+        }
+        self.out.extend_from_slice(b"])");
     }
+}
+
+fn write_decimal(out: &mut Vec<u8>, n: u8) {
+    let digits = [b'0' + n / 100, b'0' + n / 10 % 10, b'0' + n % 10];
+    let skip = usize::from(n < 100) + usize::from(n < 10);
+    out.extend_from_slice(&digits[skip..]);
 }
 
 /// A Domain or address literal of unknown origin.
@@ -121,11 +132,16 @@ fn write_name(out: &mut Vec<u8>, name: &str) {
         return;
     }
     let name = &name.as_bytes()[..name.len().min(NAME_BYTES_MAX)];
+    // The underscore is no letter of a Domain, but common, and harmless where an atom stands.
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    if name.iter().all(|&b| is_plain(b)) {
+        out.extend_from_slice(name);
+        return;
+    }
     let is_literal = name.len() > 2 && name.starts_with(b"[") && name.ends_with(b"]");
     let last = name.len() - 1;
     out.extend(name.iter().enumerate().map(|(i, &b)| match b {
-        // The underscore is no letter of a Domain, but common, and harmless where an atom stands.
-        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' => b,
+        b if is_plain(b) => b,
         b':' if is_literal => b,
         b'[' if is_literal && i == 0 => b,
         b']' if is_literal && i == last => b,
@@ -159,6 +175,15 @@ mod tests {
         let mut out = Vec::new();
         received.write_to(&mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn octets_have_no_leading_zeros() {
+        for n in 0..=255 {
+            let mut out = Vec::new();
+            write_decimal(&mut out, n);
+            assert_eq!(out, n.to_string().into_bytes());
+        }
     }
 
     #[test]

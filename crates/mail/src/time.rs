@@ -73,27 +73,25 @@ impl Wall {
         let c = self.civil();
         out.extend_from_slice(DAYS[c.weekday as usize].as_bytes());
         out.extend_from_slice(b", ");
-        write_decimal(out, c.day);
+        let day = two_digits(c.day);
+        out.extend_from_slice(if c.day < 10 { &day[1..] } else { &day });
         out.push(b' ');
         out.extend_from_slice(MONTHS[c.month as usize - 1].as_bytes());
         out.push(b' ');
-        write_decimal(out, c.year);
-        for (separator, part) in [(b' ', c.hour), (b':', c.minute), (b':', c.second)] {
-            out.extend_from_slice(&[separator, two_digits(part)[0], two_digits(part)[1]]);
+        if c.year < 10_000 {
+            out.extend_from_slice(&two_digits(c.year / 100));
+            out.extend_from_slice(&two_digits(c.year % 100));
+        } else {
+            out.extend_from_slice(c.year.to_string().as_bytes());
         }
+        let [[h1, h2], [m1, m2], [s1, s2]] = [c.hour, c.minute, c.second].map(two_digits);
+        out.extend_from_slice(&[b' ', h1, h2, b':', m1, m2, b':', s1, s2]);
         out.extend_from_slice(b" +0000");
     }
 }
 
 fn two_digits(n: u64) -> [u8; 2] {
     [b'0' + (n / 10 % 10) as u8, b'0' + (n % 10) as u8]
-}
-
-fn write_decimal(out: &mut Vec<u8>, n: u64) {
-    if n >= 10 {
-        write_decimal(out, n / 10);
-    }
-    out.push(b'0' + (n % 10) as u8);
 }
 
 /// RFC 3339 in UTC with milliseconds: `2026-11-21T10:11:12.345Z`.
