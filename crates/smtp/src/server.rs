@@ -5,8 +5,8 @@
 //! that the driver takes with [`ServerSession::output`] and writes whenever it is not empty
 //! and no more input is at hand, so that pipelined commands are answered with one write.
 //!
-//! Where a message ends is decided in one place, [`content`], and nowhere by anything but
-//! CRLF . CRLF or an octet count; where a command ends, in [`line`], by nothing but CRLF.
+//! Where a message ends is decided in one place, `server/content.rs`, and nowhere by anything but
+//! CRLF . CRLF or an octet count; where a command ends, in `server/line.rs`, by nothing but CRLF.
 
 mod bdat;
 mod command;

@@ -50,7 +50,9 @@ pub(super) enum LineError {
 
 /// Splits a line (without its CRLF) into verb and argument; blanks around the argument are dropped.
 pub(super) fn parse(line: &[u8]) -> Result<(Verb, &str), LineError> {
-    if line.iter().any(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
+    // Without an early exit the compiler checks many bytes at once.
+    let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
+    if line.iter().fold(false, |found, &byte| found | is_control(byte)) {
         let newline = memchr::memchr2(b'\r', b'\n', line).is_some();
         return Err(if newline { LineError::BareNewline } else { LineError::Control });
     }

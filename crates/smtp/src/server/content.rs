@@ -179,9 +179,9 @@ impl ContentReader {
         if self.dots { At::LineStart } else { At::Text }
     }
 
-    /// The open line goes on for `length` bytes, of which `first` is the first if there is any.
+    /// The open line goes on for `length` bytes; `first` is the first of them, or a newline.
     fn extend_line(&mut self, first: u8, length: usize) {
-        if self.line_bytes == 0 && first == b'.' && length > 0 {
+        if self.line_bytes == 0 && first == b'.' {
             self.facts.dot_lines += 1;
         }
         self.line_bytes += length as u64;

@@ -65,11 +65,6 @@ impl LineReader {
         self.partial.capacity() == 0 && self.overlong.is_none()
     }
 
-    /// Forgets what was received of a line.
-    pub(super) fn clear(&mut self) {
-        *self = LineReader::default();
-    }
-
     fn keep(&mut self, bytes: &[u8], bytes_max: usize) {
         if self.partial.len() + bytes.len() <= bytes_max {
             self.partial.extend_from_slice(bytes);

@@ -408,7 +408,6 @@ impl ServerSession {
         self.tls = true;
         self.greeting = Greeting::None;
         self.helo = None;
-        self.lines.clear();
         self.wait_for_command(now);
     }
 
