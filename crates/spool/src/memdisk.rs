@@ -318,7 +318,7 @@ impl Disk for MemDisk {
             result = Err(failed("input/output error (write)"));
         }
         if result.is_err() {
-            // The write that blows the fuse may arrive in part, those after it not at all.
+            // After the crash nothing arrives any more; an error may come after half of it.
             let part = if dies { 0 } else { state.random.below(data.len() as u64 + 1) };
             data.truncate(part as usize);
         }

@@ -1,7 +1,14 @@
 //! Reads a log that nobody has open and says what is in it.
 
-use crate::config::{Damage, SpoolError};
+use crate::codec::{self, RawRecord, SmallRecord, kind};
+use crate::config::{Damage, RecoveryReport, SpoolError};
 use crate::disk::Disk;
+use crate::live::Live;
+use crate::recovery::Recovery;
+use crate::scan::{self, Found};
+use crate::segment::{Name, Segment, SegmentKey, blob_name};
+use mail::MessageId;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What [`verify`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,15 +21,17 @@ pub struct VerifyReport {
     pub live_count: u64,
     /// Open recipients of these.
     pub open_recipients_count: u64,
-    /// Messages all of whose recipients are settled and whose accept is still there.
+    /// Messages whose accept is still there and all of whose recipients are settled.
     pub settled_count: u64,
     /// Batches at the end of the log that were never acknowledged.
     pub torn_count: u64,
     /// Records, gaps and blobs that are damaged, and illegal transitions.
     pub damaged_count: u64,
+    /// Segments put aside because of earlier damage.
+    pub quarantined_count: u64,
     /// Blobs that no live message names.
     pub orphan_blobs_count: u64,
-    /// The first damages, at most [`crate::RecoveryReport::DAMAGE_MAX`].
+    /// The first damages, at most [`RecoveryReport::DAMAGE_MAX`].
     pub damage: Vec<Damage>,
 }
 
@@ -30,6 +39,179 @@ pub struct VerifyReport {
 ///
 /// # Errors
 /// When the directory can't be read or has an unknown format version.
-pub fn verify(_disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
-    Ok(VerifyReport::default())
+pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
+    let mut verifier = Verifier::default();
+    let mut keys = BTreeMap::new();
+    let mut blob_files = BTreeSet::new();
+    for name in disk.list()? {
+        match Name::parse(&name) {
+            Name::Segment(key) => {
+                keys.insert(key.generation, key);
+            }
+            Name::Damaged(_) => verifier.report.quarantined_count += 1,
+            Name::Blob(blob) => {
+                blob_files.insert(blob);
+            }
+            Name::Spare(_) | Name::Unfinished(_) | Name::Other => {}
+        }
+    }
+    // What a restart would find, from the indices; it must agree with what all records say.
+    let recovery = Recovery::read(disk, None)?;
+    let mut previous = BTreeMap::new();
+    for &key in keys.values() {
+        let length = disk.length(&key.name())?;
+        if let (Some(header), _) = scan::read_ends(disk, &key.name(), key, length)? {
+            previous.insert(header.previous.0, header.previous.1);
+        }
+    }
+    for &key in keys.values() {
+        let said = previous.get(&key.generation).copied();
+        verifier.read_segment(disk, key, said)?;
+    }
+    verifier.compare(&recovery.live);
+    verifier.check_blobs(&blob_files);
+    Ok(verifier.finish())
+}
+
+#[derive(Default)]
+struct Verifier {
+    live: Live,
+    report: VerifyReport,
+    accepted: BTreeSet<u64>,
+}
+
+impl Verifier {
+    fn damage(&mut self, file: &str, offset: u64, bytes: u64, what: String) {
+        self.report.damaged_count += 1;
+        if self.report.damage.len() < RecoveryReport::DAMAGE_MAX {
+            self.report.damage.push(Damage { file: file.into(), offset, bytes, what: what.into() });
+        }
+    }
+
+    fn read_segment(
+        &mut self,
+        disk: &dyn Disk,
+        key: SegmentKey,
+        said_end: Option<u64>,
+    ) -> Result<(), SpoolError> {
+        let file = key.name();
+        let length = disk.length(&file)?;
+        self.live.segments.map.insert(key.generation, Segment::new(key, length));
+        let (_, footer) = scan::read_ends(disk, &file, key, length)?;
+        if let Some(footer) = footer
+            && scan::read_index(disk, &file, key, footer)?.is_none()
+        {
+            let what = "the segment's index is damaged".into();
+            self.damage(&file, footer.index_offset, 0, what);
+        }
+        let known_end = footer.map(|footer| footer.end).or(said_end);
+        let mut sequence = None;
+        let end = scan::scan(disk, &file, key, length, known_end, &mut |found| match found {
+            Found::Batch(offset, header) => {
+                if sequence.is_some_and(|last| header.sequence <= last) {
+                    let what = format!("batch {} follows a later one", header.sequence);
+                    self.damage(&file, offset, 0, what);
+                }
+                sequence = Some(header.sequence);
+            }
+            Found::Record(record) => {
+                self.report.records_count += 1;
+                if let Err(what) = self.apply(key.generation, &record) {
+                    self.damage(&file, record.offset, u64::from(record.length), what);
+                }
+            }
+            Found::Damage { offset, bytes, what } => self.damage(&file, offset, bytes, what),
+        })?;
+        self.report.segments_count += 1;
+        self.report.torn_count += u64::from(end.torn);
+        Ok(())
+    }
+
+    fn apply(&mut self, generation: u32, record: &RawRecord<'_>) -> Result<(), String> {
+        if matches!(record.kind, kind::ACCEPT | kind::COPY) {
+            let head = codec::read_head(record).ok_or("a malformed accept")?;
+            let id = head.id;
+            codec::read_summary(record, &mut |text| {
+                mail::Mailbox::parse(&format!("x@{text}"), true)
+                    .ok()
+                    .map(|m| m.domain())
+                    .or_else(|| mail::Mailbox::parse("postmaster", false).ok().map(|m| m.domain()))
+            })
+            .ok_or_else(|| format!("a malformed accept of {id}"))?;
+            if !self.accepted.insert(id.0) && record.kind == kind::ACCEPT {
+                return Err(format!("{id} was accepted twice"));
+            }
+            self.live.accept(generation, &head);
+            return Ok(());
+        }
+        let small = codec::read_small(record.kind, record.body)
+            .ok_or_else(|| format!("a malformed record of kind {}", record.kind))?;
+        let legal = self.check_transition(&small);
+        self.live.small(generation, &small, u64::from(record.length));
+        legal
+    }
+
+    /// The transitions of docs/spool.md. A message whose accept was freed already is no error.
+    fn check_transition(&self, record: &SmallRecord) -> Result<(), String> {
+        let id = record.id();
+        let Some(entry) = self.live.index.get(id.0) else {
+            let repeats = matches!(record, SmallRecord::Gone(_) | SmallRecord::Residue(_));
+            if self.accepted.contains(&id.0) && !repeats {
+                return Err(format!("a record about {id}, which is settled"));
+            }
+            return Ok(());
+        };
+        let closed = |index: u32| !entry.is_open(index);
+        let illegal = match record {
+            SmallRecord::Attempt(attempt) => {
+                attempt.recipients.iter().copied().find(|&index| closed(index))
+            }
+            SmallRecord::Settle(settle) => {
+                settle.recipients.iter().map(|&(index, _)| index).find(|&index| closed(index))
+            }
+            SmallRecord::Residue(residue) => {
+                residue.open.iter().copied().find(|&index| index >= entry.recipients_count())
+            }
+            SmallRecord::State(_) | SmallRecord::Gone(_) => None,
+        };
+        match illegal {
+            Some(index) => Err(format!("recipient {index} of {id} is not open")),
+            None => Ok(()),
+        }
+    }
+
+    /// What the indices say must be what the records say.
+    fn compare(&mut self, indexed: &Live) {
+        for id in self.accepted.clone() {
+            let open =
+                |live: &Live| live.index.get(id).map(|entry| entry.open().collect::<Vec<_>>());
+            let (by_records, by_index) = (open(&self.live), open(indexed));
+            match &by_records {
+                Some(open) => {
+                    self.report.live_count += 1;
+                    self.report.open_recipients_count += open.len() as u64;
+                }
+                None => self.report.settled_count += 1,
+            }
+            if by_records != by_index {
+                let what = format!("the index disagrees with the records of {}", MessageId(id));
+                self.damage("", 0, 0, what);
+            }
+        }
+    }
+
+    fn check_blobs(&mut self, files: &BTreeSet<u64>) {
+        let named: BTreeMap<u64, u64> =
+            self.live.blobs.iter().map(|(&id, &blob)| (blob.0, id)).collect();
+        for (&blob, &id) in named.iter().filter(|(blob, _)| !files.contains(blob)) {
+            let what = format!("the body of message {} is missing", MessageId(id));
+            self.damage(&blob_name(blob), 0, 0, what);
+        }
+        let orphans = files.iter().filter(|blob| !named.contains_key(blob));
+        self.report.orphan_blobs_count = orphans.count() as u64;
+    }
+
+    fn finish(self) -> VerifyReport {
+        self.report
+    }
 }

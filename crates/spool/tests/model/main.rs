@@ -1,0 +1,99 @@
+//! The spool against a model, on a disk that loses, tears, fails and fills up.
+
+mod world;
+
+use proptest::prelude::*;
+use spool::memdisk::Faults;
+use spool::{Durability, SpoolConfig};
+use world::{World, tiny};
+
+/// Something happens.
+fn event(world: &mut World, what: u8, argument: u16) {
+    let argument = usize::from(argument);
+    match what % 24 {
+        0..=5 => world.accept(1, argument % 900),
+        6 => world.accept(1 + argument as u32 % 70, argument % 2_000),
+        7 => world.accept_blob(1 + argument as u32 % 3, 1 + argument % 3_000),
+        8..=11 => world.settle(argument % 3 == 0),
+        12 => world.dsn(),
+        13 => world.attempt(),
+        14 => world.hold(argument % 3 == 0),
+        15..=19 => world.pump(argument % 12),
+        20 => world.pump(200),
+        21 => {
+            world.disk.set_fuse(argument as u64 % 30);
+            world.pump(argument % 50);
+        }
+        22 if argument % 8 == 0 => world.restart(false),
+        23 if argument % 4 == 0 => world.restart(true),
+        _ => world.pump(2),
+    }
+    if world.disk.has_crashed() || world.poisoned {
+        world.restart(argument % 5 != 0);
+    }
+}
+
+fn run(config: SpoolConfig, capacity: u64, seed: u64, faults: Faults, events: &[(u8, u16)]) {
+    let mut world = World::new(config, capacity, seed);
+    for &(what, argument) in events {
+        world.disk.set_faults(faults);
+        event(&mut world, what, argument);
+    }
+    world.restart(true);
+    // In the end everything is delivered, and nothing is left but the active segment.
+    world.disk.set_capacity_bytes(1 << 30);
+    world.settle_all();
+    world.drain();
+    let status = world.spool.status();
+    assert_eq!((status.live_count, status.pending_count, status.blobs_count), (0, 0, 0));
+    assert!(status.segments_count <= 2, "{status:?}");
+    world.restart(true);
+    assert_eq!(world.spool.status().live_count, 0);
+}
+
+fn events() -> impl Strategy<Value = Vec<(u8, u16)>> {
+    prop::collection::vec((any::<u8>(), any::<u16>()), 1..160)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_acknowledged_is_lost_in_crashes(seed: u64, events in events()) {
+        run(tiny(), 1 << 30, seed, Faults::default(), &events);
+    }
+
+    #[test]
+    fn nothing_acknowledged_is_lost_on_a_failing_disk(seed: u64, events in events()) {
+        let faults = Faults { sync_permille: 10, write_permille: 5, short_read_permille: 200, ..Faults::default() };
+        run(tiny(), 1 << 30, seed, faults, &events);
+    }
+
+    #[test]
+    fn a_full_disk_drains(seed: u64, events in events()) {
+        run(tiny(), 160 << 10, seed, Faults::default(), &events);
+    }
+
+    #[test]
+    fn larger_blocks_and_segments(seed: u64, events in events()) {
+        let config = SpoolConfig { block_bytes: 4096, segment_bytes: 96 << 10, ..tiny() };
+        run(config, 1 << 30, seed, Faults::default(), &events);
+    }
+}
+
+#[test]
+fn unsynced_logs_survive_the_death_of_the_process() {
+    let config = SpoolConfig { durability: Durability::Os, ..tiny() };
+    let mut world = World::new(config, 1 << 30, 1);
+    for round in 0..5 {
+        for n in 0..60 {
+            world.accept(1, n * 10);
+            world.pump(3);
+        }
+        world.settle(false);
+        world.pump(round);
+        assert_eq!(world.disk.syncs_count(), 0);
+        world.restart(false);
+    }
+    assert!(world.durable_count > 200);
+}
