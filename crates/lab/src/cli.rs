@@ -1,0 +1,60 @@
+//! The table of commands.
+
+use crate::{cpu, ledger, sink, source};
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// What a command ends with.
+pub type Outcome = Result<ExitCode, CommandError>;
+
+/// Why a command could not do its work; printed to stderr, exit code 2.
+#[derive(Debug)]
+pub struct CommandError(String);
+
+impl CommandError {
+    /// An error with its whole text.
+    pub fn new(text: impl Into<String>) -> CommandError {
+        CommandError(text.into())
+    }
+}
+
+impl std::fmt::Display for CommandError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+/// Load tools for mail relays: send mail, receive mail, account for every message.
+#[derive(Debug, Parser)]
+#[command(name = "postrider-lab", version, about, long_about = None)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Source(source::SourceOptions),
+    Sink(sink::SinkOptions),
+    Ledger(ledger::LedgerOptions),
+    Cpu(cpu::CpuOptions),
+}
+
+impl Cli {
+    /// Runs the command to its end.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        let outcome = match self.command {
+            Command::Source(options) => source::run(&options),
+            Command::Sink(options) => sink::run(&options),
+            Command::Ledger(options) => ledger::run(&options),
+            Command::Cpu(options) => cpu::run(&options),
+        };
+        outcome.unwrap_or_else(|error| {
+            eprintln!("postrider-lab: {error}");
+            ExitCode::from(2)
+        })
+    }
+}

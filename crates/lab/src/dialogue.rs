@@ -1,0 +1,581 @@
+//! The server's side of SMTP, as small as it can be: what the sink and the bare relay speak.
+//!
+//! It is kind to the client where that costs nothing (no limits but a command line's length, no
+//! grammar beyond the brackets of a path), for it judges throughput and arrival, not manners. In
+//! one thing it is strict: content ends with CRLF . CRLF and with nothing else.
+
+use memchr::{memchr, memmem};
+
+/// A longer command line ends the session.
+const LINE_BYTES_MAX: usize = 4096;
+
+/// What to offer after EHLO.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// RFC 3030.
+    pub chunking: bool,
+    /// RFC 2920.
+    pub pipelining: bool,
+}
+
+/// Where content goes, without the dots that DATA added, in pieces split anywhere.
+pub trait Content {
+    /// Takes the next piece.
+    fn push(&mut self, piece: &[u8]);
+}
+
+/// What happened. All but `Input` and `Quit` wait for [`Dialogue::accept`] or
+/// [`Dialogue::refuse`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// All input is used up.
+    Input,
+    /// EHLO or HELO.
+    Hello,
+    /// MAIL.
+    Mail,
+    /// RCPT; the address is [`Dialogue::candidate`].
+    Rcpt,
+    /// DATA, or the first BDAT of a message: content follows, and what came before is void.
+    Data,
+    /// The content is complete.
+    Message,
+    /// 221 is in the output (or 500, after a line beyond all bounds): write it and close.
+    Quit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Command,
+    /// Inside DATA.
+    Data(Dot),
+    /// Inside a BDAT chunk. `refused`: read it, drop it, then say this code.
+    Chunk {
+        left: u64,
+        last: bool,
+        refused: Option<u16>,
+    },
+    /// An event waits for its answer.
+    Answer(Event),
+}
+
+/// Where a reader of DATA stands in the sequence CRLF . CRLF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dot {
+    /// Inside a line.
+    Middle,
+    /// Behind CR.
+    Cr,
+    /// At the beginning of a line.
+    Start,
+    /// Behind a dot at the beginning of a line.
+    Dot,
+    /// Behind that dot and CR.
+    DotCr,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct Dialogue {
+    offer: Offer,
+    state: State,
+    /// The beginning of a command line whose end has not come yet.
+    partial: Vec<u8>,
+    output: Vec<u8>,
+    /// MAIL was accepted.
+    mail: bool,
+    reverse_path: Vec<u8>,
+    /// Accepted recipients, one space between two.
+    recipients: Vec<u8>,
+    candidate: Vec<u8>,
+    /// The command that waits for its answer was BDAT, with this size and LAST.
+    chunk: Option<(u64, bool)>,
+    /// At least one chunk of the present message was accepted.
+    chunked: bool,
+}
+
+impl Dialogue {
+    /// The greeting is in the output.
+    #[must_use]
+    pub fn new(offer: Offer) -> Dialogue {
+        Dialogue {
+            offer,
+            state: State::Command,
+            partial: Vec::new(),
+            output: b"220 postrider-lab ESMTP\r\n".to_vec(),
+            mail: false,
+            reverse_path: Vec::new(),
+            recipients: Vec::new(),
+            candidate: Vec::new(),
+            chunk: None,
+            chunked: false,
+        }
+    }
+
+    /// Replies to be written; clear it after writing.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// MAIL's address, without brackets; empty for the null reverse-path.
+    #[must_use]
+    pub fn reverse_path(&self) -> &[u8] {
+        &self.reverse_path
+    }
+
+    /// The accepted recipients.
+    pub fn recipients(&self) -> impl Iterator<Item = &[u8]> {
+        self.recipients.split(|&byte| byte == b' ').filter(|address| !address.is_empty())
+    }
+
+    /// The accepted recipients, one space between two.
+    #[must_use]
+    pub fn recipient_list(&self) -> &[u8] {
+        &self.recipients
+    }
+
+    /// The recipient of the last [`Event::Rcpt`].
+    #[must_use]
+    pub fn candidate(&self) -> &[u8] {
+        &self.candidate
+    }
+
+    /// Takes input until something happens; says how much it took.
+    pub fn advance(&mut self, input: &[u8], content: &mut impl Content) -> (usize, Event) {
+        let mut used = 0;
+        loop {
+            let rest = input.get(used..).unwrap_or_default();
+            let (taken, event) = match self.state {
+                State::Command => self.command_line(rest),
+                State::Data(dot) => self.data(dot, rest, content),
+                State::Chunk { left, last, refused } => {
+                    self.chunk_bytes(left, last, refused, rest, content)
+                }
+                State::Answer(event) => (0, Some(event)),
+            };
+            used += taken;
+            if let Some(event) = event {
+                return (used, event);
+            }
+        }
+    }
+
+    fn command_line(&mut self, input: &[u8]) -> (usize, Option<Event>) {
+        let Some(end) = memchr(b'\n', input) else {
+            self.partial.extend_from_slice(input);
+            if self.partial.len() > LINE_BYTES_MAX {
+                self.partial.clear();
+                self.say("500 5.5.2 Line too long");
+                return (input.len(), Some(Event::Quit));
+            }
+            return (input.len(), Some(Event::Input));
+        };
+        let line = &input[..end];
+        let event = if self.partial.is_empty() {
+            self.command(line)
+        } else {
+            let mut whole = std::mem::take(&mut self.partial);
+            whole.extend_from_slice(line);
+            let event = self.command(&whole);
+            whole.clear();
+            self.partial = whole;
+            event
+        };
+        if let Some(event) = event
+            && event != Event::Quit
+        {
+            self.state = State::Answer(event);
+        }
+        (end + 1, event)
+    }
+
+    fn command(&mut self, line: &[u8]) -> Option<Event> {
+        let line = line.trim_ascii_end();
+        let verb_end = memchr(b' ', line).unwrap_or(line.len());
+        let (verb, argument) = line.split_at(verb_end);
+        let mut upper = [0; 4];
+        let known = verb.len() == 4;
+        if known {
+            upper.copy_from_slice(verb);
+            upper.make_ascii_uppercase();
+        }
+        match &upper {
+            b"EHLO" | b"HELO" => return Some(self.hello(&upper == b"EHLO")),
+            b"MAIL" => return self.mail(argument),
+            b"RCPT" => return self.rcpt(argument),
+            b"DATA" => return self.start_data(),
+            b"BDAT" => return self.start_chunk(argument),
+            b"RSET" => {
+                self.say("250 2.0.0 Ok");
+                self.reset();
+            }
+            b"NOOP" => self.say("250 2.0.0 Ok"),
+            b"VRFY" => self.say("252 2.0.0 Send it and see"),
+            b"QUIT" => {
+                self.say("221 2.0.0 Bye");
+                return Some(Event::Quit);
+            }
+            _ => self.say("500 5.5.2 Unknown command"),
+        }
+        None
+    }
+
+    fn hello(&mut self, extended: bool) -> Event {
+        self.reset();
+        if !extended {
+            self.say("250 postrider-lab");
+            return Event::Hello;
+        }
+        self.output.extend_from_slice(b"250-postrider-lab\r\n");
+        if self.offer.pipelining {
+            self.output.extend_from_slice(b"250-PIPELINING\r\n");
+        }
+        if self.offer.chunking {
+            self.output.extend_from_slice(b"250-CHUNKING\r\n");
+        }
+        self.say("250-8BITMIME\r\n250-SMTPUTF8\r\n250-DSN\r\n250 ENHANCEDSTATUSCODES");
+        Event::Hello
+    }
+
+    fn mail(&mut self, argument: &[u8]) -> Option<Event> {
+        if self.mail {
+            self.say("503 5.5.1 MAIL was given");
+            return None;
+        }
+        let Some(address) = path(argument) else {
+            self.say("501 5.5.4 MAIL FROM:<address>");
+            return None;
+        };
+        self.candidate.clear();
+        self.candidate.extend_from_slice(address);
+        Some(Event::Mail)
+    }
+
+    fn rcpt(&mut self, argument: &[u8]) -> Option<Event> {
+        if !self.mail || self.chunked {
+            self.say("503 5.5.1 RCPT has no place here");
+            return None;
+        }
+        match path(argument) {
+            Some(address) if !address.is_empty() => {
+                self.candidate.clear();
+                // A quoted local part may hold a space, which separates recipients here.
+                let bytes = address.iter().map(|&byte| if byte == b' ' { b'?' } else { byte });
+                self.candidate.extend(bytes);
+                Some(Event::Rcpt)
+            }
+            _ => {
+                self.say("501 5.5.4 RCPT TO:<address>");
+                None
+            }
+        }
+    }
+
+    fn start_data(&mut self) -> Option<Event> {
+        if self.chunked || !self.mail {
+            self.say("503 5.5.1 DATA has no place here");
+            return None;
+        }
+        if self.recipients.is_empty() {
+            self.say("554 5.5.1 No valid recipients");
+            return None;
+        }
+        self.chunk = None;
+        Some(Event::Data)
+    }
+
+    fn start_chunk(&mut self, argument: &[u8]) -> Option<Event> {
+        let mut words = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        let size = words.next().and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        let last = words.next().is_some_and(|word| word.eq_ignore_ascii_case(b"LAST"));
+        let Some(left) = size else {
+            // What follows can't be told from commands any more.
+            self.say("501 5.5.4 BDAT size [LAST]");
+            return Some(Event::Quit);
+        };
+        if self.recipients.is_empty() || !self.offer.chunking {
+            self.state = State::Chunk { left, last, refused: Some(503) };
+            return None;
+        }
+        if self.chunked {
+            self.state = State::Chunk { left, last, refused: None };
+            return None;
+        }
+        self.chunk = Some((left, last));
+        Some(Event::Data)
+    }
+
+    /// A yes to the last event, with its reply in the output.
+    pub fn accept(&mut self) {
+        let State::Answer(event) = self.state else { return };
+        self.state = State::Command;
+        match event {
+            // The reply to EHLO is already there: its lines are not the caller's business.
+            Event::Hello | Event::Input | Event::Quit => {}
+            Event::Mail => {
+                self.mail = true;
+                self.reverse_path.clone_from(&self.candidate);
+                self.say("250 2.1.0 Ok");
+            }
+            Event::Rcpt => {
+                if !self.recipients.is_empty() {
+                    self.recipients.push(b' ');
+                }
+                self.recipients.extend_from_slice(&self.candidate);
+                self.say("250 2.1.5 Ok");
+            }
+            Event::Data => match self.chunk.take() {
+                Some((left, last)) => {
+                    self.chunked = true;
+                    self.state = State::Chunk { left, last, refused: None };
+                }
+                None => {
+                    self.say("354 End with a dot");
+                    self.state = State::Data(Dot::Start);
+                }
+            },
+            Event::Message => {
+                self.say("250 2.0.0 Ok");
+                self.reset();
+            }
+        }
+    }
+
+    /// A no to the last event.
+    pub fn refuse(&mut self, code: u16) {
+        let State::Answer(event) = self.state else { return };
+        self.state = State::Command;
+        match (event, self.chunk.take()) {
+            (Event::Data, Some((left, last))) => {
+                self.state = State::Chunk { left, last, refused: Some(code) };
+                return;
+            }
+            (Event::Hello, _) => self.output.clear(),
+            (Event::Message, _) => self.reset(),
+            _ => {}
+        }
+        self.say_refused(code);
+    }
+
+    fn say(&mut self, reply: &str) {
+        self.output.extend_from_slice(reply.as_bytes());
+        self.output.extend_from_slice(b"\r\n");
+    }
+
+    fn say_refused(&mut self, code: u16) {
+        let class = code / 100;
+        self.say(&format!("{code} {class}.0.0 Refused on purpose"));
+    }
+
+    fn reset(&mut self) {
+        self.mail = false;
+        self.recipients.clear();
+        self.chunk = None;
+        self.chunked = false;
+    }
+
+    fn chunk_bytes(
+        &mut self,
+        left: u64,
+        last: bool,
+        refused: Option<u16>,
+        input: &[u8],
+        content: &mut impl Content,
+    ) -> (usize, Option<Event>) {
+        let taken = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
+        if refused.is_none() {
+            content.push(&input[..taken]);
+        }
+        let left = left - taken as u64;
+        if left > 0 {
+            self.state = State::Chunk { left, last, refused };
+            return (taken, Some(Event::Input));
+        }
+        self.state = State::Command;
+        match refused {
+            Some(code) => {
+                self.say_refused(code);
+                // RFC 3030 §2: after a failed BDAT the transaction is over; what follows is
+                // refused until RSET or MAIL.
+                if last {
+                    self.reset();
+                }
+                (taken, None)
+            }
+            None if last => {
+                self.state = State::Answer(Event::Message);
+                (taken, Some(Event::Message))
+            }
+            None => {
+                self.say("250 2.0.0 Chunk taken");
+                (taken, None)
+            }
+        }
+    }
+
+    /// Reads on in DATA (RFC 5321 §4.5.2).
+    fn data(
+        &mut self,
+        mut dot: Dot,
+        input: &[u8],
+        content: &mut impl Content,
+    ) -> (usize, Option<Event>) {
+        let mut at = 0;
+        while let Some(&byte) = input.get(at) {
+            dot = match (dot, byte) {
+                (Dot::Middle, _) => {
+                    let rest = &input[at..];
+                    let (piece, next) = match memmem::find(rest, b"\r\n.") {
+                        // The piece ends before the dot.
+                        Some(found) => (&rest[..found + 2], Dot::Start),
+                        None if rest.ends_with(b"\r\n") => (rest, Dot::Start),
+                        None if rest.ends_with(b"\r") => (rest, Dot::Cr),
+                        None => (rest, Dot::Middle),
+                    };
+                    content.push(piece);
+                    at += piece.len();
+                    dot = next;
+                    continue;
+                }
+                (Dot::Cr, b'\n') => {
+                    content.push(b"\n");
+                    Dot::Start
+                }
+                (Dot::Start, b'.') => Dot::Dot,
+                // Not a part of the sequence: read this byte again as one of a line.
+                (Dot::Cr | Dot::Start, _) => {
+                    dot = Dot::Middle;
+                    continue;
+                }
+                (Dot::Dot, b'\r') => Dot::DotCr,
+                // The dot was stuffed: it is gone, the line goes on.
+                (Dot::Dot, _) => {
+                    dot = Dot::Middle;
+                    continue;
+                }
+                (Dot::DotCr, b'\n') => {
+                    self.state = State::Answer(Event::Message);
+                    return (at + 1, Some(Event::Message));
+                }
+                // The CR behind the stuffed dot was content, and this byte may follow it.
+                (Dot::DotCr, _) => {
+                    content.push(b"\r");
+                    dot = Dot::Cr;
+                    continue;
+                }
+            };
+            at += 1;
+        }
+        self.state = State::Data(dot);
+        (at, Some(Event::Input))
+    }
+}
+
+/// What stands between the brackets of `FROM:<…>` or `TO:<…>`.
+fn path(argument: &[u8]) -> Option<&[u8]> {
+    let start = memchr(b'<', argument)? + 1;
+    let rest = argument.get(start..)?;
+    Some(&rest[..memchr(b'>', rest)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Content, Dialogue, Event, Offer};
+
+    impl Content for Vec<u8> {
+        fn push(&mut self, piece: &[u8]) {
+            self.extend_from_slice(piece);
+        }
+    }
+
+    const OFFER: Offer = Offer { chunking: true, pipelining: true };
+
+    /// Feeds `input` in pieces of `step` bytes, accepts all; gives contents and replies.
+    fn converse(input: &[u8], step: usize) -> (Vec<Vec<u8>>, String) {
+        let (mut dialogue, mut content, mut messages) = (Dialogue::new(OFFER), Vec::new(), vec![]);
+        for mut piece in input.chunks(step) {
+            loop {
+                let (used, event) = dialogue.advance(piece, &mut content);
+                piece = &piece[used..];
+                match event {
+                    Event::Input => break,
+                    Event::Message => messages.push(std::mem::take(&mut content)),
+                    Event::Data => content.clear(),
+                    Event::Quit => {
+                        let replies = String::from_utf8(dialogue.output().clone());
+                        return (messages, replies.expect("replies are ASCII"));
+                    }
+                    _ => {}
+                }
+                dialogue.accept();
+            }
+        }
+        (messages, String::from_utf8(dialogue.output().clone()).expect("replies are ASCII"))
+    }
+
+    fn codes(replies: &str) -> Vec<&str> {
+        replies.lines().filter(|line| line.as_bytes()[3] == b' ').map(|line| &line[..3]).collect()
+    }
+
+    #[test]
+    fn dots_are_unstuffed_however_the_input_is_split() {
+        let wire = b"EHLO x\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n\
+            ..one\r\ntwo\r\n..\r\n...\r\nbare\n.\nline\r.\r\n..\rx\r\n.\rx\r\n..\r\r\n\r\n.\r\nQUIT\r\n";
+        let body = b".one\r\ntwo\r\n.\r\n..\r\nbare\n.\nline\r.\r\n.\rx\r\n\rx\r\n.\r\r\n\r\n";
+        for step in 1..wire.len() {
+            let (messages, replies) = converse(wire, step);
+            assert_eq!(messages, [body.to_vec()], "pieces of {step}");
+            assert_eq!(codes(&replies), ["220", "250", "250", "250", "354", "250", "221"]);
+        }
+    }
+
+    #[test]
+    fn chunks_are_counted_not_read() {
+        let wire = b"EHLO x\r\nMAIL FROM:<>\r\nRCPT TO:<c@d>\r\nBDAT 8\r\na\r\n.\r\n\r\n\
+            BDAT 3 LAST\r\n.\r\nMAIL FROM:<>\r\nRCPT TO:<c@d>\r\nBDAT 0 LAST\r\nQUIT\r\n";
+        for step in 1..wire.len() {
+            let (messages, replies) = converse(wire, step);
+            assert_eq!(messages, [b"a\r\n.\r\n\r\n.\r\n".to_vec(), vec![]], "pieces of {step}");
+            let all = ["220", "250", "250", "250", "250", "250", "250", "250", "250", "221"];
+            assert_eq!(codes(&replies), all);
+        }
+    }
+
+    #[test]
+    fn wrong_order_is_refused() {
+        let wire =
+            b"RCPT TO:<a@b>\r\nDATA\r\nBDAT 2\r\nxxMAIL FROM:<a@b>\r\nDATA\r\nMAIL FROM:<x@y>\
+            \r\nXYZZY\r\nMAIL\r\nRSET\r\nNOOP\r\n";
+        let (messages, replies) = converse(wire, 7);
+        assert!(messages.is_empty());
+        let all = ["220", "503", "503", "503", "250", "554", "503", "500", "503", "250", "250"];
+        assert_eq!(codes(&replies), all);
+    }
+
+    #[test]
+    fn a_refused_chunk_is_read_to_its_end() {
+        let (mut dialogue, mut content) = (Dialogue::new(OFFER), Vec::new());
+        let mut input: &[u8] =
+            b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nBDAT 6 LAST\r\nNOOP\r\nNOOP\r\n";
+        dialogue.output().clear();
+        loop {
+            let (used, event) = dialogue.advance(input, &mut content);
+            input = &input[used..];
+            match event {
+                Event::Input => break,
+                Event::Data => dialogue.refuse(452),
+                _ => dialogue.accept(),
+            }
+        }
+        assert!(content.is_empty());
+        let replies = String::from_utf8(dialogue.output().clone()).expect("ASCII");
+        assert_eq!(codes(&replies), ["250", "250", "452", "250"]);
+    }
+
+    #[test]
+    fn a_line_without_end_ends_the_session() {
+        let mut content = Vec::new();
+        let (_, event) = Dialogue::new(OFFER).advance(&[b'x'; 5000], &mut content);
+        assert_eq!(event, Event::Quit);
+    }
+}

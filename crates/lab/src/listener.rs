@@ -1,0 +1,67 @@
+//! A listening socket, and reading without a buffer per connection.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
+use std::task::Poll;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// Connections that may wait to be accepted.
+const BACKLOG_MAX: u32 = 4096;
+
+/// Read at once from one connection.
+const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// Resolves `HOST:PORT` to its first address.
+pub fn resolve(address: &str) -> io::Result<SocketAddr> {
+    address
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+}
+
+/// Listens. TCP_NODELAY is set on the listener: on Linux the accepted sockets inherit it, which
+/// saves a system call for each connection.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.set_nodelay(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG_MAX)
+}
+
+/// One read buffer for all connections of a thread. What was read must be used up before the next
+/// await.
+#[derive(Debug)]
+pub struct ReadBuffer(RefCell<Box<[u8]>>);
+
+impl Default for ReadBuffer {
+    fn default() -> ReadBuffer {
+        ReadBuffer(RefCell::new(vec![0; READ_BYTES_MAX].into_boxed_slice()))
+    }
+}
+
+impl ReadBuffer {
+    /// Reads once and gives what came to `take`; empty at the end of the stream.
+    pub async fn read<T>(
+        &self,
+        stream: &mut TcpStream,
+        mut take: impl FnMut(&[u8]) -> T,
+    ) -> io::Result<T> {
+        // poll_read instead of readable() and try_read(): it knows from a short read that the
+        // socket is empty, which saves the read that would only say so.
+        poll_fn(|cx| {
+            let mut bytes = self.0.borrow_mut();
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(take(buffer.filled()))),
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,119 @@
+//! One connection.
+
+use super::message::Incoming;
+use super::{Phase, Sink, add};
+use crate::dialogue::{Dialogue, Event};
+use std::rc::Rc;
+use std::time::Instant;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// What to do after input was taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Read,
+    /// Write the replies, then close.
+    Close,
+    /// Close at once.
+    Break,
+}
+
+struct Session {
+    dialogue: Dialogue,
+    message: Incoming,
+    /// The content of the present message is to be cut off.
+    cut: bool,
+}
+
+/// Serves one connection to its end. An error of the network ends it like the peer's closing does.
+pub(super) async fn serve(mut stream: TcpStream, sink: Rc<Sink>) {
+    let dialogue = Dialogue::new(sink.offer);
+    let mut session = Session { dialogue, message: Incoming::default(), cut: false };
+    let mut next = Next::Read;
+    while next != Next::Break {
+        let output = session.dialogue.output();
+        if !output.is_empty() {
+            if !sink.latency.is_zero() {
+                tokio::time::sleep(sink.latency).await;
+            }
+            if stream.write_all(output).await.is_err() {
+                return;
+            }
+            output.clear();
+            // Only now: the last reply must be out before the sink ends.
+            if sink.is_complete() {
+                sink.complete.notify_one();
+            }
+        }
+        if next == Next::Close {
+            return;
+        }
+        match sink.reading.read(&mut stream, |input| session.take(&sink, input)).await {
+            Ok(after) => next = after,
+            Err(_) => return,
+        }
+    }
+    // A break is a reset, not a polite end.
+    let _ = socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO));
+}
+
+impl Session {
+    /// Takes all of the input.
+    fn take(&mut self, sink: &Sink, mut input: &[u8]) -> Next {
+        if input.is_empty() {
+            return Next::Close;
+        }
+        loop {
+            let (used, event) = self.dialogue.advance(input, &mut self.message);
+            input = input.get(used..).unwrap_or_default();
+            if self.cut && self.message.bytes > 0 {
+                return Next::Break;
+            }
+            let phase = match event {
+                Event::Input => return Next::Read,
+                Event::Quit => return Next::Close,
+                Event::Hello => Phase::Ehlo,
+                Event::Mail => Phase::Mail,
+                Event::Rcpt => Phase::Rcpt,
+                Event::Data => Phase::Data,
+                Event::Message => Phase::Dot,
+            };
+            if sink.drops(phase) {
+                return Next::Break;
+            }
+            if let Some(code) = sink.refusal(phase) {
+                self.dialogue.refuse(code);
+                continue;
+            }
+            match event {
+                Event::Data => {
+                    self.message.clear();
+                    self.cut = sink.drops(Phase::Content);
+                }
+                Event::Message => self.record(sink),
+                _ => {}
+            }
+            self.dialogue.accept();
+        }
+    }
+
+    /// Counts a message and writes it down. Its reply goes out only after this.
+    fn record(&mut self, sink: &Sink) {
+        let now = Instant::now();
+        let totals = &sink.totals;
+        totals.last.set(now);
+        if totals.first.get().is_none() {
+            totals.first.set(Some(now));
+        }
+        add(&totals.messages, 1);
+        add(&totals.bytes, self.message.bytes);
+        let (id, state) = (self.message.id(), self.message.state());
+        add(&totals.unidentified, u64::from(id.is_none()));
+        add(&totals.damaged, u64::from(state == crate::ledger::ArrivalState::Damaged));
+        let mut ledger = sink.ledger.borrow_mut();
+        for recipient in self.dialogue.recipients() {
+            add(&totals.recipients, 1);
+            ledger.arrived(id.unwrap_or(b"-"), recipient, state);
+        }
+    }
+}

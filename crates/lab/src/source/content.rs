@@ -1,0 +1,149 @@
+//! What is sent: a body of an exact size, the same for every message of a run, and a header that is
+//! unique.
+
+use crate::random::Random;
+use std::io::Write as _;
+
+/// Characters in a line, without CRLF.
+const LINE_CHARS_MAX: usize = 76;
+
+/// Carries the id that the ledger is kept by.
+pub const ID_FIELD: &str = "X-Postrider-Lab-Id";
+
+/// Carries the body's length and CRC-32C, by which the sink sees whether it came whole.
+pub const BODY_FIELD: &str = "X-Postrider-Lab-Body";
+
+/// What a body is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum BodyKind {
+    /// Letters, digits and spaces
+    Plain,
+    /// Many lines begin with a dot or are nothing but dots
+    Dots,
+    /// UTF-8 with many bytes above 127 (MAIL says BODY=8BITMIME if the peer offers it)
+    Eightbit,
+}
+
+/// A body, ready to be sent.
+#[derive(Debug)]
+pub struct Body {
+    /// As the message has it.
+    pub raw: Vec<u8>,
+    /// As DATA carries it: dots stuffed, the final dot behind it.
+    pub wire: Vec<u8>,
+    /// Has bytes above 127.
+    pub eight_bit: bool,
+    /// CRC-32C of `raw`.
+    checksum: u32,
+}
+
+impl Body {
+    /// `body_bytes` bytes, in lines that end with CRLF; 1 is impossible.
+    #[must_use]
+    pub fn generate(kind: BodyKind, body_bytes: usize, seed: u64) -> Body {
+        let mut random = Random::new(seed);
+        let mut raw = Vec::with_capacity(body_bytes);
+        while raw.len() < body_bytes {
+            let left = body_bytes - raw.len();
+            let mut chars = left.saturating_sub(2).min(LINE_CHARS_MAX);
+            // One byte can't be a line: leave it none, or two.
+            if left - (chars + 2).min(left) == 1 {
+                chars -= 1;
+            }
+            line(kind, chars, &mut random, &mut raw);
+        }
+        let mut wire = Vec::with_capacity(raw.len() + 64);
+        for line in raw.split_inclusive(|&byte| byte == b'\n') {
+            if line.starts_with(b".") {
+                wire.push(b'.');
+            }
+            wire.extend_from_slice(line);
+        }
+        wire.extend_from_slice(b".\r\n");
+        let checksum = crc32c::crc32c(&raw);
+        Body { wire, eight_bit: kind == BodyKind::Eightbit, checksum, raw }
+    }
+
+    /// Writes the header of one message, with the empty line behind it.
+    pub fn write_header(&self, out: &mut Vec<u8>, id: &str, from: &str, to: &str, date: &str) {
+        let (length, checksum) = (self.raw.len(), self.checksum);
+        // Writing to a Vec can't fail.
+        let _ = write!(
+            out,
+            "From: <{from}>\r\nTo: <{to}>\r\nSubject: {id}\r\nDate: {date}\r\n\
+             Message-ID: <{id}@postrider-lab.invalid>\r\n{ID_FIELD}: {id}\r\n\
+             {BODY_FIELD}: {length} {checksum:08x}\r\n\r\n"
+        );
+    }
+}
+
+fn line(kind: BodyKind, chars: usize, random: &mut Random, out: &mut Vec<u8>) {
+    const PLAIN: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789  ";
+    let mut chars = chars;
+    let mut dots = 0;
+    if kind == BodyKind::Dots {
+        match random.below(4) {
+            0 => dots = 1,
+            1 => dots = 2,
+            // A line of nothing but dots; alone, the one that ends DATA. Only where much is left,
+            // for the rest must not come to one byte.
+            2 if chars > 10 => {
+                dots = 1 + random.below(3) as usize;
+                chars = dots;
+            }
+            _ => {}
+        }
+    }
+    let end = out.len() + chars;
+    out.resize(out.len() + dots.min(chars), b'.');
+    while out.len() < end {
+        let value = random.next_u64();
+        if kind == BodyKind::Eightbit && value >> 63 == 1 && out.len() + 2 <= end {
+            out.extend_from_slice("é".as_bytes());
+        } else {
+            out.push(PLAIN[(value & 63) as usize]);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Body, BodyKind};
+
+    #[test]
+    fn bodies_have_their_exact_size_and_only_good_lines() {
+        for kind in [BodyKind::Plain, BodyKind::Dots, BodyKind::Eightbit] {
+            for bytes in (0..400).filter(|&bytes| bytes != 1).chain([65_536]) {
+                let body = Body::generate(kind, bytes, 3);
+                assert_eq!(body.raw.len(), bytes, "{kind:?}");
+                for line in body.raw.split_inclusive(|&byte| byte == b'\n') {
+                    let text = line.strip_suffix(b"\r\n").expect("ends with CRLF");
+                    assert!(text.len() <= 76 && !text.contains(&b'\r'));
+                    assert!(kind == BodyKind::Dots || !text.starts_with(b"."));
+                }
+                assert_eq!(std::str::from_utf8(&body.raw).is_ok_and(str::is_ascii), {
+                    kind != BodyKind::Eightbit || body.raw.iter().all(u8::is_ascii)
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn same_seed_same_body() {
+        let body = |seed| Body::generate(BodyKind::Plain, 1000, seed).raw;
+        assert_eq!(body(1), body(1));
+        assert_ne!(body(1), body(2));
+    }
+
+    #[test]
+    fn each_kind_is_what_it_says() {
+        let dots = Body::generate(BodyKind::Dots, 10_000, 1);
+        assert!(dots.raw.windows(4).any(|window| window == b"\n.\r\n"), "no line of one dot");
+        assert!(dots.wire.len() > dots.raw.len() + 20);
+        assert!(dots.wire.ends_with(b"\r\n.\r\n"));
+        let eight_bit = Body::generate(BodyKind::Eightbit, 10_000, 1);
+        assert!(eight_bit.raw.iter().filter(|byte| !byte.is_ascii()).count() > 1000);
+        assert!(std::str::from_utf8(&eight_bit.raw).is_ok());
+    }
+}

@@ -1,0 +1,231 @@
+//! Sends mail, as fast as it is taken or at a given rate.
+
+mod content;
+mod pace;
+mod recipients;
+mod reply;
+mod report;
+mod session;
+
+pub use content::{BODY_FIELD, Body, BodyKind, ID_FIELD};
+pub use pace::{Pace, Ticket};
+pub use recipients::Recipients;
+
+use crate::cli::{CommandError, Outcome};
+use crate::ledger::LedgerWriter;
+use crate::listener::resolve;
+use crate::progress::Progress;
+use crate::stop::Stop;
+use report::Tally;
+use session::{Run, Session};
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::task::{JoinSet, LocalSet};
+
+/// After the first signal, transactions that run may end for so long.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Sends messages and tells how fast they were taken.
+///
+/// Each message carries an id of its own; an id is never sent twice. When a connection breaks, a
+/// new one is made and new ids are sent: whether the doubtful message arrived is for `ledger` to
+/// find out.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Latency runs from the moment a session turns to a message (with --rate: from the moment it was due) \
+to the final reply, so it includes connecting where a new connection is needed.
+
+Exit code: 0 all messages were acknowledged; 1 some were refused or their fate is unknown; 2 the \
+command line or a file is wrong; 3 gave up, no connection could be had for --reconnect seconds; 4 \
+stopped by SIGTERM or Ctrl-C. The ledger is complete in all cases.")]
+pub struct SourceOptions {
+    /// Where to send
+    #[arg(long, value_name = "HOST:PORT")]
+    pub to: String,
+    /// How many messages
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub messages: u64,
+    /// Size of the body; the header comes on top
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub body_bytes: usize,
+    /// Plain text, lines with dots, or 8-bit text
+    #[arg(long, value_name = "KIND", default_value = "plain")]
+    pub body_kind: BodyKind,
+    /// Sessions at the same time
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub sessions: usize,
+    /// Messages on one connection
+    #[arg(long, value_name = "M", default_value_t = 1)]
+    pub per_session: u64,
+    /// Reverse-path; empty for the null one
+    #[arg(long, value_name = "ADDRESS", default_value = "sender@source.test")]
+    pub from: String,
+    /// Send all to this address
+    #[arg(long, value_name = "ADDRESS", group = "whom")]
+    pub to_address: Option<String>,
+    /// A file with one address on each line, taken in turn
+    #[arg(long, value_name = "FILE", group = "whom")]
+    pub recipients: Option<PathBuf>,
+    /// Send to user@DOMAIN, domains taken in turn
+    #[arg(long, value_name = "DOMAIN,...", value_delimiter = ',', group = "whom")]
+    pub domains: Vec<String>,
+    /// Send to this many made-up domains: domain0.SUFFIX, domain1.SUFFIX, ...
+    #[arg(long, value_name = "N", group = "whom")]
+    pub domain_count: Option<u64>,
+    /// For --domain-count
+    #[arg(long, value_name = "SUFFIX", default_value = "test")]
+    pub domain_suffix: String,
+    /// Never use an address twice: user<n>@DOMAIN
+    #[arg(long)]
+    pub distinct_recipients: bool,
+    /// Recipients of each message
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub recipients_per_message: u64,
+    /// Open loop: so many messages per second, however fast they are taken
+    #[arg(long, value_name = "R")]
+    pub rate: Option<f64>,
+    /// For the body's text
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Write what became of each message
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+    /// Send MAIL, RCPT and DATA together if the peer offers PIPELINING
+    #[arg(long)]
+    pub pipelining: bool,
+    /// Use BDAT if the peer offers CHUNKING; with --pipelining, one write carries all
+    #[arg(long)]
+    pub chunking: bool,
+    /// Try to connect for so long without a success
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub reconnect: u64,
+    /// Longest wait for a connection to be ready, and for a transaction to end
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub timeout: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl SourceOptions {
+    fn recipients(&self) -> Result<Recipients, String> {
+        let (distinct, per_message) = (self.distinct_recipients, self.recipients_per_message);
+        if let Some(address) = &self.to_address {
+            return Recipients::list(vec![address.clone()], per_message);
+        }
+        if let Some(path) = &self.recipients {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            return Recipients::list(lines.map(str::to_owned).collect(), per_message);
+        }
+        if !self.domains.is_empty() {
+            return Recipients::domains(self.domains.clone(), distinct, per_message);
+        }
+        let count = self.domain_count.unwrap_or(1);
+        Recipients::generated(count, &self.domain_suffix, distinct, per_message)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.body_bytes == 1 {
+            return Err("a body of one byte can't end with CRLF".to_owned());
+        }
+        if self.sessions == 0 || self.per_session == 0 {
+            return Err("--sessions and --per-session must be at least 1".to_owned());
+        }
+        if self.rate.is_some_and(|rate| !rate.is_finite() || rate < 0.001) {
+            return Err("--rate must be at least 0.001".to_owned());
+        }
+        if self.distinct_recipients && (self.to_address.is_some() || self.recipients.is_some()) {
+            return Err("--distinct-recipients goes with --domains or --domain-count".to_owned());
+        }
+        Ok(())
+    }
+
+    fn prepare(&self) -> Result<Run, String> {
+        self.check()?;
+        let ledger = LedgerWriter::create(self.ledger.as_deref());
+        let pace = Pace::new(self.messages, self.rate);
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Run {
+            to: resolve(&self.to).map_err(|error| format!("{}: {error}", self.to))?,
+            from: self.from.clone(),
+            recipients: self.recipients()?,
+            body: Body::generate(self.body_kind, self.body_bytes, self.seed),
+            date: mail::Wall(since_1970.as_millis() as u64).rfc5322(),
+            // The moment and the process: not the seed, for two runs with the same seed must not
+            // send the same id.
+            run_id: format!("{:x}.{:x}", since_1970.as_nanos(), std::process::id()),
+            per_session: self.per_session,
+            pipelining: self.pipelining,
+            chunking: self.chunking,
+            reconnect: Duration::from_secs(self.reconnect),
+            timeout: Duration::from_secs(self.timeout),
+            tally: RefCell::new(Tally::new(pace.start(), self.messages)),
+            pace,
+            next_id: Cell::new(0),
+            ledger: RefCell::new(ledger.map_err(|error| format!("ledger: {error}"))?),
+        })
+    }
+}
+
+/// The command.
+pub fn run(options: &SourceOptions) -> Outcome {
+    let run = Rc::new(options.prepare().map_err(CommandError::new)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| CommandError::new(format!("runtime: {error}")))?;
+    let tasks = LocalSet::new();
+    let stopped = tasks.block_on(&runtime, send_all(Rc::clone(&run), options.sessions));
+    // Sessions that are still at it are dropped here, and write in the ledger what became of their
+    // messages.
+    drop(tasks);
+    let stopped = stopped.map_err(|error| CommandError::new(error.to_string()))?;
+    let flushed = run.ledger.borrow_mut().flush();
+    flushed.map_err(|error| CommandError::new(format!("ledger: {error}")))?;
+    let tally = run.tally.borrow();
+    if options.json {
+        println!("{}", tally.to_json(&run.run_id, options.body_bytes));
+    } else {
+        tally.warnings().iter().for_each(|warning| eprintln!("postrider-lab: {warning}"));
+        println!("{}", tally.to_table());
+    }
+    Ok(ExitCode::from(match () {
+        () if stopped => 4,
+        () if tally.decided() < options.messages => 3,
+        () if tally.acked < options.messages => 1,
+        () => 0,
+    }))
+}
+
+/// Runs all sessions to their end; `true` if a signal cut them short.
+async fn send_all(run: Rc<Run>, sessions: usize) -> std::io::Result<bool> {
+    let mut stop = Stop::listen()?;
+    let mut tasks = JoinSet::new();
+    for _ in 0..sessions {
+        tasks.spawn_local(Session::new(Rc::clone(&run)).run());
+    }
+    run.pace.begin(sessions)?;
+    let follow = Progress::new("sent", Some(run.pace.total()));
+    let followed = Rc::clone(&run);
+    let follow = tokio::task::spawn_local(follow.follow(move || followed.tally.borrow().decided()));
+    let all_done = async { while tasks.join_next().await.is_some() {} };
+    tokio::pin!(all_done);
+    let stopped = tokio::select! {
+        biased;
+        () = stop.wait() => true,
+        () = &mut all_done => false,
+    };
+    if stopped {
+        run.pace.stop();
+        tokio::select! {
+            biased;
+            () = stop.wait() => {}
+            _ = tokio::time::timeout(GRACE, all_done) => {}
+        }
+    }
+    follow.abort();
+    Ok(stopped)
+}

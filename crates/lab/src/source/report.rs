@@ -1,0 +1,195 @@
+//! What a run has come to.
+
+use crate::ledger::Fate;
+use crate::stats::{Latency, Tenths, latency_table, rate, value_table};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Counts of a run that goes on.
+#[derive(Debug)]
+pub(super) struct Tally {
+    start: Instant,
+    /// When the last message was answered.
+    last: Duration,
+    pub(super) acked: u64,
+    acked_recipients: u64,
+    pub(super) refused: u64,
+    pub(super) unknown: u64,
+    unsent: u64,
+    refused_by_reply: BTreeMap<(&'static str, u16), u64>,
+    recipients_refused: BTreeMap<u16, u64>,
+    connections: u64,
+    broken: BTreeMap<String, u64>,
+    connect_failures: BTreeMap<String, u64>,
+    /// Sessions that ended for want of a connection.
+    pub(super) gave_up: u64,
+    lacks_pipelining: bool,
+    lacks_chunking: bool,
+    lacks_eight_bit: bool,
+    latency: Latency,
+    connect: Latency,
+    /// From the last byte of the content to its reply.
+    pub(super) acceptance: Latency,
+    tenths: Tenths,
+}
+
+impl Tally {
+    pub(super) fn new(start: Instant, total: u64) -> Tally {
+        Tally {
+            start,
+            last: Duration::ZERO,
+            acked: 0,
+            acked_recipients: 0,
+            refused: 0,
+            unknown: 0,
+            unsent: 0,
+            refused_by_reply: BTreeMap::new(),
+            recipients_refused: BTreeMap::new(),
+            connections: 0,
+            broken: BTreeMap::new(),
+            connect_failures: BTreeMap::new(),
+            gave_up: 0,
+            lacks_pipelining: false,
+            lacks_chunking: false,
+            lacks_eight_bit: false,
+            latency: Latency::default(),
+            connect: Latency::default(),
+            acceptance: Latency::default(),
+            tenths: Tenths::new(total),
+        }
+    }
+
+    pub(super) fn settle(
+        &mut self,
+        fate: Fate,
+        phase: &'static str,
+        recipients: u64,
+        intended: Instant,
+    ) {
+        match fate {
+            Fate::Acked => {
+                let now = Instant::now();
+                self.acked += 1;
+                self.acked_recipients += recipients;
+                self.latency.record(now - intended);
+                self.last = now - self.start;
+                self.tenths.count(|| now - self.start);
+            }
+            Fate::Refused(code) => {
+                self.refused += 1;
+                *self.refused_by_reply.entry((phase, code)).or_default() += 1;
+                self.last = self.start.elapsed();
+            }
+            Fate::Unknown => self.unknown += 1,
+            Fate::Unsent => self.unsent += 1,
+        }
+    }
+
+    pub(super) fn recipient_refused(&mut self, code: u16) {
+        *self.recipients_refused.entry(code).or_default() += 1;
+    }
+
+    pub(super) fn connected(&mut self, time: Duration) {
+        self.connections += 1;
+        self.connect.record(time);
+    }
+
+    pub(super) fn connect_failed(&mut self, why: String) {
+        *self.connect_failures.entry(why).or_default() += 1;
+    }
+
+    pub(super) fn broken(&mut self, why: &str) {
+        *self.broken.entry(why.to_owned()).or_default() += 1;
+    }
+
+    /// What was asked for and is not offered.
+    pub(super) fn lacks(&mut self, pipelining: bool, chunking: bool, eight_bit: bool) {
+        self.lacks_pipelining |= pipelining;
+        self.lacks_chunking |= chunking;
+        self.lacks_eight_bit |= eight_bit;
+    }
+
+    /// Messages whose fate is decided, one way or the other.
+    pub(super) fn decided(&self) -> u64 {
+        self.acked + self.refused + self.unknown
+    }
+
+    /// What was asked for and not had: such a run measured something else.
+    pub(super) fn warnings(&self) -> Vec<&'static str> {
+        [
+            (self.lacks_pipelining, "the peer doesn't offer PIPELINING: not used"),
+            (self.lacks_chunking, "the peer doesn't offer CHUNKING: DATA was used"),
+            (self.lacks_eight_bit, "the peer doesn't offer 8BITMIME: sent without BODY=8BITMIME"),
+        ]
+        .into_iter()
+        .filter_map(|(lacking, text)| lacking.then_some(text))
+        .collect()
+    }
+
+    pub(super) fn to_json(&self, run_id: &str, body_bytes: usize) -> Value {
+        let replies = self.refused_by_reply.iter();
+        let replies: BTreeMap<String, u64> =
+            replies.map(|((phase, code), count)| (format!("{phase} {code}"), *count)).collect();
+        json!({
+            "run_id": run_id,
+            "body_bytes": body_bytes,
+            "seconds": self.last.as_secs_f64(),
+            "messages_per_second": rate(self.acked, self.last),
+            "messages_per_second_by_tenth": self.tenths.rates(),
+            "acked": self.acked,
+            "acked_recipients": self.acked_recipients,
+            "refused": self.refused,
+            "unknown": self.unknown,
+            "unsent": self.unsent,
+            "refused_by_reply": replies,
+            "recipients_refused_by_reply": self.recipients_refused,
+            "connections": self.connections,
+            "connections_broken": self.broken,
+            "connect_failures": self.connect_failures,
+            "sessions_gave_up": self.gave_up,
+            "warnings": self.warnings(),
+            "latency_us": self.latency.to_json(),
+            "connect_us": self.connect.to_json(),
+            "acceptance_us": self.acceptance.to_json(),
+        })
+    }
+
+    pub(super) fn to_table(&self) -> String {
+        let rates = self.tenths.rates();
+        let mut rows: Vec<(String, String)> = [
+            ("messages/s", format!("{:.0}", rate(self.acked, self.last))),
+            ("seconds", format!("{:.2}", self.last.as_secs_f64())),
+            ("acked", self.acked.to_string()),
+            ("refused", self.refused.to_string()),
+            ("unknown", self.unknown.to_string()),
+            ("unsent", self.unsent.to_string()),
+            ("connections", self.connections.to_string()),
+            ("sessions that gave up", self.gave_up.to_string()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .to_vec();
+        if let (Some(first), Some(last), 10) = (rates.first(), rates.last(), rates.len()) {
+            rows.insert(1, ("messages/s, first tenth".to_owned(), format!("{first:.0}")));
+            rows.insert(2, ("messages/s, last tenth".to_owned(), format!("{last:.0}")));
+        }
+        for ((phase, code), count) in &self.refused_by_reply {
+            rows.push((format!("refused: {code} at {phase}"), count.to_string()));
+        }
+        for (code, count) in &self.recipients_refused {
+            rows.push((format!("recipients refused: {code}"), count.to_string()));
+        }
+        for (why, count) in &self.broken {
+            rows.push((format!("connection broken: {why}"), count.to_string()));
+        }
+        for (why, count) in &self.connect_failures {
+            rows.push((format!("could not connect: {why}"), count.to_string()));
+        }
+        let times = [
+            ("message", &self.latency),
+            ("connect to EHLO's reply", &self.connect),
+            ("content to its reply", &self.acceptance),
+        ];
+        format!("{}\n{}", value_table(&rows), latency_table(&times))
+    }
+}

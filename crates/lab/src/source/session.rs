@@ -1,0 +1,481 @@
+//! One session: connects, sends, connects again.
+
+use super::content::Body;
+use super::pace::{Pace, Ticket};
+use super::recipients::Recipients;
+use super::reply::{Offered, ReplyReader};
+use super::report::Tally;
+use crate::ledger::{Fate, LedgerWriter, Sent};
+use bytes::Buf;
+use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// Bodies up to this size are copied behind their header and go out as one slice.
+const COPY_BYTES_MAX: usize = 8 * 1024;
+
+/// The waits between tries to connect: from the shortest, doubled, to the longest.
+const BACKOFF_MIN: Duration = Duration::from_millis(10);
+const BACKOFF_MAX: Duration = Duration::from_millis(500);
+
+/// What all sessions of a run share.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) to: SocketAddr,
+    pub(super) from: String,
+    pub(super) recipients: Recipients,
+    pub(super) body: Body,
+    /// RFC 5322 date-time, the same in all messages.
+    pub(super) date: String,
+    /// Unlike that of any other run: an id is never sent twice.
+    pub(super) run_id: String,
+    pub(super) per_session: u64,
+    pub(super) pipelining: bool,
+    pub(super) chunking: bool,
+    /// How long a session tries to connect without a success.
+    pub(super) reconnect: Duration,
+    /// For a connection to be ready and for a transaction to end.
+    pub(super) timeout: Duration,
+    pub(super) pace: Pace,
+    pub(super) next_id: Cell<u64>,
+    pub(super) ledger: RefCell<LedgerWriter>,
+    pub(super) tally: RefCell<Tally>,
+}
+
+/// A message between the choice of its id and the record of its fate. However the session ends,
+/// also by being dropped, the fate is recorded.
+struct Message<'a> {
+    run: &'a Run,
+    ticket: Ticket,
+    id: String,
+    /// Address and whether it was refused.
+    recipients: Vec<(String, bool)>,
+    /// Content may have gone out.
+    begun: bool,
+    settled: bool,
+}
+
+impl<'a> Message<'a> {
+    fn new(run: &'a Run, ticket: Ticket) -> Message<'a> {
+        let number = run.next_id.get();
+        run.next_id.set(number + 1);
+        let mut id = String::with_capacity(run.run_id.len() + 12);
+        let _ = write!(id, "{}-{number}", run.run_id);
+        let recipient = |index| {
+            let mut address = String::with_capacity(40);
+            run.recipients.write(number, index, &mut address);
+            (address, false)
+        };
+        let recipients = (0..run.recipients.per_message()).map(recipient).collect();
+        Message { run, ticket, id, recipients, begun: false, settled: false }
+    }
+
+    /// Records the fate and counts it under the phase that decided it.
+    fn settle(&mut self, fate: Fate, phase: &'static str) {
+        self.settled = true;
+        let mut list = String::new();
+        if matches!(fate, Fate::Acked | Fate::Unknown) {
+            for (address, _) in self.recipients.iter().filter(|(_, refused)| !refused) {
+                if !list.is_empty() {
+                    list.push(' ');
+                }
+                list.push_str(address);
+            }
+        }
+        self.run.ledger.borrow_mut().sent(Sent { id: &self.id, fate, recipients: &list });
+        let accepted = self.recipients.iter().filter(|(_, refused)| !refused).count() as u64;
+        self.run.tally.borrow_mut().settle(fate, phase, accepted, self.ticket.intended);
+    }
+
+    fn refused(&mut self, code: u16, phase: &'static str) {
+        self.settle(Fate::Refused(code), phase);
+    }
+}
+
+impl Drop for Message<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.settle(if self.begun { Fate::Unknown } else { Fate::Unsent }, "");
+        }
+    }
+}
+
+/// A connection after EHLO.
+struct Connection {
+    stream: TcpStream,
+    offered: Offered,
+    /// Messages begun on it.
+    sent: u64,
+}
+
+/// What a reply leaves of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    Usable,
+    /// The transaction was opened and not finished: RSET comes first.
+    NeedsReset,
+    /// 421 was said.
+    Closing,
+}
+
+fn after(code: u16) -> After {
+    if code == 421 { After::Closing } else { After::Usable }
+}
+
+fn is_positive(code: u16) -> bool {
+    (200..300).contains(&code)
+}
+
+/// A session with its buffers.
+pub(super) struct Session {
+    run: Rc<Run>,
+    replies: ReplyReader,
+    out: Vec<u8>,
+    connection: Option<Connection>,
+    /// Since when nothing has succeeded.
+    failing_since: Option<Instant>,
+    backoff: Duration,
+}
+
+impl Session {
+    pub(super) fn new(run: Rc<Run>) -> Session {
+        Session {
+            run,
+            replies: ReplyReader::default(),
+            out: Vec::new(),
+            connection: None,
+            failing_since: None,
+            backoff: Duration::ZERO,
+        }
+    }
+
+    /// Sends until there are no tickets left, or no connection can be had.
+    pub(super) async fn run(mut self) {
+        let run = Rc::clone(&self.run);
+        while let Some(ticket) = run.pace.next().await {
+            if !self.send(&run, ticket).await {
+                break;
+            }
+        }
+        self.quit().await;
+    }
+
+    /// Sends one message, with as many ids as it takes until the content of one was begun. `false`:
+    /// gave up.
+    async fn send(&mut self, run: &Run, ticket: Ticket) -> bool {
+        loop {
+            if run.pace.stopped() {
+                return false;
+            }
+            let Some(mut connection) = self.connect(run).await else { return false };
+            connection.sent += 1;
+            let mut message = Message::new(run, ticket);
+            let transaction = self.transact(&mut connection, &mut message);
+            let result = tokio::time::timeout(run.timeout, transaction).await;
+            let done = message.settled || message.begun;
+            drop(message);
+            match result {
+                Ok(Ok(After::Usable)) => self.connection = Some(connection),
+                Ok(Ok(After::NeedsReset)) => self.clear(connection).await,
+                // The peer said that it closes: no breakage.
+                Ok(Ok(After::Closing)) => {}
+                Ok(Err(error)) => run.tally.borrow_mut().broken(&error.to_string()),
+                Err(_elapsed) => run.tally.borrow_mut().broken("timed out"),
+            }
+            if done {
+                self.failing_since = None;
+                self.backoff = Duration::ZERO;
+                let full = |connection: &Connection| connection.sent >= run.per_session;
+                if self.connection.as_ref().is_some_and(full) {
+                    self.quit().await;
+                }
+                return true;
+            }
+            if !self.wait(run).await {
+                return false;
+            }
+        }
+    }
+
+    /// Waits before another try; `false` when the time for trying is over.
+    async fn wait(&mut self, run: &Run) -> bool {
+        let since = *self.failing_since.get_or_insert_with(Instant::now);
+        if since.elapsed() + self.backoff > run.reconnect {
+            run.tally.borrow_mut().gave_up += 1;
+            return false;
+        }
+        tokio::time::sleep(self.backoff).await;
+        self.backoff = (self.backoff * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
+        true
+    }
+
+    /// The open connection, or a new one.
+    async fn connect(&mut self, run: &Run) -> Option<Connection> {
+        if let Some(connection) = self.connection.take() {
+            return Some(connection);
+        }
+        loop {
+            let begun = Instant::now();
+            let result = tokio::time::timeout(run.timeout, self.try_connect(run)).await;
+            let result = result.unwrap_or_else(|_| Err("timed out".to_owned()));
+            match result {
+                Ok(connection) => {
+                    run.tally.borrow_mut().connected(begun.elapsed());
+                    return Some(connection);
+                }
+                Err(error) => run.tally.borrow_mut().connect_failed(error),
+            }
+            if run.pace.stopped() || !self.wait(run).await {
+                return None;
+            }
+        }
+    }
+
+    async fn try_connect(&mut self, run: &Run) -> Result<Connection, String> {
+        let text = |error: io::Error| error.to_string();
+        self.replies.reset();
+        let mut stream = TcpStream::connect(run.to).await.map_err(text)?;
+        stream.set_nodelay(true).map_err(text)?;
+        let greeting = self.replies.read(&mut stream, |_| {}).await.map_err(text)?;
+        if !is_positive(greeting) {
+            return Err(format!("{greeting} at the greeting"));
+        }
+        let mut offered = Offered::default();
+        stream.write_all(b"EHLO postrider-lab.invalid\r\n").await.map_err(text)?;
+        let mut code =
+            self.replies.read(&mut stream, |line| offered.take(line)).await.map_err(text)?;
+        if (500..600).contains(&code) {
+            offered = Offered::default();
+            stream.write_all(b"HELO postrider-lab.invalid\r\n").await.map_err(text)?;
+            code = self.replies.read(&mut stream, |_| {}).await.map_err(text)?;
+        }
+        if !is_positive(code) {
+            return Err(format!("{code} at EHLO"));
+        }
+        run.tally.borrow_mut().lacks(
+            run.pipelining && !offered.pipelining,
+            run.chunking && !offered.chunking,
+            run.body.eight_bit && !offered.eight_bit,
+        );
+        Ok(Connection { stream, offered, sent: 0 })
+    }
+
+    /// Ends a half-done transaction, so that the connection can be used again.
+    async fn clear(&mut self, mut connection: Connection) {
+        let reset = async {
+            connection.stream.write_all(b"RSET\r\n").await?;
+            self.replies.read(&mut connection.stream, |_| {}).await
+        };
+        let result = tokio::time::timeout(self.run.timeout, reset).await;
+        if matches!(result, Ok(Ok(code)) if is_positive(code)) {
+            self.connection = Some(connection);
+        }
+    }
+
+    async fn quit(&mut self) {
+        let Some(mut connection) = self.connection.take() else { return };
+        let quit = async {
+            connection.stream.write_all(b"QUIT\r\n").await?;
+            self.replies.read(&mut connection.stream, |_| {}).await
+        };
+        // Everything was answered: whether QUIT is changes nothing.
+        let _ = tokio::time::timeout(self.run.timeout, quit).await;
+        // The last word was said on both sides. Closing without TIME_WAIT, as smtp-source does,
+        // lets one machine open more than its 28,000 ports' worth of connections a minute.
+        let _ = socket2::SockRef::from(&connection.stream).set_linger(Some(Duration::ZERO));
+    }
+
+    async fn transact(
+        &mut self,
+        connection: &mut Connection,
+        message: &mut Message<'_>,
+    ) -> io::Result<After> {
+        let run = message.run;
+        let chunking = run.chunking && connection.offered.chunking;
+        let pipelining = run.pipelining && connection.offered.pipelining;
+        self.out.clear();
+        mail_command(run, connection.offered, &mut self.out);
+        if !pipelining {
+            return self.transact_stepwise(connection, message, chunking).await;
+        }
+        for (address, _) in &message.recipients {
+            rcpt_command(address, &mut self.out);
+        }
+        if chunking {
+            message.begun = true;
+            self.write_content(connection, message, true).await?;
+        } else {
+            self.out.extend_from_slice(b"DATA\r\n");
+            self.flush(connection).await?;
+        }
+        let stream = &mut connection.stream;
+        let mail = self.replies.read(stream, |_| {}).await?;
+        let mut refusal = (!is_positive(mail)).then_some((mail, "MAIL"));
+        for (_, refused) in &mut message.recipients {
+            let code = self.replies.read(stream, |_| {}).await?;
+            *refused = !is_positive(code);
+            if *refused {
+                run.tally.borrow_mut().recipient_refused(code);
+            }
+            // If no recipient is left the last refusal is the message's.
+            if *refused && refusal.is_none_or(|(_, phase)| phase == "RCPT") {
+                refusal = Some((code, "RCPT"));
+            }
+        }
+        let accepted = is_positive(mail) && message.recipients.iter().any(|(_, refused)| !refused);
+        let refusal = refusal.filter(|_| !accepted);
+        if chunking {
+            return self.finish(connection, message, refusal).await;
+        }
+        let code = self.replies.read(&mut connection.stream, |_| {}).await?;
+        match (code, refusal) {
+            (354, None) => {
+                message.begun = true;
+                self.out.clear();
+                self.write_content(connection, message, false).await?;
+                self.finish(connection, message, None).await
+            }
+            (354, Some(_)) => {
+                // RFC 2920 §3.1: with all recipients refused and 354 all the same, an empty
+                // message is sent, which the server must refuse.
+                self.out.clear();
+                self.out.extend_from_slice(b".\r\n");
+                self.flush(connection).await?;
+                self.finish(connection, message, refusal).await
+            }
+            (code, refusal) => {
+                let (code, phase) = refusal.unwrap_or((code, "DATA"));
+                message.refused(code, phase);
+                Ok(if after(code) == After::Usable { After::NeedsReset } else { After::Closing })
+            }
+        }
+    }
+
+    /// One command, one reply. MAIL is in the output.
+    async fn transact_stepwise(
+        &mut self,
+        connection: &mut Connection,
+        message: &mut Message<'_>,
+        chunking: bool,
+    ) -> io::Result<After> {
+        let code = self.ask(connection).await?;
+        if !is_positive(code) {
+            message.refused(code, "MAIL");
+            return Ok(after(code));
+        }
+        let mut refusal = None;
+        for index in 0..message.recipients.len() {
+            let (address, refused) = &mut message.recipients[index];
+            rcpt_command(address, &mut self.out);
+            let code = self.ask(connection).await?;
+            *refused = !is_positive(code);
+            if *refused {
+                message.run.tally.borrow_mut().recipient_refused(code);
+                refusal = Some(code);
+            }
+            if code == 421 {
+                break;
+            }
+        }
+        if let Some(code) = refusal
+            && (code == 421 || message.recipients.iter().all(|(_, refused)| *refused))
+        {
+            message.refused(code, "RCPT");
+            return Ok(if code == 421 { After::Closing } else { After::NeedsReset });
+        }
+        if !chunking {
+            self.out.extend_from_slice(b"DATA\r\n");
+            let code = self.ask(connection).await?;
+            if code != 354 {
+                message.refused(code, "DATA");
+                return Ok(if code == 421 { After::Closing } else { After::NeedsReset });
+            }
+        }
+        message.begun = true;
+        self.write_content(connection, message, chunking).await?;
+        self.finish(connection, message, None).await
+    }
+
+    /// Writes what is in the output and reads one reply.
+    async fn ask(&mut self, connection: &mut Connection) -> io::Result<u16> {
+        self.flush(connection).await?;
+        self.replies.read(&mut connection.stream, |_| {}).await
+    }
+
+    async fn flush(&mut self, connection: &mut Connection) -> io::Result<()> {
+        connection.stream.write_all(&self.out).await?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Writes what is in the output and the content behind it: with the final dot, or as one BDAT.
+    async fn write_content(
+        &mut self,
+        connection: &mut Connection,
+        message: &Message<'_>,
+        chunking: bool,
+    ) -> io::Result<()> {
+        let run = message.run;
+        let to = message.recipients.first().map_or("", |(address, _)| address);
+        let body = if chunking { &run.body.raw } else { &run.body.wire };
+        if chunking {
+            let mut header = Vec::with_capacity(512);
+            run.body.write_header(&mut header, &message.id, &run.from, to, &run.date);
+            let length = header.len() + body.len();
+            self.out.extend_from_slice(format!("BDAT {length} LAST\r\n").as_bytes());
+            self.out.extend_from_slice(&header);
+        } else {
+            run.body.write_header(&mut self.out, &message.id, &run.from, to, &run.date);
+        }
+        if body.len() <= COPY_BYTES_MAX {
+            self.out.extend_from_slice(body);
+            return self.flush(connection).await;
+        }
+        let mut bytes = self.out.as_slice().chain(body.as_slice());
+        connection.stream.write_all_buf(&mut bytes).await?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Reads the reply to the content. With a `refusal` that came before, a positive one would be
+    /// a reply to nothing.
+    async fn finish(
+        &mut self,
+        connection: &mut Connection,
+        message: &mut Message<'_>,
+        refusal: Option<(u16, &'static str)>,
+    ) -> io::Result<After> {
+        let written = Instant::now();
+        let code = self.replies.read(&mut connection.stream, |_| {}).await?;
+        match refusal {
+            Some((code, phase)) => message.refused(code, phase),
+            None if is_positive(code) => {
+                message.run.tally.borrow_mut().acceptance.record(written.elapsed());
+                message.settle(Fate::Acked, "");
+            }
+            None => message.refused(code, "content"),
+        }
+        Ok(match (after(code), refusal) {
+            (After::Usable, Some(_)) => After::NeedsReset,
+            (after, _) => after,
+        })
+    }
+}
+
+fn mail_command(run: &Run, offered: Offered, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"MAIL FROM:<");
+    out.extend_from_slice(run.from.as_bytes());
+    let eight_bit = run.body.eight_bit && offered.eight_bit;
+    out.extend_from_slice(if eight_bit { b"> BODY=8BITMIME\r\n" } else { b">\r\n" });
+}
+
+fn rcpt_command(address: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"RCPT TO:<");
+    out.extend_from_slice(address.as_bytes());
+    out.extend_from_slice(b">\r\n");
+}
