@@ -279,17 +279,9 @@ pub struct ShardStatus {
     pub in_flight: u64,
 }
 
-/// A request as it comes to a shard.
-#[derive(Debug)]
-pub struct ControlJob {
-    /// What is asked; `Reload` never comes here.
-    pub request: ControlRequest,
-    /// Where the answer goes. Nobody may be listening any more. A shard that is stopping drops it.
-    pub answer: oneshot::Sender<ShardAnswer>,
-}
-
-/// Puts a job before one shard; must not block.
-pub type ShardPort = Box<dyn Fn(ControlJob) + Send + Sync>;
+/// Puts a request before one shard and must not block. The shard sends its answer or, when it is
+/// stopping, drops the sender; nobody may be listening any more. `Reload` never comes here.
+pub type ShardPort = Box<dyn Fn(ControlRequest, oneshot::Sender<ShardAnswer>) + Send + Sync>;
 
 /// What a shard answers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -385,7 +377,7 @@ impl ControlPlane {
         let mut waiting = Vec::with_capacity(self.shards.len());
         for shard in &self.shards {
             let (answer, answered) = oneshot::channel();
-            shard(ControlJob { request: request.clone(), answer });
+            shard(request.clone(), answer);
             waiting.push(answered);
         }
         let mut answers = Vec::with_capacity(waiting.len());

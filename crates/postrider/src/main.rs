@@ -1,3 +1,38 @@
-//! TODO
+//! Postrider, a mail switch.
+
+// Floor 3 is where sockets are opened, clocks are read and threads are started.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-fn main(){}
+
+mod cli;
+mod commands;
+mod commit_thread;
+mod console;
+mod event_log;
+mod file_disk;
+mod node;
+mod world;
+
+use clap::Parser;
+use cli::Command;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The program's version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().command {
+        Command::Serve(args) => commands::serve::run(args.file.config, args.shards),
+        Command::Check(args) => commands::check::check(&args),
+        Command::Explain(args) => commands::explain::explain(&args),
+        Command::Config(args) => commands::reference::config(&args),
+        Command::Completions(args) => commands::reference::completions(&args),
+        Command::Man(args) => commands::reference::man(&args),
+        Command::Queue(_) | Command::Reload(_) | Command::Status(_) | Command::Spool(_) => {
+            eprintln!("postrider: this command is not part of this build");
+            ExitCode::from(cli::exit::FAILED)
+        }
+    }
+}

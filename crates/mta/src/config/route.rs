@@ -97,14 +97,19 @@ impl Channel {
     }
 
     /// Canonical text of what a ready queue is for: channel and set of hosts, sorted, so that the
-    /// same hosts in another order share a queue. For `mx` the hosts come from DNS, see
-    /// [`next_hop`].
+    /// same hosts in another order share a queue; with `failover` the order is part of it. For
+    /// `mx` the hosts come from DNS, see [`next_hop`].
     #[must_use]
     pub fn next_hop(&self) -> Option<String> {
         match self {
             Channel::Mx(_) => None,
             Channel::Smtp(peer) | Channel::Lmtp(peer) => {
-                Some(next_hop(self.name(), peer.hosts.iter().map(ToString::to_string)))
+                let hosts = peer.hosts.iter().map(ToString::to_string);
+                if peer.balance == Balance::Failover && peer.hosts.len() > 1 {
+                    let hosts: Vec<String> = hosts.collect();
+                    return Some(format!("{}:{}", self.name(), hosts.join(">")));
+                }
+                Some(next_hop(self.name(), hosts))
             }
             Channel::Maildir(maildir) => Some(format!("maildir:{}", maildir.template())),
             Channel::Discard => Some("discard:".to_owned()),

@@ -50,6 +50,7 @@ pub(super) async fn run<W: World>(
         slots: Share::none(&shard.shared.queue_slots),
         blob_owner: None,
         rest: Vec::new(),
+        rest_from: 0,
         peer,
         rules,
         machine,
@@ -87,13 +88,16 @@ struct Session<W: World> {
     blob_owner: Option<MessageId>,
     /// Input behind a need, kept while the need is answered.
     rest: Vec<u8>,
+    /// How much of `rest` the machine has taken.
+    rest_from: usize,
     peer: SocketAddr,
     rules: Rc<ListenerRules>,
 }
 
 impl<W: World> Session<W> {
     async fn serve(mut self) -> io::Result<()> {
-        let mut need = Need::Input;
+        // A session that was turned away needs nothing of the client: it says so at once.
+        let mut need = self.resume();
         loop {
             need = match need {
                 Need::Input => {
@@ -142,11 +146,13 @@ impl<W: World> Session<W> {
     /// Goes on with the input that was behind the last need.
     fn resume(&mut self) -> Need {
         let now = self.shard.now();
-        let rest = std::mem::take(&mut self.rest);
-        let progress = self.machine.handle_input(now, &rest, &mut self.intake);
-        if progress.consumed < rest.len() {
-            self.rest = rest;
-            self.rest.drain(..progress.consumed);
+        let input = &self.rest[self.rest_from..];
+        let progress = self.machine.handle_input(now, input, &mut self.intake);
+        self.rest_from += progress.consumed;
+        if self.rest_from == self.rest.len() {
+            // Idle sessions hold no buffer.
+            self.rest = Vec::new();
+            self.rest_from = 0;
         }
         progress.need
     }
@@ -232,7 +238,8 @@ impl<W: World> Session<W> {
 
     async fn encrypt(&mut self) -> io::Result<()> {
         // What came in clear behind STARTTLS is not part of the encrypted session.
-        self.rest.clear();
+        self.rest = Vec::new();
+        self.rest_from = 0;
         let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
         self.stream = Some(stream.upgrade_server().await?);
         self.machine.handle_tls_started(self.shard.now());

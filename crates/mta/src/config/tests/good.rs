@@ -134,6 +134,29 @@ fn an_open_relay_is_warned_of() {
 }
 
 #[test]
+fn routes_to_the_same_hosts_share_a_queue_and_must_agree() {
+    let routes = |first: &str, second: &str| {
+        format!(
+            "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndomains = [\"a.example\"]\n\
+             smtp = {{ hosts = [\"h2\", \"h1\"]{first} }}\n[[route]]\n\
+             domains = [\"b.example\"]\nsmtp = {{ hosts = [\"h1\", \"h2\"]{second} }}\n"
+        )
+    };
+    let keys = |config: &Config| {
+        [0, 1].map(|index: usize| config.routes[index].channel.next_hop().unwrap())
+    };
+    let alike = config(&routes("", ""));
+    assert_eq!(keys(&alike), ["smtp:h1:25,h2:25", "smtp:h1:25,h2:25"]);
+    assert!(alike.warnings.iter().all(|w| !w.message.contains("same hosts")));
+    let failover = ", balance = \"failover\"";
+    let ordered = config(&routes(failover, failover));
+    assert_eq!(keys(&ordered), ["smtp:h2:25>h1:25", "smtp:h1:25>h2:25"]);
+    let differ = config(&routes("", ", max_connections = 1"));
+    let warned = differ.warnings.iter().any(|w| w.line == 8 && w.message.contains("same hosts"));
+    assert!(warned, "{}", differ.render_warnings(false));
+}
+
+#[test]
 fn ten_thousand_domains_are_found_as_quickly_as_one() {
     let mut text = String::from("[[listener]]\naddress = \"127.0.0.1:25\"\n");
     for route in 0..100 {

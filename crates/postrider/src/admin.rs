@@ -1,0 +1,144 @@
+//! What the world may ask over TCP: `/metrics` and `/healthz`, nothing else until there is
+//! authentication. Runs on a thread of its own, beside the control socket, so that a slow reader
+//! never holds up mail.
+
+mod connection;
+mod numbers;
+
+pub use numbers::Numbers;
+
+use crate::control_socket::ControlSocket;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use connection::LimitedListener;
+use mta::control::ControlPlane;
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use tokio::sync::oneshot;
+
+/// How the server is, for load balancers and watchdogs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Health {
+    /// It is shutting down.
+    pub stopping: bool,
+    /// Sentences about what keeps it from accepting mail, such as a poisoned log.
+    pub problems: Vec<String>,
+}
+
+/// Asked at each `/healthz`.
+pub type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
+
+/// What the admin thread serves.
+pub struct AdminParts {
+    /// For HTTP; `None`: no HTTP.
+    pub address: Option<SocketAddr>,
+    /// The control socket, bound already, and what it leads to.
+    pub control: Option<(ControlSocket, ControlPlane)>,
+    /// For `/metrics`.
+    pub numbers: Numbers,
+    /// For `/healthz`.
+    pub health: HealthCheck,
+}
+
+/// The running admin thread.
+#[derive(Debug)]
+pub struct AdminServer {
+    address: Option<SocketAddr>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AdminServer {
+    /// Binds and starts the thread.
+    ///
+    /// # Errors
+    /// When the address cannot be bound or the thread not be started.
+    pub fn start(parts: AdminParts) -> io::Result<AdminServer> {
+        let listener = parts.address.map(bind).transpose()?;
+        let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            runtime.block_on(async move {
+                if let Some((socket, plane)) = parts.control {
+                    tokio::spawn(socket.serve(Arc::new(plane)));
+                }
+                let router = router(parts.numbers, parts.health);
+                if let Some(listener) = listener.and_then(|l| LimitedListener::new(l).ok()) {
+                    tokio::spawn(async move { axum::serve(listener, router).await });
+                }
+                // A sender that is dropped stops the thread, too.
+                let _ = stopped.await;
+            });
+        })?;
+        Ok(AdminServer { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where HTTP is served; tells the port that was chosen for port 0.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+}
+
+impl Drop for AdminServer {
+    fn drop(&mut self) {
+        self.stop.take();
+        // A thread that panicked has said so on standard error already.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    // std sets SO_REUSEADDR, so that a restart needs no pause.
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+#[derive(Clone)]
+struct Sources {
+    registry: Arc<Registry>,
+    health: HealthCheck,
+}
+
+fn router(numbers: Numbers, health: HealthCheck) -> Router {
+    let mut registry = Registry::with_prefix("postrider");
+    registry.register_collector(Box::new(numbers));
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .with_state(Sources { registry: Arc::new(registry), health })
+}
+
+async fn metrics(State(sources): State<Sources>) -> Response {
+    let mut text = String::new();
+    if prometheus_client::encoding::text::encode(&mut text, &sources.registry).is_err() {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    }
+    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response()
+}
+
+async fn healthz(State(sources): State<Sources>) -> Response {
+    let health = (sources.health)();
+    let well = !health.stopping && health.problems.is_empty();
+    let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let word = match (well, health.stopping) {
+        (true, _) => "ok",
+        (false, true) => "stopping",
+        (false, false) => "failing",
+    };
+    let body = serde_json::json!({ "status": word, "problems": health.problems });
+    (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+}
+
+#[cfg(test)]
+mod tests;

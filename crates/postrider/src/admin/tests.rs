@@ -1,0 +1,112 @@
+//! The HTTP side over a real socket, and the promise that docs/metrics.md names every metric.
+
+use super::*;
+use mta::metrics::{EventMetrics, LogMetrics, Metrics};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+fn numbers() -> Numbers {
+    Numbers {
+        shards: vec![Arc::default(), Arc::default()],
+        logs: vec![Arc::new(LogMetrics::default())],
+        events: Arc::new(EventMetrics::default()),
+        started: Instant::now(),
+    }
+}
+
+fn serve(numbers: Numbers, health: HealthCheck) -> AdminServer {
+    AdminServer::start(AdminParts {
+        address: Some("127.0.0.1:0".parse().unwrap()),
+        control: None,
+        numbers,
+        health,
+    })
+    .unwrap()
+}
+
+fn get(server: &AdminServer, path: &str) -> String {
+    let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn metrics_are_added_up_over_shards() {
+    let numbers = numbers();
+    let shards: Vec<Arc<Metrics>> = numbers.shards.clone();
+    shards[0].messages_received.add(3);
+    shards[1].messages_received.add(4);
+    shards[1].refused_rcpt.inc();
+    shards[0].delivery_delay.observe(Duration::from_millis(3));
+    shards[1].delivery_delay.observe(Duration::from_secs(10_000_000));
+    let server = serve(numbers, Arc::new(Health::default));
+    let answer = get(&server, "/metrics");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    for line in [
+        "# TYPE postrider_messages_received counter",
+        "postrider_messages_received_total 7",
+        "postrider_refused_total{step=\"rcpt\"} 1",
+        "postrider_refused_total{step=\"mail\"} 0",
+        "postrider_delivery_delay_seconds_bucket{le=\"0.001\"} 0",
+        "postrider_delivery_delay_seconds_bucket{le=\"0.005\"} 1",
+        "postrider_delivery_delay_seconds_bucket{le=\"432000.0\"} 1",
+        "postrider_delivery_delay_seconds_bucket{le=\"+Inf\"} 2",
+        "postrider_delivery_delay_seconds_count 2",
+        "# EOF",
+    ] {
+        assert!(answer.lines().any(|seen| seen == line), "{line} is not in\n{answer}");
+    }
+    let types = answer.lines().filter(|line| line.starts_with("# TYPE postrider_refused "));
+    assert_eq!(types.count(), 1);
+}
+
+#[test]
+fn health_tells_load_balancers_to_stay_away() {
+    let health = Arc::new(Mutex::new(Health::default()));
+    let asked = Arc::clone(&health);
+    let server = serve(numbers(), Arc::new(move || asked.lock().unwrap().clone()));
+    let answer = get(&server, "/healthz");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.ends_with("{\"problems\":[],\"status\":\"ok\"}\n"), "{answer}");
+    health.lock().unwrap().problems.push("log 0 is poisoned".to_owned());
+    let answer = get(&server, "/healthz");
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("log 0 is poisoned") && answer.contains("failing"), "{answer}");
+    *health.lock().unwrap() = Health { stopping: true, problems: Vec::new() };
+    let answer = get(&server, "/healthz");
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("stopping"), "{answer}");
+}
+
+#[test]
+fn nothing_else_is_served() {
+    let server = serve(numbers(), Arc::new(Health::default));
+    for path in ["/", "/queue", "/metrics/", "/reload"] {
+        let answer = get(&server, path);
+        assert!(answer.starts_with("HTTP/1.1 404"), "{path}: {answer}");
+    }
+}
+
+#[test]
+fn every_metric_is_documented() {
+    let page = include_str!("../../../../docs/metrics.md");
+    let mut text = String::new();
+    let mut registry = Registry::with_prefix("postrider");
+    registry.register_collector(Box::new(numbers()));
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let mut names: Vec<&str> = samples.map(|line| line.split(['{', ' ']).next().unwrap()).collect();
+    names.dedup();
+    assert!(names.len() > 50);
+    for name in names {
+        let name = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix).filter(|n| n.ends_with("_seconds")))
+            .unwrap_or(name);
+        assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/metrics.md");
+    }
+}

@@ -1,0 +1,48 @@
+//! `postrider check`.
+
+use super::load;
+use crate::cli::{CheckArgs, exit};
+use mta::config::Problem;
+use serde_json::json;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+/// Reads a configuration and shows what is wrong with it.
+pub(crate) fn check(args: &CheckArgs) -> ExitCode {
+    let loaded = match load::read(&args.file) {
+        Ok(text) => load::parse(&args.file, &text),
+        Err(code) => return code,
+    };
+    let colour = std::io::stderr().is_terminal();
+    let (problems, right) = match &loaded {
+        Ok(config) => (config.warnings.as_slice(), true),
+        Err(errors) => (errors.problems(), false),
+    };
+    if args.json {
+        let list: Vec<_> = problems.iter().map(as_json).collect();
+        super::print(&format!("{:#}\n", json!({ "valid": right, "problems": list })));
+    } else {
+        match &loaded {
+            Ok(config) => {
+                eprint!("{}", config.render_warnings(colour));
+                let (listeners, routes) = (config.listeners.len(), config.routes.len());
+                super::print(&format!(
+                    "{}: right ({listeners} listeners, {routes} routes)\n",
+                    config.file_name()
+                ));
+            }
+            Err(errors) => eprint!("{}", errors.render(colour)),
+        }
+    }
+    if right { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
+}
+
+fn as_json(problem: &Problem) -> serde_json::Value {
+    json!({
+        "severity": if problem.fatal { "error" } else { "warning" },
+        "line": problem.line,
+        "column": problem.column,
+        "message": problem.message,
+        "help": problem.help,
+    })
+}

@@ -1,0 +1,19 @@
+//! What each command does.
+
+pub(crate) mod check;
+pub(crate) mod explain;
+pub(crate) mod load;
+pub(crate) mod reference;
+pub(crate) mod serve;
+
+use std::io::Write;
+
+/// Writes to standard output. A reader that has seen enough (`| head`) is no mistake.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        eprintln!("postrider: standard output: {error}");
+    }
+}

@@ -1,0 +1,187 @@
+//! `postrider queue`, `reload` and `status`: puts a request on the control socket and shows what
+//! comes back, as text for people or as the JSON lines themselves.
+
+mod shown;
+
+use crate::cli::{QueueArgs, ServerArgs, exit};
+use crate::commands::load;
+use crate::control_socket::{self, ClientError};
+use mail::Wall;
+use mta::control::{ControlRequest, ControlResponse, ErrorCode, QueueItem};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// `postrider queue …`.
+pub(crate) fn run(args: &QueueArgs) -> ExitCode {
+    request(args.command.server(), &args.command.request())
+}
+
+/// `postrider reload`.
+pub(crate) fn reload(server: &ServerArgs) -> ExitCode {
+    request(server, &ControlRequest::Reload)
+}
+
+/// `postrider status`.
+pub(crate) fn status(server: &ServerArgs) -> ExitCode {
+    request(server, &ControlRequest::Status)
+}
+
+fn request(server: &ServerArgs, request: &ControlRequest) -> ExitCode {
+    let path = match load::control_socket(server) {
+        Ok(path) => path,
+        Err(code) => return code,
+    };
+    let mut out = io::stdout().lock();
+    let mut view = View::new(request.clone(), server.json);
+    let asked = control_socket::ask(&path, request, |response| view.take(response, &mut out));
+    let done = asked.is_ok();
+    let flushed = view.finish(&mut out, crate::world::wall_now()).and_then(|()| out.flush());
+    if let Err(error) = asked {
+        return unanswered(&path, &error);
+    }
+    match flushed {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("postrider: standard output: {error}");
+            ExitCode::from(exit::FAILED)
+        }
+        _ if !done => ExitCode::from(exit::FAILED),
+        _ => match view.error {
+            None => ExitCode::SUCCESS,
+            Some((code, text)) => {
+                eprintln!("postrider: {text}");
+                let usage = code == ErrorCode::BadRequest;
+                ExitCode::from(if usage { exit::USAGE } else { exit::FAILED })
+            }
+        },
+    }
+}
+
+/// Says why there is no answer.
+fn unanswered(path: &Path, error: &ClientError) -> ExitCode {
+    let path = path.display();
+    match error {
+        ClientError::Unreachable(error) => {
+            let why = match error.kind() {
+                io::ErrorKind::NotFound => "there is no socket".to_owned(),
+                io::ErrorKind::ConnectionRefused => "no server is running there".to_owned(),
+                io::ErrorKind::PermissionDenied => {
+                    "only the user that the server runs as may use it".to_owned()
+                }
+                _ => error.to_string(),
+            };
+            eprintln!(
+                "postrider: cannot reach the server at {path}: {why}.\n\
+                 Point to another one with --config FILE (its configuration) or --control SOCKET."
+            );
+            ExitCode::from(exit::NOT_RUNNING)
+        }
+        // `| head` has seen enough.
+        ClientError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        ClientError::Output(error) => {
+            eprintln!("postrider: standard output: {error}");
+            ExitCode::from(exit::FAILED)
+        }
+        ClientError::Broken(text) => {
+            eprintln!("postrider: {path}: {text}");
+            ExitCode::from(exit::FAILED)
+        }
+    }
+}
+
+/// What is shown of the responses to one request.
+struct View {
+    request: ControlRequest,
+    json: bool,
+    /// A table needs them all.
+    listed: Vec<QueueItem>,
+    matched: u64,
+    error: Option<(ErrorCode, String)>,
+}
+
+impl View {
+    fn new(request: ControlRequest, json: bool) -> View {
+        View { request, json, listed: Vec::new(), matched: 0, error: None }
+    }
+
+    /// Takes a response; what can be shown at once is.
+    fn take(&mut self, response: ControlResponse, out: &mut impl Write) -> io::Result<()> {
+        if self.json {
+            serde_json::to_writer(&mut *out, &response)?;
+            out.write_all(b"\n")?;
+        }
+        match response {
+            ControlResponse::Error { code, text } => self.error = Some((code, text)),
+            _ if self.json => {}
+            ControlResponse::Item(item) => self.listed.push(*item),
+            ControlResponse::Status(status) => out.write_all(shown::status(&status).as_bytes())?,
+            ControlResponse::Done { matched, text } => {
+                self.matched = matched;
+                if let Some(text) = text {
+                    writeln!(out, "{text}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what had to wait for the last response.
+    fn finish(&mut self, out: &mut impl Write, now: Wall) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let items = &self.listed;
+        let text = match &self.request {
+            ControlRequest::QueueList { .. } if self.error.is_none() => {
+                shown::list(items, self.matched, now)
+            }
+            ControlRequest::QueueShow { .. } => {
+                items.iter().map(|item| shown::show(item, now)).collect()
+            }
+            ControlRequest::QueueWhy { .. } => {
+                items.iter().map(|item| shown::why(item, now)).collect()
+            }
+            _ => String::new(),
+        };
+        out.write_all(text.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::MessageId;
+    use mta::control::Filter;
+
+    fn seen(request: ControlRequest, json: bool, responses: Vec<ControlResponse>) -> String {
+        let mut view = View::new(request, json);
+        let mut out = Vec::new();
+        for response in responses {
+            view.take(response, &mut out).unwrap();
+        }
+        view.finish(&mut out, Wall(0)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn json_is_the_responses_themselves() {
+        let list = ControlRequest::QueueList { filter: Filter::default(), limit: 1 };
+        let done = ControlResponse::Done { matched: 0, text: None };
+        let error = ControlResponse::Error { code: ErrorCode::NotFound, text: "no".to_owned() };
+        assert_eq!(seen(list, true, vec![done]), "{\"response\":\"done\",\"matched\":0}\n");
+        let show = ControlRequest::QueueShow { id: MessageId(1) };
+        assert_eq!(
+            seen(show, true, vec![error]),
+            "{\"response\":\"error\",\"code\":\"not_found\",\"text\":\"no\"}\n"
+        );
+    }
+
+    #[test]
+    fn an_empty_queue_says_so() {
+        let list = ControlRequest::QueueList { filter: Filter::default(), limit: 1 };
+        let done = ControlResponse::Done { matched: 0, text: None };
+        assert_eq!(seen(list, false, vec![done]), "Nothing is queued.\n");
+    }
+}

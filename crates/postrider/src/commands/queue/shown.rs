@@ -1,0 +1,315 @@
+//! The queue as text for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+use mail::Wall;
+use mta::control::{QueueItem, QueueRecipient, RecipientState, Status};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A table, one line per message.
+pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall) -> String {
+    if items.is_empty() {
+        return if matched == 0 {
+            "Nothing is queued.\n".to_owned()
+        } else {
+            format!("{}, none shown.\n", counted(matched, "message"))
+        };
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["ID", "AGE", "BYTES", "FROM", "TO", "WAITS FOR", "NEXT TRY"]);
+    for item in items {
+        let Some(first) = item.recipients.first() else { continue };
+        let more = item.recipients.len().saturating_sub(1);
+        let to = if more > 0 {
+            format!("{} and {more} more", clean(&first.address))
+        } else {
+            clean(&first.address)
+        };
+        let next_try = first.next_try.or(first.blocker.until);
+        table.add_row([
+            item.id.to_string(),
+            age(Duration::from_millis(item.age_ms)),
+            item.body_bytes.to_string(),
+            sender(item),
+            to,
+            clean(&first.blocker.text),
+            next_try.map_or_else(|| "-".to_owned(), |at| from_now(at, now)),
+        ]);
+    }
+    for column in [1, 2] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = table.trim_fmt();
+    text.push('\n');
+    let shown = items.len() as u64;
+    if matched > shown {
+        let _ = writeln!(text, "The oldest {shown} of {}.", counted(matched, "message"));
+    } else {
+        let _ = writeln!(text, "{}.", counted(shown, "message"));
+    }
+    text
+}
+
+/// Everything about one message.
+pub(super) fn show(item: &QueueItem, now: Wall) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "Message     {}", item.id);
+    let _ = writeln!(text, "From        {}", sender(item));
+    let since = age(Duration::from_millis(item.age_ms));
+    let _ = writeln!(text, "Received    {} ({since} ago)", item.received_at);
+    if let Some(client) = &item.client {
+        let _ = writeln!(text, "Client      {}", clean(client));
+    }
+    let _ = writeln!(text, "Size        {}", counted(item.body_bytes, "byte"));
+    if let Some(reason) = &item.held {
+        let _ = writeln!(text, "On hold     {}", clean(reason));
+    }
+    let _ = writeln!(text, "Shard       {}", item.shard);
+    let open = item.recipients.len();
+    let _ = writeln!(text, "Recipients  {open} of {} still open", item.recipients_count);
+    for recipient in &item.recipients {
+        recipient_lines(&mut text, recipient, now);
+    }
+    text
+}
+
+fn recipient_lines(text: &mut String, recipient: &QueueRecipient, now: Wall) {
+    let _ = writeln!(text, "\n  {}", clean(&recipient.address));
+    let _ = writeln!(text, "    state      {}", state(recipient.state));
+    let _ = writeln!(text, "    waits for  {}", clean(&recipient.blocker.text));
+    let _ = writeln!(text, "    attempts   {}", recipient.attempts);
+    if let Some(at) = recipient.next_try {
+        let _ = writeln!(text, "    next try   {at} ({})", distance(at, now));
+    }
+    let expires = recipient.expires_at;
+    let _ = writeln!(text, "    expires    {expires} ({})", distance(expires, now));
+    if let Some(route) = &recipient.route {
+        let _ = writeln!(text, "    route      {}", clean(route));
+    }
+    if let Some(next_hop) = &recipient.next_hop {
+        let _ = writeln!(text, "    next hop   {}", clean(next_hop));
+    }
+    if let Some(failure) = &recipient.last_failure {
+        let _ = writeln!(text, "    last try   {}", clean(failure));
+    }
+}
+
+/// One sentence per open recipient: what it waits for, and until when.
+pub(super) fn why(item: &QueueItem, now: Wall) -> String {
+    let mut text = String::new();
+    for recipient in &item.recipients {
+        let _ = write!(
+            text,
+            "{} → {}: waiting for {}",
+            item.id,
+            clean(&recipient.address),
+            clean(&recipient.blocker.text)
+        );
+        if let Some(at) = recipient.next_try.or(recipient.blocker.until) {
+            let _ = write!(text, "; next try {}", from_now(at, now));
+        }
+        let _ = write!(text, "; expires {}", from_now(recipient.expires_at, now));
+        if let Some(failure) = &recipient.last_failure {
+            let _ = write!(text, "; last try: {}", clean(failure));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// How the server is.
+pub(super) fn status(status: &Status) -> String {
+    let mut text = String::new();
+    let uptime = age(Duration::from_millis(status.uptime_ms));
+    let _ = writeln!(text, "postrider {}, up {uptime}", status.version);
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "SHARD",
+        "SESSIONS",
+        "CONNECTIONS",
+        "MESSAGES",
+        "RECIPIENTS",
+        "HELD",
+        "IN FLIGHT",
+    ]);
+    for shard in &status.shards {
+        table.add_row([
+            u64::from(shard.shard),
+            shard.sessions,
+            shard.connections,
+            shard.messages,
+            shard.recipients,
+            shard.held,
+            shard.in_flight,
+        ]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let _ = writeln!(text, "{}", table.trim_fmt());
+    if status.problems.is_empty() {
+        text.push_str("All is well.\n");
+    }
+    for problem in &status.problems {
+        let _ = writeln!(text, "Trouble: {}", clean(problem));
+    }
+    text
+}
+
+fn state(state: RecipientState) -> &'static str {
+    match state {
+        RecipientState::Scheduled => "scheduled",
+        RecipientState::Ready => "ready",
+        RecipientState::InFlight => "being tried",
+        RecipientState::Held => "held",
+    }
+}
+
+fn sender(item: &QueueItem) -> String {
+    if item.sender.is_empty() { "<>".to_owned() } else { clean(&item.sender) }
+}
+
+/// What strangers wrote must not drive the operator's terminal.
+fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn counted(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// A time of day today, a date otherwise, with the distance: `12:04:11Z (in 3m 2s)`.
+fn from_now(at: Wall, now: Wall) -> String {
+    let (there, here) = (at.civil(), now.civil());
+    let clock = format!("{:02}:{:02}:{:02}Z", there.hour, there.minute, there.second);
+    let today = (there.year, there.month, there.day) == (here.year, here.month, here.day);
+    let distance = distance(at, now);
+    if today {
+        format!("{clock} ({distance})")
+    } else {
+        format!("{:04}-{:02}-{:02} {clock} ({distance})", there.year, there.month, there.day)
+    }
+}
+
+fn distance(at: Wall, now: Wall) -> String {
+    if at > now {
+        format!("in {}", age(at.since(now)))
+    } else if now.since(at) < Duration::from_secs(1) {
+        "now".to_owned()
+    } else {
+        format!("{} ago", age(now.since(at)))
+    }
+}
+
+/// The two largest units: `3m 2s`, `4d 23h`.
+fn age(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    if days > 0 {
+        format!("{days}d {hours}h")
+    } else if hours > 0 {
+        format!("{hours}h {minutes}m")
+    } else if minutes > 0 {
+        format!("{minutes}m {}s", seconds % 60)
+    } else {
+        format!("{seconds}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::MessageId;
+    use mta::control::{Blocker, BlockerKind, ShardStatus};
+
+    /// 2026-11-21T12:01:09Z.
+    const NOW: Wall = Wall(1_795_262_469_000);
+
+    fn item() -> QueueItem {
+        QueueItem {
+            id: MessageId(0x0001_0000_0000_002a),
+            sender: String::new(),
+            body_bytes: 400,
+            received_at: Wall(NOW.0 - 90_000),
+            age_ms: 90_000,
+            shard: 1,
+            held: None,
+            client: Some("192.0.2.7 evil\u{1b}[2J".to_owned()),
+            recipients: vec![QueueRecipient {
+                index: 0,
+                address: "user@example.com".to_owned(),
+                state: RecipientState::Ready,
+                blocker: Blocker {
+                    kind: BlockerKind::ConnectionSlot,
+                    text: "a connection slot of mx.example.com, 50/50 in use".to_owned(),
+                    until: Some(Wall(NOW.0 + 182_000)),
+                },
+                expires_at: Wall(NOW.0 + 432_000_000 - 90_000),
+                attempts: 2,
+                next_try: None,
+                last_failure: Some("mx.example.com[192.0.2.1]:25 said: 421 4.7.0 busy".to_owned()),
+                route: Some("example.com".to_owned()),
+                next_hop: Some("smtp:mx.example.com".to_owned()),
+            }],
+            recipients_count: 3,
+        }
+    }
+
+    #[test]
+    fn why_names_the_blocker_and_the_deadline_in_one_line() {
+        assert_eq!(
+            why(&item(), NOW),
+            "000100000000002a → user@example.com: waiting for a connection slot of \
+             mx.example.com, 50/50 in use; next try 12:04:11Z (in 3m 2s); expires 2026-11-26 \
+             11:59:39Z (in 4d 23h); last try: mx.example.com[192.0.2.1]:25 said: 421 4.7.0 busy\n"
+        );
+    }
+
+    #[test]
+    fn a_list_has_one_line_per_message_and_the_count() {
+        let mut many = item();
+        many.recipients.push(many.recipients[0].clone());
+        many.sender = "a@b.example".to_owned();
+        let text = list(&[item(), many], 7, NOW);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[0].trim_start().starts_with("ID"), "{text}");
+        assert!(lines[1].contains("000100000000002a") && lines[1].contains("<>"), "{text}");
+        assert!(lines[2].contains("user@example.com and 1 more"), "{text}");
+        assert_eq!(lines[3], "The oldest 2 of 7 messages.");
+    }
+
+    #[test]
+    fn show_lets_nobody_drive_the_terminal() {
+        let text = show(&item(), NOW);
+        assert!(text.contains("Recipients  1 of 3 still open"), "{text}");
+        assert!(text.contains("expires    2026-11-26T11:59:39.000Z (in 4d 23h)"), "{text}");
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    }
+
+    #[test]
+    fn status_shows_trouble() {
+        let mut status_now = Status {
+            version: "1.2.3".to_owned(),
+            uptime_ms: 3_600_000,
+            shards: vec![ShardStatus { shard: 0, sessions: 12, ..ShardStatus::default() }],
+            problems: Vec::new(),
+        };
+        let text = status(&status_now);
+        assert!(text.starts_with("postrider 1.2.3, up 1h 0m\n"), "{text}");
+        assert!(text.ends_with("All is well.\n"), "{text}");
+        status_now.problems.push("log 0 is poisoned".to_owned());
+        assert!(status(&status_now).ends_with("Trouble: log 0 is poisoned\n"));
+    }
+
+    #[test]
+    fn distances_are_short() {
+        assert_eq!(distance(Wall(5_500), Wall(5_400)), "in 0s");
+        assert_eq!(distance(Wall(5_400), Wall(5_500)), "now");
+        assert_eq!(distance(Wall(0), Wall(7_260_000)), "2h 1m ago");
+    }
+}

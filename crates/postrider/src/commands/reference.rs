@@ -1,0 +1,63 @@
+//! What is generated from the tables in the program: the configuration's reference, shell
+//! completions, man pages.
+
+use crate::cli::{Cli, CompletionsArgs, ConfigArgs, ConfigCommand, ManArgs, exit};
+use clap::CommandFactory;
+use mta::config::{EMBEDDED, reference};
+use std::process::ExitCode;
+
+/// `postrider config`.
+pub(crate) fn config(args: &ConfigArgs) -> ExitCode {
+    match args.command {
+        ConfigCommand::Schema => super::print(&format!("{:#}\n", reference::schema())),
+        ConfigCommand::Reference => super::print(&reference::markdown()),
+        ConfigCommand::Default => super::print(EMBEDDED),
+    }
+    ExitCode::SUCCESS
+}
+
+/// `postrider completions`.
+pub(crate) fn completions(args: &CompletionsArgs) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "postrider", &mut script);
+    super::print(&String::from_utf8_lossy(&script));
+    ExitCode::SUCCESS
+}
+
+/// `postrider man`.
+pub(crate) fn man(args: &ManArgs) -> ExitCode {
+    let written = std::fs::create_dir_all(&args.out)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.out));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("postrider: {}: {error}", args.out.display());
+            ExitCode::from(exit::FAILED)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_man_page_for_each_command() {
+        let directory = tempfile::tempdir().unwrap();
+        let out = directory.path().join("man1");
+        assert_eq!(man(&ManArgs { out: out.clone() }), ExitCode::SUCCESS);
+        let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+        assert!(read("postrider.1").contains("First steps"));
+        assert!(read("postrider-queue-why.1").contains("waits for"));
+        assert!(read("postrider-spool-verify.1").contains("Exit codes"));
+    }
+
+    #[test]
+    fn completions_know_the_commands() {
+        let mut script = Vec::new();
+        let shell = clap_complete::Shell::Bash;
+        clap_complete::generate(shell, &mut Cli::command(), "postrider", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        assert!(script.contains("explain") && script.contains("--shards"));
+    }
+}

@@ -1,0 +1,151 @@
+//! `postrider serve`: runs the relay until a signal ends it.
+
+use crate::console::ConsoleLog;
+use crate::node::Node;
+use mta::config::{Config, LogLevel};
+use mta::console::{Console, Level};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Runs the relay. `file` is the configuration, `None` the embedded default; `shards` overrides
+/// what it says.
+pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
+    let config = match load(file.as_deref()) {
+        Ok(config) => Arc::new(config),
+        Err(text) => {
+            eprintln!("{text}");
+            return ExitCode::from(2);
+        }
+    };
+    let console = Arc::new(ConsoleLog::stderr(level_of(&config)));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(serve(file, config, shards, &console)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            console.line(Level::Error, "start", format_args!("{text}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn level_of(config: &Config) -> Level {
+    match config.log.level {
+        LogLevel::Error => Level::Error,
+        LogLevel::Warn => Level::Warn,
+        LogLevel::Info => Level::Info,
+        LogLevel::Debug => Level::Debug,
+        LogLevel::Trace => Level::Trace,
+    }
+}
+
+/// Reads the configuration file, or takes the embedded default.
+///
+/// # Errors
+/// What is wrong with it, rendered for a person.
+pub(crate) fn load(file: Option<&Path>) -> Result<Config, String> {
+    let Some(path) = file else { return Ok(Config::embedded()) };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let machine = rustix::system::uname();
+    let machine = machine.nodename().to_string_lossy();
+    Config::parse_on(&text, &path.to_string_lossy(), &machine).map_err(|e| e.render(false))
+}
+
+/// One shard per core, unless something else is asked for.
+fn shards_of(config: &Config, asked: Option<u16>) -> u16 {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let count = asked.or(config.shards).map_or_else(cores, usize::from);
+    u16::try_from(count.clamp(1, 256)).unwrap_or(1)
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+enum Asked {
+    Stop,
+    Reload,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.hangup.recv() => Asked::Reload,
+        }
+    }
+}
+
+async fn serve(
+    file: Option<PathBuf>,
+    config: Arc<Config>,
+    shards: Option<u16>,
+    console: &Arc<ConsoleLog>,
+) -> Result<(), String> {
+    let mut signals = Signals::new().map_err(|error| format!("cannot take signals: {error}"))?;
+    for warning in &config.warnings {
+        let (name, line, text) = (config.file_name(), warning.line, &warning.message);
+        console.line(Level::Warn, "config", format_args!("{name}:{line}: {text}"));
+    }
+    let shards = shards_of(&config, shards);
+    let node = Node::start(&config, shards, console)?;
+    for (listener, address) in config.listeners.iter().zip(&node.addresses) {
+        let name = &listener.name;
+        console.line(Level::Info, "listen", format_args!("listening on {address} listener={name}"));
+    }
+    console.line(
+        Level::Info,
+        "start",
+        format_args!(
+            "postrider {} serves hostname={} shards={shards}",
+            crate::VERSION,
+            config.hostname
+        ),
+    );
+    loop {
+        match signals.next().await {
+            Asked::Reload => {
+                let told = reload(&node, file.as_deref(), console);
+                let (level, text) = match &told {
+                    Ok(text) => (Level::Info, text),
+                    Err(text) => (Level::Error, text),
+                };
+                console.line(level, "reload", format_args!("{text}"));
+            }
+            Asked::Stop => break,
+        }
+    }
+    console.line(Level::Info, "stop", format_args!("stopping: transactions may finish"));
+    node.stop().await;
+    console.line(Level::Info, "stop", format_args!("stopped"));
+    Ok(())
+}
+
+/// Reads the configuration again and gives it to the shards, or keeps the old one.
+fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<String, String> {
+    let config = Arc::new(load(file).map_err(|why| format!("the old configuration stays: {why}"))?);
+    console.set_level(level_of(&config));
+    node.reload(&config);
+    Ok(format!("configuration reloaded from {}", config.file_name()))
+}

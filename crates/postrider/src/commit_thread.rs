@@ -1,0 +1,241 @@
+//! Drives one log: a commit thread that gathers what all shards submit, writes and syncs it and
+//! tells them; and a bulk thread for reads, blobs and preparing segments.
+
+use mail::MessageId;
+use mta::metrics::LogMetrics;
+use mta::spool_client::{LogPort, shard_of};
+use spool::{Completion, Disk, Io, IoDone, Request, Spool, SpoolStatus, Ticket};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+use std::{io, mem, thread};
+
+/// How often the figures of a log are brought up to date.
+const STATUS_EVERY: Duration = Duration::from_millis(500);
+
+/// Takes completions to a shard.
+pub(crate) type Deliver = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send>;
+
+/// What waits for the commit thread.
+#[derive(Default)]
+struct Inbox {
+    requests: Vec<Request>,
+    done: Vec<IoDone>,
+    stop: bool,
+    /// The commit thread sleeps and must be woken.
+    sleeping: bool,
+}
+
+struct Mailbox {
+    inbox: Mutex<Inbox>,
+    wake: Condvar,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, change: impl FnOnce(&mut Inbox)) {
+        let mut inbox = self.lock();
+        change(&mut inbox);
+        let wake = mem::take(&mut inbox.sleeping);
+        drop(inbox);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// A running log.
+pub(crate) struct Log {
+    mailbox: Arc<Mailbox>,
+    /// For the shards.
+    pub(crate) port: Arc<LogPort>,
+    /// The latest figures.
+    pub(crate) status: Arc<Mutex<SpoolStatus>>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Log {
+    /// Starts the threads of a log that has been recovered.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(
+        spool: Spool,
+        disk: Arc<dyn Disk>,
+        first: MessageId,
+        metrics: Arc<LogMetrics>,
+        deliver: Deliver,
+    ) -> io::Result<Log> {
+        let mailbox = Arc::new(Mailbox { inbox: Mutex::default(), wake: Condvar::new() });
+        let post = Arc::clone(&mailbox);
+        let port = LogPort {
+            send: Box::new(move |request| post.put(|inbox| inbox.requests.push(request))),
+            next_sequence: AtomicU64::new(spool.next_sequence()),
+            next_blob: AtomicU64::new(spool.next_blob()),
+            log: first.log(),
+            node: first.node(),
+        };
+        let status = Arc::new(Mutex::new(spool.status()));
+        let (bulk, jobs) = mpsc::channel::<Io>();
+        let (post, bulk_disk) = (Arc::clone(&mailbox), Arc::clone(&disk));
+        let bulk_thread =
+            thread::Builder::new().name(format!("bulk-{}", first.log())).spawn(move || {
+                while let Ok(io) = jobs.recv() {
+                    let done = io.perform(&*bulk_disk);
+                    post.put(|inbox| inbox.done.push(done));
+                }
+            })?;
+        let committer = Committer {
+            spool,
+            disk,
+            mailbox: Arc::clone(&mailbox),
+            bulk,
+            deliver,
+            metrics,
+            status: Arc::clone(&status),
+            told: Instant::now(),
+        };
+        let commit_thread = thread::Builder::new()
+            .name(format!("commit-{}", first.log()))
+            .spawn(move || committer.run())?;
+        Ok(Log { mailbox, port: Arc::new(port), status, threads: vec![commit_thread, bulk_thread] })
+    }
+
+    /// Writes what was submitted and ends the threads.
+    pub(crate) fn stop(self) {
+        self.mailbox.put(|inbox| inbox.stop = true);
+        for thread in self.threads {
+            // A thread that panicked has said so; there is nothing more to write.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Committer {
+    spool: Spool,
+    disk: Arc<dyn Disk>,
+    mailbox: Arc<Mailbox>,
+    bulk: mpsc::Sender<Io>,
+    deliver: Deliver,
+    metrics: Arc<LogMetrics>,
+    status: Arc<Mutex<SpoolStatus>>,
+    told: Instant,
+}
+
+impl Committer {
+    fn run(mut self) {
+        let mut requests = Vec::new();
+        let mut done = Vec::new();
+        let mut committed = false;
+        loop {
+            let stop = self.receive(&mut requests, &mut done, committed);
+            for request in requests.drain(..) {
+                self.spool.handle_request(request);
+            }
+            for io in done.drain(..) {
+                self.spool.handle_io_done(io);
+            }
+            self.send_bulk();
+            let io = self.spool.poll_log_io();
+            committed = io.is_some();
+            if let Some(io) = io {
+                self.commit(io);
+            }
+            self.tell_shards();
+            self.tell_status(stop);
+            if stop && self.spool.is_idle() {
+                return;
+            }
+        }
+    }
+
+    /// Takes what came in; waits if there is nothing to do. After a commit (`committed`) there
+    /// may be: what did not fit into the batch.
+    fn receive(
+        &mut self,
+        requests: &mut Vec<Request>,
+        done: &mut Vec<IoDone>,
+        committed: bool,
+    ) -> bool {
+        let mut inbox = self.mailbox.lock();
+        let nothing = inbox.requests.is_empty() && inbox.done.is_empty() && !inbox.stop;
+        if nothing && !committed {
+            inbox.sleeping = true;
+            let (woken, _) = self
+                .mailbox
+                .wake
+                .wait_timeout(inbox, STATUS_EVERY)
+                .unwrap_or_else(PoisonError::into_inner);
+            inbox = woken;
+            inbox.sleeping = false;
+        }
+        mem::swap(requests, &mut inbox.requests);
+        mem::swap(done, &mut inbox.done);
+        let stop = inbox.stop;
+        drop(inbox);
+        if stop && requests.is_empty() && done.is_empty() && !self.spool.is_idle() {
+            // The bulk thread is at work: what it has done will come.
+            thread::sleep(Duration::from_millis(1));
+        }
+        stop
+    }
+
+    fn send_bulk(&mut self) {
+        while let Some(io) = self.spool.poll_bulk_io() {
+            // The bulk thread lives as long as this sender.
+            let _ = self.bulk.send(io);
+        }
+    }
+
+    fn commit(&mut self, io: Io) {
+        let began = Instant::now();
+        let done = io.perform(&*self.disk);
+        self.metrics.commit_latency.observe(began.elapsed());
+        if done.error().is_some() {
+            self.metrics.commit_failures.inc();
+        }
+        self.spool.handle_io_done(done);
+        self.send_bulk();
+    }
+
+    /// One message per shard and round, however many completions there are.
+    fn tell_shards(&mut self) {
+        let mut by_shard: Vec<(u16, Vec<(Ticket, Completion)>)> = Vec::new();
+        while let Some((ticket, completion)) = self.spool.poll_completion() {
+            let shard = shard_of(ticket);
+            match by_shard.iter_mut().find(|(number, _)| *number == shard) {
+                Some((_, list)) => list.push((ticket, completion)),
+                None => by_shard.push((shard, vec![(ticket, completion)])),
+            }
+        }
+        for (shard, completions) in by_shard {
+            (self.deliver)(shard, completions);
+        }
+    }
+
+    fn tell_status(&mut self, now: bool) {
+        if !now && self.told.elapsed() < STATUS_EVERY {
+            return;
+        }
+        self.told = Instant::now();
+        let status = self.spool.status();
+        let metrics = &self.metrics;
+        metrics.commits.add(status.batches_count.saturating_sub(metrics.commits.get()));
+        metrics
+            .commit_records
+            .add(status.records_count.saturating_sub(metrics.commit_records.get()));
+        metrics.commit_bytes.add(status.written_bytes.saturating_sub(metrics.commit_bytes.get()));
+        let compacted = metrics.compacted_bytes.get();
+        metrics.compacted_bytes.add(status.compacted_bytes.saturating_sub(compacted));
+        metrics.poisoned.set(i64::from(status.poisoned.is_some()));
+        metrics.full.set(i64::from(status.full));
+        metrics.segments.set_u64(status.segments_count);
+        metrics.segments_spare.set_u64(status.spares_count);
+        metrics.live_bytes.set_u64(status.live_bytes);
+        metrics.blobs.set_u64(status.blobs_count);
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}

@@ -1,0 +1,282 @@
+//! The console log on standard error: for the person who runs the server.
+
+use mail::Wall;
+use mta::console::{Console, Level};
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+/// Lines of one kind and level that may come at once.
+const BURST: f64 = 20.0;
+/// How many more may come each second.
+const PER_SECOND: f64 = 1.0;
+/// A line is cut here: a peer's words may be long.
+const LINE_BYTES_MAX: usize = 2_048;
+
+/// How lines begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    /// Time and level.
+    Plain,
+    /// The same with the level in colour.
+    Colour,
+    /// `<4>`: the journal adds the time and reads the level (sd-daemon(3)).
+    Journal,
+}
+
+/// Writes console lines to standard error, or to whatever it is made with.
+pub struct ConsoleLog {
+    /// The least important level that is shown, as a number.
+    level: AtomicU8,
+    style: Style,
+    inside: Mutex<Inside>,
+}
+
+struct Inside {
+    out: Box<dyn Write + Send>,
+    meters: BTreeMap<(Level, &'static str), Meter>,
+}
+
+/// A bucket of tokens.
+#[derive(Debug)]
+struct Meter {
+    level: f64,
+    refilled: Instant,
+    suppressed: u64,
+}
+
+impl fmt::Debug for ConsoleLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsoleLog").field("style", &self.style).finish_non_exhaustive()
+    }
+}
+
+impl ConsoleLog {
+    /// On standard error: in colour on a terminal, with the journal's prefixes under systemd.
+    #[must_use]
+    pub fn stderr(level: Level) -> ConsoleLog {
+        let style = if std::env::var_os("JOURNAL_STREAM").is_some() {
+            Style::Journal
+        } else if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+            Style::Colour
+        } else {
+            Style::Plain
+        };
+        ConsoleLog::new(level, style, Box::new(std::io::stderr()))
+    }
+
+    fn new(level: Level, style: Style, out: Box<dyn Write + Send>) -> ConsoleLog {
+        ConsoleLog {
+            level: AtomicU8::new(level as u8),
+            style,
+            inside: Mutex::new(Inside { out, meters: BTreeMap::new() }),
+        }
+    }
+
+    /// From now on lines up to `level` are shown.
+    pub fn set_level(&self, level: Level) {
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    fn begin(&self, level: Level) -> String {
+        let name = level.as_str();
+        match self.style {
+            Style::Plain => format!("{} {name:5} ", wall_now()),
+            Style::Colour => {
+                let colour = match level {
+                    Level::Error => "31;1",
+                    Level::Warn => "33",
+                    Level::Info => "32",
+                    Level::Debug | Level::Trace => "2",
+                };
+                format!("{} \x1b[{colour}m{name:5}\x1b[0m ", wall_now())
+            }
+            Style::Journal => {
+                let priority = match level {
+                    Level::Error => 3,
+                    Level::Warn => 4,
+                    Level::Info => 6,
+                    Level::Debug | Level::Trace => 7,
+                };
+                format!("<{priority}>")
+            }
+        }
+    }
+}
+
+impl Console for ConsoleLog {
+    fn shows(&self, level: Level) -> bool {
+        level as u8 <= self.level.load(Ordering::Relaxed)
+    }
+
+    fn line(&self, level: Level, kind: &'static str, text: fmt::Arguments<'_>) {
+        if !self.shows(level) {
+            return;
+        }
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who turns on debugging wants all of it.
+        let suppressed = if level >= Level::Debug {
+            0
+        } else {
+            let Some(suppressed) = admit(&mut inside.meters, level, kind, Instant::now()) else {
+                return;
+            };
+            suppressed
+        };
+        let mut line = OneLine { text: self.begin(level), room: LINE_BYTES_MAX };
+        let _ = write!(line, "{kind}: {text}");
+        let mut line = line.text;
+        if suppressed > 0 {
+            let _ = write!(line, " suppressed={suppressed}");
+        }
+        line.push('\n');
+        // Nobody is left to be told when standard error is gone.
+        let _ = inside.out.write_all(line.as_bytes());
+    }
+}
+
+/// `Some(n)` when a line may be written: `n` of its kind were not since the last that was.
+fn admit(
+    meters: &mut BTreeMap<(Level, &'static str), Meter>,
+    level: Level,
+    kind: &'static str,
+    now: Instant,
+) -> Option<u64> {
+    let meter =
+        meters.entry((level, kind)).or_insert(Meter { level: BURST, refilled: now, suppressed: 0 });
+    let elapsed = now.saturating_duration_since(meter.refilled).as_secs_f64();
+    meter.level = (meter.level + elapsed * PER_SECOND).min(BURST);
+    meter.refilled = now;
+    if meter.level < 1.0 {
+        meter.suppressed += 1;
+        return None;
+    }
+    meter.level -= 1.0;
+    Some(std::mem::take(&mut meter.suppressed))
+}
+
+/// Text from strangers on one line, without control characters, and not too long.
+struct OneLine {
+    text: String,
+    room: usize,
+}
+
+impl fmt::Write for OneLine {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            let escaped = match c {
+                '\n' => "\\n",
+                '\r' => "\\r",
+                '\t' => "\\t",
+                c if c.is_control() => "\u{fffd}",
+                _ => "",
+            };
+            let length = if escaped.is_empty() { c.len_utf8() } else { escaped.len() };
+            if length > self.room {
+                if self.room > 0 {
+                    self.text.push('…');
+                    self.room = 0;
+                }
+                return Ok(());
+            }
+            self.room -= length;
+            if escaped.is_empty() {
+                self.text.push(c);
+            } else {
+                self.text.push_str(escaped);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn wall_now() -> Wall {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(style: Style, lines: impl FnOnce(&dyn Console)) -> String {
+        let out = Shared::default();
+        lines(&ConsoleLog::new(Level::Info, style, Box::new(out.clone())));
+        String::from_utf8(out.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_stranger_cannot_forge_lines_or_drive_the_terminal() {
+        let evil = "a\r\n2026 error all is lost \u{1b}[2J\u{9b}";
+        let text = written(Style::Plain, |console| console.warn("peer", format_args!("{evil}")));
+        assert_eq!(text.lines().count(), 1);
+        assert!(text.contains("warn  peer: a\\r\\n2026 error"), "{text}");
+        assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let long = "ü".repeat(10_000);
+        let text = written(Style::Journal, |console| console.error("peer", format_args!("{long}")));
+        assert!(text.starts_with("<3>peer: ü"));
+        assert!(text.len() < LINE_BYTES_MAX + 16 && text.ends_with("…\n"), "{}", text.len());
+    }
+
+    #[test]
+    fn levels_below_are_not_even_formatted() {
+        struct Bomb;
+        impl fmt::Display for Bomb {
+            fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                panic!("formatted");
+            }
+        }
+        let text = written(Style::Plain, |console| console.debug("x", format_args!("{Bomb}")));
+        assert_eq!(text, "");
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_is_cut_short_and_leaves_others_alone() {
+        let text = written(Style::Plain, |console| {
+            for n in 0..10_000 {
+                console.warn("peer", format_args!("n={n}"));
+            }
+            console.warn("disk", format_args!("full"));
+        });
+        let of_peer = text.lines().filter(|line| line.contains("peer:")).count();
+        assert!((20..=30).contains(&of_peer), "{of_peer}");
+        assert!(text.contains("disk: full"));
+    }
+
+    #[test]
+    fn what_was_suppressed_is_counted() {
+        let mut meters = BTreeMap::new();
+        let start = Instant::now();
+        let mut shown = 0;
+        for _ in 0..100 {
+            shown += u64::from(admit(&mut meters, Level::Warn, "peer", start).is_some());
+        }
+        assert_eq!(shown, 20);
+        let later = start + Duration::from_secs(1);
+        assert_eq!(admit(&mut meters, Level::Warn, "peer", later), Some(80));
+        assert_eq!(admit(&mut meters, Level::Warn, "peer", later), None);
+    }
+}

@@ -1,0 +1,237 @@
+//! The control socket: who may write to it may run the server. It lies beside the spool with
+//! mode 0600; one JSON request per connection, JSON lines come back (`docs/control.md`).
+
+use mta::control::{ControlPlane, ControlRequest, ControlResponse, ErrorCode};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+/// A request line, its newline included.
+const REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// How long a client may take to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to read a piece of the response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Clients at once.
+const CLIENTS_MAX: usize = 16;
+/// Responses are written in pieces of about this size.
+const RESPONSE_BYTES: usize = 64 * 1024;
+/// How long `postrider queue` waits for the next line: a list reads from the spool.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A socket that listens; its file is removed when it is dropped.
+#[derive(Debug)]
+pub struct ControlSocket {
+    listener: std::os::unix::net::UnixListener,
+    path: PathBuf,
+    /// Device and inode of the socket file.
+    identity: (u64, u64),
+}
+
+impl ControlSocket {
+    /// Listens at `path`. A file that a dead server left there is replaced.
+    ///
+    /// # Errors
+    /// When a server answers there, when something that is no socket lies there, or as the
+    /// operating system says.
+    pub fn bind(path: &Path) -> io::Result<ControlSocket> {
+        check_vacant(path)?;
+        // The file appears under its own name only when it has its mode and the socket listens:
+        // nobody can connect before that, and a stale file is replaced in one step.
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(".new");
+        let fresh = PathBuf::from(fresh);
+        remove_if_there(&fresh)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        let address = SockAddr::unix(&fresh).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("the path is too long for a socket; choose a shorter one ({error})"),
+            )
+        })?;
+        socket.bind(&address)?;
+        let placed = fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
+            .and_then(|()| socket.listen(128))
+            .and_then(|()| socket.set_nonblocking(true))
+            .and_then(|()| fs::rename(&fresh, path))
+            .and_then(|()| fs::metadata(path));
+        match placed {
+            Ok(meta) => Ok(ControlSocket {
+                listener: socket.into(),
+                path: path.to_owned(),
+                identity: (meta.dev(), meta.ino()),
+            }),
+            Err(error) => {
+                let _ = fs::remove_file(&fresh);
+                Err(error)
+            }
+        }
+    }
+
+    /// Serves clients until the future is dropped. Needs a tokio runtime with I/O and time.
+    ///
+    /// # Errors
+    /// When the socket cannot be given to the runtime.
+    pub async fn serve(self, plane: Arc<ControlPlane>) -> io::Result<()> {
+        let listener = UnixListener::from_std(self.listener.try_clone()?)?;
+        let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+            let Ok((stream, _)) = listener.accept().await else {
+                // Out of file descriptors, most likely: that passes.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let plane = Arc::clone(&plane);
+            tokio::spawn(async move {
+                // An error here is the client's going away.
+                let _ = serve_client(stream, &plane).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // Another server may have replaced the file.
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|meta| (meta.dev(), meta.ino()) == self.identity);
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a socket may be put at `path`.
+fn check_vacant(path: &Path) -> io::Result<()> {
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !meta.file_type().is_socket() {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "something that is no socket lies there, and is left alone",
+        ));
+    }
+    match BlockingStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // It answered, or its backlog is full: somebody is there.
+        _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "another server is running there")),
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+async fn serve_client(mut stream: UnixStream, plane: &ControlPlane) -> io::Result<()> {
+    let request = tokio::time::timeout(REQUEST_TIMEOUT, read_request(&mut stream)).await;
+    let responses = match request {
+        Ok(Ok(request)) => plane.handle(request).await,
+        Ok(Err(text)) => vec![bad_request(text)],
+        Err(_) => vec![bad_request("no request within 10 seconds".to_owned())],
+    };
+    let mut text = Vec::new();
+    for response in responses {
+        serde_json::to_writer(&mut text, &response)?;
+        text.push(b'\n');
+        if text.len() >= RESPONSE_BYTES {
+            send(&mut stream, &text).await?;
+            text.clear();
+        }
+    }
+    send(&mut stream, &text).await
+}
+
+fn bad_request(text: String) -> ControlResponse {
+    ControlResponse::Error { code: ErrorCode::BadRequest, text }
+}
+
+async fn send(stream: &mut UnixStream, text: &[u8]) -> io::Result<()> {
+    tokio::time::timeout(RESPONSE_TIMEOUT, stream.write_all(text)).await?
+}
+
+/// Reads one line; what is wrong with it as a sentence.
+async fn read_request(stream: &mut UnixStream) -> Result<ControlRequest, String> {
+    let mut line = Vec::new();
+    loop {
+        let mut piece = [0; 4_096];
+        let length = stream.read(&mut piece).await.map_err(|error| error.to_string())?;
+        line.extend_from_slice(piece.get(..length).unwrap_or_default());
+        if let Some(end) = line.iter().position(|&b| b == b'\n') {
+            line.truncate(end);
+            break;
+        }
+        if line.len() >= REQUEST_BYTES_MAX {
+            return Err(format!("the request is longer than {REQUEST_BYTES_MAX} bytes"));
+        }
+        if length == 0 {
+            return Err("the request must be one line of JSON that ends with a newline".to_owned());
+        }
+    }
+    serde_json::from_slice(&line).map_err(|error| format!("the request is not understood: {error}"))
+}
+
+/// Why a request got no answer.
+#[derive(Debug)]
+pub enum ClientError {
+    /// No server at the socket.
+    Unreachable(io::Error),
+    /// The connection broke, or what came makes no sense.
+    Broken(String),
+    /// What was to take the responses failed.
+    Output(io::Error),
+}
+
+/// Sends `request` to the server at `path` and gives each response to `take`, the last one (`Done`
+/// or `Error`) included. Blocks.
+///
+/// # Errors
+/// When the server cannot be reached or breaks off, or `take` fails.
+pub fn ask(
+    path: &Path,
+    request: &ControlRequest,
+    mut take: impl FnMut(ControlResponse) -> io::Result<()>,
+) -> Result<(), ClientError> {
+    let mut stream = BlockingStream::connect(path).map_err(ClientError::Unreachable)?;
+    let broken = |error: io::Error| ClientError::Broken(error.to_string());
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(broken)?;
+    let mut line = serde_json::to_vec(request).map_err(|e| ClientError::Broken(e.to_string()))?;
+    line.push(b'\n');
+    stream.write_all(&line).map_err(broken)?;
+    for line in BufReader::new(stream).lines() {
+        let line = line.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                ClientError::Broken("the server does not answer".to_owned())
+            }
+            _ => ClientError::Broken(error.to_string()),
+        })?;
+        let response: ControlResponse = serde_json::from_str(&line).map_err(|error| {
+            ClientError::Broken(format!("the server's answer is not understood: {error}"))
+        })?;
+        let last = matches!(response, ControlResponse::Done { .. } | ControlResponse::Error { .. });
+        take(response).map_err(ClientError::Output)?;
+        if last {
+            return Ok(());
+        }
+    }
+    Err(ClientError::Broken("the server broke off before its answer was complete".to_owned()))
+}
+
+#[cfg(test)]
+mod tests;

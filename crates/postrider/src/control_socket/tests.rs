@@ -1,0 +1,165 @@
+//! Server and client over a real socket, and clients that behave badly.
+
+use super::*;
+use mta::control::{NodeJob, Select, ShardAnswer, Status};
+use std::io::Read;
+use std::thread;
+use tokio::sync::{mpsc, oneshot};
+
+struct Server {
+    path: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+    _directory: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        let _ = self.thread.take().map(thread::JoinHandle::join);
+    }
+}
+
+/// Two shards that remove one message each, and a node that can't reload.
+fn serve() -> Server {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let socket = ControlSocket::bind(&path).unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let thread = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let (node, mut jobs) = mpsc::channel(4);
+            tokio::spawn(async move {
+                while let Some(job) = jobs.recv().await {
+                    match job {
+                        NodeJob::Reload(answer) => {
+                            let _ = answer.send(Err("line 3: no such key".to_owned()));
+                        }
+                        NodeJob::Status(answer) => {
+                            let _ = answer.send(Status::default());
+                        }
+                    }
+                }
+            });
+            let shard = || -> mta::control::ShardPort {
+                Box::new(|_, answer| {
+                    let _ = answer.send(ShardAnswer { matched: 1, ..ShardAnswer::default() });
+                })
+            };
+            let plane = Arc::new(ControlPlane::new(vec![shard(), shard()], node));
+            tokio::select! {
+                biased;
+                _ = stopped => {}
+                served = socket.serve(plane) => served.unwrap(),
+            }
+        });
+    });
+    Server { path, stop: Some(stop), thread: Some(thread), _directory: directory }
+}
+
+fn answers(path: &Path, request: &ControlRequest) -> Vec<ControlResponse> {
+    let mut seen = Vec::new();
+    ask(path, request, |response| {
+        seen.push(response);
+        Ok(())
+    })
+    .unwrap();
+    seen
+}
+
+fn raw(path: &Path, request: &[u8]) -> String {
+    let mut stream = BlockingStream::connect(path).unwrap();
+    // The server may have closed before all of it is sent.
+    let _ = stream.write_all(request);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn requests_reach_all_shards_and_the_node() {
+    let server = serve();
+    let remove = ControlRequest::QueueRemove { select: Select::All };
+    assert_eq!(
+        answers(&server.path, &remove),
+        [ControlResponse::Done { matched: 2, text: Some("2 messages removed".to_owned()) }]
+    );
+    assert_eq!(
+        answers(&server.path, &ControlRequest::Reload),
+        [ControlResponse::Error {
+            code: ErrorCode::Failed,
+            text: "line 3: no such key".to_owned()
+        }]
+    );
+}
+
+#[test]
+fn only_the_owner_may_connect_and_the_file_goes_with_the_server() {
+    let server = serve();
+    let meta = fs::symlink_metadata(&server.path).unwrap();
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    let path = server.path.clone();
+    assert!(!path.with_extension("sock.new").exists());
+    drop(server);
+    assert!(!path.exists());
+}
+
+#[test]
+fn bad_requests_get_a_sentence() {
+    let server = serve();
+    for (request, expected) in [
+        (&b"{\"command\":\"explode\"}\n"[..], "unknown variant `explode`"),
+        (b"\xff\xff\n", "not understood"),
+        (b"{\"command\":\"status\"", "must be one line"),
+        (b"", "must be one line"),
+        (&[b' '; REQUEST_BYTES_MAX + 1], "longer than 65536 bytes"),
+    ] {
+        let answer = raw(&server.path, request);
+        assert!(answer.contains("\"bad_request\"") && answer.contains(expected), "{answer}");
+    }
+    // And it still works.
+    assert_eq!(answers(&server.path, &ControlRequest::Status).len(), 2);
+}
+
+#[test]
+fn a_stale_file_is_replaced_a_live_server_and_other_files_are_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists(), "a killed server leaves its file");
+    let first = ControlSocket::bind(&path).unwrap();
+    let error = ControlSocket::bind(&path).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
+    drop(first);
+    fs::write(&path, "precious").unwrap();
+    let error = ControlSocket::bind(&path).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+}
+
+#[test]
+fn a_path_that_is_too_long_is_named_as_such() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x".repeat(120));
+    let error = ControlSocket::bind(&path).unwrap_err();
+    assert!(error.to_string().contains("too long"), "{error}");
+}
+
+#[test]
+fn nobody_there_is_told_apart_from_a_broken_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let outcome = ask(&path, &ControlRequest::Status, |_| Ok(()));
+    assert!(matches!(outcome, Err(ClientError::Unreachable(_))), "{outcome:?}");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let silent = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 64];
+        let _ = stream.read(&mut request).unwrap();
+    });
+    let outcome = ask(&path, &ControlRequest::Status, |_| Ok(()));
+    assert!(matches!(outcome, Err(ClientError::Broken(_))), "{outcome:?}");
+    silent.join().unwrap();
+}

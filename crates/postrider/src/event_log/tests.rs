@@ -1,0 +1,193 @@
+//! The event log against a real directory, and against a disk that is full.
+
+use super::*;
+use mail::MessageId;
+use mta::event::Message;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+fn options(directory: &Path) -> Events {
+    Events {
+        path: directory.join("events.jsonl"),
+        rotate_bytes: None,
+        rotate_after: None,
+        keep_files: None,
+        waiting_max: 100_000,
+    }
+}
+
+fn released(n: u64) -> Event {
+    Event {
+        at: Wall(1_795_255_872_345 + n),
+        message: Some(Message {
+            id: MessageId(n),
+            position: Some(Position { log: 0, sequence: n }),
+            envelope: None,
+            received_at: Wall(0),
+            body_bytes: 1,
+        }),
+        recipients: Recipients::new(),
+        kind: Kind::Released,
+    }
+}
+
+fn start(options: &Events, shards: usize) -> (EventLog, Arc<EventMetrics>) {
+    let metrics = Arc::new(EventMetrics::default());
+    let log = EventLog::start(
+        options,
+        shards,
+        Arc::clone(&metrics),
+        Box::new(|text| eprintln!("{text}")),
+    )
+    .unwrap();
+    (log, metrics)
+}
+
+fn lines(text: &str) -> Vec<serde_json::Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_event_of_every_shard_is_written_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    let (log, metrics) = start(&options, 4);
+    let shards: Vec<_> = (0..4)
+        .map(|shard| {
+            let queue = log.queue(shard).unwrap();
+            thread::spawn(move || {
+                for n in 0..5_000 {
+                    queue.emit(released(n * 4 + shard as u64));
+                    if n % 1_000 == 0 {
+                        thread::sleep(Duration::from_millis(15));
+                    }
+                }
+            })
+        })
+        .collect();
+    for shard in shards {
+        shard.join().unwrap();
+    }
+    log.finish();
+    let text = fs::read_to_string(&options.path).unwrap();
+    let mut ids: Vec<String> =
+        lines(&text).iter().map(|line| line["id"].as_str().unwrap().to_owned()).collect();
+    ids.sort();
+    let expected: Vec<String> = (0..20_000).map(|n| MessageId(n).to_string()).collect();
+    assert_eq!(ids, expected);
+    assert_eq!(metrics.emitted.get(), 20_000);
+    assert_eq!(metrics.written_bytes.get(), text.len() as u64);
+    assert_eq!((metrics.dropped.get(), metrics.lag.get()), (0, 0));
+}
+
+#[test]
+fn a_single_event_reaches_the_file_without_a_further_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    let (log, _) = start(&options, 1);
+    let queue = log.queue(0).unwrap();
+    for n in 0..20 {
+        queue.emit(released(n));
+        let begun = Instant::now();
+        while lines(&fs::read_to_string(&options.path).unwrap()).len() as u64 <= n {
+            assert!(begun.elapsed() < Duration::from_secs(5), "event {n} stays in the queue");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn files_are_rotated_by_size_and_only_the_newest_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let bystander = directory.path().join("events.jsonl.orig");
+    fs::write(&bystander, "mine").unwrap();
+    let options =
+        Events { rotate_bytes: Some(4_096), keep_files: Some(2), ..options(directory.path()) };
+    let mut file = LogFile::open(options.clone(), Wall(0)).unwrap();
+    for n in 0..40_u64 {
+        let mut text = vec![b'x'; 1_023];
+        text.push(b'\n');
+        file.write(&mut text, Wall(1_795_255_872_345 + n)).unwrap();
+    }
+    let mut sizes: Vec<u64> = Vec::new();
+    for entry in fs::read_dir(directory.path()).unwrap() {
+        sizes.push(entry.unwrap().metadata().unwrap().len());
+    }
+    sizes.sort_unstable();
+    assert_eq!(sizes, [4, 4_096, 4_096, 4_096]);
+    assert_eq!(fs::read_to_string(bystander).unwrap(), "mine");
+}
+
+#[test]
+fn files_are_rotated_by_age_also_across_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let options =
+        Events { rotate_after: Some(Duration::from_secs(60)), ..options(directory.path()) };
+    let begun = Wall(1_795_255_872_345);
+    let mut text = Vec::new();
+    json::write_lines(&released(0), &mut text);
+    LogFile::open(options.clone(), begun).unwrap().write(&mut text, begun).unwrap();
+    let mut file = LogFile::open(options, begun.after(Duration::from_secs(59))).unwrap();
+    for (age, files) in [(59, 1), (60, 2), (61, 2)] {
+        let mut text = b"{}\n".to_vec();
+        file.write(&mut text, begun.after(Duration::from_secs(age))).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), files, "after {age} s");
+    }
+}
+
+#[test]
+fn a_line_that_a_crash_cut_is_ended_before_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    fs::write(&options.path, "{\"time\":\"2026").unwrap();
+    let mut file = LogFile::open(options.clone(), Wall(0)).unwrap();
+    file.write(&mut b"{}\n".to_vec(), Wall(0)).unwrap();
+    assert_eq!(fs::read_to_string(&options.path).unwrap(), "{\"time\":\"2026\n{}\n");
+}
+
+#[test]
+fn a_file_that_someone_moved_away_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path());
+    let mut file = LogFile::open(options.clone(), Wall(0)).unwrap();
+    file.write(&mut b"1\n".to_vec(), Wall(0)).unwrap();
+    fs::rename(&options.path, directory.path().join("moved")).unwrap();
+    file.write(&mut b"2\n".to_vec(), Wall(2_000)).unwrap();
+    assert_eq!(fs::read_to_string(directory.path().join("moved")).unwrap(), "1\n");
+    assert_eq!(fs::read_to_string(&options.path).unwrap(), "2\n");
+}
+
+#[test]
+fn on_a_full_disk_mail_goes_on_and_what_is_lost_is_counted_and_named() {
+    // Every write to /dev/full fails with ENOSPC, for root too.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("events.jsonl");
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let options = Events { waiting_max: 100, ..options(directory.path()) };
+    let (log, metrics) = start(&options, 1);
+    let queue = log.queue(0).unwrap();
+    let begun = Instant::now();
+    queue.emit(released(0));
+    while metrics.write_failures.get() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        thread::sleep(Duration::from_millis(1));
+    }
+    for n in 1..=500 {
+        queue.emit(released(n));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "emit must not wait for the disk");
+    // Space comes back.
+    fs::remove_file(&path).unwrap();
+    while metrics.dropped.get() == 0 || metrics.lag.get() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(10));
+    }
+    log.finish();
+    let seen = lines(&fs::read_to_string(&path).unwrap());
+    let lost: Vec<_> = seen.iter().filter(|line| line["event"] == "lost").collect();
+    assert_eq!(lost.len(), 1);
+    assert_eq!((&lost[0]["count"], &lost[0]["sequence"]), (&400.into(), &101.into()));
+    assert_eq!(seen.len(), 102);
+    assert_eq!(metrics.emitted.get(), 501);
+}

@@ -1,0 +1,460 @@
+//! A running relay: logs, shards, acceptors and what they share.
+
+use crate::commit_thread::Log;
+use crate::console::ConsoleLog;
+use crate::event_log::EventLog;
+use crate::file_disk::FileDisk;
+use crate::world::{AcceptedSocket, Clock, MailboxFiles, MailboxThread, Real, Resolver};
+use mail::MessageId;
+use mta::acceptor;
+use mta::budget::Budget;
+use mta::clients::Clients;
+use mta::config::{self, Config};
+use mta::console::{Console, Level};
+use mta::control::ShardPort;
+use mta::event::{EventSink, NoEvents};
+use mta::metrics::{EventMetrics, LogMetrics, Metrics};
+use mta::seams::{Listener as _, Net as _, World as _};
+use mta::shard::{Shard, ShardMail, ShardParts, ShardSender, Shared};
+use mta::spool_client::LogPort;
+use spool::{Durability, RecoveredMessage, Spool, SpoolConfig};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, mpsc as std_mpsc};
+use std::thread;
+use std::time::Instant;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::LocalSet;
+
+type Mail = ShardMail<AcceptedSocket>;
+
+/// How long transactions may go on after a stop was asked for.
+pub(crate) const GRACE_MS: u64 = 5_000;
+
+/// Numbers of a running node, for whoever shows them.
+#[derive(Clone)]
+pub(crate) struct NodeMetrics {
+    pub(crate) shards: Vec<Arc<Metrics>>,
+    pub(crate) logs: Vec<Arc<LogMetrics>>,
+    pub(crate) events: Arc<EventMetrics>,
+}
+
+/// A running relay.
+pub(crate) struct Node {
+    shards: Vec<ShardSender<AcceptedSocket>>,
+    threads: Vec<thread::JoinHandle<()>>,
+    logs: Vec<Log>,
+    events: Option<EventLog>,
+    stop_accepting: watch::Sender<bool>,
+    /// Where it listens, in the order of the configuration.
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) metrics: NodeMetrics,
+    pub(crate) started: Instant,
+}
+
+/// What every shard thread is given.
+struct ShardSeed {
+    number: u16,
+    config: Arc<Config>,
+    ports: Vec<Arc<LogPort>>,
+    shared: Arc<Shared>,
+    shards: Vec<ShardSender<AcceptedSocket>>,
+    mail: mpsc::UnboundedReceiver<Mail>,
+    events: Option<Arc<dyn EventSink + Send + Sync>>,
+    console: Arc<ConsoleLog>,
+    metrics: Arc<Metrics>,
+    clock: Clock,
+    store: MailboxFiles,
+    /// Shard 0 listens for all.
+    acceptor: Option<AcceptorSeed>,
+}
+
+struct AcceptorSeed {
+    bound: std_mpsc::Sender<io::Result<Vec<SocketAddr>>>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Node {
+    /// Recovers the spool, starts the shards and listens.
+    ///
+    /// # Errors
+    /// A sentence that names what could not be opened, read or bound.
+    pub(crate) fn start(
+        config: &Arc<Config>,
+        shards: u16,
+        console: &Arc<ConsoleLog>,
+    ) -> Result<Node, String> {
+        let started = Instant::now();
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..shards).map(|_| mpsc::unbounded_channel::<Mail>()).unzip();
+        let metrics = NodeMetrics {
+            shards: (0..shards).map(|_| Arc::default()).collect(),
+            logs: config.spool.paths.iter().map(|_| Arc::default()).collect(),
+            events: Arc::default(),
+        };
+        let events = start_events(config, shards, &metrics, console)?;
+        let logs = open_logs(config, &senders, &metrics, console)?;
+        let shared = Arc::new(Shared {
+            body_memory: Budget::new(config.spool.body_memory_bytes),
+            queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
+            clients: Clients::default(),
+            sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
+        });
+        let store = MailboxThread::start().map_err(|e| format!("cannot start a thread: {e}"))?;
+        let (stop_accepting, stop) = watch::channel(false);
+        let (bound, when_bound) = std_mpsc::channel();
+        let mut acceptor = Some(AcceptorSeed { bound, stop });
+        let mut threads = Vec::new();
+        for (number, mail) in (0..shards).zip(receivers) {
+            let seed = ShardSeed {
+                number,
+                config: Arc::clone(config),
+                ports: logs.iter().map(|log| Arc::clone(&log.port)).collect(),
+                shared: Arc::clone(&shared),
+                shards: senders.clone(),
+                mail,
+                events: events
+                    .as_ref()
+                    .and_then(|log| log.queue(usize::from(number)))
+                    .map(|queue| queue as Arc<dyn EventSink + Send + Sync>),
+                console: Arc::clone(console),
+                metrics: Arc::clone(&metrics.shards[usize::from(number)]),
+                clock: Clock::new(started, seed_of(number)),
+                store: store.clone(),
+                acceptor: acceptor.take(),
+            };
+            let thread = thread::Builder::new()
+                .name(format!("shard-{number}"))
+                .spawn(move || run_shard(seed))
+                .map_err(|e| format!("cannot start a thread: {e}"))?;
+            threads.push(thread);
+        }
+        let addresses = when_bound
+            .recv()
+            .map_err(|_| "the first shard ended before it listened".to_owned())?
+            .map_err(|error| error.to_string())?;
+        Ok(Node {
+            shards: senders,
+            threads,
+            logs,
+            events,
+            stop_accepting,
+            addresses,
+            metrics,
+            started,
+        })
+    }
+
+    /// Ways to put an operator's requests before the shards.
+    pub(crate) fn shard_ports(&self) -> Vec<ShardPort> {
+        let port = |shard: &ShardSender<AcceptedSocket>| -> ShardPort {
+            let shard = shard.clone();
+            // A shard that has ended drops the answer's sender, which says enough.
+            Box::new(move |request, answer| {
+                let _ = shard.send(ShardMail::Control { request, answer });
+            })
+        };
+        self.shards.iter().map(port).collect()
+    }
+
+    /// Gives every shard another configuration.
+    pub(crate) fn reload(&self, config: &Arc<Config>) {
+        for shard in &self.shards {
+            let _ = shard.send(ShardMail::Reload(Arc::clone(config)));
+        }
+    }
+
+    /// Whether every log takes mail, and what is wrong with those that do not.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for log in &self.logs {
+            let status = log.status.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Some(poison) = &status.poisoned {
+                problems.push(format!("the spool takes no mail: {poison}"));
+            } else if status.full {
+                problems.push("the spool's disk is nearly full".to_owned());
+            }
+            if status.damaged_count > 0 {
+                problems
+                    .push(format!("{} messages in the spool are damaged", status.damaged_count));
+            }
+        }
+        problems
+    }
+
+    /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was
+    /// delivered is settled, the logs are closed.
+    pub(crate) async fn stop(self) {
+        let _ = self.stop_accepting.send(true);
+        let mut waiting = Vec::new();
+        for shard in &self.shards {
+            let (done, stopped) = oneshot::channel();
+            let _ = shard.send(ShardMail::Stop { grace_ms: GRACE_MS, done });
+            waiting.push(stopped);
+        }
+        for stopped in waiting {
+            // An error means that the shard has ended already.
+            let _ = stopped.await;
+        }
+        drop(self.shards);
+        for log in self.logs {
+            log.stop();
+        }
+        if let Some(events) = self.events {
+            events.finish();
+        }
+        // Shard threads end with the process: nothing they still hold matters now.
+        drop(self.threads);
+    }
+}
+
+fn seed_of(number: u16) -> u64 {
+    let mut bytes = [0; 8];
+    // Without the kernel's help the time will do: it is for jitter, not for secrets.
+    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
+        bytes = crate::world::wall_now().0.to_le_bytes();
+    }
+    u64::from_le_bytes(bytes) ^ u64::from(number)
+}
+
+fn start_events(
+    config: &Config,
+    shards: u16,
+    metrics: &NodeMetrics,
+    console: &Arc<ConsoleLog>,
+) -> Result<Option<EventLog>, String> {
+    let Some(options) = &config.events else { return Ok(None) };
+    let console = Arc::clone(console);
+    let report = Box::new(move |text: &str| {
+        console.line(Level::Warn, "events", format_args!("{text}"));
+    });
+    let events = Arc::clone(&metrics.events);
+    EventLog::start(options, usize::from(shards), events, report)
+        .map(Some)
+        .map_err(|error| format!("cannot open the event log {}: {error}", options.path.display()))
+}
+
+/// Recovers every log and hands its messages to the shards.
+fn open_logs(
+    config: &Config,
+    shards: &[ShardSender<AcceptedSocket>],
+    metrics: &NodeMetrics,
+    console: &Arc<ConsoleLog>,
+) -> Result<Vec<Log>, String> {
+    let mut logs = Vec::new();
+    for (number, path) in config.spool.paths.iter().enumerate() {
+        let log = u8::try_from(number).map_err(|_| "more than 256 spool paths".to_owned())?;
+        let began = Instant::now();
+        let disk = FileDisk::open(path)
+            .map_err(|error| format!("cannot open the spool {}: {error}", path.display()))?;
+        let disk = Arc::new(disk);
+        let mut recovered = Recovered::new(shards);
+        let (spool, report) =
+            Spool::open(&*disk, spool_config(&config.spool, log), &mut |m| recovered.take(m))
+                .map_err(|error| format!("cannot recover the spool {}: {error}", path.display()))?;
+        recovered.finish();
+        let took = began.elapsed();
+        console.line(
+            Level::Info,
+            "spool",
+            format_args!(
+                "spool open path={} queued={} torn={} damaged={} took={took:.1?}",
+                path.display(),
+                report.live_count,
+                report.torn_count,
+                report.damaged_count
+            ),
+        );
+        for damage in &report.damage {
+            console.line(Level::Error, "spool", format_args!("damage: {damage}"));
+        }
+        metrics.logs[number].damaged.add(report.damaged_count);
+        let shards = shards.to_vec();
+        let deliver = Box::new(move |shard: u16, completions| {
+            // A shard that has ended waits for nothing.
+            if let Some(shard) = shards.get(usize::from(shard)) {
+                let _ = shard.send(ShardMail::Completions(completions));
+            }
+        });
+        let first = MessageId::new(config.spool.node, log, 0);
+        let started = Log::start(spool, disk, first, Arc::clone(&metrics.logs[number]), deliver)
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        logs.push(started);
+    }
+    Ok(logs)
+}
+
+fn spool_config(section: &config::SpoolSection, log: u8) -> SpoolConfig {
+    let defaults = SpoolConfig::default();
+    SpoolConfig {
+        node: section.node,
+        log,
+        salt: seed_of(u16::from(log)),
+        durability: match section.durability {
+            config::Durability::Sync => Durability::Sync,
+            config::Durability::Os => Durability::Os,
+            config::Durability::Memory => Durability::Memory,
+        },
+        segment_bytes: section.segment_bytes,
+        first_segment_bytes: defaults.first_segment_bytes.min(section.segment_bytes),
+        reserve_bytes: section.min_free_bytes,
+        spare_segments_max: usize::from(section.spare_segments),
+        ..defaults
+    }
+}
+
+/// Spreads recovered messages over the shards, some thousand at a time.
+struct Recovered<'a> {
+    shards: &'a [ShardSender<AcceptedSocket>],
+    waiting: Vec<Vec<RecoveredMessage>>,
+}
+
+const RECOVERED_BATCH: usize = 4096;
+
+impl<'a> Recovered<'a> {
+    fn new(shards: &'a [ShardSender<AcceptedSocket>]) -> Recovered<'a> {
+        Recovered { shards, waiting: shards.iter().map(|_| Vec::new()).collect() }
+    }
+
+    fn take(&mut self, message: RecoveredMessage) {
+        let shard = (message.id.sequence() % self.shards.len() as u64) as usize;
+        self.waiting[shard].push(message);
+        if self.waiting[shard].len() >= RECOVERED_BATCH {
+            self.send(shard);
+        }
+    }
+
+    fn send(&mut self, shard: usize) {
+        let messages = std::mem::take(&mut self.waiting[shard]);
+        if !messages.is_empty() {
+            // The shard's thread has not begun: nobody can have dropped the other end.
+            let _ = self.shards[shard].send(ShardMail::Recovered(messages));
+        }
+    }
+
+    fn finish(mut self) {
+        for shard in 0..self.shards.len() {
+            self.send(shard);
+        }
+    }
+}
+
+fn run_shard(seed: ShardSeed) {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // Between two looks at sockets so many tasks may run; the default of 61 makes batches of
+        // completions wait for an epoll_wait in the middle.
+        .event_interval(127)
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            if let Some(acceptor) = seed.acceptor {
+                let _ = acceptor.bound.send(Err(error));
+            }
+            return;
+        }
+    };
+    LocalSet::new().block_on(&runtime, async move {
+        let resolver = Resolver::new(&seed.config.dns);
+        let world = Real::new(seed.clock, resolver, seed.store);
+        let console: Rc<dyn Console> = Rc::new(SharedConsole(Arc::clone(&seed.console)));
+        if let Some(acceptor) = seed.acceptor {
+            let listening = Listening {
+                world: &world,
+                config: &seed.config,
+                shared: &seed.shared,
+                shards: &seed.shards,
+                console: &console,
+            };
+            listening.start(&acceptor);
+        }
+        let events: Rc<dyn EventSink> = match seed.events {
+            Some(queue) => Rc::new(SharedEvents(queue)),
+            None => Rc::new(NoEvents),
+        };
+        let shard = Shard::new(ShardParts {
+            number: seed.number,
+            world,
+            config: seed.config,
+            ports: seed.ports,
+            shared: seed.shared,
+            shards: seed.shards,
+            events,
+            console,
+            metrics: seed.metrics,
+        });
+        shard.run(seed.mail).await;
+    });
+}
+
+/// What the acceptors of all listeners need.
+struct Listening<'a> {
+    world: &'a Real,
+    config: &'a Config,
+    shared: &'a Arc<Shared>,
+    shards: &'a [ShardSender<AcceptedSocket>],
+    console: &'a Rc<dyn Console>,
+}
+
+impl Listening<'_> {
+    /// Binds every listener, or none, and tells how that went.
+    fn start(&self, seed: &AcceptorSeed) {
+        let mut sockets = Vec::new();
+        let mut addresses = Vec::new();
+        for listener in &self.config.listeners {
+            let bound = self.world.net().listen(listener.address).and_then(|socket| {
+                let address = socket.local_addr()?;
+                Ok((socket, address))
+            });
+            match bound {
+                Ok((socket, address)) => {
+                    sockets.push(socket);
+                    addresses.push(address);
+                }
+                Err(error) => {
+                    let (name, address) = (&listener.name, listener.address);
+                    let text = format!("cannot listen on {address} (listener {name}): {error}");
+                    let _ = seed.bound.send(Err(io::Error::new(error.kind(), text)));
+                    return;
+                }
+            }
+        }
+        for (index, socket) in sockets.into_iter().enumerate() {
+            tokio::task::spawn_local(acceptor::run(
+                self.world.clone(),
+                socket,
+                index,
+                Arc::clone(self.shared),
+                self.shards.to_vec(),
+                Rc::clone(self.console),
+                seed.stop.clone(),
+            ));
+        }
+        let _ = seed.bound.send(Ok(addresses));
+    }
+}
+
+/// The console of the process, as each shard holds it.
+struct SharedConsole(Arc<ConsoleLog>);
+
+impl Console for SharedConsole {
+    fn shows(&self, level: Level) -> bool {
+        self.0.shows(level)
+    }
+
+    fn line(&self, level: Level, kind: &'static str, text: std::fmt::Arguments<'_>) {
+        self.0.line(level, kind, text);
+    }
+}
+
+/// A shard's queue to the event log.
+struct SharedEvents(Arc<dyn EventSink + Send + Sync>);
+
+impl EventSink for SharedEvents {
+    fn emit(&self, event: mta::event::Event) {
+        self.0.emit(event);
+    }
+}

@@ -1,0 +1,98 @@
+//! A listening socket that hands out connections which no runtime knows yet, so that each can
+//! join the runtime of the shard it is placed on. tokio's own listener would register every
+//! connection with the runtime that accepts: two system calls wasted for each that moves.
+
+use mta::seams::Listener;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use socket2::Socket;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll, ready};
+use tokio::io::unix::AsyncFd;
+
+/// A socket that no runtime knows yet; it may go to any shard.
+#[derive(Debug)]
+pub(crate) struct AcceptedSocket(pub(super) OwnedFd);
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) struct ListeningSocket {
+    socket: AsyncFd<Socket>,
+}
+
+impl ListeningSocket {
+    /// Takes a socket that listens and does not block. To be called within a runtime.
+    pub(crate) fn new(socket: Socket) -> io::Result<ListeningSocket> {
+        // SAFETY: `Socket` owns its descriptor, which is open and stays the same until the socket
+        // is dropped; the `AsyncFd` owns the socket, and nothing here replaces or closes it.
+        #[allow(unsafe_code)]
+        let socket = unsafe { AsyncFd::register(socket) }?;
+        Ok(ListeningSocket { socket })
+    }
+}
+
+impl Listener for ListeningSocket {
+    type Accepted = AcceptedSocket;
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        let address = self.socket.get_ref().local_addr()?;
+        address.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    fn poll_accept(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(AcceptedSocket, SocketAddr)>> {
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let accepted = guard.try_io(|socket| Ok(acceptfrom_with(socket.get_ref(), flags)?));
+            match accepted {
+                Ok(Ok((fd, address))) => {
+                    let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+                    let Some(address) = address else { continue };
+                    return Poll::Ready(Ok((AcceptedSocket(fd), address)));
+                }
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                // It would block: the guard has forgotten the readiness, and we wait for more.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    #[test]
+    fn connections_come_out_with_their_peers_and_work() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let mut listener = ListeningSocket::new(listener.into()).unwrap();
+            let address = listener.local_addr().unwrap();
+            let client = std::thread::spawn(move || {
+                let mut clients: Vec<TcpStream> =
+                    (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+                let mut word = [0; 5];
+                clients[2].read_exact(&mut word).unwrap();
+                (clients[2].local_addr().unwrap(), word)
+            });
+            let mut last = None;
+            for _ in 0..3 {
+                last = Some(poll_fn(|cx| listener.poll_accept(cx)).await.unwrap());
+            }
+            let (AcceptedSocket(socket), peer) = last.unwrap();
+            let mut stream = TcpStream::from(socket);
+            stream.set_nonblocking(false).unwrap();
+            stream.write_all(b"hello").unwrap();
+            assert_eq!(client.join().unwrap(), (peer, *b"hello"));
+        });
+    }
+}

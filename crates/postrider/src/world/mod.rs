@@ -1,0 +1,73 @@
+//! The real seams: sockets, clocks, resolver, mailbox files.
+
+mod listening_socket;
+mod mailbox_files;
+pub(crate) mod resolver;
+mod sockets;
+mod tokio_time;
+
+pub(crate) use listening_socket::AcceptedSocket;
+pub(crate) use mailbox_files::{MailboxFiles, MailboxThread};
+pub(crate) use resolver::Resolver;
+pub(crate) use sockets::Sockets;
+pub(crate) use tokio_time::{Clock, wall_now};
+
+use mta::seams::World;
+use std::rc::Rc;
+
+/// The world of one shard.
+#[derive(Clone)]
+pub(crate) struct Real(Rc<Parts>);
+
+struct Parts {
+    net: Sockets,
+    dns: Resolver,
+    time: Clock,
+    spawn: LocalSpawn,
+    store: MailboxFiles,
+}
+
+impl Real {
+    /// To be made on the shard's own thread.
+    pub(crate) fn new(time: Clock, dns: Resolver, store: MailboxFiles) -> Real {
+        Real(Rc::new(Parts { net: Sockets, dns, time, spawn: LocalSpawn, store }))
+    }
+}
+
+impl World for Real {
+    type Net = Sockets;
+    type Dns = Resolver;
+    type Time = Clock;
+    type Spawn = LocalSpawn;
+    type Store = MailboxFiles;
+
+    fn net(&self) -> &Sockets {
+        &self.0.net
+    }
+
+    fn dns(&self) -> &Resolver {
+        &self.0.dns
+    }
+
+    fn time(&self) -> &Clock {
+        &self.0.time
+    }
+
+    fn spawn(&self) -> &LocalSpawn {
+        &self.0.spawn
+    }
+
+    fn store(&self) -> &MailboxFiles {
+        &self.0.store
+    }
+}
+
+/// Tasks on the `LocalSet` of the thread that asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalSpawn;
+
+impl mta::seams::Spawn for LocalSpawn {
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        tokio::task::spawn_local(task);
+    }
+}

@@ -1,0 +1,83 @@
+//! Clocks of the operating system, timers of tokio.
+
+use mail::{Mono, Wall};
+use std::cell::Cell;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Monotonic time since the process started, wall-clock time, chance.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+    random: Cell<u64>,
+}
+
+impl Clock {
+    /// All clocks of a process share `start`, so that shards speak of the same moments; `seed`
+    /// differs from shard to shard.
+    pub(crate) fn new(start: Instant, seed: u64) -> Clock {
+        Clock { start, random: Cell::new(seed) }
+    }
+
+    fn instant(&self, at: Mono) -> tokio::time::Instant {
+        let at = self.start.checked_add(std::time::Duration::from_micros(at.0));
+        // Too far away to be told: a year will do.
+        let far = || Instant::now() + std::time::Duration::from_secs(365 * 86_400);
+        tokio::time::Instant::from_std(at.unwrap_or_else(far))
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn wall_now() -> Wall {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl mta::seams::Time for Clock {
+    type Sleep = Timer;
+
+    fn now(&self) -> Mono {
+        Mono(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn wall(&self) -> Wall {
+        wall_now()
+    }
+
+    fn sleep_until(&self, at: Mono) -> Timer {
+        Timer { clock: self.clone(), sleep: Box::pin(tokio::time::sleep_until(self.instant(at))) }
+    }
+
+    /// SplitMix64: for jitter and the order of hosts, not for secrets.
+    fn random(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// A timer of tokio's.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    clock: Clock,
+    sleep: Pin<Box<tokio::time::Sleep>>,
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.sleep.as_mut().poll(cx)
+    }
+}
+
+impl mta::seams::Sleep for Timer {
+    fn reset(&mut self, at: Mono) {
+        let at = self.clock.instant(at);
+        self.sleep.as_mut().reset(at);
+    }
+}
