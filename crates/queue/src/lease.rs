@@ -135,6 +135,8 @@ pub(crate) struct Pool {
     /// The shard that was served last with a slot, and with tokens.
     slot_turn: u16,
     token_turn: u16,
+    /// The limits changed since it was last settled.
+    changed: bool,
 }
 
 /// To whom the owner says what.
@@ -148,6 +150,7 @@ impl Pool {
             parties: Vec::new(),
             slot_turn: 0,
             token_turn: 0,
+            changed: false,
         }
     }
 
@@ -178,6 +181,7 @@ impl Pool {
                 rate.inherit(before);
             }
         }
+        self.changed |= self.terms != terms;
         self.terms = terms;
     }
 
@@ -220,6 +224,7 @@ impl Pool {
 
     /// Serves whom it can and recalls what it must.
     pub(crate) fn settle(&mut self, now: Mono, orders: &mut Orders) {
+        self.changed = false;
         self.grant_slots(now, orders);
         self.grant_tokens(now, orders);
         self.recall(now, orders);
@@ -228,6 +233,9 @@ impl Pool {
 
     /// When to settle again if nothing else happens.
     pub(crate) fn next_timeout(&self) -> Mono {
+        if self.changed {
+            return Mono(0);
+        }
         let mut next = Mono::NEVER;
         if self.parties.iter().any(|p| p.tokens_wanted > 0) {
             next = self.rate.as_ref().map_or(Mono(0), Rate::next);

@@ -76,7 +76,8 @@ impl Scheduled {
     }
 }
 
-/// A binary heap of slots by due time; the entries know their places, so any can leave.
+/// A binary heap of slots by due time (then by message and recipient: what falls due together
+/// goes in the order in which it came); the entries know their places, so any can leave.
 #[derive(Default)]
 pub(crate) struct DueHeap(Vec<u32>);
 
@@ -125,11 +126,11 @@ impl DueHeap {
 
     fn up(&mut self, slab: &mut Slab, mut place: usize) {
         let slot = self.0[place];
-        let due = slab[slot].due;
+        let rank = slab[slot].rank();
         while place > 0 {
             let parent = (place - 1) / 2;
             let above = self.0[parent];
-            if slab[above].due <= due {
+            if slab[above].rank() <= rank {
                 break;
             }
             self.0[place] = above;
@@ -142,17 +143,17 @@ impl DueHeap {
 
     fn down(&mut self, slab: &mut Slab, mut place: usize) {
         let slot = self.0[place];
-        let due = slab[slot].due;
+        let rank = slab[slot].rank();
         loop {
             let left = 2 * place + 1;
             let Some(&left_slot) = self.0.get(left) else { break };
             let (mut child, mut child_slot) = (left, left_slot);
             if let Some(&right_slot) = self.0.get(left + 1)
-                && slab[right_slot].due < slab[left_slot].due
+                && slab[right_slot].rank() < slab[left_slot].rank()
             {
                 (child, child_slot) = (left + 1, right_slot);
             }
-            if due <= slab[child_slot].due {
+            if rank <= slab[child_slot].rank() {
                 break;
             }
             self.0[place] = child_slot;

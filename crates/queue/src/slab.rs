@@ -118,6 +118,11 @@ impl Entry {
         }
     }
 
+    /// Order within a scheduled queue.
+    pub(crate) fn rank(&self) -> (Mono, MessageId, u32) {
+        (self.due, self.id, self.recipient)
+    }
+
     /// Age in microseconds; never negative.
     pub(crate) fn age_us(&self, now: Mono) -> u64 {
         let now = i64::try_from(now.0).unwrap_or(i64::MAX);

@@ -1,0 +1,571 @@
+//! The way of entries through one shard, step by step.
+
+mod world;
+
+use mail::{MessageId, Mono};
+use queue::{
+    Action, Blocker, CloseReason, EntryOutcome, Filter, Pause, Queue, QueueConfig, ReadyId,
+    ReadyLimits, Resolution, RetryPolicy, ScheduledId, Take, Work,
+};
+use std::time::Duration;
+use world::{MS, SECOND, Weather, World, entry, failure, limits, policy, ready_key, scheduled_key};
+
+struct One {
+    queue: Queue,
+    now: Mono,
+}
+
+impl One {
+    fn new() -> One {
+        One { queue: Queue::new(QueueConfig::new(0, 1)), now: Mono(5_000_000) }
+    }
+
+    fn push(&mut self, id: u64) -> queue::EntryId {
+        self.push_with(&policy(), entry(id, self.now))
+    }
+
+    fn push_with(&mut self, retry: &RetryPolicy, new: queue::NewEntry) -> queue::EntryId {
+        let scheduled = self.queue.scheduled(&scheduled_key("a.example"), retry);
+        self.queue.push(self.now, scheduled, new)
+    }
+
+    fn poll(&mut self) -> Vec<Action> {
+        std::iter::from_fn(|| self.queue.poll(self.now)).collect()
+    }
+
+    fn later(&mut self, time: Duration) -> Vec<Action> {
+        self.now = self.now + time;
+        self.poll()
+    }
+
+    /// Answers the open question.
+    fn resolve(&mut self, hop: &str, limits: &ReadyLimits) -> Vec<Action> {
+        let scheduled = ScheduledId(0);
+        let answer = Resolution::Ready {
+            key: ready_key(hop),
+            limits: limits.clone(),
+            fresh_until: self.now + SECOND * 3600,
+        };
+        self.queue.handle_resolved(self.now, scheduled, answer);
+        self.poll()
+    }
+
+    /// A connection opens and takes.
+    fn open(&mut self, ready: ReadyId) -> Take {
+        self.queue.handle_opened(self.now, ready);
+        self.queue.take(self.now, ready, 0)
+    }
+
+    fn outcome(&mut self, work: &Work, outcome: &EntryOutcome) -> Option<queue::Deferred> {
+        let mut last = None;
+        for (entry, _, _) in &work.entries {
+            last = self.queue.handle_outcome(self.now, *entry, outcome.clone());
+        }
+        last
+    }
+}
+
+fn work(take: Take) -> Work {
+    match take {
+        Take::Work(work) => work,
+        other => panic!("no work but {other:?}"),
+    }
+}
+
+const READY: ReadyId = ReadyId(0);
+
+#[test]
+fn a_message_is_resolved_opened_for_taken_and_settled() {
+    let mut one = One::new();
+    let id = one.push(1);
+    let [Action::Resolve(scheduled)] = one.poll()[..] else { panic!("asks where to") };
+    assert!(matches!(one.queue.why(one.now, id), Some(Blocker::Resolving { .. })));
+    assert_eq!(one.poll(), []);
+    assert_eq!(one.queue.scheduled_key(scheduled), Some(&scheduled_key("a.example")));
+    assert_eq!(one.resolve("mx", &limits()), [Action::Open(READY)]);
+    assert!(matches!(one.queue.why(one.now, id), Some(Blocker::Opening { .. })));
+    let first = work(one.open(READY));
+    assert_eq!((first.id, first.entries[0].0, first.entries[0].2), (MessageId(1), id, 0));
+    assert!(matches!(one.queue.why(one.now, id), Some(Blocker::InFlight { .. })));
+    assert_eq!(one.outcome(&first, &EntryOutcome::Settled), None);
+    assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait { .. }));
+    one.queue.handle_idle(one.now, READY);
+    assert_eq!(one.queue.why(one.now, id), None);
+
+    one.push(2);
+    assert_eq!(one.poll(), [Action::Wake(READY)]);
+    assert_eq!(work(one.queue.take(one.now, READY, 1)).id, MessageId(2));
+}
+
+#[test]
+fn a_burst_opens_one_connection_each_and_no_more() {
+    let mut one = One::new();
+    one.push(0);
+    one.poll();
+    one.resolve("mx", &limits());
+    let mut actions = 0;
+    for id in 1..250 {
+        one.push(id);
+    }
+    actions += one.poll().len();
+    assert_eq!(actions, 49);
+    for id in 250..500 {
+        one.push(id);
+        actions += one.poll().len();
+    }
+    assert_eq!(actions, 49);
+    for _ in 0..50 {
+        work(one.open(READY));
+    }
+    assert_eq!(one.poll(), []);
+}
+
+#[test]
+fn opening_ramps_up_by_opens_max() {
+    let mut one = One::new();
+    for id in 0..10 {
+        one.push(id);
+    }
+    one.poll();
+    let few = ReadyLimits { opens_max: 2, ..limits() };
+    assert_eq!(one.resolve("mx", &few), vec![Action::Open(READY); 2]);
+    work(one.open(READY));
+    assert_eq!(one.poll(), [Action::Open(READY)]);
+}
+
+#[test]
+fn recipients_of_one_message_go_together() {
+    let mut one = One::new();
+    for recipient in 0..250 {
+        let mut new = entry(7, one.now);
+        new.recipient = recipient;
+        one.push_with(&policy(), new);
+    }
+    one.push(8);
+    one.poll();
+    assert_eq!(one.resolve("mx", &limits()).len(), 4);
+    let first = work(one.open(READY));
+    assert_eq!(first.entries.len(), 100);
+    assert!(first.entries.iter().map(|(_, recipient, _)| *recipient).eq(0..100));
+    assert_eq!(work(one.queue.take(one.now, READY, 1)).entries.len(), 100);
+    assert_eq!(work(one.queue.take(one.now, READY, 2)).entries.len(), 50);
+    assert_eq!(work(one.queue.take(one.now, READY, 3)).id, MessageId(8));
+    one.outcome(&first, &EntryOutcome::Untried);
+    assert_eq!(work(one.queue.take(one.now, READY, 4)).entries.len(), 100);
+}
+
+#[test]
+fn a_deferred_entry_comes_again_when_it_is_due() {
+    let mut one = One::new();
+    let id = one.push(1);
+    one.poll();
+    one.resolve("mx", &limits());
+    let first = work(one.open(READY));
+    let deferred = one.outcome(&first, &EntryOutcome::Deferred(failure("450"))).expect("deferred");
+    assert_eq!(deferred.attempts, 1);
+    let wait = deferred.next_try.since(one.now);
+    assert!(wait >= SECOND * 54 && wait <= SECOND * 66, "{wait:?}");
+    let Some(Blocker::Scheduled { due, failure: Some(_) }) = one.queue.why(one.now, id) else {
+        panic!("waits for its time")
+    };
+    assert_eq!(due, deferred.next_try);
+    one.queue.handle_idle(one.now, READY);
+    assert_eq!(one.later(wait - MS), []);
+    assert_eq!(one.later(MS), [Action::Wake(READY)]);
+    assert_eq!(work(one.queue.take(one.now, READY, 1)).entries[0].2, 1);
+}
+
+#[test]
+fn failed_opens_back_off_and_probe_without_touching_messages() {
+    let mut one = One::new();
+    let ids: Vec<_> = (0..100).map(|id| one.push(id)).collect();
+    one.poll();
+    assert_eq!(one.resolve("mx", &limits()).len(), 50);
+    for _ in 0..50 {
+        one.queue.handle_open_failed(one.now, READY, failure("refused"));
+    }
+    assert_eq!(one.poll(), []);
+    let mut opens = Vec::new();
+    for _ in 0..8 {
+        let Some(Blocker::OpenBackoff { until, failure: Some(_), .. }) =
+            one.queue.why(one.now, ids[99])
+        else {
+            panic!("backs off")
+        };
+        opens.push(until.since(one.now).as_millis() / 100);
+        assert_eq!(one.queue.next_timeout().min(until), one.queue.next_timeout());
+        let wait = until.since(one.now);
+        assert_eq!(one.later(wait - MS).len(), 0);
+        assert_eq!(one.later(MS), [Action::Open(READY)]);
+        one.queue.handle_open_failed(one.now, READY, failure("refused"));
+        assert_eq!(one.poll(), []);
+    }
+    assert!(
+        opens.iter().zip([10, 20, 40, 80, 160, 320, 600, 600]).all(|(a, b)| a.abs_diff(b) * 9 <= b),
+        "{opens:?}"
+    );
+    assert_eq!(one.queue.retry(one.now, &Filter::All), 100);
+    assert_eq!(one.poll(), [Action::Open(READY)]);
+    let first = work(one.open(READY));
+    assert_eq!(first.entries[0].2, 0, "no attempt was counted");
+    assert_eq!(one.poll().len(), 49);
+}
+
+#[test]
+fn entries_expire_and_warn_in_every_state() {
+    let retry =
+        RetryPolicy { give_up_after: SECOND * 100, warn_after: Some(SECOND * 50), ..policy() };
+    let mut one = One::new();
+    let mut held = entry(1, one.now);
+    held.held = true;
+    one.push_with(&retry, held);
+    let mut later = entry(2, one.now);
+    later.due = one.now + SECOND * 1000;
+    one.push_with(&retry, later);
+    let mut old = entry(3, one.now);
+    (old.received, old.age_before_start) = (Mono(0), SECOND * 85);
+    one.push_with(&retry, old);
+    one.push_with(&retry, entry(4, one.now));
+    let mut events = one.poll();
+    for second in 0..110 {
+        if second == 1 {
+            one.resolve("mx", &limits());
+            one.queue.handle_open_failed(one.now, READY, failure("refused"));
+        }
+        let next = one.queue.next_timeout();
+        let counts = one.queue.counts();
+        let any = counts.scheduled + counts.ready + counts.held > 0;
+        assert!(!any || next <= one.now + SECOND, "the sweep needs its timer");
+        events.extend(one.later(SECOND));
+    }
+    let ids = |events: &[Action]| -> (Vec<u64>, Vec<u64>) {
+        let mut expired = Vec::new();
+        let mut warned = Vec::new();
+        for event in events {
+            match event {
+                Action::Expired(d) => {
+                    assert!(d.age >= SECOND * 100 && d.age <= SECOND * 102, "{d:?}");
+                    expired.push(d.id.0);
+                }
+                Action::Warn(d) => warned.push(d.id.0),
+                _ => {}
+            }
+        }
+        expired.sort_unstable();
+        warned.sort_unstable();
+        (expired, warned)
+    };
+    let (expired, warned) = ids(&events);
+    assert_eq!(expired, [1, 2, 3, 4]);
+    assert_eq!(warned, [1, 2, 3, 4]);
+    assert_eq!(one.queue.counts().scheduled + one.queue.counts().ready, 0);
+}
+
+#[test]
+fn the_last_failure_of_its_next_hop_tells_why_an_entry_expired() {
+    let retry = RetryPolicy { give_up_after: SECOND * 10, ..policy() };
+    let mut one = One::new();
+    one.push_with(&retry, entry(1, one.now));
+    one.poll();
+    one.resolve("mx", &limits());
+    one.queue.handle_open_failed(one.now, READY, failure("refused"));
+    let actions = one.later(SECOND * 11);
+    let expired = actions.iter().find_map(|action| match action {
+        Action::Expired(detail) => Some(detail),
+        _ => None,
+    });
+    assert_eq!(expired.expect("expired").last_failure, Some(failure("refused")));
+}
+
+#[test]
+fn an_entry_in_flight_expires_only_when_it_returns() {
+    let retry = RetryPolicy { give_up_after: SECOND * 10, ..policy() };
+    let mut one = One::new();
+    one.push_with(&retry, entry(1, one.now));
+    one.poll();
+    one.resolve("mx", &limits());
+    let first = work(one.open(READY));
+    assert_eq!(one.later(SECOND * 20), []);
+    assert_eq!(one.outcome(&first, &EntryOutcome::Deferred(failure("450"))), None);
+    let actions = one.poll();
+    let [Action::Expired(detail)] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!((detail.attempts, &detail.last_failure), (1, &Some(failure("450"))));
+}
+
+#[test]
+fn a_refusal_fails_what_is_due_and_nothing_else() {
+    let mut one = One::new();
+    for id in 0..5000 {
+        one.push(id);
+    }
+    let mut later = entry(9999, one.now);
+    later.due = one.now + SECOND * 5;
+    one.push_with(&policy(), later);
+    let [Action::Resolve(scheduled)] = one.poll()[..] else { panic!("asks") };
+    one.queue.handle_resolved(one.now, scheduled, Resolution::Refuse(failure("null MX")));
+    let mut failed = one.poll().len();
+    assert!(failed < 5000, "a round is bounded");
+    while one.queue.next_timeout() <= one.now {
+        failed += one.poll().len();
+    }
+    assert_eq!(failed, 5000);
+    assert_eq!(one.later(SECOND * 5), [Action::Resolve(scheduled)]);
+}
+
+#[test]
+fn trouble_with_the_dns_holds_the_scheduled_queue_up() {
+    let mut one = One::new();
+    let id = one.push(1);
+    let [Action::Resolve(scheduled)] = one.poll()[..] else { panic!("asks") };
+    let again_at = one.now + SECOND * 30;
+    let answer = Resolution::Retry { failure: failure("SERVFAIL"), again_at };
+    one.queue.handle_resolved(one.now, scheduled, answer.clone());
+    assert_eq!(one.poll(), []);
+    let why = one.queue.why(one.now, id).expect("queued");
+    assert_eq!((why.kind(), why.deadline()), ("resolution_failed", again_at));
+    one.push(2);
+    assert_eq!(one.poll(), []);
+    assert_eq!(one.later(SECOND * 30), [Action::Resolve(scheduled)]);
+    one.queue.handle_resolved(one.now, scheduled, answer);
+    one.poll();
+    one.queue.retry(one.now, &Filter::Id(MessageId(1)));
+    assert_eq!(one.poll(), [Action::Resolve(scheduled)], "the operator does not wait");
+}
+
+#[test]
+fn an_operator_holds_releases_and_removes() {
+    let mut one = One::new();
+    let first = one.push(1);
+    one.push(2);
+    one.poll();
+    one.resolve("mx", &ReadyLimits { connections_max: 1, ..limits() });
+    let flying = work(one.open(READY));
+    assert_eq!(one.queue.hold(one.now, MessageId(1)).len(), 1);
+    assert_eq!(one.queue.hold(one.now, MessageId(2)).len(), 1);
+    assert_eq!(one.queue.hold(one.now, MessageId(2)).len(), 0);
+    assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait { .. }));
+    one.queue.handle_idle(one.now, READY);
+    one.outcome(&flying, &EntryOutcome::Untried);
+    assert!(matches!(one.queue.why(one.now, first), Some(Blocker::Held { .. })));
+    assert_eq!(one.poll(), []);
+    assert_eq!(one.queue.counts().held, 2);
+    assert_eq!(one.queue.release(one.now, MessageId(2)).len(), 1);
+    assert_eq!(one.poll(), [Action::Wake(READY)]);
+    let flying = work(one.queue.take(one.now, READY, 1));
+    assert_eq!(flying.id, MessageId(2));
+    assert_eq!(one.queue.remove(one.now, MessageId(1)).len(), 1);
+    assert_eq!(one.queue.remove(one.now, MessageId(2)).len(), 0);
+    assert_eq!(one.outcome(&flying, &EntryOutcome::Deferred(failure("450"))), None);
+    assert!(matches!(one.poll()[..], [Action::Removed(_)]));
+    let counts = one.queue.counts();
+    assert_eq!(counts.scheduled + counts.ready + counts.held + counts.in_flight, 0);
+}
+
+#[test]
+fn a_pause_stops_work_and_its_end_resumes_it() {
+    let mut one = One::new();
+    one.push(1);
+    one.poll();
+    one.resolve("mx", &limits());
+    one.queue.set_paused(Some(Pause::Unsettled));
+    assert!(matches!(one.open(READY), Take::Wait { .. }));
+    one.queue.handle_idle(one.now, READY);
+    let id = one.push(2);
+    assert_eq!(one.poll(), []);
+    assert!(matches!(one.queue.why(one.now, id), Some(Blocker::Paused { .. })));
+    one.queue.set_paused(None);
+    assert_eq!(one.poll(), [Action::Wake(READY), Action::Open(READY)]);
+}
+
+#[test]
+fn a_reload_reaches_queued_mail() {
+    let mut one = One::new();
+    for id in 0..3 {
+        one.push(id);
+    }
+    one.poll();
+    one.resolve("old", &ReadyLimits { connections_max: 1, ..limits() });
+    let first = work(one.open(READY));
+    one.queue.invalidate_resolutions();
+    one.outcome(&first, &EntryOutcome::Settled);
+    assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait { .. }));
+    one.queue.handle_idle(one.now, READY);
+    assert_eq!(one.poll().len(), 1);
+    assert_eq!(one.resolve("new", &limits()), vec![Action::Open(ReadyId(1)); 2]);
+}
+
+#[test]
+fn mail_behind_a_dead_host_moves_when_its_route_changes() {
+    let mut one = One::new();
+    for id in 0..3 {
+        one.push(id);
+    }
+    one.poll();
+    one.resolve("old", &limits());
+    for _ in 0..3 {
+        one.queue.handle_open_failed(one.now, READY, failure("refused"));
+    }
+    one.queue.invalidate_resolutions();
+    let actions = one.later(SECOND);
+    assert!(matches!(actions[..], [Action::Resolve(_)]), "{actions:?}");
+    assert_eq!(one.resolve("new", &limits()), vec![Action::Open(ReadyId(1)); 3]);
+}
+
+#[test]
+fn an_answer_from_before_a_reload_does_not_count() {
+    let mut one = One::new();
+    one.push(1);
+    assert_eq!(one.poll().len(), 1);
+    one.queue.invalidate_resolutions();
+    assert!(matches!(one.resolve("old", &limits())[..], [Action::Resolve(_)]));
+    assert_eq!(one.resolve("new", &limits()), [Action::Open(ReadyId(1))]);
+}
+
+#[test]
+fn connections_close_when_they_carried_enough_or_the_limit_fell() {
+    let mut one = One::new();
+    for id in 0..20 {
+        one.push(id);
+    }
+    one.poll();
+    let five = ReadyLimits { messages_per_connection: 3, connections_max: 5, ..limits() };
+    assert_eq!(one.resolve("mx", &five).len(), 5);
+    for _ in 0..5 {
+        one.open(READY);
+    }
+    assert!(matches!(one.queue.take(one.now, READY, 2), Take::Work(_)));
+    assert_eq!(one.queue.take(one.now, READY, 3), Take::Close);
+    one.queue.handle_closed(one.now, READY, CloseReason::Normal);
+    assert_eq!(one.poll(), [Action::Open(READY)]);
+    one.open(READY);
+    one.resolve("mx", &ReadyLimits { connections_max: 2, ..five });
+    let mut closed = 0;
+    while one.queue.take(one.now, READY, 0) == Take::Close {
+        one.queue.handle_closed(one.now, READY, CloseReason::Normal);
+        one.poll();
+        closed += 1;
+    }
+    assert_eq!(closed, 3);
+}
+
+#[test]
+fn throttling_shrinks_and_does_not_spin() {
+    let weather = Weather {
+        throttled: 1000,
+        limits: ReadyLimits { adaptive: true, ..limits() },
+        ..Weather::fair()
+    };
+    let mut world = World::new(1, 1, weather);
+    for _ in 0..100 {
+        world.push(0, 0, |_| {});
+    }
+    world.run_for(SECOND * 600);
+    let opens = world.shards[0].opens;
+    assert!(opens < 60, "{opens} connections opened to a peer that only says 421");
+    assert_eq!(world.queued(), 100);
+    world.weather.throttled = 0;
+    world.run_for(SECOND * 120);
+    assert_eq!(world.queued(), 0);
+}
+
+#[test]
+fn connections_that_break_at_once_do_not_spin() {
+    let mut world = World::new(1, 1, Weather { lost: 1000, ..Weather::fair() });
+    for _ in 0..100 {
+        world.push(0, 0, |_| {});
+    }
+    world.run_for(SECOND * 600);
+    let opens = world.shards[0].opens;
+    assert!(opens < 2000, "{opens} connections opened to a peer that breaks each");
+    world.weather.lost = 0;
+    world.run_for(SECOND * 120);
+    assert_eq!(world.queued(), 0);
+}
+
+#[test]
+fn messages_per_second_are_kept_to_on_one_shard() {
+    let limits = ReadyLimits { messages_per_second: 20.0, ..limits() };
+    let mut world = World::new(1, 1, Weather { limits, ..Weather::fair() });
+    for _ in 0..200 {
+        world.push(0, 0, |_| {});
+    }
+    let start = world.now;
+    world.run_for(SECOND * 11);
+    assert_eq!(world.settled(), 200);
+    let taken = &world.taken[&ready_key("hop0")];
+    for (n, at) in taken.iter().enumerate() {
+        assert!(n as f64 <= 5.0 + 20.0 * at.since(start).as_secs_f64());
+    }
+    assert!(taken[199].since(start) >= SECOND * 9);
+    assert_eq!(world.lease_messages, 0);
+}
+
+#[test]
+fn priorities_and_tenants_share_a_hop() {
+    let mut one = One::new();
+    for id in 0..100 {
+        let mut new = entry(id, one.now);
+        new.priority = if id < 80 { 4 } else { 9 };
+        one.push_with(&policy(), new);
+    }
+    one.poll();
+    one.resolve("mx", &ReadyLimits { connections_max: 1, ..limits() });
+    let mut order = vec![work(one.open(READY)).id.0];
+    for carried in 1..24 {
+        order.push(work(one.queue.take(one.now, READY, carried)).id.0);
+    }
+    assert_eq!(order.iter().filter(|id| **id >= 80).count(), 20);
+    assert_eq!(order[7], 0);
+}
+
+#[test]
+fn queues_that_nobody_uses_are_forgotten() {
+    let mut world = World::new(2, 1, Weather { hops: 1000, ..Weather::fair() });
+    for domain in 0..3000 {
+        world.push((domain % 2) as usize, domain, |_| {});
+    }
+    world.run_for(SECOND * 60);
+    assert_eq!(world.settled(), 3000);
+    assert_eq!(world.shards[0].queue.counts().scheduled_queues, 1500);
+    world.run_for(SECOND * 1500);
+    for shard in &world.shards {
+        let counts = shard.queue.counts();
+        assert_eq!((counts.scheduled_queues, counts.ready_queues), (0, 0));
+        assert_eq!(shard.queue.next_timeout(), Mono::NEVER);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    let history = |seed| {
+        let weather =
+            Weather { deferred: 200, open_fails: 100, lost: 20, hops: 3, ..Weather::fair() };
+        let mut world = World::new(2, seed, weather);
+        for domain in 0..500 {
+            world.push((domain % 2) as usize, domain % 7, |_| {});
+        }
+        world.run_for(SECOND * 500);
+        world.shards.into_iter().map(|s| s.settled).collect::<Vec<_>>()
+    };
+    assert_eq!(history(3), history(3));
+    assert_ne!(history(3), history(4));
+}
+
+#[test]
+fn pages_list_everything_once() {
+    let mut one = One::new();
+    for id in 0..3000 {
+        one.push(id);
+    }
+    let mut seen = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        let page = one.queue.page(one.now, &Filter::All, at, 70);
+        assert!(page.entries.len() <= 70);
+        seen.extend(page.entries.iter().map(|d| d.id.0));
+        cursor = page.next;
+    }
+    assert!(seen.into_iter().eq(0..3000));
+    assert_eq!(one.queue.page(one.now, &Filter::Id(MessageId(77)), 0, 10).entries.len(), 1);
+    assert_eq!(one.queue.scheduled_queues().next().map(|q| q.waiting), Some(3000));
+}

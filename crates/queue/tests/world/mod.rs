@@ -1,0 +1,462 @@
+//! A world for queues to live in: several shards, lease messages that are late, peers that are
+//! slow, refuse or are down, and a clock that jumps from event to event.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part of it")]
+
+use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono};
+use queue::lease::LeaseMessage;
+use queue::{
+    Action, CloseReason, EntryId, EntryOutcome, NewEntry, Queue, QueueConfig, ReadyId, ReadyKey,
+    ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey, Take, Work,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const MS: Duration = Duration::from_millis(1);
+pub const SECOND: Duration = Duration::from_secs(1);
+
+pub fn limits() -> ReadyLimits {
+    ReadyLimits {
+        connections_max: 50,
+        opens_max: 0,
+        messages_per_connection: 0,
+        messages_per_second: 0.0,
+        recipients_per_message: 100,
+        adaptive: false,
+    }
+}
+
+pub fn policy() -> RetryPolicy {
+    RetryPolicy {
+        first: Duration::from_secs(60),
+        factor: 2.0,
+        longest: Duration::from_secs(3600),
+        jitter: 0.1,
+        give_up_after: Duration::from_secs(5 * 86_400),
+        warn_after: None,
+    }
+}
+
+pub fn failure(text: &str) -> Arc<Failure> {
+    Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 1), text))
+}
+
+pub fn scheduled_key(domain: &str) -> ScheduledKey {
+    ScheduledKey {
+        tenant: Arc::from(""),
+        campaign: Arc::from(""),
+        domain: Domain::parse(domain).expect("a domain"),
+        route: Arc::from(""),
+    }
+}
+
+pub fn ready_key(next_hop: &str) -> ReadyKey {
+    ReadyKey { source: Arc::from(""), next_hop: Arc::from(next_hop) }
+}
+
+pub fn entry(id: u64, now: Mono) -> NewEntry {
+    NewEntry {
+        id: MessageId(id),
+        recipient: 0,
+        received: now,
+        age_before_start: Duration::ZERO,
+        due: now,
+        attempts: 0,
+        priority: 4,
+        held: false,
+        warned: false,
+    }
+}
+
+/// splitmix64.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below.max(1)
+    }
+
+    pub fn chance(&mut self, permille: u64) -> bool {
+        self.roll(1000) < permille
+    }
+}
+
+/// How peers, the resolver and the channels behave now.
+#[derive(Clone, Debug)]
+pub struct Weather {
+    /// A connection takes up to so long to open.
+    pub open_ms: u64,
+    /// A transaction takes up to so long.
+    pub transaction_ms: u64,
+    /// A lease message takes up to so long.
+    pub lease_us: u64,
+    /// The resolver takes up to so long.
+    pub resolve_ms: u64,
+    pub open_fails: u64,
+    pub deferred: u64,
+    pub untried: u64,
+    pub throttled: u64,
+    pub lost: u64,
+    pub resolve_fails: u64,
+    pub limits: ReadyLimits,
+    /// Domains go to `hop<n mod hops>`.
+    pub hops: u64,
+    pub retry: RetryPolicy,
+}
+
+impl Weather {
+    pub fn fair() -> Weather {
+        Weather {
+            open_ms: 3,
+            transaction_ms: 4,
+            lease_us: 500,
+            resolve_ms: 2,
+            open_fails: 0,
+            deferred: 0,
+            untried: 0,
+            throttled: 0,
+            lost: 0,
+            resolve_fails: 0,
+            limits: limits(),
+            hops: 1,
+            retry: policy(),
+        }
+    }
+}
+
+enum Doing {
+    Opening,
+    Working(Work),
+    Idle,
+}
+
+struct Connection {
+    ready: ReadyId,
+    hop: ReadyKey,
+    doing: Doing,
+    /// When it is done, or closes.
+    until: Mono,
+    carried: u32,
+}
+
+pub struct Shard {
+    pub queue: Queue,
+    connections: Vec<Connection>,
+    resolving: Vec<(Mono, ScheduledId)>,
+    pub settled: Vec<(Mono, EntryId)>,
+    pub expired: Vec<(Mono, queue::EntryDetail)>,
+    pub failed: usize,
+    pub removed: usize,
+    pub warned: usize,
+    pub wakes: usize,
+    pub opens: usize,
+}
+
+pub struct World {
+    pub now: Mono,
+    pub dice: Dice,
+    pub weather: Weather,
+    pub shards: Vec<Shard>,
+    /// Messages by (from, to), each with its time of arrival.
+    channels: BTreeMap<(u16, u16), VecDeque<(Mono, LeaseMessage)>>,
+    pub lease_messages: usize,
+    /// When a transaction was taken, by hop.
+    pub taken: BTreeMap<ReadyKey, Vec<Mono>>,
+    /// Most connections at once, by hop.
+    pub peak: BTreeMap<ReadyKey, usize>,
+    pub next_id: u64,
+}
+
+impl World {
+    pub fn new(shards: u16, seed: u64, weather: Weather) -> World {
+        let shard = |number| Shard {
+            queue: Queue::new(QueueConfig { seed, ..QueueConfig::new(number, shards) }),
+            connections: Vec::new(),
+            resolving: Vec::new(),
+            settled: Vec::new(),
+            expired: Vec::new(),
+            failed: 0,
+            removed: 0,
+            warned: 0,
+            wakes: 0,
+            opens: 0,
+        };
+        World {
+            now: Mono(1_000_000),
+            dice: Dice(seed),
+            weather,
+            shards: (0..shards).map(shard).collect(),
+            channels: BTreeMap::new(),
+            lease_messages: 0,
+            taken: BTreeMap::new(),
+            peak: BTreeMap::new(),
+            next_id: 0,
+        }
+    }
+
+    pub fn push(
+        &mut self,
+        shard: usize,
+        domain: u64,
+        change: impl FnOnce(&mut NewEntry),
+    ) -> EntryId {
+        let mut new = entry(self.next_id, self.now);
+        self.next_id += 1;
+        change(&mut new);
+        let key = scheduled_key(&format!("d{domain}.example"));
+        let queue = &mut self.shards[shard].queue;
+        let scheduled = queue.scheduled(&key, &self.weather.retry);
+        queue.push(self.now, scheduled, new)
+    }
+
+    /// Does everything that is to be done now.
+    pub fn settle(&mut self) {
+        for shard in 0..self.shards.len() {
+            while let Some(action) = self.shards[shard].queue.poll(self.now) {
+                self.perform(shard, action);
+            }
+        }
+        self.check_connections();
+    }
+
+    fn perform(&mut self, number: usize, action: Action) {
+        let shard = &mut self.shards[number];
+        match action {
+            Action::Resolve(scheduled) => {
+                let until = self.now + MS * self.dice.roll(self.weather.resolve_ms + 1) as u32;
+                assert!(shard.resolving.iter().all(|(_, s)| *s != scheduled), "asked twice");
+                shard.resolving.push((until, scheduled));
+            }
+            Action::Open(ready) => {
+                shard.opens += 1;
+                let hop = shard.queue.ready_key(ready).expect("known").clone();
+                let until = self.now + MS * self.dice.roll(self.weather.open_ms + 1) as u32;
+                let doing = Doing::Opening;
+                shard.connections.push(Connection { ready, hop, doing, until, carried: 0 });
+            }
+            Action::Wake(ready) => {
+                shard.wakes += 1;
+                let idle = shard
+                    .connections
+                    .iter()
+                    .rposition(|c| c.ready == ready && matches!(c.doing, Doing::Idle))
+                    .expect("woken, so there is an idle one");
+                self.work(number, idle);
+            }
+            Action::Expired(detail) => {
+                let policy = &self.weather.retry;
+                assert!(detail.age >= policy.give_up_after);
+                shard.expired.push((self.now, detail));
+            }
+            Action::Failed(..) => shard.failed += 1,
+            Action::Removed(_) => shard.removed += 1,
+            Action::Warn(_) => shard.warned += 1,
+            Action::Lease { shard: to, message } => {
+                self.lease_messages += 1;
+                let late = Duration::from_micros(self.dice.roll(self.weather.lease_us + 1));
+                let channel = self.channels.entry((number as u16, to)).or_default();
+                let after = channel.back().map_or(Mono(0), |(at, _)| *at);
+                channel.push_back(((self.now + late).max(after), message));
+            }
+        }
+    }
+
+    /// The connection asks for work.
+    fn work(&mut self, number: usize, index: usize) {
+        let shard = &mut self.shards[number];
+        let connection = &mut shard.connections[index];
+        match shard.queue.take(self.now, connection.ready, connection.carried) {
+            Take::Work(work) => {
+                assert!(!work.entries.is_empty());
+                self.taken.entry(connection.hop.clone()).or_default().push(self.now);
+                let ms = 1 + self.dice.roll(self.weather.transaction_ms);
+                connection.until = self.now + MS * ms as u32;
+                connection.doing = Doing::Working(work);
+                connection.carried += 1;
+            }
+            Take::Wait { until } => {
+                connection.until = until;
+                connection.doing = Doing::Idle;
+                shard.queue.handle_idle(self.now, connection.ready);
+            }
+            Take::Close => self.close(number, index, CloseReason::Normal),
+        }
+    }
+
+    fn close(&mut self, number: usize, index: usize, reason: CloseReason) {
+        let shard = &mut self.shards[number];
+        let connection = shard.connections.swap_remove(index);
+        shard.queue.handle_closed(self.now, connection.ready, reason);
+    }
+
+    /// The next moment at which something happens.
+    pub fn next_event(&self) -> Mono {
+        let of_shard = |s: &Shard| {
+            let connections = s.connections.iter().map(|c| c.until);
+            let resolving = s.resolving.iter().map(|(at, _)| *at);
+            connections.chain(resolving).min().unwrap_or(Mono::NEVER).min(s.queue.next_timeout())
+        };
+        let channels = self.channels.values().filter_map(|c| c.front()).map(|(at, _)| *at);
+        channels.chain(self.shards.iter().map(of_shard)).min().unwrap_or(Mono::NEVER)
+    }
+
+    /// Lets time pass, event by event.
+    pub fn run_until(&mut self, end: Mono) {
+        let mut still = 0;
+        loop {
+            self.settle();
+            let next = self.next_event().max(self.now);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            still = if next == self.now { still + 1 } else { 0 };
+            assert!(still < 10_000, "the world turns in circles");
+            self.now = next;
+            self.happen();
+        }
+    }
+
+    pub fn run_for(&mut self, time: Duration) {
+        self.run_until(self.now + time);
+    }
+
+    fn happen(&mut self) {
+        let pairs: Vec<(u16, u16)> = self.channels.keys().copied().collect();
+        for (from, to) in pairs {
+            while let Some(channel) = self.channels.get_mut(&(from, to))
+                && let Some((at, _)) = channel.front()
+                && *at <= self.now
+                && let Some((_, message)) = channel.pop_front()
+            {
+                self.shards[usize::from(to)].queue.handle_lease(self.now, from, message);
+            }
+        }
+        for number in 0..self.shards.len() {
+            self.answer(number);
+            let mut index = 0;
+            while index < self.shards[number].connections.len() {
+                let before = self.shards[number].connections.len();
+                if self.shards[number].connections[index].until <= self.now {
+                    self.finish(number, index);
+                }
+                if self.shards[number].connections.len() == before {
+                    index += 1;
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, number: usize) {
+        let shard = &mut self.shards[number];
+        let (due, rest) = shard.resolving.drain(..).partition(|(at, _)| *at <= self.now);
+        shard.resolving = rest;
+        let due: Vec<(Mono, ScheduledId)> = due;
+        for (_, scheduled) in due {
+            let domain = shard.queue.scheduled_key(scheduled).expect("known").domain.to_string();
+            let digits: String = domain.chars().filter(char::is_ascii_digit).collect();
+            let hop = digits.parse::<u64>().expect("a number") % self.weather.hops;
+            let answer = if self.dice.chance(self.weather.resolve_fails) {
+                Resolution::Retry { failure: failure("SERVFAIL"), again_at: self.now + SECOND * 5 }
+            } else {
+                Resolution::Ready {
+                    key: ready_key(&format!("hop{hop}")),
+                    limits: self.weather.limits.clone(),
+                    fresh_until: self.now + SECOND * 60,
+                }
+            };
+            shard.queue.handle_resolved(self.now, scheduled, answer);
+        }
+    }
+
+    /// What a connection was doing ends.
+    fn finish(&mut self, number: usize, index: usize) {
+        let shard = &mut self.shards[number];
+        let ready = shard.connections[index].ready;
+        match std::mem::replace(&mut shard.connections[index].doing, Doing::Idle) {
+            Doing::Idle => self.close(number, index, CloseReason::Idle),
+            Doing::Opening => {
+                if self.dice.chance(self.weather.open_fails) {
+                    shard.connections.swap_remove(index);
+                    shard.queue.handle_open_failed(self.now, ready, failure("refused"));
+                } else {
+                    shard.queue.handle_opened(self.now, ready);
+                    self.work(number, index);
+                }
+            }
+            Doing::Working(work) => self.outcome(number, index, &work),
+        }
+    }
+
+    fn outcome(&mut self, number: usize, index: usize, work: &Work) {
+        let shard = &mut self.shards[number];
+        let ready = shard.connections[index].ready;
+        let lost = self.dice.chance(self.weather.lost);
+        let throttled = self.dice.chance(self.weather.throttled);
+        for (entry, _, attempts) in &work.entries {
+            let outcome = if lost || throttled || self.dice.chance(self.weather.untried) {
+                EntryOutcome::Untried
+            } else if self.dice.chance(self.weather.deferred) {
+                EntryOutcome::Deferred(failure("450 later"))
+            } else {
+                shard.settled.push((self.now, *entry));
+                EntryOutcome::Settled
+            };
+            let deferred = shard.queue.handle_outcome(self.now, *entry, outcome);
+            assert!(deferred.is_none_or(|d| d.attempts == attempts + 1 && d.next_try > self.now));
+        }
+        if throttled {
+            shard.queue.handle_throttled(self.now, ready, failure("421 busy"));
+        }
+        if lost || throttled {
+            return self.close(number, index, CloseReason::Lost);
+        }
+        shard.queue.handle_success(self.now, ready);
+        self.work(number, index);
+    }
+
+    fn check_connections(&mut self) {
+        let mut used: BTreeMap<ReadyKey, usize> = BTreeMap::new();
+        for connection in self.shards.iter().flat_map(|s| &s.connections) {
+            *used.entry(connection.hop.clone()).or_default() += 1;
+        }
+        for (hop, used) in used {
+            let peak = self.peak.entry(hop).or_default();
+            *peak = used.max(*peak);
+        }
+    }
+
+    pub fn connections(&self) -> usize {
+        self.shards.iter().map(|s| s.connections.len()).sum()
+    }
+
+    pub fn queued(&self) -> usize {
+        let counts = self.shards.iter().map(|s| s.queue.counts());
+        counts.map(|c| c.scheduled + c.ready + c.in_flight + c.held).sum()
+    }
+
+    pub fn settled(&self) -> usize {
+        self.shards.iter().map(|s| s.settled.len()).sum()
+    }
+
+    /// Every entry has a blocker, and an end is in sight.
+    pub fn check_blockers(&self) {
+        for shard in &self.shards {
+            let mut cursor = Some(0);
+            while let Some(at) = cursor {
+                let page = shard.queue.page(self.now, &queue::Filter::All, at, 100);
+                for detail in page.entries {
+                    let blocker = shard.queue.why(self.now, detail.entry).expect("it is queued");
+                    assert!(blocker.deadline() < Mono::NEVER, "{blocker}");
+                    assert!(!blocker.to_string().is_empty());
+                }
+                cursor = page.next;
+            }
+        }
+    }
+}
