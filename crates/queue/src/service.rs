@@ -122,13 +122,18 @@ impl Queue {
         }
     }
 
+    /// Whether something could go if there were tokens.
+    fn uses_tokens(&self, now: Mono, number: u32) -> bool {
+        let queue = &self.ready[number];
+        let stuck = queue.open == 0 && queue.gate.open_after > now;
+        self.paused.is_none() && !stuck && queue.backlog.len() > 0
+    }
+
     /// Asks for rate tokens when fewer than half a batch are left for what waits.
     fn borrow_tokens(&mut self, now: Mono, number: u32) {
-        let paused = self.paused.is_some();
         let queue = &self.ready[number];
         let share = &queue.share;
-        let stuck = queue.open == 0 && queue.gate.open_after > now;
-        if !queue.is_rated() || paused || stuck || queue.backlog.len() == 0 {
+        if !queue.is_rated() || !self.uses_tokens(now, number) {
             return;
         }
         let batch = crate::limits::Rate::new(queue.limits.messages_per_second)
@@ -177,6 +182,7 @@ impl Queue {
 
     /// Gives back what was recalled and is free, and what lies unused. Says when to look again.
     fn give_back(&mut self, now: Mono, number: u32, demand: &Demand) -> Mono {
+        let uses_tokens = self.uses_tokens(now, number);
         let queue = &mut self.ready[number];
         let local = queue.owner == self.config.shard;
         let share = &mut queue.share;
@@ -185,9 +191,8 @@ impl Queue {
         let wanted = if demand.gated_until.is_some() { 0 } else { demand.unconnected };
         let unlimited = queue.limits.connections_max == 0;
         let spare = if unlimited { share.slots } else { free.saturating_sub(wanted) };
-        let spare_tokens = if demand.unserved == 0 { share.tokens } else { 0 };
-        let spare_asks =
-            share.asked > 0 && wanted == 0 || share.tokens_asked > 0 && demand.unserved == 0;
+        let spare_tokens = if uses_tokens { 0 } else { share.tokens };
+        let spare_asks = share.asked > 0 && wanted == 0 || share.tokens_asked > 0 && !uses_tokens;
         let mut back = (free.min(share.owed), 0);
         let mut withdraw = false;
         let mut next = Mono::NEVER;
@@ -205,7 +210,7 @@ impl Queue {
         }
         if withdraw {
             let slots = if wanted == 0 { 0 } else { queue.share.asked };
-            let tokens = if demand.unserved == 0 { 0 } else { queue.share.tokens_asked };
+            let tokens = if uses_tokens { queue.share.tokens_asked } else { 0 };
             self.ask(now, number, slots, 0, tokens);
         }
         if back != (0, 0) {

@@ -125,7 +125,7 @@ fn a_lower_limit_is_reached_soon_after_a_reload() {
     }
     world.run_for(SECOND);
     assert!(world.connections() > 40);
-    for connections_max in [10, 0, 2] {
+    for (connections_max, least) in [(10, 5), (30, 20), (2, 1)] {
         world.weather.limits.connections_max = connections_max;
         for shard in &mut world.shards {
             shard.queue.invalidate_resolutions();
@@ -134,8 +134,7 @@ fn a_lower_limit_is_reached_soon_after_a_reload() {
         world.peak.clear();
         world.run_for(SECOND);
         let peak = world.peak[&ready_key("hop0")];
-        assert!(connections_max == 0 || peak <= connections_max as usize, "{peak} connections");
-        assert!(connections_max > 0 || peak > 50, "{peak} connections");
+        assert!((least..=connections_max as usize).contains(&peak), "{peak} connections");
     }
     let left = world.queued();
     world.run_for(SECOND * 10);
@@ -194,7 +193,7 @@ fn check_rate(world: &World, start: Mono, limits: &ReadyLimits) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 0, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn limits_hold_over_all_shards_and_all_mail_goes(
