@@ -5,15 +5,18 @@ use crate::batch::BatchHeader;
 use crate::catalog::Catalog;
 use crate::codec::{self, AcceptHead, RawRecord, Summary, kind};
 use crate::config::{Damage, RecoveryReport, SpoolConfig, SpoolError};
-use crate::disk::{Disk, DiskError};
+use crate::disk::{Disk, DiskError, read_full};
 use crate::io::{SealWrite, WriteBuffer};
 use crate::live::Live;
 use crate::record::BlobId;
 use crate::request::{RecoveredMessage, RecoveredRecipient};
-use crate::scan::{self, Found, IndexBatch};
-use crate::segment::{Footer, Header, Name, Segment, SegmentKey, VERSION, blob_name};
+use crate::scan::{self, Extent, Found, IndexBatch};
+use crate::segment::{
+    Footer, Header, Marks, Name, SECTOR_BYTES, Segment, SegmentKey, VERSION, blob_name,
+};
 use mail::{Domain, Mailbox, MessageId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::IoSlice;
 
 /// What recovery makes of a directory.
 #[derive(Debug, Default)]
@@ -30,6 +33,9 @@ pub(crate) struct Recovery {
     pub next_position: u64,
     /// The last segment and where its data ends.
     pub last: (u32, u64),
+    /// From where on nothing says that the last segment was ever synced; and whether that
+    /// includes its footer.
+    doubtful: (u64, bool),
     unfinished: Vec<String>,
     blob_files: BTreeSet<u64>,
     missing_blobs: BTreeMap<u64, BlobId>,
@@ -65,10 +71,19 @@ impl Recovery {
             }
         }
         recovery.spares.sort_unstable();
-        let ends = recovery.find_ends(disk, &keys, owner)?;
-        for (key, footer, known_end) in ends {
-            recovery.use_generation(key.generation);
-            recovery.read_segment(disk, key, footer, known_end)?;
+        let extents = scan::survey(disk, keys.into_values())?;
+        for extent in &extents {
+            if let Some(header) = extent.header {
+                check_header(&extent.key.name(), header, owner)?;
+                recovery.use_marks(header.marks);
+            }
+            let mut segment = Segment::new(extent.key, extent.length);
+            segment.sealed = true;
+            recovery.live.segments.map.insert(extent.key.generation, segment);
+            recovery.use_generation(extent.key.generation);
+        }
+        for extent in &extents {
+            recovery.read_segment(disk, extent)?;
         }
         recovery.check_blobs();
         recovery.live.next_sequence = recovery.live.next_sequence.max(1);
@@ -81,56 +96,30 @@ impl Recovery {
         self.next_generation = self.next_generation.max(generation.saturating_add(1));
     }
 
-    /// For each segment its footer, and where its data is known to end.
-    fn find_ends(
-        &mut self,
-        disk: &dyn Disk,
-        keys: &BTreeMap<u32, SegmentKey>,
-        owner: Option<(u16, u8)>,
-    ) -> Result<Vec<(SegmentKey, Option<Footer>, Option<u64>)>, SpoolError> {
-        let mut found = Vec::new();
-        let mut said_by_next = BTreeMap::new();
-        for &key in keys.values() {
-            let file = key.name();
-            let length = disk.length(&file)?;
-            let (header, footer) = scan::read_ends(disk, &file, key, length)?;
-            if let Some(header) = header {
-                check_header(&file, header, owner)?;
-                said_by_next.insert(header.previous.0, header.previous.1);
-            }
-            let mut segment = Segment::new(key, length);
-            segment.sealed = true;
-            self.live.segments.map.insert(key.generation, segment);
-            found.push((key, footer));
-        }
-        let known = |(key, footer): (SegmentKey, Option<Footer>)| {
-            let end = footer
-                .map(|footer| footer.end)
-                .or_else(|| said_by_next.get(&key.generation).copied());
-            (key, footer, end)
-        };
-        Ok(found.into_iter().map(known).collect())
+    fn use_marks(&mut self, marks: Marks) {
+        self.next_batch = self.next_batch.max(marks.batch);
+        self.next_position = self.next_position.max(marks.position);
+        self.live.next_sequence = self.live.next_sequence.max(marks.sequence);
+        self.live.next_blob = self.live.next_blob.max(marks.blob);
     }
 
-    fn read_segment(
-        &mut self,
-        disk: &dyn Disk,
-        key: SegmentKey,
-        footer: Option<Footer>,
-        known_end: Option<u64>,
-    ) -> Result<(), SpoolError> {
+    fn read_segment(&mut self, disk: &dyn Disk, extent: &Extent) -> Result<(), SpoolError> {
+        let key = extent.key;
         let file = key.name();
-        if let Some(footer) = footer {
+        if let Some(footer) = extent.footer {
             if let Some(batches) = scan::read_index(disk, &file, key, footer)? {
                 self.read_batches(key, &batches);
                 self.report.indexed_segments_count += 1;
                 self.indexed.insert(key.generation);
                 self.last = (key.generation, footer.end);
+                self.doubtful = (footer.index_offset, true);
                 return Ok(());
             }
-            self.damage(&file, footer.index_offset, 0, "the segment's index is damaged");
+            if extent.is_confirmed() {
+                self.damage(&file, footer.index_offset, 0, "the segment's index is damaged");
+            }
         }
-        let length = self.live.segments.get(key.generation).map_or(0, |segment| segment.length);
+        let (length, known_end) = (extent.length, extent.known_end());
         let mut damages = Vec::new();
         let mut is_used = false;
         let end = scan::scan(disk, &file, key, length, known_end, &mut |found| match found {
@@ -154,6 +143,7 @@ impl Recovery {
         self.ends.insert(key.generation, end.end);
         if is_used {
             self.last = (key.generation, end.end);
+            self.doubtful = (end.proven, false);
         }
         if is_damaged && let Some(segment) = self.live.segments.get_mut(key.generation) {
             segment.damaged = true;
@@ -241,6 +231,9 @@ impl Recovery {
             self.report.orphan_blobs_count += 1;
         }
         self.blob_files = named;
+        if sync {
+            self.write_again(disk)?;
+        }
         // All of it first: the index that seals one segment leaves out what another one settles.
         for segment in self.live.segments.map.values() {
             if sync && self.ends.contains_key(&segment.key.generation) {
@@ -257,6 +250,28 @@ impl Recovery {
             disk.sync_dir()?;
         }
         Ok(())
+    }
+
+    /// Writes once more what was accepted and never known to be synced. If a sync failed and only
+    /// the process came to its end, the system still shows what it failed to write, and holds it
+    /// for clean: another sync alone would do nothing.
+    fn write_again(&self, disk: &dyn Disk) -> Result<(), DiskError> {
+        let Some(segment) = self.live.segments.get(self.last.0) else { return Ok(()) };
+        let file = &segment.file;
+        let footer = if self.doubtful.1 { SECTOR_BYTES } else { 0 };
+        for (mut from, to) in [
+            (self.doubtful.0, self.last.1),
+            (segment.footer_offset(), segment.footer_offset() + footer),
+        ] {
+            while from < to {
+                let mut buffer = vec![0; (to - from).min(1 << 20) as usize];
+                let count = read_full(disk, file, from, &mut buffer)?;
+                let Some(part) = buffer.get(..count).filter(|part| !part.is_empty()) else { break };
+                disk.write_at(file, from, &mut [IoSlice::new(part)])?;
+                from += count as u64;
+            }
+        }
+        disk.sync_data(file)
     }
 
     /// Writes the last index batch and the footer of a segment that a crash left without, so that

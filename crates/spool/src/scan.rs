@@ -4,6 +4,7 @@ use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
 use crate::codec::{RawRecord, kind, read_head, read_record};
 use crate::disk::{Disk, DiskError, read_full};
 use crate::segment::{Footer, Header, SECTOR_BYTES, SegmentKey, u64_at};
+use std::collections::BTreeMap;
 
 /// What a walk comes across, in order.
 #[derive(Debug)]
@@ -25,6 +26,61 @@ pub(crate) struct ScanEnd {
     pub torn: bool,
     /// Some of what comes before it can't be read.
     pub damaged: bool,
+    /// Everything before here was synced, says a later batch.
+    pub proven: u64,
+}
+
+/// A segment file and what it and the one after it say about its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub key: SegmentKey,
+    pub length: u64,
+    pub header: Option<Header>,
+    pub footer: Option<Footer>,
+    /// Where the header of the segment after it says that its data ends.
+    pub said_end: Option<u64>,
+}
+
+impl Extent {
+    /// The footer and the index before it were synced for sure.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        match (self.footer, self.said_end) {
+            (Some(footer), Some(end)) => footer.end <= end,
+            _ => false,
+        }
+    }
+
+    /// Everything before here was synced. A footer may have arrived without the index that was
+    /// written with it; what comes before that index was synced earlier.
+    pub(crate) fn known_end(&self) -> Option<u64> {
+        match self.footer {
+            Some(footer) if self.is_confirmed() => Some(footer.end),
+            Some(footer) => Some(footer.index_offset),
+            None => self.said_end,
+        }
+    }
+}
+
+/// Looks at both ends of all segments, which come in ascending order.
+pub(crate) fn survey(
+    disk: &dyn Disk,
+    keys: impl Iterator<Item = SegmentKey>,
+) -> Result<Vec<Extent>, DiskError> {
+    let mut extents = Vec::new();
+    let mut said = BTreeMap::new();
+    for key in keys {
+        let file = key.name();
+        let length = disk.length(&file)?;
+        let (header, footer) = read_ends(disk, &file, key, length)?;
+        if let Some(header) = header {
+            said.insert(header.previous.0, header.previous.1);
+        }
+        extents.push(Extent { key, length, header, footer, said_end: None });
+    }
+    for extent in &mut extents {
+        extent.said_end = said.get(&extent.key.generation).copied();
+    }
+    Ok(extents)
 }
 
 const WINDOW_BYTES: usize = 1 << 20;
@@ -186,7 +242,13 @@ pub(crate) fn scan(
     let mut result = ScanEnd { end: first.unwrap_or(SECTOR_BYTES), ..ScanEnd::default() };
     if first.is_none() {
         // Either nothing was ever written here, or the header is damaged.
-        let Some(found) = walk.find(SECTOR_BYTES, 0)?.0 else { return Ok(result) };
+        let (found, is_synced) = walk.find(SECTOR_BYTES, 0)?;
+        let Some(found) = found else { return Ok(result) };
+        if !is_synced && known == 0 {
+            // It was written with the first batch, and neither was synced.
+            result.torn = true;
+            return Ok(result);
+        }
         result.damaged = true;
         let what = "the segment's header is damaged".into();
         visit(Found::Damage { offset: 0, bytes: SECTOR_BYTES, what });
@@ -198,6 +260,7 @@ pub(crate) fn scan(
         if let Some((header, true)) = batch {
             visit(Found::Batch(offset, header));
             walk.visit_whole(offset, &header, visit)?;
+            result.proven = result.proven.max(header.synced_offset);
             result.end += header.total_bytes;
             continue;
         }
@@ -356,7 +419,8 @@ pub(crate) fn mentioned_ids(
         };
         ids.extend(id.filter(|id| ranges.iter().any(|(low, high)| (low..=high).contains(&id))));
     };
-    let (_, footer) = read_ends(disk, file, key, length)?;
+    let (header, footer) = read_ends(disk, file, key, length)?;
+    let extent = Extent { key, length, header, footer, said_end: None };
     let index = match footer {
         Some(footer) => read_index(disk, file, key, footer)?,
         None => None,
@@ -366,8 +430,7 @@ pub(crate) fn mentioned_ids(
             batch.records(key).for_each(|record| note(&record));
         }
     } else {
-        let known_end = footer.map(|footer| footer.end);
-        scan(disk, file, key, length, known_end, &mut |found| {
+        scan(disk, file, key, length, extent.known_end(), &mut |found| {
             if let Found::Record(record) = found {
                 note(&record);
             }

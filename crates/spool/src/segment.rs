@@ -112,6 +112,21 @@ pub(crate) struct Header {
     /// The segment that was full before this one was begun, and where its data ends; zeros for
     /// none. Says that nothing before that end can be a torn tail.
     pub previous: (u32, u64),
+    /// What was used before the first batch: so much is known even if all else is freed.
+    pub marks: Marks,
+}
+
+/// The next of each number that is never used twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Batches of the log.
+    pub batch: u64,
+    /// Records of the log.
+    pub position: u64,
+    /// Messages.
+    pub sequence: u64,
+    /// Blobs.
+    pub blob: u64,
 }
 
 impl Header {
@@ -125,6 +140,10 @@ impl Header {
         block[24..28].copy_from_slice(&key.generation.to_le_bytes());
         block[28..32].copy_from_slice(&self.previous.0.to_le_bytes());
         block[32..40].copy_from_slice(&self.previous.1.to_le_bytes());
+        let marks = [self.marks.batch, self.marks.position, self.marks.sequence, self.marks.blob];
+        for (field, mark) in block[40..72].chunks_exact_mut(8).zip(marks) {
+            field.copy_from_slice(&mark.to_le_bytes());
+        }
         finish_block(block, key.seed(0))
     }
 
@@ -137,6 +156,12 @@ impl Header {
             log: *block.get(8)?,
             first_offset: u64_at(block, 16)?,
             previous: (u32_at(block, 28)?, u64_at(block, 32)?),
+            marks: Marks {
+                batch: u64_at(block, 40)?,
+                position: u64_at(block, 48)?,
+                sequence: u64_at(block, 56)?,
+                blob: u64_at(block, 64)?,
+            },
         })
     }
 }

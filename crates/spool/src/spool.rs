@@ -19,6 +19,7 @@ use crate::writer::{Batch, Writer};
 use bytes::Bytes;
 use mail::MessageId;
 use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
 
 /// One log.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ pub struct Spool {
     next_ticket: u64,
     pub(crate) next_generation: u32,
     completions: VecDeque<(Ticket, Completion)>,
+    /// Loads that wait until the batch under way is written.
+    parked_loads: Vec<(Ticket, MessageId)>,
     poisoned: Option<Box<str>>,
     pub(crate) status: SpoolStatus,
 }
@@ -109,6 +112,12 @@ impl Spool {
         recovery.live.segments.map.insert(key.generation, Segment::new(key, length));
         let next = (recovery.next_batch, recovery.next_position);
         let writer = Writer::new(&config, key, length, recovery.last, next);
+        // Before anything is freed: the numbers that were used are known from here on.
+        let header = writer.segment_header(&recovery.live);
+        disk.write_at(&writer.file, 0, &mut [IoSlice::new(&header)])?;
+        if sync {
+            disk.sync_data(&writer.file)?;
+        }
         let damaged_count = recovery.damaged_count();
         let mut spool = Spool::new(config, writer, recovery.live);
         spool.next_generation = recovery.next_generation;
@@ -137,6 +146,7 @@ impl Spool {
             next_ticket: 0,
             next_generation: 1,
             completions: VecDeque::new(),
+            parked_loads: Vec::new(),
             poisoned: None,
             status: SpoolStatus::default(),
         }
@@ -264,8 +274,9 @@ impl Spool {
             .get_mut(generation)
             .filter(|_| !is_active || unwritten.is_none_or(|end| offset < end))
         else {
-            // Accepted in the batch that is being written: nobody was told yet.
-            return self.complete(ticket, Completion::LoadFailed(LoadError::NotFound));
+            // It is in the batch that is being written: compaction moves it just now.
+            self.parked_loads.push((ticket, id));
+            return;
         };
         segment.readers_count += 1;
         let op = Op::Read { file: segment.file.clone(), offset, bytes: length as usize };
@@ -356,7 +367,7 @@ impl Spool {
         }
         let seal = self.writer.roll(&self.live, key, length);
         self.live.segments.map.insert(key.generation, Segment::new(key, length));
-        self.go_on();
+        self.prepare_segments();
         Some(seal)
     }
 
@@ -464,6 +475,7 @@ impl Spool {
             && self.waiting.is_empty()
             && self.pending.is_empty()
             && self.completions.is_empty()
+            && self.parked_loads.is_empty()
             && !self.compaction.has_items()
     }
 
@@ -495,6 +507,9 @@ impl Spool {
         if self.commit.as_ref().is_some_and(|commit| commit.ticket == done.ticket) {
             if let Some(commit) = self.commit.take() {
                 self.handle_commit_done(commit, done.result);
+                for (ticket, id) in std::mem::take(&mut self.parked_loads) {
+                    self.handle_load(ticket, id);
+                }
             }
         } else if let Some(waiting) = self.waiting.remove(&done.ticket) {
             self.handle_bulk_done(waiting, done.result);

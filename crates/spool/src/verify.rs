@@ -5,8 +5,8 @@ use crate::config::{Damage, RecoveryReport, SpoolError};
 use crate::disk::Disk;
 use crate::live::Live;
 use crate::recovery::Recovery;
-use crate::scan::{self, Found};
-use crate::segment::{Name, Segment, SegmentKey, blob_name};
+use crate::scan::{self, Extent, Found};
+use crate::segment::{Name, Segment, blob_name};
 use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,16 +57,8 @@ pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
     }
     // What a restart would find, from the indices; it must agree with what all records say.
     let recovery = Recovery::read(disk, None)?;
-    let mut previous = BTreeMap::new();
-    for &key in keys.values() {
-        let length = disk.length(&key.name())?;
-        if let (Some(header), _) = scan::read_ends(disk, &key.name(), key, length)? {
-            previous.insert(header.previous.0, header.previous.1);
-        }
-    }
-    for &key in keys.values() {
-        let said = previous.get(&key.generation).copied();
-        verifier.read_segment(disk, key, said)?;
+    for extent in scan::survey(disk, keys.into_values())? {
+        verifier.read_segment(disk, &extent)?;
     }
     verifier.compare(&recovery.live);
     verifier.check_blobs(&blob_files);
@@ -88,23 +80,17 @@ impl Verifier {
         }
     }
 
-    fn read_segment(
-        &mut self,
-        disk: &dyn Disk,
-        key: SegmentKey,
-        said_end: Option<u64>,
-    ) -> Result<(), SpoolError> {
+    fn read_segment(&mut self, disk: &dyn Disk, extent: &Extent) -> Result<(), SpoolError> {
+        let (key, length) = (extent.key, extent.length);
         let file = key.name();
-        let length = disk.length(&file)?;
         self.live.segments.map.insert(key.generation, Segment::new(key, length));
-        let (_, footer) = scan::read_ends(disk, &file, key, length)?;
-        if let Some(footer) = footer
+        if let Some(footer) = extent.footer.filter(|_| extent.is_confirmed())
             && scan::read_index(disk, &file, key, footer)?.is_none()
         {
             let what = "the segment's index is damaged".into();
             self.damage(&file, footer.index_offset, 0, what);
         }
-        let known_end = footer.map(|footer| footer.end).or(said_end);
+        let known_end = extent.known_end();
         let mut sequence = None;
         let end = scan::scan(disk, &file, key, length, known_end, &mut |found| match found {
             Found::Batch(offset, header) => {

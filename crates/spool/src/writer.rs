@@ -7,7 +7,7 @@ use crate::config::SpoolConfig;
 use crate::io::{FileName, SealWrite, WriteBuffer};
 use crate::live::Live;
 use crate::record::{Accept, Attempt, BlobId, Body, Record, Settle, State};
-use crate::segment::{Footer, Header, SegmentKey, VERSION, align};
+use crate::segment::{Footer, Header, Marks, SECTOR_BYTES, SegmentKey, VERSION, align};
 use bytes::Bytes;
 use mail::MessageId;
 use std::mem::take;
@@ -82,7 +82,7 @@ impl Writer {
         self.key = key;
         self.file = key.name();
         self.offset = self.block_bytes;
-        self.footer_offset = length.saturating_sub(crate::segment::SECTOR_BYTES);
+        self.footer_offset = length.saturating_sub(SECTOR_BYTES);
         self.last_index = 0;
         self.previous = previous;
         self.indexed_to = self.offset;
@@ -113,6 +113,24 @@ impl Writer {
             previous_index: self.last_index,
             ..BatchHeader::default()
         }
+    }
+
+    /// The first block of the active segment, as long as it holds no batch.
+    pub(crate) fn segment_header(&self, live: &Live) -> [u8; SECTOR_BYTES as usize] {
+        let header = Header {
+            version: VERSION,
+            node: self.node,
+            log: self.log,
+            first_offset: self.block_bytes,
+            previous: self.previous,
+            marks: Marks {
+                batch: self.next_batch,
+                position: self.next_position,
+                sequence: live.next_sequence,
+                blob: live.next_blob,
+            },
+        };
+        header.encode(self.key)
     }
 
     /// Finishes the active segment and goes on in `next`.
@@ -151,14 +169,7 @@ impl Writer {
         let mut write_offset = self.offset;
         if self.offset == self.block_bytes {
             write_offset = 0;
-            let header = Header {
-                version: VERSION,
-                node: self.node,
-                log: self.log,
-                first_offset: self.block_bytes,
-                previous: self.previous,
-            };
-            buffer.small.extend_from_slice(&header.encode(self.key));
+            buffer.small.extend_from_slice(&self.segment_header(live));
             buffer.small.resize(self.block_bytes as usize, 0);
         } else if self.offset - self.indexed_to >= self.index_every_bytes {
             self.offset += self.write_index(&mut buffer, live, write_offset);
@@ -178,9 +189,8 @@ impl Writer {
     /// Closes the batch: the next one begins after it.
     pub(crate) fn finish_batch(&mut self, live: &Live, batch: Batch) -> (WriteBuffer, u64) {
         let Batch { mut buffer, builder, write_offset, offset, position, .. } = batch;
-        // An index batch in the same write is not synced before this one.
-        let synced = if write_offset == 0 { offset } else { write_offset };
-        let header = BatchHeader { position, ..self.header(live, synced) };
+        // A segment header or index batch in the same write is not synced before this batch.
+        let header = BatchHeader { position, ..self.header(live, write_offset) };
         let records = u64::from(builder.records_count());
         let bytes = builder.finish(&mut buffer, header, self.block_bytes);
         buffer.mark();

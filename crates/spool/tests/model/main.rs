@@ -76,7 +76,7 @@ proptest! {
 
     #[test]
     fn larger_blocks_and_segments(seed: u64, events in events()) {
-        let config = SpoolConfig { block_bytes: 4096, segment_bytes: 96 << 10, ..tiny() };
+        let config = SpoolConfig { block_bytes: 4096, segment_bytes: 96 << 10, first_segment_bytes: 64 << 10, ..tiny() };
         run(config, 1 << 30, seed, Faults::default(), &events);
     }
 }
