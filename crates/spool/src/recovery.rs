@@ -479,3 +479,29 @@ impl Domains {
         Some(domain)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memdisk::MemDisk;
+
+    #[test]
+    fn a_later_version_is_not_touched() {
+        let disk = MemDisk::new(1, 1 << 20);
+        let key = SegmentKey { generation: 3, salt: 4 };
+        let header = Header {
+            version: VERSION + 1,
+            node: 0,
+            log: 0,
+            first_offset: 4096,
+            previous: (0, 0),
+            marks: Marks::default(),
+        };
+        disk.put(&key.name(), header.encode(key).to_vec());
+        let before = disk.list();
+        let error = crate::Spool::open(&disk, SpoolConfig::default(), &mut |_| ()).expect_err("no");
+        assert_eq!(error, SpoolError::Version { file: key.name().as_ref().into(), found: 2 });
+        assert_eq!(disk.list(), before);
+        assert!(error.to_string().contains("format version 2"));
+    }
+}

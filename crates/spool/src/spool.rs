@@ -468,15 +468,18 @@ impl Spool {
         self.completions.pop_front()
     }
 
-    /// Nothing is under way, and nothing waits to be written.
+    /// Nothing that anybody waits for is under way or waits to be written. What goes on in the
+    /// background (preparing segments, compaction) may be broken off at any time.
     #[must_use]
     pub fn is_idle(&self) -> bool {
+        let asked = |waiting: &Waiting| {
+            matches!(waiting, Waiting::Load { .. } | Waiting::BlobRead { .. } | Waiting::Blob(_))
+        };
         self.commit.is_none()
-            && self.waiting.is_empty()
             && self.pending.is_empty()
             && self.completions.is_empty()
             && self.parked_loads.is_empty()
-            && !self.compaction.has_items()
+            && !self.waiting.values().any(asked)
     }
 
     /// How the log is doing.

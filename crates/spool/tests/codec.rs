@@ -1,0 +1,349 @@
+//! What is submitted comes back the same, through the log and through its index; and no garbage on
+//! the disk makes recovery panic or lose what is elsewhere.
+
+use bytes::Bytes;
+use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipient, Ret, Wall};
+use proptest::prelude::*;
+use spool::memdisk::MemDisk;
+use spool::{
+    Accept, Attempt, Body, Completion, Disk, LoadError, LoadedBody, Meta, Record, RecoveredMessage,
+    RecoveryReport, Request, Settle, SettleKind, Spool, SpoolConfig, SpoolError, State, Ticket,
+};
+use std::sync::Arc;
+
+fn small() -> SpoolConfig {
+    SpoolConfig {
+        salt: 99,
+        segment_bytes: 64 << 10,
+        first_segment_bytes: 64 << 10,
+        block_bytes: 512,
+        reserve_bytes: 0,
+        index_every_bytes: 8 << 10,
+        batch_bytes_max: 16 << 10,
+        ..SpoolConfig::default()
+    }
+}
+
+fn open(disk: &MemDisk, config: SpoolConfig) -> (Spool, RecoveryReport, Vec<RecoveredMessage>) {
+    let mut found = Vec::new();
+    let (spool, report) = Spool::open(disk, config, &mut |m| found.push(m)).expect("opens");
+    found.sort_by_key(|m| m.id);
+    (spool, report, found)
+}
+
+fn run(spool: &mut Spool, disk: &MemDisk) -> Vec<(Ticket, Completion)> {
+    let mut all = Vec::new();
+    while let Some(io) = spool.poll_io() {
+        let done = io.perform(disk);
+        spool.handle_io_done(done);
+    }
+    while let Some(answer) = spool.poll_completion() {
+        all.push(answer);
+    }
+    all
+}
+
+fn submit(spool: &mut Spool, disk: &MemDisk, records: Vec<Record>) {
+    spool.handle_request(Request::Submit { ticket: Ticket(1), records });
+    let answers = run(spool, disk);
+    assert!(matches!(answers[..], [(Ticket(1), Completion::Durable { .. })]), "{answers:?}");
+}
+
+fn load(spool: &mut Spool, disk: &MemDisk, id: MessageId) -> Completion {
+    spool.handle_request(Request::Load { ticket: Ticket(2), id });
+    run(spool, disk).pop().expect("an answer").1
+}
+
+fn plain(sequence: u64, bytes: usize) -> Accept {
+    let mailbox = |text: &str| Mailbox::parse(text, true).expect("good");
+    let to = Recipient { mailbox: mailbox("b@example.net"), notify: Notify::NEVER, orcpt: None };
+    Accept {
+        id: MessageId::new(0, 0, sequence),
+        received_at: Wall(sequence),
+        envelope: Arc::new(Envelope {
+            reverse_path: None,
+            recipients: vec![to],
+            body: BodyType::SevenBit,
+            smtputf8: false,
+            ret: None,
+            envid: None,
+        }),
+        meta: Meta::default(),
+        prefix: Bytes::new(),
+        body: Body::Memory(vec![Bytes::from(vec![sequence as u8; bytes])]),
+        facts: ContentFacts { body_bytes: bytes as u64, ..ContentFacts::default() },
+    }
+}
+
+fn mailbox() -> impl Strategy<Value = Mailbox> {
+    let text = prop_oneof![
+        "[a-z]{1,20}@[a-z]{1,10}\\.(Example|org)",
+        Just("postmaster".to_string()),
+        Just("\"odd @ one\"@example.com".to_string()),
+        Just("ü@exämple.org".to_string()),
+        Just("user@[192.0.2.7]".to_string()),
+    ];
+    text.prop_map(|text| Mailbox::parse(&text, true).expect("good"))
+}
+
+fn accept() -> impl Strategy<Value = Accept> {
+    let optional = || prop::option::of("[a-zA-Z0-9+;=]{0,60}");
+    let recipient = (mailbox(), any::<u8>(), optional()).prop_map(|(mailbox, notify, orcpt)| {
+        Recipient { mailbox, notify: Notify(notify), orcpt: orcpt.map(Into::into) }
+    });
+    let envelope = (
+        prop::option::of(mailbox()),
+        prop::collection::vec(recipient, 1..150),
+        any::<(bool, bool)>(),
+        prop::option::of(any::<bool>()),
+        optional(),
+    )
+        .prop_map(|(reverse_path, recipients, (eight, utf8), ret, envid)| Envelope {
+            reverse_path,
+            recipients,
+            body: if eight { BodyType::EightBit } else { BodyType::SevenBit },
+            smtputf8: utf8,
+            ret: ret.map(|full| if full { Ret::Full } else { Ret::Headers }),
+            envid: envid.map(Into::into),
+        });
+    let bytes = |max| prop::collection::vec(any::<u8>(), 0..max).prop_map(Bytes::from);
+    let meta = prop::collection::btree_map(any::<u16>(), bytes(40), 0..6);
+    let facts = (any::<(u64, bool, bool, u32, bool, u64)>()).prop_map(|f| ContentFacts {
+        body_bytes: f.0,
+        has_8bit: f.1,
+        has_nul: f.2,
+        longest_line: f.3,
+        ends_with_crlf: f.4,
+        dot_lines: f.5,
+    });
+    let body = prop::collection::vec(bytes(6_000), 0..4);
+    (envelope, meta, bytes(300), body, facts, any::<u64>()).prop_map(
+        |(envelope, meta, prefix, body, facts, at)| Accept {
+            id: MessageId::new(0, 0, 5),
+            received_at: Wall(at),
+            envelope: Arc::new(envelope),
+            meta: Meta { fields: meta.into_iter().collect() },
+            prefix,
+            body: Body::Memory(body),
+            facts,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn messages_come_back_as_they_were(accept in accept(), wait in any::<u64>(), reason: String, hold: String) {
+        let disk = MemDisk::new(1, 1 << 30);
+        let (mut spool, _, _) = open(&disk, small());
+        let id = accept.id;
+        let last = accept.envelope.recipients.len() as u32 - 1;
+        submit(&mut spool, &disk, vec![Record::Accept(Box::new(accept.clone()))]);
+        let next_try = Wall(wait >> 17);
+        let tried = Attempt {
+            id, at: Wall(1), recipients: vec![last], attempts: 7, next_try, reason: reason.clone().into(),
+        };
+        let state = State {
+            id,
+            hold: Some(Some(hold.clone().into())),
+            next_try: None,
+            route_override: Some(Some("a route".into())),
+            delay_notice_sent: Some(true),
+        };
+        submit(&mut spool, &disk, vec![Record::Attempt(tried), Record::State(state)]);
+        // Twice: read from the log, then from the index that the first recovery wrote.
+        for round in 0..2 {
+            let (again, report, found) = open(&disk, small());
+            spool = again;
+            prop_assert_eq!(report.damaged_count, 0);
+            prop_assert_eq!(report.indexed_segments_count, round);
+            let [message] = &found[..] else { panic!("{found:?}") };
+            let domains: Vec<_> = accept.envelope.recipients.iter().map(|r| r.mailbox.domain()).collect();
+            prop_assert!(message.open.iter().map(|r| &r.domain).eq(&domains));
+            prop_assert!(message.open.iter().map(|r| r.index).eq(0..=last));
+            let tried = message.open.last().expect("one");
+            prop_assert_eq!((tried.attempts, tried.next_try), (7, Some(next_try)));
+            prop_assert_eq!(message.received_at, accept.received_at);
+            prop_assert_eq!(&message.meta, &accept.meta);
+            prop_assert_eq!(message.reverse_path_is_null, accept.envelope.reverse_path.is_none());
+            prop_assert_eq!(message.body_bytes, accept.facts.body_bytes);
+            let kept = message.last_reason.as_deref().unwrap_or("");
+            prop_assert!(reason.starts_with(kept) && (kept.len() > 508 || kept == reason));
+            prop_assert!(hold.starts_with(message.hold.as_deref().expect("held")));
+            prop_assert_eq!(message.route_override.as_deref(), Some("a route"));
+            prop_assert!(message.delay_notice_sent);
+        }
+        let Completion::Loaded(loaded) = load(&mut spool, &disk, id) else { panic!("not loaded") };
+        prop_assert_eq!(&loaded.envelope, &accept.envelope);
+        prop_assert_eq!((&loaded.meta, &loaded.prefix), (&accept.meta, &accept.prefix));
+        prop_assert_eq!((loaded.facts, loaded.received_at), (accept.facts, accept.received_at));
+        let (LoadedBody::Memory(read), Body::Memory(pieces)) = (loaded.body, accept.body) else {
+            panic!("a blob")
+        };
+        prop_assert_eq!(&read[..], &pieces.concat()[..]);
+    }
+
+    #[test]
+    fn a_flipped_bit_costs_one_message_at_most(seed: u64, flips in prop::collection::vec(any::<u64>(), 1..3)) {
+        let (disk, count) = filled(seed);
+        let names: Vec<String> = segment_names(&disk);
+        // A batch holds one message here; a damaged header costs that batch.
+        for &flip in &flips {
+            let name = &names[flip as usize % names.len()];
+            let bits = disk.length(name).expect("there") * 8;
+            prop_assert!(disk.flip_bit(name, (flip >> 8) % bits));
+        }
+        let (mut spool, report, found) = open(&disk, small());
+        prop_assert!(found.len() + flips.len() >= count, "{} of {count}: {report:?}", found.len());
+        if found.len() < count {
+            prop_assert!(report.damaged_count + report.torn_count > 0);
+        }
+        let mut unreadable = 0;
+        for message in &found {
+            match load(&mut spool, &disk, message.id) {
+                Completion::Loaded(loaded) => prop_assert_eq!(loaded.id, message.id),
+                Completion::LoadFailed(LoadError::Damaged(_)) => unreadable += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        prop_assert!(unreadable + count - found.len() <= flips.len());
+    }
+
+    #[test]
+    fn garbage_is_survived(
+        seed: u64,
+        garbage in prop::collection::vec(any::<u8>(), 1..3_000),
+        at in any::<u64>(),
+        cut in any::<bool>(),
+    ) {
+        let (disk, count) = filled(seed);
+        let names = segment_names(&disk);
+        let name = &names[at as usize % names.len()];
+        let mut content = disk.content(name).expect("there");
+        let from = (at >> 8) as usize % content.len();
+        if cut {
+            content.truncate(from);
+        } else {
+            let to = (from + garbage.len()).min(content.len());
+            content[from..to].copy_from_slice(&garbage[..to - from]);
+        }
+        disk.put(name, content);
+        disk.put("00000fff-00000000000000ab.segment", garbage.clone());
+        disk.put("00000ffe-zz.segment", garbage);
+        let (_, report, found) = open(&disk, small());
+        // What is in the other segments is all there; sixteen messages of three kilobytes each.
+        prop_assert!(found.len() + 20 >= count, "{} of {count}: {report:?}", found.len());
+        let _ = spool::verify(&disk).expect("reads on");
+    }
+}
+
+/// Sixty messages in several segments, one to a batch.
+fn filled(seed: u64) -> (MemDisk, usize) {
+    let disk = MemDisk::new(seed, 1 << 30);
+    let (mut spool, _, _) = open(&disk, small());
+    for sequence in 1..=60 {
+        submit(&mut spool, &disk, vec![Record::Accept(Box::new(plain(sequence, 3_000)))]);
+    }
+    assert!(spool.status().segments_count >= 3);
+    (disk, 60)
+}
+
+fn segment_names(disk: &MemDisk) -> Vec<String> {
+    let mut names = disk.list().expect("lists");
+    names
+        .retain(|name| name.ends_with(".segment") && disk.content(name).is_some_and(|c| c[0] != 0));
+    names
+}
+
+#[test]
+fn damage_is_told_from_a_torn_tail_and_put_aside() {
+    let disk = MemDisk::new(1, 1 << 30);
+    let (mut spool, _, _) = open(&disk, small());
+    for sequence in 1..=3 {
+        submit(&mut spool, &disk, vec![Record::Accept(Box::new(plain(sequence, 100)))]);
+    }
+    let name = segment_names(&disk).remove(0);
+    // The second batch: its header, then (after a repair) its last message.
+    let at = |offset: u64| offset * 8;
+    assert!(disk.flip_bit(&name, at(512 + 512 + 20)));
+    let (mut spool, report, found) = open(&disk, small());
+    assert_eq!((report.damaged_count, report.torn_count), (1, 0), "{report:?}");
+    assert_eq!(found.iter().map(|m| m.id.sequence()).collect::<Vec<_>>(), [1, 3]);
+    let verified = spool::verify(&disk).expect("verifies");
+    assert_eq!((verified.damaged_count, verified.live_count), (1, 2));
+    // When nothing in it is needed any more, the segment is kept for whoever wants to look.
+    for sequence in [1, 3] {
+        let id = MessageId::new(0, 0, sequence);
+        let recipients = vec![(0, SettleKind::Relayed)];
+        submit(&mut spool, &disk, vec![Record::Settle(Settle { id, at: Wall(1), recipients })]);
+    }
+    let names = disk.list().expect("lists");
+    assert!(names.contains(&name.replace("segment", "damaged")), "{names:?}");
+    // The last batch was never followed by another: nobody was told of it for all the disk knows.
+    let disk = MemDisk::new(1, 1 << 30);
+    let (mut spool, _, _) = open(&disk, small());
+    for sequence in 1..=3 {
+        submit(&mut spool, &disk, vec![Record::Accept(Box::new(plain(sequence, 100)))]);
+    }
+    let name = segment_names(&disk).remove(0);
+    assert!(disk.flip_bit(&name, at(512 + 2 * 512 + 200)));
+    let (_, report, found) = open(&disk, small());
+    assert_eq!((report.damaged_count, report.torn_count, found.len()), (0, 1, 2));
+}
+
+#[test]
+fn a_settle_whose_dsn_is_damaged_does_not_count() {
+    let disk = MemDisk::new(1, 1 << 30);
+    let (mut spool, _, _) = open(&disk, small());
+    submit(&mut spool, &disk, vec![Record::Accept(Box::new(plain(1, 100)))]);
+    let recipients = vec![(0, SettleKind::Failed)];
+    let settle = Settle { id: MessageId::new(0, 0, 1), at: Wall(1), recipients };
+    let dsn = Record::Accept(Box::new(plain(2, 300)));
+    submit(&mut spool, &disk, vec![Record::Settle(settle), dsn]);
+    submit(&mut spool, &disk, vec![Record::Accept(Box::new(plain(3, 100)))]);
+    let name = segment_names(&disk).remove(0);
+    assert!(disk.flip_bit(&name, (512 + 512 + 400) * 8));
+    let (_, report, found) = open(&disk, small());
+    assert_eq!(report.damaged_count, 1);
+    assert_eq!(found.iter().map(|m| m.id.sequence()).collect::<Vec<_>>(), [1, 3]);
+}
+
+#[test]
+fn another_version_or_another_log_is_refused() {
+    let disk = MemDisk::new(1, 1 << 30);
+    let (mut spool, _, _) = open(&disk, small());
+    submit(&mut spool, &disk, vec![Record::Accept(Box::new(plain(1, 100)))]);
+    let config = SpoolConfig { node: 4, ..small() };
+    let error = Spool::open(&disk, config, &mut |_| ()).expect_err("another node");
+    assert!(matches!(error, SpoolError::OtherLog { node: 0, log: 0, .. }), "{error}");
+}
+
+#[test]
+fn a_missing_blob_is_damage_and_an_orphan_goes() {
+    let disk = MemDisk::new(1, 1 << 30);
+    let (mut spool, _, _) = open(&disk, small());
+    let blob = spool::BlobId(spool.next_blob());
+    let data = Bytes::from_static(b"a large body");
+    spool.handle_request(Request::BlobAppend { ticket: Ticket(5), blob, data });
+    spool.handle_request(Request::BlobSeal { ticket: Ticket(6), blob });
+    let answers = run(&mut spool, &disk);
+    assert!(answers.iter().all(|(_, c)| matches!(c, Completion::BlobDone)), "{answers:?}");
+    let body = Body::Blob { blob, body_bytes: 12 };
+    let accept = Accept { body, ..plain(1, 12) };
+    submit(&mut spool, &disk, vec![Record::Accept(Box::new(accept))]);
+    disk.put("00000000000000ff.blob", vec![1]);
+    let (_, report, found) = open(&disk, small());
+    assert_eq!((report.orphan_blobs_count, report.damaged_count, found.len()), (1, 0, 1));
+    disk.remove("0000000000000001.blob").expect("there");
+    let (mut spool, report, found) = open(&disk, small());
+    assert_eq!((report.damaged_count, found.len()), (1, 0));
+    assert!(report.damage[0].what.contains("0000000000000001 is missing"), "{report:?}");
+    // It stays until an operator gives it up.
+    assert_eq!((spool.status().live_count, spool.status().damaged_count), (1, 1));
+    let recipients = vec![(0, SettleKind::Removed)];
+    let settle = Settle { id: MessageId::new(0, 0, 1), at: Wall(1), recipients };
+    submit(&mut spool, &disk, vec![Record::Settle(settle)]);
+    let (spool, report, _) = open(&disk, small());
+    assert_eq!((report.damaged_count, spool.next_blob() > 0xff), (0, true));
+}
