@@ -1,6 +1,6 @@
 //! The table of commands.
 
-use crate::{cpu, ledger, sink, source};
+use crate::{cpu, floor, ledger, sink, source};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -39,6 +39,7 @@ enum Command {
     Source(source::SourceOptions),
     Sink(sink::SinkOptions),
     Ledger(ledger::LedgerOptions),
+    Floor(floor::FloorOptions),
     Cpu(cpu::CpuOptions),
 }
 
@@ -50,6 +51,7 @@ impl Cli {
             Command::Source(options) => source::run(&options),
             Command::Sink(options) => sink::run(&options),
             Command::Ledger(options) => ledger::run(&options),
+            Command::Floor(options) => floor::run(&options),
             Command::Cpu(options) => cpu::run(&options),
         };
         outcome.unwrap_or_else(|error| {

@@ -24,6 +24,12 @@ pub trait Content {
     fn push(&mut self, piece: &[u8]);
 }
 
+impl Content for Vec<u8> {
+    fn push(&mut self, piece: &[u8]) {
+        self.extend_from_slice(piece);
+    }
+}
+
 /// What happened. All but `Input` and `Quit` wait for [`Dialogue::accept`] or
 /// [`Dialogue::refuse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +54,7 @@ pub enum Event {
 enum State {
     Command,
     /// Inside DATA.
-    Data(Dot),
+    Data(End),
     /// Inside a BDAT chunk. `refused`: read it, drop it, then say this code.
     Chunk {
         left: u64,
@@ -61,7 +67,7 @@ enum State {
 
 /// Where a reader of DATA stands in the sequence CRLF . CRLF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dot {
+enum End {
     /// Inside a line.
     Middle,
     /// Behind CR.
@@ -331,7 +337,7 @@ impl Dialogue {
                 }
                 None => {
                     self.say("354 End with a dot");
-                    self.state = State::Data(Dot::Start);
+                    self.state = State::Data(End::Start);
                 }
             },
             Event::Message => {
@@ -416,51 +422,51 @@ impl Dialogue {
     /// Reads on in DATA (RFC 5321 §4.5.2).
     fn data(
         &mut self,
-        mut dot: Dot,
+        mut dot: End,
         input: &[u8],
         content: &mut impl Content,
     ) -> (usize, Option<Event>) {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
             dot = match (dot, byte) {
-                (Dot::Middle, _) => {
+                (End::Middle, _) => {
                     let rest = &input[at..];
                     let (piece, next) = match memmem::find(rest, b"\r\n.") {
                         // The piece ends before the dot.
-                        Some(found) => (&rest[..found + 2], Dot::Start),
-                        None if rest.ends_with(b"\r\n") => (rest, Dot::Start),
-                        None if rest.ends_with(b"\r") => (rest, Dot::Cr),
-                        None => (rest, Dot::Middle),
+                        Some(found) => (&rest[..found + 2], End::Start),
+                        None if rest.ends_with(b"\r\n") => (rest, End::Start),
+                        None if rest.ends_with(b"\r") => (rest, End::Cr),
+                        None => (rest, End::Middle),
                     };
                     content.push(piece);
                     at += piece.len();
                     dot = next;
                     continue;
                 }
-                (Dot::Cr, b'\n') => {
+                (End::Cr, b'\n') => {
                     content.push(b"\n");
-                    Dot::Start
+                    End::Start
                 }
-                (Dot::Start, b'.') => Dot::Dot,
+                (End::Start, b'.') => End::Dot,
                 // Not a part of the sequence: read this byte again as one of a line.
-                (Dot::Cr | Dot::Start, _) => {
-                    dot = Dot::Middle;
+                (End::Cr | End::Start, _) => {
+                    dot = End::Middle;
                     continue;
                 }
-                (Dot::Dot, b'\r') => Dot::DotCr,
+                (End::Dot, b'\r') => End::DotCr,
                 // The dot was stuffed: it is gone, the line goes on.
-                (Dot::Dot, _) => {
-                    dot = Dot::Middle;
+                (End::Dot, _) => {
+                    dot = End::Middle;
                     continue;
                 }
-                (Dot::DotCr, b'\n') => {
+                (End::DotCr, b'\n') => {
                     self.state = State::Answer(Event::Message);
                     return (at + 1, Some(Event::Message));
                 }
                 // The CR behind the stuffed dot was content, and this byte may follow it.
-                (Dot::DotCr, _) => {
+                (End::DotCr, _) => {
                     content.push(b"\r");
-                    dot = Dot::Cr;
+                    dot = End::Cr;
                     continue;
                 }
             };
@@ -480,13 +486,7 @@ fn path(argument: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Content, Dialogue, Event, Offer};
-
-    impl Content for Vec<u8> {
-        fn push(&mut self, piece: &[u8]) {
-            self.extend_from_slice(piece);
-        }
-    }
+    use super::{Dialogue, Event, Offer};
 
     const OFFER: Offer = Offer { chunking: true, pipelining: true };
 

@@ -10,6 +10,7 @@
 pub mod cli;
 pub mod cpu;
 pub mod dialogue;
+pub mod floor;
 pub mod ledger;
 pub mod listener;
 pub mod progress;

@@ -80,6 +80,9 @@ pub struct SinkOptions {
     pub json: bool,
 }
 
+/// When all is there, clients have so long to say QUIT.
+const FAREWELL_MAX: Duration = Duration::from_millis(500);
+
 /// What all sessions share.
 #[derive(Debug)]
 struct Sink {
@@ -98,6 +101,8 @@ struct Sink {
 #[derive(Debug)]
 struct Totals {
     connections: Cell<u64>,
+    /// Of them, now.
+    open: Cell<u64>,
     messages: Cell<u64>,
     recipients: Cell<u64>,
     bytes: Cell<u64>,
@@ -127,6 +132,7 @@ impl Sink {
             complete: Notify::new(),
             totals: Totals {
                 connections: Cell::new(0),
+                open: Cell::new(0),
                 messages: Cell::new(0),
                 recipients: Cell::new(0),
                 bytes: Cell::new(0),
@@ -236,6 +242,10 @@ async fn serve(sink: Rc<Sink>, options: &SinkOptions) -> std::io::Result<()> {
     let complete = async {
         sink.complete.notified().await;
         tokio::time::sleep(Duration::from_secs(options.linger)).await;
+        let begun = Instant::now();
+        while sink.totals.open.get() > 0 && begun.elapsed() < FAREWELL_MAX {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     };
     let idle = options.idle_exit.map(Duration::from_secs);
     tokio::select! {
@@ -263,7 +273,13 @@ async fn accept(listener: TcpListener, sink: Rc<Sink>) {
             Ok((stream, _)) => {
                 add(&sink.totals.connections, 1);
                 if !sink.drops(Phase::Connect) {
-                    tokio::task::spawn_local(session::serve(stream, Rc::clone(&sink)));
+                    let sink = Rc::clone(&sink);
+                    tokio::task::spawn_local(async move {
+                        let open = &sink.totals.open;
+                        open.set(open.get() + 1);
+                        session::serve(stream, &sink).await;
+                        open.set(open.get() - 1);
+                    });
                 }
             }
             Err(error) => {

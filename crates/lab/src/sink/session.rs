@@ -3,7 +3,6 @@
 use super::message::Incoming;
 use super::{Phase, Sink, add};
 use crate::dialogue::{Dialogue, Event};
-use std::rc::Rc;
 use std::time::Instant;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -26,7 +25,7 @@ struct Session {
 }
 
 /// Serves one connection to its end. An error of the network ends it like the peer's closing does.
-pub(super) async fn serve(mut stream: TcpStream, sink: Rc<Sink>) {
+pub(super) async fn serve(mut stream: TcpStream, sink: &Sink) {
     let dialogue = Dialogue::new(sink.offer);
     let mut session = Session { dialogue, message: Incoming::default(), cut: false };
     let mut next = Next::Read;
@@ -48,7 +47,7 @@ pub(super) async fn serve(mut stream: TcpStream, sink: Rc<Sink>) {
         if next == Next::Close {
             return;
         }
-        match sink.reading.read(&mut stream, |input| session.take(&sink, input)).await {
+        match sink.reading.read(&mut stream, |input| session.take(sink, input)).await {
             Ok(after) => next = after,
             Err(_) => return,
         }

@@ -10,6 +10,7 @@ mod session;
 pub use content::{BODY_FIELD, Body, BodyKind, ID_FIELD};
 pub use pace::{Pace, Ticket};
 pub use recipients::Recipients;
+pub(crate) use reply::{Offered, ReplyReader};
 
 use crate::cli::{CommandError, Outcome};
 use crate::ledger::LedgerWriter;

@@ -12,18 +12,18 @@ const READ_BYTES: usize = 2048;
 
 /// What a peer offers after EHLO, as far as it matters here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Offered {
+pub(crate) struct Offered {
     /// RFC 2920.
-    pub(super) pipelining: bool,
+    pub(crate) pipelining: bool,
     /// RFC 3030.
-    pub(super) chunking: bool,
+    pub(crate) chunking: bool,
     /// RFC 6152.
-    pub(super) eight_bit: bool,
+    pub(crate) eight_bit: bool,
 }
 
 /// Bytes that came and the replies in them.
 #[derive(Debug, Default)]
-pub(super) struct ReplyReader {
+pub(crate) struct ReplyReader {
     buffer: Vec<u8>,
     /// Before this, all replies were taken.
     taken: usize,
@@ -31,7 +31,7 @@ pub(super) struct ReplyReader {
 
 impl ReplyReader {
     /// Forgets what a former connection sent.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.buffer.clear();
         self.taken = 0;
     }
@@ -40,7 +40,7 @@ impl ReplyReader {
     ///
     /// # Errors
     /// The connection broke or ended, or what came is no reply.
-    pub(super) async fn read(
+    pub(crate) async fn read(
         &mut self,
         stream: &mut TcpStream,
         mut line: impl FnMut(&[u8]),
@@ -91,7 +91,7 @@ fn parse(input: &[u8]) -> io::Result<Option<(u16, usize)>> {
 
 impl Offered {
     /// Takes one line of EHLO's reply.
-    pub(super) fn take(&mut self, line: &[u8]) {
+    pub(crate) fn take(&mut self, line: &[u8]) {
         let keyword = line.split(|&byte| byte == b' ').next().unwrap_or_default();
         match () {
             () if keyword.eq_ignore_ascii_case(b"PIPELINING") => self.pipelining = true,

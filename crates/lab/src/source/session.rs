@@ -57,6 +57,8 @@ struct Message<'a> {
     recipients: Vec<(String, bool)>,
     /// Content may have gone out.
     begun: bool,
+    /// When its last byte was handed to the kernel.
+    written: Option<Instant>,
     settled: bool,
 }
 
@@ -72,7 +74,7 @@ impl<'a> Message<'a> {
             (address, false)
         };
         let recipients = (0..run.recipients.per_message()).map(recipient).collect();
-        Message { run, ticket, id, recipients, begun: false, settled: false }
+        Message { run, ticket, id, recipients, begun: false, written: None, settled: false }
     }
 
     /// Records the fate and counts it under the phase that decided it.
@@ -417,7 +419,7 @@ impl Session {
     async fn write_content(
         &mut self,
         connection: &mut Connection,
-        message: &Message<'_>,
+        message: &mut Message<'_>,
         chunking: bool,
     ) -> io::Result<()> {
         let run = message.run;
@@ -434,11 +436,13 @@ impl Session {
         }
         if body.len() <= COPY_BYTES_MAX {
             self.out.extend_from_slice(body);
-            return self.flush(connection).await;
+            self.flush(connection).await?;
+        } else {
+            let mut bytes = self.out.as_slice().chain(body.as_slice());
+            connection.stream.write_all_buf(&mut bytes).await?;
+            self.out.clear();
         }
-        let mut bytes = self.out.as_slice().chain(body.as_slice());
-        connection.stream.write_all_buf(&mut bytes).await?;
-        self.out.clear();
+        message.written = Some(Instant::now());
         Ok(())
     }
 
@@ -450,12 +454,12 @@ impl Session {
         message: &mut Message<'_>,
         refusal: Option<(u16, &'static str)>,
     ) -> io::Result<After> {
-        let written = Instant::now();
         let code = self.replies.read(&mut connection.stream, |_| {}).await?;
         match refusal {
             Some((code, phase)) => message.refused(code, phase),
             None if is_positive(code) => {
-                message.run.tally.borrow_mut().acceptance.record(written.elapsed());
+                let time = message.written.map_or(Duration::ZERO, |written| written.elapsed());
+                message.run.tally.borrow_mut().acceptance.record(time);
                 message.settle(Fate::Acked, "");
             }
             None => message.refused(code, "content"),

@@ -1,0 +1,170 @@
+//! A relay that does nothing but relay: the limit that real ones are held against.
+//!
+//! It reads a message, says 250, and writes it to the next hop over a connection that it keeps. No
+//! spool, no queue, no policy, no Received field: what it costs is what the kernel's TCP and SMTP
+//! itself cost. With a log behind it, it costs in addition what durability must cost.
+
+mod egress;
+mod ingress;
+mod log;
+
+use crate::cli::{CommandError, Outcome};
+use crate::dialogue::Offer;
+use crate::listener::{ReadBuffer, listen, resolve};
+use crate::stop::Stop;
+use log::Log;
+use serde_json::json;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use tokio::sync::Notify;
+use tokio::task::LocalSet;
+
+/// Relays in memory: a lower bound for the cost of any relay.
+///
+/// It loses what it holds when it ends, bounces nothing and has no limits. One thread.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Prints `listening on ADDRESS` when it is ready, and counts as JSON when SIGTERM or Ctrl-C ends it.
+
+Exit code: 0 when ended by a signal; 2 an address or the log can't be used, or the log failed.")]
+pub struct FloorOptions {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: String,
+    /// The next hop
+    #[arg(long, value_name = "HOST:PORT")]
+    pub to: String,
+    /// Connections to the next hop, opened as they are needed
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub connections: usize,
+    /// Write each message to this file and fdatasync before its 250, one sync for all that wait;
+    /// the file is written full of zeros first, then over and over
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Size of the log
+    #[arg(long, value_name = "N", default_value_t = 256 << 20)]
+    pub log_bytes: u64,
+    /// Don't offer CHUNKING
+    #[arg(long)]
+    pub no_chunking: bool,
+}
+
+/// A message between its two connections.
+#[derive(Debug, Default)]
+struct Held {
+    reverse_path: Vec<u8>,
+    /// One space between two.
+    recipients: Vec<u8>,
+    /// As the message has it, without stuffed dots.
+    content: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Floor {
+    offer: Offer,
+    to: SocketAddr,
+    reading: ReadBuffer,
+    held: RefCell<VecDeque<Held>>,
+    arrived: Notify,
+    log: Option<Log>,
+    accepted: Cell<u64>,
+    relayed: Cell<u64>,
+    /// By the next hop; such messages are dropped.
+    refused: Cell<u64>,
+    connections: Cell<u64>,
+}
+
+fn count(cell: &Cell<u64>) {
+    cell.set(cell.get() + 1);
+}
+
+impl Floor {
+    fn put(&self, held: Held) {
+        self.held.borrow_mut().push_back(held);
+        self.arrived.notify_one();
+    }
+
+    async fn take(&self) -> Held {
+        loop {
+            // The borrow must end before the await.
+            let held = self.held.borrow_mut().pop_front();
+            match held {
+                Some(held) => return held,
+                None => self.arrived.notified().await,
+            }
+        }
+    }
+}
+
+/// The command.
+pub fn run(options: &FloorOptions) -> Outcome {
+    let failed = |what: &str| {
+        let what = what.to_owned();
+        move |error: std::io::Error| CommandError::new(format!("{what}: {error}"))
+    };
+    let log = options.log.as_deref().map(|path| Log::create(path, options.log_bytes)).transpose();
+    let floor = Rc::new(Floor {
+        offer: Offer { chunking: !options.no_chunking, pipelining: true },
+        to: resolve(&options.to).map_err(failed(&options.to))?,
+        reading: ReadBuffer::default(),
+        held: RefCell::default(),
+        arrived: Notify::new(),
+        log: log.map_err(failed("log"))?,
+        accepted: Cell::new(0),
+        relayed: Cell::new(0),
+        refused: Cell::new(0),
+        connections: Cell::new(0),
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(failed("runtime"))?;
+    let tasks = LocalSet::new();
+    let served = tasks.block_on(&runtime, serve(Rc::clone(&floor), options));
+    drop(tasks);
+    served.map_err(failed("floor"))?;
+    println!(
+        "{}",
+        json!({
+            "accepted": floor.accepted.get(),
+            "relayed": floor.relayed.get(),
+            "refused_by_next_hop": floor.refused.get(),
+            "connections": floor.connections.get(),
+            "log_syncs": floor.log.as_ref().map(Log::syncs),
+        })
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(floor: Rc<Floor>, options: &FloorOptions) -> std::io::Result<()> {
+    let mut stop = Stop::listen()?;
+    let listener = listen(resolve(&options.listen)?)?;
+    println!("listening on {}", listener.local_addr()?);
+    std::io::stdout().flush()?;
+    for _ in 0..options.connections {
+        tokio::task::spawn_local(egress::relay(Rc::clone(&floor)));
+    }
+    let accepting = Rc::clone(&floor);
+    let accept = async move {
+        loop {
+            let (stream, _) = listener.accept().await?;
+            count(&accepting.connections);
+            tokio::task::spawn_local(ingress::serve(stream, Rc::clone(&accepting)));
+        }
+    };
+    let logging = async {
+        match &floor.log {
+            Some(log) => log.follow().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.wait() => Ok(()),
+        result = logging => result,
+        result = accept => result,
+    }
+}
