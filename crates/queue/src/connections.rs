@@ -163,11 +163,16 @@ impl Queue {
         self.touched(now, ready);
     }
 
-    /// An open connection is gone.
+    /// An open connection is gone. (One that was still being opened when its task was broken off
+    /// may be reported here too.)
     pub fn handle_closed(&mut self, now: Mono, ready: ReadyId, reason: CloseReason) {
         let jitter = self.random.around_zero();
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
-        queue.open = queue.open.saturating_sub(1);
+        if queue.open > 0 {
+            queue.open -= 1;
+        } else {
+            queue.opening = queue.opening.saturating_sub(1);
+        }
         if reason == CloseReason::Idle {
             queue.idle = queue.idle.saturating_sub(1);
         }
