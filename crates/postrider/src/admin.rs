@@ -5,7 +5,7 @@
 mod connection;
 mod numbers;
 
-pub use numbers::Numbers;
+pub(crate) use numbers::Numbers;
 
 use crate::control_socket::ControlSocket;
 use axum::Router;
@@ -25,31 +25,31 @@ use tokio::sync::oneshot;
 
 /// How the server is, for load balancers and watchdogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Health {
+pub(crate) struct Health {
     /// It is shutting down.
-    pub stopping: bool,
+    pub(crate) stopping: bool,
     /// Sentences about what keeps it from accepting mail, such as a poisoned log.
-    pub problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
 }
 
 /// Asked at each `/healthz`.
-pub type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
+pub(crate) type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 
 /// What the admin thread serves.
-pub struct AdminParts {
+pub(crate) struct AdminParts {
     /// For HTTP; `None`: no HTTP.
-    pub address: Option<SocketAddr>,
+    pub(crate) address: Option<SocketAddr>,
     /// The control socket, bound already, and what it leads to.
-    pub control: Option<(ControlSocket, ControlPlane)>,
+    pub(crate) control: Option<(ControlSocket, ControlPlane)>,
     /// For `/metrics`.
-    pub numbers: Numbers,
+    pub(crate) numbers: Numbers,
     /// For `/healthz`.
-    pub health: HealthCheck,
+    pub(crate) health: HealthCheck,
 }
 
 /// The running admin thread.
 #[derive(Debug)]
-pub struct AdminServer {
+pub(crate) struct AdminServer {
     address: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -60,7 +60,7 @@ impl AdminServer {
     ///
     /// # Errors
     /// When the address cannot be bound or the thread not be started.
-    pub fn start(parts: AdminParts) -> io::Result<AdminServer> {
+    pub(crate) fn start(parts: AdminParts) -> io::Result<AdminServer> {
         let listener = parts.address.map(bind).transpose()?;
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -83,7 +83,7 @@ impl AdminServer {
 
     /// Where HTTP is served; tells the port that was chosen for port 0.
     #[must_use]
-    pub fn address(&self) -> Option<SocketAddr> {
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 }

@@ -28,7 +28,7 @@ enum Style {
 }
 
 /// Writes console lines to standard error, or to whatever it is made with.
-pub struct ConsoleLog {
+pub(crate) struct ConsoleLog {
     /// The least important level that is shown, as a number.
     level: AtomicU8,
     style: Style,
@@ -57,7 +57,7 @@ impl fmt::Debug for ConsoleLog {
 impl ConsoleLog {
     /// On standard error: in colour on a terminal, with the journal's prefixes under systemd.
     #[must_use]
-    pub fn stderr(level: Level) -> ConsoleLog {
+    pub(crate) fn stderr(level: Level) -> ConsoleLog {
         let style = if std::env::var_os("JOURNAL_STREAM").is_some() {
             Style::Journal
         } else if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
@@ -77,7 +77,7 @@ impl ConsoleLog {
     }
 
     /// From now on lines up to `level` are shown.
-    pub fn set_level(&self, level: Level) {
+    pub(crate) fn set_level(&self, level: Level) {
         self.level.store(level as u8, Ordering::Relaxed);
     }
 
@@ -126,7 +126,7 @@ impl Console for ConsoleLog {
             };
             suppressed
         };
-        let mut line = OneLine { text: self.begin(level), room: LINE_BYTES_MAX };
+        let mut line = OneLine { text: self.begin(level), room: LINE_BYTES_MAX, cut: false };
         let _ = write!(line, "{kind}: {text}");
         let mut line = line.text;
         if suppressed > 0 {
@@ -161,7 +161,9 @@ fn admit(
 /// Text from strangers on one line, without control characters, and not too long.
 struct OneLine {
     text: String,
+    /// Bytes that may still be added.
     room: usize,
+    cut: bool,
 }
 
 impl fmt::Write for OneLine {
@@ -176,10 +178,10 @@ impl fmt::Write for OneLine {
             };
             let length = if escaped.is_empty() { c.len_utf8() } else { escaped.len() };
             if length > self.room {
-                if self.room > 0 {
+                if !std::mem::replace(&mut self.cut, true) {
                     self.text.push('…');
-                    self.room = 0;
                 }
+                self.room = 0;
                 return Ok(());
             }
             self.room -= length;

@@ -29,7 +29,7 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A socket that listens; its file is removed when it is dropped.
 #[derive(Debug)]
-pub struct ControlSocket {
+pub(crate) struct ControlSocket {
     listener: std::os::unix::net::UnixListener,
     path: PathBuf,
     /// Device and inode of the socket file.
@@ -42,7 +42,7 @@ impl ControlSocket {
     /// # Errors
     /// When a server answers there, when something that is no socket lies there, or as the
     /// operating system says.
-    pub fn bind(path: &Path) -> io::Result<ControlSocket> {
+    pub(crate) fn bind(path: &Path) -> io::Result<ControlSocket> {
         check_vacant(path)?;
         // The file appears under its own name only when it has its mode and the socket listens:
         // nobody can connect before that, and a stale file is replaced in one step.
@@ -80,7 +80,7 @@ impl ControlSocket {
     ///
     /// # Errors
     /// When the socket cannot be given to the runtime.
-    pub async fn serve(self, plane: Arc<ControlPlane>) -> io::Result<()> {
+    pub(crate) async fn serve(self, plane: Arc<ControlPlane>) -> io::Result<()> {
         let listener = UnixListener::from_std(self.listener.try_clone()?)?;
         let places = Arc::new(Semaphore::new(CLIENTS_MAX));
         loop {
@@ -189,7 +189,7 @@ async fn read_request(stream: &mut UnixStream) -> Result<ControlRequest, String>
 
 /// Why a request got no answer.
 #[derive(Debug)]
-pub enum ClientError {
+pub(crate) enum ClientError {
     /// No server at the socket.
     Unreachable(io::Error),
     /// The connection broke, or what came makes no sense.
@@ -203,7 +203,7 @@ pub enum ClientError {
 ///
 /// # Errors
 /// When the server cannot be reached or breaks off, or `take` fails.
-pub fn ask(
+pub(crate) fn ask(
     path: &Path,
     request: &ControlRequest,
     mut take: impl FnMut(ControlResponse) -> io::Result<()>,

@@ -32,7 +32,7 @@ const KEPT_EVENTS: usize = 4_096;
 
 /// The writer and the queues that lead to it.
 #[derive(Debug)]
-pub struct EventLog {
+pub(crate) struct EventLog {
     queues: Vec<Arc<EventQueue>>,
     wake: Arc<Wake>,
     writer: Option<JoinHandle<()>>,
@@ -57,7 +57,7 @@ impl Wake {
 
 /// A shard's end: hand it to the shard as its [`EventSink`].
 #[derive(Debug)]
-pub struct EventQueue {
+pub(crate) struct EventQueue {
     inside: Mutex<Inside>,
     /// Events that may wait here.
     waiting_max: usize,
@@ -96,7 +96,7 @@ impl EventSink for EventQueue {
 }
 
 /// Tells of trouble with the file, once when it begins and once when it ends.
-pub type Report = Box<dyn Fn(&str) + Send>;
+pub(crate) type Report = Box<dyn Fn(&str) + Send>;
 
 impl EventLog {
     /// Opens the file and starts the writer, with one queue for each of `shards` shards.
@@ -104,7 +104,7 @@ impl EventLog {
     ///
     /// # Errors
     /// When the file cannot be opened or the thread cannot be started.
-    pub fn start(
+    pub(crate) fn start(
         options: &Events,
         shards: usize,
         metrics: Arc<EventMetrics>,
@@ -141,12 +141,12 @@ impl EventLog {
 
     /// The queue of shard `number`.
     #[must_use]
-    pub fn queue(&self, number: usize) -> Option<Arc<EventQueue>> {
+    pub(crate) fn queue(&self, number: usize) -> Option<Arc<EventQueue>> {
         self.queues.get(number).cloned()
     }
 
     /// Writes what waits and ends the writer. When the disk takes nothing, what waits is lost.
-    pub fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.stop();
     }
 

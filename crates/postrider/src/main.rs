@@ -3,10 +3,12 @@
 // Floor 3 is where sockets are opened, clocks are read and threads are started.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod admin;
 mod cli;
 mod commands;
 mod commit_thread;
 mod console;
+mod control_socket;
 mod event_log;
 mod file_disk;
 mod node;
@@ -30,7 +32,10 @@ fn main() -> ExitCode {
         Command::Config(args) => commands::reference::config(&args),
         Command::Completions(args) => commands::reference::completions(&args),
         Command::Man(args) => commands::reference::man(&args),
-        Command::Queue(_) | Command::Reload(_) | Command::Status(_) | Command::Spool(_) => {
+        Command::Queue(args) => commands::queue::run(&args),
+        Command::Reload(server) => commands::queue::reload(&server),
+        Command::Status(server) => commands::queue::status(&server),
+        Command::Spool(_) => {
             eprintln!("postrider: this command is not part of this build");
             ExitCode::from(cli::exit::FAILED)
         }

@@ -13,15 +13,15 @@ use std::time::Instant;
 
 /// Where the numbers come from.
 #[derive(Clone, Debug)]
-pub struct Numbers {
+pub(crate) struct Numbers {
     /// One per shard.
-    pub shards: Vec<Arc<Metrics>>,
+    pub(crate) shards: Vec<Arc<Metrics>>,
     /// One per log.
-    pub logs: Vec<Arc<LogMetrics>>,
+    pub(crate) logs: Vec<Arc<LogMetrics>>,
     /// The event log's.
-    pub events: Arc<EventMetrics>,
+    pub(crate) events: Arc<EventMetrics>,
     /// When the server started.
-    pub started: Instant,
+    pub(crate) started: Instant,
 }
 
 impl Collector for Numbers {
@@ -57,9 +57,8 @@ fn encode(encoder: &mut DescriptorEncoder<'_>, sums: &[(Description, Value)]) ->
             Value::Gauge(_) => (MetricType::Gauge, None),
             Value::Histogram(_) => (MetricType::Histogram, Some(&Unit::Seconds)),
         };
-        // The encoder ends the help with a full stop of its own.
-        let help = description.help.trim_end_matches('.');
-        let mut metric = encoder.encode_descriptor(description.name, help, unit, kind)?;
+        let mut metric =
+            encoder.encode_descriptor(description.name, description.help, unit, kind)?;
         for (description, value) in family {
             if description.labels.is_empty() {
                 encode_value(&mut metric, value)?;
@@ -85,7 +84,7 @@ fn encode_value(metric: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
 
 /// Upper bounds in seconds with their counts; the encoder adds them up.
 fn buckets(seen: &HistogramSnapshot) -> Vec<(f64, u64)> {
-    let bounds = seen.bounds_us.iter().map(|&us| seconds(us)).chain([f64::MAX]);
+    let bounds = seen.bounds_us.iter().map(|&us| seconds(us)).chain([f64::INFINITY]);
     bounds.zip(seen.counts.iter().copied()).collect()
 }
 
@@ -99,7 +98,7 @@ fn encode_process(encoder: &mut DescriptorEncoder<'_>, started: Instant) -> fmt:
     encoder
         .encode_descriptor(
             "uptime",
-            "Since the server started",
+            "Since the server started.",
             Some(&Unit::Seconds),
             MetricType::Gauge,
         )?
@@ -108,7 +107,7 @@ fn encode_process(encoder: &mut DescriptorEncoder<'_>, started: Instant) -> fmt:
         encoder
             .encode_descriptor(
                 "resident_memory",
-                "Memory of the process",
+                "Memory of the process.",
                 Some(&Unit::Bytes),
                 MetricType::Gauge,
             )?
@@ -116,7 +115,7 @@ fn encode_process(encoder: &mut DescriptorEncoder<'_>, started: Instant) -> fmt:
     }
     let labels = [("version", env!("CARGO_PKG_VERSION"))];
     encoder
-        .encode_descriptor("build", "What is running", None, MetricType::Info)?
+        .encode_descriptor("build", "What is running.", None, MetricType::Info)?
         .encode_info(&labels)
 }
 

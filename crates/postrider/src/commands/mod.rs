@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod load;
+pub(crate) mod queue;
 pub(crate) mod reference;
 pub(crate) mod serve;
 
