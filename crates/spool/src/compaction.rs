@@ -58,11 +58,6 @@ impl Compaction {
         self.victim
     }
 
-    /// Something is ready to be written.
-    pub(crate) fn has_items(&self) -> bool {
-        !self.items.is_empty()
-    }
-
     /// Picks the segment that frees most for least, if one is sparse enough.
     pub(crate) fn choose(&mut self, live: &Live, percent: u8, newest_too: bool) {
         if self.victim.is_some() {

@@ -265,7 +265,7 @@ pub(crate) fn zero(
     create: bool,
     sync: bool,
 ) -> Result<Outcome, DiskError> {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     if create {
         disk.create(file)?;
     }
