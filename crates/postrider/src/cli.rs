@@ -3,7 +3,7 @@
 
 mod queue;
 
-pub(crate) use queue::{ListArgs, QueueArgs, QueueCommand, SelectArgs, StateArg};
+pub(crate) use queue::QueueArgs;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use mail::Mailbox;

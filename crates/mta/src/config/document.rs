@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 ///
 /// A path names a value: `listener[0].relay_from[1]`.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub(super) struct Document {
     file: Arc<str>,
     text: Arc<str>,
     places: BTreeMap<String, Range<usize>>,
@@ -23,14 +23,14 @@ impl Document {
     ///
     /// # Errors
     /// What is wrong with the syntax, or with keys and types.
-    pub fn read(
+    pub(super) fn read(
         file: Arc<str>,
         text: Arc<str>,
     ) -> Result<(Document, FileText), (Document, Vec<Problem>)> {
         let mut document = Document { file, text: text.clone(), places: BTreeMap::new() };
         let (root, errors) = DeTable::parse_recoverable(&text);
         if !errors.is_empty() {
-            let problems = errors.iter().map(|error| document.from_toml(error)).collect();
+            let problems = errors.iter().map(|error| document.toml_problem(error)).collect();
             return Err((document, problems));
         }
         document.walk_table("", root.get_ref());
@@ -43,7 +43,7 @@ impl Document {
             Ok(written) => Ok((document, written)),
             // The shape is right, so this is what a schema cannot say.
             Err(error) => {
-                let problem = document.from_toml(&error);
+                let problem = document.toml_problem(&error);
                 Err((document, vec![problem]))
             }
         }
@@ -51,32 +51,32 @@ impl Document {
 
     /// The file's name.
     #[must_use]
-    pub fn file(&self) -> &Arc<str> {
+    pub(super) fn file(&self) -> &Arc<str> {
         &self.file
     }
 
     /// The text.
     #[must_use]
-    pub fn text(&self) -> &Arc<str> {
+    pub(super) fn text(&self) -> &Arc<str> {
         &self.text
     }
 
     /// Where the value at `path` stands; `None` when it is a default.
     #[must_use]
-    pub fn span(&self, path: &str) -> Option<Range<usize>> {
+    pub(super) fn span(&self, path: &str) -> Option<Range<usize>> {
         self.places.get(path).cloned()
     }
 
     /// The line of the value at `path`, from 1; `None` when it is a default.
     #[must_use]
-    pub fn line(&self, path: &str) -> Option<u32> {
+    pub(super) fn line(&self, path: &str) -> Option<u32> {
         self.places.get(path).map(|span| place_of(&self.text, span.start).0)
     }
 
     /// A problem with the value at `path`, or, if it is not in the file, with the section it
     /// would stand in.
     #[must_use]
-    pub fn problem(&self, path: &str, fatal: bool, message: String, help: &str) -> Problem {
+    pub(super) fn problem(&self, path: &str, fatal: bool, message: String, help: &str) -> Problem {
         let mut path = path;
         let span = loop {
             if let Some(span) = self.span(path) {
@@ -92,7 +92,7 @@ impl Document {
 
     /// A problem with these bytes of the text.
     #[must_use]
-    pub fn problem_at(
+    pub(super) fn problem_at(
         &self,
         span: Range<usize>,
         fatal: bool,
@@ -111,7 +111,7 @@ impl Document {
         span.start..span.start + text[..len].trim_end().len()
     }
 
-    fn from_toml(&self, error: &toml::de::Error) -> Problem {
+    fn toml_problem(&self, error: &toml::de::Error) -> Problem {
         let end = self.text.len();
         self.problem_at(error.span().unwrap_or(end..end), true, error.message().to_owned(), "")
     }

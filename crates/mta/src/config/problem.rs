@@ -73,7 +73,7 @@ impl std::error::Error for ConfigErrors {}
 
 /// Renders problems with the lines concerned and a pointer into them.
 #[must_use]
-pub fn render(file: &str, text: &str, problems: &[Problem], colour: bool) -> String {
+pub(super) fn render(file: &str, text: &str, problems: &[Problem], colour: bool) -> String {
     let theme = if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_width(100).with_links(false);
     let mut out = String::new();
@@ -93,7 +93,7 @@ pub fn render(file: &str, text: &str, problems: &[Problem], colour: bool) -> Str
 
 /// Line and column (in characters), both from 1, of a byte offset.
 #[must_use]
-pub fn place_of(text: &str, offset: usize) -> (u32, u32) {
+pub(super) fn place_of(text: &str, offset: usize) -> (u32, u32) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
