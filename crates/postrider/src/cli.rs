@@ -67,12 +67,32 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the server
+    ///
+    /// Runs in the foreground; the console log goes to standard error.
+    ///
+    /// SIGTERM and SIGINT stop it: transactions that are running may finish within 5 seconds, the
+    /// rest get 421, and the queue stays on disk for the next start. SIGHUP makes it read its
+    /// configuration again; if the file has mistakes, the old configuration stays and the log says
+    /// why.
     Serve(ServeArgs),
     /// Check a configuration file
+    ///
+    /// Reads a configuration file as `serve` would and shows all that is wrong with it, each mistake
+    /// with file, line and column. Warnings (what is hardly meant, such as an open relay) do not fail
+    /// the check.
     Check(CheckArgs),
     /// Show what would happen to a recipient, without sending anything
+    ///
+    /// Shows whether a recipient would be accepted and from whom, the route it takes, the channel and
+    /// next hop, the queues it stands in, limits and TLS policy, and when it is tried again. Beside
+    /// each stands the line of the configuration that decided it. Nothing is sent; for `mx` routes
+    /// the DNS is asked.
     Explain(ExplainArgs),
     /// Look at the queue of a running server, and change it
+    ///
+    /// Talks to a running server over its control socket. `list`, `show` and `why` look; `retry`,
+    /// `hold`, `release` and `remove` change something, and what hold, release and remove do survives
+    /// a restart.
     Queue(QueueArgs),
     /// Make a running server read its configuration again
     Reload(ServerArgs),
@@ -83,8 +103,12 @@ pub(crate) enum Command {
     /// The configuration's reference, schema and default
     Config(ConfigArgs),
     /// Print shell completions
+    ///
+    /// Prints completions for a shell on standard output.
     Completions(CompletionsArgs),
     /// Write man pages
+    ///
+    /// Writes one man page for the program and one for each of its commands.
     Man(ManArgs),
 }
 
@@ -97,13 +121,6 @@ pub(crate) struct ConfigFile {
 }
 
 /// `postrider serve`.
-///
-/// Runs in the foreground; the console log goes to standard error.
-///
-/// SIGTERM and SIGINT stop it: transactions that are running may finish within 5 seconds, the
-/// rest get 421, and the queue stays on disk for the next start. SIGHUP makes it read its
-/// configuration again; if the file has mistakes, the old configuration stays and the log says
-/// why.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -120,10 +137,6 @@ pub(crate) struct ServeArgs {
 }
 
 /// `postrider check`.
-///
-/// Reads a configuration file as `serve` would and shows all that is wrong with it, each mistake
-/// with file, line and column. Warnings (what is hardly meant, such as an open relay) do not fail
-/// the check.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes:
@@ -144,11 +157,6 @@ pub(crate) struct CheckArgs {
 }
 
 /// `postrider explain`.
-///
-/// Shows whether a recipient would be accepted and from whom, the route it takes, the channel and
-/// next hop, the queues it stands in, limits and TLS policy, and when it is tried again. Beside
-/// each stands the line of the configuration that decided it. Nothing is sent; for `mx` routes
-/// the DNS is asked.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without --client the recipient is judged as if a stranger had sent it; with the address of one of
@@ -211,14 +219,14 @@ pub(crate) struct SpoolArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpoolCommand {
     /// Check every record of a stopped or copied spool
+    ///
+    /// Reads a spool whose server is stopped, or a copy of one, and changes nothing. It checks every
+    /// checksum and that every message went only through states that the design allows, and prints
+    /// how many records are live, settled and damaged.
     Verify(VerifyArgs),
 }
 
 /// `postrider spool verify`.
-///
-/// Reads a spool whose server is stopped, or a copy of one, and changes nothing. It checks every
-/// checksum and that every message went only through states that the design allows, and prints
-/// how many records are live, settled and damaged.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes:
@@ -257,8 +265,6 @@ pub(crate) enum ConfigCommand {
 }
 
 /// `postrider completions`.
-///
-/// Prints completions for a shell on standard output.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -272,8 +278,6 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// `postrider man`.
-///
-/// Writes one man page for the program and one for each of its commands.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -6,10 +6,6 @@ use mail::MessageId;
 use mta::control::{ControlRequest, Filter, RecipientState, Select};
 
 /// `postrider queue`.
-///
-/// Talks to a running server over its control socket. `list`, `show` and `why` look; `retry`,
-/// `hold`, `release` and `remove` change something, and what hold, release and remove do survives
-/// a restart.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A message is named by the ID that the server gave in its 250 reply; it also stands in the

@@ -48,6 +48,8 @@ mod tests {
         assert_eq!(man(&ManArgs { out: out.clone() }), ExitCode::SUCCESS);
         let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
         assert!(read("postrider.1").contains("First steps"));
+        assert!(read("postrider-serve.1").contains("SIGHUP"));
+        assert!(read("postrider-spool-verify.1").contains("changes nothing"));
         assert!(read("postrider-queue-why.1").contains("waits for"));
         assert!(read("postrider-spool-verify.1").contains("Exit codes"));
     }
