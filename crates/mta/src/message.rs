@@ -10,26 +10,26 @@ use std::sync::Arc;
 
 /// A message of this shard, read-only and shared by its recipients.
 #[derive(Debug)]
-pub struct Message {
+pub(crate) struct Message {
     /// Its id.
-    pub id: MessageId,
+    pub(crate) id: MessageId,
     /// When it was received.
-    pub received_at: Wall,
+    pub(crate) received_at: Wall,
     /// Shared with the commit thread and with events.
-    pub envelope: Arc<Envelope>,
+    pub(crate) envelope: Arc<Envelope>,
     /// Facts about the session that brought it.
-    pub meta: Meta,
+    pub(crate) meta: Meta,
     /// Added header fields, before the body.
-    pub prefix: Bytes,
+    pub(crate) prefix: Bytes,
     /// The body.
-    pub body: MessageBody,
+    pub(crate) body: MessageBody,
     /// Found at intake.
-    pub facts: ContentFacts,
+    pub(crate) facts: ContentFacts,
 }
 
 /// Where the body is.
 #[derive(Clone, Debug)]
-pub enum MessageBody {
+pub(crate) enum MessageBody {
     /// Here, in pieces.
     Memory(Vec<Bytes>),
     /// In a blob file.
@@ -39,7 +39,7 @@ pub enum MessageBody {
 impl Message {
     /// Prefix and body: what a mailbox holds or a BDAT counts.
     #[must_use]
-    pub fn content_bytes(&self) -> u64 {
+    pub(crate) fn content_bytes(&self) -> u64 {
         self.prefix.len() as u64 + self.facts.body_bytes
     }
 
@@ -57,7 +57,7 @@ impl Message {
 /// disk. The oldest leave first when the limit is reached: they are on disk, and what waited long
 /// enough to be the oldest waits for something slower than a read.
 #[derive(Debug)]
-pub struct MessageCache {
+pub(crate) struct MessageCache {
     messages: FixedMap<MessageId, (Rc<Message>, u32)>,
     order: VecDeque<MessageId>,
     bytes: usize,
@@ -67,12 +67,12 @@ pub struct MessageCache {
 impl MessageCache {
     /// A cache of at most `bytes_max`.
     #[must_use]
-    pub fn new(bytes_max: usize) -> MessageCache {
+    pub(crate) fn new(bytes_max: usize) -> MessageCache {
         MessageCache { messages: FixedMap::default(), order: VecDeque::new(), bytes: 0, bytes_max }
     }
 
     /// Keeps `message` for its `open` recipients.
-    pub fn insert(&mut self, message: Rc<Message>, open: u32) {
+    pub(crate) fn insert(&mut self, message: Rc<Message>, open: u32) {
         let cost = message.cost();
         if cost > self.bytes_max {
             return;
@@ -89,12 +89,12 @@ impl MessageCache {
 
     /// The message, if it is still kept.
     #[must_use]
-    pub fn get(&self, id: MessageId) -> Option<Rc<Message>> {
+    pub(crate) fn get(&self, id: MessageId) -> Option<Rc<Message>> {
         self.messages.get(&id).map(|(message, _)| Rc::clone(message))
     }
 
     /// `settled` recipients are done with; the last one frees the message.
-    pub fn settle(&mut self, id: MessageId, settled: u32) {
+    pub(crate) fn settle(&mut self, id: MessageId, settled: u32) {
         let Some((_, open)) = self.messages.get_mut(&id) else { return };
         *open = open.saturating_sub(settled);
         if *open == 0 {

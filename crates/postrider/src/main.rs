@@ -35,9 +35,6 @@ fn main() -> ExitCode {
         Command::Queue(args) => commands::queue::run(&args),
         Command::Reload(server) => commands::queue::reload(&server),
         Command::Status(server) => commands::queue::status(&server),
-        Command::Spool(_) => {
-            eprintln!("postrider: this command is not part of this build");
-            ExitCode::from(cli::exit::FAILED)
-        }
+        Command::Spool(args) => commands::spool::run(&args),
     }
 }

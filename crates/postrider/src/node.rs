@@ -17,12 +17,12 @@ use mta::metrics::{EventMetrics, LogMetrics, Metrics};
 use mta::seams::{Listener as _, Net as _, World as _};
 use mta::shard::{Shard, ShardMail, ShardParts, ShardSender, Shared};
 use mta::spool_client::LogPort;
-use spool::{Durability, RecoveredMessage, Spool, SpoolConfig};
+use spool::{Durability, RecoveredMessage, Spool, SpoolConfig, SpoolStatus};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, mpsc as std_mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
 use std::thread;
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -52,6 +52,8 @@ pub(crate) struct Node {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) metrics: NodeMetrics,
     pub(crate) started: Instant,
+    /// The configuration it was started with.
+    first: Arc<Config>,
 }
 
 /// What every shard thread is given.
@@ -144,6 +146,7 @@ impl Node {
             addresses,
             metrics,
             started,
+            first: Arc::clone(config),
         })
     }
 
@@ -159,6 +162,28 @@ impl Node {
         self.shards.iter().map(port).collect()
     }
 
+    /// What of a new configuration takes effect only at the next start, for the operator.
+    pub(crate) fn kept_from_start(&self, config: &Config) -> String {
+        let mut kept = Vec::new();
+        let listens = |config: &Config| {
+            config.listeners.iter().map(|l| (Arc::clone(&l.name), l.address)).collect::<Vec<_>>()
+        };
+        if listens(config) != listens(&self.first) {
+            kept.push("listener names and addresses");
+        }
+        if config.spool.paths != self.first.spool.paths {
+            kept.push("spool paths");
+        }
+        if config.admin != self.first.admin || config.events != self.first.events {
+            kept.push("admin and events");
+        }
+        if kept.is_empty() {
+            String::new()
+        } else {
+            format!("; {} change with the next start", kept.join(", "))
+        }
+    }
+
     /// Gives every shard another configuration.
     pub(crate) fn reload(&self, config: &Arc<Config>) {
         for shard in &self.shards {
@@ -166,22 +191,10 @@ impl Node {
         }
     }
 
-    /// Whether every log takes mail, and what is wrong with those that do not.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        for log in &self.logs {
-            let status = log.status.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some(poison) = &status.poisoned {
-                problems.push(format!("the spool takes no mail: {poison}"));
-            } else if status.full {
-                problems.push("the spool's disk is nearly full".to_owned());
-            }
-            if status.damaged_count > 0 {
-                problems
-                    .push(format!("{} messages in the spool are damaged", status.damaged_count));
-            }
-        }
-        problems
+    /// Looks at the logs when called, for as long as anybody wants to know.
+    pub(crate) fn problem_finder(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
+        let logs: Vec<_> = self.logs.iter().map(|log| Arc::clone(&log.status)).collect();
+        Arc::new(move || logs.iter().flat_map(|status| problems_of(&lock(status))).collect())
     }
 
     /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was
@@ -208,6 +221,24 @@ impl Node {
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why a log does not take all mail, in sentences.
+fn problems_of(status: &SpoolStatus) -> Vec<String> {
+    let mut problems = Vec::new();
+    if let Some(poison) = &status.poisoned {
+        problems.push(format!("the spool takes no mail: {poison}"));
+    } else if status.full {
+        problems.push("the spool's disk is nearly full".to_owned());
+    }
+    if status.damaged_count > 0 {
+        problems.push(format!("{} messages in the spool are damaged", status.damaged_count));
+    }
+    problems
 }
 
 fn seed_of(number: u16) -> u64 {
@@ -300,7 +331,8 @@ fn spool_config(section: &config::SpoolSection, log: u8) -> SpoolConfig {
         segment_bytes: section.segment_bytes,
         first_segment_bytes: defaults.first_segment_bytes.min(section.segment_bytes),
         reserve_bytes: section.min_free_bytes,
-        spare_segments_max: usize::from(section.spare_segments),
+        // One more is the reserve that is touched only when the disk is full.
+        spare_segments_max: usize::from(section.spare_segments) + 1,
         ..defaults
     }
 }

@@ -11,8 +11,6 @@ use std::sync::Arc;
 pub(crate) const SMALL_BYTES: usize = 16 * 1024;
 /// Larger bodies grow, and draw on the budget, in steps of this.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
-/// A body beyond this goes to a blob.
-pub(crate) const BLOB_BYTES: u64 = 2 * 1024 * 1024;
 
 /// The content of one transaction so far.
 #[derive(Debug)]
@@ -23,6 +21,7 @@ pub(crate) struct Intake {
     open: Vec<u8>,
     /// All bytes pushed, spilled ones included.
     pushed_bytes: u64,
+    blob_bytes: u64,
     /// What `chunks` and `open` hold of the budget.
     share: Share,
     /// Set once the body goes to disk.
@@ -68,12 +67,13 @@ impl ContentSink for Intake {
 }
 
 impl Intake {
-    /// An empty one that draws on `budget`.
-    pub(crate) fn new(budget: &Arc<Budget>) -> Intake {
+    /// An empty one that draws on `budget` up to `blob_bytes` and goes to a blob beyond.
+    pub(crate) fn new(budget: &Arc<Budget>, blob_bytes: u64) -> Intake {
         Intake {
             chunks: Vec::new(),
             open: Vec::new(),
             pushed_bytes: 0,
+            blob_bytes,
             share: Share::none(budget),
             blob: None,
             hops: None,
@@ -101,7 +101,7 @@ impl Intake {
 
     /// What must happen before more is read.
     pub(crate) fn attention(&self) -> Attention {
-        if self.blob.is_some() || self.pushed_bytes > BLOB_BYTES {
+        if self.blob.is_some() || self.pushed_bytes > self.blob_bytes {
             return if self.chunks.is_empty() { Attention::None } else { Attention::Spill };
         }
         if self.owes() > self.share.amount() { Attention::Budget } else { Attention::None }
@@ -173,7 +173,7 @@ mod tests {
 
     fn intake() -> (Arc<Budget>, Intake) {
         let budget = Budget::new(1024 * 1024);
-        let intake = Intake::new(&budget);
+        let intake = Intake::new(&budget, 2 * 1024 * 1024);
         (budget, intake)
     }
 
@@ -212,8 +212,8 @@ mod tests {
     #[test]
     fn no_budget_means_waiting() {
         let budget = Budget::new(CHUNK_BYTES as u64);
-        let mut first = Intake::new(&budget);
-        let mut second = Intake::new(&budget);
+        let mut first = Intake::new(&budget, 2 * 1024 * 1024);
+        let mut second = Intake::new(&budget, 2 * 1024 * 1024);
         first.push(&vec![b'x'; SMALL_BYTES]);
         second.push(&vec![b'x'; SMALL_BYTES]);
         assert!(first.draw());

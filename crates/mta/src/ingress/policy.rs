@@ -35,6 +35,7 @@ impl ListenerRules {
 fn server_config(config: &Config, listener: &Listener) -> ServerConfig {
     ServerConfig {
         hostname: config.hostname.to_string(),
+        banner: listener.banner.to_string(),
         message_bytes_max: listener.max_message_bytes,
         recipients_max: listener.max_recipients as usize,
         command_line_bytes_max: listener.max_command_bytes as usize,

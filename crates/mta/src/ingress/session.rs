@@ -46,7 +46,7 @@ pub(super) async fn run<W: World>(
     };
     let session = Session {
         alarm: Alarm::new(shard.world.time().clone()),
-        intake: Intake::new(&shard.shared.body_memory),
+        intake: Intake::new(&shard.shared.body_memory, shard.active().config.spool.blob_bytes),
         slots: Share::none(&shard.shared.queue_slots),
         blob_owner: None,
         rest: Vec::new(),

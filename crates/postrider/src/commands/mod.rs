@@ -6,6 +6,7 @@ pub(crate) mod load;
 pub(crate) mod queue;
 pub(crate) mod reference;
 pub(crate) mod serve;
+pub(crate) mod spool;
 
 use std::io::Write;
 

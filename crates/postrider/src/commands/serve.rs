@@ -1,12 +1,17 @@
 //! `postrider serve`: runs the relay until a signal ends it.
 
+use crate::admin::{AdminParts, AdminServer, Health, Numbers};
 use crate::console::ConsoleLog;
+use crate::control_socket::ControlSocket;
 use crate::node::Node;
 use mta::config::{Config, LogLevel};
 use mta::console::{Console, Level};
+use mta::control::{ControlPlane, NodeJob, Status};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::mpsc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Runs the relay. `file` is the configuration, `None` the embedded default; `shards` overrides
@@ -123,29 +128,93 @@ async fn serve(
             config.hostname
         ),
     );
+    let stopping = Arc::new(AtomicBool::new(false));
+    let (jobs, mut node_jobs) = mpsc::channel(16);
+    let admin = start_admin(&config, &node, jobs, Arc::clone(&stopping))?;
+    if let Some(address) = admin.address() {
+        console.line(Level::Info, "listen", format_args!("metrics and health on {address}"));
+    }
     loop {
-        match signals.next().await {
-            Asked::Reload => {
-                let told = reload(&node, file.as_deref(), console);
-                let (level, text) = match &told {
-                    Ok(text) => (Level::Info, text),
-                    Err(text) => (Level::Error, text),
-                };
-                console.line(level, "reload", format_args!("{text}"));
-            }
-            Asked::Stop => break,
+        tokio::select! {
+            biased;
+            asked = signals.next() => match asked {
+                Asked::Stop => break,
+                Asked::Reload => {
+                    // What came of it is on the console.
+                    let _ = reload(&node, file.as_deref(), console);
+                }
+            },
+            Some(job) = node_jobs.recv() => match job {
+                NodeJob::Reload(answer) => {
+                    let _ = answer.send(reload(&node, file.as_deref(), console));
+                }
+                NodeJob::Status(answer) => {
+                    let _ = answer.send(status(&node));
+                }
+            },
         }
     }
+    stopping.store(true, Ordering::Relaxed);
     console.line(Level::Info, "stop", format_args!("stopping: transactions may finish"));
     node.stop().await;
+    drop(admin);
     console.line(Level::Info, "stop", format_args!("stopped"));
     Ok(())
 }
 
-/// Reads the configuration again and gives it to the shards, or keeps the old one.
+/// Opens the control socket and, if one is configured, the HTTP address.
+fn start_admin(
+    config: &Config,
+    node: &Node,
+    jobs: mpsc::Sender<NodeJob>,
+    stopping: Arc<AtomicBool>,
+) -> Result<AdminServer, String> {
+    let path = &config.admin.control;
+    let socket = ControlSocket::bind(path)
+        .map_err(|error| format!("cannot open the control socket {}: {error}", path.display()))?;
+    let find_problems = node.problem_finder();
+    AdminServer::start(AdminParts {
+        address: config.admin.address,
+        control: Some((socket, ControlPlane::new(node.shard_ports(), jobs))),
+        numbers: Numbers {
+            shards: node.metrics.shards.clone(),
+            logs: node.metrics.logs.clone(),
+            events: Arc::clone(&node.metrics.events),
+            started: node.started,
+        },
+        health: Arc::new(move || Health {
+            stopping: stopping.load(Ordering::Relaxed),
+            problems: find_problems(),
+        }),
+    })
+    .map_err(|error| format!("cannot open the administration interface: {error}"))
+}
+
+fn status(node: &Node) -> Status {
+    Status {
+        version: crate::VERSION.to_owned(),
+        uptime_ms: u64::try_from(node.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        shards: Vec::new(),
+        problems: node.problem_finder()(),
+    }
+}
+
+/// Reads the configuration again and gives it to the shards, or keeps the old one and says why.
 fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<String, String> {
-    let config = Arc::new(load(file).map_err(|why| format!("the old configuration stays: {why}"))?);
-    console.set_level(level_of(&config));
-    node.reload(&config);
-    Ok(format!("configuration reloaded from {}", config.file_name()))
+    let told = match load(file) {
+        Ok(config) => {
+            console.set_level(level_of(&config));
+            let config = Arc::new(config);
+            node.reload(&config);
+            let kept = node.kept_from_start(&config);
+            Ok(format!("configuration reloaded from {}{kept}", config.file_name()))
+        }
+        Err(why) => Err(format!("the old configuration stays: {why}")),
+    };
+    let (level, text) = match &told {
+        Ok(text) => (Level::Info, text),
+        Err(text) => (Level::Error, text),
+    };
+    console.line(level, "reload", format_args!("{text}"));
+    told
 }

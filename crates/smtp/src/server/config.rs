@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct ServerConfig {
     /// Named in the greeting and in EHLO's reply.
     pub hostname: String,
+    /// Behind the hostname in the greeting; says which protocol is spoken (RFC 5321 §4.3.1).
+    pub banner: String,
     /// SIZE, 552 5.3.4 beyond it. RFC 5321 §4.5.3.1.7.
     pub message_bytes_max: u64,
     /// Recipients per transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8: at least 100.
@@ -53,6 +55,7 @@ impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
             hostname: "localhost".to_owned(),
+            banner: "ESMTP".to_owned(),
             message_bytes_max: 50 * 1024 * 1024,
             recipients_max: 1_000,
             command_line_bytes_max: 4_096,

@@ -34,8 +34,7 @@ fn sanitized(line: &str) -> String {
 
 /// The greeting of a session that may proceed (RFC 5321 §4.2, §4.3.1).
 pub(super) fn write_greeting(out: &mut Vec<u8>, config: &ServerConfig) {
-    let protocol = if config.lmtp { "LMTP" } else { "ESMTP" };
-    for part in ["220 ", &config.hostname, " ", protocol, "\r\n"] {
+    for part in ["220 ", &config.hostname, " ", &config.banner, "\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
 }

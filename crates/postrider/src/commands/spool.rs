@@ -1,0 +1,89 @@
+//! `postrider spool verify`.
+
+use crate::cli::{SpoolArgs, SpoolCommand, VerifyArgs, exit};
+use crate::file_disk::FileDisk;
+use spool::VerifyReport;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Runs what was asked.
+pub(crate) fn run(args: &SpoolArgs) -> ExitCode {
+    match &args.command {
+        SpoolCommand::Verify(args) => verify(args),
+    }
+}
+
+fn verify(args: &VerifyArgs) -> ExitCode {
+    let report = match read(&args.path) {
+        Ok(report) => report,
+        Err(text) => {
+            eprintln!("postrider: {text}");
+            return ExitCode::from(exit::FAILED);
+        }
+    };
+    super::print(&if args.json { json(&report) } else { text(&args.path, &report) });
+    if report.damaged_count > 0 { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS }
+}
+
+/// Reads a log that nobody writes to.
+fn read(path: &Path) -> Result<VerifyReport, String> {
+    let disk = FileDisk::read_only(path)
+        .map_err(|error| format!("cannot open the spool {}: {error}", path.display()))?;
+    spool::verify(&disk).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn text(path: &Path, report: &VerifyReport) -> String {
+    let mut out = format!(
+        "{}: {} records in {} segments\n\
+         live:    {} messages, {} open recipients\n\
+         settled: {} messages\n\
+         damaged: {}\n\
+         torn:    {} batches at the end that were never acknowledged\n",
+        path.display(),
+        report.records_count,
+        report.segments_count,
+        report.live_count,
+        report.open_recipients_count,
+        report.settled_count,
+        report.damaged_count,
+        report.torn_count,
+    );
+    if report.quarantined_count > 0 {
+        out.push_str(&format!("set aside by an earlier start: {}\n", report.quarantined_count));
+    }
+    if report.orphan_blobs_count > 0 {
+        out.push_str(&format!("blobs of no message: {}\n", report.orphan_blobs_count));
+    }
+    for damage in &report.damage {
+        out.push_str(&format!("damage: {damage}\n"));
+    }
+    out
+}
+
+fn json(report: &VerifyReport) -> String {
+    let damage: Vec<_> = report
+        .damage
+        .iter()
+        .map(|damage| {
+            serde_json::json!({
+                "file": &*damage.file,
+                "offset": damage.offset,
+                "bytes": damage.bytes,
+                "what": &*damage.what,
+            })
+        })
+        .collect();
+    let value = serde_json::json!({
+        "segments": report.segments_count,
+        "records": report.records_count,
+        "live_messages": report.live_count,
+        "open_recipients": report.open_recipients_count,
+        "settled_messages": report.settled_count,
+        "damaged": report.damaged_count,
+        "torn_batches": report.torn_count,
+        "quarantined_segments": report.quarantined_count,
+        "orphan_blobs": report.orphan_blobs_count,
+        "damage": damage,
+    });
+    format!("{value:#}\n")
+}
