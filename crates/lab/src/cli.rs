@@ -1,6 +1,6 @@
 //! The table of commands.
 
-use crate::{cpu, floor, ledger, sink, source};
+use crate::{cpu, floor, ledger, sim, sink, source};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -40,6 +40,7 @@ enum Command {
     Sink(sink::SinkOptions),
     Ledger(ledger::LedgerOptions),
     Floor(floor::FloorOptions),
+    Sim(sim::SimOptions),
     Cpu(cpu::CpuOptions),
 }
 
@@ -52,6 +53,7 @@ impl Cli {
             Command::Sink(options) => sink::run(&options),
             Command::Ledger(options) => ledger::run(&options),
             Command::Floor(options) => floor::run(&options),
+            Command::Sim(options) => sim::run_command(&options),
             Command::Cpu(options) => cpu::run(&options),
         };
         outcome.unwrap_or_else(|error| {

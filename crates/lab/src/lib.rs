@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod listener;
 pub mod progress;
 pub mod random;
+pub mod sim;
 pub mod sink;
 pub mod source;
 pub mod stats;

@@ -49,6 +49,13 @@ impl Progress {
         }
     }
 
+    /// Shows `count` now, if the last time is long enough ago.
+    pub fn tell(&mut self, count: u64) {
+        if self.bar.is_some() || self.last.0.elapsed() >= LINE_INTERVAL {
+            self.show(count);
+        }
+    }
+
     fn show(&mut self, count: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(count);

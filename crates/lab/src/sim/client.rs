@@ -1,0 +1,323 @@
+//! Clients: hand in messages of all sizes in all ways, and believe nothing but replies.
+
+use super::account::{Account, Fate, SENDER_DOMAIN};
+use super::executor::{Executor, OUTSIDE};
+use super::network::{SimNet, SimStream};
+use super::peer::UNKNOWN_USER;
+use super::plan::{NODE, Plan, RECIPIENTS_MAX};
+use crate::random::Random;
+use crate::source::{Body, BodyKind};
+use mta::seams::Net as _;
+use std::cell::Cell;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+/// A client gives up waiting for a reply.
+const REPLY_TIMEOUT_US: u64 = 120_000_000;
+
+/// Tries of one message before the client goes on to the next; each has a name of its own.
+const TRIES_MAX: u32 = 6;
+
+/// What all clients share.
+#[derive(Debug)]
+pub struct Clients {
+    /// Runs their tasks.
+    pub executor: Executor,
+    /// The network as they see it.
+    pub net: SimNet,
+    /// Who is told of what they hand in.
+    pub account: Rc<Account>,
+    /// What they do.
+    pub plan: Rc<Plan>,
+    /// Numbers messages.
+    pub next: Cell<u64>,
+    /// Those that have not finished.
+    pub busy: Cell<u32>,
+}
+
+/// Starts them all.
+pub fn start(clients: &Rc<Clients>) {
+    for number in 0..clients.plan.clients.0 {
+        let shared = Rc::clone(clients);
+        let seed = clients.plan.seed ^ (u64::from(number) + 1) << 20;
+        clients.busy.set(clients.busy.get() + 1);
+        clients.executor.spawn(OUTSIDE, async move {
+            let mut client = Client {
+                random: Random::new(seed),
+                from: IpAddr::from([10, 9, 0, number as u8 + 1]),
+                session: None,
+                shared,
+            };
+            client.run().await;
+            client.shared.busy.set(client.shared.busy.get() - 1);
+        });
+    }
+}
+
+struct Client {
+    shared: Rc<Clients>,
+    random: Random,
+    from: IpAddr,
+    session: Option<Session>,
+}
+
+struct Session {
+    stream: SimStream,
+    executor: Executor,
+    input: Vec<u8>,
+    pipelining: bool,
+    chunking: bool,
+}
+
+/// A message to hand in.
+struct Letter {
+    name: String,
+    recipients: Vec<String>,
+    header: Vec<u8>,
+    body: Body,
+}
+
+impl Client {
+    async fn run(&mut self) {
+        let plan = Rc::clone(&self.shared.plan);
+        let messages = u64::from(plan.clients.1);
+        for _ in 0..messages {
+            let pause_us = self.random.below(2 * plan.traffic_us / messages);
+            self.shared.executor.sleep(pause_us).await;
+            for _ in 0..TRIES_MAX {
+                if self.shared.executor.now_us() > plan.traffic_us {
+                    return;
+                }
+                if matches!(self.hand_in().await, Ok(true)) {
+                    break;
+                }
+                self.session = None;
+                let wait_us = 500_000 + self.random.below(5_000_000);
+                self.shared.executor.sleep(wait_us).await;
+            }
+            if self.random.below(3) == 0 {
+                self.quit().await;
+            }
+        }
+        self.quit().await;
+    }
+
+    async fn quit(&mut self) {
+        if let Some(mut session) = self.session.take()
+            && session.stream.write_all(b"QUIT\r\n").await.is_ok()
+        {
+            let _ = session.reply().await;
+        }
+    }
+
+    /// One message; whether it was acknowledged.
+    async fn hand_in(&mut self) -> io::Result<bool> {
+        if self.session.is_none() {
+            self.session = Some(self.connect().await?);
+        }
+        let letter = self.letter();
+        let account = Rc::clone(&self.shared.account);
+        account.submit(&letter.name, letter.recipients.clone(), &letter.body.raw);
+        let aborts = self.random.permille(self.shared.plan.weather.client_abort);
+        let by_chunks = self.random.below(2) == 0;
+        let Some(session) = &mut self.session else { return Ok(false) };
+        let accepted = session.envelope(&letter).await?;
+        if accepted.is_empty() {
+            account.conclude(&letter.name, Fate::Begun, None);
+            return Ok(false);
+        }
+        let told = || account.conclude(&letter.name, Fate::Unknown, Some(accepted.clone()));
+        let code = if by_chunks && session.chunking {
+            session.chunks(&letter, aborts, &mut self.random, told).await?
+        } else {
+            session.data(&letter, aborts, told).await?
+        };
+        let fate = match code {
+            Some(250) => Fate::Acknowledged,
+            Some(_) => Fate::Refused,
+            // It never came to the end.
+            None => Fate::Begun,
+        };
+        account.conclude(&letter.name, fate, None);
+        Ok(fate == Fate::Acknowledged)
+    }
+
+    async fn connect(&mut self) -> io::Result<Session> {
+        let to = SocketAddr::new(NODE, 25);
+        let executor = self.shared.executor.clone();
+        let stream = tokio::select! {
+            biased;
+            stream = self.shared.net.connect(to, Some(self.from)) => stream?,
+            () = executor.sleep(30_000_000) => return Err(ErrorKind::TimedOut.into()),
+        };
+        let mut session =
+            Session { stream, executor, input: Vec::new(), pipelining: false, chunking: false };
+        session.expect(220).await?;
+        session.stream.write_all(b"EHLO client.test\r\n").await?;
+        let (code, lines) = session.reply().await?;
+        if code != 250 {
+            return Err(ErrorKind::ConnectionRefused.into());
+        }
+        session.pipelining = lines.contains("PIPELINING") && self.random.below(4) > 0;
+        session.chunking = lines.contains("CHUNKING");
+        Ok(session)
+    }
+
+    fn letter(&mut self) -> Letter {
+        let number = self.shared.next.get();
+        self.shared.next.set(number + 1);
+        let name = format!("m{number}");
+        let random = &mut self.random;
+        let domains = &self.shared.plan.domains;
+        let recipients = (0..1 + random.below(RECIPIENTS_MAX)).map(|n| {
+            let dead = random.below(40) == 0;
+            let unknown = if random.below(20) == 0 { UNKNOWN_USER } else { "" };
+            let domain = &domains[random.below(domains.len() as u64) as usize];
+            if dead {
+                format!("{name}.r{n}@dead.test")
+            } else if domain == "box.test" {
+                format!("{name}.r{n}@{domain}")
+            } else {
+                format!("{name}.r{n}{unknown}@{domain}")
+            }
+        });
+        let recipients: Vec<String> = recipients.collect();
+        let bytes = match random.below(80) {
+            0 => 2_100_000 + random.below(300_000),
+            1..=6 => 15_000 + random.below(150_000),
+            7..=9 => 0,
+            _ => 2 + random.below(4_000),
+        };
+        let kind = match random.below(3) {
+            0 => BodyKind::Plain,
+            1 => BodyKind::Dots,
+            _ => BodyKind::Eightbit,
+        };
+        let body = Body::generate(kind, bytes as usize, random.next_u64());
+        let mut header = Vec::new();
+        let from = format!("{name}@{SENDER_DOMAIN}");
+        body.write_header(&mut header, &name, &from, &recipients[0], "Wed, 18 Nov 2026 00:00:00 +0000");
+        Letter { name, recipients, header, body }
+    }
+}
+
+impl Session {
+    /// MAIL and RCPT; gives the recipients that were accepted.
+    async fn envelope(&mut self, letter: &Letter) -> io::Result<Vec<String>> {
+        let name = &letter.name;
+        let body = if letter.body.eight_bit { " BODY=8BITMIME" } else { "" };
+        let mut commands = vec![format!("MAIL FROM:<{name}@{SENDER_DOMAIN}> ENVID={name}{body}\r\n")];
+        commands.extend(letter.recipients.iter().map(|to| format!("RCPT TO:<{to}>\r\n")));
+        let mut codes = Vec::new();
+        if self.pipelining {
+            self.stream.write_all(commands.concat().as_bytes()).await?;
+        }
+        for command in &commands {
+            if !self.pipelining {
+                self.stream.write_all(command.as_bytes()).await?;
+            }
+            codes.push(self.reply().await?.0);
+        }
+        if codes[0] != 250 {
+            return Ok(Vec::new());
+        }
+        let accepted = letter.recipients.iter().zip(&codes[1..]).filter(|(_, code)| **code == 250);
+        Ok(accepted.map(|(to, _)| to.clone()).collect())
+    }
+
+    /// The content by DATA; `told` is called before its end is sent. `None`: broken off.
+    async fn data(
+        &mut self,
+        letter: &Letter,
+        aborts: bool,
+        told: impl Fn(),
+    ) -> io::Result<Option<u16>> {
+        self.stream.write_all(b"DATA\r\n").await?;
+        if self.reply().await?.0 != 354 {
+            return Ok(None);
+        }
+        self.stream.write_all(&letter.header).await?;
+        let wire = &letter.body.wire;
+        let (most, end) = wire.split_at(wire.len() - 3);
+        if aborts {
+            self.stream.write_all(&most[..most.len() / 2]).await?;
+            return Err(ErrorKind::Interrupted.into());
+        }
+        self.stream.write_all(most).await?;
+        told();
+        self.stream.write_all(end).await?;
+        Ok(Some(self.reply().await?.0))
+    }
+
+    /// The content by BDAT.
+    async fn chunks(
+        &mut self,
+        letter: &Letter,
+        aborts: bool,
+        random: &mut Random,
+        told: impl Fn(),
+    ) -> io::Result<Option<u16>> {
+        let content = [&letter.header[..], &letter.body.raw].concat();
+        let mut from = 0;
+        while random.below(3) > 0 && from < content.len() {
+            let bytes = 1 + random.below((content.len() - from) as u64) as usize;
+            let mut chunk = format!("BDAT {bytes}\r\n").into_bytes();
+            chunk.extend_from_slice(&content[from..from + bytes]);
+            self.stream.write_all(&chunk).await?;
+            from += bytes;
+            if self.reply().await?.0 != 250 {
+                return Ok(None);
+            }
+        }
+        if aborts {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        told();
+        let rest = &content[from..];
+        self.stream.write_all(format!("BDAT {} LAST\r\n", rest.len()).as_bytes()).await?;
+        self.stream.write_all(rest).await?;
+        Ok(Some(self.reply().await?.0))
+    }
+
+    async fn expect(&mut self, code: u16) -> io::Result<()> {
+        let found = self.reply().await?.0;
+        if found == code { Ok(()) } else { Err(ErrorKind::ConnectionRefused.into()) }
+    }
+
+    /// The next reply: its code and all its lines.
+    async fn reply(&mut self) -> io::Result<(u16, String)> {
+        let until_us = self.executor.now_us() + REPLY_TIMEOUT_US;
+        let mut timeout = self.executor.sleep_until(until_us);
+        loop {
+            if let Some(end) = reply_end(&self.input) {
+                let lines: Vec<u8> = self.input.drain(..end).collect();
+                let lines = String::from_utf8_lossy(&lines).into_owned();
+                let code = lines.get(..3).and_then(|code| code.parse().ok());
+                return Ok((code.ok_or(ErrorKind::InvalidData)?, lines));
+            }
+            let mut buffer = [0; 2048];
+            let count = tokio::select! {
+                biased;
+                count = self.stream.read(&mut buffer) => count?,
+                () = &mut timeout => return Err(ErrorKind::TimedOut.into()),
+            };
+            if count == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.input.extend_from_slice(&buffer[..count]);
+        }
+    }
+}
+
+/// Where the first whole reply ends.
+fn reply_end(input: &[u8]) -> Option<usize> {
+    let mut start = 0;
+    loop {
+        let end = start + memchr::memchr(b'\n', &input[start..])? + 1;
+        if input.get(start + 3) != Some(&b'-') {
+            return Some(end);
+        }
+        start = end;
+    }
+}

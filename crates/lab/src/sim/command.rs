@@ -1,0 +1,108 @@
+//! `postrider-lab sim`.
+
+use super::{Outcome, Plan, Plant, run as run_seed};
+use crate::cli;
+use crate::progress::Progress;
+use std::process::ExitCode;
+
+/// Trace lines of the message concerned that are shown of a failing seed.
+const LINES_MAX: usize = 200;
+
+/// Plays the relay's life in a simulated world and checks its promises.
+///
+/// Clients, next hops, network, disks and DNS misbehave as the seed says, the process crashes and
+/// comes back; then all heals, and every acknowledged recipient must have been delivered or
+/// reported. The same seed gives the same history.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Exit code: 0 all laws hold; 1 a law was broken (the seed, its faults and the history of the message \
+concerned are printed).")]
+pub struct SimOptions {
+    /// The first seed
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// How many seeds, one after the other
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seeds: u64,
+    /// Print everything that happens
+    #[arg(long)]
+    pub trace: bool,
+    /// Plant a fault, to see whether the laws notice it
+    #[arg(long, value_name = "FAULT")]
+    pub plant: Option<Plant>,
+}
+
+/// Runs the seeds.
+///
+/// # Errors
+/// None: the simulator needs nothing from outside.
+pub fn run(options: &SimOptions) -> cli::Outcome {
+    let mut progress = (options.seeds > 1).then(|| Progress::new("seeds", Some(options.seeds)));
+    let mut broken = Vec::new();
+    for number in 0..options.seeds {
+        let seed = options.seed.wrapping_add(number);
+        let outcome = run_seed(seed, options.plant, options.trace);
+        if options.trace {
+            outcome.lines.iter().for_each(|line| println!("{line}"));
+        }
+        if options.seeds == 1 {
+            summarise(&outcome);
+        }
+        if !outcome.violations.is_empty() {
+            explain(&outcome, options.plant);
+            broken.push(seed);
+        }
+        if let Some(progress) = &mut progress {
+            progress.tell(number + 1);
+        }
+    }
+    drop(progress);
+    if broken.is_empty() {
+        println!("{} seeds from {}: all laws hold", options.seeds, options.seed);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{} of {} seeds broke a law: {broken:?}", broken.len(), options.seeds);
+    Ok(ExitCode::FAILURE)
+}
+
+fn summarise(outcome: &Outcome) {
+    let totals = &outcome.totals;
+    println!("{}", Plan::new(outcome.seed));
+    println!(
+        "{} messages handed in, {} acknowledged; {} arrivals, {} of them duplicates; {} reported \
+         as failed",
+        totals.submitted,
+        totals.acknowledged,
+        totals.arrived,
+        totals.duplicates,
+        totals.failed
+    );
+    let seconds = outcome.ended_us / 1_000_000;
+    println!("{} events in {seconds} simulated seconds, hash {:016x}", outcome.events_count, outcome.hash);
+}
+
+/// Says what is wrong, which faults there were, and what happened to the message concerned.
+fn explain(outcome: &Outcome, plant: Option<Plant>) {
+    println!("{}", Plan::new(outcome.seed));
+    for violation in &outcome.violations {
+        println!("VIOLATED: {}", violation.text);
+    }
+    let concerned = outcome.violations.iter().find_map(|violation| violation.message.as_deref());
+    // Played again, this time with the text: the history is the same.
+    let lines = run_seed(outcome.seed, plant, true).lines;
+    let is_of = |line: &&String| {
+        let general = ["crash", "recover", "VIOLATED"].iter().any(|kind| line.contains(kind));
+        general || concerned.is_some_and(|name| mentions(line, name))
+    };
+    for line in lines.iter().filter(is_of).take(LINES_MAX) {
+        println!("{line}");
+    }
+}
+
+/// Whether `m1` is meant, not `m12`.
+fn mentions(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        let edge = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric());
+        edge(line[..at].chars().next_back()) && edge(line[at + name.len()..].chars().next())
+    })
+}

@@ -1,0 +1,292 @@
+//! The deterministic simulator: the relay's own code with clients, next hops, network, disks and
+//! DNS around it, all in one thread on a virtual clock, all from one seed.
+//!
+//! [`run`] plays one history: clients hand in messages, next hops defer them, the process crashes
+//! at some step and comes back on what the disk kept, and in the end all faults heal and the queue
+//! must drain. The [`account`] then says whether all that was promised came true. The same seed
+//! gives the same history, which [`Outcome::hash`] proves.
+
+pub mod account;
+mod client;
+mod command;
+mod executor;
+mod log;
+mod network;
+mod node;
+mod peer;
+mod plan;
+mod plant;
+mod trace;
+mod world;
+
+pub use account::{Totals, Violation};
+pub use command::{SimOptions, run as run_command};
+pub use plan::Plan;
+pub use plant::Plant;
+
+use crate::random::Random;
+use account::{Account, Bounds};
+use client::Clients;
+use executor::{Executor, Group, OUTSIDE};
+use log::SimDisk;
+use mta::config::Config;
+use network::{Network, NetworkFaults};
+use node::{Ground, Node};
+use peer::Neighbours;
+use plan::{Crash, NODE, RECIPIENTS_MAX, Weather};
+use spool::memdisk::Faults;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use trace::Trace;
+
+/// When all is healed the queue must be empty after so long: the longest retry, twice over, and
+/// the timeouts of one attempt that was under way.
+const DRAIN_US: u64 = 600_000_000;
+
+/// After the queue is empty, so long nothing may come any more.
+const QUIET_US: u64 = 60_000_000;
+
+/// A sync that is to fail may wait so long for somebody to ask for it.
+const POISON_WAIT_US: u64 = 20_000_000;
+
+const DISK_BYTES: u64 = 64 << 20;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Where it all came from.
+    pub seed: u64,
+    /// Of everything that happened.
+    pub hash: u64,
+    /// How much that was.
+    pub events_count: u64,
+    /// When it ended, in the simulated world.
+    pub ended_us: u64,
+    /// Figures.
+    pub totals: Totals,
+    /// Laws that were broken.
+    pub violations: Vec<Violation>,
+    /// What happened, line by line, if that was asked for.
+    pub lines: Vec<String>,
+}
+
+/// Plays the history of one seed.
+#[must_use]
+pub fn run(seed: u64, plant: Option<Plant>, with_text: bool) -> Outcome {
+    let mut stage = Stage::new(seed, plant, with_text);
+    if let Err(text) = stage.play() {
+        stage.ground.account.violate(None, text);
+    }
+    stage.outcome()
+}
+
+/// Everything that is there.
+struct Stage {
+    plan: Rc<Plan>,
+    ground: Ground,
+    neighbours: Rc<Neighbours>,
+    clients: Rc<Clients>,
+    lives: u32,
+}
+
+impl Stage {
+    fn new(seed: u64, plant: Option<Plant>, with_text: bool) -> Stage {
+        let plan = Rc::new(Plan::new(seed));
+        let mut random = Random::new(seed);
+        let executor = Executor::default();
+        let trace = Trace::new(executor.clone(), with_text);
+        let account = Account::new(Rc::clone(&trace));
+        let network = Network::new(executor.clone(), Rc::clone(&trace), random.next_u64());
+        let config = match Config::parse(&plan.config(plant), "the plan") {
+            Ok(config) => Arc::new(config),
+            Err(errors) => unreachable!("the simulator's own configuration is wrong: {errors}"),
+        };
+        let disk = |_| Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, plant));
+        let ground = Ground {
+            disks: (0..plan.logs).map(disk).collect(),
+            executor: executor.clone(),
+            trace,
+            network: network.clone(),
+            zones: Rc::new(plan.zones()),
+            account: Rc::clone(&account),
+            config,
+            shards: plan.shards,
+            random: RefCell::new(Random::new(random.next_u64())),
+            dns_permille: Rc::default(),
+            store_permille: Rc::default(),
+            plant,
+        };
+        let neighbours = Rc::new(Neighbours {
+            executor: executor.clone(),
+            network: network.clone(),
+            account: Rc::clone(&account),
+            random: RefCell::new(Random::new(random.next_u64())),
+            weather: plan.weather,
+            healed: Cell::new(false),
+            plant,
+        });
+        let clients = Rc::new(Clients {
+            net: network.attach(OUTSIDE, NODE),
+            executor,
+            account,
+            plan: Rc::clone(&plan),
+            next: Cell::new(0),
+            busy: Cell::new(0),
+        });
+        Stage { plan, ground, neighbours, clients, lives: 0 }
+    }
+
+    /// From the first message to the empty queue.
+    ///
+    /// # Errors
+    /// What can't go on, for people.
+    fn play(&mut self) -> Result<(), String> {
+        self.set_weather(Some(self.plan.weather));
+        for hop in &self.plan.hops {
+            self.ground.network.watch(hop.hosts.clone(), hop.connections_max);
+            let hop = Rc::new(hop.clone());
+            for &host in hop.hosts.iter().filter(|_| !hop.dead) {
+                peer::start(&self.neighbours, &hop, host);
+            }
+        }
+        let mut node = self.start_node()?;
+        client::start(&self.clients);
+        let plan = Rc::clone(&self.plan);
+        for crash in &plan.crashes {
+            node = self.crash(node, crash)?;
+        }
+        self.run_until(plan.heal_us);
+        self.set_weather(None);
+        self.drain(&node);
+        let bounds = Bounds {
+            per_crash: plan.unsettled_max as usize
+                + plan.connections_max() as usize * RECIPIENTS_MAX as usize,
+        };
+        self.ground.account.check(&self.ground.network, bounds);
+        self.stop(node);
+        Ok(())
+    }
+
+    fn start_node(&mut self) -> Result<Node, String> {
+        self.lives += 1;
+        Node::start(&self.ground, Group(self.lives))
+    }
+
+    fn set_weather(&self, weather: Option<Weather>) {
+        let faults = weather.map_or_else(NetworkFaults::default, |weather| NetworkFaults {
+            refuse_permille: weather.refuse,
+            swallow_permille: weather.swallow,
+            reset_permille: weather.reset,
+            stall_permille: weather.stall,
+        });
+        self.ground.network.set_faults(faults);
+        self.ground.dns_permille.set(weather.map_or(0, |weather| weather.dns));
+        self.ground.store_permille.set(weather.map_or(0, |weather| weather.store));
+        self.neighbours.healed.set(weather.is_none());
+    }
+
+    fn run_until(&self, at_us: u64) {
+        let executor = &self.ground.executor;
+        executor.call_at(at_us, || {});
+        executor.run(|| executor.now_us() >= at_us);
+    }
+
+    /// Ends the process as planned and starts it again.
+    fn crash(&mut self, node: Node, crash: &Crash) -> Result<Node, String> {
+        self.run_until(crash.at_us);
+        if crash.poison {
+            self.poison(&node);
+        }
+        let executor = self.ground.executor.clone();
+        let polls = executor.inside_polls_count() + crash.polls;
+        executor.run(|| executor.inside_polls_count() >= polls);
+        node.crash(&self.ground, crash.power);
+        self.run_until(executor.now_us() + crash.down_us);
+        self.start_node()
+    }
+
+    /// Lets the next sync fail, and the node live on with that for a while.
+    fn poison(&self, node: &Node) {
+        let ground = &self.ground;
+        let faults = Faults { sync_permille: 1_000, ..Faults::default() };
+        ground.disks.iter().for_each(|disk| disk.memory.set_faults(faults));
+        ground.account.forgive_refused();
+        let executor = &ground.executor;
+        let until_us = executor.now_us() + POISON_WAIT_US;
+        executor.call_at(until_us, || {});
+        executor.run(|| node.is_poisoned() || executor.now_us() >= until_us);
+        ground.disks.iter().for_each(|disk| disk.memory.set_faults(Faults::default()));
+        let after_us = ground.random.borrow_mut().below(5_000_000);
+        self.run_until(executor.now_us() + after_us);
+    }
+
+    /// Waits until nothing is queued any more.
+    fn drain(&self, node: &Node) {
+        let ground = &self.ground;
+        let executor = &ground.executor;
+        let until_us = executor.now_us() + DRAIN_US;
+        executor.call_at(until_us, || {});
+        let is_empty =
+            || self.clients.busy.get() == 0 && node.queued() == 0 && node.live() == 0;
+        executor.run(|| is_empty() || executor.now_us() >= until_us);
+        if !is_empty() {
+            let (queued, live, busy) = (node.queued(), node.live(), self.clients.busy.get());
+            let text = format!(
+                "not drained: {queued} recipients queued, {live} messages in the spool, \
+                 {busy} clients busy"
+            );
+            ground.account.violate(None, text);
+        }
+        self.run_until(executor.now_us() + QUIET_US);
+        let (sessions, memory) = (node.sessions(), node.shared.body_memory.used());
+        if (sessions, memory) != (0, 0) {
+            let text = format!("left over: {sessions} sessions, {memory} bytes of body memory");
+            ground.account.violate(None, text);
+        }
+    }
+
+    /// Stops the node in good order; its disks then say nothing is wrong and nothing is queued.
+    fn stop(&mut self, node: Node) {
+        let node = Rc::new(node);
+        let stopped = Rc::new(Cell::new(false));
+        let (task, told) = (Rc::clone(&node), Rc::clone(&stopped));
+        self.ground.executor.spawn(OUTSIDE, async move {
+            task.stop().await;
+            told.set(true);
+        });
+        let until_us = self.ground.executor.now_us() + 20_000_000;
+        self.ground.executor.call_at(until_us, || {});
+        self.ground.executor.run(|| stopped.get() || self.ground.executor.now_us() >= until_us);
+        if !stopped.get() {
+            self.ground.account.violate(None, "the node does not stop");
+        }
+        self.ground.executor.end(Group(self.lives));
+        for (number, disk) in self.ground.disks.iter().enumerate() {
+            let text = match spool::verify(&**disk) {
+                Ok(report) if report.damaged_count + report.live_count == 0 => continue,
+                Ok(report) => format!(
+                    "log {number}: {} damaged, {} live: {:?}",
+                    report.damaged_count, report.live_count, report.damage
+                ),
+                Err(error) => format!("log {number}: {error}"),
+            };
+            self.ground.account.violate(None, text);
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let Ground { executor, trace, account, .. } = &self.ground;
+        let totals = account.totals();
+        executor.clear();
+        Outcome {
+            seed: self.plan.seed,
+            hash: trace.hash(),
+            events_count: trace.events_count(),
+            ended_us: executor.now_us(),
+            totals,
+            violations: account.violations(),
+            lines: trace.take_lines(),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! One life of the node: logs, shards and acceptors joined as the program joins them.
+
+use super::account::Account;
+use super::executor::{Executor, Group};
+use super::log::{LogParts, SimDisk, SimLog};
+use super::network::{Network, SimAccepted};
+use super::plan::NODE;
+use super::plant::Plant;
+use super::trace::Trace;
+use super::world::{SimDns, SimSpawn, SimStore, SimTime, SimWorld, Zones};
+use crate::random::Random;
+use mta::acceptor;
+use mta::budget::Budget;
+use mta::clients::Clients;
+use mta::config::Config;
+use mta::console::{Console, Level};
+use mta::event::{Event, EventSink, json};
+use mta::metrics::Metrics;
+use mta::seams::{Net as _, World as _};
+use mta::shard::{Shard, ShardMail, ShardParts, ShardSender, Shared};
+use spool::{RecoveredMessage, Spool, SpoolConfig};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// What outlives the process.
+#[derive(Debug)]
+pub struct Ground {
+    /// Runs everything.
+    pub executor: Executor,
+    /// History.
+    pub trace: Rc<Trace>,
+    /// Connects everything.
+    pub network: Network,
+    /// One disk per log.
+    pub disks: Vec<Rc<SimDisk>>,
+    /// Names.
+    pub zones: Rc<Zones>,
+    /// The books.
+    pub account: Rc<Account>,
+    /// The configuration file.
+    pub config: Arc<Config>,
+    /// Shards of the node.
+    pub shards: u16,
+    /// For every life of the node another.
+    pub random: RefCell<Random>,
+    /// Questions to the DNS that fail, in thousandths.
+    pub dns_permille: Rc<Cell<u16>>,
+    /// Mailbox files that can't be written, in thousandths.
+    pub store_permille: Rc<Cell<u16>>,
+    /// A fault to plant.
+    pub plant: Option<Plant>,
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    group: Group,
+    logs: Vec<SimLog>,
+    /// Budgets and counts.
+    pub shared: Arc<Shared>,
+    shards: Vec<ShardSender<SimAccepted>>,
+    alive: Rc<Cell<bool>>,
+    stop_accepting: watch::Sender<bool>,
+}
+
+impl Node {
+    /// Recovers the disks and starts the process as tasks of `group`.
+    ///
+    /// # Errors
+    /// A sentence: what could not be recovered or bound.
+    pub fn start(ground: &Ground, group: Group) -> Result<Node, String> {
+        let (shards, mails): (Vec<_>, Vec<_>) =
+            (0..ground.shards).map(|_| mpsc::unbounded_channel()).unzip();
+        let mut logs = Vec::new();
+        for number in 0..ground.disks.len() {
+            logs.push(open_log(ground, group, number, &shards)?);
+        }
+        let config = &ground.config;
+        let shared = Arc::new(Shared {
+            body_memory: Budget::new(config.spool.body_memory_bytes),
+            queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
+            clients: Clients::default(),
+            sessions: (0..ground.shards).map(|_| AtomicU32::new(0)).collect(),
+        });
+        let (stop_accepting, stop) = watch::channel(false);
+        let alive = Rc::new(Cell::new(true));
+        let node = Node { group, logs, shared, shards, alive, stop_accepting };
+        let store = SimStore::new(
+            ground.executor.clone(),
+            Rc::clone(&ground.account),
+            Rc::clone(&ground.trace),
+            ground.random.borrow_mut().next_u64(),
+            Rc::clone(&ground.store_permille),
+        );
+        for (number, mail) in (0..ground.shards).zip(mails) {
+            let world = node.world(ground, store.clone());
+            if number == 0 {
+                node.listen(ground, &world, &stop)?;
+            }
+            let shard = node.shard(ground, number, world);
+            ground.executor.spawn(group, async move { shard.run(mail).await });
+        }
+        Ok(node)
+    }
+
+    fn world(&self, ground: &Ground, store: SimStore) -> SimWorld {
+        let executor = ground.executor.clone();
+        let seed = || ground.random.borrow_mut().next_u64();
+        let (zones, failing) = (Rc::clone(&ground.zones), Rc::clone(&ground.dns_permille));
+        SimWorld::new(
+            ground.network.attach(self.group, NODE),
+            SimDns::new(executor.clone(), zones, seed(), failing),
+            SimTime::new(executor.clone(), seed()),
+            SimSpawn::new(executor, self.group),
+            store,
+        )
+    }
+
+    fn listen(
+        &self,
+        ground: &Ground,
+        world: &SimWorld,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<(), String> {
+        for (index, listener) in ground.config.listeners.iter().enumerate() {
+            let socket = world.net().listen(listener.address).map_err(|e| e.to_string())?;
+            let console: Rc<dyn Console> = self.console(ground);
+            let accepting = acceptor::run(
+                world.clone(),
+                socket,
+                index,
+                Arc::clone(&self.shared),
+                self.shards.clone(),
+                console,
+                stop.clone(),
+            );
+            ground.executor.spawn(self.group, accepting);
+        }
+        Ok(())
+    }
+
+    fn console(&self, ground: &Ground) -> Rc<Lines> {
+        Rc::new(Lines { trace: Rc::clone(&ground.trace), alive: Rc::clone(&self.alive) })
+    }
+
+    fn shard(&self, ground: &Ground, number: u16, world: SimWorld) -> Rc<Shard<SimWorld>> {
+        let events = Events {
+            trace: Rc::clone(&ground.trace),
+            alive: Rc::clone(&self.alive),
+            line: RefCell::default(),
+        };
+        Shard::new(ShardParts {
+            number,
+            world,
+            config: Arc::clone(&ground.config),
+            ports: self.logs.iter().map(|log| Arc::clone(&log.port)).collect(),
+            shared: Arc::clone(&self.shared),
+            shards: self.shards.clone(),
+            events: Rc::new(events),
+            console: self.console(ground),
+            metrics: Arc::new(Metrics::default()),
+        })
+    }
+
+    /// Recipients that are queued, about.
+    #[must_use]
+    pub fn queued(&self) -> u64 {
+        self.shared.queue_slots.used()
+    }
+
+    /// Messages with open recipients in the logs.
+    #[must_use]
+    pub fn live(&self) -> u64 {
+        self.logs.iter().map(|log| log.status().live_count).sum()
+    }
+
+    /// Sessions that are open.
+    #[must_use]
+    pub fn sessions(&self) -> u32 {
+        self.shared.sessions.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A log can't write any more.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.logs.iter().any(SimLog::has_failed)
+    }
+
+    /// Ends the process where it stands.
+    pub fn crash(self, ground: &Ground, power: bool) {
+        ground.trace.note("crash", &[u64::from(power)], || format!("power lost: {power}"));
+        // First of all it falls silent: what its tasks do while they are dropped nobody sees.
+        self.alive.set(false);
+        ground.network.crash(self.group);
+        for log in &self.logs {
+            log.crash(power);
+        }
+        ground.executor.end(self.group);
+    }
+
+    /// Stops in good order; ends when everything is written.
+    pub async fn stop(&self) {
+        // Nobody listens if the acceptors have ended.
+        let _ = self.stop_accepting.send(true);
+        for shard in &self.shards {
+            let (done, stopped) = oneshot::channel();
+            let _ = shard.send(ShardMail::Stop { grace_ms: 5_000, done });
+            let _ = stopped.await;
+        }
+    }
+}
+
+fn open_log(
+    ground: &Ground,
+    group: Group,
+    number: usize,
+    shards: &[ShardSender<SimAccepted>],
+) -> Result<SimLog, String> {
+    let disk = Rc::clone(&ground.disks[number]);
+    let log = number as u8;
+    let mut recovered: Vec<Vec<RecoveredMessage>> = shards.iter().map(|_| Vec::new()).collect();
+    let seed = ground.random.borrow_mut().next_u64();
+    let (spool, report) = Spool::open(&*disk, spool_config(log, seed), &mut |message| {
+        let shard = (message.id.sequence() % shards.len() as u64) as usize;
+        recovered[shard].push(message);
+    })
+    .map_err(|error| format!("log {log} can't be recovered: {error}"))?;
+    let (live, torn) = (report.live_count, report.torn_count);
+    ground.trace.note("recover", &[live, torn], || format!("log {log}: {live} live, {torn} torn"));
+    for damage in &report.damage {
+        ground.account.violate(None, format!("log {log} is damaged: {damage}"));
+    }
+    for (shard, messages) in shards.iter().zip(recovered) {
+        // Nobody can have dropped the other end yet.
+        let _ = shard.send(ShardMail::Recovered(messages));
+    }
+    let parts = LogParts {
+        executor: ground.executor.clone(),
+        group,
+        trace: Rc::clone(&ground.trace),
+        disk,
+        spool,
+        numbers: (log, ground.config.spool.node),
+        seed,
+        plant: ground.plant,
+    };
+    Ok(SimLog::start(parts, shards.to_vec()))
+}
+
+/// Small segments, so that they fill, roll and are compacted.
+fn spool_config(log: u8, salt: u64) -> SpoolConfig {
+    SpoolConfig {
+        log,
+        salt,
+        segment_bytes: 1 << 20,
+        first_segment_bytes: 256 << 10,
+        reserve_bytes: 1 << 20,
+        index_every_bytes: 64 << 10,
+        compact_step_bytes: 32 << 10,
+        ..SpoolConfig::default()
+    }
+}
+
+/// Events go into the history.
+struct Events {
+    trace: Rc<Trace>,
+    alive: Rc<Cell<bool>>,
+    line: RefCell<Vec<u8>>,
+}
+
+impl EventSink for Events {
+    fn emit(&self, event: Event) {
+        if !self.alive.get() {
+            return;
+        }
+        let mut line = self.line.borrow_mut();
+        line.clear();
+        json::write_lines(&event, &mut line);
+        self.trace.note_bytes("event", &line, || String::from_utf8_lossy(&line).trim_end().to_owned());
+    }
+}
+
+/// So does what the node has to say about itself.
+struct Lines {
+    trace: Rc<Trace>,
+    alive: Rc<Cell<bool>>,
+}
+
+impl Console for Lines {
+    fn shows(&self, level: Level) -> bool {
+        self.alive.get() && level <= Level::Info
+    }
+
+    fn line(&self, level: Level, kind: &'static str, text: fmt::Arguments<'_>) {
+        if self.shows(level) {
+            let text = format!("{} {kind}: {text}", level.as_str());
+            self.trace.note_bytes("console", text.as_bytes(), || text.clone());
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What one seed means: the shape of the node and its neighbours, who hands in what, and which
+//! faults come when.
+
+use super::account::SENDER_DOMAIN;
+use super::plant::Plant;
+use super::world::Zones;
+use crate::random::Random;
+use mta::seams::Mx;
+use std::fmt::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Where the node listens.
+pub const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+/// Recipients of one message at most.
+pub const RECIPIENTS_MAX: u64 = 4;
+
+const SECOND_US: u64 = 1_000_000;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where it all comes from.
+    pub seed: u64,
+    /// Shards of the node.
+    pub shards: u16,
+    /// Log directories.
+    pub logs: u8,
+    /// Delivered recipients whose settle is not durable.
+    pub unsettled_max: u32,
+    /// Next hops that speak SMTP.
+    pub hops: Vec<Hop>,
+    /// Domains that messages go to.
+    pub domains: Vec<String>,
+    /// How many clients, and how many messages each.
+    pub clients: (u32, u32),
+    /// Clients begin no message after this.
+    pub traffic_us: u64,
+    /// Ends of the process, in order.
+    pub crashes: Vec<Crash>,
+    /// From here on nothing goes wrong any more.
+    pub heal_us: u64,
+    /// What the network does until then, in thousandths.
+    pub weather: Weather,
+}
+
+/// What goes wrong until all heals, in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub struct Weather {
+    /// Connects refused.
+    pub refuse: u16,
+    /// Connects swallowed.
+    pub swallow: u16,
+    /// Connections reset.
+    pub reset: u16,
+    /// Pieces late by seconds.
+    pub stall: u16,
+    /// Questions to the DNS that fail.
+    pub dns: u16,
+    /// Mailbox files that can't be written.
+    pub store: u16,
+    /// Steps of a peer's sessions refused for now.
+    pub peer_refuse: u16,
+    /// Steps at which a peer hangs up.
+    pub peer_drop: u16,
+    /// Steps at which a peer takes its time.
+    pub peer_slow: u16,
+    /// Messages that a client breaks off.
+    pub client_abort: u16,
+}
+
+/// A next hop.
+#[derive(Clone, Debug)]
+pub struct Hop {
+    /// Its hosts.
+    pub hosts: Vec<SocketAddr>,
+    /// The domains that go there.
+    pub domains: Vec<String>,
+    /// All shards together.
+    pub connections_max: u32,
+    /// Found by MX records.
+    pub by_mx: bool,
+    /// Nobody listens, ever.
+    pub dead: bool,
+    /// What its hosts offer.
+    pub chunking: bool,
+    /// What its hosts offer.
+    pub pipelining: bool,
+    /// Until then every recipient is deferred.
+    pub defers_until_us: u64,
+    /// Nobody listens between these.
+    pub down_us: (u64, u64),
+}
+
+/// One end of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct Crash {
+    /// Not before.
+    pub at_us: u64,
+    /// After so many more steps of the process's tasks.
+    pub polls: u64,
+    /// The machine ends with it.
+    pub power: bool,
+    /// It ends because a sync failed.
+    pub poison: bool,
+    /// Until it starts again.
+    pub down_us: u64,
+}
+
+impl Plan {
+    /// The plan of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Plan {
+        let mut random = Random::new(seed ^ 0x0070_6C61_6E00);
+        let random = &mut random;
+        let traffic_us = (10 + random.below(60)) * SECOND_US;
+        let crashes = crashes(random, traffic_us);
+        let last_us = crashes.last().map_or(0, |crash| crash.at_us + crash.down_us);
+        let heal_us = traffic_us.max(last_us) + (5 + random.below(60)) * SECOND_US;
+        let mut hops = vec![hop(random, 1, &["d1.test", "d2.test"], heal_us)];
+        hops.push(hop(random, 2, &["d3.test"], heal_us));
+        hops.push(Hop { by_mx: true, ..hop(random, 3, &["d4.test", "d5.test"], heal_us) });
+        hops.push(hop(random, 4, &[SENDER_DOMAIN], heal_us));
+        hops.push(Hop { dead: true, ..hop(random, 5, &["dead.test"], heal_us) });
+        let mut domains: Vec<String> =
+            hops.iter().filter(|hop| !hop.dead).flat_map(|hop| hop.domains.clone()).collect();
+        domains.retain(|domain| domain != SENDER_DOMAIN);
+        domains.push("box.test".to_owned());
+        Plan {
+            seed,
+            shards: 2,
+            logs: 1 + u8::from(random.below(4) == 0),
+            unsettled_max: 2 + random.below(20) as u32,
+            hops,
+            domains,
+            clients: (2 + random.below(6) as u32, 2 + random.below(12) as u32),
+            traffic_us,
+            crashes,
+            heal_us,
+            weather: weather(random),
+        }
+    }
+
+    /// Connections of all next hops together.
+    #[must_use]
+    pub fn connections_max(&self) -> u32 {
+        self.hops.iter().map(|hop| hop.connections_max).sum()
+    }
+
+    /// The node's configuration.
+    #[must_use]
+    pub fn config(&self, plant: Option<Plant>) -> String {
+        let paths: Vec<String> = (0..self.logs).map(|log| format!("\"/log{log}\"")).collect();
+        let mut text = format!(
+            "hostname = \"node.test\"\nevents = \"off\"\n\
+             [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"1MiB\"\n\
+             [[listener]]\nname = \"in\"\naddress = \"{NODE}:25\"\nrelay_from = [\"10.9.0.0/16\"]\n\
+             command_timeout = \"30s\"\ncontent_timeout = \"30s\"\n\
+             [retry]\nfirst = \"2s\"\nlongest = \"20s\"\njitter = 0.2\ngive_up_after = \"1h\"\n\
+             warn_after = \"50s\"\n",
+            paths.join(", "),
+            self.unsettled_max,
+        );
+        // Writing to a String can't fail.
+        for hop in &self.hops {
+            let more = u32::from(plant == Some(Plant::OneConnectionMore));
+            let _ = write!(
+                text,
+                "[[route]]\ndomains = {:?}\n{}max_connections = {}, connect_timeout = \"5s\", \
+                 greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
+                 content_timeout = \"15s\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
+                hop.domains,
+                hop.channel(),
+                hop.connections_max + more,
+            );
+            if hop.dead {
+                text.push_str("retry = { give_up_after = \"90s\" }\n");
+            }
+        }
+        text.push_str(
+            "[[route]]\ndomains = [\"box.test\"]\n\
+             maildir = { path = \"/boxes/{domain}/{local}\" }\n",
+        );
+        text
+    }
+
+    /// What the DNS says.
+    #[must_use]
+    pub fn zones(&self) -> Zones {
+        let mut zones = Zones::default();
+        for hop in self.hops.iter().filter(|hop| hop.by_mx) {
+            for (number, host) in hop.hosts.iter().enumerate() {
+                let name = format!("mx{number}.{}", hop.domains[0]);
+                zones.addresses.insert(name.clone(), vec![host.ip()]);
+                for domain in &hop.domains {
+                    let preference = if number == 0 { 10 } else { 20 };
+                    let mx = Mx { preference, host: name.clone() };
+                    zones.mx.entry(domain.clone()).or_default().push(mx);
+                }
+            }
+        }
+        zones
+    }
+}
+
+impl Hop {
+    fn channel(&self) -> String {
+        if self.by_mx {
+            return "mx = { ".to_owned();
+        }
+        let hosts: Vec<String> = self.hosts.iter().map(|host| format!("\"{host}\"")).collect();
+        format!("smtp = {{ hosts = [{}], ", hosts.join(", "))
+    }
+}
+
+fn hop(random: &mut Random, number: u8, domains: &[&str], heal_us: u64) -> Hop {
+    let hosts = 1 + random.below(2) as u8;
+    let host = |n: u8| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 1, number, n)), 25);
+    let defers = random.below(2) == 0;
+    let from_us = random.below(heal_us);
+    let for_us = if random.below(2) == 0 { random.below(heal_us - from_us) } else { 0 };
+    Hop {
+        hosts: (1..=hosts).map(host).collect(),
+        domains: domains.iter().map(|domain| (*domain).to_owned()).collect(),
+        connections_max: 1 + random.below(4) as u32,
+        by_mx: false,
+        dead: false,
+        chunking: random.below(2) == 0,
+        pipelining: random.below(3) > 0,
+        defers_until_us: if defers { random.below(heal_us) } else { 0 },
+        down_us: (from_us, from_us + for_us),
+    }
+}
+
+fn crashes(random: &mut Random, traffic_us: u64) -> Vec<Crash> {
+    let mut crashes = Vec::new();
+    let mut from_us = 0;
+    for _ in 0..1 + random.below(3) {
+        let at_us = from_us + random.below(traffic_us);
+        let down_us = 1_000 + random.below(5 * SECOND_US);
+        crashes.push(Crash {
+            at_us,
+            polls: random.below(60),
+            power: random.below(3) > 0,
+            poison: random.below(8) == 0,
+            down_us,
+        });
+        from_us = at_us + down_us;
+    }
+    crashes
+}
+
+fn weather(random: &mut Random) -> Weather {
+    // Some worlds are calm in some respects: faults hide one another.
+    let mut some = |most: u64| if random.below(3) == 0 { 0 } else { random.below(most) as u16 };
+    Weather {
+        refuse: some(200),
+        swallow: some(60),
+        reset: some(200),
+        stall: some(20),
+        dns: some(200),
+        store: some(100),
+        peer_refuse: some(150),
+        peer_drop: some(60),
+        peer_slow: some(60),
+        client_abort: some(100),
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |us: u64| us as f64 / 1e6;
+        writeln!(f, "seed {}: {} shards, {} logs", self.seed, self.shards, self.logs)?;
+        let (clients, messages) = self.clients;
+        writeln!(
+            f,
+            "  {clients} clients with {messages} messages each until {} s, unsettled_max {}",
+            seconds(self.traffic_us),
+            self.unsettled_max
+        )?;
+        for hop in &self.hops {
+            writeln!(
+                f,
+                "  {:?} at {:?}{}, {} connections, chunking {}, pipelining {}, defers until {} s, \
+                 down {} to {} s",
+                hop.domains,
+                hop.hosts,
+                if hop.dead { " (dead)" } else { "" },
+                hop.connections_max,
+                hop.chunking,
+                hop.pipelining,
+                seconds(hop.defers_until_us),
+                seconds(hop.down_us.0),
+                seconds(hop.down_us.1)
+            )?;
+        }
+        for crash in &self.crashes {
+            let how = match (crash.poison, crash.power) {
+                (true, true) => "a sync fails, then power is lost",
+                (true, false) => "a sync fails, then the process is killed",
+                (false, true) => "power is lost",
+                (false, false) => "the process is killed",
+            };
+            let (at, down) = (seconds(crash.at_us), seconds(crash.down_us));
+            writeln!(f, "  {at} s and {} steps: {how}; back after {down} s", crash.polls)?;
+        }
+        writeln!(f, "  until {} s, in thousandths: {:?}", seconds(self.heal_us), self.weather)
+    }
+}

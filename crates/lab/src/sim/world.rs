@@ -1,0 +1,310 @@
+//! The seams of the message's way, simulated: clock, tasks, names and mailboxes. (The network has
+//! a file of its own.)
+
+use super::account::Account;
+use super::executor::{self, Executor, Group};
+use super::network::SimNet;
+use super::trace::Trace;
+use crate::random::Random;
+use bytes::Bytes;
+use mail::{Mono, Wall};
+use mta::seams::{Dns, DnsError, MailStore, Mx, Sleep, Spawn, Time, World};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The wall clock when the simulated world begins: 2026-11-18.
+const WALL_MS: u64 = 1_795_000_000_000;
+
+/// The world of one shard.
+#[derive(Clone, Debug)]
+pub struct SimWorld(Rc<Seams>);
+
+#[derive(Debug)]
+struct Seams {
+    net: SimNet,
+    dns: SimDns,
+    time: SimTime,
+    spawn: SimSpawn,
+    store: SimStore,
+}
+
+impl SimWorld {
+    /// Joins the seams.
+    #[must_use]
+    pub fn new(net: SimNet, dns: SimDns, time: SimTime, spawn: SimSpawn, store: SimStore) -> SimWorld {
+        SimWorld(Rc::new(Seams { net, dns, time, spawn, store }))
+    }
+}
+
+impl World for SimWorld {
+    type Net = SimNet;
+    type Dns = SimDns;
+    type Time = SimTime;
+    type Spawn = SimSpawn;
+    type Store = SimStore;
+
+    fn net(&self) -> &SimNet {
+        &self.0.net
+    }
+
+    fn dns(&self) -> &SimDns {
+        &self.0.dns
+    }
+
+    fn time(&self) -> &SimTime {
+        &self.0.time
+    }
+
+    fn spawn(&self) -> &SimSpawn {
+        &self.0.spawn
+    }
+
+    fn store(&self) -> &SimStore {
+        &self.0.store
+    }
+}
+
+/// The clocks of one process.
+#[derive(Clone, Debug)]
+pub struct SimTime {
+    executor: Executor,
+    /// When the process started: its monotonic clock counts from there.
+    started_us: u64,
+    random: Rc<RefCell<Random>>,
+}
+
+impl SimTime {
+    /// Clocks of a process that starts now.
+    #[must_use]
+    pub fn new(executor: Executor, seed: u64) -> SimTime {
+        let started_us = executor.now_us();
+        SimTime { executor, started_us, random: Rc::new(RefCell::new(Random::new(seed))) }
+    }
+
+    fn global_us(&self, at: Mono) -> u64 {
+        at.0.saturating_add(self.started_us)
+    }
+}
+
+impl Time for SimTime {
+    type Sleep = SimSleep;
+
+    fn now(&self) -> Mono {
+        Mono(self.executor.now_us() - self.started_us)
+    }
+
+    fn wall(&self) -> Wall {
+        Wall(WALL_MS + self.executor.now_us() / 1_000)
+    }
+
+    fn sleep_until(&self, at: Mono) -> SimSleep {
+        let sleep = self.executor.sleep_until(self.global_us(at));
+        SimSleep { sleep, started_us: self.started_us }
+    }
+
+    fn random(&self) -> u64 {
+        self.random.borrow_mut().next_u64()
+    }
+}
+
+/// A timer of a process.
+#[derive(Debug)]
+pub struct SimSleep {
+    sleep: executor::Sleep,
+    started_us: u64,
+}
+
+impl Future for SimSleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.sleep).poll(cx)
+    }
+}
+
+impl Sleep for SimSleep {
+    fn reset(&mut self, at: Mono) {
+        self.sleep.reset(at.0.saturating_add(self.started_us));
+    }
+}
+
+/// Starts tasks of one process.
+#[derive(Clone, Debug)]
+pub struct SimSpawn {
+    executor: Executor,
+    group: Group,
+}
+
+impl SimSpawn {
+    /// For tasks of this group.
+    #[must_use]
+    pub fn new(executor: Executor, group: Group) -> SimSpawn {
+        SimSpawn { executor, group }
+    }
+}
+
+impl Spawn for SimSpawn {
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.executor.spawn(self.group, task);
+    }
+}
+
+/// What the DNS holds.
+#[derive(Clone, Debug, Default)]
+pub struct Zones {
+    /// MX records by domain.
+    pub mx: BTreeMap<String, Vec<Mx>>,
+    /// Addresses by host.
+    pub addresses: BTreeMap<String, Vec<IpAddr>>,
+}
+
+/// The resolver.
+#[derive(Clone, Debug)]
+pub struct SimDns {
+    executor: Executor,
+    zones: Rc<Zones>,
+    random: Rc<RefCell<Random>>,
+    /// So many of a thousand questions get SERVFAIL.
+    failing_permille: Rc<Cell<u16>>,
+}
+
+impl SimDns {
+    /// Answers from `zones`.
+    #[must_use]
+    pub fn new(
+        executor: Executor,
+        zones: Rc<Zones>,
+        seed: u64,
+        failing_permille: Rc<Cell<u16>>,
+    ) -> SimDns {
+        let random = Rc::new(RefCell::new(Random::new(seed)));
+        SimDns { executor, zones, random, failing_permille }
+    }
+
+    async fn ask<T: Clone>(&self, answer: Option<&Vec<T>>) -> Result<Vec<T>, DnsError> {
+        let (after_us, fails) = {
+            let mut random = self.random.borrow_mut();
+            let slow = random.permille(self.failing_permille.get());
+            let after_us = if slow { 5_000_000 } else { 300 + random.below(40_000) };
+            (after_us, slow || random.permille(self.failing_permille.get()))
+        };
+        self.executor.sleep(after_us).await;
+        if fails {
+            return Err(DnsError::Transient("SERVFAIL".to_owned()));
+        }
+        answer.cloned().ok_or(DnsError::NoSuchDomain)
+    }
+}
+
+impl Dns for SimDns {
+    async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
+        self.ask(self.zones.mx.get(domain)).await
+    }
+
+    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
+        self.ask(self.zones.addresses.get(host)).await
+    }
+}
+
+/// Maildirs: directory and name say which file; the same name again replaces it.
+#[derive(Clone, Debug)]
+pub struct SimStore {
+    executor: Executor,
+    account: Rc<Account>,
+    trace: Rc<Trace>,
+    random: Rc<RefCell<Random>>,
+    /// So many of a thousand files can't be written.
+    failing_permille: Rc<Cell<u16>>,
+    open: Rc<RefCell<BTreeMap<u64, Unfinished>>>,
+    next: Rc<Cell<u64>>,
+}
+
+/// A file in tmp.
+#[derive(Debug)]
+struct Unfinished {
+    directory: PathBuf,
+    name: String,
+    content: Vec<u8>,
+}
+
+impl SimStore {
+    /// A store whose files `account` gets to see.
+    #[must_use]
+    pub fn new(
+        executor: Executor,
+        account: Rc<Account>,
+        trace: Rc<Trace>,
+        seed: u64,
+        failing_permille: Rc<Cell<u16>>,
+    ) -> SimStore {
+        SimStore {
+            executor,
+            account,
+            trace,
+            random: Rc::new(RefCell::new(Random::new(seed))),
+            failing_permille,
+            open: Rc::default(),
+            next: Rc::default(),
+        }
+    }
+
+    async fn work(&self) -> io::Result<()> {
+        let (after_us, fails) = {
+            let mut random = self.random.borrow_mut();
+            (50 + random.below(4_000), random.permille(self.failing_permille.get()))
+        };
+        self.executor.sleep(after_us).await;
+        if fails { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    async fn publish(&self, file: Unfinished) -> io::Result<()> {
+        self.work().await?;
+        let Unfinished { directory, name, content } = file;
+        self.trace.note("mailbox", &[content.len() as u64], || {
+            format!("{} {name} {}", directory.display(), content.len())
+        });
+        self.account.handle_mailbox(&directory, &name, &content);
+        // Between the file and the news of it a crash may come, too.
+        self.work().await.or(Ok(()))
+    }
+}
+
+impl MailStore for SimStore {
+    async fn deliver(
+        &self,
+        directory: PathBuf,
+        name: String,
+        pieces: Vec<Bytes>,
+    ) -> io::Result<()> {
+        self.publish(Unfinished { directory, name, content: pieces.concat() }).await
+    }
+
+    async fn begin(&self, directory: PathBuf, name: String) -> io::Result<u64> {
+        self.work().await?;
+        let number = self.next.get();
+        self.next.set(number + 1);
+        let file = Unfinished { directory, name, content: Vec::new() };
+        self.open.borrow_mut().insert(number, file);
+        Ok(number)
+    }
+
+    async fn append(&self, file: u64, piece: Bytes) -> io::Result<()> {
+        self.work().await?;
+        let mut open = self.open.borrow_mut();
+        let file = open.get_mut(&file).ok_or(io::ErrorKind::NotFound)?;
+        file.content.extend_from_slice(&piece);
+        Ok(())
+    }
+
+    async fn finish(&self, file: u64, keep: bool) -> io::Result<()> {
+        let file = self.open.borrow_mut().remove(&file).ok_or(io::ErrorKind::NotFound)?;
+        if keep { self.publish(file).await } else { self.work().await }
+    }
+}
