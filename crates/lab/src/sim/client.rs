@@ -197,7 +197,13 @@ impl Client {
         let body = Body::generate(kind, bytes as usize, random.next_u64());
         let mut header = Vec::new();
         let from = format!("{name}@{SENDER_DOMAIN}");
-        body.write_header(&mut header, &name, &from, &recipients[0], "Wed, 18 Nov 2026 00:00:00 +0000");
+        body.write_header(
+            &mut header,
+            &name,
+            &from,
+            &recipients[0],
+            "Wed, 18 Nov 2026 00:00:00 +0000",
+        );
         Letter { name, recipients, header, body }
     }
 }
@@ -207,7 +213,8 @@ impl Session {
     async fn envelope(&mut self, letter: &Letter) -> io::Result<Vec<String>> {
         let name = &letter.name;
         let body = if letter.body.eight_bit { " BODY=8BITMIME" } else { "" };
-        let mut commands = vec![format!("MAIL FROM:<{name}@{SENDER_DOMAIN}> ENVID={name}{body}\r\n")];
+        let mut commands =
+            vec![format!("MAIL FROM:<{name}@{SENDER_DOMAIN}> ENVID={name}{body}\r\n")];
         commands.extend(letter.recipients.iter().map(|to| format!("RCPT TO:<{to}>\r\n")));
         let mut codes = Vec::new();
         if self.pipelining {

@@ -71,14 +71,13 @@ fn summarise(outcome: &Outcome) {
     println!(
         "{} messages handed in, {} acknowledged; {} arrivals, {} of them duplicates; {} reported \
          as failed",
-        totals.submitted,
-        totals.acknowledged,
-        totals.arrived,
-        totals.duplicates,
-        totals.failed
+        totals.submitted, totals.acknowledged, totals.arrived, totals.duplicates, totals.failed
     );
     let seconds = outcome.ended_us / 1_000_000;
-    println!("{} events in {seconds} simulated seconds, hash {:016x}", outcome.events_count, outcome.hash);
+    println!(
+        "{} events in {seconds} simulated seconds, hash {:016x}",
+        outcome.events_count, outcome.hash
+    );
 }
 
 /// Says what is wrong, which faults there were, and what happened to the message concerned.

@@ -227,8 +227,7 @@ impl Stage {
         let executor = &ground.executor;
         let until_us = executor.now_us() + DRAIN_US;
         executor.call_at(until_us, || {});
-        let is_empty =
-            || self.clients.busy.get() == 0 && node.queued() == 0 && node.live() == 0;
+        let is_empty = || self.clients.busy.get() == 0 && node.queued() == 0 && node.live() == 0;
         executor.run(|| is_empty() || executor.now_us() >= until_us);
         if !is_empty() {
             let (queued, live, busy) = (node.queued(), node.live(), self.clients.busy.get());

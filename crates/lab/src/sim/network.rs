@@ -479,10 +479,7 @@ impl Listener for SimListener {
         Ok(self.address)
     }
 
-    fn poll_accept(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<(SimAccepted, SocketAddr)>> {
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(SimAccepted, SocketAddr)>> {
         let mut state = self.network.0.state.borrow_mut();
         let Some(backlog) = state.listeners.get_mut(&self.address) else {
             return Poll::Ready(Err(ErrorKind::NotConnected.into()));
@@ -577,7 +574,9 @@ impl Stream for SimStream {
         let all = buffer.len().min(pipe.arrived.len());
         let count = match pieces {
             Pieces::Bytes(first) if pipe.read_bytes < first => 1,
-            Pieces::Ragged if state.random.below(2) == 0 => 1 + state.random.below(all as u64) as usize,
+            Pieces::Ragged if state.random.below(2) == 0 => {
+                1 + state.random.below(all as u64) as usize
+            }
             _ => all,
         };
         for (to, from) in buffer.iter_mut().zip(pipe.arrived.drain(..count)) {
@@ -618,7 +617,8 @@ impl Stream for SimStream {
         let count = bytes.len();
         pipe.written_bytes += count as u64;
         pipe.flying_bytes += count;
-        let mut latency_us = connection.latency_us + state.random.below(connection.latency_us / 4 + 1);
+        let mut latency_us =
+            connection.latency_us + state.random.below(connection.latency_us / 4 + 1);
         if state.random.permille(state.faults.stall_permille) {
             latency_us += state.random.below(20_000_000);
         }

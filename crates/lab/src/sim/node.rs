@@ -280,7 +280,8 @@ impl EventSink for Events {
         let mut line = self.line.borrow_mut();
         line.clear();
         json::write_lines(&event, &mut line);
-        self.trace.note_bytes("event", &line, || String::from_utf8_lossy(&line).trim_end().to_owned());
+        self.trace
+            .note_bytes("event", &line, || String::from_utf8_lossy(&line).trim_end().to_owned());
     }
 }
 

@@ -140,8 +140,7 @@ impl Session {
                 self.dialogue.accept();
                 // Behind the replies that are not written yet.
                 let output = self.dialogue.output().len() as u64;
-                let reply_end =
-                    if drops { NEVER_REPLIED } else { stream.written_bytes() + output };
+                let reply_end = if drops { NEVER_REPLIED } else { stream.written_bytes() + output };
                 self.record(&envelope, stream.id(), reply_end);
             } else if let Some(code) = self.refusal(event) {
                 self.dialogue.refuse(code);

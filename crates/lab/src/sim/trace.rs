@@ -82,6 +82,9 @@ impl Trace {
     /// The text; empty if it was not wanted.
     #[must_use]
     pub fn take_lines(&self) -> Vec<String> {
-        self.lines.as_ref().map(|lines| std::mem::take(&mut *lines.borrow_mut())).unwrap_or_default()
+        self.lines
+            .as_ref()
+            .map(|lines| std::mem::take(&mut *lines.borrow_mut()))
+            .unwrap_or_default()
     }
 }

@@ -38,7 +38,13 @@ struct Seams {
 impl SimWorld {
     /// Joins the seams.
     #[must_use]
-    pub fn new(net: SimNet, dns: SimDns, time: SimTime, spawn: SimSpawn, store: SimStore) -> SimWorld {
+    pub fn new(
+        net: SimNet,
+        dns: SimDns,
+        time: SimTime,
+        spawn: SimSpawn,
+        store: SimStore,
+    ) -> SimWorld {
         SimWorld(Rc::new(Seams { net, dns, time, spawn, store }))
     }
 }
