@@ -7,17 +7,17 @@
 //! gives the same history, which [`Outcome::hash`] proves.
 
 pub mod account;
-mod client;
-mod command;
-mod executor;
-mod log;
-mod network;
-mod node;
-mod peer;
-mod plan;
-mod plant;
-mod trace;
-mod world;
+pub mod client;
+pub mod command;
+pub mod executor;
+pub mod log;
+pub mod network;
+pub mod node;
+pub mod peer;
+pub mod plan;
+pub mod plant;
+pub mod trace;
+pub mod world;
 
 pub use account::{Totals, Violation};
 pub use command::{SimOptions, run as run_command};
