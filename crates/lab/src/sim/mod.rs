@@ -33,7 +33,8 @@ use mta::config::Config;
 use network::{Network, NetworkFaults};
 use node::{Ground, Node};
 use peer::Neighbours;
-use plan::{Crash, NODE, RECIPIENTS_MAX, Weather};
+use plan::{Act, ActKind, Crash, CrashKind, NODE, RECIPIENTS_MAX, Weather};
+use spool::Disk as _;
 use spool::memdisk::Faults;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -49,6 +50,9 @@ const QUIET_US: u64 = 60_000_000;
 
 /// A sync that is to fail may wait so long for somebody to ask for it.
 const POISON_WAIT_US: u64 = 20_000_000;
+
+/// Stopping takes no longer.
+const STOP_US: u64 = 20_000_000;
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -88,6 +92,8 @@ struct Stage {
     neighbours: Rc<Neighbours>,
     clients: Rc<Clients>,
     lives: u32,
+    /// Acts that were done.
+    done: usize,
 }
 
 impl Stage {
@@ -112,6 +118,7 @@ impl Stage {
             account: Rc::clone(&account),
             config,
             shards: plan.shards,
+            wall_offset_ms: Rc::default(),
             random: RefCell::new(Random::new(random.next_u64())),
             dns_permille: Rc::default(),
             store_permille: Rc::default(),
@@ -134,7 +141,7 @@ impl Stage {
             next: Cell::new(0),
             busy: Cell::new(0),
         });
-        Stage { plan, ground, neighbours, clients, lives: 0 }
+        Stage { plan, ground, neighbours, clients, lives: 0, done: 0 }
     }
 
     /// From the first message to the empty queue.
@@ -156,7 +163,8 @@ impl Stage {
         for crash in &plan.crashes {
             node = self.crash(node, crash)?;
         }
-        self.run_until(plan.heal_us);
+        self.play_until(&node, plan.heal_us);
+        self.act(&node, ActKind::Free);
         self.set_weather(None);
         self.drain(&node);
         let bounds = Bounds {
@@ -164,13 +172,21 @@ impl Stage {
                 + plan.connections_max() as usize * RECIPIENTS_MAX as usize,
         };
         self.ground.account.check(&self.ground.network, bounds);
-        self.stop(node);
+        let node = Rc::new(node);
+        self.stop(&node);
+        self.ground.executor.end(Group(self.lives));
+        self.verify();
         Ok(())
     }
 
     fn start_node(&mut self) -> Result<Node, String> {
         self.lives += 1;
-        Node::start(&self.ground, Group(self.lives))
+        let group = Group(self.lives);
+        Node::start(&self.ground, group).inspect_err(|_| {
+            // What had begun does not go on.
+            self.ground.network.crash(group);
+            self.ground.executor.end(group);
+        })
     }
 
     fn set_weather(&self, weather: Option<Weather>) {
@@ -192,18 +208,83 @@ impl Stage {
         executor.run(|| executor.now_us() >= at_us);
     }
 
+    /// As [`Stage::run_until`], with what the plan has for that time.
+    fn play_until(&mut self, node: &Node, at_us: u64) {
+        let plan = Rc::clone(&self.plan);
+        while let Some(&Act { at_us: act_us, kind }) = plan.acts.get(self.done)
+            && act_us <= at_us
+        {
+            self.run_until(act_us);
+            self.act(node, kind);
+            self.done += 1;
+        }
+        self.run_until(at_us);
+    }
+
+    fn act(&self, node: &Node, kind: ActKind) {
+        let ground = &self.ground;
+        ground.trace.note("act", &[], || format!("{kind:?}"));
+        match kind {
+            ActKind::Reload => node.reload(ground),
+            ActKind::Jump { ms } => ground.wall_offset_ms.set(ground.wall_offset_ms.get() + ms),
+            ActKind::Fill { left_bytes } => self.set_room(Some(left_bytes)),
+            ActKind::Free => self.set_room(None),
+        }
+    }
+
+    /// How much can be written to each disk from now on.
+    fn set_room(&self, left_bytes: Option<u64>) {
+        for disk in &self.ground.disks {
+            let memory = &disk.memory;
+            memory.set_capacity_bytes(DISK_BYTES);
+            if let Some(left_bytes) = left_bytes {
+                let free_bytes = memory.free_bytes().unwrap_or(0);
+                let used_bytes = DISK_BYTES.saturating_sub(free_bytes);
+                memory.set_capacity_bytes(used_bytes + left_bytes);
+            }
+        }
+    }
+
     /// Ends the process as planned and starts it again.
     fn crash(&mut self, node: Node, crash: &Crash) -> Result<Node, String> {
-        self.run_until(crash.at_us);
-        if crash.poison {
-            self.poison(&node);
+        self.play_until(&node, crash.at_us);
+        let node = Rc::new(node);
+        match crash.kind {
+            CrashKind::Kill => {}
+            CrashKind::Poison => self.poison(&node),
+            CrashKind::Stop => self.stop(&node),
         }
         let executor = self.ground.executor.clone();
         let polls = executor.inside_polls_count() + crash.polls;
-        executor.run(|| executor.inside_polls_count() >= polls);
+        if crash.kind != CrashKind::Stop {
+            executor.run(|| executor.inside_polls_count() >= polls);
+        }
         node.crash(&self.ground, crash.power);
+        drop(node);
         self.run_until(executor.now_us() + crash.down_us);
-        self.start_node()
+        if let Some(count) = crash.again_after {
+            self.lose_power_at_start(count);
+        }
+        self.start_node().or_else(|text| {
+            // Without room for a segment it can't start: somebody must see to that.
+            self.ground.trace.note("restart", &[], || text);
+            self.set_room(None);
+            self.start_node()
+        })
+    }
+
+    /// Starts the node on disks that go dark in the middle of that.
+    fn lose_power_at_start(&mut self, operations_count: u64) {
+        for disk in &self.ground.disks {
+            disk.memory.set_fuse(operations_count);
+        }
+        // It may well come up: then it ends before it did anything.
+        if let Ok(node) = self.start_node() {
+            node.crash(&self.ground, true);
+        }
+        for disk in &self.ground.disks {
+            disk.memory.crash();
+        }
     }
 
     /// Lets the next sync fail, and the node live on with that for a while.
@@ -245,22 +326,25 @@ impl Stage {
         }
     }
 
-    /// Stops the node in good order; its disks then say nothing is wrong and nothing is queued.
-    fn stop(&mut self, node: Node) {
-        let node = Rc::new(node);
+    /// Stops the node in good order.
+    fn stop(&self, node: &Rc<Node>) {
         let stopped = Rc::new(Cell::new(false));
-        let (task, told) = (Rc::clone(&node), Rc::clone(&stopped));
-        self.ground.executor.spawn(OUTSIDE, async move {
+        let (task, told) = (Rc::clone(node), Rc::clone(&stopped));
+        let executor = &self.ground.executor;
+        executor.spawn(OUTSIDE, async move {
             task.stop().await;
             told.set(true);
         });
-        let until_us = self.ground.executor.now_us() + 20_000_000;
-        self.ground.executor.call_at(until_us, || {});
-        self.ground.executor.run(|| stopped.get() || self.ground.executor.now_us() >= until_us);
+        let until_us = executor.now_us() + STOP_US;
+        executor.call_at(until_us, || {});
+        executor.run(|| stopped.get() || executor.now_us() >= until_us);
         if !stopped.get() {
             self.ground.account.violate(None, "the node does not stop");
         }
-        self.ground.executor.end(Group(self.lives));
+    }
+
+    /// Nothing is wrong on the disks, and nothing is queued there.
+    fn verify(&self) {
         for (number, disk) in self.ground.disks.iter().enumerate() {
             let text = match spool::verify(&**disk) {
                 Ok(report) if report.damaged_count + report.live_count == 0 => continue,

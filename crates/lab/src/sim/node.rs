@@ -45,6 +45,8 @@ pub struct Ground {
     pub config: Arc<Config>,
     /// Shards of the node.
     pub shards: u16,
+    /// What was added to the wall clock, in milliseconds.
+    pub wall_offset_ms: Rc<Cell<u64>>,
     /// For every life of the node another.
     pub random: RefCell<Random>,
     /// Questions to the DNS that fail, in thousandths.
@@ -56,15 +58,29 @@ pub struct Ground {
 }
 
 /// A running node.
-#[derive(Debug)]
 pub struct Node {
     group: Group,
     logs: Vec<SimLog>,
     /// Budgets and counts.
     pub shared: Arc<Shared>,
     shards: Vec<ShardSender<SimAccepted>>,
+    /// Kept to be freed.
+    running: Vec<Rc<Shard<SimWorld>>>,
     alive: Rc<Cell<bool>>,
     stop_accepting: watch::Sender<bool>,
+}
+
+impl Drop for Node {
+    /// Only after its tasks.
+    fn drop(&mut self) {
+        self.running.iter().for_each(|shard| shard.abandon());
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("group", &self.group).finish_non_exhaustive()
+    }
 }
 
 impl Node {
@@ -88,7 +104,8 @@ impl Node {
         });
         let (stop_accepting, stop) = watch::channel(false);
         let alive = Rc::new(Cell::new(true));
-        let node = Node { group, logs, shared, shards, alive, stop_accepting };
+        let running = Vec::new();
+        let mut node = Node { group, logs, shared, shards, running, alive, stop_accepting };
         let store = SimStore::new(
             ground.executor.clone(),
             Rc::clone(&ground.account),
@@ -102,6 +119,7 @@ impl Node {
                 node.listen(ground, &world, &stop)?;
             }
             let shard = node.shard(ground, number, world);
+            node.running.push(Rc::clone(&shard));
             ground.executor.spawn(group, async move { shard.run(mail).await });
         }
         Ok(node)
@@ -114,7 +132,7 @@ impl Node {
         SimWorld::new(
             ground.network.attach(self.group, NODE),
             SimDns::new(executor.clone(), zones, seed(), failing),
-            SimTime::new(executor.clone(), seed()),
+            SimTime::new(executor.clone(), seed(), Rc::clone(&ground.wall_offset_ms)),
             SimSpawn::new(executor, self.group),
             store,
         )
@@ -191,7 +209,7 @@ impl Node {
     }
 
     /// Ends the process where it stands.
-    pub fn crash(self, ground: &Ground, power: bool) {
+    pub fn crash(&self, ground: &Ground, power: bool) {
         ground.trace.note("crash", &[u64::from(power)], || format!("power lost: {power}"));
         // First of all it falls silent: what its tasks do while they are dropped nobody sees.
         self.alive.set(false);
@@ -200,6 +218,15 @@ impl Node {
             log.crash(power);
         }
         ground.executor.end(self.group);
+    }
+
+    /// Reads the configuration file again.
+    pub fn reload(&self, ground: &Ground) {
+        ground.trace.note("reload", &[], String::new);
+        for shard in &self.shards {
+            // All shards live as long as the node.
+            let _ = shard.send(ShardMail::Reload(Arc::clone(&ground.config)));
+        }
     }
 
     /// Stops in good order; ends when everything is written.

@@ -38,6 +38,8 @@ pub struct Plan {
     pub traffic_us: u64,
     /// Ends of the process, in order.
     pub crashes: Vec<Crash>,
+    /// What else is done, in order.
+    pub acts: Vec<Act>,
     /// From here on nothing goes wrong any more.
     pub heal_us: u64,
     /// What the network does until then, in thousandths.
@@ -99,12 +101,53 @@ pub struct Crash {
     pub at_us: u64,
     /// After so many more steps of the process's tasks.
     pub polls: u64,
+    /// How it comes.
+    pub kind: CrashKind,
     /// The machine ends with it.
     pub power: bool,
-    /// It ends because a sync failed.
-    pub poison: bool,
+    /// So many disk operations after the restart power is lost again.
+    pub again_after: Option<u64>,
     /// Until it starts again.
     pub down_us: u64,
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrashKind {
+    /// It is killed.
+    Kill,
+    /// A sync fails, it lives on for a while, then it is killed.
+    Poison,
+    /// It is asked to stop.
+    Stop,
+}
+
+/// Something that an operator or the surroundings do.
+#[derive(Clone, Copy, Debug)]
+pub struct Act {
+    /// When.
+    pub at_us: u64,
+    /// What.
+    pub kind: ActKind,
+}
+
+/// What an operator or the surroundings do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActKind {
+    /// The configuration is read again.
+    Reload,
+    /// The wall clock jumps ahead by so much.
+    Jump {
+        /// Milliseconds.
+        ms: u64,
+    },
+    /// The disks have only so much room left.
+    Fill {
+        /// Bytes.
+        left_bytes: u64,
+    },
+    /// There is room again.
+    Free,
 }
 
 impl Plan {
@@ -133,9 +176,13 @@ impl Plan {
             unsettled_max: 2 + random.below(20) as u32,
             hops,
             domains,
-            clients: (2 + random.below(6) as u32, 2 + random.below(12) as u32),
+            clients: match random.below(8) {
+                0 => (10 + random.below(10) as u32, 20 + random.below(20) as u32),
+                _ => (2 + random.below(6) as u32, 2 + random.below(12) as u32),
+            },
             traffic_us,
             crashes,
+            acts: acts(random, heal_us),
             heal_us,
             weather: weather(random),
         }
@@ -241,13 +288,37 @@ fn crashes(random: &mut Random, traffic_us: u64) -> Vec<Crash> {
         crashes.push(Crash {
             at_us,
             polls: random.below(60),
+            kind: match random.below(8) {
+                0 => CrashKind::Poison,
+                1 => CrashKind::Stop,
+                _ => CrashKind::Kill,
+            },
             power: random.below(3) > 0,
-            poison: random.below(8) == 0,
+            again_after: (random.below(6) == 0).then(|| random.below(40)),
             down_us,
         });
         from_us = at_us + down_us;
     }
     crashes
+}
+
+fn acts(random: &mut Random, heal_us: u64) -> Vec<Act> {
+    let mut acts = Vec::new();
+    while random.below(2) == 0 {
+        acts.push(Act { at_us: random.below(heal_us), kind: ActKind::Reload });
+    }
+    if random.below(6) == 0 {
+        let kind = ActKind::Jump { ms: random.below(4 * 3_600_000) };
+        acts.push(Act { at_us: random.below(heal_us), kind });
+    }
+    if random.below(5) == 0 {
+        let at_us = random.below(heal_us);
+        let kind = ActKind::Fill { left_bytes: random.below(3 << 20) };
+        acts.push(Act { at_us, kind });
+        acts.push(Act { at_us: at_us + random.below(heal_us - at_us), kind: ActKind::Free });
+    }
+    acts.sort_by_key(|act| act.at_us);
+    acts
 }
 
 fn weather(random: &mut Random) -> Weather {
@@ -295,14 +366,20 @@ impl fmt::Display for Plan {
             )?;
         }
         for crash in &self.crashes {
-            let how = match (crash.poison, crash.power) {
-                (true, true) => "a sync fails, then power is lost",
-                (true, false) => "a sync fails, then the process is killed",
-                (false, true) => "power is lost",
-                (false, false) => "the process is killed",
+            let power = if crash.power { "power is lost" } else { "the process is killed" };
+            let how = match crash.kind {
+                CrashKind::Kill => power.to_owned(),
+                CrashKind::Poison => format!("a sync fails, then {power}"),
+                CrashKind::Stop => "it is stopped".to_owned(),
             };
             let (at, down) = (seconds(crash.at_us), seconds(crash.down_us));
             writeln!(f, "  {at} s and {} steps: {how}; back after {down} s", crash.polls)?;
+            if let Some(count) = crash.again_after {
+                writeln!(f, "    and power is lost {count} disk operations later")?;
+            }
+        }
+        for act in &self.acts {
+            writeln!(f, "  {} s: {:?}", seconds(act.at_us), act.kind)?;
         }
         writeln!(f, "  until {} s, in thousandths: {:?}", seconds(self.heal_us), self.weather)
     }

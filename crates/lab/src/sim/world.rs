@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// The wall clock when the simulated world begins: 2026-11-18.
+/// The wall clock when the simulated world begins: 2026-11-18. (It jumps by adding to it.)
 const WALL_MS: u64 = 1_795_000_000_000;
 
 /// The world of one shard.
@@ -83,15 +83,21 @@ pub struct SimTime {
     executor: Executor,
     /// When the process started: its monotonic clock counts from there.
     started_us: u64,
+    wall_offset_ms: Rc<Cell<u64>>,
     random: Rc<RefCell<Random>>,
 }
 
 impl SimTime {
     /// Clocks of a process that starts now.
     #[must_use]
-    pub fn new(executor: Executor, seed: u64) -> SimTime {
+    pub fn new(executor: Executor, seed: u64, wall_offset_ms: Rc<Cell<u64>>) -> SimTime {
         let started_us = executor.now_us();
-        SimTime { executor, started_us, random: Rc::new(RefCell::new(Random::new(seed))) }
+        SimTime {
+            executor,
+            started_us,
+            wall_offset_ms,
+            random: Rc::new(RefCell::new(Random::new(seed))),
+        }
     }
 
     fn global_us(&self, at: Mono) -> u64 {
@@ -107,7 +113,7 @@ impl Time for SimTime {
     }
 
     fn wall(&self) -> Wall {
-        Wall(WALL_MS + self.executor.now_us() / 1_000)
+        Wall(WALL_MS + self.executor.now_us() / 1_000 + self.wall_offset_ms.get())
     }
 
     fn sleep_until(&self, at: Mono) -> SimSleep {
