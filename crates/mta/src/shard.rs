@@ -249,6 +249,11 @@ impl<W: World> Shard<W> {
         })
     }
 
+    /// Frees a shard all of whose tasks were dropped; see [`SpoolClient::abandon`].
+    pub fn abandon(&self) {
+        self.spool.abandon();
+    }
+
     /// Serves the shard's mail until it is stopped or every sender is gone.
     pub async fn run(
         self: Rc<Self>,

@@ -175,6 +175,17 @@ impl SpoolClient {
         old
     }
 
+    /// Drops the callbacks that wait: they hold the shard that holds this, so that a shard which
+    /// ended in the middle of things would never be freed. For simulations, which end many.
+    pub fn abandon(&self) {
+        let mut callbacks = Vec::new();
+        for slot in self.slots.borrow_mut().iter_mut().filter(|s| matches!(s, Slot::Call(_))) {
+            callbacks.push(std::mem::replace(slot, Slot::Orphan));
+        }
+        // Only now: what they hold may end more of what waits here.
+        drop(callbacks);
+    }
+
     /// Takes what came back from a commit thread.
     pub fn handle_completion(&self, ticket: Ticket, completion: Completion) {
         let slot = (ticket.0 & ((1 << SHARD_SHIFT) - 1)) as u32;
