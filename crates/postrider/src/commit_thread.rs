@@ -10,6 +10,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
+/// How long a batch waits at most for as many as the last one had. A sync costs the processor
+/// about as much as ten messages do: under load it should carry many.
+const GATHER: Duration = Duration::from_millis(1);
+/// From so many requests in a batch on there is a crowd worth waiting for.
+const CROWD: usize = 6;
+/// More are never waited for.
+const CROWD_MAX: usize = 128;
+
+/// How many requests to wait for, after a batch of `last`: the crowd that was there, and some
+/// more, so that batches grow with the load. Few clients never wait for each other.
+fn gather_count(last: usize) -> usize {
+    if last < CROWD { 0 } else { (last + last / 2).min(CROWD_MAX) }
+}
+
 /// How often the figures of a log are brought up to date.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
 
@@ -22,8 +36,8 @@ struct Inbox {
     requests: Vec<Request>,
     done: Vec<IoDone>,
     stop: bool,
-    /// The commit thread sleeps and must be woken.
-    sleeping: bool,
+    /// The commit thread sleeps, and wants to be woken when so many requests are here.
+    wake_at: Option<usize>,
 }
 
 struct Mailbox {
@@ -39,7 +53,11 @@ impl Mailbox {
     fn put(&self, change: impl FnOnce(&mut Inbox)) {
         let mut inbox = self.lock();
         change(&mut inbox);
-        let wake = mem::take(&mut inbox.sleeping);
+        let urgent = !inbox.done.is_empty() || inbox.stop;
+        let wake = inbox.wake_at.is_some_and(|count| urgent || inbox.requests.len() >= count);
+        if wake {
+            inbox.wake_at = None;
+        }
         drop(inbox);
         if wake {
             self.wake.notify_one();
@@ -97,6 +115,7 @@ impl Log {
             metrics,
             status: Arc::clone(&status),
             told: Instant::now(),
+            gathered: 0,
         };
         let commit_thread = thread::Builder::new()
             .name(format!("commit-{}", first.log()))
@@ -123,6 +142,8 @@ struct Committer {
     metrics: Arc<LogMetrics>,
     status: Arc<Mutex<SpoolStatus>>,
     told: Instant,
+    /// Requests in the last round.
+    gathered: usize,
 }
 
 impl Committer {
@@ -163,15 +184,13 @@ impl Committer {
         let mut inbox = self.mailbox.lock();
         let nothing = inbox.requests.is_empty() && inbox.done.is_empty() && !inbox.stop;
         if nothing && !committed {
-            inbox.sleeping = true;
-            let (woken, _) = self
-                .mailbox
-                .wake
-                .wait_timeout(inbox, STATUS_EVERY)
-                .unwrap_or_else(PoisonError::into_inner);
-            inbox = woken;
-            inbox.sleeping = false;
+            inbox = self.sleep(inbox, 1, STATUS_EVERY);
         }
+        let wanted = gather_count(self.gathered);
+        if inbox.requests.len() < wanted && inbox.done.is_empty() && !inbox.stop {
+            inbox = self.sleep(inbox, wanted, GATHER);
+        }
+        self.gathered = inbox.requests.len();
         mem::swap(requests, &mut inbox.requests);
         mem::swap(done, &mut inbox.done);
         let stop = inbox.stop;
@@ -181,6 +200,20 @@ impl Committer {
             thread::sleep(Duration::from_millis(1));
         }
         stop
+    }
+
+    /// Waits until `count` requests are here, something urgent is, or `time` has passed.
+    fn sleep<'a>(
+        &self,
+        mut inbox: MutexGuard<'a, Inbox>,
+        count: usize,
+        time: Duration,
+    ) -> MutexGuard<'a, Inbox> {
+        inbox.wake_at = Some(count);
+        let (mut inbox, _) =
+            self.mailbox.wake.wait_timeout(inbox, time).unwrap_or_else(PoisonError::into_inner);
+        inbox.wake_at = None;
+        inbox
     }
 
     fn send_bulk(&mut self) {

@@ -15,10 +15,13 @@ use spool::{BlobId, Completion, Request};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// How long content waits for body memory before it goes to disk.
 const BUDGET_WAIT: Duration = Duration::from_secs(1);
@@ -96,6 +99,9 @@ struct Session<W: World> {
 
 impl<W: World> Session<W> {
     async fn serve(mut self) -> io::Result<()> {
+        let shard = Rc::clone(&self.shard);
+        let notify = &shard.stopping.notify;
+        let mut stop = std::pin::pin!(notify.notified());
         // A session that was turned away needs nothing of the client: it says so at once.
         let mut need = self.resume();
         loop {
@@ -103,7 +109,7 @@ impl<W: World> Session<W> {
                 Need::Input => {
                     self.flush().await?;
                     self.attend().await?;
-                    match self.read().await? {
+                    match self.read(notify, stop.as_mut()).await? {
                         Some(need) => need,
                         None => return self.flush().await,
                     }
@@ -159,16 +165,19 @@ impl<W: World> Session<W> {
 
     /// Waits for input. `None`: the session ends (timeout or shutdown), its last words are in the
     /// output.
-    async fn read(&mut self) -> io::Result<Option<Need>> {
-        let shard = Rc::clone(&self.shard);
-        let mut stop = std::pin::pin!(shard.stopping.notify.notified());
+    async fn read<'n>(
+        &mut self,
+        notify: &'n Notify,
+        mut stop: Pin<&mut Notified<'n>>,
+    ) -> io::Result<Option<Need>> {
         poll_fn(|cx| {
             if let Poll::Ready(done) = self.poll_read(cx) {
                 return Poll::Ready(done);
             }
+            // One registration serves the whole session; it wakes when the stop begins, and once
+            // more when the grace is over.
             if stop.as_mut().poll(cx).is_ready() {
-                // Notified once when the stop begins and once when the grace is over.
-                stop.set(shard.stopping.notify.notified());
+                stop.set(notify.notified());
                 let _ = stop.as_mut().poll(cx);
             }
             self.poll_end(cx)

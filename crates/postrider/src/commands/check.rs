@@ -1,6 +1,6 @@
 //! `postrider check`.
 
-use super::load;
+use super::load::{self, LoadError};
 use crate::cli::{CheckArgs, exit};
 use mta::config::Problem;
 use serde_json::json;
@@ -9,11 +9,15 @@ use std::process::ExitCode;
 
 /// Reads a configuration and shows what is wrong with it.
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
-    let loaded = match load::read(&args.file) {
-        Ok(text) => load::parse(&args.file, &text),
-        Err(code) => return code,
-    };
     let colour = std::io::stderr().is_terminal();
+    let loaded = match load::config(args.file.config.as_deref()) {
+        Ok(config) => Ok(config),
+        Err(LoadError::Wrong(errors)) => Err(errors),
+        Err(unreadable) => {
+            eprint!("{}", unreadable.render(colour));
+            return ExitCode::from(exit::USAGE);
+        }
+    };
     let (problems, right) = match &loaded {
         Ok(config) => (config.warnings.as_slice(), true),
         Err(errors) => (errors.problems(), false),

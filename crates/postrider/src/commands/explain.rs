@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 /// Shows what would happen to a recipient.
 pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
-    let config = match load::load(&args.file) {
+    let config = match load::load(args.file.config.as_deref()) {
         Ok(config) => config,
         Err(code) => return code,
     };

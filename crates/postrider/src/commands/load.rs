@@ -1,38 +1,44 @@
 //! The configuration that a command line names.
 
-use crate::cli::{ConfigFile, ServerArgs, exit};
-use mta::config::{Config, ConfigErrors, EMBEDDED};
+use crate::cli::{ServerArgs, exit};
+use mta::config::{Config, ConfigErrors};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The text of the file, or of the built-in default. A file that can't be read is said on
-/// standard error.
-pub(crate) fn read(file: &ConfigFile) -> Result<String, ExitCode> {
-    let Some(path) = &file.config else { return Ok(EMBEDDED.to_owned()) };
-    std::fs::read_to_string(path).map_err(|error| {
-        eprintln!("postrider: {}: {error}", path.display());
-        ExitCode::from(exit::USAGE)
-    })
+/// Why there is no configuration.
+pub(crate) enum LoadError {
+    /// The file can't be read: a sentence.
+    Unreadable(String),
+    /// It has mistakes.
+    Wrong(ConfigErrors),
 }
 
-/// The configuration in a text, on this machine.
-pub(crate) fn parse(file: &ConfigFile, text: &str) -> Result<Config, ConfigErrors> {
-    match &file.config {
-        None => Ok(Config::embedded()),
-        Some(path) => {
-            let machine = rustix::system::uname();
-            let machine = machine.nodename().to_str().unwrap_or("localhost");
-            Config::parse_on(text, &path.display().to_string(), machine)
+impl LoadError {
+    /// For a person, mistakes with file, line and column; several lines.
+    pub(crate) fn render(&self, colour: bool) -> String {
+        match self {
+            LoadError::Unreadable(text) => format!("postrider: {text}\n"),
+            LoadError::Wrong(errors) => errors.render(colour),
         }
     }
 }
 
-/// Reads and parses; what is wrong is shown on standard error.
-pub(crate) fn load(file: &ConfigFile) -> Result<Config, ExitCode> {
-    let text = read(file)?;
-    parse(file, &text).map_err(|errors| {
-        eprint!("{}", errors.render(std::io::stderr().is_terminal()));
+/// Reads a configuration file, as it is for this machine, or takes the built-in default.
+pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
+    let Some(path) = file else { return Ok(Config::embedded()) };
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        LoadError::Unreadable(format!("cannot read {}: {error}", path.display()))
+    })?;
+    let machine = rustix::system::uname();
+    let machine = machine.nodename().to_str().unwrap_or("localhost");
+    Config::parse_on(&text, &path.display().to_string(), machine).map_err(LoadError::Wrong)
+}
+
+/// The same; what is wrong is shown on standard error.
+pub(crate) fn load(file: Option<&Path>) -> Result<Config, ExitCode> {
+    config(file).map_err(|error| {
+        eprint!("{}", error.render(std::io::stderr().is_terminal()));
         ExitCode::from(exit::USAGE)
     })
 }
@@ -41,9 +47,6 @@ pub(crate) fn load(file: &ConfigFile) -> Result<Config, ExitCode> {
 pub(crate) fn control_socket(server: &ServerArgs) -> Result<PathBuf, ExitCode> {
     match &server.control {
         Some(path) => Ok(path.clone()),
-        None => {
-            let file = ConfigFile { config: server.config.clone() };
-            load(&file).map(|config| config.admin.control)
-        }
+        None => load(server.config.as_deref()).map(|config| config.admin.control),
     }
 }

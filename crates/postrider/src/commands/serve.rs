@@ -1,6 +1,7 @@
 //! `postrider serve`: runs the relay until a signal ends it.
 
 use crate::admin::{AdminParts, AdminServer, Health, Numbers};
+use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::control_socket::ControlSocket;
 use crate::node::Node;
@@ -17,12 +18,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Runs the relay. `file` is the configuration, `None` the embedded default; `shards` overrides
 /// what it says.
 pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
-    let config = match load(file.as_deref()) {
+    let config = match load::load(file.as_deref()) {
         Ok(config) => Arc::new(config),
-        Err(text) => {
-            eprintln!("{text}");
-            return ExitCode::from(2);
-        }
+        Err(code) => return code,
     };
     let console = Arc::new(ConsoleLog::stderr(level_of(&config)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -50,19 +48,6 @@ fn level_of(config: &Config) -> Level {
         LogLevel::Debug => Level::Debug,
         LogLevel::Trace => Level::Trace,
     }
-}
-
-/// Reads the configuration file, or takes the embedded default.
-///
-/// # Errors
-/// What is wrong with it, rendered for a person.
-pub(crate) fn load(file: Option<&Path>) -> Result<Config, String> {
-    let Some(path) = file else { return Ok(Config::embedded()) };
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let machine = rustix::system::uname();
-    let machine = machine.nodename().to_string_lossy();
-    Config::parse_on(&text, &path.to_string_lossy(), &machine).map_err(|e| e.render(false))
 }
 
 /// One shard per core, unless something else is asked for.
@@ -119,6 +104,13 @@ async fn serve(
         let name = &listener.name;
         console.line(Level::Info, "listen", format_args!("listening on {address} listener={name}"));
     }
+    let stopping = Arc::new(AtomicBool::new(false));
+    let (jobs, mut node_jobs) = mpsc::channel(16);
+    let admin = start_admin(&config, &node, jobs, Arc::clone(&stopping))?;
+    if let Some(address) = admin.address() {
+        console.line(Level::Info, "listen", format_args!("metrics and health on {address}"));
+    }
+    // The last line of a start: who waits for it finds every socket open.
     console.line(
         Level::Info,
         "start",
@@ -128,12 +120,6 @@ async fn serve(
             config.hostname
         ),
     );
-    let stopping = Arc::new(AtomicBool::new(false));
-    let (jobs, mut node_jobs) = mpsc::channel(16);
-    let admin = start_admin(&config, &node, jobs, Arc::clone(&stopping))?;
-    if let Some(address) = admin.address() {
-        console.line(Level::Info, "listen", format_args!("metrics and health on {address}"));
-    }
     loop {
         tokio::select! {
             biased;
@@ -201,7 +187,7 @@ fn status(node: &Node) -> Status {
 
 /// Reads the configuration again and gives it to the shards, or keeps the old one and says why.
 fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<String, String> {
-    let told = match load(file) {
+    let told = match load::config(file) {
         Ok(config) => {
             console.set_level(level_of(&config));
             let config = Arc::new(config);
@@ -209,7 +195,7 @@ fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<Stri
             let kept = node.kept_from_start(&config);
             Ok(format!("configuration reloaded from {}{kept}", config.file_name()))
         }
-        Err(why) => Err(format!("the old configuration stays: {why}")),
+        Err(error) => Err(format!("the old configuration stays: {}", error.render(false))),
     };
     let (level, text) = match &told {
         Ok(text) => (Level::Info, text),

@@ -1,0 +1,103 @@
+//! A client that says exactly what a test wants said.
+
+use super::WAIT_MAX;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+
+/// A connection to a server.
+pub struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    /// Connects, and reads nothing.
+    pub fn raw(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("the server takes connections");
+        stream.set_read_timeout(Some(WAIT_MAX)).expect("a socket");
+        stream.set_nodelay(true).expect("a socket");
+        Client { stream: BufReader::new(stream) }
+    }
+
+    /// Connects and says EHLO.
+    pub fn connect(address: SocketAddr) -> Client {
+        let mut client = Client::raw(address);
+        client.expect("220");
+        client.say("EHLO client.test", "250");
+        client
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.get_mut().write_all(bytes.as_ref()).expect("the server reads");
+    }
+
+    /// Reads a whole reply, its lines joined with `\n`; empty at the connection's end.
+    pub fn reply(&mut self) -> String {
+        let mut reply = String::new();
+        loop {
+            let mut line = String::new();
+            match self.stream.read_line(&mut line) {
+                Ok(0) => return reply,
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return reply,
+                Err(error) => panic!("no reply: {error}; so far {reply:?}"),
+            }
+            let last = line.as_bytes().get(3) != Some(&b'-');
+            reply.push_str(line.trim_end());
+            if last {
+                return reply;
+            }
+            reply.push('\n');
+        }
+    }
+
+    /// Reads a reply that must begin so.
+    #[track_caller]
+    pub fn expect(&mut self, begin: &str) -> String {
+        let reply = self.reply();
+        assert!(reply.starts_with(begin), "{reply:?} instead of {begin}");
+        reply
+    }
+
+    /// Sends a command and reads its reply, which must begin so.
+    #[track_caller]
+    pub fn say(&mut self, command: &str, begin: &str) -> String {
+        self.send(format!("{command}\r\n"));
+        let reply = self.reply();
+        assert!(reply.starts_with(begin), "{command}: {reply:?} instead of {begin}");
+        reply
+    }
+
+    /// Reads until the server closes.
+    pub fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        loop {
+            let reply = self.reply();
+            if reply.is_empty() {
+                return rest;
+            }
+            rest.push_str(&reply);
+            rest.push('\n');
+        }
+    }
+
+    /// Sends one message and returns its id.
+    #[track_caller]
+    pub fn mail(&mut self, from: &str, to: &[&str], content: &str) -> String {
+        self.say(&format!("MAIL FROM:<{from}>"), "250");
+        for to in to {
+            let (address, parameters) = to.split_once(' ').unwrap_or((to, ""));
+            self.say(format!("RCPT TO:<{address}> {parameters}").trim_end(), "250");
+        }
+        self.say("DATA", "354");
+        self.send(content);
+        queued_id(&self.say(".", "250"))
+    }
+}
+
+/// The id in the reply to a message's content.
+pub fn queued_id(reply: &str) -> String {
+    let id = reply.rsplit(' ').next().unwrap_or("");
+    assert!(id.len() == 16 && id.bytes().all(|b| b.is_ascii_hexdigit()), "{reply}");
+    id.to_owned()
+}
