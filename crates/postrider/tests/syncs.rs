@@ -270,9 +270,9 @@ impl Judge<'_> {
         if written != sent.content_bytes as i64 {
             return Err(format!("{written} bytes in {file} instead of {}", sent.content_bytes));
         }
-        let synced = self
-            .synced("fdatasync", file, end, record.begin)
-            .ok_or_else(|| format!("{file} was not synced between its last write and its record"))?;
+        let synced = self.synced("fdatasync", file, end, record.begin).ok_or_else(|| {
+            format!("{file} was not synced between its last write and its record")
+        })?;
         self.synced("fsync", self.directory, synced.end, record.begin)
             .ok_or_else(|| format!("the name of {file} was not synced before its record"))?;
         Ok(())

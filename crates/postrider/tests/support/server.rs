@@ -67,8 +67,7 @@ impl Server {
             lines.lines.lock().expect("no panic").push("(end)".to_owned());
             lines.more.notify_all();
         });
-        let mut server =
-            Server { child, dir: dir.to_owned(), console, addresses: Vec::new() };
+        let mut server = Server { child, dir: dir.to_owned(), console, addresses: Vec::new() };
         // The last line of a start: all sockets are open by then.
         server.wait_console("start", |line| line.contains(" serves hostname="));
         server.addresses = server.console().iter().filter_map(|line| listening_on(line)).collect();

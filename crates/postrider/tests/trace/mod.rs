@@ -4,8 +4,20 @@ use std::collections::BTreeMap;
 
 /// The calls that are traced: whatever writes, syncs, or gives a file its name.
 pub const CALLS: [&str; 14] = [
-    "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg",
-    "fdatasync", "fsync", "openat", "rename", "renameat", "renameat2",
+    "write",
+    "writev",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "fdatasync",
+    "fsync",
+    "openat",
+    "rename",
+    "renameat",
+    "renameat2",
 ];
 
 /// One system call. Begin and end are line numbers of the trace: a line stands where strace saw
