@@ -178,7 +178,7 @@ impl Plan {
             domains,
             clients: match random.below(8) {
                 0 => (10 + random.below(10) as u32, 20 + random.below(20) as u32),
-                _ => (2 + random.below(6) as u32, 2 + random.below(12) as u32),
+                _ => (3 + random.below(6) as u32, 6 + random.below(12) as u32),
             },
             traffic_us,
             crashes,
@@ -308,7 +308,8 @@ fn acts(random: &mut Random, heal_us: u64) -> Vec<Act> {
         acts.push(Act { at_us: random.below(heal_us), kind: ActKind::Reload });
     }
     if random.below(6) == 0 {
-        let kind = ActKind::Jump { ms: random.below(4 * 3_600_000) };
+        // Less than reports are kept for: nobody is told when one of them expires.
+        let kind = ActKind::Jump { ms: random.below(1_800_000) };
         acts.push(Act { at_us: random.below(heal_us), kind });
     }
     if random.below(5) == 0 {
