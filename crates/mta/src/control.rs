@@ -254,6 +254,9 @@ pub struct Status {
     pub version: String,
     /// Milliseconds since it started.
     pub uptime_ms: u64,
+    /// Messages with at least one open recipient.
+    #[serde(default)]
+    pub messages: u64,
     /// One per shard.
     pub shards: Vec<ShardStatus>,
     /// Trouble, in sentences; empty when all is well.
@@ -269,8 +272,6 @@ pub struct ShardStatus {
     pub sessions: u64,
     /// Connections to next hops open.
     pub connections: u64,
-    /// Queued messages.
-    pub messages: u64,
     /// Queued recipients.
     pub recipients: u64,
     /// Of these, held.

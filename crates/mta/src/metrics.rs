@@ -308,7 +308,6 @@ metric_set! {
     queue_recipients_ready: Gauge = "queue_recipients" {state = "ready"} "Queued recipients now, by state.";
     queue_recipients_in_flight: Gauge = "queue_recipients" {state = "in_flight"} "Queued recipients now, by state.";
     queue_recipients_held: Gauge = "queue_recipients" {state = "held"} "Queued recipients now, by state.";
-    queue_messages: Gauge = "queue_messages" {} "Messages with at least one open recipient.";
     queue_slots_free: Gauge = "queue_slots_free" {} "Recipients that may still be queued before 452 4.3.1.";
     unsettled: Gauge = "unsettled_recipients" {} "Recipients done with whose settle record is not on stable storage yet.";
     delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "From acceptance to delivery or relay, per recipient.";
@@ -327,9 +326,9 @@ metric_set! {
     full: Gauge = "spool_full" {} "1 while messages are refused with 452 for lack of disk space.";
     segments: Gauge = "spool_segments" {} "Segments with live records.";
     segments_spare: Gauge = "spool_segments_spare" {} "Zeroed segments that wait to be used.";
+    live_messages: Gauge = "spool_live_messages" {} "Messages with at least one open recipient.";
     live_bytes: Gauge = "spool_live_bytes" {} "Bytes of live records.";
     blobs: Gauge = "spool_blobs" {} "Bodies in files of their own.";
-    compactions: Counter = "spool_compactions" {} "Segments emptied by moving what was live in them.";
     compacted_bytes: Counter = "spool_compacted_bytes" {} "Bytes moved by compaction.";
     damaged: Counter = "spool_damaged_records" {} "Records found damaged and quarantined.";
 }

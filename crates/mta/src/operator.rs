@@ -67,15 +67,10 @@ impl<W: World> Shard<W> {
             shard: self.number,
             sessions: u64::from(sessions.map_or(0, load)),
             connections,
-            messages: self.message_count(),
             recipients: (counts.scheduled + counts.ready + counts.in_flight + counts.held) as u64,
             held: counts.held as u64,
             in_flight: counts.in_flight as u64,
         }
-    }
-
-    fn message_count(&self) -> u64 {
-        u64::try_from(self.metrics.queue_messages.get()).unwrap_or(0)
     }
 
     fn entries_of(&self, id: MessageId) -> Vec<EntryDetail> {

@@ -267,6 +267,7 @@ impl Committer {
         metrics.full.set(i64::from(status.full));
         metrics.segments.set_u64(status.segments_count);
         metrics.segments_spare.set_u64(status.spares_count);
+        metrics.live_messages.set_u64(status.live_count);
         metrics.live_bytes.set_u64(status.live_bytes);
         metrics.blobs.set_u64(status.blobs_count);
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;

@@ -191,6 +191,11 @@ impl Node {
         }
     }
 
+    /// Messages with at least one open recipient, as of the last half second.
+    pub(crate) fn message_count(&self) -> u64 {
+        self.logs.iter().map(|log| lock(&log.status).live_count).sum()
+    }
+
     /// Looks at the logs when called, for as long as anybody wants to know.
     pub(crate) fn problem_finder(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
         let logs: Vec<_> = self.logs.iter().map(|log| Arc::clone(&log.status)).collect();

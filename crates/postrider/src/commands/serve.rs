@@ -180,6 +180,7 @@ fn status(node: &Node) -> Status {
     Status {
         version: crate::VERSION.to_owned(),
         uptime_ms: u64::try_from(node.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        messages: node.message_count(),
         shards: Vec::new(),
         problems: node.problem_finder()(),
     }

@@ -124,14 +124,14 @@ pub(super) fn why(item: &QueueItem, now: Wall) -> String {
 pub(super) fn status(status: &Status) -> String {
     let mut text = String::new();
     let uptime = age(Duration::from_millis(status.uptime_ms));
-    let _ = writeln!(text, "postrider {}, up {uptime}", status.version);
+    let (version, queued) = (&status.version, status.messages);
+    let _ = writeln!(text, "postrider {version}, up {uptime}, messages queued: {queued}");
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([
         "SHARD",
         "SESSIONS",
         "CONNECTIONS",
-        "MESSAGES",
         "RECIPIENTS",
         "HELD",
         "IN FLIGHT",
@@ -141,7 +141,6 @@ pub(super) fn status(status: &Status) -> String {
             u64::from(shard.shard),
             shard.sessions,
             shard.connections,
-            shard.messages,
             shard.recipients,
             shard.held,
             shard.in_flight,
@@ -296,11 +295,12 @@ mod tests {
         let mut status_now = Status {
             version: "1.2.3".to_owned(),
             uptime_ms: 3_600_000,
+            messages: 7,
             shards: vec![ShardStatus { shard: 0, sessions: 12, ..ShardStatus::default() }],
             problems: Vec::new(),
         };
         let text = status(&status_now);
-        assert!(text.starts_with("postrider 1.2.3, up 1h 0m\n"), "{text}");
+        assert!(text.starts_with("postrider 1.2.3, up 1h 0m, messages queued: 7\n"), "{text}");
         assert!(text.ends_with("All is well.\n"), "{text}");
         status_now.problems.push("log 0 is poisoned".to_owned());
         assert!(status(&status_now).ends_with("Trouble: log 0 is poisoned\n"));
