@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// The calls that are traced: whatever writes, syncs, or gives a file its name.
-pub const CALLS: [&str; 14] = [
+pub(crate) const CALLS: [&str; 14] = [
     "write",
     "writev",
     "pwrite64",
@@ -24,29 +24,29 @@ pub const CALLS: [&str; 14] = [
 /// the call enter or leave the kernel, and a thread waits for strace at both. So what one call
 /// caused stands below its end.
 #[derive(Debug)]
-pub struct Call {
-    pub name: String,
+pub(crate) struct Call {
+    pub(crate) name: String,
     /// The path or socket behind the first argument, when that is a descriptor.
-    pub file: String,
+    pub(crate) file: String,
     /// All arguments as strace shows them.
-    pub arguments: String,
+    pub(crate) arguments: String,
     /// `None` for an error, or when the process ended in the middle of it.
-    pub result: Option<i64>,
-    pub begin: usize,
-    pub end: usize,
+    pub(crate) result: Option<i64>,
+    pub(crate) begin: usize,
+    pub(crate) end: usize,
 }
 
 impl Call {
-    pub fn is_write(&self) -> bool {
+    pub(crate) fn is_write(&self) -> bool {
         matches!(self.name.as_str(), "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2")
     }
 
-    pub fn is_socket(&self) -> bool {
+    pub(crate) fn is_socket(&self) -> bool {
         self.file.starts_with("socket:") || self.file.starts_with("TCP")
     }
 
     /// Whether it made `file` appear under this name.
-    pub fn names(&self, file: &str) -> bool {
+    pub(crate) fn names(&self, file: &str) -> bool {
         let quoted = format!("\"{file}\"");
         match self.name.as_str() {
             "openat" => self.arguments.contains(&quoted) && self.arguments.contains("O_CREAT"),
@@ -60,7 +60,7 @@ impl Call {
     }
 
     /// How many bytes a vectored write was asked to write.
-    pub fn wanted_bytes(&self) -> i64 {
+    pub(crate) fn wanted_bytes(&self) -> i64 {
         let lengths = self.arguments.split("iov_len=").skip(1);
         lengths.map(|text| number(text).expect("a length")).sum()
     }
@@ -74,14 +74,14 @@ fn number(text: &str) -> Option<i64> {
 
 /// All calls, in the order in which they began.
 #[derive(Debug, Default)]
-pub struct Trace(Vec<Call>);
+pub(crate) struct Trace(Vec<Call>);
 
 impl Trace {
     /// Reads the file's text; lines that are no calls (exits) are left out.
     ///
     /// # Panics
     /// When a call can't be read.
-    pub fn parse(text: &str) -> Trace {
+    pub(crate) fn parse(text: &str) -> Trace {
         let mut trace = Trace::default();
         // Of each thread, the call that it is in the middle of.
         let mut open: BTreeMap<&str, usize> = BTreeMap::new();
@@ -125,7 +125,7 @@ impl Trace {
         trace
     }
 
-    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &Call> {
         self.0.iter()
     }
 }
