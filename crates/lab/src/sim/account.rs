@@ -67,6 +67,8 @@ struct Books {
     mailboxes: BTreeMap<String, BTreeSet<String>>,
     /// Reports of failure by recipient: their Message-IDs.
     failed: BTreeMap<String, BTreeSet<String>>,
+    /// Notices of delay, likewise.
+    delayed: BTreeMap<String, BTreeSet<String>>,
     violations: Vec<Violation>,
     /// Messages that a failed sync may have kept though they were refused.
     forgiven: bool,
@@ -207,10 +209,14 @@ impl Account {
         for line in text.lines() {
             if let Some(value) = field(line, "Final-Recipient: rfc822;") {
                 of = Some(value);
-            } else if field(line, "Action:").as_deref() == Some("failed")
+            } else if let Some(action) = field(line, "Action:")
                 && let Some(of) = of.take()
             {
-                books.failed.entry(of).or_default().insert(id.clone());
+                match action.as_str() {
+                    "failed" => books.failed.entry(of).or_default().insert(id.clone()),
+                    "delayed" => books.delayed.entry(of).or_default().insert(id.clone()),
+                    _ => false,
+                };
             }
         }
         drop(books);
@@ -266,8 +272,8 @@ impl Account {
             }
         }
         let mut twice: Vec<String> = Vec::new();
-        twice
-            .extend(books.failed.iter().filter(|(_, ids)| ids.len() > 1).map(|(of, _)| of.clone()));
+        let reports = books.failed.iter().chain(&books.delayed);
+        twice.extend(reports.filter(|(_, ids)| ids.len() > 1).map(|(of, _)| of.clone()));
         let files = books.mailboxes.iter().filter(|(_, files)| files.len() > 1);
         twice.extend(files.map(|(recipient, _)| recipient.clone()));
         drop(books);
@@ -275,7 +281,10 @@ impl Account {
             self.violate(Some(&name), format!("{name} is {fate:?} and arrived all the same"));
         }
         for of in twice {
-            self.violate(Some(name_of(&of)), format!("{of}: two reports of failure, or two files"));
+            self.violate(
+                Some(name_of(&of)),
+                format!("{of}: two reports of one kind, or two files"),
+            );
         }
     }
 
