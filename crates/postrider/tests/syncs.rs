@@ -5,6 +5,8 @@
 //! binary runs under strace while sessions send mail, and the trace is judged. The same judge
 //! must object to `durability = "os"`, or it judges nothing.
 
+#![allow(clippy::disallowed_methods)]
+
 mod support;
 mod trace;
 
