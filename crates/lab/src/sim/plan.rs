@@ -200,7 +200,7 @@ impl Plan {
         let paths: Vec<String> = (0..self.logs).map(|log| format!("\"/log{log}\"")).collect();
         let mut text = format!(
             "hostname = \"node.test\"\nevents = \"off\"\n\
-             [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"1MiB\"\n\
+             [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"1MiB\"\nblob_bytes = \"64KiB\"\n\
              [[listener]]\nname = \"in\"\naddress = \"{NODE}:25\"\nrelay_from = [\"10.9.0.0/16\"]\n\
              command_timeout = \"30s\"\ncontent_timeout = \"30s\"\n\
              [retry]\nfirst = \"2s\"\nlongest = \"20s\"\njitter = 0.2\ngive_up_after = \"1h\"\n\
