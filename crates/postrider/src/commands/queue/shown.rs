@@ -128,14 +128,7 @@ pub(super) fn status(status: &Status) -> String {
     let _ = writeln!(text, "postrider {version}, up {uptime}, messages queued: {queued}");
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header([
-        "SHARD",
-        "SESSIONS",
-        "CONNECTIONS",
-        "RECIPIENTS",
-        "HELD",
-        "IN FLIGHT",
-    ]);
+    table.set_header(["SHARD", "SESSIONS", "CONNECTIONS", "RECIPIENTS", "HELD", "IN FLIGHT"]);
     for shard in &status.shards {
         table.add_row([
             u64::from(shard.shard),
