@@ -1,18 +1,278 @@
-//! Messages go through, every one exactly once and unaltered.
+//! Messages go through the relay, every one exactly once and unaltered.
 
 mod support;
-use support::client::Client;
+use support::client::{Client, queued_id};
+use support::peer::Peer;
 use support::server::Server;
-use support::{Files, config};
+use support::tool::{Tool, ledger, source, succeed};
+use support::{Files, config, config_with, wait_until};
+
+/// Everything to one host.
+fn everything_to(address: &str) -> String {
+    config(&format!("[[route]]\nsmtp = {{ hosts = [\"{address}\"] }}"))
+}
 
 #[test]
-fn a_message_is_kept_in_a_maildir() {
+fn from_debians_source_to_debians_sink() {
     let files = Files::new();
-    let server =
-        Server::start(&files, &config("[[route]]\nmaildir = { path = \"mail/{domain}/{local}\" }"));
+    let sink = Tool::smtp_sink(&[]);
+    let server = Server::start(&files, &everything_to(&sink.address));
+    let to = server.to();
+    let arguments = ["-s", "20", "-m", "2000", "-l", "400", "-f", "a@source.test"];
+    succeed("smtp-source", &[&arguments[..], &["-t", "b@sink.test", &to]].concat());
+    wait_until("2000 messages at smtp-sink", || sink.counted() >= 2_000);
+    wait_until("an empty queue", || server.queue().is_empty());
+    assert_eq!(sink.counted(), 2_000);
+    server.stop();
+}
+
+/// From our source to our sink, and what the ledger says of it.
+fn account_for(count: u64, source_words: &[&str], sink_words: &[&str]) {
+    let files = Files::new();
+    let expected = count.to_string();
+    let sink_words = [&["--expect", &expected, "--linger", "1"], sink_words].concat();
+    let sink = Tool::sink(&files, &sink_words);
+    let server = Server::start(&files, &everything_to(&sink.address));
+    let to = server.to();
+    let sent = files.path("source.ledger");
+    let sent_name = sent.display().to_string();
+    let words = ["--to", &to, "--messages", &expected, "--ledger", &sent_name, "--sessions", "20"];
+    source(&[&words[..], source_words].concat());
+    let totals = sink.finish();
+    assert_eq!(totals["messages"], count, "{totals}");
+    let audit = ledger(&sent, &files.path("sink.ledger"));
+    assert_eq!(audit["acked_messages"], count, "{audit}");
+    assert_eq!(audit["arrivals"], audit["acked_recipients"], "{audit}");
+    wait_until("an empty queue", || server.queue().is_empty());
+    server.stop();
+}
+
+#[test]
+fn small_messages_exactly_once() {
+    account_for(2_000, &["--body-bytes", "400"], &[]);
+}
+
+#[test]
+fn small_messages_exactly_once_to_a_sink_without_chunking() {
+    account_for(2_000, &["--body-bytes", "400"], &["--no-chunking"]);
+}
+
+#[test]
+fn large_messages_exactly_once() {
+    account_for(300, &["--body-bytes", "65536", "--per-session", "5"], &[]);
+}
+
+#[test]
+fn large_messages_exactly_once_to_a_sink_without_chunking() {
+    account_for(300, &["--body-bytes", "65536"], &["--no-chunking", "--no-pipelining"]);
+}
+
+#[test]
+fn dots_and_eight_bits_arrive_unaltered() {
+    for kind in ["dots", "eightbit"] {
+        for way_in in [&["--chunking", "--pipelining"][..], &["--pipelining"]] {
+            for way_out in [&["--no-chunking"][..], &[]] {
+                let words = ["--body-kind", kind, "--body-bytes", "30000", "--per-session", "10"];
+                account_for(60, &[&words[..], way_in].concat(), way_out);
+            }
+        }
+    }
+}
+
+#[test]
+fn several_recipients_and_domains() {
+    let words = ["--recipients-per-message", "5", "--domains", "a.test,b.test,c.test"];
+    account_for(300, &words, &[]);
+}
+
+#[test]
+fn every_byte_stands_behind_our_received_field() {
+    let files = Files::new();
+    let peers = [
+        ("data.test", Peer::start(|_| None)),
+        ("plain.test", Peer::start_at("127.0.0.1:0", "250 HELP", |_| None)),
+    ];
+    let route = |(domain, peer): &(&str, Peer)| {
+        let address = &peer.address;
+        format!(
+            "[[route]]\ndomains = [\"{domain}\"]\n\
+             smtp = {{ hosts = [\"{address}\"], eight_bit = \"as_is\" }}\n"
+        )
+    };
+    let routes: String = peers.iter().map(route).collect();
+    let server = Server::start(&files, &config(&routes));
+    let contents: [&[u8]; 5] = [
+        b"",
+        b"\r\n",
+        b".\r\n..\r\n.a\r\n\r\n.\r\n",
+        b"Subject: \xC3\xA9\xFF\x00\x01\r\n\r\n\t\xE2\x82\xAC\r\n. \r\n",
+        b"Subject: x\r\n\r\nno line end behind this.",
+    ];
+    for (domain, peer) in &peers {
+        let mut client = Client::connect(server.address());
+        for content in contents {
+            client.say("MAIL FROM:<a@source.test> BODY=8BITMIME", "250");
+            client.say(&format!("RCPT TO:<b@{domain}>"), "250");
+            client.send(format!("BDAT {} LAST\r\n", content.len()));
+            client.send(content);
+            queued_id(&client.expect("250"));
+        }
+        for (taken, content) in peer.wait_taken(contents.len()).iter().zip(contents) {
+            assert_eq!(taken.rcpt, [format!("RCPT TO:<b@{domain}>")]);
+            assert!(taken.mail.starts_with("MAIL FROM:<a@source.test>"), "{}", taken.mail);
+            // DATA ends with a line end, whatever the content ended with.
+            let missing = !content.is_empty() && !content.ends_with(b"\r\n");
+            let whole = [content, if missing { b"\r\n" } else { &b""[..] }].concat();
+            let at = taken.content.len().checked_sub(whole.len()).expect("all of it");
+            assert_eq!(&taken.content[at..], whole, "{domain}");
+            let trace = std::str::from_utf8(&taken.content[..at]).expect("text");
+            assert!(trace.starts_with("Received: from client.test "), "{trace}");
+            assert!(trace.ends_with("\r\n") && trace.contains("by relay.test"), "{trace}");
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn a_large_message_by_way_of_a_file_of_its_own() {
+    let files = Files::new();
+    let sink = Tool::sink(&files, &["--expect", "2", "--linger", "1"]);
+    let text = config_with(
+        "",
+        "relay_from = [\"127.0.0.0/8\"]\nmax_message_bytes = \"32MiB\"",
+        &format!("[[route]]\nsmtp = {{ hosts = [\"{}\"] }}", sink.address),
+    );
+    let server = Server::start(&files, &text);
+    let sent = files.path("source.ledger");
+    let (to, sent_name) = (server.to(), sent.display().to_string());
+    for words in [&["--chunking"][..], &["--body-kind", "dots"]] {
+        let all = ["--to", &to, "--messages", "1", "--body-bytes", "20000000"];
+        let file = format!("{sent_name}.{}", words.len());
+        source(&[&all[..], &["--ledger", &file], words].concat());
+    }
+    assert_eq!(sink.finish()["messages"], 2);
+    let both: String = [1, 2]
+        .map(|n| std::fs::read_to_string(format!("{sent_name}.{n}")).expect("a ledger"))
+        .concat();
+    std::fs::write(&sent, both).expect("a ledger");
+    assert_eq!(ledger(&sent, &files.path("sink.ledger"))["acked_messages"], 2);
+    let blobs = || {
+        let entries = std::fs::read_dir(files.path("spool")).expect("a spool");
+        let names = entries.map(|e| e.expect("an entry"));
+        let large = names.filter(|e| e.metadata().is_ok_and(|m| m.len() > 15_000_000));
+        large.map(|e| e.path()).collect::<Vec<_>>()
+    };
+    wait_until("no blob is left", || blobs().is_empty());
+    server.stop();
+}
+
+#[test]
+fn one_message_over_every_channel() {
+    let files = Files::new();
+    let smtp = Peer::start(|_| None);
+    // LMTP: a reply for each recipient.
+    let lmtp = Peer::start(|line| match line {
+        "." => Some("250 2.0.0 <one> kept\r\n550 5.1.1 <two> who?".to_owned()),
+        _ => None,
+    });
+    let (smtp_address, lmtp_address) = (&smtp.address, &lmtp.address);
+    let text = config(&format!(
+        r#"
+[[route]]
+domains = ["a.test"]
+smtp = {{ hosts = ["{smtp_address}"] }}
+[[route]]
+domains = ["b.test", "*.b.test"]
+smtp = {{ hosts = ["{smtp_address}"] }}
+[[route]]
+domains = ["list.test"]
+lmtp = {{ hosts = ["{lmtp_address}"] }}
+[[route]]
+domains = ["gone.test"]
+discard = {{}}
+[[route]]
+domains = ["box.test", "source.test"]
+maildir = {{ path = "mail/{{domain}}/{{local}}" }}
+"#
+    ));
+    let server = Server::start(&files, &text);
+    let to = [
+        "u@a.test",
+        "v@A.test",
+        "w@b.test",
+        "x@deep.b.test",
+        "one@list.test",
+        "two@list.test",
+        "y@gone.test",
+        "Z@box.test",
+    ];
     let mut client = Client::connect(server.address());
-    client.mail("me@example.org", &["you@example.net"], "Subject: Hello\r\n\r\nFirst light.\r\n");
-    let [message] = &files.wait_maildir("mail/example.net/you", 1)[..] else { unreachable!() };
-    assert!(message.ends_with(b"Subject: Hello\r\n\r\nFirst light.\r\n"));
+    let id = client.mail("me@source.test", &to, "Subject: all\r\n\r\nBody.\r\n");
+    // Two routes with the same hosts, one ready queue, one transaction.
+    let [taken] = &smtp.wait_taken(1)[..] else { unreachable!() };
+    let mut rcpt = taken.rcpt.clone();
+    rcpt.sort();
+    let expected = ["u@a.test", "v@A.test", "w@b.test", "x@deep.b.test"];
+    assert_eq!(rcpt, expected.map(|to| format!("RCPT TO:<{to}>")));
+    let [kept] = &files.wait_maildir("mail/box.test/z", 1)[..] else { unreachable!() };
+    let kept = String::from_utf8(kept.clone()).expect("text");
+    assert!(kept.contains(&id), "the id stands in Received: {kept}");
+    assert!(kept.contains("Return-Path: <me@source.test>\r\n"), "{kept}");
+    assert!(kept.ends_with("Subject: all\r\n\r\nBody.\r\n"), "{kept}");
+    // The one that LMTP refused is reported, only that one.
+    let [report] = &files.wait_maildir("mail/source.test/me", 1)[..] else { unreachable!() };
+    let report = String::from_utf8(report.clone()).expect("text");
+    assert!(report.contains("rfc822;two@list.test"), "{report}");
+    assert!(!report.contains("rfc822;one@list.test"), "{report}");
+    wait_until("an empty queue", || server.queue().is_empty());
+    let of_message = |kind: &str| {
+        let mut who: Vec<_> = files
+            .events_of(kind)
+            .iter()
+            .filter(|event| event["id"] == id.as_str())
+            .map(|event| event["recipient"].as_str().unwrap_or("").to_owned())
+            .collect();
+        who.sort();
+        who
+    };
+    wait_until("the events", || of_message("delivered").len() == 3);
+    assert_eq!(of_message("relayed"), expected);
+    assert_eq!(of_message("delivered"), ["Z@box.test", "one@list.test", "y@gone.test"]);
+    assert_eq!(of_message("failed"), ["two@list.test"]);
+    server.stop();
+}
+
+#[test]
+fn the_postmasters_mail_stays_here() {
+    let files = Files::new();
+    let smarthost = Peer::start(|_| None);
+    let server = Server::start(&files, &everything_to(&smarthost.address));
+    let mut client = Client::connect(server.address());
+    client.mail("a@source.test", &["postmaster"], "Subject: one\r\n\r\n");
+    client.mail("a@source.test", &["Postmaster@relay.test"], "Subject: two\r\n\r\n");
+    client.mail("a@source.test", &["other@relay.test"], "Subject: three\r\n\r\n");
+    assert_eq!(smarthost.wait_taken(1)[0].rcpt, ["RCPT TO:<other@relay.test>"]);
+    files.wait_maildir("spool/postmaster", 2);
+    assert_eq!(smarthost.taken().len(), 1);
+    server.stop();
+}
+
+#[test]
+fn the_postmasters_mail_stays_here_after_a_restart_too() {
+    let files = Files::new();
+    let smarthost = Peer::start(|_| None);
+    let server = Server::start(&files, &everything_to(&smarthost.address));
+    // Nothing can be created in it.
+    files.write("spool/postmaster", "not a directory");
+    let mut client = Client::connect(server.address());
+    client.mail("a@source.test", &["other@relay.test", "postmaster"], "Subject: one\r\n\r\n");
+    smarthost.wait_taken(1);
+    files.wait_events("deferred", 1);
+    server.stop();
+    std::fs::remove_file(files.path("spool/postmaster")).expect("it is a file");
+    let server = Server::start_again(&files);
+    server.command(&["queue", "retry", "--all"]);
+    files.wait_maildir("spool/postmaster", 1);
+    assert_eq!(smarthost.taken().len(), 1);
     server.stop();
 }

@@ -182,7 +182,10 @@ fn set(config: &mut ServerConfig, policy: &mut Policy, line: &str) {
             config.dsn = false;
         }
         "normalize" => config.bare_newline = BareNewline::Normalize,
-        "lmtp" => config.lmtp = true,
+        "lmtp" => {
+            config.lmtp = true;
+            config.banner = "LMTP".to_owned();
+        }
         "mail" => policy.mail.extend([pair()]),
         "rcpt" => policy.rcpt.extend([pair()]),
         "data" => policy.data = Some(reply(value)),

@@ -1,0 +1,67 @@
+//! The first five minutes, as README.md describes them: no configuration, the default ports.
+
+mod support;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use support::server::{POSTRIDER, Server};
+use support::tool::{python, succeed};
+use support::{Files, wait_until};
+
+const ADDRESSES: [&str; 2] = ["127.0.0.1:2525", "127.0.0.1:8025"];
+
+/// The body of a GET at the administration address.
+fn get(path: &str) -> String {
+    let mut stream = TcpStream::connect(ADDRESSES[1]).expect("the admin address answers");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("text");
+    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+    text
+}
+
+#[test]
+fn the_first_five_minutes() {
+    for address in ADDRESSES {
+        if TcpListener::bind(address).is_err() {
+            eprintln!("SKIPPED: {address} is in use; the embedded default can't be tried");
+            return;
+        }
+    }
+    let files = Files::new();
+    let mut command = Command::new(POSTRIDER);
+    command.arg("serve");
+    let server = Server::spawn(command, files.dir());
+    assert_eq!(server.to(), ADDRESSES[0]);
+    // The script in README.md itself.
+    let readme = include_str!("../../../README.md");
+    let (_, script) = readme.split_once("python3 - <<'END'\n").expect("the script");
+    let (script, _) = script.split_once("\nEND\n").expect("its end");
+    python(script, &[]);
+    let swaks = ["--from", "me@example.org", "--to", "you@example.net"];
+    succeed("swaks", &[&["--server", ADDRESSES[0]], &swaks[..]].concat());
+    files.wait_maildir("postrider-data/example.net/you", 2);
+    let find = "find postrider-data -path '*/new/*' -type f -exec cat {} +";
+    assert!(readme.contains(find));
+    let shell = |line: &str| {
+        let line = format!("cd '{}' && {line}", files.dir().display());
+        succeed("sh", &["-c", &line])
+    };
+    assert!(shell(find).contains("Subject: Hello\r\n\r\nFirst light.\r\n"));
+    let tail = "tail -n 2 postrider-data/spool/events.jsonl";
+    assert!(readme.contains(tail));
+    wait_until("both events of the last message", || {
+        let kinds = shell(tail);
+        kinds.contains("\"event\":\"received\"") && kinds.contains("\"event\":\"delivered\"")
+    });
+    assert!(get("/healthz").contains("\"status\":\"ok\""));
+    let metrics = get("/metrics");
+    let received = "postrider_messages_received_total";
+    let line = metrics.lines().filter(|line| line.starts_with(received));
+    let count: f64 = line.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+    assert!((count - 2.0).abs() < 0.5, "{received} {count}");
+    assert!(shell(&format!("{POSTRIDER} queue list")).contains("Nothing is queued"));
+    assert!(shell(&format!("{POSTRIDER} explain you@example.net")).contains("maildir"));
+    server.stop();
+}

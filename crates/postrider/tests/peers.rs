@@ -1,0 +1,265 @@
+//! The server before clients of others, and clients that behave badly.
+
+mod support;
+use support::client::{Client, queued_id};
+use support::peer::Peer;
+use support::server::Server;
+use support::tool::{python, run, succeed};
+use support::{Files, config, config_with, wait_until};
+
+const MAILDIR: &str = "[[route]]\nmaildir = { path = \"mail/{domain}/{local}\" }";
+
+/// Lines of a message, decoded as UTF-8.
+fn text(message: &[u8]) -> String {
+    String::from_utf8(message.to_vec()).expect("text")
+}
+
+#[test]
+fn swaks_basic_eight_bit_large_and_pipelined() {
+    let files = Files::new();
+    let server = Server::start(&files, &config(MAILDIR));
+    let to = server.to();
+    let lines = "A line of a large message, and nothing else.\n".repeat(40_000);
+    let large = files.write("large.txt", &lines).display().to_string();
+    let cases: [(&str, &[&str]); 4] = [
+        ("basic", &["--body", "Plain words.\n.\n..dots\n"]),
+        ("eight", &["--body", "Grüße, 世界\n"]),
+        ("large", &["--body", &format!("@{large}")]),
+        ("pipe", &["--pipeline", "--body", "Pipelined.\n"]),
+    ];
+    for (name, words) in cases {
+        let rcpt = format!("{name}@box.test");
+        let all = ["--server", &to, "--from", "me@source.test", "--to", &rcpt, "--helo", "swaks"];
+        succeed("swaks", &[&all[..], words].concat());
+    }
+    let body = |name: &str| {
+        let messages = files.wait_maildir(&format!("mail/box.test/{name}"), 1);
+        let message = text(&messages[0]);
+        message.split_once("\r\n\r\n").expect("a header").1.to_owned()
+    };
+    assert!(body("basic").starts_with("Plain words.\r\n.\r\n..dots\r\n"));
+    assert!(body("eight").starts_with("Grüße, 世界\r\n"));
+    assert!(body("large").starts_with(&lines.replace('\n', "\r\n")));
+    assert!(body("pipe").starts_with("Pipelined.\r\n"));
+    server.stop();
+}
+
+#[test]
+fn swaks_is_told_that_relaying_is_denied() {
+    let files = Files::new();
+    let peer = Peer::start(|_| None);
+    let routes = format!(
+        "[[route]]\ndomains = [\"ours.test\"]\ndiscard = {{}}\n\
+         [[route]]\nsmtp = {{ hosts = [\"{}\"] }}",
+        peer.address
+    );
+    let server = Server::start(&files, &config_with("", "relay_from = []", &routes));
+    let to = server.to();
+    let words = ["--server", &to, "--from", "me@source.test", "--to", "you@far.test"];
+    let output = run("swaks", &words);
+    // swaks: 24 means that no recipient was accepted.
+    assert_eq!(output.status.code(), Some(24));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("550 5.7.1"), "{said}");
+    // Ours and the postmaster are taken from anybody.
+    succeed("swaks", &["--server", &to, "--from", "<>", "--to", "you@ours.test"]);
+    let mut client = Client::connect(server.address());
+    client.mail("", &["postmaster"], "Subject: help\r\n\r\n");
+    wait_until("the refusal's event", || {
+        files.events_of("refused").iter().any(|event| event["recipient"] == "you@far.test")
+    });
+    assert_eq!(peer.taken(), []);
+    server.stop();
+}
+
+const SMTPLIB: &str = r#"
+import json, smtplib, sys
+from email.message import EmailMessage
+host, port = sys.argv[1].split(":")
+with smtplib.SMTP(host, int(port)) as smtp:
+    smtp.ehlo("python.test")
+    features = smtp.esmtp_features
+    refused = smtp.sendmail("me@source.test", ["a@box.test", "b@box.test", "c@box.test"],
+                            "Subject: several\n\n.one\n..two\n.\nend\n")
+    message = EmailMessage()
+    message["From"] = "ich@bücher.test"
+    message["To"] = "grüße@box.test"
+    message["Subject"] = "Grüße"
+    message.set_content("Schöne Grüße\n")
+    refused |= smtp.send_message(message)
+    vrfy = smtp.verify("a@box.test")[0]
+    try:
+        smtp.sendmail("me@source.test", ["d@box.test"], "x", mail_options=["SIZE=99999999999"])
+        size = 250
+    except smtplib.SMTPSenderRefused as error:
+        size = error.smtp_code
+    noop = smtp.noop()[0]
+print(json.dumps({"features": features, "refused": refused, "vrfy": vrfy, "size": size,
+                  "noop": noop}))
+"#;
+
+#[test]
+fn pythons_smtplib() {
+    let files = Files::new();
+    let server = Server::start(&files, &config(MAILDIR));
+    let told: serde_json::Value =
+        serde_json::from_str(&python(SMTPLIB, &[&server.to()])).expect("JSON");
+    let features = told["features"].as_object().expect("a map");
+    for name in
+        ["pipelining", "8bitmime", "smtputf8", "chunking", "enhancedstatuscodes", "dsn", "size"]
+    {
+        assert!(features.contains_key(name), "{name}: {told}");
+    }
+    assert_eq!(features["size"], "52428800");
+    assert!(!features.contains_key("binarymime"), "{told}");
+    assert!(!features.contains_key("starttls"), "{told}");
+    assert_eq!(told["refused"], serde_json::json!({}));
+    assert_eq!(
+        (&told["vrfy"], &told["size"], &told["noop"]),
+        (&252.into(), &552.into(), &250.into())
+    );
+    for name in ["a", "b", "c"] {
+        let messages = files.wait_maildir(&format!("mail/box.test/{name}"), 1);
+        let message = text(&messages[0]);
+        assert!(message.ends_with("Subject: several\r\n\r\n.one\r\n..two\r\n.\r\nend\r\n"));
+    }
+    let messages = files.wait_maildir("mail/box.test/grüße", 1);
+    let message = text(&messages[0]);
+    assert!(message.contains("with UTF8SMTP"), "{message}");
+    assert!(message.contains("To: grüße@box.test"), "{message}");
+    server.stop();
+}
+
+#[test]
+fn limits_and_old_clients() {
+    let files = Files::new();
+    let listener = "max_sessions_per_address = 2\nmax_message_bytes = 2000\nmax_errors = 5";
+    let server = Server::start(&files, &config_with("", listener, MAILDIR));
+    let mut first = Client::raw(server.address());
+    first.expect("220 relay.test ESMTP");
+    // HELO: no extensions, and it works.
+    assert_eq!(first.say("HELO old.test", "250"), "250 relay.test");
+    first.mail("", &["old@box.test"], "Subject: old\r\n\r\n");
+    // SIZE, declared and not declared.
+    let mut second = Client::connect(server.address());
+    second.say("MAIL FROM:<a@source.test> SIZE=2001", "552 5.3.4");
+    second.say("MAIL FROM:<a@source.test> SIZE=2000", "250");
+    second.say("RCPT TO:<b@box.test>", "250");
+    second.say("DATA", "354");
+    second.send("0123456789\r\n".repeat(200));
+    second.say(".", "552 5.3.4");
+    second.say("MAIL FROM:<a@source.test> BODY=BINARYMIME", "555 5.5.4");
+    second.mail("a@source.test", &["b@box.test"], "Subject: fits\r\n\r\n");
+    // A third session from this address is one too many, until one ends.
+    let mut third = Client::raw(server.address());
+    third.expect("421 4.7.0");
+    assert_eq!(third.rest(), "");
+    first.say("QUIT", "221");
+    assert_eq!(first.rest(), "");
+    wait_until("room for another session", || {
+        Client::raw(server.address()).reply().starts_with("220")
+    });
+    // Who only makes mistakes is sent away.
+    for _ in 0..4 {
+        second.say("FROBNICATE", "500 5.5.");
+    }
+    second.send("FROBNICATE\r\n".repeat(2));
+    assert!(second.rest().contains("421 4.7.0"));
+    let old = text(&files.wait_maildir("mail/box.test/old", 1)[0]);
+    assert!(old.contains("with SMTP") && old.contains("Return-Path: <>"), "{old}");
+    files.wait_maildir("mail/box.test/b", 1);
+    server.stop();
+}
+
+/// What the corpus's escapes stand for: `\r`, `\n`, `\t`, `\\`, `\xHH`, `\*N{…}`.
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        bytes.extend_from_slice(plain.as_bytes());
+        let (letter, behind) = escaped.split_at(1);
+        rest = behind;
+        match letter {
+            "r" => bytes.push(b'\r'),
+            "n" => bytes.push(b'\n'),
+            "t" => bytes.push(b'\t'),
+            "\\" => bytes.push(b'\\'),
+            "x" => {
+                bytes.push(u8::from_str_radix(&rest[..2], 16).expect("two hexadecimal digits"));
+                rest = &rest[2..];
+            }
+            "*" => {
+                let (count, repeated) = rest.split_once('{').expect("a brace");
+                let (repeated, behind) = repeated.split_once('}').expect("a brace");
+                bytes.extend(unescape(repeated).repeat(count.parse().expect("a count")));
+                rest = behind;
+            }
+            other => panic!("unknown escape \\{other}"),
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    bytes
+}
+
+/// A CR or LF that stands alone.
+fn has_bare_newline(content: &[u8]) -> bool {
+    let rest = String::from_utf8_lossy(content).replace("\r\n", "");
+    rest.contains(['\r', '\n'])
+}
+
+#[test]
+fn one_body_never_becomes_two_messages() {
+    let corpus = include_str!("../../smtp/tests/smuggling/sequences.txt");
+    let wires: Vec<_> =
+        corpus.lines().filter_map(|line| line.strip_prefix("wire ")).map(unescape).collect();
+    assert!(wires.len() >= 30, "{} sequences", wires.len());
+    for mode in ["reject", "normalize"] {
+        let files = Files::new();
+        let peer = Peer::start(|_| None);
+        let text = config_with(
+            "",
+            &format!(
+                "relay_from = [\"127.0.0.0/8\"]\nmax_errors = 10000\nbare_newline = \"{mode}\""
+            ),
+            &format!(
+                "[[route]]\nsmtp = {{ hosts = [\"{}\"], eight_bit = \"as_is\" }}",
+                peer.address
+            ),
+        );
+        let server = Server::start(&files, &text);
+        let mut client = Client::connect(server.address());
+        let mut accepted = 0;
+        for (wire, chunked) in wires.iter().flat_map(|wire| [(wire, false), (wire, true)]) {
+            client.say("MAIL FROM:<honest@source.test>", "250");
+            client.say("RCPT TO:<you@far.test>", "250");
+            if chunked {
+                client.send(format!("BDAT {} LAST\r\n", wire.len()));
+                client.send(wire);
+            } else {
+                client.say("DATA", "354");
+                client.send([wire, &b"\r\n.\r\n"[..]].concat());
+            }
+            // One reply for the content, and then the server is in step with us.
+            let reply = client.reply();
+            match reply.get(..3) {
+                Some("250") => {
+                    queued_id(&reply);
+                    accepted += 1;
+                }
+                _ => assert!(reply.starts_with("550 5.6.0"), "{reply}"),
+            }
+            client.say("NOOP", "250");
+        }
+        assert!(accepted > 0 && (mode == "reject" || accepted == 2 * wires.len()), "{accepted}");
+        let taken = peer.wait_taken(accepted);
+        for message in &taken {
+            assert!(message.mail.starts_with("MAIL FROM:<honest@source.test>"), "{message:?}");
+            assert_eq!(message.rcpt, ["RCPT TO:<you@far.test>"]);
+            // Nothing that a more liberal next hop could take for an end.
+            assert!(!has_bare_newline(&message.content), "{message:?}");
+        }
+        wait_until("an empty queue", || server.queue().is_empty());
+        assert_eq!(files.events_of("received").len(), accepted);
+        server.stop();
+    }
+}

@@ -1,0 +1,165 @@
+//! What an operator sees of the queue and does to it, over the control socket.
+
+mod support;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use support::client::Client;
+use support::peer::Peer;
+use support::server::{self, Server};
+use support::tool::free_port;
+use support::{Files, config, wait_until};
+
+/// A next hop that nobody is at, and three messages for it: server, address, ids.
+fn stuck(files: &Files) -> (Server, String, [String; 3]) {
+    let hop = format!("127.0.0.1:{}", free_port());
+    let text = config(&format!(
+        "[[route]]\nname = \"far\"\nsmtp = {{ hosts = [\"{hop}\"] }}\n\
+         [retry]\nfirst = \"1s\"\nlongest = \"1s\"\n"
+    ));
+    let server = Server::start(files, &text);
+    let mut client = Client::connect(server.address());
+    let ids = [("a@one.test", "x@far.test"), ("b@one.test", "y@far.test"), ("", "z@other.test")]
+        .map(|(from, to)| client.mail(from, &[to], "Subject: stuck\r\n\r\n"));
+    (server, hop, ids)
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("{pointer}: {value}"))
+}
+
+fn ids(items: &[Value]) -> Vec<&str> {
+    items.iter().map(|item| text(item, "/id")).collect()
+}
+
+#[test]
+fn what_waits_is_listed_shown_and_explained() {
+    let files = Files::new();
+    let (server, hop, [a, b, c]) = stuck(&files);
+    assert_eq!(ids(&server.queue()), [&a, &b, &c]);
+    let matched = |words: &[&str]| {
+        let all = [&["queue", "list"], words].concat();
+        let lines = server.json(&all);
+        let (done, items) = lines.split_last().expect("a last line");
+        assert_eq!(done["response"], "done");
+        assert_eq!(done["matched"].as_u64(), Some(items.len() as u64));
+        ids(items).iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(matched(&["--domain", "FAR.test"]), [a.clone(), b.clone()]);
+    assert_eq!(matched(&["--sender", "b@one.test"]), [b.clone()]);
+    assert_eq!(matched(&["--sender", "<>"]), [c.clone()]);
+    assert_eq!(matched(&["--domain", "nowhere.test"]), [] as [String; 0]);
+
+    wait_until("the hop's failure is known", || {
+        let lines = server.json(&["queue", "why", &a]);
+        lines[0].pointer("/recipients/0/blocker/kind").is_some_and(|kind| kind == "backoff")
+    });
+    let [shown, _] = &server.json(&["queue", "show", &a])[..] else { panic!() };
+    assert_eq!(text(shown, "/sender"), "a@one.test");
+    assert_eq!(text(shown, "/recipients/0/address"), "x@far.test");
+    assert_eq!(text(shown, "/recipients/0/route"), "far");
+    assert_eq!(shown["recipients_count"], 1);
+    assert!(text(shown, "/client").starts_with("127.0.0.1"), "{shown}");
+    assert!(shown["recipients"][0]["next_hop"].as_str().is_some_and(|h| h.contains(&hop)));
+    let [why, _] = &server.json(&["queue", "why", &a])[..] else { panic!() };
+    let blocker = text(why, "/recipients/0/blocker/text");
+    assert!(blocker.contains("refused"), "names the failure: {blocker}");
+    assert!(blocker.contains(&hop), "names the hop: {blocker}");
+    assert!(text(why, "/recipients/0/blocker/until").ends_with('Z'), "has a deadline");
+    // For people the same.
+    let answer = server.command(&["queue", "why", &a]);
+    assert!(answer.out.contains("refused") && answer.out.contains(&hop), "{answer:?}");
+    let answer = server.command(&["queue", "list"]);
+    assert!(answer.out.contains(&a) && answer.out.contains("x@far.test"), "{answer:?}");
+    server.stop();
+}
+
+#[test]
+fn holds_and_removals_survive_a_restart() {
+    let files = Files::new();
+    let (server, hop, [a, b, c]) = stuck(&files);
+    let hold = ["queue", "hold", &a, "--reason", "asked by marketing"];
+    assert_eq!(server.json(&hold).last().expect("done")["matched"], 1);
+    assert_eq!(server.json(&["queue", "remove", &b]).last().expect("done")["matched"], 1);
+    server.stop();
+    let server = Server::start_again(&files);
+    let queue = server.queue();
+    assert_eq!(ids(&queue), [&a, &c]);
+    assert_eq!(queue[0]["held"], "asked by marketing");
+    assert_eq!(queue[0]["recipients"][0]["state"], "held");
+    assert_eq!(queue[0]["recipients"][0]["blocker"]["kind"], "operator");
+    // The hop comes up: what is held stays, whoever wants it retried.
+    let peer = Peer::start_at(&hop, "250 HELP", |_| None);
+    server.command(&["queue", "retry", "--all"]);
+    assert_eq!(peer.wait_taken(1)[0].rcpt, ["RCPT TO:<z@other.test>"]);
+    server.kill();
+    let server = Server::start_again(&files);
+    assert_eq!(ids(&server.queue()), [&a]);
+    // Releasing survives, too.
+    assert_eq!(server.json(&["queue", "release", "--all"]).last().expect("done")["matched"], 1);
+    assert_eq!(peer.wait_taken(2)[1].rcpt, ["RCPT TO:<x@far.test>"]);
+    wait_until("an empty queue", || server.queue().is_empty());
+    for (kind, id) in [("held", &a), ("removed", &b), ("released", &a)] {
+        let events = files.wait_events(kind, 1);
+        assert_eq!(events[0]["id"], id.as_str(), "{events:?}");
+    }
+    server.stop();
+}
+
+#[test]
+fn retry_does_not_wait_for_the_back_off() {
+    let files = Files::new();
+    let hop = format!("127.0.0.1:{}", free_port());
+    let text = config(&format!(
+        "[[route]]\nsmtp = {{ hosts = [\"{hop}\"] }}\n[retry]\nfirst = \"1h\"\nlongest = \"1h\"\n"
+    ));
+    let server = Server::start(&files, &text);
+    let mut client = Client::connect(server.address());
+    let id = client.mail("a@one.test", &["x@far.test"], "Subject: stuck\r\n\r\n");
+    wait_until("the hop's failure is known", || {
+        server.json(&["queue", "why", &id])[0]["recipients"][0]["blocker"]["kind"] == "backoff"
+    });
+    let refusing = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let flag = std::sync::Arc::clone(&refusing);
+    let peer = Peer::start_at(&hop, "250 HELP", move |line| {
+        let refuse = flag.load(std::sync::atomic::Ordering::SeqCst) && line.starts_with("RCPT");
+        refuse.then(|| "450 4.2.1 mailbox busy".to_owned())
+    });
+    // By id, while the hop was down …
+    let begun = Instant::now();
+    assert_eq!(server.json(&["queue", "retry", &id]).last().expect("done")["matched"], 1);
+    // … then by domain, while it said 450 and the message has its own time.
+    let deferred = files.wait_events("deferred", 1);
+    assert_eq!(deferred[0]["status"], "4.2.1", "{deferred:?}");
+    let [why, _] = &server.json(&["queue", "why", &id])[..] else { panic!() };
+    assert_eq!(why["recipients"][0]["blocker"]["kind"], "time", "{why}");
+    assert!(why["recipients"][0]["last_failure"].as_str().is_some_and(|f| f.contains("busy")));
+    refusing.store(false, std::sync::atomic::Ordering::SeqCst);
+    let done = server.json(&["queue", "retry", "--domain", "far.test"]);
+    assert_eq!(done.last().expect("done")["matched"], 1);
+    peer.wait_taken(1);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    server.stop();
+}
+
+#[test]
+fn exit_codes_tell_what_happened() {
+    let files = Files::new();
+    let (server, _, [a, ..]) = stuck(&files);
+    let code = |words: &[&str]| server.command(words).code;
+    assert_eq!(code(&["queue", "show", &a]), 0);
+    assert_eq!(code(&["queue", "show", "00000000ffffffff"]), 1);
+    assert_eq!(code(&["queue", "why", "00000000ffffffff", "--json"]), 1);
+    assert_eq!(code(&["queue", "remove", "00000000ffffffff"]), 1);
+    assert_eq!(code(&["queue", "release", &a]), 1, "it is not held");
+    assert_eq!(code(&["queue", "hold", "--domain", "nowhere.test"]), 1);
+    assert_eq!(code(&["queue", "show", "no-id"]), 2);
+    assert_eq!(code(&["queue", "remove"]), 2);
+    assert_eq!(code(&["status"]), 0);
+    assert_eq!(code(&["reload"]), 0);
+    let status = server.json(&["status"]);
+    assert_eq!(status[0]["response"], "status", "{status:?}");
+    server.stop();
+    let answer = server::command(files.dir(), &["queue", "list"]);
+    assert_eq!(answer.code, 3, "{answer:?}");
+    assert!(answer.err.contains("control.sock"), "{answer:?}");
+}
