@@ -1,6 +1,6 @@
 //! The table of commands.
 
-use crate::{cpu, floor, ledger, sim, sink, source};
+use crate::{cpu, crash, floor, ledger, sim, sink, source};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -41,6 +41,7 @@ enum Command {
     Ledger(ledger::LedgerOptions),
     Floor(floor::FloorOptions),
     Sim(sim::SimOptions),
+    Crash(crash::CrashOptions),
     Cpu(cpu::CpuOptions),
 }
 
@@ -54,6 +55,7 @@ impl Cli {
             Command::Ledger(options) => ledger::run(&options),
             Command::Floor(options) => floor::run(&options),
             Command::Sim(options) => sim::run_command(&options),
+            Command::Crash(options) => crash::run(&options),
             Command::Cpu(options) => cpu::run(&options),
         };
         outcome.unwrap_or_else(|error| {

@@ -9,6 +9,7 @@
 
 pub mod cli;
 pub mod cpu;
+pub mod crash;
 pub mod dialogue;
 pub mod floor;
 pub mod ledger;

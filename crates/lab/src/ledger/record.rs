@@ -137,6 +137,11 @@ impl LedgerWriter {
         }
     }
 
+    /// Hands all lines to the operating system; an error is kept for [`LedgerWriter::flush`].
+    pub fn write_out(&mut self) {
+        self.write(BufWriter::flush);
+    }
+
     /// Hands all lines to the operating system, and tells the first error there was.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write(BufWriter::flush);

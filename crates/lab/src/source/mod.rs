@@ -29,6 +29,9 @@ use tokio::task::{JoinSet, LocalSet};
 /// After the first signal, transactions that run may end for so long.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// The ledger's lines reach the file within this time: whoever follows it sees how far the run is.
+const LEDGER_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Sends messages and tells how fast they were taken.
 ///
 /// Each message carries an id of its own; an id is never sent twice. When a connection breaks, a
@@ -212,6 +215,13 @@ async fn send_all(run: Rc<Run>, sessions: usize) -> std::io::Result<bool> {
     let follow = Progress::new("sent", Some(run.pace.total()));
     let followed = Rc::clone(&run);
     let follow = tokio::task::spawn_local(follow.follow(move || followed.tally.borrow().decided()));
+    let written = Rc::clone(&run);
+    let write_out = tokio::task::spawn_local(async move {
+        loop {
+            tokio::time::sleep(LEDGER_INTERVAL).await;
+            written.ledger.borrow_mut().write_out();
+        }
+    });
     let all_done = async { while tasks.join_next().await.is_some() {} };
     tokio::pin!(all_done);
     let stopped = tokio::select! {
@@ -228,5 +238,6 @@ async fn send_all(run: Rc<Run>, sessions: usize) -> std::io::Result<bool> {
         }
     }
     follow.abort();
+    write_out.abort();
     Ok(stopped)
 }

@@ -1,0 +1,147 @@
+//! Kills a relay again and again while mail goes through it, and accounts for every message.
+
+mod follow;
+mod moment;
+mod process;
+mod report;
+mod rig;
+
+use crate::cli::{CommandError, Outcome};
+use crate::random::Random;
+use moment::Moment;
+use report::{Kill, Report};
+use rig::Rig;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// A cycle in which so little was acknowledged for so long is stuck.
+const CYCLE_MAX: Duration = Duration::from_secs(120);
+/// A kill during recovery comes at most so long after the start.
+const RECOVERY_MAX_MS: u64 = 40;
+/// And after its acknowledgements a cycle goes on for at most so long.
+const EXTRA_MAX_MS: u64 = 400;
+
+/// Kills a relay with SIGKILL while mail goes through it, and accounts for every message.
+///
+/// Two sources (small messages and bodies that go to blobs) send through the relay to a sink that
+/// now and then answers 451. Each time enough was acknowledged, the relay is killed: at any moment,
+/// or when its spool shows that a segment was just begun, is being prepared, was just freed, or
+/// that a blob is being written; and in every second cycle once more while it recovers. After each
+/// kill the spool is verified. At the end the queue drains, and the ledgers are set against each
+/// other.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+SIGKILL keeps the page cache: this shows that recovery works, not that anything was synced.
+
+Exit code: 0 nothing acknowledged is missing or damaged and duplicates are at most (transactions in \
+flight + unsettled_max) for each kill; 1 otherwise; 2 something else went wrong. What the programs \
+wrote stays in the directory.")]
+pub struct CrashOptions {
+    /// The relay's program
+    #[arg(long, value_name = "PATH")]
+    pub postrider: PathBuf,
+    /// For the spool, ledgers and logs; must be empty or not there
+    #[arg(long, value_name = "PATH")]
+    pub directory: PathBuf,
+    /// How many times to let mail flow and kill
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub cycles: u64,
+    /// Messages acknowledged in a cycle before it ends, at least
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub acked: u64,
+    /// Sessions of the source of small messages
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub sessions: usize,
+    /// Connections to the sink
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub max_connections: u64,
+    /// The relay's limit of deliveries that are not yet recorded
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub unsettled_max: u64,
+    /// Decides when to kill
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl CrashOptions {
+    /// How many messages may arrive once more for one kill.
+    fn duplicates_per_kill_max(&self) -> u64 {
+        self.max_connections + self.unsettled_max
+    }
+}
+
+/// The command.
+pub fn run(options: &CrashOptions) -> Outcome {
+    let report = crash(options).map_err(|text| {
+        let directory = options.directory.display();
+        CommandError::new(format!("{text} (see {directory})"))
+    })?;
+    report.print(options.json);
+    Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn crash(options: &CrashOptions) -> Result<Report, String> {
+    let mut random = Random::new(options.seed);
+    let mut rig = Rig::start(options)?;
+    let mut kills = Vec::new();
+    for cycle in 0..options.cycles {
+        if cycle % 2 == 1 {
+            kills.push(kill_in_recovery(&mut rig, &mut random)?);
+        }
+        kills.push(kill_under_load(&mut rig, &mut random, options.acked, cycle)?);
+        if !options.json {
+            for kill in kills.iter().rev().take(1 + (cycle % 2) as usize).rev() {
+                eprintln!("{kill}");
+            }
+        }
+    }
+    let begun = Instant::now();
+    rig.start_relay()?;
+    rig.stop_sources()?;
+    rig.drain()?;
+    let left = rig.stop_relay()?;
+    let drained = begun.elapsed();
+    let audit = rig.audit()?;
+    let duplicates_max = kills.len() as u64 * options.duplicates_per_kill_max();
+    Ok(Report { seed: options.seed, kills, drained, left, audit, duplicates_max })
+}
+
+/// Starts the relay and kills it before, while or shortly after it recovers.
+fn kill_in_recovery(rig: &mut Rig, random: &mut Random) -> Result<Kill, String> {
+    rig.start_relay()?;
+    let before = rig.acked()?;
+    let wait = Duration::from_millis(random.below(RECOVERY_MAX_MS + 1));
+    std::thread::sleep(wait);
+    let listened = rig.relay_listens()?;
+    let verified = rig.kill()?;
+    let moment = if listened { "just started" } else { "recovery" };
+    Ok(Kill { moment, aim_met: !listened, acked: rig.acked()? - before, verified })
+}
+
+/// Lets mail flow until enough is acknowledged, waits for a moment, kills.
+fn kill_under_load(
+    rig: &mut Rig,
+    random: &mut Random,
+    acked: u64,
+    cycle: u64,
+) -> Result<Kill, String> {
+    let before = rig.acked()?;
+    rig.start_relay()?;
+    let begun = Instant::now();
+    while rig.acked()? - before < acked {
+        rig.check_running()?;
+        if begun.elapsed() > CYCLE_MAX {
+            let count = rig.acked()? - before;
+            return Err(format!("only {count} messages were acknowledged in {CYCLE_MAX:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let moment = Moment::of_cycle(cycle, random, EXTRA_MAX_MS);
+    let aim_met = moment.wait(&rig.spool())?;
+    let verified = rig.kill()?;
+    Ok(Kill { moment: moment.name(), aim_met, acked: rig.acked()? - before, verified })
+}

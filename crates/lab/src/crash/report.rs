@@ -1,0 +1,99 @@
+//! What a run found.
+
+use crate::ledger::Audit;
+use crate::stats::value_table;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// What `postrider spool verify` said.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Verified {
+    pub(super) segments: u64,
+    pub(super) live_messages: u64,
+    pub(super) torn_batches: u64,
+    pub(super) orphan_blobs: u64,
+    pub(super) damaged: u64,
+}
+
+/// One kill.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Kill {
+    pub(super) moment: &'static str,
+    /// The moment came, and the kill followed.
+    pub(super) aim_met: bool,
+    /// Messages acknowledged since the kill before.
+    pub(super) acked: u64,
+    pub(super) verified: Verified,
+}
+
+impl fmt::Display for Kill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Kill { moment, aim_met, acked, verified } = self;
+        let missed = if *aim_met { "" } else { " (missed)" };
+        write!(
+            f,
+            "killed: {moment}{missed}, {acked} acked before; {} live in {} segments, \
+             {} torn batches, {} orphan blobs",
+            verified.live_messages, verified.segments, verified.torn_batches, verified.orphan_blobs,
+        )
+    }
+}
+
+/// The whole run.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) seed: u64,
+    pub(super) kills: Vec<Kill>,
+    /// How long it took, from the last start on, to deliver everything.
+    pub(super) drained: Duration,
+    /// The spool after the last, orderly stop.
+    pub(super) left: Verified,
+    pub(super) audit: Audit,
+    pub(super) duplicates_max: u64,
+}
+
+impl Report {
+    pub(super) fn is_good(&self) -> bool {
+        self.audit.is_clean(self.duplicates_max) && self.left.live_messages == 0
+    }
+
+    pub(super) fn print(&self, json: bool) {
+        let under_load =
+            self.kills.iter().filter(|k| !matches!(k.moment, "recovery" | "just started"));
+        let least = under_load.map(|kill| kill.acked).min().unwrap_or(0);
+        if json {
+            let value = serde_json::json!({
+                "ok": self.is_good(),
+                "seed": self.seed,
+                "kills": self.kills,
+                "acked_per_cycle_min": least,
+                "drained_seconds": self.drained.as_secs_f64(),
+                "left": self.left,
+                "duplicates_max": self.duplicates_max,
+                "audit": self.audit,
+            });
+            println!("{value}");
+            return;
+        }
+        let count = |name: &str, so: &dyn Fn(&Kill) -> bool| {
+            (name.to_owned(), self.kills.iter().filter(|kill| so(kill)).count().to_string())
+        };
+        let mut rows = vec![
+            count("kills", &|_| true),
+            count("in recovery", &|kill| kill.moment == "recovery"),
+            count("with a torn batch", &|kill| kill.verified.torn_batches > 0),
+            count("with an orphan blob", &|kill| kill.verified.orphan_blobs > 0),
+            ("acked per cycle, at least".to_owned(), least.to_string()),
+            ("duplicates allowed".to_owned(), self.duplicates_max.to_string()),
+            ("left in the spool".to_owned(), self.left.live_messages.to_string()),
+            ("seconds to drain".to_owned(), format!("{:.1}", self.drained.as_secs_f64())),
+        ];
+        rows.extend(self.audit.rows());
+        println!("{}", value_table(&rows));
+        for (kind, id, recipient) in self.audit.findings() {
+            println!("{kind} {id} {recipient}");
+        }
+        println!("{}", if self.is_good() { "accounted for" } else { "NOT accounted for" });
+    }
+}
