@@ -102,12 +102,17 @@ impl<W: World> Session<W> {
         let shard = Rc::clone(&self.shard);
         let notify = &shard.stopping.notify;
         let mut stop = std::pin::pin!(notify.notified());
+        // Held from MAIL to the final reply is written: a stop waits for that.
+        let mut busy = None;
         // A session that was turned away needs nothing of the client: it says so at once.
         let mut need = self.resume();
         loop {
             need = match need {
                 Need::Input => {
                     self.flush().await?;
+                    if self.machine.in_transaction() != busy.is_some() {
+                        busy = busy.is_none().then(|| Busy::new(&shard.stopping));
+                    }
                     self.attend().await?;
                     match self.read(notify, stop.as_mut()).await? {
                         Some(need) => need,
@@ -171,6 +176,11 @@ impl<W: World> Session<W> {
         mut stop: Pin<&mut Notified<'n>>,
     ) -> io::Result<Option<Need>> {
         poll_fn(|cx| {
+            // First: a client that never pauses would be read for ever.
+            if self.is_over() {
+                self.machine.handle_shutdown();
+                return Poll::Ready(Ok(None));
+            }
             if let Poll::Ready(done) = self.poll_read(cx) {
                 return Poll::Ready(done);
             }
@@ -204,14 +214,16 @@ impl<W: World> Session<W> {
         Poll::Ready(Ok(Some(progress.need)))
     }
 
+    /// Whether the server stops, and nothing here must be finished first, or no more time is left.
+    fn is_over(&self) -> bool {
+        self.shard
+            .stopping
+            .until()
+            .is_some_and(|until| !self.machine.in_transaction() || self.shard.now() >= until)
+    }
+
     /// Whether the session ends without further input.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
-        if let Some(until) = self.shard.stopping.until()
-            && (!self.machine.in_transaction() || self.shard.now() >= until)
-        {
-            self.machine.handle_shutdown();
-            return Poll::Ready(Ok(None));
-        }
         while self.alarm.poll(cx, self.machine.deadline()).is_ready() {
             if self.machine.handle_timeout(self.shard.now()) {
                 return Poll::Ready(Ok(None));
@@ -326,6 +338,7 @@ impl<W: World> Session<W> {
     /// Makes the message durable; the reply says whether it is.
     async fn accept(&mut self, transaction: Transaction) -> Reply {
         let shard = Rc::clone(&self.shard);
+        // All of it may have come in one read, which no Busy was held for.
         let _busy = Busy::new(&shard.stopping);
         let client =
             Arc::new(client_of(self.peer, &self.rules, &transaction.helo, transaction.protocol));
