@@ -1,6 +1,8 @@
 //! Queueing: new entries, messages read back from the spool, messages that the spool held at
 //! start.
 
+use crate::config::POSTMASTER_ROUTE;
+use crate::ingress::is_for_postmaster;
 use crate::message::{Message, MessageBody};
 use crate::seams::{Time, World};
 use crate::shard::Shard;
@@ -83,6 +85,8 @@ impl<W: World> Shard<W> {
                 held: message.hold.is_some(),
                 warned: message.delay_notice_sent,
             };
+            let postmaster = is_for_postmaster(&message.meta, recipient.index);
+            let route = if postmaster { POSTMASTER_ROUTE } else { route };
             self.push_entry(now, recipient.domain, route, entry);
         }
         if let Some(reason) = message.hold {

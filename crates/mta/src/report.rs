@@ -1,7 +1,7 @@
 //! Telling the sender: DSNs, durable together with the settle that they report.
 
 use crate::event::{Event, Hop, Kind};
-use crate::ingress::{accept_record, event_message};
+use crate::ingress::{accept_record, event_message, resolve_postmasters};
 use crate::message::{Message, MessageBody};
 use crate::seams::{Spawn, Time, World};
 use crate::settle::emit_at;
@@ -207,7 +207,13 @@ fn compose<W: World>(
         },
     };
     let smtputf8 = report.needs_smtputf8();
-    as_message(report.compose(), id, now, sender, smtputf8)
+    let mut dsn = as_message(report.compose(), id, now, sender, smtputf8);
+    let mut envelope = Envelope::clone(&dsn.envelope);
+    if let Some(field) = resolve_postmasters(&active.config, &mut envelope) {
+        dsn.envelope = Arc::new(envelope);
+        dsn.meta.fields.push(field);
+    }
+    dsn
 }
 
 /// The prefix and as much of the body as is worth looking at. A body on disk is not waited for:

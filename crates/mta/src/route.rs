@@ -60,23 +60,20 @@ pub(crate) fn start_resolution<W: World>(shard: &Rc<Shard<W>>, scheduled: Schedu
     });
 }
 
-/// The route of a scheduled queue: what an operator chose, else what the domain has. Mail for
-/// postmasters always has one.
+/// The route of a scheduled queue: the postmaster's, or what an operator chose, else what the
+/// domain has.
 pub(crate) fn route_of_key<'a>(config: &'a Config, key: &ScheduledKey) -> Option<&'a Arc<Route>> {
+    // No route of the configuration may have this name: the queue holds the postmaster's mail,
+    // wherever that goes now.
+    if &*key.route == config::POSTMASTER_ROUTE || key.domain.as_str().is_empty() {
+        return config.routes.get(config.postmaster.route);
+    }
     if !key.route.is_empty()
         && let Some((_, route)) = config.route_named(&key.route)
     {
         return Some(route);
     }
-    let postmaster = || config.routes.get(config.postmaster.route);
-    if key.domain.as_str().is_empty() {
-        return postmaster();
-    }
-    match config.route_for(&key.domain) {
-        Some((_, route)) => Some(route),
-        None if key.domain == config.hostname => postmaster(),
-        None => None,
-    }
+    config.route_for(&key.domain).map(|(_, route)| route)
 }
 
 /// The retry policy of a route (or of the whole configuration) as the queue takes it.

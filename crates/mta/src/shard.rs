@@ -175,6 +175,9 @@ impl Active {
     }
 }
 
+/// How long sessions have to say 421 when the grace of a stop is over.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// Whether and until when the shard stops.
 #[derive(Debug, Default)]
 pub(crate) struct Stopping {
@@ -326,12 +329,18 @@ impl<W: World> Shard<W> {
         self.stopping.notify.notify_waiters();
         let mut alarm = Alarm::new(self.world.time().clone());
         let tick = Duration::from_millis(10);
+        // The first tick lets sessions with a transaction count themselves in.
+        alarm.wait(self.now() + tick).await;
         while self.stopping.busy.get() > 0 && self.now() < until {
             alarm.wait(self.now() + tick).await;
         }
         // Sessions notice the end of the grace by themselves and say 421.
         self.stopping.notify.notify_waiters();
+        let said = self.now() + LAST_WORDS;
         alarm.wait(self.now() + tick).await;
+        while self.stopping.busy.get() > 0 && self.now() < said {
+            alarm.wait(self.now() + tick).await;
+        }
         self.flush_settles();
         let last = self.now() + Duration::from_secs(2);
         while self.settles.unsettled() > 0 && self.now() < last {

@@ -93,6 +93,9 @@ pub mod tag {
     pub const LABELS: u16 = 14;
     /// The node that first accepted it.
     pub const ORIGIN_NODE: u16 = 15;
+    /// Indexes of recipients that stand for this server's postmaster (u32 each): their route does
+    /// not follow from their domain.
+    pub const POSTMASTER: u16 = 16;
 }
 
 /// How a recipient was done with.

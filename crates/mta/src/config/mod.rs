@@ -173,18 +173,33 @@ impl Config {
         self.routes.iter().enumerate().find(|(_, route)| &*route.name == name)
     }
 
-    /// The bare `<postmaster>`, or the address that stands for it.
+    /// The bare `<postmaster>`, the address that stands for it, or the postmaster at our own name
+    /// where no route takes that.
     #[must_use]
     pub fn is_postmaster(&self, recipient: &Mailbox) -> bool {
         let ours = &self.postmaster.address;
         let domain = recipient.domain_str();
-        if domain.is_empty() || domain.eq_ignore_ascii_case(ours.domain_str()) {
-            // RFC 5321 §4.5.1: `postmaster` is matched without regard to case.
-            return recipient.local() == ours.local()
-                || is_postmaster_local(recipient.local())
-                    && (domain.is_empty() || is_postmaster_local(ours.local()));
+        // RFC 5321 §4.5.1: `postmaster` is matched without regard to case.
+        let by_name = is_postmaster_local(recipient.local());
+        if domain.is_empty() {
+            return by_name || recipient.local() == ours.local();
         }
-        false
+        if domain.eq_ignore_ascii_case(ours.domain_str()) {
+            return recipient.local() == ours.local()
+                || by_name && is_postmaster_local(ours.local());
+        }
+        by_name && domain.eq_ignore_ascii_case(self.hostname.as_str()) && !self.takes_own_name()
+    }
+
+    /// Whether a route takes mail for our own name: one that names it, or a local one that takes
+    /// everything.
+    fn takes_own_name(&self) -> bool {
+        self.table.named(&self.hostname).is_some()
+            || self
+                .table
+                .catch_all()
+                .and_then(|index| self.routes.get(index))
+                .is_some_and(|route| route.channel.is_local())
     }
 }
 

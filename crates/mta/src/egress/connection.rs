@@ -3,6 +3,7 @@
 use super::content::{self, Wire};
 use super::opening;
 use super::{NextHop, Slot};
+use crate::config::Channel;
 use crate::event::Hop;
 use crate::message::Message;
 use crate::outcome::{self, Concluded};
@@ -186,7 +187,8 @@ impl<W: World> Connection<W> {
         let dsn_passed_on = self.wire.session.capabilities().dsn;
         let concluded = Concluded {
             hop: Arc::clone(&self.event_hop),
-            local: hop.channel.is_local(),
+            // RFC 2033 §2: an LMTP server takes no responsibility to relay; it has delivered.
+            local: hop.channel.is_local() || matches!(hop.channel, Channel::Lmtp(_)),
             dsn_passed_on,
         };
         outcome::conclude(&self.shard, &message, &work, outcomes, &concluded);

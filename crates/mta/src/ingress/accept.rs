@@ -1,6 +1,7 @@
 //! From content that is complete to a message that is durable and queued.
 
 use crate::budget::Share;
+use crate::config::{self, Config};
 use crate::event::{self, Client, Event};
 use crate::message::{Message, MessageBody};
 use crate::seams::{Time, World};
@@ -8,7 +9,7 @@ use crate::settle::emit_at;
 use crate::shard::Shard;
 use bytes::Bytes;
 use mail::received::Received;
-use mail::{MessageId, Mono, Reply};
+use mail::{Envelope, MessageId, Mono, Reply};
 use queue::NewEntry;
 use smtp::server::Transaction;
 use spool::record::tag;
@@ -127,12 +128,7 @@ fn build<W: World>(shard: &Rc<Shard<W>>, accepted: Accepted) -> Message {
     let at = shard.world.time().wall();
     let active = shard.active();
     let mut transaction = accepted.transaction;
-    for recipient in &mut transaction.envelope.recipients {
-        // RFC 5321 §4.5.1: bare <postmaster> is ours, whatever our name.
-        if recipient.mailbox.domain_str().is_empty() {
-            recipient.mailbox = active.config.postmaster.address.clone();
-        }
-    }
+    let postmasters = resolve_postmasters(&active.config, &mut transaction.envelope);
     let mut prefix = Vec::with_capacity(256);
     let only = match transaction.envelope.recipients.as_slice() {
         [only] => Some(only.mailbox.as_str()),
@@ -152,7 +148,7 @@ fn build<W: World>(shard: &Rc<Shard<W>>, accepted: Accepted) -> Message {
         id: accepted.id,
         received_at: at,
         envelope: Arc::new(transaction.envelope),
-        meta: meta_of(&accepted.client),
+        meta: meta_of(&accepted.client, postmasters),
         prefix: Bytes::from(prefix),
         body: match accepted.blob {
             Some(blob) => MessageBody::Blob(blob),
@@ -162,15 +158,38 @@ fn build<W: World>(shard: &Rc<Shard<W>>, accepted: Accepted) -> Message {
     }
 }
 
-fn meta_of(client: &Client) -> Meta {
-    let address = client.address.ip().to_string();
-    Meta {
-        fields: vec![
-            (tag::LISTENER, Bytes::copy_from_slice(client.listener.as_bytes())),
-            (tag::CLIENT_ADDRESS, Bytes::from(address.into_bytes())),
-            (tag::CLIENT_EHLO, Bytes::copy_from_slice(client.helo.as_bytes())),
-        ],
+/// Recipients that stand for our postmaster (RFC 5321 §4.5.1) get the address that the
+/// configuration names. Their indexes as a field, if there are any: they go the postmaster's way,
+/// not their domain's.
+pub(crate) fn resolve_postmasters(
+    config: &Config,
+    envelope: &mut Envelope,
+) -> Option<(u16, Bytes)> {
+    let mut indexes = Vec::new();
+    for (recipient, index) in envelope.recipients.iter_mut().zip(0_u32..) {
+        if config.is_postmaster(&recipient.mailbox) {
+            recipient.mailbox = config.postmaster.address.clone();
+            indexes.extend_from_slice(&index.to_le_bytes());
+        }
     }
+    (!indexes.is_empty()).then(|| (tag::POSTMASTER, Bytes::from(indexes)))
+}
+
+/// Whether [`resolve_postmasters`] counted this recipient in.
+pub(crate) fn is_for_postmaster(meta: &Meta, index: u32) -> bool {
+    let field = meta.fields.iter().find(|(field, _)| *field == tag::POSTMASTER);
+    field.is_some_and(|(_, value)| value.chunks(4).any(|piece| piece == index.to_le_bytes()))
+}
+
+fn meta_of(client: &Client, postmasters: Option<(u16, Bytes)>) -> Meta {
+    let address = client.address.ip().to_string();
+    let mut fields = vec![
+        (tag::LISTENER, Bytes::copy_from_slice(client.listener.as_bytes())),
+        (tag::CLIENT_ADDRESS, Bytes::from(address.into_bytes())),
+        (tag::CLIENT_EHLO, Bytes::copy_from_slice(client.helo.as_bytes())),
+    ];
+    fields.extend(postmasters);
+    Meta { fields }
 }
 
 /// The record that makes `message` durable.
@@ -209,7 +228,9 @@ impl<W: World> Shard<W> {
                 held: false,
                 warned: false,
             };
-            self.push_entry(now, recipient.mailbox.domain(), "", entry);
+            let postmaster = is_for_postmaster(&message.meta, index);
+            let route = if postmaster { config::POSTMASTER_ROUTE } else { "" };
+            self.push_entry(now, recipient.mailbox.domain(), route, entry);
         }
         self.pump();
     }

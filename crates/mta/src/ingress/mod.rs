@@ -5,7 +5,9 @@ mod intake;
 mod policy;
 mod session;
 
-pub(crate) use accept::{PRIORITY_NORMAL, accept_record, event_message};
+pub(crate) use accept::{
+    PRIORITY_NORMAL, accept_record, event_message, is_for_postmaster, resolve_postmasters,
+};
 pub(crate) use policy::ListenerRules;
 
 use crate::seams::{Net, Spawn, World};
