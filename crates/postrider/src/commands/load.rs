@@ -22,6 +22,14 @@ impl LoadError {
             LoadError::Wrong(errors) => errors.render(colour),
         }
     }
+
+    /// The same in one line, for the log: `FILE:LINE:COLUMN: …; FILE:…`.
+    pub(crate) fn one_line(&self) -> String {
+        match self {
+            LoadError::Unreadable(text) => text.clone(),
+            LoadError::Wrong(errors) => errors.to_string().replace('\n', "; "),
+        }
+    }
 }
 
 /// Reads a configuration file, as it is for this machine, or takes the built-in default.

@@ -196,7 +196,7 @@ fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<Stri
             let kept = node.kept_from_start(&config);
             Ok(format!("configuration reloaded from {}{kept}", config.file_name()))
         }
-        Err(error) => Err(format!("the old configuration stays: {}", error.render(false))),
+        Err(error) => Err(format!("the old configuration stays: {}", error.one_line())),
     };
     let (level, text) = match &told {
         Ok(text) => (Level::Info, text),

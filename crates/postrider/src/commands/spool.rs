@@ -51,6 +51,12 @@ fn text(path: &Path, report: &VerifyReport) -> String {
     if report.quarantined_count > 0 {
         out.push_str(&format!("set aside by an earlier start: {}\n", report.quarantined_count));
     }
+    if report.copied_count > 0 {
+        out.push_str(&format!(
+            "copied by compaction, old segment still there: {}\n",
+            report.copied_count
+        ));
+    }
     if report.orphan_blobs_count > 0 {
         out.push_str(&format!("blobs of no message: {}\n", report.orphan_blobs_count));
     }
@@ -80,6 +86,7 @@ fn json(report: &VerifyReport) -> String {
         "open_recipients": report.open_recipients_count,
         "settled_messages": report.settled_count,
         "damaged": report.damaged_count,
+        "copied_messages": report.copied_count,
         "torn_batches": report.torn_count,
         "quarantined_segments": report.quarantined_count,
         "orphan_blobs": report.orphan_blobs_count,

@@ -174,7 +174,8 @@ fn make_maildir(directory: &Path) -> io::Result<()> {
     }
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o700);
-    for part in ["tmp", "new", "cur"] {
+    // `tmp` last: where it is, the others are, even if this was broken off once.
+    for part in ["new", "cur", "tmp"] {
         builder.create(directory.join(part))?;
     }
     File::open(directory)?.sync_all()?;
