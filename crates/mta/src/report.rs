@@ -66,26 +66,36 @@ pub(crate) fn unknown_failure() -> Arc<Failure> {
     Arc::new(Failure::local(Class::Transient, status, "the message could not be delivered in time"))
 }
 
+/// Whether the sender is to be told.
+pub(crate) fn is_wanted(message: &Message, index: u32, verdict: &Verdict) -> bool {
+    // RFC 5321 §4.5.5: a null reverse-path is never reported to.
+    message.envelope.reverse_path.is_some()
+        && message
+            .envelope
+            .recipients
+            .get(index as usize)
+            .is_some_and(|recipient| recipient.notify.wants(verdict.wish()))
+}
+
 /// Sends the reports that are due for `verdicts` (of one message) and makes `record` durable with
-/// them. Without any report the record goes alone.
+/// them. Without any report the record goes alone. `delivered` counts the recipients of which the
+/// record says that they were delivered.
 pub(crate) fn send<W: World>(
     shard: &Rc<Shard<W>>,
     message: &Rc<Message>,
     verdicts: Vec<(u32, Verdict)>,
     record: Record,
     events: Vec<Event>,
+    delivered: u64,
 ) {
     let wanted: Vec<(u32, Verdict)> = verdicts
         .into_iter()
-        .filter(|(index, verdict)| {
-            let recipient = message.envelope.recipients.get(*index as usize);
-            recipient.is_some_and(|recipient| recipient.notify.wants(verdict.wish()))
-        })
+        .filter(|(index, verdict)| is_wanted(message, *index, verdict))
         .collect();
-    // RFC 5321 §4.5.5: a null reverse-path is never reported to.
     let (Some(sender), false) = (&message.envelope.reverse_path, wanted.is_empty()) else {
-        return shard.settle_later(message.id, record, events, 0);
+        return shard.settle_later(message.id, record, events, delivered);
     };
+    shard.count_unsettled(delivered);
     count(shard, &wanted);
     let action = action_name(wanted[0].1.wish());
     let due = Due {
@@ -94,6 +104,7 @@ pub(crate) fn send<W: World>(
         action,
         record,
         events,
+        delivered,
     };
     shard.shared.queue_slots.take(1);
     let shard = Rc::clone(shard);
@@ -108,6 +119,7 @@ struct Due {
     action: &'static str,
     record: Record,
     events: Vec<Event>,
+    delivered: u64,
 }
 
 impl Due {
@@ -128,7 +140,8 @@ impl Due {
                         "spool",
                         format_args!("cannot write a report: egress stops id={id} {other:?}"),
                     );
-                    return shard.settles.poison();
+                    shard.settles.poison();
+                    return shard.pump();
                 }
             }
         }
@@ -136,6 +149,7 @@ impl Due {
 
     fn conclude<W: World>(self, shard: &Rc<Shard<W>>, position: u64) {
         let log = self.original.id.log();
+        shard.settles.handle_durable(self.delivered);
         for event in self.events {
             emit_at(&*shard.events, event, log, position);
         }

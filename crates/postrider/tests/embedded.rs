@@ -41,7 +41,7 @@ fn the_first_five_minutes() {
     python(script, &[]);
     let swaks = ["--from", "me@example.org", "--to", "you@example.net"];
     succeed("swaks", &[&["--server", ADDRESSES[0]], &swaks[..]].concat());
-    files.wait_maildir("postrider-data/example.net/you", 2);
+    files.wait_maildir("postrider-data/mail/example.net/you", 2);
     let find = "find postrider-data -path '*/new/*' -type f -exec cat {} +";
     assert!(readme.contains(find));
     let shell = |line: &str| {

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use std::time::{Duration, Instant};
 use support::client::{Client, queued_id};
 use support::peer::Peer;
-use support::server::{CONFIG, Server};
+use support::server::{CONFIG, Server, control};
 use support::tool::free_port;
 use support::{Files, config, wait_until};
 
@@ -98,8 +98,9 @@ fn another_configuration_reaches_queued_mail() {
     server.wait_console("what is wrong and where", |said| {
         said.contains(&format!("{CONFIG}:{line}:1"))
     });
-    let answer = server.command(&["reload", "--control", "spool/control.sock"]);
-    assert_eq!(answer.code, 2, "--config and --control exclude each other");
+    let answer = control(files.dir(), &["reload"]);
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(answer.err.contains(&format!("{CONFIG}:{line}:1")), "{answer:?}");
     assert_eq!(server.queue().len(), 1, "it works as before");
     // The right one: everything goes to a peer that is there.
     let peer = Peer::start(|_| None);

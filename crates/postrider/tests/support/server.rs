@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The program under test.
@@ -61,10 +61,10 @@ impl Server {
         let lines = Arc::clone(&console);
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                lines.lines.lock().expect("no panic").push(line);
+                lines.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
                 lines.more.notify_all();
             }
-            lines.lines.lock().expect("no panic").push("(end)".to_owned());
+            lines.lines.lock().unwrap_or_else(PoisonError::into_inner).push("(end)".to_owned());
             lines.more.notify_all();
         });
         let mut server = Server { child, dir: dir.to_owned(), console, addresses: Vec::new() };
@@ -91,13 +91,13 @@ impl Server {
 
     /// What it has said so far.
     pub fn console(&self) -> Vec<String> {
-        self.console.lines.lock().expect("no panic").clone()
+        self.console.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for a console line and returns it.
     pub fn wait_console(&self, what: &str, so: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
-        let mut lines = self.console.lines.lock().expect("no panic");
+        let mut lines = self.console.lines.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(line) = lines.iter().find(|line| so(line)) {
                 return line.clone();
@@ -105,7 +105,7 @@ impl Server {
             let ended = lines.last().is_some_and(|line| line == "(end)");
             assert!(!ended && begun.elapsed() < WAIT_MAX, "no console line: {what}: {lines:#?}");
             let wait = Duration::from_millis(100);
-            lines = self.console.more.wait_timeout(lines, wait).expect("no panic").0;
+            lines = self.console.more.wait_timeout(lines, wait).expect("no poison").0;
         }
     }
 
@@ -146,7 +146,7 @@ impl Server {
     /// Runs a command with `--json`, which must succeed.
     pub fn json(&self, words: &[&str]) -> Vec<Value> {
         let words: Vec<_> = words.iter().copied().chain(["--json"]).collect();
-        let answer = self.command(&words);
+        let answer = control(&self.dir, &words);
         assert_eq!(answer.code, 0, "{words:?}: {answer:?}");
         answer.json()
     }
@@ -192,9 +192,18 @@ impl Answer {
 
 /// Runs `postrider` in a directory with these words and `--config`.
 pub fn command(dir: &Path, words: &[&str]) -> Answer {
+    run(dir, words, &["--config", CONFIG])
+}
+
+/// Runs `postrider` in a directory with these words and `--control`.
+pub fn control(dir: &Path, words: &[&str]) -> Answer {
+    run(dir, words, &["--control", "spool/control.sock"])
+}
+
+fn run(dir: &Path, words: &[&str], server: &[&str]) -> Answer {
     let output = Command::new(POSTRIDER)
         .args(words)
-        .args(["--config", CONFIG])
+        .args(server)
         .current_dir(dir)
         .output()
         .expect("the program runs");
