@@ -53,6 +53,10 @@ pub struct CrashOptions {
     /// Sessions of the source of small messages
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub sessions: usize,
+    /// Small messages per second: if the sink keeps up, segments get sparse and are compacted; if
+    /// not, much is queued at each kill
+    #[arg(long, value_name = "R", default_value_t = 2500.0)]
+    pub rate: f64,
     /// Connections to the sink
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub max_connections: u64,

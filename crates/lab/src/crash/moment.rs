@@ -15,6 +15,8 @@ pub(super) enum Moment {
     Any(Duration),
     /// A segment is full, another was begun.
     Seal,
+    /// So long after a seal: then the segment before may be compacted.
+    Compaction(Duration),
     /// A segment is being written full of zeros.
     Preparation,
     /// A blob was begun.
@@ -26,11 +28,13 @@ pub(super) enum Moment {
 impl Moment {
     /// All kinds, in turn.
     pub(super) fn of_cycle(cycle: u64, random: &mut Random, any_max_ms: u64) -> Moment {
-        match cycle % 5 {
-            0 => Moment::Seal,
+        match cycle % 8 {
+            // Most often the one that is hardest to hit.
+            0 | 3 | 6 => Moment::Compaction(Duration::from_micros(1_000 + random.below(4_000))),
             1 => Moment::Blob,
-            2 => Moment::Release,
-            3 => Moment::Any(Duration::from_millis(random.below(any_max_ms + 1))),
+            2 => Moment::Seal,
+            4 => Moment::Release,
+            5 => Moment::Any(Duration::from_millis(random.below(any_max_ms + 1))),
             _ => Moment::Preparation,
         }
     }
@@ -40,6 +44,7 @@ impl Moment {
         match self {
             Moment::Any(_) => "any",
             Moment::Seal => "seal",
+            Moment::Compaction(_) => "compaction",
             Moment::Preparation => "preparation",
             Moment::Blob => "blob write",
             Moment::Release => "release",
@@ -56,7 +61,7 @@ impl Moment {
                 std::thread::sleep(wait);
                 return Ok(true);
             }
-            Moment::Seal => (".segment", true),
+            Moment::Seal | Moment::Compaction(_) => (".segment", true),
             Moment::Preparation => (".new", true),
             Moment::Blob => (".blob", true),
             Moment::Release => (".segment", false),
@@ -67,6 +72,9 @@ impl Moment {
             let now = names(spool, ending)?;
             let come = if appears { !now.is_subset(&before) } else { !before.is_subset(&now) };
             if come {
+                if let Moment::Compaction(wait) = self {
+                    std::thread::sleep(wait);
+                }
                 return Ok(true);
             }
             std::thread::sleep(Duration::from_micros(200));

@@ -11,6 +11,7 @@ use std::time::Duration;
 pub(super) struct Verified {
     pub(super) segments: u64,
     pub(super) live_messages: u64,
+    pub(super) copied_messages: u64,
     pub(super) torn_batches: u64,
     pub(super) orphan_blobs: u64,
     pub(super) damaged: u64,
@@ -34,8 +35,12 @@ impl fmt::Display for Kill {
         write!(
             f,
             "killed: {moment}{missed}, {acked} acked before; {} live in {} segments, \
-             {} torn batches, {} orphan blobs",
-            verified.live_messages, verified.segments, verified.torn_batches, verified.orphan_blobs,
+             {} copied, {} torn batches, {} orphan blobs",
+            verified.live_messages,
+            verified.segments,
+            verified.copied_messages,
+            verified.torn_batches,
+            verified.orphan_blobs,
         )
     }
 }
@@ -82,6 +87,7 @@ impl Report {
         let mut rows = vec![
             count("kills", &|_| true),
             count("in recovery", &|kill| kill.moment == "recovery"),
+            count("in compaction", &|kill| kill.verified.copied_messages > 0),
             count("with a torn batch", &|kill| kill.verified.torn_batches > 0),
             count("with an orphan blob", &|kill| kill.verified.orphan_blobs > 0),
             ("acked per cycle, at least".to_owned(), least.to_string()),

@@ -64,9 +64,14 @@ impl Rig {
             sent: Vec::new(),
             sink,
         };
-        let small = options.sessions.to_string();
+        let (small, rate) = (options.sessions.to_string(), options.rate.to_string());
         let large = BLOB_BODY_BYTES.to_string();
-        rig.start_source(&lab, "small", &address, &["--sessions", &small, "--per-session", "20"])?;
+        rig.start_source(
+            &lab,
+            "small",
+            &address,
+            &["--sessions", &small, "--per-session", "20", "--rate", &rate],
+        )?;
         rig.start_source(
             &lab,
             "large",
@@ -250,7 +255,7 @@ fn prepare(directory: &Path) -> Result<PathBuf, String> {
 
 fn start_sink(lab: &Path, directory: &Path, seed: u64) -> Result<(Process, String), String> {
     let mut command = Command::new(lab);
-    command.args(["sink", "--listen", "127.0.0.1:0", "--latency", "2", "--refuse", "30:451"]);
+    command.args(["sink", "--listen", "127.0.0.1:0", "--refuse", "150:451"]);
     command.args(["--seed", &seed.to_string()]).arg("--ledger").arg(directory.join(SINK_LEDGER));
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut sink = Process::start("sink", &mut command)?;
@@ -278,7 +283,7 @@ fn config(options: &CrashOptions, address: &str, sink: &str) -> String {
 
 [spool]
 path = "spool"
-segment_bytes = "1MiB"
+segment_bytes = "2MiB"
 blob_bytes = "64KiB"
 min_free_bytes = "64MiB"
 unsettled_max = {unsettled_max}
@@ -292,9 +297,8 @@ relay_from = ["127.0.0.0/8"]
 smtp = {{ hosts = ["{sink}"], max_connections = {max_connections} }}
 
 [retry]
-first = "500ms"
-factor = 1.5
-longest = "1s"
+first = "2s"
+longest = "2s"
 "#
     )
 }
