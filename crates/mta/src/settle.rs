@@ -33,6 +33,8 @@ pub(crate) struct Settles {
     /// Delivered recipients whose settle is not durable yet.
     unsettled: Cell<u64>,
     unsettled_max: u64,
+    /// Submits whose completion has not come yet.
+    under_way: Cell<u64>,
     poisoned: Cell<bool>,
     timer_runs: Cell<bool>,
 }
@@ -43,6 +45,7 @@ impl Settles {
         Settles {
             gathered: RefCell::default(),
             unsettled: Cell::new(0),
+            under_way: Cell::new(0),
             unsettled_max: (unsettled_max / u64::from(shards.max(1))).max(1),
             poisoned: Cell::new(false),
             timer_runs: Cell::new(false),
@@ -52,6 +55,18 @@ impl Settles {
     /// Delivered recipients that would be delivered again after a crash now.
     pub(crate) fn unsettled(&self) -> u64 {
         self.unsettled.get()
+    }
+
+    /// Whether everything is on disk that a stop should wait for.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.unsettled.get() == 0
+            && self.under_way.get() == 0
+            && self.gathered.borrow().values().all(|gathered| gathered.records.is_empty())
+    }
+
+    /// The settle of `delivered` recipients is durable.
+    pub(crate) fn handle_durable(&self, delivered: u64) {
+        self.unsettled.set(self.unsettled.get() - delivered);
     }
 
     /// Why egress must stand still, if it must.
@@ -77,6 +92,16 @@ impl Settles {
 }
 
 impl<W: World> Shard<W> {
+    /// Counts recipients that were delivered and whose settle is on its way. At the limit egress
+    /// stands still at once: connections at work may not pump before a slow sync has ended.
+    pub(crate) fn count_unsettled(&self, delivered: u64) {
+        let settles = &self.settles;
+        settles.unsettled.set(settles.unsettled.get() + delivered);
+        if delivered > 0 && settles.pause().is_some() {
+            self.pause_if_needed();
+        }
+    }
+
     /// Adds `record` about `id` to what gathers; `events` are emitted once it is durable.
     /// `delivered` counts the recipients of which it says that they were delivered.
     pub(crate) fn settle_later(
@@ -86,8 +111,8 @@ impl<W: World> Shard<W> {
         events: impl IntoIterator<Item = Event>,
         delivered: u64,
     ) {
+        self.count_unsettled(delivered);
         let settles = &self.settles;
-        settles.unsettled.set(settles.unsettled.get() + delivered);
         let mut gathered = settles.gathered.borrow_mut();
         let mine = gathered.entry(id.log()).or_default();
         mine.records.push(record);
@@ -116,6 +141,8 @@ impl<W: World> Shard<W> {
             let Gathered { records, events, delivered } = std::mem::take(gathered);
             let id = MessageId::new(0, log, 0);
             let shard = Rc::clone(self);
+            let under_way = &self.settles.under_way;
+            under_way.set(under_way.get() + 1);
             self.spool.submit_then(id, records, move |completion| {
                 shard.handle_settled(log, events, delivered, completion);
             });
@@ -129,10 +156,11 @@ impl<W: World> Shard<W> {
         delivered: u64,
         completion: Completion,
     ) {
+        let under_way = &self.settles.under_way;
+        under_way.set(under_way.get() - 1);
         match completion {
             Completion::Durable { position } => {
-                let settles = &self.settles;
-                settles.unsettled.set(settles.unsettled.get() - delivered);
+                self.settles.handle_durable(delivered);
                 for event in events {
                     emit_at(&*self.events, event, log, position);
                 }

@@ -343,7 +343,7 @@ impl<W: World> Shard<W> {
         }
         self.flush_settles();
         let last = self.now() + Duration::from_secs(2);
-        while self.settles.unsettled() > 0 && self.now() < last {
+        while !self.settles.is_quiet() && self.now() < last {
             alarm.wait(self.now() + Duration::from_millis(1)).await;
         }
         let _ = done.send(());
@@ -355,7 +355,7 @@ impl<W: World> Shard<W> {
         if self.pumping.replace(true) {
             return;
         }
-        self.queue.borrow_mut().set_paused(self.pause());
+        self.pause_if_needed();
         loop {
             let now = self.now();
             let action = self.queue.borrow_mut().poll(now);
@@ -390,6 +390,11 @@ impl<W: World> Shard<W> {
             metrics.queue_slots_free.set_u64(slots.max().saturating_sub(slots.used()));
             metrics.body_memory_bytes.set_u64(memory.used());
         }
+    }
+
+    /// Tells the queue whether egress stands still.
+    pub(crate) fn pause_if_needed(&self) {
+        self.queue.borrow_mut().set_paused(self.pause());
     }
 
     /// Why egress stands still, if it must.
