@@ -1,5 +1,7 @@
 //! The first five minutes, as README.md describes them: no configuration, the default ports.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod support;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

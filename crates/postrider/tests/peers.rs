@@ -1,5 +1,7 @@
 //! The server before clients of others, and clients that behave badly.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod support;
 use support::client::{Client, queued_id};
 use support::peer::Peer;

@@ -1,5 +1,7 @@
 //! Messages go through the relay, every one exactly once and unaltered.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod support;
 use support::client::{Client, queued_id};
 use support::peer::Peer;

@@ -1,5 +1,7 @@
 //! What senders are told: non-delivery, delay and delivery reports, as they asked for them.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod support;
 use mail::dsn::{DeliveryStatus, parse};
 use support::client::Client;

@@ -1,5 +1,7 @@
 //! Signals: an orderly end, and another configuration while it runs.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod support;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
