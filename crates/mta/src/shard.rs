@@ -149,6 +149,7 @@ pub struct Shard<W: World> {
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) config: Arc<Config>,
+    /// In the order of the sockets that were opened at start.
     pub(crate) listeners: Vec<Rc<ListenerRules>>,
     retries: Vec<RetryPolicy>,
     default_retry: RetryPolicy,
@@ -173,6 +174,24 @@ impl Active {
         let route = crate::route::route_of_key(&self.config, key);
         route.and_then(|route| self.retries.get(route.index)).unwrap_or(&self.default_retry)
     }
+}
+
+/// The rules for each socket after a reload. Sockets stay as they were opened, whatever order the
+/// new configuration has: what it says of another listener, one that may relay perhaps, must not
+/// apply to them. A socket that it does not name keeps its rules.
+fn rules_by_socket(
+    sockets: &[Rc<ListenerRules>],
+    new: &[Rc<ListenerRules>],
+) -> Vec<Rc<ListenerRules>> {
+    let find = |old: &ListenerRules| {
+        let same_address = |rules: &&Rc<ListenerRules>| {
+            let address = rules.listener.address;
+            address.port() != 0 && address == old.listener.address
+        };
+        let same_name = |rules: &&Rc<ListenerRules>| rules.name == old.name;
+        new.iter().find(same_address).or_else(|| new.iter().find(same_name)).cloned()
+    };
+    sockets.iter().map(|old| find(old).unwrap_or_else(|| Rc::clone(old))).collect()
 }
 
 /// How long sessions have to say 421 when the grace of a stop is over.
@@ -313,7 +332,9 @@ impl<W: World> Shard<W> {
     fn reload(self: &Rc<Self>, config: Arc<Config>) {
         self.shared.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
         self.shared.body_memory.set_max(config.spool.body_memory_bytes);
-        *self.config.borrow_mut() = Rc::new(Active::new(config));
+        let mut active = Active::new(config);
+        active.listeners = rules_by_socket(&self.active().listeners, &active.listeners);
+        *self.config.borrow_mut() = Rc::new(active);
         self.queue.borrow_mut().invalidate_resolutions();
         self.hops.borrow_mut().retain(|_, hop| Rc::strong_count(hop) > 1);
         self.pump();
@@ -450,5 +471,35 @@ impl<W: World> Shard<W> {
                 count.fetch_sub(1, Ordering::Relaxed);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Vec<Rc<ListenerRules>> {
+        let text = format!("hostname = \"relay.test\"\n{text}[[route]]\ndiscard = {{}}\n");
+        let config = Config::parse(&text, "test.toml").unwrap();
+        Active::new(Arc::new(config)).listeners
+    }
+
+    #[test]
+    fn a_reload_that_moves_listeners_about_gives_no_socket_the_rules_of_another() {
+        let open = "[[listener]]\nname = \"open\"\naddress = \"127.0.0.1:2525\"\n\
+            relay_from = [\"127.0.0.0/8\"]\n";
+        let shut = "[[listener]]\nname = \"shut\"\naddress = \"0.0.0.0:2526\"\n";
+        let sockets = rules(&format!("{open}{shut}"));
+        let names = |rules: &[Rc<ListenerRules>]| -> Vec<String> {
+            rules.iter().map(|rules| rules.name.to_string()).collect()
+        };
+        let swapped = rules_by_socket(&sockets, &rules(&format!("{shut}{open}")));
+        assert_eq!(names(&swapped), ["open", "shut"]);
+        let fewer = rules_by_socket(&sockets, &rules(shut));
+        assert_eq!(names(&fewer), ["open", "shut"]);
+        assert!(Rc::ptr_eq(&fewer[0], &sockets[0]), "what is not named stays");
+        let moved = shut.replace("2526", "2527");
+        let moved = rules_by_socket(&sockets, &rules(&format!("{moved}{open}")));
+        assert_eq!(moved[1].listener.address.port(), 2527, "found by its name");
     }
 }
