@@ -10,6 +10,7 @@ use crate::message::Message;
 use crate::outcome::{give_up_at, wall_of};
 use crate::recovery::text_field;
 use crate::seams::{Spawn, Time, World};
+use crate::settle::emit_at;
 use crate::shard::Shard;
 use mail::{Mailbox, MessageId};
 use queue::{Blocker, EntryDetail, Filter as Chosen};
@@ -181,15 +182,18 @@ impl<W: World> Shard<W> {
         let mut answer = ShardAnswer::default();
         for id in self.select(select).await {
             let hold = Some(Some(Box::from(reason)));
-            if let Err(error) = self.record_state(id, hold).await {
-                answer.error = Some(error);
-                continue;
-            }
+            let position = match self.record_state(id, hold).await {
+                Ok(position) => position,
+                Err(error) => {
+                    answer.error = Some(error);
+                    continue;
+                }
+            };
             let now = self.now();
             self.queue.borrow_mut().hold(now, id);
             let reason: Arc<str> = Arc::from(reason);
             self.holds.borrow_mut().insert(id, Arc::clone(&reason));
-            self.tell(id, Kind::Held { reason }).await;
+            self.tell(id, Kind::Held { reason }, position).await;
             answer.matched += 1;
         }
         answer
@@ -201,14 +205,17 @@ impl<W: World> Shard<W> {
             if !self.holds.borrow().contains_key(&id) {
                 continue;
             }
-            if let Err(error) = self.record_state(id, Some(None)).await {
-                answer.error = Some(error);
-                continue;
-            }
+            let position = match self.record_state(id, Some(None)).await {
+                Ok(position) => position,
+                Err(error) => {
+                    answer.error = Some(error);
+                    continue;
+                }
+            };
             self.holds.borrow_mut().remove(&id);
             let now = self.now();
             self.queue.borrow_mut().release(now, id);
-            self.tell(id, Kind::Released).await;
+            self.tell(id, Kind::Released, position).await;
             answer.matched += 1;
         }
         self.pump();
@@ -218,7 +225,9 @@ impl<W: World> Shard<W> {
     async fn remove(self: &Rc<Self>, select: &Select) -> ShardAnswer {
         let mut answer = ShardAnswer::default();
         for id in self.select(select).await {
-            self.tell(id, Kind::Removed).await;
+            // Once it is removed it can't be read any more.
+            let on = self.events.is_on();
+            let message = if on { self.message(id).await.ok() } else { None };
             let now = self.now();
             // Recipients that are being tried are not taken: their attempt decides.
             let removed = self.queue.borrow_mut().remove(now, id);
@@ -233,8 +242,11 @@ impl<W: World> Shard<W> {
             crate::outcome::release(self, id, removed.len());
             self.metrics.removals.add(removed.len() as u64);
             self.holds.borrow_mut().remove(&id);
-            if matches!(done, Completion::Durable { .. }) {
+            if let Completion::Durable { position } = done {
                 answer.matched += 1;
+                if let Some(message) = message {
+                    self.tell_of(&message, Kind::Removed, position);
+                }
             } else {
                 answer.error = Some(format!("{id}: the spool did not take the removal"));
             }
@@ -246,26 +258,32 @@ impl<W: World> Shard<W> {
         self: &Rc<Self>,
         id: MessageId,
         hold: Option<Option<Box<str>>>,
-    ) -> Result<(), String> {
+    ) -> Result<u64, String> {
         let state =
             State { id, hold, next_try: None, route_override: None, delay_notice_sent: None };
         match self.spool.submit(id, vec![Record::State(state)]).await {
-            Completion::Durable { .. } => Ok(()),
+            Completion::Durable { position } => Ok(position),
             other => Err(format!("{id}: the spool did not take the change: {other:?}")),
         }
     }
 
-    async fn tell(self: &Rc<Self>, id: MessageId, kind: Kind) {
+    async fn tell(self: &Rc<Self>, id: MessageId, kind: Kind, position: u64) {
         if !self.events.is_on() {
             return;
         }
         let Ok(message) = self.message(id).await else { return };
-        self.events.emit(Event {
+        self.tell_of(&message, kind, position);
+    }
+
+    /// Emits an event that derives from the record at `position`.
+    fn tell_of(&self, message: &Message, kind: Kind, position: u64) {
+        let event = Event {
             at: self.world.time().wall(),
-            message: Some(event_message(&message)),
+            message: Some(event_message(message)),
             recipients: crate::event::Recipients::new(),
             kind,
-        });
+        };
+        emit_at(&*self.events, event, message.id.log(), position);
     }
 
     /// A message as an operator sees it; `None` if it was settled meanwhile.
