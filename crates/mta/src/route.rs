@@ -8,6 +8,7 @@ use crate::seams::{Dns, DnsError, Mx, Spawn, World};
 use crate::shard::Shard;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono};
 use queue::{ReadyKey, ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -245,7 +246,9 @@ fn group(
 ) -> Result<Vec<HostGroup>, Failure> {
     records.retain(|mx| !mx.host.is_empty());
     records.sort_by(|a, b| (a.preference, &a.host).cmp(&(b.preference, &b.host)));
-    records.dedup_by(|a, b| a.host == b.host);
+    // A host that is named twice counts where it is preferred.
+    let mut seen = BTreeSet::new();
+    records.retain(|mx| seen.insert(mx.host.to_ascii_lowercase()));
     if let Some(own) = records.iter().find(|mx| mx.host.eq_ignore_ascii_case(ourselves)) {
         let limit = own.preference;
         records.retain(|mx| mx.preference < limit);

@@ -15,4 +15,7 @@ address = "127.0.0.1:2525"
 
 [[route]]                            # no domains: everything
 maildir = { path = "./postrider-data/mail/{domain}/{local}" }
+
+[admin]
+address = "127.0.0.1:8025"           # /metrics and /healthz
 "#;
