@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// What `postrider spool verify` said.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Verified {
     pub(super) segments: u64,
     pub(super) live_messages: u64,

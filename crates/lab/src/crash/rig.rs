@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A program that was asked to end has so long.
 const STOP_MAX: Duration = Duration::from_secs(20);
 /// Delivery of what is queued may go on for so long without a delivery.
-const STILL_MAX: Duration = Duration::from_secs(20);
+const STILL_MAX: Duration = Duration::from_secs(6);
 /// So long without a delivery means that nothing is left: longer than any wait for a retry.
 const QUIET: Duration = Duration::from_millis(2500);
 /// Ports for the relay: below those that the kernel gives to outgoing connections, or one of these
@@ -277,12 +277,13 @@ fn free_port() -> Result<u16, String> {
 
 /// Small segments and blobs, so that much happens between two kills; retries soon.
 fn config(options: &CrashOptions, address: &str, sink: &str) -> String {
-    let CrashOptions { max_connections, unsettled_max, .. } = options;
+    let CrashOptions { max_connections, unsettled_max, durability, .. } = options;
     format!(
         r#"hostname = "relay.test"
 
 [spool]
 path = "spool"
+durability = "{durability}"
 segment_bytes = "2MiB"
 blob_bytes = "64KiB"
 min_free_bytes = "64MiB"
