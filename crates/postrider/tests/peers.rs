@@ -255,7 +255,7 @@ fn one_body_never_becomes_two_messages() {
             assert!(!has_bare_newline(&message.content), "{message:?}");
         }
         wait_until("an empty queue", || server.queue().is_empty());
-        assert_eq!(files.events_of("received").len(), accepted);
+        assert_eq!(files.wait_events("received", accepted).len(), accepted);
         server.stop();
     }
 }

@@ -112,14 +112,13 @@ fn every_byte_stands_behind_our_received_field() {
     ];
     for (domain, peer) in &peers {
         let mut client = Client::connect(server.address());
-        for content in contents {
+        for (content, count) in contents.into_iter().zip(1..) {
             client.say("MAIL FROM:<a@source.test> BODY=8BITMIME", "250");
             client.say(&format!("RCPT TO:<b@{domain}>"), "250");
             client.send(format!("BDAT {} LAST\r\n", content.len()));
             client.send(content);
             queued_id(&client.expect("250"));
-        }
-        for (taken, content) in peer.wait_taken(contents.len()).iter().zip(contents) {
+            let taken = &peer.wait_taken(count)[count - 1];
             assert_eq!(taken.rcpt, [format!("RCPT TO:<b@{domain}>")]);
             assert!(taken.mail.starts_with("MAIL FROM:<a@source.test>"), "{}", taken.mail);
             // DATA ends with a line end, whatever the content ended with.
