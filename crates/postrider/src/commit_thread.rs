@@ -8,7 +8,7 @@ use spool::{Completion, Disk, Io, IoDone, Request, Spool, SpoolStatus, Ticket};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
-use std::{io, mem, thread};
+use std::{io, mem, panic, thread};
 
 /// How long a batch waits at most for as many as the last one had. A sync costs the processor
 /// about as much as ten messages do: under load it should carry many.
@@ -117,9 +117,15 @@ impl Log {
             told: Instant::now(),
             gathered: 0,
         };
-        let commit_thread = thread::Builder::new()
-            .name(format!("commit-{}", first.log()))
-            .spawn(move || committer.run())?;
+        let commit_thread =
+            thread::Builder::new().name(format!("commit-{}", first.log())).spawn(move || {
+                // Without this thread no message is ever acknowledged or settled again: better
+                // that a supervisor sees us go, and recovery picks up what is on disk.
+                let run = panic::AssertUnwindSafe(|| committer.run());
+                if panic::catch_unwind(run).is_err() {
+                    std::process::abort();
+                }
+            })?;
         Ok(Log { mailbox, port: Arc::new(port), status, threads: vec![commit_thread, bulk_thread] })
     }
 

@@ -161,28 +161,22 @@ impl<W: World> Connection<W> {
         self.shard.metrics.transactions.inc();
         let now = self.shard.now();
         self.wire.session.start(now, outgoing(&message, &work));
-        let (outcomes, closed) = loop {
+        let (outcomes, doubtful, closed) = loop {
             match self.next_event(Some(&message)).await {
-                ClientEvent::Done { outcomes, doubtful } => {
-                    if doubtful {
-                        self.shard.metrics.doubtful.inc();
-                        self.shard.console.info(
-                            "doubtful",
-                            format_args!(
-                                "the reply to the final dot was lost, a duplicate may follow id={}",
-                                message.id
-                            ),
-                        );
-                    }
-                    break (outcomes, None);
-                }
+                ClientEvent::Done { outcomes, doubtful } => break (outcomes, doubtful, None),
                 ClientEvent::Closed(failure) => {
                     // Never without Done before it; kept from looping if it were.
-                    break (lost(&failure, work.entries.len()), Some(failure));
+                    break (lost(&failure, work.entries.len()), false, Some(failure));
                 }
                 ClientEvent::Ready | ClientEvent::StartTls => {}
             }
         };
+        if doubtful {
+            self.tell_doubtful(&message);
+        } else if self.was_dead(&outcomes) {
+            give_back(&self.shard, &work);
+            return Err(CloseReason::Normal);
+        }
         let reached = closed.is_none();
         let dsn_passed_on = self.wire.session.capabilities().dsn;
         let concluded = Concluded {
@@ -202,7 +196,7 @@ impl<W: World> Connection<W> {
                 let throttled = failure.reply.as_ref().is_some_and(|r| r.code == 421) || !reached;
                 let failure = Arc::new(failure);
                 let mut queue = self.shard.queue.borrow_mut();
-                if throttled || is_timeout(&failure) {
+                if throttled || is_timeout_or_loss(&failure) {
                     queue.handle_throttled(now, slot.ready, failure);
                 }
                 Err(CloseReason::Lost)
@@ -214,6 +208,25 @@ impl<W: World> Connection<W> {
                 Ok(())
             }
         }
+    }
+
+    /// The peer closed a kept connection before it could know of this transaction, which is no
+    /// fault of the message's: a fresh connection may take it at once.
+    fn was_dead(&self, outcomes: &[Result<mail::Reply, Failure>]) -> bool {
+        self.carried > 1
+            && !self.wire.session.is_answered()
+            && outcomes.iter().all(|outcome| {
+                outcome.as_ref().is_err_and(|f| f.reply.is_none() && is_timeout_or_loss(f))
+            })
+    }
+
+    fn tell_doubtful(&self, message: &Message) {
+        self.shard.metrics.doubtful.inc();
+        let id = message.id;
+        self.shard.console.info(
+            "doubtful",
+            format_args!("the reply to the final dot was lost, a duplicate may follow id={id}"),
+        );
     }
 
     /// Says QUIT and waits for the answer, but not for long.
@@ -280,7 +293,7 @@ impl<W: World> Connection<W> {
     }
 }
 
-fn is_timeout(failure: &Failure) -> bool {
+fn is_timeout_or_loss(failure: &Failure) -> bool {
     failure.status == EnhancedStatus::new(4, 4, 2)
 }
 

@@ -113,7 +113,12 @@ impl<W: World> Session<W> {
                     if self.machine.in_transaction() != busy.is_some() {
                         busy = busy.is_none().then(|| Busy::new(&shard.stopping));
                     }
-                    self.attend().await?;
+                    if self.attend().await.is_err() {
+                        // 421 may come at any time (RFC 5321 §3.8): better than silence.
+                        let reply = self.spill_refusal(421);
+                        reply.write_to(self.machine.output());
+                        return self.flush().await;
+                    }
                     match self.read(notify, stop.as_mut()).await? {
                         Some(need) => need,
                         None => return self.flush().await,
@@ -335,6 +340,13 @@ impl<W: World> Session<W> {
         }
     }
 
+    /// What is said when content cannot be written to disk.
+    fn spill_refusal(&self, code: u16) -> Reply {
+        self.shard.metrics.commit_refused.inc();
+        let status = if self.shard.settles.is_poisoned() { (4, 3, 0) } else { (4, 3, 1) };
+        Reply::new(code, status, "The spool cannot take the content now; try again later")
+    }
+
     /// Makes the message durable; the reply says whether it is.
     async fn accept(&mut self, transaction: Transaction) -> Reply {
         let shard = Rc::clone(&self.shard);
@@ -351,7 +363,7 @@ impl<W: World> Session<W> {
         }
         if self.intake.blob().is_some() && self.spill(true).await.is_err() {
             self.abandon();
-            return Reply::new(452, (4, 3, 1), "The spool cannot take the content now");
+            return self.spill_refusal(if shard.settles.is_poisoned() { 451 } else { 452 });
         }
         let message = Accepted {
             id: self.blob_owner.take().unwrap_or_else(|| shard.spool.allocate_id()),
