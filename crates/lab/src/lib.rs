@@ -7,6 +7,7 @@
 // Floor 3: this crate is where sockets, clocks and files are real.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod bench;
 pub mod cli;
 pub mod cpu;
 pub mod crash;
