@@ -1,5 +1,6 @@
 //! The table of commands.
 
+use crate::bench::path;
 use crate::{cpu, crash, floor, ledger, sim, sink, source};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ enum Command {
     Sim(sim::SimOptions),
     Crash(crash::CrashOptions),
     Cpu(cpu::CpuOptions),
+    Path(path::PathOptions),
 }
 
 impl Cli {
@@ -57,6 +59,7 @@ impl Cli {
             Command::Sim(options) => sim::run_command(&options),
             Command::Crash(options) => crash::run(&options),
             Command::Cpu(options) => cpu::run(&options),
+            Command::Path(options) => path::run(&options),
         };
         outcome.unwrap_or_else(|error| {
             eprintln!("postrider-lab: {error}");

@@ -1,5 +1,6 @@
 //! The published benchmarks of this field, reproduced by one command.
 
+pub mod path;
 pub mod report;
 
 use std::path::PathBuf;
