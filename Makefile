@@ -3,6 +3,7 @@
 CARGO ?= cargo
 CASES ?= 20000
 SEEDS ?= 2000
+FUZZ_SECONDS ?= 60
 
 .PHONY: run test check bench fuzz clean packages
 
@@ -14,14 +15,17 @@ run:
 test: packages
 	scripts/check-house
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked --quiet -- -D warnings
 	scripts/check-licences
 	$(CARGO) test --workspace --locked --quiet
+	scripts/fuzz --seconds 3
 
 # The same without installing packages and without running tests: quick, for an editor's hook.
 check:
 	scripts/check-house
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 
 # The measurements of docs/performance.md, on this machine.
@@ -29,8 +33,10 @@ bench: packages
 	$(CARGO) build --release --quiet --workspace
 	scripts/bench
 
-# Random input and random histories, many more of them than `test` tries.
+# Coverage-guided fuzzing (docs/fuzzing.md), then random input and random histories: many more of
+# them than `test` tries.
 fuzz:
+	scripts/fuzz --seconds $(FUZZ_SECONDS)
 	PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --quiet -p mail -p smtp -p spool -p queue -p mta
 	$(CARGO) run --release --locked --quiet --bin postrider-lab -- sim --seed 1 --seeds $(SEEDS)
 

@@ -10,6 +10,8 @@ mod codec;
 mod compaction;
 pub mod config;
 pub mod disk;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod index;
 pub mod io;
 mod live;

@@ -83,7 +83,8 @@ pub(crate) fn survey(
     Ok(extents)
 }
 
-const WINDOW_BYTES: usize = 1 << 20;
+/// The fuzzer's segments are small: there, more than one window shall be needed.
+const WINDOW_BYTES: usize = if cfg!(fuzzing) { 4 << 10 } else { 1 << 20 };
 
 /// Reads a file through a buffer of at least a mebibyte.
 struct Window<'a> {

@@ -79,7 +79,7 @@ pub(crate) struct World {
     pub(crate) full_count: u64,
 }
 
-fn envelope(count: u32) -> Envelope {
+pub(crate) fn envelope(count: u32) -> Envelope {
     let mailbox = |text: &str| Mailbox::parse(text, false).expect("a good address");
     let recipients = (0..count)
         .map(|n| Recipient {
@@ -98,7 +98,7 @@ fn envelope(count: u32) -> Envelope {
     }
 }
 
-fn content(id: u64, bytes: usize) -> Bytes {
+pub(crate) fn content(id: u64, bytes: usize) -> Bytes {
     (0..bytes).map(|at| (id as usize * 31 + at * 7) as u8).collect::<Vec<_>>().into()
 }
 

@@ -1,0 +1,31 @@
+//! What is fuzzed, a module for each target: `run` takes the fuzzer's bytes and panics if anything
+//! does not hold. `fuzz_targets/` only calls it. See `docs/fuzzing.md`.
+
+pub mod bdat_reader;
+pub mod client_session;
+pub mod command;
+pub mod config;
+pub mod data_reader;
+pub mod dsn;
+pub mod header;
+pub mod server_session;
+pub mod spool_records;
+pub mod spool_recovery;
+
+mod stream;
+
+/// The models that the crates' own tests use.
+#[path = "../../crates/smtp/tests/server/driver.rs"]
+#[allow(dead_code, reason = "tests use more of it")]
+mod driver;
+#[path = "../../crates/smtp/tests/server/escape.rs"]
+#[allow(dead_code, reason = "tests use more of it")]
+mod escape;
+#[path = "../../crates/spool/tests/model/history.rs"]
+mod history;
+#[path = "../../crates/smtp/tests/server/model.rs"]
+#[allow(dead_code, reason = "tests use more of it")]
+mod model;
+#[path = "../../crates/spool/tests/model/world.rs"]
+#[allow(dead_code, reason = "tests use more of it")]
+mod world;
