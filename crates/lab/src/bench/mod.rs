@@ -1,6 +1,10 @@
 //! The published benchmarks of this field, reproduced by one command.
 
+mod markup;
+pub mod number;
+pub mod page;
 pub mod path;
+pub mod plot;
 pub mod report;
 
 use std::path::PathBuf;

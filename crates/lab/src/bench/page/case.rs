@@ -1,0 +1,325 @@
+//! A variant of a scenario: figures, plots, rounds.
+
+use super::charts;
+use super::{slug, table};
+use crate::bench::markup::Markup;
+use crate::bench::number::{grouped, with_unit};
+use crate::bench::report::{
+    Better, Case, Ending, Measurement, Published, Report, Scenario, Severity, Summary, Workload,
+};
+
+/// Whether anything that was measured of a contender proves nothing.
+pub(super) fn is_invalid(case: &Case, contender: &str) -> bool {
+    let mut measurements = case.rounds.iter().flat_map(|round| &round.measurements);
+    measurements.any(|one| one.contender == contender && one.severity() == Severity::Invalid)
+}
+
+/// Draws it.
+pub(super) fn draw(body: &mut Markup, report: &Report, scenario: &Scenario, case: &Case) {
+    body.line();
+    let id = format!("{}-{}", slug(&scenario.name), slug(&case.name));
+    body.leaf("h3", &[("id", &id)], &case.title);
+    body.leaf("p", &[("class", "soft")], &workload(&case.workload));
+    if let Some(why) = &case.unavailable {
+        body.leaf("p", &[("class", "warn")], &format!("Not measured: {why}"));
+    }
+    let published: Vec<&Published> = scenario
+        .published
+        .iter()
+        .filter(|published| published.case.is_empty() || published.case == case.name)
+        .collect();
+    draw_figures(body, case, &published);
+    draw_published(body, &published);
+    let charts = charts::of_case(report, case);
+    if !charts.is_empty() {
+        body.element("div", &[("class", "plots")], |plots| {
+            for chart in &charts {
+                plots.document(&chart.drawing.inline());
+                plots.line();
+            }
+        });
+    }
+    draw_rounds(body, case);
+}
+
+/// What is sent, in a sentence.
+fn workload(workload: &Workload) -> String {
+    let whole = |value: u64| grouped(value as f64, 0);
+    let mut text = match workload.messages {
+        0 => "As many messages as the time allows".to_owned(),
+        1 => "One message".to_owned(),
+        messages => format!("{} messages", whole(messages)),
+    };
+    text += &format!(" of {}", plural(workload.body_bytes, "byte"));
+    text += &format!(
+        " from {} with {} each, {} on a connection",
+        plural(workload.sources.into(), "source"),
+        plural(workload.sessions.into(), "session"),
+        whole(workload.per_connection),
+    );
+    if workload.path_rtt_ms > 0.0 {
+        text += &format!(
+            ", over a path to the sink of {:.0} ms that loses {:.2} % of the packets",
+            workload.path_rtt_ms,
+            workload.path_loss * 100.0
+        );
+    }
+    text + "."
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(count as f64, 0), if count == 1 { "" } else { "s" })
+}
+
+/// The figures that a case has, in the order in which they come first.
+fn figures(case: &Case) -> Vec<&Summary> {
+    let mut figures: Vec<&Summary> = vec![];
+    for summary in &case.summaries {
+        if !figures.iter().any(|known| known.figure == summary.figure) {
+            figures.push(summary);
+        }
+    }
+    figures
+}
+
+fn draw_figures(body: &mut Markup, case: &Case, published: &[&Published]) {
+    let figures = figures(case);
+    if figures.is_empty() {
+        return;
+    }
+    let header = |row: &mut Markup| {
+        row.leaf("th", &[], "contender");
+        for figure in &figures {
+            let note = match figure.better {
+                Better::Higher => "more is better",
+                Better::Lower => "less is better",
+                Better::Neither => "",
+            };
+            table::figure_heading(row, &figure.title, note);
+        }
+    };
+    let mut contenders: Vec<&str> = vec![];
+    for summary in &case.summaries {
+        if !contenders.contains(&&*summary.contender) {
+            contenders.push(&summary.contender);
+        }
+    }
+    table::draw(body, header, |rows| {
+        for contender in contenders {
+            draw_contender(rows, case, contender, &figures);
+        }
+        draw_published_rows(rows, &figures, published);
+    });
+}
+
+fn draw_contender(rows: &mut Markup, case: &Case, contender: &str, figures: &[&Summary]) {
+    let invalid = is_invalid(case, contender);
+    let class = if invalid { "wrong" } else { "" };
+    rows.element("tr", &[], |row| {
+        row.element("th", &[("class", class)], |cell| {
+            cell.text(contender);
+            if invalid {
+                cell.text(" INVALID");
+            }
+        });
+        for figure in figures {
+            let same = |summary: &&Summary| {
+                summary.contender == contender && summary.figure == figure.figure
+            };
+            match case.summaries.iter().find(same) {
+                Some(summary) => table::spread_cell(row, &summary.spread, &summary.unit, class),
+                None => row.leaf("td", &[], "–"),
+            }
+        }
+    });
+}
+
+/// What others measured elsewhere, in the column of what it stands beside.
+fn draw_published_rows(rows: &mut Markup, figures: &[&Summary], published: &[&Published]) {
+    let mut groups: Vec<(&str, &str)> = vec![];
+    for one in published.iter().filter(|one| has_column(one, figures)) {
+        if !groups.contains(&(&one.server, &one.source)) {
+            groups.push((&one.server, &one.source));
+        }
+    }
+    for (server, source) in groups {
+        rows.element("tr", &[("class", "published")], |row| {
+            row.element("th", &[], |cell| {
+                cell.text(&format!("{server} "));
+                cell.leaf("small", &[], "published");
+            });
+            for figure in figures {
+                let here = published.iter().filter(|one| {
+                    one.server == server && one.source == source && one.figure == figure.figure
+                });
+                let values: Vec<String> =
+                    here.map(|one| table::published(one.value, &one.unit)).collect();
+                let joined = values.join(", ");
+                row.leaf("td", &[], if values.is_empty() { "–" } else { &joined });
+            }
+        });
+    }
+}
+
+fn has_column(published: &Published, figures: &[&Summary]) -> bool {
+    figures.iter().any(|figure| figure.figure == published.figure)
+}
+
+fn draw_published(body: &mut Markup, published: &[&Published]) {
+    if published.is_empty() {
+        return;
+    }
+    body.leaf(
+        "p",
+        &[("class", "soft")],
+        "Published figures, measured elsewhere on other machines, so never a ratio:",
+    );
+    body.element("ul", &[("class", "soft")], |list| {
+        for one in published {
+            let value = table::published(one.value, &one.unit);
+            let text = format!("{}, {}: {value} ({})", one.server, one.what, one.source);
+            list.leaf("li", &[], &text);
+        }
+    });
+}
+
+fn draw_rounds(body: &mut Markup, case: &Case) {
+    if case.rounds.is_empty() {
+        return;
+    }
+    body.element("details", &[], |details| {
+        details.leaf("summary", &[], "Each round: how it ended, and every message accounted for");
+        draw_endings(details, case);
+        draw_latencies(details, case);
+        draw_marks(details, case);
+    });
+}
+
+fn all(case: &Case) -> impl Iterator<Item = (u32, &Measurement)> {
+    case.rounds
+        .iter()
+        .flat_map(|round| round.measurements.iter().map(|measurement| (round.number, measurement)))
+}
+
+fn name(round: u32, measurement: &Measurement) -> String {
+    format!("{round}, {}", measurement.contender)
+}
+
+fn draw_endings(details: &mut Markup, case: &Case) {
+    const HEADINGS: [&str; 14] = [
+        "round",
+        "ended",
+        "accepted",
+        "accepted in",
+        "delivered",
+        "delivered in",
+        "acknowledged",
+        "missing",
+        "repeated",
+        "damaged",
+        "misdelivered",
+        "refused",
+        "unknown",
+        "sync of the disk before",
+    ];
+    table::draw(
+        details,
+        |row| table::headings(row, &HEADINGS),
+        |rows| {
+            for (round, measurement) in all(case) {
+                let account = &measurement.account;
+                let whole = |value: u64| grouped(value as f64, 0);
+                let seconds = |value: f64| format!("{value:.2} s");
+                let ended = match measurement.ending {
+                    Ending::Finished => "finished".to_owned(),
+                    Ending::TimedOut => format!("out of time {}", measurement.ending_note),
+                    Ending::Failed => format!("FAILED {}", measurement.ending_note),
+                };
+                let duplicates = match account.duplicates_allowed {
+                    0 => whole(account.duplicates),
+                    allowed => format!(
+                        "{} (up to {} explained)",
+                        whole(account.duplicates),
+                        whole(allowed)
+                    ),
+                };
+                let disk = measurement.disk.as_ref().map_or_else(
+                    || "–".to_owned(),
+                    |disk| {
+                        format!(
+                            "{} (90 %: {})",
+                            with_unit(disk.p50_us, "µs"),
+                            with_unit(disk.p90_us, "µs")
+                        )
+                    },
+                );
+                table::text_row(
+                    rows,
+                    &[
+                        name(round, measurement),
+                        ended,
+                        whole(measurement.accepted),
+                        seconds(measurement.accept_seconds),
+                        whole(measurement.delivered),
+                        seconds(measurement.deliver_seconds),
+                        whole(account.acknowledged),
+                        whole(account.missing),
+                        duplicates,
+                        whole(account.damaged),
+                        whole(account.misdelivered),
+                        whole(account.refused),
+                        whole(account.unknown),
+                        disk,
+                    ],
+                );
+            }
+        },
+    );
+}
+
+fn draw_latencies(details: &mut Markup, case: &Case) {
+    if !all(case).any(|(_, measurement)| measurement.latency.is_some()) {
+        return;
+    }
+    let headings = ["latency", "messages", "mean", "50 %", "90 %", "99 %", "99.9 %", "longest"];
+    table::draw(
+        details,
+        |row| table::headings(row, &headings),
+        |rows| {
+            for (round, measurement) in all(case) {
+                let Some(latency) = &measurement.latency else { continue };
+                let times = [
+                    latency.mean_us,
+                    latency.p50_us,
+                    latency.p90_us,
+                    latency.p99_us,
+                    latency.p999_us,
+                    latency.max_us,
+                ];
+                let mut cells = vec![name(round, measurement), grouped(latency.count as f64, 0)];
+                cells.extend(times.map(|time| with_unit(time, "µs")));
+                table::text_row(rows, &cells);
+            }
+        },
+    );
+}
+
+fn draw_marks(details: &mut Markup, case: &Case) {
+    let marks = all(case).flat_map(|(round, measurement)| {
+        measurement.marks.iter().map(move |mark| (name(round, measurement), mark))
+    });
+    let marks: Vec<_> = marks.collect();
+    if marks.is_empty() {
+        return;
+    }
+    details.element("ul", &[], |list| {
+        for (name, mark) in marks {
+            let (class, word) = match mark.severity {
+                Severity::Note => ("soft", "note"),
+                Severity::Doubtful => ("warn", "doubtful"),
+                Severity::Invalid => ("wrong", "INVALID"),
+            };
+            list.leaf("li", &[("class", class)], &format!("round {name}: {word}: {}", mark.text));
+        }
+    });
+}

@@ -1,0 +1,170 @@
+//! Plots as SVG. The same values give the same bytes.
+//!
+//! They are drawn small, about as wide as a phone, and scale up: text stays readable on both.
+//! Colours are classes, so that a page's light and dark mode reach into them.
+
+mod axis;
+mod bars;
+mod lines;
+
+pub use bars::{Bar, BarChart};
+pub use lines::{Line, LinePlot};
+
+use super::markup::Markup;
+
+/// Colours and strokes; needed once in whatever holds plots.
+pub(super) const STYLE: &str = include_str!("style.css");
+
+/// How many colours there are; then they begin again.
+const COLOURS: usize = 8;
+
+/// Width of every plot, in its own units. About as many as a phone has pixels.
+const WIDTH: f64 = 380.0;
+
+/// The line of a title.
+const TITLE_BASELINE: f64 = 16.0;
+
+/// A plot that was drawn.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    height: f64,
+    title: String,
+    inside: Markup,
+}
+
+impl Drawing {
+    /// As part of a page, which has [`STYLE`] already.
+    pub(super) fn inline(&self) -> Markup {
+        self.svg(false)
+    }
+
+    /// As a file of its own, without anything from outside.
+    #[must_use]
+    pub fn standalone(&self) -> String {
+        let mut svg = self.svg(true);
+        svg.line();
+        svg.into_string()
+    }
+
+    fn svg(&self, standalone: bool) -> Markup {
+        let (width, height) = (length(WIDTH), length(self.height));
+        let view = format!("0 0 {width} {height}");
+        let mut attributes = vec![
+            ("xmlns", "http://www.w3.org/2000/svg"),
+            ("class", "plot"),
+            ("viewBox", &view),
+            ("role", "img"),
+            ("aria-label", &self.title),
+        ];
+        if standalone {
+            // Twice its own units, for pages that show a picture in its natural size.
+            attributes.extend([("width", "760")]);
+        }
+        let mut svg = Markup::default();
+        svg.element("svg", &attributes, |svg| {
+            if standalone {
+                svg.style(&[STYLE]);
+            }
+            let paper = [("class", "paper"), ("width", &width), ("height", &height)];
+            svg.empty("rect", &paper);
+            svg.document(&self.inside);
+        });
+        svg
+    }
+}
+
+/// Where text is held.
+#[derive(Clone, Copy)]
+enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+fn text(svg: &mut Markup, (x, y): (f64, f64), class: &str, anchor: Anchor, text: &str) {
+    let (x, y) = (length(x), length(y));
+    let anchor = match anchor {
+        Anchor::Start => "start",
+        Anchor::Middle => "middle",
+        Anchor::End => "end",
+    };
+    let place = [("x", &*x), ("y", &*y), ("class", class), ("text-anchor", anchor)];
+    svg.leaf("text", &place, text);
+}
+
+fn line(svg: &mut Markup, from: (f64, f64), to: (f64, f64), class: &str) {
+    let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(length);
+    let place = [("x1", &*x1), ("y1", &*y1), ("x2", &*x2), ("y2", &*y2), ("class", class)];
+    svg.empty("line", &place);
+}
+
+fn rectangle(svg: &mut Markup, corner: (f64, f64), size: (f64, f64), class: &str) {
+    let [x, y, width, height] = [corner.0, corner.1, size.0, size.1].map(length);
+    let place = [("x", &*x), ("y", &*y), ("width", &*width), ("height", &*height)];
+    svg.empty("rect", &[&place[..], &[("class", class)]].concat());
+}
+
+/// The class of the `n`th colour.
+fn colour(n: usize) -> String {
+    format!("s{}", n % COLOURS)
+}
+
+/// A length in a plot: a tenth of a unit is exact enough and keeps the file small.
+fn length(value: f64) -> String {
+    let text = format!("{value:.1}");
+    match text.strip_suffix(".0") {
+        Some("-0") => "0".to_owned(),
+        Some(whole) => whole.to_owned(),
+        None => text,
+    }
+}
+
+/// About how wide a text of 12 units' size is: there is nothing to measure it with here.
+fn text_width(text: &str) -> f64 {
+    let width = |c: char| match c {
+        'i' | 'j' | 'l' | 't' | 'f' | 'r' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '/' => 4.2,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 11.0,
+        c if c.is_uppercase() => 8.6,
+        _ => 7.2,
+    };
+    text.chars().map(width).sum()
+}
+
+/// A title, which is larger and bold.
+fn title(svg: &mut Markup, title: &str) {
+    const WIDER: f64 = 1.25;
+    text(svg, (0.0, TITLE_BASELINE), "title", Anchor::Start, &fit(title, WIDTH / WIDER));
+}
+
+/// The text, or as much of its beginning as has room, and an ellipsis.
+fn fit(text: &str, width: f64) -> String {
+    if text_width(text) <= width {
+        return text.to_owned();
+    }
+    let mut fitting = String::new();
+    for c in text.chars() {
+        if text_width(&fitting) + text_width(&format!("{c}…")) > width {
+            break;
+        }
+        fitting.push(c);
+    }
+    format!("{}…", fitting.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fit, length, text_width};
+
+    #[test]
+    fn lengths_are_short() {
+        assert_eq!([0.0, -0.01, 12.0, 12.345].map(length), ["0", "0", "12", "12.3"]);
+    }
+
+    #[test]
+    fn a_text_is_cut_to_its_room() {
+        assert_eq!(fit("postrider", 200.0), "postrider");
+        let cut = fit("a contender with a very long name", 100.0);
+        assert!(cut.ends_with('…') && text_width(&cut) <= 100.0, "{cut}");
+        assert_eq!(fit("x", 0.0), "…");
+    }
+}
