@@ -1,6 +1,7 @@
 //! Commands as the server reads them and as the client writes them: what was read is the same
 //! when it is written and read again.
 
+use mail::dsn::xtext;
 use mail::{Domain, Envelope, Mailbox, Mono, Reply};
 use smtp::client::{
     ClientConfig, ClientEvent, ClientSession, Outgoing, OutgoingRecipient, Output, StartTls,
@@ -25,6 +26,14 @@ pub fn run(data: &[u8]) {
     let mut expected = first.envelope.clone();
     expected.smtputf8 = second.envelope.smtputf8;
     assert!(first.envelope.smtputf8 || !second.envelope.smtputf8);
+    // An ORCPT goes in ASCII, if that is not too long.
+    for (before, after) in expected.recipients.iter_mut().zip(&second.envelope.recipients) {
+        let mean = |orcpt: &Option<Box<str>>| orcpt.as_deref().and_then(xtext::decode_orcpt);
+        let is_wide = before.orcpt.as_ref().is_some_and(|orcpt| !orcpt.is_ascii());
+        if is_wide && (after.orcpt.is_none() || mean(&before.orcpt) == mean(&after.orcpt)) {
+            before.orcpt = after.orcpt.clone();
+        }
+    }
     assert_eq!(expected, second.envelope, "{}", String::from_utf8_lossy(&wire));
     assert_eq!(wire, written(&second));
 }

@@ -1,7 +1,9 @@
 //! The commands of a transaction as bytes (RFC 5321 §4.1.1.2 and on).
 
 use super::{Capabilities, Outgoing, OutgoingRecipient};
+use mail::dsn::xtext;
 use mail::{BodyType, Notify, Ret};
+use std::borrow::Cow;
 
 /// Whether the content goes as 8BITMIME, and whether the transaction needs SMTPUTF8.
 #[derive(Clone, Copy, Debug)]
@@ -81,12 +83,24 @@ pub(super) fn push_rcpt(out: &mut Vec<u8>, recipient: &OutgoingRecipient, offere
         if recipient.notify.is_specified() {
             push_notify(out, recipient.notify);
         }
-        if let Some(orcpt) = &recipient.orcpt {
+        if let Some(orcpt) = recipient.orcpt.as_deref().and_then(ascii_orcpt) {
             out.extend_from_slice(b" ORCPT=");
             out.extend_from_slice(orcpt.as_bytes());
         }
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// RFC 6533 §3: as it came, or in the form that needs no SMTPUTF8: whether this transaction has
+/// that depends on its addresses. `None` where that form is too long: the parameter is optional.
+fn ascii_orcpt(orcpt: &str) -> Option<Cow<'_, str>> {
+    if orcpt.is_ascii() {
+        return Some(Cow::Borrowed(orcpt));
+    }
+    let original = xtext::decode_orcpt(orcpt)?;
+    let address = xtext::encode_utf8_address(&original.address);
+    let ascii = format!("{};{address}", original.kind);
+    (ascii.len() <= xtext::ORCPT_BYTES_MAX).then_some(Cow::Owned(ascii))
 }
 
 fn push_notify(out: &mut Vec<u8>, notify: Notify) {
@@ -134,6 +148,7 @@ fn push_decimal(out: &mut Vec<u8>, number: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mail::Mailbox;
 
     #[test]
     fn decimals() {
@@ -142,6 +157,25 @@ mod tests {
             push_decimal(&mut out, number);
             assert_eq!(out, number.to_string().as_bytes());
         }
+    }
+
+    #[test]
+    fn an_internationalised_orcpt_needs_no_smtputf8() {
+        let rcpt = |orcpt: &str| {
+            let recipient = OutgoingRecipient {
+                mailbox: Mailbox::parse("c@d", false).unwrap(),
+                notify: Notify::UNSPECIFIED,
+                orcpt: Some(orcpt.into()),
+            };
+            let mut out = Vec::new();
+            push_rcpt(&mut out, &recipient, &Capabilities { dsn: true, ..Default::default() });
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(rcpt("utf-8;j\u{f6}rg+40x"), "RCPT TO:<c@d> ORCPT=utf-8;j\\x{F6}rg@x\r\n");
+        assert_eq!(rcpt("rfc822;a+2Bb@x"), "RCPT TO:<c@d> ORCPT=rfc822;a+2Bb@x\r\n");
+        let long = format!("utf-8;{}", "\u{f6}".repeat(200));
+        assert!(xtext::is_orcpt(&long, true));
+        assert_eq!(rcpt(&long), "RCPT TO:<c@d>\r\n");
     }
 
     #[test]
