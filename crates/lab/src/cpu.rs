@@ -44,14 +44,27 @@ pub fn usage(pid: u32) -> std::io::Result<Usage> {
     })
 }
 
+/// The fields of `/proc/PID/stat`, by their number in proc_pid_stat(5).
+#[derive(Debug)]
+pub(crate) struct StatFields<'a>(Vec<&'a str>);
+
+impl<'a> StatFields<'a> {
+    pub(crate) fn of(stat: &'a str) -> Option<StatFields<'a>> {
+        // The second field is the program's name in parentheses and may itself hold spaces and
+        // parentheses; what follows the last ')' begins with field 3.
+        let fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        Some(StatFields(fields.collect()))
+    }
+
+    /// Field 3 or a later one.
+    pub(crate) fn number(&self, field: usize) -> Option<u64> {
+        self.0.get(field.checked_sub(3)?)?.parse().ok()
+    }
+}
+
 fn parse(pid: u32, stat: &str, status: &str, ticks_per_second: u64) -> Option<Usage> {
-    // The second field is the program's name in parentheses and may itself hold spaces and
-    // parentheses (proc_pid_stat(5)); what follows the last ')' begins with field 3.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let seconds = |field: usize| -> Option<f64> {
-        let ticks: u64 = fields.get(field - 3)?.parse().ok()?;
-        Some(ticks as f64 / ticks_per_second as f64)
-    };
+    let fields = StatFields::of(stat)?;
+    let seconds = |field| Some(fields.number(field)? as f64 / ticks_per_second as f64);
     let value = |name: &str| -> Option<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim_start_matches(':').split_ascii_whitespace().next()?.parse().ok()

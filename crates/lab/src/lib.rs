@@ -15,6 +15,7 @@ pub mod dialogue;
 pub mod floor;
 pub mod ledger;
 pub mod listener;
+mod process;
 pub mod progress;
 pub mod random;
 pub mod sim;

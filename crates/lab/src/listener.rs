@@ -6,6 +6,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -14,6 +15,23 @@ const BACKLOG_MAX: u32 = 4096;
 
 /// Read at once from one connection.
 const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// Ports for programs that come and go: below those that the kernel gives to outgoing connections, or
+/// one of these could have it while the program is down.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// Finds a port of 127.0.0.1 that nobody listens on and no outgoing connection will take.
+///
+/// # Errors
+/// When there is none.
+pub fn free_port() -> Result<u16, String> {
+    // Two at the same time, and two in a row, begin at different places.
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let begin = (since_1970.subsec_nanos() % u32::from(PORTS.end - PORTS.start)) as u16;
+    let ports = (PORTS.start + begin..PORTS.end).chain(PORTS);
+    let mut free = ports.filter(|&port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok());
+    free.next().ok_or_else(|| "no port is free".to_owned())
+}
 
 /// Resolves `HOST:PORT` to its first address.
 pub fn resolve(address: &str) -> io::Result<SocketAddr> {

@@ -41,6 +41,27 @@ impl Latency {
         self.0.value_at_percentile(percentile)
     }
 
+    /// The mean, in microseconds.
+    #[must_use]
+    pub fn mean_us(&self) -> f64 {
+        self.0.mean()
+    }
+
+    /// What was counted, as pairs of a time in microseconds and how often it was counted; for
+    /// [`Latency::add`].
+    #[must_use]
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let recorded = self.0.iter_recorded();
+        recorded.map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
+    }
+
+    /// Counts what another one counted.
+    pub fn add(&mut self, buckets: &[(u64, u64)]) {
+        for &(time_us, count) in buckets {
+            self.0.saturating_record_n(time_us.clamp(1, MICROS_MAX), count);
+        }
+    }
+
     /// All percentiles and the mean, in microseconds; `null` when nothing was counted.
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -154,6 +175,21 @@ mod tests {
         assert!((1_000_000..=1_001_000).contains(&latency.percentile_us(100.0)));
         latency.record(Duration::from_secs(100_000));
         assert!(latency.percentile_us(100.0) <= 601_000_000);
+    }
+
+    #[test]
+    fn several_can_be_joined() {
+        let (mut all, mut joined) = (Latency::default(), Latency::default());
+        for part in [1..=500_u64, 501..=1000] {
+            let mut latency = Latency::default();
+            for ms in part {
+                latency.record(Duration::from_millis(ms));
+                all.record(Duration::from_millis(ms));
+            }
+            joined.add(&latency.buckets());
+        }
+        assert_eq!(joined.count(), 1000);
+        assert_eq!(joined.percentile_us(99.0), all.percentile_us(99.0));
     }
 
     #[test]

@@ -1,16 +1,63 @@
 //! The published benchmarks of this field, reproduced by one command.
 
+mod contender;
+mod exim;
+mod floor;
+mod large_queue;
+mod load;
+mod machine;
 mod markup;
+mod measurement;
 pub mod number;
+mod opensmtpd;
 pub mod page;
 pub mod path;
 pub mod plot;
+mod postfix;
+mod postrider;
+mod ratio;
+mod relay;
 pub mod report;
+mod round;
+mod scenario;
+mod series;
+mod stand;
+mod steady_state;
+mod stopping;
+mod table;
+mod target;
+mod tree;
 
-use std::path::PathBuf;
+use crate::cli::{CommandError, Outcome};
+use contender::Contender;
+use report::{Manifest, Report, Round, Skipped, Workload};
+use scenario::{Case, Kind, LongPath, Scenario};
+use stand::Site;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use stopping::Stopping;
+pub use target::Target;
+
+/// What a measurement takes beside its load, with `--minutes`.
+const OVERHEAD_SECONDS: f64 = 5.0;
 
 /// Measures the relay and its peers with the published benchmarks, in interleaved rounds.
+///
+/// Each contender gets fresh processes and a fresh spool in each round; every message is accounted
+/// for. Ratios are taken pair by pair within a round. See docs/benchmarks.md.
 #[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Writes report.json and report.html into the output directory, and tables to standard output.
+
+Exit code: 0 all is valid; 1 a result is INVALID (a loss, an unexplained duplicate, a spool that is \
+on no real disk); 2 the command line is wrong, or nothing could be measured.
+
+Examples:
+  postrider-lab bench relay-400
+  postrider-lab bench relay-64k --against postrider,postfix --scale 0.1 --rounds 5
+  postrider-lab bench all --minutes 60 --out bench-all")]
 pub struct BenchOptions {
     /// The scenario, or `all`; --list shows them
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
@@ -23,9 +70,10 @@ pub struct BenchOptions {
         default_value = "postrider,floor,floor-log,postfix"
     )]
     pub against: Vec<String>,
-    /// Another server that runs already: where it listens, and its process
-    #[arg(long, value_name = "NAME=HOST:PORT,pid=PID")]
-    pub target: Vec<String>,
+    /// Another server that runs already: where it listens, its process, and where it relays to (the
+    /// sink will listen there)
+    #[arg(long, value_name = "NAME=HOST:PORT,pid=PID,sink=HOST:PORT")]
+    pub target: Vec<Target>,
     /// Share of the published number of messages
     #[arg(long, value_name = "F", default_value_t = 0.04)]
     pub scale: f64,
@@ -35,10 +83,11 @@ pub struct BenchOptions {
     /// For the bodies' text
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Take a scale that fits into so many minutes
+    /// Take a scale that fits into about so many minutes
     #[arg(long, value_name = "M", conflicts_with = "scale")]
     pub minutes: Option<f64>,
-    /// Directory of the reports and, while it runs, of the spools; without it one is made here
+    /// Directory of the reports and, while it runs, of the spools; must be empty or not there;
+    /// without it one is made here
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// The postrider program; without it the one beside this program
@@ -50,4 +99,324 @@ pub struct BenchOptions {
     /// Print the report as JSON instead of tables
     #[arg(long)]
     pub json: bool,
+    /// Drop so many arrivals from each account: shows that a loss is seen
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
+    pub plant_loss: u64,
+}
+
+/// This program, to be started with another command.
+fn lab_command() -> Result<Command, String> {
+    let lab = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    Ok(Command::new(lab))
+}
+
+/// The command.
+pub fn run(options: &BenchOptions) -> Outcome {
+    if options.list {
+        list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = Bench::prepare(options).and_then(Bench::run).map_err(CommandError::new)?;
+    if options.json {
+        let text = serde_json::to_string(&report);
+        println!("{}", text.map_err(|error| CommandError::new(error.to_string()))?);
+    } else {
+        print!("{}", table::text(&report));
+    }
+    Ok(if report.is_invalid() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn list() {
+    println!("Scenarios:");
+    for scenario in scenario::all() {
+        println!("  {:<16}{} ({})", scenario.name, scenario.title, scenario.publication);
+        let cases: Vec<&str> = scenario.cases.iter().map(|case| case.name).collect();
+        println!("  {:<16}variants: {}", "", cases.join(", "));
+    }
+    println!("  {:<16}every one of them", "all");
+    println!("Contenders:");
+    for name in Contender::names() {
+        if let Ok(contender) = Contender::named(name, &[]) {
+            println!("  {name:<16}{}; {}", contender.title(), contender.durability().1);
+        }
+    }
+    println!("  {:<16}any other server, with --target", "NAME");
+}
+
+/// A run.
+struct Bench {
+    scenarios: Vec<Scenario>,
+    contenders: Vec<Contender>,
+    postrider: PathBuf,
+    directory: PathBuf,
+    planted_loss: u64,
+    begun: Instant,
+    stopping: Stopping,
+    report: Report,
+}
+
+impl Bench {
+    fn prepare(options: &BenchOptions) -> Result<Bench, String> {
+        let name = options.scenario.as_deref().unwrap_or("all");
+        let scenarios = scenario::named(name)?;
+        let named =
+            options.against.iter().map(|name| Contender::named(name.trim(), &options.target));
+        let mut contenders = named.collect::<Result<Vec<Contender>, String>>()?;
+        if !(options.scale.is_finite() && options.scale > 0.0) {
+            return Err(format!("--scale {} is not above 0", options.scale));
+        }
+        if options.minutes.is_some_and(|minutes| !(minutes.is_finite() && minutes > 0.0)) {
+            return Err("--minutes must be above 0".to_owned());
+        }
+        let postrider = find_postrider(options)?;
+        let mut skipped = Vec::new();
+        let mut found = Vec::new();
+        contenders.retain(|contender| match contender.find(&postrider) {
+            Ok(version) => {
+                found.push(describe(contender, version));
+                true
+            }
+            Err(why) => {
+                eprintln!("{}: left out: {why}", contender.name());
+                skipped.push(Skipped { name: contender.name().to_owned(), why });
+                false
+            }
+        });
+        if contenders.is_empty() {
+            return Err("none of the contenders can be measured here".to_owned());
+        }
+        let directory = make_directory(options, name)?;
+        let machine = machine::describe(&directory);
+        let marks = machine::judge(&machine);
+        let scale = options.minutes.map_or(options.scale, |minutes| {
+            fitting_scale(&scenarios, &contenders, options.rounds, minutes)
+        });
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let manifest = Manifest {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command_line: std::env::args().collect(),
+            seed: options.seed,
+            scale,
+            rounds: options.rounds,
+            began_at: mail::Wall(now.as_millis() as u64).to_string(),
+            seconds: 0.0,
+            machine,
+            contenders: found,
+            skipped,
+        };
+        let report = Report { format: report::FORMAT, manifest, scenarios: Vec::new(), marks };
+        Ok(Bench {
+            scenarios,
+            contenders,
+            postrider,
+            directory,
+            planted_loss: options.plant_loss,
+            begun: Instant::now(),
+            stopping: Stopping::listen()?,
+            report,
+        })
+    }
+
+    fn run(mut self) -> Result<Report, String> {
+        for scenario in std::mem::take(&mut self.scenarios) {
+            self.report.scenarios.push(open_scenario(&scenario));
+            for case in &scenario.cases {
+                self.run_case(scenario.name, case)?;
+            }
+        }
+        self.write()?;
+        eprintln!("reports: {}", self.directory.display());
+        Ok(self.report)
+    }
+
+    fn run_case(&mut self, scenario: &str, case: &Case) -> Result<(), String> {
+        let Manifest { scale, seed, rounds, .. } = self.report.manifest;
+        let load = case.load(scale, seed);
+        let mut shown = report::Case {
+            name: case.name.to_owned(),
+            title: case.title.to_owned(),
+            workload: Workload {
+                messages: if matches!(case.kind, Kind::SteadyState(_)) { 0 } else { load.messages },
+                body_bytes: load.body_bytes,
+                sources: load.sources,
+                sessions: load.sessions,
+                per_connection: load.per_connection,
+                path_rtt_ms: case.path.map_or(0.0, |path| path.rtt.as_secs_f64() * 1e3),
+                path_loss: case.path.map_or(0.0, |path| path.loss),
+            },
+            ..report::Case::default()
+        };
+        if let Some(LongPath { rtt, loss }) = case.path {
+            shown.unavailable = path::Path::start(rtt, loss, seed).err().map(|why| why.to_string());
+        }
+        if let Some(why) = &shown.unavailable {
+            eprintln!("{scenario} {}: not run: {why}", case.name);
+        }
+        let runs = if shown.unavailable.is_some() { 0 } else { rounds };
+        let names: Vec<String> = self.contenders.iter().map(|c| c.name().to_owned()).collect();
+        shown.left_out = left_out(case, &self.contenders);
+        self.put_case(shown.clone());
+        for number in 1..=runs {
+            let mut round = Round { number, measurements: Vec::new() };
+            for index in 0..self.contenders.len() {
+                // Each in turn is the first: what the one before leaves behind hits all alike.
+                let index = (index + number as usize - 1) % self.contenders.len();
+                if shown.left_out.iter().any(|left_out| left_out.name == names[index]) {
+                    continue;
+                }
+                let name = format!("{scenario}-{}-{number}-{}", case.name, names[index]);
+                let (measurement, files) = self.measure(index, case, &load, &name)?;
+                if !files.is_empty() {
+                    self.report.manifest.contenders[index].files = files;
+                }
+                eprintln!("{}", progress(scenario, case, number, &measurement));
+                round.measurements.push(measurement);
+            }
+            shown.rounds.push(round);
+            shown.summaries = ratio::summarize(&shown.rounds, &names);
+            shown.ratios = ratio::compare(&shown.rounds, &names);
+            self.put_case(shown.clone());
+            // What is measured is not lost when the run is broken off.
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    fn measure(
+        &self,
+        index: usize,
+        case: &Case,
+        load: &load::Load,
+        name: &str,
+    ) -> Result<(report::Measurement, Vec<report::ConfigFile>), String> {
+        let site = Site {
+            directory: self.directory.join("run").join(name),
+            postrider: self.postrider.clone(),
+            path: case.path,
+            seed: load.seed,
+            planted_loss: self.planted_loss,
+            stopping: self.stopping.clone(),
+        };
+        let contender = &self.contenders[index];
+        round::measure(contender, case, load, self.report.manifest.scale, &site)
+    }
+
+    /// Puts a case into the present scenario, in place of what it was before.
+    fn put_case(&mut self, case: report::Case) {
+        let Some(scenario) = self.report.scenarios.last_mut() else { return };
+        match scenario.cases.iter_mut().find(|known| known.name == case.name) {
+            Some(known) => *known = case,
+            None => scenario.cases.push(case),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), String> {
+        self.report.manifest.seconds = self.begun.elapsed().as_secs_f64();
+        let json = serde_json::to_string_pretty(&self.report).map_err(|error| error.to_string())?;
+        write(&self.directory.join("report.json"), &json)?;
+        let pages = page::write(&self.report, &self.directory);
+        pages.map(drop).map_err(|error| format!("{}: {error}", self.directory.display()))
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn open_scenario(scenario: &Scenario) -> report::Scenario {
+    report::Scenario {
+        name: scenario.name.to_owned(),
+        title: scenario.title.to_owned(),
+        about: scenario.about.to_owned(),
+        publication: scenario.publication.to_owned(),
+        differences: scenario.differences.iter().map(|text| (*text).to_owned()).collect(),
+        published: scenario.published.clone(),
+        cases: Vec::new(),
+    }
+}
+
+fn describe(contender: &Contender, version: String) -> report::Contender {
+    let (durability, note) = contender.durability();
+    report::Contender {
+        name: contender.name().to_owned(),
+        title: contender.title(),
+        version,
+        durability: durability.to_owned(),
+        durability_note: note.to_owned(),
+        files: Vec::new(),
+    }
+}
+
+/// Contenders that a case makes no sense for.
+fn left_out(case: &Case, contenders: &[Contender]) -> Vec<Skipped> {
+    let kills = case.kind == Kind::LargeQueue { kill: true };
+    let unfit = contenders.iter().filter(|contender| kills && !contender.survives_a_kill());
+    let why = "it keeps nothing when it is killed, or is not ours to kill";
+    unfit.map(|c| Skipped { name: c.name().to_owned(), why: why.to_owned() }).collect()
+}
+
+fn find_postrider(options: &BenchOptions) -> Result<PathBuf, String> {
+    let path = match &options.postrider {
+        Some(path) => path.clone(),
+        None => {
+            let lab = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+            lab.with_file_name("postrider")
+        }
+    };
+    std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn make_directory(options: &BenchOptions, name: &str) -> Result<PathBuf, String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let directory = options
+        .out
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("bench-{name}-{}", now.as_secs())));
+    let failed = |error| format!("{}: {error}", directory.display());
+    std::fs::create_dir_all(&directory).map_err(failed)?;
+    if std::fs::read_dir(&directory).map_err(failed)?.next().is_some() {
+        return Err(format!("{} is not empty", directory.display()));
+    }
+    // Postfix's processes run as another user.
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    std::fs::canonicalize(&directory).map_err(failed)
+}
+
+/// The scale at which all rounds of all scenarios take about so many minutes.
+fn fitting_scale(
+    scenarios: &[Scenario],
+    contenders: &[Contender],
+    rounds: u32,
+    minutes: f64,
+) -> f64 {
+    let mut seconds = 0.0;
+    let mut measurements = 0.0;
+    for case in scenarios.iter().flat_map(|scenario| &scenario.cases) {
+        for contender in contenders {
+            let (messages, bytes) = contender.rough_rates();
+            seconds += case.seconds(messages, bytes) * f64::from(rounds);
+            measurements += f64::from(rounds);
+        }
+    }
+    let left = minutes * 60.0 - measurements * OVERHEAD_SECONDS;
+    (left / seconds).clamp(1e-4, 1.0)
+}
+
+fn progress(scenario: &str, case: &Case, round: u32, measurement: &report::Measurement) -> String {
+    let figure = |name: &str, unit: &str| {
+        measurement.figure(name).map(|value| format!(", {value:.0}{unit}")).unwrap_or_default()
+    };
+    let worst = measurement.marks.iter().max_by_key(|mark| mark.severity);
+    let worst = worst.filter(|mark| mark.severity != report::Severity::Note);
+    format!(
+        "{scenario} {}, round {round}, {}: {} accepted, {} delivered{}{}{}{}",
+        case.name,
+        measurement.contender,
+        measurement.accepted,
+        measurement.delivered,
+        figure("accepted_per_second", "/s in"),
+        figure("delivered_per_second", "/s out"),
+        figure("cpu_us_per_message", " µs"),
+        worst.map(|mark| format!("; {}", mark.text)).unwrap_or_default()
+    )
 }

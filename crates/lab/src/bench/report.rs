@@ -151,6 +151,9 @@ pub struct Case {
     pub workload: Workload,
     /// Why it could not be run at all (no emulated path, for instance).
     pub unavailable: Option<String>,
+    /// Contenders that this variant makes no sense for.
+    #[serde(default)]
+    pub left_out: Vec<Skipped>,
     /// What was measured.
     pub rounds: Vec<Round>,
     /// Each figure of each contender over the rounds.

@@ -1,8 +1,6 @@
 //! Kills a relay again and again while mail goes through it, and accounts for every message.
 
-mod follow;
 mod moment;
-mod process;
 mod report;
 mod rig;
 

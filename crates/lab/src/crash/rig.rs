@@ -1,13 +1,12 @@
 //! Sources, relay and sink, and the files they leave.
 
 use super::CrashOptions;
-use super::follow::Followed;
-use super::process::Process;
 use super::report::Verified;
-use crate::ledger::{Audit, audit};
+use crate::ledger::{Audit, Followed, audit};
+use crate::listener::free_port;
+use crate::process::Process;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,9 +17,6 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 const STILL_MAX: Duration = Duration::from_secs(6);
 /// So long without a delivery means that nothing is left: longer than any wait for a retry.
 const QUIET: Duration = Duration::from_millis(2500);
-/// Ports for the relay: below those that the kernel gives to outgoing connections, or one of these
-/// could have it while the relay is down.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
 /// Bodies of the second source; they go to blobs.
 const BLOB_BODY_BYTES: usize = 150_000;
 /// As many findings of each kind are listed.
@@ -97,7 +93,7 @@ impl Rig {
         command.args(["--domains", "one.test,two.test,three.test", "--distinct-recipients"]);
         command.arg("--ledger").arg(&ledger).args(more);
         command.stdout(Stdio::null()).stderr(self.append(&format!("source-{name}.log"))?);
-        self.sources.push((Process::start("source", &mut command)?, Followed::new(ledger)));
+        self.sources.push((Process::start("source", &mut command)?, Followed::source(ledger)));
         Ok(())
     }
 
@@ -151,7 +147,7 @@ impl Rig {
     /// # Errors
     /// When a ledger can't be read.
     pub(super) fn acked(&mut self) -> Result<u64, String> {
-        self.sources.iter_mut().map(|(_, ledger)| ledger.acked()).sum()
+        self.sources.iter_mut().map(|(_, ledger)| ledger.count()).sum()
     }
 
     /// Kills the relay and verifies the spool.
@@ -189,7 +185,7 @@ impl Rig {
             if status.code() != Some(4) {
                 return Err(format!("source: {status}"));
             }
-            self.sent.push(ledger.path);
+            self.sent.push(ledger.path().to_owned());
         }
         Ok(())
     }
@@ -265,14 +261,6 @@ fn start_sink(lab: &Path, directory: &Path, seed: u64) -> Result<(Process, Strin
     }
     let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
     Ok((sink, address.ok_or_else(|| format!("the sink says {line:?}"))?))
-}
-
-fn free_port() -> Result<u16, String> {
-    // Two runs at the same time begin at different places.
-    let begin = (std::process::id() % u32::from(PORTS.end - PORTS.start)) as u16;
-    let ports = (PORTS.start + begin..PORTS.end).chain(PORTS);
-    let mut free = ports.filter(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok());
-    free.next().ok_or_else(|| "no port is free".to_owned())
 }
 
 /// Small segments and blobs, so that much happens between two kills; retries soon.

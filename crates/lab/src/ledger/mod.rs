@@ -2,9 +2,11 @@
 //! agree.
 
 mod audit;
+mod follow;
 mod record;
 
 pub use audit::{Audit, audit};
+pub(crate) use follow::Followed;
 pub use record::{Arrival, ArrivalState, Fate, LedgerWriter, Sent};
 
 use crate::cli::{CommandError, Outcome};

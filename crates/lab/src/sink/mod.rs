@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
 /// Between two looks at the ledger's unwritten lines and at idleness.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(20);
 
 /// Receives messages, counts them and throws them away.
 ///

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinSet, LocalSet};
 
 /// After the first signal, transactions that run may end for so long.
@@ -109,6 +110,9 @@ pub struct SourceOptions {
     /// Longest wait for a connection to be ready, and for a transaction to end
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
+    /// Obey lines on standard input: `pause`, `resume`
+    #[arg(long)]
+    pub obey: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -182,7 +186,7 @@ pub fn run(options: &SourceOptions) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::new(format!("runtime: {error}")))?;
     let tasks = LocalSet::new();
-    let stopped = tasks.block_on(&runtime, send_all(Rc::clone(&run), options.sessions));
+    let stopped = tasks.block_on(&runtime, send_all(Rc::clone(&run), options));
     // Sessions that are still at it are dropped here, and write in the ledger what became of their
     // messages.
     drop(tasks);
@@ -205,9 +209,13 @@ pub fn run(options: &SourceOptions) -> Outcome {
 }
 
 /// Runs all sessions to their end; `true` if a signal cut them short.
-async fn send_all(run: Rc<Run>, sessions: usize) -> std::io::Result<bool> {
+async fn send_all(run: Rc<Run>, options: &SourceOptions) -> std::io::Result<bool> {
     let mut stop = Stop::listen()?;
     let mut tasks = JoinSet::new();
+    let sessions = options.sessions;
+    if options.obey {
+        tokio::task::spawn_local(obey(Rc::clone(&run), read_lines()?));
+    }
     for _ in 0..sessions {
         tasks.spawn_local(Session::new(Rc::clone(&run)).run());
     }
@@ -240,4 +248,28 @@ async fn send_all(run: Rc<Run>, sessions: usize) -> std::io::Result<bool> {
     follow.abort();
     write_out.abort();
     Ok(stopped)
+}
+
+/// The lines of standard input, read by a thread of its own that ends with them or the process.
+fn read_lines() -> std::io::Result<UnboundedReceiver<String>> {
+    let (sender, receiver) = unbounded_channel();
+    std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(receiver)
+}
+
+/// Does what the lines say.
+async fn obey(run: Rc<Run>, mut lines: UnboundedReceiver<String>) {
+    while let Some(line) = lines.recv().await {
+        match line.trim() {
+            "pause" => run.pace.pause(),
+            "resume" => run.pace.resume(),
+            other => eprintln!("postrider-lab: {other:?} is neither `pause` nor `resume`"),
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 /// The pacing thread looks this often whether it is still wanted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,6 +27,8 @@ pub struct Pace {
     total: u64,
     issued: Cell<u64>,
     stopped: Cell<bool>,
+    paused: Cell<bool>,
+    resumed: Notify,
     start: Instant,
     /// Messages per second; `None` is closed loop.
     rate: Option<f64>,
@@ -42,6 +44,8 @@ impl Pace {
             total,
             issued: Cell::new(0),
             stopped: Cell::new(false),
+            paused: Cell::new(false),
+            resumed: Notify::new(),
             start: Instant::now(),
             rate,
             due: Arc::new(Semaphore::new(0)),
@@ -56,6 +60,9 @@ impl Pace {
 
     /// Waits for leave to send; `None` when all are taken or the run is to stop.
     pub async fn next(&self) -> Option<Ticket> {
+        while self.paused.get() && !self.stopped.get() {
+            self.resumed.notified().await;
+        }
         if self.rate.is_some() {
             self.due.acquire().await.ok()?.forget();
         }
@@ -87,6 +94,18 @@ impl Pace {
     pub fn stop(&self) {
         self.stopped.set(true);
         self.due.close();
+        self.resumed.notify_waiters();
+    }
+
+    /// Gives out nothing until [`Pace::resume`].
+    pub fn pause(&self) {
+        self.paused.set(true);
+    }
+
+    /// Ends a pause.
+    pub fn resume(&self) {
+        self.paused.set(false);
+        self.resumed.notify_waiters();
     }
 
     /// Open loop: begins to release tickets to so many sessions, each when it falls due.
@@ -132,6 +151,7 @@ fn due_after(number: u64, rate: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::Pace;
+    use std::cell::Cell;
     use std::time::Duration;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -171,6 +191,26 @@ mod tests {
         }
         let elapsed = pace.start().elapsed();
         assert!(elapsed >= Duration::from_millis(99), "{elapsed:?}");
+    }
+
+    #[test]
+    fn a_pause_lasts_until_it_is_resumed_or_all_is_stopped() {
+        let pace = Pace::new(3, None);
+        block_on(async {
+            assert!(pace.next().await.is_some());
+            pace.pause();
+            let resumed = Cell::new(false);
+            let resume = async {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                resumed.set(true);
+                pace.resume();
+            };
+            let next = async { (pace.next().await.is_some(), resumed.get()) };
+            assert_eq!(tokio::join!(next, resume).0, (true, true));
+            pace.pause();
+            let stop = async { pace.stop() };
+            assert_eq!(tokio::join!(pace.next(), stop).0, None);
+        });
     }
 
     #[test]

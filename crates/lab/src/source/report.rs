@@ -150,6 +150,7 @@ impl Tally {
             "sessions_gave_up": self.gave_up,
             "warnings": self.warnings(),
             "latency_us": self.latency.to_json(),
+            "latency_us_counts": self.latency.buckets(),
             "connect_us": self.connect.to_json(),
             "acceptance_us": self.acceptance.to_json(),
         })

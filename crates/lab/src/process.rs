@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// A running program; killed when it is dropped.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     name: &'static str,
 }
@@ -16,19 +16,34 @@ impl Process {
     ///
     /// # Errors
     /// When it can't be started.
-    pub(super) fn start(name: &'static str, command: &mut Command) -> Result<Process, String> {
-        let child = command.stdin(Stdio::null()).spawn();
+    pub(crate) fn start(name: &'static str, command: &mut Command) -> Result<Process, String> {
+        Process::spawn(name, command.stdin(Stdio::null()))
+    }
+
+    /// The same with a pipe to its standard input.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub(crate) fn start_with_input(
+        name: &'static str,
+        command: &mut Command,
+    ) -> Result<Process, String> {
+        Process::spawn(name, command.stdin(Stdio::piped()))
+    }
+
+    fn spawn(name: &'static str, command: &mut Command) -> Result<Process, String> {
+        let child = command.spawn();
         let child = child.map_err(|error| format!("cannot start {command:?}: {error}"))?;
         Ok(Process { child, name })
     }
 
-    pub(super) fn child(&mut self) -> &mut Child {
+    pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
     /// # Errors
     /// When it has ended.
-    pub(super) fn check_running(&mut self) -> Result<(), String> {
+    pub(crate) fn check_running(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(format!("{} ended: {status}", self.name)),
@@ -40,7 +55,7 @@ impl Process {
     ///
     /// # Errors
     /// When it had ended already: then it was not this that ended it.
-    pub(super) fn kill(mut self) -> Result<(), String> {
+    pub(crate) fn kill(mut self) -> Result<(), String> {
         self.check_running()?;
         self.child.kill().map_err(|error| format!("{}: {error}", self.name))?;
         self.child.wait().map_err(|error| format!("{}: {error}", self.name))?;
@@ -51,7 +66,7 @@ impl Process {
     ///
     /// # Errors
     /// When it can't be signalled or doesn't end in time.
-    pub(super) fn stop(mut self, wait_max: Duration) -> Result<ExitStatus, String> {
+    pub(crate) fn stop(mut self, wait_max: Duration) -> Result<ExitStatus, String> {
         let name = self.name;
         kill_process(Pid::from_child(&self.child), Signal::TERM)
             .map_err(|error| format!("{name}: {error}"))?;

@@ -1,0 +1,272 @@
+//! Who is measured, and what they have in common.
+
+use super::report;
+use super::target::Target;
+use super::{exim, floor, opensmtpd, postfix, postrider, target};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A server must listen within this time of its start.
+const START_MAX: Duration = Duration::from_secs(120);
+
+/// Where a server works and what it talks to. The same for a restart.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Its own, for configuration, spool and logs.
+    pub(super) directory: PathBuf,
+    /// The next hop, `HOST:PORT`.
+    pub(super) sink: String,
+    /// Where it is to listen.
+    pub(super) port: u16,
+    /// For its metrics, if it has such.
+    pub(super) admin_port: u16,
+    /// The postrider program.
+    pub(super) postrider: PathBuf,
+}
+
+impl Place {
+    pub(super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Host and port of the next hop.
+    pub(super) fn next_hop(&self) -> (&str, &str) {
+        self.sink.rsplit_once(':').unwrap_or((&self.sink, "25"))
+    }
+
+    /// Writes a configuration file into the directory.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<report::ConfigFile, String> {
+        let path = self.directory.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(report::ConfigFile { name: name.to_owned(), text: text.to_owned() })
+    }
+}
+
+/// A running server.
+pub(super) trait Server {
+    /// The process that all others descend from.
+    fn pid(&self) -> u32;
+    /// What it was configured with.
+    fn files(&self) -> Vec<report::ConfigFile>;
+    /// Syncs that it has issued, if it counts them.
+    fn sync_count(&mut self) -> Option<u64> {
+        None
+    }
+    /// The next hop is back: whatever an operator would do so that queued mail goes at once.
+    ///
+    /// # Errors
+    /// When that fails.
+    fn flush(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+    /// Ends in the orderly way, or else by SIGKILL for all its processes. What it tells at its end.
+    ///
+    /// # Errors
+    /// When it had ended before.
+    fn stop(self: Box<Self>) -> Result<Farewell, String>;
+    /// SIGKILL for all its processes.
+    ///
+    /// # Errors
+    /// When it had ended before.
+    fn kill(self: Box<Self>) -> Result<(), String>;
+}
+
+/// What a server tells when it ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Farewell {
+    pub(super) sync_count: Option<u64>,
+}
+
+/// Who can be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Contender {
+    /// With `durability`.
+    Postrider(&'static str),
+    /// With a synced log or without.
+    Floor {
+        log: bool,
+    },
+    Postfix,
+    Exim,
+    OpenSmtpd,
+    /// A server that runs already.
+    Target(Target),
+}
+
+const NAMED: [(&str, Contender); 8] = [
+    ("postrider", Contender::Postrider("sync")),
+    ("postrider-os", Contender::Postrider("os")),
+    ("floor", Contender::Floor { log: false }),
+    ("floor-log", Contender::Floor { log: true }),
+    ("postfix", Contender::Postfix),
+    ("exim", Contender::Exim),
+    ("opensmtpd", Contender::OpenSmtpd),
+    ("postrider-memory", Contender::Postrider("memory")),
+];
+
+impl Contender {
+    /// All that have a name of their own.
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        NAMED.iter().map(|(name, _)| *name)
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// An unknown name; the text lists the known ones.
+    pub(super) fn named(name: &str, targets: &[Target]) -> Result<Contender, String> {
+        if let Some(target) = targets.iter().find(|target| target.name == name) {
+            return Ok(Contender::Target(target.clone()));
+        }
+        let found = NAMED.iter().find(|(known, _)| *known == name);
+        found.map(|(_, contender)| contender.clone()).ok_or_else(|| {
+            let mut known: Vec<&str> = Contender::names().collect();
+            known.extend(targets.iter().map(|target| target.name.as_str()));
+            format!("there is no contender {name:?}; known are {}", known.join(", "))
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Contender::Target(target) => &target.name,
+            other => NAMED.iter().find(|(_, known)| known == other).map_or("", |(name, _)| name),
+        }
+    }
+
+    /// One line for people.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Contender::Postrider(durability) => format!("Postrider, durability \"{durability}\""),
+            Contender::Floor { log: false } => "bare relay in memory: the limit".to_owned(),
+            Contender::Floor { log: true } => {
+                "bare relay with a synced log: the limit with durability".to_owned()
+            }
+            Contender::Postfix => "Postfix".to_owned(),
+            Contender::Exim => "Exim".to_owned(),
+            Contender::OpenSmtpd => "OpenSMTPD".to_owned(),
+            Contender::Target(target) => format!("the server at {}", target.address),
+        }
+    }
+
+    /// What its 250 promises: a word and a sentence.
+    pub(super) fn durability(&self) -> (&'static str, &'static str) {
+        match self {
+            Contender::Postrider("sync") => ("sync", "250 after fdatasync, one for all that wait"),
+            Contender::Postrider("os") => ("os", "written before 250, never synced"),
+            Contender::Postrider(_) | Contender::Floor { log: false } => {
+                ("memory", "250 for what is in memory only")
+            }
+            Contender::Floor { log: true } => {
+                ("sync", "250 after fdatasync, one for all that wait; the log can't be read again")
+            }
+            Contender::Postfix => ("sync", "250 after fsync of the message's own file"),
+            Contender::Exim => ("sync", "250 after fsync of the message's two files"),
+            Contender::OpenSmtpd => {
+                ("os", "250 for files that are written, fsync only of the content")
+            }
+            Contender::Target(_) => ("unknown", "we did not configure it"),
+        }
+    }
+
+    /// Its version, if it can be measured here.
+    ///
+    /// # Errors
+    /// Why not, and what would help.
+    pub(super) fn find(&self, postrider: &Path) -> Result<String, String> {
+        match self {
+            Contender::Postrider(_) => postrider::version(postrider),
+            Contender::Floor { .. } => Ok(env!("CARGO_PKG_VERSION").to_owned()),
+            Contender::Postfix => postfix::version(),
+            Contender::Exim => exim::version(),
+            Contender::OpenSmtpd => opensmtpd::version(),
+            Contender::Target(target) => target.greeting(),
+        }
+    }
+
+    /// Starts it, or starts it again on what it left.
+    ///
+    /// # Errors
+    /// When it doesn't start or doesn't listen.
+    pub(super) fn start(&self, place: &Place) -> Result<Box<dyn Server>, String> {
+        let server = match self {
+            Contender::Postrider(durability) => postrider::start(place, durability)?,
+            Contender::Floor { log } => floor::start(place, *log)?,
+            Contender::Postfix => postfix::start(place)?,
+            Contender::Exim => exim::start(place)?,
+            Contender::OpenSmtpd => opensmtpd::start(place)?,
+            Contender::Target(target) => target.start(),
+        };
+        wait_until_it_listens(&self.address(place), server.pid())?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self, place: &Place) -> String {
+        match self {
+            Contender::Target(target) => target.address.clone(),
+            _ => place.address(),
+        }
+    }
+
+    /// Messages and bytes per second on a small machine, roughly: to foretell how long a run takes.
+    pub(super) fn rough_rates(&self) -> (f64, f64) {
+        match self {
+            Contender::Postfix | Contender::Exim | Contender::OpenSmtpd => (300.0, 30e6),
+            _ => (3000.0, 60e6),
+        }
+    }
+
+    /// Whether a killed one may be asked for its mail: only what it promised to keep.
+    pub(super) fn survives_a_kill(&self) -> bool {
+        !matches!(
+            self,
+            Contender::Floor { .. } | Contender::Postrider("memory") | Contender::Target(_)
+        )
+    }
+
+    /// Messages that a killed one may deliver again: transactions in flight, and what was delivered
+    /// and not yet recorded.
+    pub(super) fn duplicates_per_kill(&self) -> u64 {
+        match self {
+            Contender::Postrider(_) => 1024 + 50,
+            _ => 250,
+        }
+    }
+}
+
+fn wait_until_it_listens(address: &str, pid: u32) -> Result<(), String> {
+    let begun = Instant::now();
+    let mut last = String::new();
+    while begun.elapsed() < START_MAX {
+        match target::greeting(address) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error,
+        }
+        if !Path::new(&format!("/proc/{pid}")).exists() {
+            return Err("it ended at once; its log says why".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("it doesn't answer at {address}: {last}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Contender;
+    use crate::bench::target::Target;
+
+    #[test]
+    fn names_are_unique_and_lead_back() {
+        for name in Contender::names() {
+            assert_eq!(Contender::named(name, &[]).expect("known").name(), name);
+        }
+        let error = Contender::named("sendmail", &[]).expect_err("unknown");
+        assert!(error.contains("\"sendmail\"") && error.contains("postfix"), "{error}");
+    }
+
+    #[test]
+    fn a_target_goes_by_the_name_it_was_given() {
+        let targets: [Target; 1] = ["mine=127.0.0.1:25,pid=7".parse().expect("well-formed")];
+        assert_eq!(Contender::named("mine", &targets).expect("known").name(), "mine");
+    }
+}

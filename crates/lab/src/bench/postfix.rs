@@ -1,0 +1,175 @@
+//! Postfix, with a configuration and a queue of its own, tuned as the Mailismus comparison has it:
+//! process limit 300, concurrency 250, no DNS.
+
+use super::contender::{Farewell, Place, Server};
+use super::report::ConfigFile;
+use super::tree;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const STOP_MAX: Duration = Duration::from_secs(30);
+
+struct Postfix {
+    pid: u32,
+    running: bool,
+    config: PathBuf,
+    files: Vec<ConfigFile>,
+}
+
+/// Its version, if it is installed and may be started.
+pub(super) fn version() -> Result<String, String> {
+    let output =
+        Command::new("postconf").args(["-d", "-h", "mail_version"]).stdin(Stdio::null()).output();
+    let output = output.map_err(|_| "not installed (Debian: package postfix)".to_owned())?;
+    if !rustix::process::geteuid().is_root() {
+        return Err("it must be started as root, and this is not root".to_owned());
+    }
+    Ok(format!("Postfix {}", String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+fn main_cf(place: &Place) -> String {
+    let directory = place.directory.display();
+    let (host, port) = place.next_hop();
+    format!(
+        "compatibility_level = 3.6
+queue_directory = {directory}/queue
+data_directory = {directory}/data
+daemon_directory = /usr/lib/postfix/sbin
+command_directory = /usr/sbin
+mail_owner = postfix
+setgid_group = postdrop
+myhostname = relay.bench.grey
+mydestination =
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+mynetworks = 127.0.0.0/8
+smtpd_relay_restrictions = permit_mynetworks, reject
+smtpd_client_connection_count_limit = 0
+default_process_limit = 300
+default_destination_concurrency_limit = 250
+disable_dns_lookups = yes
+relayhost = [{host}]:{port}
+maillog_file = {directory}/postfix.log
+maillog_file_prefixes = {directory}
+alias_maps =
+alias_database =
+"
+    )
+}
+
+fn master_cf(place: &Place) -> String {
+    let port = place.port;
+    format!(
+        "{port} inet n - n - - smtpd
+pickup unix n - n 60 1 pickup
+cleanup unix n - n - 0 cleanup
+qmgr unix n - n 300 1 qmgr
+rewrite unix - - n - - trivial-rewrite
+bounce unix - - n - 0 bounce
+defer unix - - n - 0 bounce
+trace unix - - n - 0 bounce
+verify unix - - n - 1 verify
+flush unix n - n 1000? 0 flush
+proxymap unix - - n - - proxymap
+smtp unix - - n - - smtp
+relay unix - - n - - smtp
+showq unix n - n - - showq
+error unix - - n - - error
+retry unix - - n - - error
+discard unix - - n - - discard
+anvil unix - - n - 1 anvil
+scache unix - - n - 1 scache
+postlog unix-dgram n - n - 1 postlogd
+"
+    )
+}
+
+pub(super) fn start(place: &Place) -> Result<Box<dyn Server>, String> {
+    let directory = &place.directory;
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    for name in ["queue", "data", "config"] {
+        std::fs::create_dir_all(directory.join(name)).map_err(failed)?;
+    }
+    let owner = Command::new("chown").arg("postfix").arg(directory.join("data")).status();
+    if !owner.map_err(failed)?.success() {
+        return Err("chown postfix failed".to_owned());
+    }
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
+    let files = vec![
+        place.write("config/main.cf", &main_cf(place))?,
+        place.write("config/master.cf", &master_cf(place))?,
+    ];
+    place.write("config/dynamicmaps.cf", "")?;
+    let config = directory.join("config");
+    run("postfix", &config, &["start"])?;
+    let pid_file = directory.join("queue/pid/master.pid");
+    let pid = wait_for_pid(&pid_file)?;
+    Ok(Box::new(Postfix { pid, running: true, config, files }))
+}
+
+fn run(program: &str, config: &Path, arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new(program);
+    command.arg("-c").arg(config).args(arguments).stdin(Stdio::null());
+    let output = command.output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program} {}: {}: {}", arguments.join(" "), output.status, errors.trim()))
+}
+
+fn wait_for_pid(file: &Path) -> Result<u32, String> {
+    let begun = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        if let Ok(pid) = text.trim().parse()
+            && !tree::members(pid).is_empty()
+        {
+            return Ok(pid);
+        }
+        if begun.elapsed() > STOP_MAX {
+            return Err(format!("{}: no process", file.display()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Server for Postfix {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn files(&self) -> Vec<ConfigFile> {
+        self.files.clone()
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        run("postqueue", &self.config, &["-f"])
+    }
+
+    fn stop(mut self: Box<Self>) -> Result<Farewell, String> {
+        run("postfix", &self.config, &["stop"])?;
+        self.running = false;
+        Ok(Farewell::default())
+    }
+
+    fn kill(mut self: Box<Self>) -> Result<(), String> {
+        self.running = false;
+        if tree::members(self.pid).is_empty() {
+            return Err("postfix: it had ended before".to_owned());
+        }
+        tree::kill(self.pid);
+        Ok(())
+    }
+}
+
+impl Drop for Postfix {
+    fn drop(&mut self) {
+        // It is no child of ours: nothing else ends it when a run is broken off.
+        if self.running {
+            tree::kill(self.pid);
+        }
+    }
+}

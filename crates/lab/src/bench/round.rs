@@ -1,0 +1,81 @@
+//! One contender in one case, from an empty directory to its measurement.
+
+use super::contender::Contender;
+use super::load::Load;
+use super::machine::probe_disk;
+use super::measurement::failed;
+use super::report::{ConfigFile, Ending, Measurement, Severity};
+use super::scenario::{Case, Kind};
+use super::stand::{Site, Stand};
+use super::{large_queue, relay, steady_state};
+use std::time::{Duration, Instant};
+
+/// A measurement may take so long, whatever it measures,
+const LIMIT_BASE: Duration = Duration::from_secs(180);
+/// and so long for each message
+const LIMIT_PER_MESSAGE: Duration = Duration::from_millis(20);
+/// and each byte that it takes in.
+const LIMIT_PER_BYTE: Duration = Duration::from_nanos(300);
+
+/// Measures; a contender that can't be measured gives a measurement that says so. With it, what it
+/// was configured with.
+///
+/// # Errors
+/// When the run was interrupted, or the directory can't be used.
+pub(super) fn measure(
+    contender: &Contender,
+    case: &Case,
+    load: &Load,
+    scale: f64,
+    site: &Site,
+) -> Result<(Measurement, Vec<ConfigFile>), String> {
+    std::fs::create_dir_all(&site.directory)
+        .map_err(|error| format!("{}: {error}", site.directory.display()))?;
+    let disk = probe_disk(&site.directory)
+        .map_err(|error| format!("{}: {error}", site.directory.display()))?;
+    let mut files = Vec::new();
+    let result = run(contender, case, load, scale, site, &mut files);
+    site.stopping.check()?;
+    let mut measurement = result.unwrap_or_else(|why| failed(contender.name(), &why));
+    measurement.disk = Some(disk);
+    // What went wrong is in the logs there.
+    if measurement.ending == Ending::Failed || measurement.severity() == Severity::Invalid {
+        measurement.ending_note += &format!(" (logs: {})", site.directory.display());
+    } else {
+        std::fs::remove_dir_all(&site.directory)
+            .map_err(|error| format!("{}: {error}", site.directory.display()))?;
+    }
+    Ok((measurement, files))
+}
+
+fn run(
+    contender: &Contender,
+    case: &Case,
+    load: &Load,
+    scale: f64,
+    site: &Site,
+    files: &mut Vec<ConfigFile>,
+) -> Result<Measurement, String> {
+    let mut stand = Stand::open(contender, site)?;
+    *files = stand.files();
+    let begun = Instant::now();
+    match case.kind {
+        Kind::Relay => relay::measure(&mut stand, load, begun + limit(load)),
+        Kind::LargeQueue { kill } => {
+            large_queue::measure(&mut stand, load, kill, begun + limit(load) * 2)
+        }
+        Kind::SteadyState(seconds) => {
+            let interval = Case::interval(seconds, scale);
+            let limit = interval * load.sources + 2 * LIMIT_BASE;
+            steady_state::measure(&mut stand, load, interval, begun + limit)
+        }
+    }
+}
+
+fn limit(load: &Load) -> Duration {
+    let bytes = load.messages.saturating_mul(load.body_bytes);
+    let each = |one: Duration, count: u64| {
+        Duration::try_from_secs_f64(one.as_secs_f64() * count as f64).unwrap_or(Duration::MAX)
+    };
+    LIMIT_BASE + each(LIMIT_PER_MESSAGE, load.messages) + each(LIMIT_PER_BYTE, bytes)
+}

@@ -1,0 +1,374 @@
+//! The scenarios: what is done, whose benchmark it follows, and what others have published.
+
+use super::load::Load;
+use super::report::Published;
+use std::time::Duration;
+
+/// The project's own figures from before a line was written.
+const REFERENCE_MACHINE: &str = "measured by this project on a 2-core machine that source, relay and sink shared, 250 connections in";
+
+/// A benchmark.
+#[derive(Clone, Debug)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) about: &'static str,
+    pub(super) publication: &'static str,
+    pub(super) differences: &'static [&'static str],
+    pub(super) published: Vec<Published>,
+    pub(super) cases: Vec<Case>,
+}
+
+/// A variant of it.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) kind: Kind,
+    /// At scale 1.
+    messages: u64,
+    body_bytes: u64,
+    sources: u32,
+    sessions: u32,
+    per_connection: u64,
+    pub(super) path: Option<LongPath>,
+}
+
+/// How it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Relay,
+    /// A source more each so many seconds (at scale 1).
+    SteadyState(u64),
+    LargeQueue {
+        kill: bool,
+    },
+}
+
+/// A path to the sink that is longer than this machine's own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LongPath {
+    pub(super) rtt: Duration,
+    pub(super) loss: f64,
+}
+
+/// The path of the KumoMTA scenarios.
+const FIFTY_MS: LongPath = LongPath { rtt: Duration::from_millis(50), loss: 0.001 };
+
+impl Case {
+    /// What is sent at this scale: at least one message for each session.
+    pub(super) fn load(&self, scale: f64, seed: u64) -> Load {
+        let sessions = u64::from(self.sources) * u64::from(self.sessions);
+        let messages = ((self.messages as f64 * scale) as u64).max(sessions);
+        Load {
+            messages,
+            body_bytes: self.body_bytes,
+            sources: self.sources,
+            sessions: self.sessions,
+            per_connection: self.per_connection,
+            seed,
+        }
+    }
+
+    /// The interval of a steady state at this scale.
+    pub(super) fn interval(seconds: u64, scale: f64) -> Duration {
+        Duration::from_secs_f64((seconds as f64 * scale).max(0.2))
+    }
+
+    /// Roughly how long a measurement takes at scale 1 if so many of the smallest messages and so
+    /// many bytes go through in a second.
+    pub(super) fn seconds(&self, messages_per_second: f64, bytes_per_second: f64) -> f64 {
+        let each = 1.0 / messages_per_second + self.body_bytes as f64 / bytes_per_second;
+        match self.kind {
+            Kind::Relay => self.messages as f64 * each,
+            Kind::SteadyState(interval) => (interval * u64::from(self.sources)) as f64,
+            // In, and out again.
+            Kind::LargeQueue { .. } => self.messages as f64 * each * 2.0,
+        }
+    }
+}
+
+fn published(
+    server: &str,
+    what: &str,
+    value: f64,
+    unit: &str,
+    figure: &str,
+    source: &str,
+) -> Published {
+    let [server, what, unit, figure, source] =
+        [server, what, unit, figure, source].map(str::to_owned);
+    Published { server, what, value, unit, figure, case: String::new(), source }
+}
+
+/// All scenarios.
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        relay("relay-400", "400-byte messages, one per connection", 400),
+        relay("relay-64k", "64 KiB messages, one per connection", 65_536),
+        bulk("marketing-100k", "100,000 messages of 100 KB as fast as possible", 100_000),
+        bulk("alerts-10k", "100,000 messages of 10 KB as fast as possible", 10_000),
+        steady_state(),
+        large_queue(),
+        floor(),
+    ]
+}
+
+const RELAY: Case = Case {
+    name: "local",
+    title: "5 sources of 50 sessions",
+    kind: Kind::Relay,
+    messages: 500_000,
+    body_bytes: 400,
+    sources: 5,
+    sessions: 50,
+    per_connection: 1,
+    path: None,
+};
+
+fn relay(name: &'static str, title: &'static str, body_bytes: u64) -> Scenario {
+    let mut figures = Vec::new();
+    if body_bytes == 400 {
+        let rate = |server, what, value| {
+            published(server, what, value, "1/s", "delivered_per_second", REFERENCE_MACHINE)
+        };
+        let cpu = |server, what, value| {
+            published(server, what, value, "µs", "cpu_us_per_message", REFERENCE_MACHINE)
+        };
+        figures = vec![
+            rate("bare relay", "in memory", 14_000.0),
+            rate("bare relay", "group commit with fdatasync", 13_000.0),
+            rate("KumoMTA (2026-08)", "its default, nothing synced, upper end", 2500.0),
+            rate("KumoMTA (2026-08)", "synced for each message, upper end", 1470.0),
+            rate("Mailismus", "never syncs", 2270.0),
+            rate("Postfix 3.7", "syncs", 825.0),
+            cpu("bare relay", "in memory", 51.0),
+            cpu("bare relay", "group commit with fdatasync, upper end", 80.0),
+            cpu("KumoMTA (2026-08)", "its default, nothing synced, lower end", 510.0),
+            cpu("KumoMTA (2026-08)", "synced for each message, lower end", 720.0),
+            cpu("Mailismus", "never syncs", 199.0),
+            cpu("Postfix 3.7", "syncs", 1600.0),
+        ];
+    }
+    Scenario {
+        name,
+        title,
+        about: "Five sources with 50 sessions each send to one destination domain each, one message \
+                per connection, through the relay to a sink. Times are taken until the last message \
+                is accepted and until the last is delivered. A tenth of the load, at most 2,000 \
+                messages, goes before, so that processes are forked and log segments prepared.",
+        publication: "Mailismus's comparison with Postfix (greyware.co.uk/mailismus/benchmarks.htm), \
+                      500,000 messages at scale 1",
+        differences: &[
+            "source and sink are postrider-lab's, which account for every message; the publication \
+             sends with its own programs to a second instance of the server",
+        ],
+        published: figures,
+        cases: vec![Case { body_bytes, ..RELAY }],
+    }
+}
+
+fn bulk(name: &'static str, title: &'static str, body_bytes: u64) -> Scenario {
+    let mut figures = Vec::new();
+    if body_bytes == 100_000 {
+        figures.push(published(
+            "KumoMTA 2025.05.06",
+            "AWS c5n.2xlarge (8 cores, 21 GB): nearly 3.3 million messages an hour",
+            3_300_000.0 / 3600.0,
+            "1/s",
+            "delivered_per_second",
+            "kumomta.com/blog/kumomta-performance-update",
+        ));
+    }
+    let local = Case {
+        name: "local",
+        title: "to a sink on this machine",
+        messages: 100_000,
+        body_bytes,
+        sources: 4,
+        sessions: 25,
+        per_connection: 1000,
+        ..RELAY
+    };
+    let far = Case {
+        name: "50ms",
+        title: "over a path of 50 ms round trip that loses 0.1 % of packets",
+        path: Some(FIFTY_MS),
+        ..local.clone()
+    };
+    Scenario {
+        name,
+        title,
+        about: "Four sources with 25 sessions each inject as fast as the relay takes it, connections \
+                reused; the relay delivers to a sink, once on this machine and once over an emulated \
+                long path.",
+        publication: "KumoMTA's performance tests: 100,000 messages injected as rapidly as possible",
+        differences: &[
+            "source, relay and sink share this machine; the publication's relay has one of its own",
+            "the publication's long path is a real network; here it is emulated",
+        ],
+        published: figures,
+        cases: vec![local, far],
+    }
+}
+
+fn steady_state() -> Scenario {
+    let case = |name, title, body_bytes| Case {
+        name,
+        title,
+        kind: Kind::SteadyState(60),
+        messages: 1_000_000_000,
+        body_bytes,
+        sources: 10,
+        sessions: 5,
+        per_connection: 1000,
+        path: None,
+    };
+    Scenario {
+        name: "steady-state",
+        title: "one source more every interval, up to ten",
+        about: "Every interval (60 seconds at scale 1) one source more begins to send, until there are \
+                ten. When more than 5,000 messages are accepted and not delivered all sources stop, and \
+                go on below 500. Throughput is taken over time.",
+        publication: "Isode's M-Switch benchmarks: steady state",
+        differences: &[
+            "without archiving: Postrider has none yet",
+            "each source has 5 sessions and sends up to 1,000 messages over a connection",
+        ],
+        published: Vec::new(),
+        cases: vec![
+            case("1kB", "1 kB messages", 1000),
+            case("10kB", "10 kB messages", 10_000),
+            case("100kB", "100 kB messages", 100_000),
+            case("1MB", "1 MB messages", 1_000_000),
+            case("10MB", "10 MB messages", 10_000_000),
+        ],
+    }
+}
+
+fn large_queue() -> Scenario {
+    let case = |name, title, kill| Case {
+        name,
+        title,
+        kind: Kind::LargeQueue { kill },
+        messages: 1_000_000,
+        body_bytes: 10_000,
+        sources: 5,
+        sessions: 20,
+        per_connection: 1000,
+        path: None,
+    };
+    let cliff = |what, value: f64| {
+        published(
+            "Postfix",
+            what,
+            value / 60.0,
+            "1/s",
+            "accepted_per_second",
+            "the published large-queue benchmark, as quoted in Postrider's design",
+        )
+    };
+    Scenario {
+        name: "large-queue",
+        title: "a million messages of 10 kB while the next hop is down",
+        about: "First a tenth of the load with the next hop up, for reference. Then the next hop goes \
+                down and the whole load comes in; after a pause it is back (for Postfix with \
+                `postqueue -f`, for Postrider with `postrider queue retry --all`) and the queue drains. \
+                In the second variant the server gets SIGKILL when all is queued and is started again.",
+        publication: "Isode's M-Switch benchmarks: large queue",
+        differences: &[
+            "egress is disabled by taking the next hop down",
+            "the second variant (SIGKILL) is ours",
+        ],
+        published: vec![
+            cliff("intake before its active queue is full: 5,000 a minute", 5000.0),
+            cliff("intake after: 1,300 a minute", 1300.0),
+        ],
+        cases: vec![
+            case("drain", "the next hop comes back", false),
+            case("kill", "SIGKILL at full depth, then a start", true),
+        ],
+    }
+}
+
+fn floor() -> Scenario {
+    Scenario {
+        name: "floor",
+        title: "the bare relay, the limit that others are held against",
+        about: "The relay load in three forms. The bare relay does nothing but read, relay and (with a \
+                log) sync: what it costs is what the kernel's TCP and SMTP itself cost.",
+        publication: "ours",
+        differences: &[],
+        published: Vec::new(),
+        cases: vec![
+            Case {
+                name: "400B",
+                title: "400 B, one message per connection",
+                messages: 100_000,
+                ..RELAY
+            },
+            Case {
+                name: "400B-reused",
+                title: "400 B, connections reused",
+                messages: 100_000,
+                per_connection: 1000,
+                ..RELAY
+            },
+            Case {
+                name: "64KiB",
+                title: "64 KiB, one message per connection",
+                messages: 20_000,
+                body_bytes: 65_536,
+                ..RELAY
+            },
+        ],
+    }
+}
+
+/// The scenarios that a name stands for.
+///
+/// # Errors
+/// An unknown name; the text lists the known ones.
+pub(super) fn named(name: &str) -> Result<Vec<Scenario>, String> {
+    let mut all = all();
+    if name == "all" {
+        return Ok(all);
+    }
+    let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
+    let error = format!("there is no scenario {name:?}; known are all, {}", known.join(", "));
+    all.retain(|scenario| scenario.name == name);
+    if all.is_empty() { Err(error) } else { Ok(all) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{all, named};
+
+    #[test]
+    fn names_are_unique_and_unknown_ones_are_refused() {
+        for scenario in all() {
+            assert_eq!(named(scenario.name).map(|found| found.len()), Ok(1));
+            let mut cases: Vec<&str> = scenario.cases.iter().map(|case| case.name).collect();
+            cases.dedup();
+            assert_eq!(cases.len(), scenario.cases.len());
+        }
+        assert_eq!(named("all").map(|found| found.len()), Ok(all().len()));
+        let error = named("relay-500").expect_err("unknown");
+        assert!(error.contains("relay-500") && error.contains("large-queue"), "{error}");
+    }
+
+    #[test]
+    fn each_published_figure_has_a_source() {
+        for published in all().iter().flat_map(|scenario| &scenario.published) {
+            assert!(!published.source.is_empty() && published.value > 0.0, "{published:?}");
+        }
+    }
+
+    #[test]
+    fn every_session_gets_a_message_at_any_scale() {
+        for case in all().iter().flat_map(|scenario| &scenario.cases) {
+            let load = case.load(1e-9, 1);
+            assert!(load.messages >= u64::from(load.sources * load.sessions));
+        }
+    }
+}

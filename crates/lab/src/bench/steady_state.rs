@@ -1,0 +1,144 @@
+//! Steady state: one source more every interval; sources stop while too much is queued.
+
+use super::load::Load;
+use super::measurement::{Figures, conclude, join_tenths, mark_gave_up, percentiles};
+use super::report::Measurement;
+use super::stand::{Stand, Waited};
+use super::tree;
+use std::time::{Duration, Instant};
+
+/// Sources stop when more than this is accepted and not delivered.
+const HIGH_WATER: u64 = 5000;
+/// And go on below this.
+const LOW_WATER: u64 = 500;
+
+/// Measures one contender. The load's `sources` is the number to go up to.
+///
+/// # Errors
+/// What kept it from being measured.
+pub(super) fn measure(
+    stand: &mut Stand<'_>,
+    load: &Load,
+    interval: Duration,
+    limit: Instant,
+) -> Result<Measurement, String> {
+    let first = Load { sources: 1, messages: 200, ..load.clone() };
+    stand.warm_up(&first, limit)?;
+    let before = stand.snapshot();
+    stand.begin_recording();
+    let mut flow = Flow::default();
+    // Of each interval: deliveries per second.
+    let mut by_sources = Vec::new();
+    for number in 1..=load.sources {
+        stand.start_source("load", load, number)?;
+        let (begun, delivered) = (Instant::now(), stand.delivered());
+        while begun.elapsed() < interval && Instant::now() < limit {
+            stand.step()?;
+            flow.regulate(stand);
+        }
+        let rate = (stand.delivered() - delivered) as f64 / begun.elapsed().as_secs_f64();
+        by_sources.push(rate);
+    }
+    let after = stand.snapshot();
+    let seconds = stand.recorder.seconds();
+    let proportional = tree::proportional_bytes(stand.pid());
+    let reports = stand.finish_sources()?;
+    stand.recorder.moment("sources stopped");
+    let waited = stand.wait_for_deliveries(limit)?;
+    let deliver_seconds = stand.recorder.seconds();
+    let (accepted, delivered) =
+        (after.accepted - before.accepted, after.delivered - before.delivered);
+    let latency = percentiles(&reports);
+
+    let mut figures = Figures::default();
+    let best = by_sources.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0);
+    figures.higher("best_delivered_per_second", "delivered in the best interval", "1/s", best);
+    figures.higher(
+        "delivered_per_second",
+        "delivered, all intervals",
+        "1/s",
+        delivered as f64 / seconds,
+    );
+    figures.higher(
+        "accepted_per_second",
+        "accepted, all intervals",
+        "1/s",
+        accepted as f64 / seconds,
+    );
+    let bytes = best * load.body_bytes as f64;
+    figures.higher(
+        "best_delivered_bytes_per_second",
+        "the best interval in bytes",
+        "bytes/s",
+        bytes,
+    );
+    if let (Some(first), Some(last)) = (by_sources.first(), by_sources.last()) {
+        figures.higher("delivered_first_interval", "delivered with one source", "1/s", *first);
+        figures.higher("delivered_last_interval", "delivered with all sources", "1/s", *last);
+    }
+    figures.neither("pauses", "times that sources were stopped", "", f64::from(flow.pauses));
+    figures.add_usage(&before, &after, delivered);
+    figures.add_memory(stand.recorder.rss_peak_bytes, proportional);
+    let measurement = Measurement {
+        contender: stand.contender.name().to_owned(),
+        accepted: stand.accepted() - before.accepted,
+        delivered: stand.delivered() - before.delivered,
+        accept_seconds: seconds,
+        deliver_seconds,
+        latency,
+        intake_by_tenth: join_tenths(&reports),
+        marks: mark_gave_up(&reports),
+        figures: figures.done(),
+        ..Measurement::default()
+    };
+    conclude(stand, measurement, if waited == Waited::Done { Waited::Done } else { waited })
+}
+
+/// Stops the sources and lets them go on.
+#[derive(Debug, Default)]
+struct Flow {
+    paused: bool,
+    pauses: u32,
+}
+
+impl Flow {
+    fn regulate(&mut self, stand: &mut Stand<'_>) {
+        let queued = stand.accepted().saturating_sub(stand.delivered());
+        if let Some(word) = self.handle_queued(queued) {
+            stand.tell_sources(word);
+        } else if self.paused {
+            // A source that was started meanwhile must learn of it, too.
+            stand.tell_sources("pause");
+        }
+    }
+
+    /// What to tell the sources, if anything changes.
+    fn handle_queued(&mut self, queued: u64) -> Option<&'static str> {
+        if !self.paused && queued > HIGH_WATER {
+            self.paused = true;
+            self.pauses += 1;
+            return Some("pause");
+        }
+        if self.paused && queued < LOW_WATER {
+            self.paused = false;
+            return Some("resume");
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Flow;
+
+    #[test]
+    fn sources_stop_at_the_high_water_mark_and_go_on_at_the_low_one() {
+        let mut flow = Flow::default();
+        let words: Vec<Option<&str>> = [0, 5000, 5001, 9000, 500, 499, 600, 5001]
+            .map(|queued| flow.handle_queued(queued))
+            .to_vec();
+        let expected = [None, None, Some("pause"), None, None, Some("resume"), None, Some("pause")];
+        assert_eq!(words, expected);
+        assert_eq!(flow.pauses, 2);
+    }
+}

@@ -1,0 +1,95 @@
+//! Counts what is added to a ledger while it is written.
+
+use memchr::memmem;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// A ledger that grows.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    path: PathBuf,
+    /// What a line that counts contains.
+    mark: &'static [u8],
+    /// Bytes read: whole lines.
+    read: u64,
+    count: u64,
+}
+
+impl Followed {
+    /// A source's ledger: messages that were acknowledged count.
+    pub(crate) fn source(path: PathBuf) -> Followed {
+        Followed { path, mark: b" acked ", read: 0, count: 0 }
+    }
+
+    /// A sink's ledger: arrivals count.
+    pub(crate) fn sink(path: PathBuf) -> Followed {
+        Followed { path, mark: b"\n", read: 0, count: 0 }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was counted until now.
+    ///
+    /// # Errors
+    /// When the file can't be read.
+    pub(crate) fn count(&mut self) -> Result<u64, String> {
+        let path = &self.path;
+        let failed = |error| format!("{}: {error}", path.display());
+        let mut file = File::open(path).map_err(failed)?;
+        file.seek(SeekFrom::Start(self.read)).map_err(failed)?;
+        let mut bytes = vec![0; READ_BYTES];
+        let mut filled = 0;
+        loop {
+            let read = file.read(&mut bytes[filled..]).map_err(failed)?;
+            filled += read;
+            // The last line may be half written.
+            let whole = memchr::memrchr(b'\n', &bytes[..filled]).map_or(0, |end| end + 1);
+            self.count += memmem::find_iter(&bytes[..whole], self.mark).count() as u64;
+            self.read += whole as u64;
+            if read == 0 || whole == 0 {
+                return Ok(self.count);
+            }
+            bytes.copy_within(whole..filled, 0);
+            filled -= whole;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Followed;
+
+    #[test]
+    fn lines_count_once_and_when_they_are_whole() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("ledger");
+        let mut source = Followed::source(path.clone());
+        let mut sink = Followed::sink(path.clone());
+        source.count().expect_err("it isn't there");
+        for (text, acked, lines) in [
+            ("", 0, 0),
+            ("r-1 acked a@b\nr-2 unknown c@d\nr-3 acke", 1, 2),
+            ("r-1 acked a@b\nr-2 unknown c@d\nr-3 acked e@f\nr-4 unsent\n", 2, 4),
+        ] {
+            std::fs::write(&path, text).expect("written");
+            assert_eq!(source.count().expect("read"), acked);
+            assert_eq!(sink.count().expect("read"), lines);
+        }
+    }
+
+    #[test]
+    fn much_at_once_is_read_to_its_end() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("ledger");
+        std::fs::write(&path, "run-1234567 acked user@example.org\n".repeat(30_000))
+            .expect("written");
+        assert_eq!(Followed::source(path.clone()).count(), Ok(30_000));
+        assert_eq!(Followed::sink(path).count(), Ok(30_000));
+    }
+}
