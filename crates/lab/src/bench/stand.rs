@@ -148,7 +148,8 @@ impl<'a> Stand<'a> {
     pub(super) fn start_sink(&mut self) -> Result<(), String> {
         self.sinks_started += 1;
         let name = format!("sink-{}", self.sinks_started);
-        self.sink = Some(Sink::start(self.directory(), &name, &self.place.sink, self.path.as_ref())?);
+        self.sink =
+            Some(Sink::start(self.directory(), &name, &self.place.sink, self.path.as_ref())?);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The report on a terminal.
 
+use super::number::{three_digits, with_unit};
 use super::report::{Case, Ending, Mark, Report, Scenario, Severity, Spread, Summary};
 use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 use std::io::IsTerminal as _;
@@ -62,11 +63,10 @@ pub(super) fn text(report: &Report) -> String {
         }
         for published in &scenario.published {
             out += &format!(
-                "published: {}, {}: {} {} ({})\n",
+                "published: {}, {}: {} ({})\n",
                 published.server,
                 published.what,
-                number(published.value),
-                published.unit,
+                with_unit(published.value, &published.unit),
                 published.source
             );
         }
@@ -172,20 +172,10 @@ fn value(summary: &Summary) -> String {
             if summary.figure.ends_with("_per_message")
                 || summary.figure.ends_with("_per_queued") =>
         {
-            number(median)
+            three_digits(median)
         }
         "bytes" => format!("{:.0}", median / 1e6),
-        _ => number(median),
-    }
-}
-
-/// Three significant digits at least.
-fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+        _ => three_digits(median),
     }
 }
 
@@ -203,15 +193,10 @@ fn mark_line(who: &str, mark: &Mark) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{number, text};
+    use super::text;
     use crate::bench::report::{
         Account, Case, Contender, Mark, Measurement, Report, Round, Scenario, Severity,
     };
-
-    #[test]
-    fn numbers_keep_three_digits() {
-        assert_eq!([3818.4, 56.21, 1.234, 0.0312].map(number), ["3818", "56.2", "1.23", "0.031"]);
-    }
 
     #[test]
     fn an_invalid_result_says_so_and_why() {

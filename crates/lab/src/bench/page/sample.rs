@@ -151,6 +151,7 @@ fn case(name: &str) -> Case {
         name: name.into(),
         title: if name == "local" { "On this machine".into() } else { format!("Over {name}") },
         workload: workload(name),
+        left_out: Vec::new(),
         unavailable: None,
         rounds,
         summaries: (0..CONTENDERS.len()).flat_map(each).map(|(n, f)| of(n, f)).collect(),
