@@ -42,7 +42,6 @@ fn segments(choices: &mut Unstructured) -> Result<()> {
     let opened = Spool::open(&disk, config.clone(), &mut |message| found.push(message));
     let Ok((mut spool, _)) = opened else { return Ok(()) };
     for (ticket, message) in (1..).zip(&found) {
-        assert!(!message.open.is_empty(), "handed over without a recipient");
         spool.handle_request(Request::Load { ticket: Ticket(ticket), id: message.id });
     }
     let answers = crate::spool_recovery::settle(&mut spool, &disk);

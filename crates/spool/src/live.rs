@@ -42,7 +42,7 @@ impl Live {
             self.index.insert(id, Entry::new(place, count, head.blob.is_some()));
         }
         if let Some(blob) = head.blob {
-            self.next_blob = self.next_blob.max(blob.0 + 1);
+            self.next_blob = self.next_blob.max(blob.0.saturating_add(1));
             self.blobs.insert(id, blob);
         }
         self.segments.add_live(segment, id, head.length);
@@ -121,5 +121,21 @@ impl Live {
         self.segments.drop_live(entry.segment, entry.length);
         entry.release(&mut self.reasons);
         self.blobs.remove(&id.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_blob_number_of_all_is_read() {
+        let mut live = Live::default();
+        let blob = Some(BlobId(u64::MAX));
+        let id = MessageId(1);
+        let head =
+            AcceptHead { id, recipients_count: 1, blob, copied: false, offset: 0, length: 90 };
+        live.accept(1, &head);
+        assert_eq!(live.next_blob, u64::MAX);
     }
 }
