@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod support;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use support::client::{Client, queued_id};
 use support::peer::Peer;
 use support::server::Server;
@@ -67,6 +69,86 @@ fn large_messages_exactly_once() {
 #[test]
 fn large_messages_exactly_once_to_a_sink_without_chunking() {
     account_for(300, &["--body-bytes", "65536"], &["--no-chunking", "--no-pipelining"]);
+}
+
+/// Takes the lines of three transactions before it answers the first of them, and says which
+/// commands came.
+fn answer_three_at_once(listener: &TcpListener) -> Vec<String> {
+    let (stream, _) = listener.accept().expect("a connection");
+    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+    let say = |text: &str| (&stream).write_all(text.as_bytes()).expect("a reply");
+    let mut next_line = || {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a line");
+        line
+    };
+    say("220 peer.test\r\n");
+    assert!(next_line().starts_with("EHLO "));
+    say("250-peer.test\r\n250-PIPELINING\r\n250 CHUNKING\r\n");
+    let mut commands = Vec::new();
+    while commands.iter().filter(|c: &&String| c.starts_with("BDAT ")).count() < 3 {
+        // Lines of the content begin with none of these.
+        let line = next_line();
+        let known = ["MAIL FROM:", "RCPT TO:", "BDAT ", "RSET"];
+        if known.iter().any(|verb| line.starts_with(verb)) {
+            commands.push(line.trim_end().to_owned());
+        }
+    }
+    commands.iter().for_each(|_| say("250 2.0.0 Fine\r\n"));
+    // QUIT, or the end.
+    while !next_line().is_empty() {}
+    commands
+}
+
+#[test]
+fn several_transactions_are_in_flight_on_one_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let limits = "max_connections = 1, transactions_in_flight = 3, idle_timeout = \"100ms\"";
+    let route = format!("[[route]]\nsmtp = {{ hosts = [\"{address}\"], {limits} }}");
+    let files = Files::new();
+    let server = Server::start(&files, &config(&route));
+    let peer = std::thread::spawn(move || answer_three_at_once(&listener));
+    let mut client = Client::connect(server.address());
+    for number in 0..3 {
+        client.mail("a@source.test", &[&format!("u{number}@b.test")], "Subject: x\r\n\r\nx\r\n");
+    }
+    let commands = peer.join().expect("the peer");
+    wait_until("an empty queue", || server.queue().is_empty());
+    let mut to: Vec<_> = commands.iter().filter(|c| c.starts_with("RCPT")).collect();
+    to.sort();
+    assert_eq!(to, ["RCPT TO:<u0@b.test>", "RCPT TO:<u1@b.test>", "RCPT TO:<u2@b.test>"]);
+    // RSET between them, so that none inherits what is left of a refused one.
+    let at: Vec<_> = commands.iter().map(|c| c.split(' ').next().unwrap_or_default()).collect();
+    let one = ["MAIL", "RCPT", "BDAT", "RSET"];
+    assert_eq!(at, [&one[..], &one[..], &one[..3]].concat());
+    assert_eq!(files.wait_events("relayed", 3).len(), 3);
+    server.stop();
+}
+
+#[test]
+fn refusals_amid_transactions_in_flight_touch_no_other() {
+    let files = Files::new();
+    let refusals = ["--refuse", "100:451:mail", "--refuse", "100:451:rcpt", "--refuse", "100:452"];
+    let expect = ["--expect", "500", "--linger", "1", "--latency", "2"];
+    let sink = Tool::sink(&files, &[&expect[..], &refusals].concat());
+    let address = &sink.address;
+    let server = Server::start(
+        &files,
+        &config(&format!(
+            "[[route]]\nsmtp = {{ hosts = [\"{address}\"], max_connections = 2, \
+             transactions_in_flight = 10 }}\nretry = {{ first = \"100ms\", longest = \"1s\" }}"
+        )),
+    );
+    let sent = files.path("source.ledger").display().to_string();
+    let words = ["--messages", "500", "--sessions", "10", "--per-session", "50"];
+    source(&[&["--to", &server.to(), "--ledger", &sent][..], &words].concat());
+    assert_eq!(sink.finish()["messages"], 500);
+    let audit = ledger(&files.path("source.ledger"), &files.path("sink.ledger"));
+    assert_eq!(audit["acked_messages"], 500, "{audit}");
+    assert_eq!(audit["arrivals"], audit["acked_recipients"], "{audit}");
+    wait_until("an empty queue", || server.queue().is_empty());
+    server.stop();
 }
 
 #[test]

@@ -121,14 +121,17 @@ pub enum ClientEvent {
     Ready,
     /// Upgrade, then [`ClientSession::handle_tls_started`].
     StartTls,
-    /// The transaction is over; one outcome per recipient in order. `Ready` follows when another
-    /// can start, `Closed` if none can.
+    /// The transaction is over, the first that was started of those in flight; one outcome per
+    /// recipient in order. `Ready` follows when another can start, `Closed` if none can.
     Done {
         /// Per recipient: accepted by the peer with this reply, or failed.
         outcomes: Vec<Result<Reply, Failure>>,
         /// The whole content was sent and the answer to it never came: those recipients that
         /// failed for that reason may have been accepted (RFC 1047).
         doubtful: bool,
+        /// The peer has replied to one of its commands. If it hasn't, a kept connection that
+        /// broke had died before, and another one may be tried at once.
+        answered: bool,
     },
     /// The session is over and must be closed, unfinished writes included. Inside a transaction
     /// `Done` comes first. `None`: after QUIT.

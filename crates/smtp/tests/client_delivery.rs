@@ -336,7 +336,7 @@ proptest! {
         for message in &messages {
             client.start(Mono(1), message.outgoing());
             let (events, writes) = converse(&mut client, &mut server, message, step);
-            let [ClientEvent::Done { outcomes, doubtful: false }, ClientEvent::Ready] =
+            let [ClientEvent::Done { outcomes, doubtful: false, .. }, ClientEvent::Ready] =
                 events.as_slice() else { panic!("{events:?}") };
             let codes: Vec<u16> = outcomes.iter().map(|outcome| match outcome {
                 Ok(reply) => reply.code,

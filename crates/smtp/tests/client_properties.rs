@@ -175,7 +175,7 @@ impl Driver {
                     assert!(self.running.is_none() && !self.is_ready);
                     self.session.handle_tls_started(self.now);
                 }
-                ClientEvent::Done { outcomes, doubtful } => {
+                ClientEvent::Done { outcomes, doubtful, .. } => {
                     assert_eq!(self.running.take(), Some(outcomes.len()));
                     assert!(self.content_given || !doubtful);
                     assert!(self.content_given || outcomes.iter().all(Result::is_err));

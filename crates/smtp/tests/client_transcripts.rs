@@ -241,7 +241,7 @@ impl Replay {
         match event {
             ClientEvent::Ready => writeln!(log, "event: ready").unwrap(),
             ClientEvent::StartTls => writeln!(log, "event: starttls").unwrap(),
-            ClientEvent::Done { outcomes, doubtful } => {
+            ClientEvent::Done { outcomes, doubtful, .. } => {
                 let doubtful = if *doubtful { ", doubtful" } else { "" };
                 writeln!(log, "event: done{doubtful}").unwrap();
                 for outcome in outcomes {

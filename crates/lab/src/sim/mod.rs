@@ -169,7 +169,7 @@ impl Stage {
         self.drain(&node);
         let bounds = Bounds {
             per_crash: plan.unsettled_max as usize
-                + plan.connections_max() as usize * RECIPIENTS_MAX as usize,
+                + plan.in_flight_max() as usize * RECIPIENTS_MAX as usize,
         };
         self.ground.account.check(&self.ground.network, bounds);
         let node = Rc::new(node);

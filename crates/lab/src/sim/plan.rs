@@ -86,6 +86,8 @@ pub struct Hop {
     pub dead: bool,
     /// What its hosts offer.
     pub chunking: bool,
+    /// Transactions that the node may have in flight on one connection.
+    pub in_flight_max: u32,
     /// What its hosts offer.
     pub pipelining: bool,
     /// Until then every recipient is deferred.
@@ -188,10 +190,10 @@ impl Plan {
         }
     }
 
-    /// Connections of all next hops together.
+    /// Transactions in flight to all next hops together.
     #[must_use]
-    pub fn connections_max(&self) -> u32 {
-        self.hops.iter().map(|hop| hop.connections_max).sum()
+    pub fn in_flight_max(&self) -> u32 {
+        self.hops.iter().map(|hop| hop.connections_max * hop.in_flight_max).sum()
     }
 
     /// The node's configuration.
@@ -213,12 +215,13 @@ impl Plan {
             let more = u32::from(plant == Some(Plant::OneConnectionMore));
             let _ = write!(
                 text,
-                "[[route]]\ndomains = {:?}\n{}max_connections = {}, connect_timeout = \"5s\", \
-                 greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
+                "[[route]]\ndomains = {:?}\n{}max_connections = {}, transactions_in_flight = {}, \
+                 connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
                  content_timeout = \"15s\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
                 hop.domains,
                 hop.channel(),
                 hop.connections_max + more,
+                hop.in_flight_max,
             );
             if hop.dead {
                 text.push_str("retry = { give_up_after = \"90s\" }\n");
@@ -273,6 +276,7 @@ fn hop(random: &mut Random, number: u8, domains: &[&str], heal_us: u64) -> Hop {
         by_mx: false,
         dead: false,
         chunking: random.below(2) == 0,
+        in_flight_max: if random.below(2) == 0 { 1 + random.below(8) as u32 } else { 1 },
         pipelining: random.below(3) > 0,
         defers_until_us: if defers { random.below(heal_us) } else { 0 },
         down_us: (from_us, from_us + for_us),
@@ -353,12 +357,13 @@ impl fmt::Display for Plan {
         for hop in &self.hops {
             writeln!(
                 f,
-                "  {:?} at {:?}{}, {} connections, chunking {}, pipelining {}, defers until {} s, \
-                 down {} to {} s",
+                "  {:?} at {:?}{}, {} connections, {} in flight, chunking {}, pipelining {}, \
+                 defers until {} s, down {} to {} s",
                 hop.domains,
                 hop.hosts,
                 if hop.dead { " (dead)" } else { "" },
                 hop.connections_max,
+                hop.in_flight_max,
                 hop.chunking,
                 hop.pipelining,
                 seconds(hop.defers_until_us),

@@ -283,6 +283,7 @@ impl Explainer<'_> {
         self.key(section, "max_connections", limit(peer.max_connections));
         self.key(section, "max_opens", limit(peer.max_opens));
         self.key(section, "messages_per_connection", limit(peer.messages_per_connection));
+        self.key(section, "transactions_in_flight", peer.transactions_in_flight.to_string());
         let rate = match peer.messages_per_second {
             0.0 => "no limit".to_owned(),
             rate => rate.to_string(),

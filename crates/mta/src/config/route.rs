@@ -139,6 +139,8 @@ pub struct Peer {
     pub max_opens: u32,
     /// Messages on one connection.
     pub messages_per_connection: u32,
+    /// Transactions in flight on one connection.
+    pub transactions_in_flight: u32,
     /// Messages a second.
     pub messages_per_second: f64,
     /// Recipients in one transaction.

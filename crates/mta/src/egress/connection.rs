@@ -12,6 +12,7 @@ use crate::shard::{Busy, Shard};
 use mail::{Class, EnhancedStatus, Failure, Mono};
 use queue::{CloseReason, EntryOutcome, Take, Work};
 use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient, Output};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,8 +28,16 @@ pub(super) struct Connection<W: World> {
     pub(super) plan: Vec<Output>,
     /// Transactions so far.
     pub(super) carried: u32,
+    /// Transactions whose outcome isn't known yet, the oldest first.
+    pub(super) in_flight: VecDeque<InFlight>,
     /// The peer went away while nothing was asked of it: there is nobody to say QUIT to.
     pub(super) peer_closed: bool,
+}
+
+/// A transaction that was started.
+pub(super) struct InFlight {
+    work: Work,
+    message: Rc<Message>,
 }
 
 /// Counts an open connection while it lives.
@@ -65,7 +74,7 @@ pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, mut slot: Slot<W>, hop: R
     while let Some(work) = connection.next_work(&mut slot, &hop).await {
         let busy = Rc::clone(&shard);
         let _busy = Busy::new(&busy.stopping);
-        if let Err(reason) = connection.transact(work, &hop, &slot).await {
+        if let Err(reason) = connection.carry(work, &hop, &slot).await {
             slot.closing(reason);
             return;
         }
@@ -140,11 +149,43 @@ impl<W: World> Connection<W> {
         self.wire.stream.poll_read(cx, &mut byte).map(|_| ())
     }
 
-    /// Performs one transaction and concludes its recipients.
+    /// Performs a transaction, and others in flight with it for as long as there are any, and
+    /// concludes their recipients.
     ///
     /// # Errors
     /// Why the connection must be closed.
-    async fn transact(
+    async fn carry(
+        &mut self,
+        work: Work,
+        hop: &Rc<NextHop>,
+        slot: &Slot<W>,
+    ) -> Result<(), CloseReason> {
+        self.begin(work, hop, slot).await?;
+        while !self.in_flight.is_empty() {
+            while self.in_flight.len() < self.in_flight_max(hop) {
+                let now = self.shard.now();
+                let take = self.shard.queue.borrow_mut().take(now, slot.ready, self.carried);
+                // What else the queue says it will say again when nothing is in flight.
+                let Take::Work(work) = take else { break };
+                self.begin(work, hop, slot).await?;
+            }
+            self.finish_first(hop, slot).await?;
+        }
+        Ok(())
+    }
+
+    fn in_flight_max(&self, hop: &NextHop) -> usize {
+        let offered = self.wire.session.capabilities();
+        match hop.channel.peer() {
+            Some(peer) if offered.pipelining && offered.chunking => {
+                peer.transactions_in_flight as usize
+            }
+            _ => 1,
+        }
+    }
+
+    /// Starts a transaction, as soon as those in flight let it.
+    async fn begin(
         &mut self,
         work: Work,
         hop: &Rc<NextHop>,
@@ -157,56 +198,87 @@ impl<W: World> Connection<W> {
                 return Ok(());
             }
         };
+        let outgoing = outgoing(&message, &work);
+        while !self.wire.session.can_start(&outgoing) {
+            if let Err(reason) = self.finish_first(hop, slot).await {
+                give_back(&self.shard, &work);
+                return Err(reason);
+            }
+        }
         self.carried += 1;
         self.shard.metrics.transactions.inc();
-        let now = self.shard.now();
-        self.wire.session.start(now, outgoing(&message, &work));
-        let (outcomes, doubtful, closed) = loop {
-            match self.next_event(Some(&message)).await {
-                ClientEvent::Done { outcomes, doubtful } => break (outcomes, doubtful, None),
-                ClientEvent::Closed(failure) => {
-                    // Never without Done before it; kept from looping if it were.
-                    break (lost(&failure, work.entries.len()), false, Some(failure));
+        self.wire.session.start(self.shard.now(), outgoing);
+        self.in_flight.push_back(InFlight { work, message });
+        self.write().await;
+        Ok(())
+    }
+
+    /// Waits for the outcome of the first in flight, and until another may be started.
+    ///
+    /// # Errors
+    /// Why the connection must be closed; nothing is in flight then.
+    async fn finish_first(&mut self, hop: &Rc<NextHop>, slot: &Slot<W>) -> Result<(), CloseReason> {
+        let (mut gave_back, mut concluded) = (false, false);
+        loop {
+            match self.next_event().await {
+                ClientEvent::Done { outcomes, doubtful, answered } => {
+                    let Some(first) = self.in_flight.pop_front() else { continue };
+                    if !doubtful && !answered && self.was_dead(&outcomes) {
+                        give_back(&self.shard, &first.work);
+                        gave_back = true;
+                        continue;
+                    }
+                    if doubtful {
+                        self.tell_doubtful(&first.message);
+                    }
+                    self.conclude(&first, outcomes, hop);
+                    concluded = true;
                 }
-                ClientEvent::Ready | ClientEvent::StartTls => {}
+                ClientEvent::Ready => {
+                    let now = self.shard.now();
+                    self.shard.queue.borrow_mut().handle_success(now, slot.ready);
+                    return Ok(());
+                }
+                ClientEvent::StartTls => {}
+                // The kept connection was closed while nothing was asked of it.
+                ClientEvent::Closed(_) if gave_back && !concluded => {
+                    return Err(CloseReason::Normal);
+                }
+                ClientEvent::Closed(failure) => {
+                    // Never without Done before it; kept from being lost if it were.
+                    while let Some(first) = self.in_flight.pop_front() {
+                        let outcomes = lost(&failure, first.work.entries.len());
+                        self.conclude(&first, outcomes, hop);
+                    }
+                    self.tell_throttled(failure, slot);
+                    return Err(CloseReason::Lost);
+                }
             }
-        };
-        if doubtful {
-            self.tell_doubtful(&message);
-        } else if self.was_dead(&outcomes) {
-            give_back(&self.shard, &work);
-            return Err(CloseReason::Normal);
         }
-        let reached = closed.is_none();
-        let dsn_passed_on = self.wire.session.capabilities().dsn;
+    }
+
+    fn conclude(
+        &self,
+        done: &InFlight,
+        outcomes: Vec<Result<mail::Reply, Failure>>,
+        hop: &NextHop,
+    ) {
         let concluded = Concluded {
             hop: Arc::clone(&self.event_hop),
             // RFC 2033 §2: an LMTP server takes no responsibility to relay; it has delivered.
             local: hop.channel.is_local() || matches!(hop.channel, Channel::Lmtp(_)),
-            dsn_passed_on,
+            dsn_passed_on: self.wire.session.capabilities().dsn,
         };
-        outcome::conclude(&self.shard, &message, &work, outcomes, &concluded);
-        let next = match closed {
-            Some(failure) => Some(ClientEvent::Closed(failure)),
-            None => Some(self.next_event(None).await),
-        };
-        match next {
-            Some(ClientEvent::Closed(Some(failure))) => {
-                let now = self.shard.now();
-                let throttled = failure.reply.as_ref().is_some_and(|r| r.code == 421) || !reached;
-                let failure = Arc::new(failure);
-                let mut queue = self.shard.queue.borrow_mut();
-                if throttled || is_timeout_or_loss(&failure) {
-                    queue.handle_throttled(now, slot.ready, failure);
-                }
-                Err(CloseReason::Lost)
-            }
-            Some(ClientEvent::Closed(None)) => Err(CloseReason::Lost),
-            _ => {
-                let now = self.shard.now();
-                self.shard.queue.borrow_mut().handle_success(now, slot.ready);
-                Ok(())
-            }
+        outcome::conclude(&self.shard, &done.message, &done.work, outcomes, &concluded);
+    }
+
+    /// Says so if the peer went away for a reason that more connections won't help.
+    fn tell_throttled(&self, failure: Option<Failure>, slot: &Slot<W>) {
+        let Some(failure) = failure else { return };
+        let said_421 = failure.reply.as_ref().is_some_and(|reply| reply.code == 421);
+        if said_421 || is_timeout_or_loss(&failure) {
+            let (now, failure) = (self.shard.now(), Arc::new(failure));
+            self.shard.queue.borrow_mut().handle_throttled(now, slot.ready, failure);
         }
     }
 
@@ -214,7 +286,6 @@ impl<W: World> Connection<W> {
     /// fault of the message's: a fresh connection may take it at once.
     fn was_dead(&self, outcomes: &[Result<mail::Reply, Failure>]) -> bool {
         self.carried > 1
-            && !self.wire.session.is_answered()
             && outcomes.iter().all(|outcome| {
                 outcome.as_ref().is_err_and(|f| f.reply.is_none() && is_timeout_or_loss(f))
             })
@@ -232,33 +303,41 @@ impl<W: World> Connection<W> {
     /// Says QUIT and waits for the answer, but not for long.
     async fn quit(&mut self) {
         self.wire.session.quit(self.shard.now());
-        while !matches!(self.next_event(None).await, ClientEvent::Closed(_)) {}
+        while !matches!(self.next_event().await, ClientEvent::Closed(_)) {}
     }
 
     /// Writes and reads until the session has something to tell.
-    pub(super) async fn next_event(&mut self, message: Option<&Rc<Message>>) -> ClientEvent {
+    pub(super) async fn next_event(&mut self) -> ClientEvent {
         loop {
             if let Some(event) = self.wire.session.poll_event() {
                 return event;
             }
-            self.plan.clear();
-            self.wire.session.poll_output(&mut self.plan);
-            if !self.plan.is_empty() {
-                let plan = std::mem::take(&mut self.plan);
-                let message = message.map(|m| &**m);
-                let written =
-                    content::write_plan(&self.shard, &mut self.wire, &plan, message).await;
-                self.plan = plan;
-                match written {
-                    Ok(()) => self.wire.session.handle_written(self.shard.now()),
-                    Err(error) => self.broken(&error),
-                }
+            if self.write().await {
                 continue;
             }
             if let Err(error) = poll_fn(|cx| self.poll_input(cx)).await {
                 self.broken(&error);
             }
         }
+    }
+
+    /// Writes what the session has to say; whether there was anything.
+    async fn write(&mut self) -> bool {
+        self.wire.session.poll_output(&mut self.plan);
+        if self.plan.is_empty() {
+            return false;
+        }
+        let plan = std::mem::take(&mut self.plan);
+        // Content is of the transaction that was started last.
+        let message = self.in_flight.back().map(|last| Rc::clone(&last.message));
+        let written =
+            content::write_plan(&self.shard, &mut self.wire, &plan, message.as_deref()).await;
+        self.plan = plan;
+        match written {
+            Ok(()) => self.wire.session.handle_written(self.shard.now()),
+            Err(error) => self.broken(&error),
+        }
+        true
     }
 
     fn broken(&mut self, error: &std::io::Error) {

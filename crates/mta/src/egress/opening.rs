@@ -9,6 +9,7 @@ use crate::seams::{Dns, DnsError, Net, Time, World};
 use crate::shard::Shard;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
 use smtp::client::{ClientConfig, ClientEvent, ClientSession, StartTls};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -128,10 +129,11 @@ async fn open_address<W: World>(
         wire: Wire { stream, session, alarm },
         plan: Vec::new(),
         carried: 0,
+        in_flight: VecDeque::new(),
         peer_closed: false,
     };
     loop {
-        match connection.next_event(None).await {
+        match connection.next_event().await {
             ClientEvent::Ready => return Ok(connection),
             ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(no_hosts)),
             // Offered to no session until there is TLS.

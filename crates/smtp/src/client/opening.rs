@@ -92,10 +92,13 @@ impl ClientSession {
     }
 
     pub(super) fn on_rset(&mut self, raw: &RawReply<'_>) {
-        if raw.is_positive() {
-            self.become_ready();
-        } else {
+        if !raw.is_positive() {
             self.refused(raw);
+        } else if self.transaction.is_some() {
+            // It was said before the transaction that is in flight.
+            self.state = State::Mail;
+        } else {
+            self.become_ready();
         }
     }
 
@@ -107,7 +110,12 @@ impl ClientSession {
     /// The peer doesn't want this session.
     fn refused(&mut self, raw: &RawReply<'_>) {
         if raw.is_refusal() {
-            let failure = self.peer_failure(raw);
+            let mut failure = self.peer_failure(raw);
+            if self.transaction.is_some() {
+                // Refusing RSET is no verdict on a recipient, whatever the class of the reply.
+                failure.class = Class::Transient;
+                failure.status = EnhancedStatus::new(4, 5, 0);
+            }
             self.fail(failure, Verdict::Refused);
         } else {
             self.fail_unexpected(raw);

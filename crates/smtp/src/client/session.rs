@@ -74,9 +74,11 @@ pub struct ClientSession {
     pub(super) state: State,
     pub(super) offered: Capabilities,
     pub(super) is_encrypted: bool,
+    /// The one whose replies come next.
     pub(super) transaction: Option<Transaction>,
+    /// Said behind it before its replies were there, each with a RSET before it.
+    pub(super) following: VecDeque<Transaction>,
     pub(super) writing: Writing,
-    is_answered: bool,
     /// The begun reply in `reader` began before the last command was sent.
     is_stale: bool,
     reader: ReplyReader,
@@ -101,8 +103,8 @@ impl ClientSession {
             offered: Capabilities::default(),
             is_encrypted: false,
             transaction: None,
+            following: VecDeque::new(),
             writing: Writing::Nothing,
-            is_answered: false,
             is_stale: false,
             reader: ReplyReader::default(),
             early: Vec::new(),
@@ -122,23 +124,28 @@ impl ClientSession {
         &self.offered
     }
 
-    /// Whether the peer has replied to any command of the last transaction. If it hasn't, a
-    /// kept connection that broke had died before, and another one may be tried at once.
+    /// Whether [`ClientSession::start`] may be called with this now: after `Ready`, or, without
+    /// waiting for it, behind transactions in flight if the peer offers PIPELINING and CHUNKING,
+    /// all that was given to the driver is written, and nothing speaks against this one that
+    /// would have to be told before the outcomes of those in flight.
     #[must_use]
-    pub fn is_answered(&self) -> bool {
-        self.is_answered
+    pub fn can_start(&self, outgoing: &Outgoing) -> bool {
+        matches!(self.state, State::Idle | State::Closed) || self.can_follow(outgoing)
     }
 
-    /// Begins a transaction; only after `Ready`. On a session that has closed meanwhile, all
-    /// recipients fail with a transient failure.
+    /// Begins a transaction; only where [`ClientSession::can_start`] says so. On a session that
+    /// has closed meanwhile, all recipients fail with a transient failure.
     pub fn start(&mut self, now: Mono, outgoing: Outgoing) {
-        debug_assert!(matches!(self.state, State::Idle | State::Closed), "start() before Ready");
+        debug_assert!(self.can_start(&outgoing), "start() before Ready");
         if self.state == State::Idle {
-            self.is_answered = false;
             self.is_stale = self.reader.is_within_reply();
             self.begin(outgoing);
             self.arm(now);
             return;
+        }
+        if self.can_follow(&outgoing) {
+            // The deadline goes on for the one whose replies come next.
+            return self.follow(outgoing);
         }
         let failure = Failure::network(
             self.config.peer.clone(),
@@ -146,7 +153,7 @@ impl ClientSession {
             "the session is over",
         );
         let outcomes = outgoing.recipients.iter().map(|_| Err(failure.clone())).collect();
-        self.push_done(outcomes, false);
+        self.push_done(outcomes, false, false);
     }
 
     /// Sends QUIT; only when idle (Ready was given and nothing started). Elsewhere it ends the
@@ -161,11 +168,9 @@ impl ClientSession {
                 self.arm(now);
             }
             _ => {
-                if self.transaction.is_some() {
-                    let status = EnhancedStatus::new(4, 3, 2);
-                    let failure = Failure::local(Class::Transient, status, "the session was ended");
-                    self.settle_open(Err(failure), Verdict::Missing);
-                }
+                let status = EnhancedStatus::new(4, 3, 2);
+                let failure = Failure::local(Class::Transient, status, "the session was ended");
+                self.settle_all(&failure, Verdict::Missing);
                 self.close(None);
             }
         }
@@ -209,7 +214,7 @@ impl ClientSession {
                 Err(error) => self.fail_unreadable(error),
             }
         }
-        if reader.is_within_reply() && self.has_unpolled() {
+        if reader.is_within_reply() && self.is_unsaid() {
             self.is_stale = true;
         }
         if self.state == State::Idle {
@@ -229,12 +234,13 @@ impl ClientSession {
             self.fail(failure, Verdict::Refused);
             return Flow::Continue;
         }
-        let is_unasked = self.is_stale || self.has_unpolled() || self.state == State::Idle;
-        if is_unasked && !self.is_refusal_of_content(raw) {
+        if self.is_unasked() && !self.is_refusal_of_content(raw) {
             self.fail_unexpected(raw);
             return Flow::Continue;
         }
-        self.is_answered |= self.transaction.is_some();
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_answered = true;
+        }
         match self.state {
             State::Greeting => self.on_greeting(raw),
             State::Ehlo => self.on_ehlo(raw),
@@ -328,7 +334,7 @@ impl ClientSession {
             return;
         }
         if self.writing == Writing::Content
-            && let Some(transaction) = &mut self.transaction
+            && let Some(transaction) = self.following.back_mut().or(self.transaction.as_mut())
         {
             transaction.is_content_written = true;
         }
@@ -396,6 +402,17 @@ impl ClientSession {
         self.polled < self.buffer.len() || self.content.is_some()
     }
 
+    /// So it is with the commands whose replies come next. What is unpolled belongs to the
+    /// transaction that was started last.
+    fn is_unsaid(&self) -> bool {
+        self.has_unpolled() && self.following.is_empty()
+    }
+
+    /// Whether a reply that comes now is a reply to nothing.
+    fn is_unasked(&self) -> bool {
+        self.is_stale || self.is_unsaid() || self.state == State::Idle
+    }
+
     /// The content goes out behind the commands said so far.
     pub(super) fn push_content(&mut self, content: Output) {
         debug_assert!(self.content.is_none());
@@ -410,8 +427,9 @@ impl ClientSession {
         &mut self,
         outcomes: Vec<Result<mail::Reply, Failure>>,
         doubtful: bool,
+        answered: bool,
     ) {
-        let done = ClientEvent::Done { outcomes, doubtful };
+        let done = ClientEvent::Done { outcomes, doubtful, answered };
         let behind_closed = matches!(self.events.back(), Some(ClientEvent::Closed(_)));
         let at = self.events.len() - usize::from(behind_closed);
         self.events.insert(at, done);
@@ -429,15 +447,27 @@ impl ClientSession {
 
     /// The recipients that are open get `failure`, and the session is over.
     pub(super) fn fail(&mut self, failure: Failure, verdict: Verdict) {
-        if self.transaction.is_some() {
-            self.settle_open(Err(failure.clone()), verdict);
-        }
+        self.settle_all(&failure, verdict);
         self.close(Some(failure));
+    }
+
+    /// What all transactions end with when the session does.
+    fn settle_all(&mut self, failure: &Failure, verdict: Verdict) {
+        while self.transaction.is_some() {
+            self.settle_open(Err(failure.clone()), verdict);
+            // What was held was for the first.
+            self.early.clear();
+            self.transaction = self.following.pop_front();
+        }
     }
 
     /// The last bytes of the content may have arrived, as far as this side knows.
     pub(super) fn may_have_content(&self) -> bool {
-        self.transaction.as_ref().is_some_and(|t| t.is_content_written) || !self.early.is_empty()
+        self.is_content_written() || !self.early.is_empty()
+    }
+
+    pub(super) fn is_content_written(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|t| t.is_content_written)
     }
 
     fn fail_network(&mut self, how: &str) {
@@ -473,8 +503,7 @@ impl ClientSession {
 
     /// A reply that nothing asked for, or of a kind that the command can't have.
     pub(super) fn fail_unexpected(&mut self, raw: &RawReply<'_>) {
-        let is_unasked = self.state == State::Idle || self.is_stale || self.has_unpolled();
-        let text = match is_unasked {
+        let text = match self.is_unasked() {
             true => Cow::Borrowed("a reply that nothing asked for"),
             false => Cow::Owned(format!("an unexpected reply to {}", self.command())),
         };
@@ -500,7 +529,7 @@ impl ClientSession {
         match self.state {
             State::Greeting => failure.text = "as its greeting".into(),
             State::Idle => failure.text = "while idle".into(),
-            State::Final(_) if self.is_sending_content() => {
+            State::Final(_) if !self.is_content_written() => {
                 failure.text = "while the content was sent".into();
             }
             _ => {}

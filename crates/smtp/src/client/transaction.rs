@@ -9,7 +9,7 @@ use super::command::{
 };
 use super::reply::RawReply;
 use super::session::{ClientSession, Flow, State, Verdict, Writing};
-use super::{Outgoing, Output};
+use super::{ClientEvent, Outgoing, Output};
 use mail::{Class, EnhancedStatus, Failure, Reply};
 
 /// A content longer than this isn't sent with BDAT before the peer has let a recipient in: the
@@ -33,6 +33,24 @@ pub(super) struct Transaction {
     is_content_said: bool,
     /// The driver has written it to its end.
     pub(super) is_content_written: bool,
+    /// The peer has replied to one of its commands.
+    pub(super) is_answered: bool,
+}
+
+impl Transaction {
+    fn new(outgoing: Outgoing) -> Transaction {
+        Transaction {
+            outcomes: vec![None; outgoing.recipients.len()],
+            outgoing,
+            accepted_count: 0,
+            is_mail_refused: false,
+            is_pipelined: false,
+            is_bdat: false,
+            is_content_said: false,
+            is_content_written: false,
+            is_answered: false,
+        }
+    }
 }
 
 /// RFC 5321 §4.5.3.1.10: 552 to RCPT from an old server means too many recipients, to be tried
@@ -57,41 +75,76 @@ impl ClientSession {
     pub(super) fn begin(&mut self, outgoing: Outgoing) {
         let count = outgoing.recipients.len();
         if let Some(failure) = self.obstacle(&outgoing) {
-            self.push_done(vec![Err(failure); count], false);
-            self.become_ready();
+            self.refuse(vec![Err(failure); count]);
             return;
         }
         if count == 0 {
-            self.push_done(Vec::new(), false);
-            self.become_ready();
+            self.refuse(Vec::new());
             return;
         }
-        let is_pipelined = self.offered.pipelining && self.config.pipelining;
-        let is_bdat = self.offered.chunking && self.config.chunking;
+        let is_pipelined = self.is_pipelining();
+        let is_bdat = self.is_chunking();
         push_mail(&mut self.buffer, &outgoing, &self.offered);
         if is_pipelined {
             for recipient in &outgoing.recipients {
                 push_rcpt(&mut self.buffer, recipient, &self.offered);
             }
         }
-        let says_content =
+        let is_content_said =
             is_pipelined && is_bdat && content_bytes(&outgoing) <= UNASKED_CONTENT_BYTES_MAX;
-        if says_content {
+        if is_content_said {
             self.say_bdat(content_bytes(&outgoing));
         } else if is_pipelined && !is_bdat {
             self.buffer.extend_from_slice(b"DATA\r\n");
         }
         self.state = State::Mail;
-        self.transaction = Some(Transaction {
-            outgoing,
-            outcomes: vec![None; count],
-            accepted_count: 0,
-            is_mail_refused: false,
-            is_pipelined,
-            is_bdat,
-            is_content_said: says_content,
-            is_content_written: false,
+        let transaction = Transaction::new(outgoing);
+        self.transaction =
+            Some(Transaction { is_pipelined, is_bdat, is_content_said, ..transaction });
+    }
+
+    /// Whether a transaction may be said behind those in flight. RFC 2920 §3.1 lets MAIL, RCPT and
+    /// RSET stand anywhere in a group of commands, RFC 3030 §4.2 BDAT.
+    pub(super) fn can_follow(&self, outgoing: &Outgoing) -> bool {
+        self.transaction.as_ref().is_some_and(|t| t.is_content_said && t.is_pipelined)
+            && self.writing == Writing::Nothing
+            && !self.has_unpolled()
+            && self.is_pipelining()
+            && self.is_chunking()
+            && !outgoing.recipients.is_empty()
+            && content_bytes(outgoing) <= UNASKED_CONTENT_BYTES_MAX
+            && self.obstacle(outgoing).is_none()
+    }
+
+    /// Says a whole transaction behind those in flight.
+    pub(super) fn follow(&mut self, outgoing: Outgoing) {
+        // If the one before it fails, its envelope is still there (RFC 3030 §2).
+        self.buffer.extend_from_slice(b"RSET\r\n");
+        push_mail(&mut self.buffer, &outgoing, &self.offered);
+        for recipient in &outgoing.recipients {
+            push_rcpt(&mut self.buffer, recipient, &self.offered);
+        }
+        self.say_bdat(content_bytes(&outgoing));
+        self.following.push_back(Transaction {
+            is_pipelined: true,
+            is_bdat: true,
+            is_content_said: true,
+            ..Transaction::new(outgoing)
         });
+    }
+
+    fn is_pipelining(&self) -> bool {
+        self.offered.pipelining && self.config.pipelining
+    }
+
+    fn is_chunking(&self) -> bool {
+        self.offered.chunking && self.config.chunking
+    }
+
+    /// Nothing was said for it.
+    fn refuse(&mut self, outcomes: Vec<Result<Reply, Failure>>) {
+        self.push_done(outcomes, false, false);
+        self.become_ready();
     }
 
     /// Why the peer can't be given this message, as far as its offers tell.
@@ -265,7 +318,7 @@ impl ClientSession {
             self.fail_unexpected(raw);
             return Flow::Continue;
         }
-        if self.writing == Writing::Content || self.has_unpolled() {
+        if !self.is_content_written() {
             if raw.is_positive() {
                 return Flow::Hold;
             }
@@ -339,11 +392,18 @@ impl ClientSession {
         };
         let outcomes = transaction.outcomes.into_iter().filter_map(|o| o.or_else(&mut give));
         let outcomes = outcomes.collect();
-        self.push_done(outcomes, doubtful);
+        self.push_done(outcomes, doubtful, transaction.is_answered);
     }
 
-    /// After `Done`: ready for the next, by way of RSET if need be.
+    /// After `Done`: on to the one in flight behind it, or ready for the next, by way of RSET if
+    /// need be.
     fn end(&mut self, leftover: Leftover) {
+        self.transaction = self.following.pop_front();
+        if self.transaction.is_some() {
+            self.state = State::Rset;
+            self.push_event(ClientEvent::Ready);
+            return;
+        }
         match leftover {
             Leftover::Nothing => self.become_ready(),
             Leftover::Envelope => {

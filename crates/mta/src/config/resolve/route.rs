@@ -216,6 +216,7 @@ impl Resolver<'_> {
             max_connections: text.max_connections,
             max_opens: text.max_opens,
             messages_per_connection: text.messages_per_connection,
+            transactions_in_flight: text.transactions_in_flight,
             messages_per_second: text.messages_per_second,
             recipients_per_message: text.recipients_per_message,
             adaptive: text.adaptive,

@@ -98,6 +98,8 @@ pub struct PeerText {
     pub max_opens: u32,
     /// Messages on one connection.
     pub messages_per_connection: u32,
+    /// Transactions in flight on one connection.
+    pub transactions_in_flight: u32,
     /// Messages a second.
     pub messages_per_second: f64,
     /// Recipients in one transaction.
@@ -154,6 +156,12 @@ macro_rules! peer_section {
             pub max_opens: u32,
             /// Messages sent over one connection before it is closed. 0: no limit.
             pub messages_per_connection: u32,
+            /// Transactions sent over one connection before the peer has replied to the first of
+            /// them, when it offers PIPELINING and CHUNKING. More than 1 is for long paths: each
+            /// message no longer waits for a round trip, but a connection that breaks leaves
+            /// all of them in doubt, so that so many may arrive twice.
+            #[schemars(range(min = 1, max = 100))]
+            pub transactions_in_flight: u32,
             /// Messages a second. 0: no limit.
             #[schemars(range(min = 0.0))]
             pub messages_per_second: f64,
@@ -195,6 +203,7 @@ macro_rules! peer_section {
                     max_connections: $connections,
                     max_opens: 20,
                     messages_per_connection: 1_000,
+                    transactions_in_flight: 1,
                     messages_per_second: 0.0,
                     recipients_per_message: 100,
                     adaptive: $adaptive,
@@ -222,6 +231,7 @@ macro_rules! peer_section {
                     max_connections: self.max_connections,
                     max_opens: self.max_opens,
                     messages_per_connection: self.messages_per_connection,
+                    transactions_in_flight: self.transactions_in_flight,
                     messages_per_second: self.messages_per_second,
                     recipients_per_message: self.recipients_per_message,
                     adaptive: self.adaptive,
