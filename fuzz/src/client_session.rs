@@ -247,7 +247,7 @@ impl Driver {
                     assert!(self.config.starttls != StartTls::Off);
                     self.tls_wanted = true;
                 }
-                ClientEvent::Done { outcomes, doubtful } => self.done(&outcomes, doubtful),
+                ClientEvent::Done { outcomes, doubtful, .. } => self.done(&outcomes, doubtful),
                 ClientEvent::Closed(failure) => {
                     assert!(self.running.is_none(), "Done comes before Closed");
                     assert!(failure.is_some() || self.has_quit);
