@@ -1,13 +1,14 @@
 //! The console log on standard error: for the person who runs the server.
 
-use mail::Wall;
+use crate::mutex::lock;
+use crate::world::wall_now;
 use mta::console::{Console, Level};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// Lines of one kind and level that may come at once.
 const BURST: f64 = 20.0;
@@ -116,7 +117,7 @@ impl Console for ConsoleLog {
         if !self.shows(level) {
             return;
         }
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inside = lock(&self.inside);
         // Who turns on debugging wants all of it.
         let suppressed = if level >= Level::Debug {
             0
@@ -193,11 +194,6 @@ impl fmt::Write for OneLine {
         }
         Ok(())
     }
-}
-
-fn wall_now() -> Wall {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

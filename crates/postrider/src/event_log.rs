@@ -10,16 +10,17 @@
 
 mod file;
 
+use crate::mutex::lock;
+use crate::world::wall_now;
 use file::LogFile;
-use mail::Wall;
 use mta::config::Events;
 use mta::event::{Event, EventSink, Kind, Position, Recipients, json};
 use mta::metrics::EventMetrics;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// The writer gathers for so long before it writes again.
 const PACE: Duration = Duration::from_millis(10);
@@ -292,16 +293,6 @@ impl Writer {
     fn show_lag(&self) {
         self.metrics.lag.set_u64(self.waiting() + self.text_events);
     }
-}
-
-fn wall_now() -> Wall {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// The lock, also after a thread panicked while it held it: a list of events is never half made.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod console;
 mod control_socket;
 mod event_log;
 mod file_disk;
+mod mutex;
 mod node;
 mod world;
 

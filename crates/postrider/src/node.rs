@@ -4,6 +4,7 @@ use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::event_log::EventLog;
 use crate::file_disk::FileDisk;
+use crate::mutex::lock;
 use crate::world::{AcceptedSocket, Clock, MailboxFiles, MailboxThread, Real, Resolver};
 use mail::MessageId;
 use mta::acceptor;
@@ -22,7 +23,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as std_mpsc};
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -226,10 +227,6 @@ impl Node {
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a log does not take all mail, in sentences.

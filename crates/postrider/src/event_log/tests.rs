@@ -1,7 +1,7 @@
 //! The event log against a real directory, and against a disk that is full.
 
 use super::*;
-use mail::MessageId;
+use mail::{MessageId, Wall};
 use mta::event::Message;
 use std::fs;
 use std::path::Path;
