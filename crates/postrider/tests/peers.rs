@@ -2,7 +2,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+/// The escapes of the corpus of `smtp`.
+#[path = "../../smtp/tests/server/escape.rs"]
+#[allow(dead_code)]
+mod escape;
 mod support;
+use escape::unescape;
 use support::client::{Client, queued_id};
 use support::peer::Peer;
 use support::server::Server;
@@ -165,36 +170,6 @@ fn limits_and_old_clients() {
     assert!(old.contains("with SMTP") && old.contains("Return-Path: <>"), "{old}");
     files.wait_maildir("mail/box.test/b", 1);
     server.stop();
-}
-
-/// What the corpus's escapes stand for: `\r`, `\n`, `\t`, `\\`, `\xHH`, `\*N{…}`.
-fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text;
-    while let Some((plain, escaped)) = rest.split_once('\\') {
-        bytes.extend_from_slice(plain.as_bytes());
-        let (letter, behind) = escaped.split_at(1);
-        rest = behind;
-        match letter {
-            "r" => bytes.push(b'\r'),
-            "n" => bytes.push(b'\n'),
-            "t" => bytes.push(b'\t'),
-            "\\" => bytes.push(b'\\'),
-            "x" => {
-                bytes.push(u8::from_str_radix(&rest[..2], 16).expect("two hexadecimal digits"));
-                rest = &rest[2..];
-            }
-            "*" => {
-                let (count, repeated) = rest.split_once('{').expect("a brace");
-                let (repeated, behind) = repeated.split_once('}').expect("a brace");
-                bytes.extend(unescape(repeated).repeat(count.parse().expect("a count")));
-                rest = behind;
-            }
-            other => panic!("unknown escape \\{other}"),
-        }
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    bytes
 }
 
 /// A CR or LF that stands alone.
