@@ -59,7 +59,7 @@ fn run(
     let mut stand = Stand::open(contender, site)?;
     *files = stand.files();
     let begun = Instant::now();
-    match case.kind {
+    let result = match case.kind {
         Kind::Relay => relay::measure(&mut stand, load, begun + limit(load)),
         Kind::LargeQueue { kill } => {
             large_queue::measure(&mut stand, load, kill, begun + limit(load) * 2)
@@ -69,7 +69,11 @@ fn run(
             let limit = interval * load.sources + 2 * LIMIT_BASE;
             steady_state::measure(&mut stand, load, interval, begun + limit)
         }
-    }
+    };
+    result.map(|mut measurement| {
+        measurement.marks.extend(stand.path_marks());
+        measurement
+    })
 }
 
 fn limit(load: &Load) -> Duration {

@@ -4,7 +4,7 @@ use super::contender::{Contender, Farewell, Place, Server};
 use super::load::{Load, Sink, Source, SourceReport};
 use super::machine::Busy;
 use super::path::Path;
-use super::report::{Account, ConfigFile};
+use super::report::{Account, ConfigFile, Mark};
 use super::scenario::LongPath;
 use super::series::{Recorder, Sample};
 use super::stopping::Stopping;
@@ -130,6 +130,11 @@ impl<'a> Stand<'a> {
         stand.start_sink()?;
         stand.start_server()?;
         Ok(stand)
+    }
+
+    /// What is to be known of the long path, if there is one.
+    pub(super) fn path_marks(&self) -> Vec<Mark> {
+        self.path.iter().filter_map(|path| path.mark().ok()).collect()
     }
 
     fn directory(&self) -> &FilePath {

@@ -28,7 +28,14 @@ pub(super) fn draw(body: &mut Markup, report: &Report, scenario: &Scenario, case
         .iter()
         .filter(|published| published.case.is_empty() || published.case == case.name)
         .collect();
-    draw_figures(body, case, &published);
+    for left_out in &case.left_out {
+        body.leaf(
+            "p",
+            &[("class", "soft")],
+            &format!("Without {}: {}", left_out.name, left_out.why),
+        );
+    }
+    draw_figures(body, case, true, &published);
     draw_published(body, &published);
     let charts = charts::of_case(report, case);
     if !charts.is_empty() {
@@ -71,10 +78,12 @@ fn plural(count: u64, noun: &str) -> String {
     format!("{} {noun}{}", grouped(count as f64, 0), if count == 1 { "" } else { "s" })
 }
 
-/// The figures that a case has, in the order in which they come first.
-fn figures(case: &Case) -> Vec<&Summary> {
+/// The figures that a case has, in the order in which they come first: those that are compared, or
+/// those that only describe.
+fn figures(case: &Case, compared: bool) -> Vec<&Summary> {
     let mut figures: Vec<&Summary> = vec![];
-    for summary in &case.summaries {
+    let wanted = |summary: &&Summary| (summary.better != Better::Neither) == compared;
+    for summary in case.summaries.iter().filter(wanted) {
         if !figures.iter().any(|known| known.figure == summary.figure) {
             figures.push(summary);
         }
@@ -82,87 +91,86 @@ fn figures(case: &Case) -> Vec<&Summary> {
     figures
 }
 
-fn draw_figures(body: &mut Markup, case: &Case, published: &[&Published]) {
-    let figures = figures(case);
+/// A row for each figure, a column for each contender and for each server that something is
+/// published of.
+fn draw_figures(body: &mut Markup, case: &Case, compared: bool, published: &[&Published]) {
+    let figures = figures(case, compared);
     if figures.is_empty() {
         return;
     }
-    let header = |row: &mut Markup| {
-        row.leaf("th", &[], "contender");
-        for figure in &figures {
-            let note = match figure.better {
-                Better::Higher => "more is better",
-                Better::Lower => "less is better",
-                Better::Neither => "",
-            };
-            table::figure_heading(row, &figure.title, note);
-        }
-    };
     let mut contenders: Vec<&str> = vec![];
     for summary in &case.summaries {
         if !contenders.contains(&&*summary.contender) {
             contenders.push(&summary.contender);
         }
     }
-    table::draw(body, header, |rows| {
-        for contender in contenders {
-            draw_contender(rows, case, contender, &figures);
-        }
-        draw_published_rows(rows, &figures, published);
-    });
-}
-
-fn draw_contender(rows: &mut Markup, case: &Case, contender: &str, figures: &[&Summary]) {
-    let invalid = is_invalid(case, contender);
-    let class = if invalid { "wrong" } else { "" };
-    rows.element("tr", &[], |row| {
-        row.element("th", &[("class", class)], |cell| {
-            cell.text(contender);
-            if invalid {
-                cell.text(" INVALID");
-            }
-        });
-        for figure in figures {
-            let same = |summary: &&Summary| {
-                summary.contender == contender && summary.figure == figure.figure
-            };
-            match case.summaries.iter().find(same) {
-                Some(summary) => table::spread_cell(row, &summary.spread, &summary.unit, class),
-                None => row.leaf("td", &[], "–"),
-            }
-        }
-    });
-}
-
-/// What others measured elsewhere, in the column of what it stands beside.
-fn draw_published_rows(rows: &mut Markup, figures: &[&Summary], published: &[&Published]) {
-    let mut groups: Vec<(&str, &str)> = vec![];
-    for one in published.iter().filter(|one| has_column(one, figures)) {
-        if !groups.contains(&(&one.server, &one.source)) {
-            groups.push((&one.server, &one.source));
+    let mut servers: Vec<&str> = vec![];
+    for one in published {
+        let shown = figures.iter().any(|figure| figure.figure == one.figure);
+        if shown && !servers.contains(&&*one.server) {
+            servers.push(&one.server);
         }
     }
-    for (server, source) in groups {
-        rows.element("tr", &[("class", "published")], |row| {
-            row.element("th", &[], |cell| {
-                cell.text(&format!("{server} "));
+    let header = |row: &mut Markup| {
+        row.leaf("th", &[], "");
+        contenders.iter().for_each(|contender| draw_contender(row, case, contender));
+        for server in &servers {
+            row.element("th", &[("class", "published")], |cell| {
+                cell.text(server);
                 cell.leaf("small", &[], "published");
             });
-            for figure in figures {
-                let here = published.iter().filter(|one| {
-                    one.server == server && one.source == source && one.figure == figure.figure
-                });
-                let values: Vec<String> =
-                    here.map(|one| table::published(one.value, &one.unit)).collect();
-                let joined = values.join(", ");
-                row.leaf("td", &[], if values.is_empty() { "–" } else { &joined });
-            }
-        });
+        }
+    };
+    table::draw(body, header, |rows| {
+        for figure in figures {
+            rows.element("tr", &[], |row| {
+                table::figure_heading(row, &figure.title, figure.better);
+                for contender in &contenders {
+                    draw_summary(row, case, contender, figure);
+                }
+                for server in &servers {
+                    draw_published_cell(row, figure, published, server);
+                }
+            });
+        }
+    });
+}
+
+fn draw_contender(row: &mut Markup, case: &Case, contender: &str) {
+    let invalid = is_invalid(case, contender);
+    row.element("th", &[("class", if invalid { "wrong" } else { "" })], |cell| {
+        cell.text(contender);
+        if invalid {
+            cell.leaf("small", &[("class", "wrong")], "INVALID");
+        }
+    });
+}
+
+fn draw_summary(row: &mut Markup, case: &Case, contender: &str, figure: &Summary) {
+    let same =
+        |summary: &&Summary| summary.contender == contender && summary.figure == figure.figure;
+    let class = if is_invalid(case, contender) { "wrong" } else { "" };
+    match case.summaries.iter().find(same) {
+        Some(summary) => table::spread_cell(row, &summary.spread, &summary.unit, class),
+        None => row.leaf("td", &[], "–"),
     }
 }
 
-fn has_column(published: &Published, figures: &[&Summary]) -> bool {
-    figures.iter().any(|figure| figure.figure == published.figure)
+/// What others measured elsewhere, in the row of what it stands beside.
+fn draw_published_cell(row: &mut Markup, figure: &Summary, published: &[&Published], server: &str) {
+    let here = published.iter().filter(|one| one.server == server && one.figure == figure.figure);
+    row.element("td", &[("class", "published")], |cell| {
+        let mut nothing = true;
+        for one in here {
+            if !std::mem::take(&mut nothing) {
+                cell.empty("br", &[]);
+            }
+            cell.text(&table::published(one.value, &one.unit));
+        }
+        if nothing {
+            cell.text("–");
+        }
+    });
 }
 
 fn draw_published(body: &mut Markup, published: &[&Published]) {
@@ -189,6 +197,7 @@ fn draw_rounds(body: &mut Markup, case: &Case) {
     }
     body.element("details", &[], |details| {
         details.leaf("summary", &[], "Each round: how it ended, and every message accounted for");
+        draw_figures(details, case, false, &[]);
         draw_endings(details, case);
         draw_latencies(details, case);
         draw_marks(details, case);

@@ -2,7 +2,7 @@
 
 use crate::bench::markup::Markup;
 use crate::bench::number::{scale, short, three_digits, unit_name, with_unit};
-use crate::bench::report::Spread;
+use crate::bench::report::{Better, Spread};
 
 /// A table with a header, in a box that scrolls sideways.
 pub(super) fn draw(
@@ -58,11 +58,22 @@ fn range(spread: &Spread, unit: &str) -> String {
     format!("{}–{}", show(spread.min / divisor), show(spread.max / divisor))
 }
 
-/// A figure's name with its unit, for the head of a column.
-pub(super) fn figure_heading(row: &mut Markup, title: &str, note: &str) {
+/// A row's heading: a figure's name, and which way it is better.
+pub(super) fn figure_heading(row: &mut Markup, title: &str, better: Better) {
     row.element("th", &[], |cell| {
         cell.text(title);
-        cell.leaf("small", &[], note);
+        match better {
+            Better::Higher => cell.leaf("small", &[], "more is better"),
+            Better::Lower => cell.leaf("small", &[], "less is better"),
+            Better::Neither => {}
+        }
+    });
+}
+
+/// A row that names those below it.
+pub(super) fn group(body: &mut Markup, name: &str, columns: usize) {
+    body.element("tr", &[("class", "group")], |row| {
+        row.leaf("th", &[("colspan", &columns.to_string())], name);
     });
 }
 

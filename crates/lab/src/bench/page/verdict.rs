@@ -45,13 +45,13 @@ fn ratios(scenario: &Scenario) -> impl Iterator<Item = &Ratio> {
 
 fn draw_scenario(body: &mut Markup, scenario: &Scenario) {
     // In the order in which they come first.
-    let mut figures: Vec<(&str, &str, Better)> = vec![];
+    let mut others: Vec<&str> = vec![];
     for ratio in ratios(scenario) {
-        if !figures.iter().any(|(name, ..)| *name == ratio.figure) {
-            figures.push((&ratio.figure, &ratio.title, ratio.better));
+        if !others.contains(&&*ratio.to) {
+            others.push(&ratio.to);
         }
     }
-    if figures.is_empty() {
+    if others.is_empty() {
         return;
     }
     body.element("h3", &[], |heading| {
@@ -59,41 +59,30 @@ fn draw_scenario(body: &mut Markup, scenario: &Scenario) {
     });
     let header = |row: &mut Markup| {
         row.leaf("th", &[], "against");
-        for (_, title, better) in &figures {
-            let note = if *better == Better::Lower { "less is better" } else { "more is better" };
-            table::figure_heading(row, title, note);
-        }
+        others.iter().for_each(|other| row.leaf("th", &[], other));
     };
     table::draw(body, header, |rows| {
         for case in &scenario.cases {
-            draw_case(rows, scenario, case, &figures);
+            if scenario.cases.len() > 1 && !case.ratios.is_empty() {
+                table::group(rows, &case.title, others.len() + 1);
+            }
+            draw_case(rows, case, &others);
         }
     });
 }
 
-fn draw_case(
-    rows: &mut Markup,
-    scenario: &Scenario,
-    case: &Case,
-    figures: &[(&str, &str, Better)],
-) {
-    let mut others: Vec<&str> = vec![];
-    for ratio in &case.ratios {
-        if !others.contains(&&*ratio.to) {
-            others.push(&ratio.to);
+fn draw_case(rows: &mut Markup, case: &Case, others: &[&str]) {
+    let mut figures: Vec<&Ratio> = vec![];
+    for ratio in case.ratios.iter().filter(|ratio| ratio.better != Better::Neither) {
+        if !figures.iter().any(|known| known.figure == ratio.figure) {
+            figures.push(ratio);
         }
     }
-    for other in others {
+    for figure in figures {
         rows.element("tr", &[], |row| {
-            row.element("th", &[], |cell| {
-                cell.text(other);
-                if scenario.cases.len() > 1 {
-                    cell.text(" ");
-                    cell.leaf("small", &[], &case.title);
-                }
-            });
-            for (figure, ..) in figures {
-                let of_pair = |ratio: &&Ratio| ratio.to == other && ratio.figure == *figure;
+            table::figure_heading(row, &figure.title, figure.better);
+            for other in others {
+                let of_pair = |ratio: &&Ratio| ratio.to == *other && ratio.figure == figure.figure;
                 draw_ratio(row, case, case.ratios.iter().find(of_pair));
             }
         });

@@ -15,6 +15,7 @@ mod tun;
 pub use carrier::Traffic;
 pub use measure::{PathOptions, run};
 
+use super::report::{Mark, Severity};
 use link::Link;
 use namespace::{Namespace, ip, remove_stale};
 use std::net::Ipv4Addr;
@@ -74,6 +75,9 @@ pub struct Path {
     link: Link,
     namespace: Namespace,
 }
+
+/// A packet that comes later than this beyond its time makes a measurement doubtful.
+const LATE_MAX_US: u64 = 10_000;
 
 /// Numbers the paths of this process.
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -141,6 +145,34 @@ impl Path {
     /// What went out to the far end, and what came back.
     pub fn traffic(&self) -> std::io::Result<(Traffic, Traffic)> {
         self.link.traffic(&self.namespace).map_err(std::io::Error::other)
+    }
+
+    /// How well it did, for a report.
+    pub(super) fn mark(&self) -> std::io::Result<Mark> {
+        let (out, back) = self.traffic()?;
+        let late_max_us = out.late_max_us.max(back.late_max_us);
+        let overflowed = out.overflowed + back.overflowed;
+        let doubtful = late_max_us > LATE_MAX_US || overflowed > 0;
+        let mut text = format!(
+            "the long path was emulated by {}: {} packets out and {} back arrived, {} and {} were \
+             lost as asked for, {overflowed} because a queue was full",
+            self.kind.name(),
+            out.carried,
+            back.carried,
+            out.dropped,
+            back.dropped,
+        );
+        // The kernel doesn't say how punctual it was.
+        if self.kind == Kind::Tun {
+            let late_ms = late_max_us as f64 / 1e3;
+            let cpu_seconds = (out.cpu_us + back.cpu_us) as f64 / 1e6;
+            text += &format!(
+                "; the latest came {late_ms:.1} ms after its time; carrying took {cpu_seconds:.1} s \
+                 of CPU"
+            );
+        }
+        let severity = if doubtful { Severity::Doubtful } else { Severity::Note };
+        Ok(Mark { severity, text })
     }
 
     /// Runs `work` in a thread at the far end; sockets that it makes are sockets there.
