@@ -1,9 +1,12 @@
 //! Who is measured, and what they have in common.
 
+use super::group::Group;
 use super::report;
 use super::target::Target;
 use super::{exim, floor, opensmtpd, postfix, postrider, target};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// A server must listen within this time of its start.
@@ -22,9 +25,16 @@ pub(super) struct Place {
     pub(super) admin_port: u16,
     /// The postrider program.
     pub(super) postrider: PathBuf,
+    /// For all its processes, where there is such a thing.
+    pub(super) group: Option<Rc<Group>>,
 }
 
 impl Place {
+    /// A command whose processes are counted with the server.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        self.group.as_ref().map_or_else(|| Command::new(program), |group| group.command(program))
+    }
+
     pub(super) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }

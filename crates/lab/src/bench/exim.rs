@@ -1,8 +1,166 @@
-//! Not yet.
-use super::contender::{Place, Server};
-pub(super) fn version() -> Result<String, String> {
-    Err("not installed".to_owned())
+//! Exim, with a configuration and a spool of its own: no DNS, no callouts, delivery at once.
+
+use super::contender::{Farewell, Place, Server};
+use super::load::create;
+use super::report::ConfigFile;
+use super::tree;
+use crate::process::Process;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const STOP_MAX: Duration = Duration::from_secs(30);
+
+/// Debian's name, then the one that Exim gives itself.
+const PROGRAMS: [&str; 2] = ["exim4", "exim"];
+
+const CONFIG: &str = "exim.conf";
+
+struct Exim {
+    process: Process,
+    pid: u32,
+    program: PathBuf,
+    place: Place,
+    files: Vec<ConfigFile>,
 }
-pub(super) fn start(_place: &Place) -> Result<Box<dyn Server>, String> {
-    Err("not installed".to_owned())
+
+/// Its version, if it is installed and may be started.
+pub(super) fn version() -> Result<String, String> {
+    let (_, output) = find()?;
+    if !rustix::process::geteuid().is_root() {
+        return Err("it must be started as root, and this is not root".to_owned());
+    }
+    let line = output.lines().next().unwrap_or_default();
+    Ok(line.split(" #").next().unwrap_or(line).to_owned())
+}
+
+/// The program, and what it says of itself.
+fn find() -> Result<(PathBuf, String), String> {
+    for name in PROGRAMS {
+        let output = Command::new(name).arg("-bV").stdin(Stdio::null()).output();
+        if let Ok(output) = output
+            && output.status.success()
+        {
+            return Ok((PathBuf::from(name), String::from_utf8_lossy(&output.stdout).into_owned()));
+        }
+    }
+    Err("not installed (Debian: package exim4-daemon-light, which replaces postfix)".to_owned())
+}
+
+fn config(place: &Place) -> String {
+    let directory = place.directory.display();
+    let (host, sink_port) = place.next_hop();
+    let port = place.port;
+    format!(
+        "primary_hostname = relay.bench.grey
+spool_directory = {directory}/spool
+log_file_path = {directory}/%slog
+local_interfaces = 127.0.0.1
+daemon_smtp_ports = {port}
+disable_ipv6 = true
+host_lookup =
+rfc1413_query_timeout = 0s
+keep_environment =
+acl_smtp_rcpt = accept
+acl_smtp_data = accept
+smtp_accept_max = 300
+smtp_accept_queue_per_connection = 0
+smtp_connect_backlog = 300
+queue_run_max = 50
+queue_only_load =
+deliver_queue_load_max =
+
+begin routers
+all:
+  driver = manualroute
+  transport = out
+  route_list = * {host} byname
+  self = send
+
+begin transports
+out:
+  driver = smtp
+  port = {sink_port}
+  hosts_avoid_tls = *
+  allow_localhost
+
+begin retry
+* * F,5d,10s
+"
+    )
+}
+
+pub(super) fn start(place: &Place) -> Result<Box<dyn Server>, String> {
+    let (program, _) = find()?;
+    let directory = &place.directory;
+    // Its processes run as a user of its own, who must write here.
+    let mut open = Command::new("chmod");
+    let opened = open.arg("1777").arg(directory).status();
+    if !opened.map_err(|error| format!("chmod: {error}"))?.success() {
+        return Err(format!("{}: its mode can't be changed", directory.display()));
+    }
+    let files = vec![place.write(CONFIG, &config(place))?];
+    let mut command = place.command(&program);
+    // In the foreground; looks through the queue every 10 seconds for what is due.
+    command.arg("-C").arg(directory.join(CONFIG)).args(["-bdf", "-q10s"]);
+    command.stdout(Stdio::null()).stderr(create(&directory.join("exim.log"))?);
+    let mut process = Process::start("exim", &mut command)?;
+    let pid = process.child().id();
+    Ok(Box::new(Exim { process, pid, program, place: place.clone(), files }))
+}
+
+impl Server for Exim {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn files(&self) -> Vec<ConfigFile> {
+        self.files.clone()
+    }
+
+    /// A queue run that tries everything, due or not.
+    fn flush(&mut self) -> Result<(), String> {
+        // It goes on for as long as the queue lasts: nobody waits for it.
+        let mut command = self.place.command(std::path::Path::new("/bin/sh"));
+        command.args(["-c", "\"$0\" -C \"$1\" -qff > /dev/null 2>&1 &"]).arg(&self.program);
+        command.arg(self.place.directory.join(CONFIG)).stdin(Stdio::null());
+        let status = command.status().map_err(|error| format!("/bin/sh: {error}"))?;
+        if status.success() { Ok(()) } else { Err(format!("exim -qff: {status}")) }
+    }
+
+    fn stop(self: Box<Self>) -> Result<Farewell, String> {
+        let pid = self.pid;
+        let stopped = self.process.stop(STOP_MAX);
+        if stopped.is_err() {
+            tree::kill(pid);
+        }
+        stopped.map(|_| Farewell::default())
+    }
+
+    fn kill(mut self: Box<Self>) -> Result<(), String> {
+        self.process.check_running()?;
+        tree::kill(self.pid);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Place, config};
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_configuration_has_the_ports_and_the_next_hop() {
+        let place = Place {
+            directory: PathBuf::from("/x"),
+            sink: "198.18.0.1:4025".to_owned(),
+            port: 2525,
+            admin_port: 0,
+            postrider: PathBuf::new(),
+            group: None,
+        };
+        let text = config(&place);
+        assert!(text.contains("daemon_smtp_ports = 2525\n") && text.contains("  port = 4025\n"));
+        assert!(text.contains("route_list = * 198.18.0.1 byname\n"));
+    }
 }

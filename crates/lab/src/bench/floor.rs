@@ -20,7 +20,7 @@ struct Floor {
 }
 
 pub(super) fn start(place: &Place, log: bool) -> Result<Box<dyn Server>, String> {
-    let mut command = super::lab_command()?;
+    let mut command = place.command(&super::lab_program()?);
     command.args(["floor", "--connections", "50", "--listen", &place.address()]);
     command.args(["--to", &place.sink]);
     if log {

@@ -8,7 +8,6 @@ use super::measurement::{
 use super::report::Measurement;
 use super::series::Tenths;
 use super::stand::{Stand, Waited};
-use super::tree;
 use std::time::{Duration, Instant};
 
 /// Between the last message in and the next hop's return.
@@ -37,7 +36,7 @@ pub(super) fn measure(
     }
     std::thread::sleep(PAUSE);
     stand.step()?;
-    let (queued, rss) = (stand.accepted() - stand.delivered(), tree::usage(stand.pid()).rss_bytes);
+    let (queued, rss) = (stand.accepted() - stand.delivered(), stand.usage().rss_bytes);
     figures.lower("memory_full_bytes", "resident memory with all queued", "bytes", rss as f64);
     // The slope, so that what a server has at rest doesn't count.
     if let Some((some, bytes)) = stand.recorder.memory_at(queued as f64 * 0.3)

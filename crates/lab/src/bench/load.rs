@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// A load tool that was asked to end has so long.
@@ -63,8 +63,18 @@ impl Source {
         let (each, left) =
             (load.messages / u64::from(load.sources), load.messages % u64::from(load.sources));
         let messages = each + u64::from(u64::from(number) <= left);
-        let mut command = super::lab_command()?;
-        command.args(["source", "--json", "--obey", "--reconnect", "30", "--to", to]);
+        let mut command = Command::new(super::lab_program()?);
+        command.args([
+            "source",
+            "--json",
+            "--obey",
+            "--reconnect",
+            "30",
+            "--grace",
+            "15",
+            "--to",
+            to,
+        ]);
         for (option, value) in [
             ("--messages", messages),
             ("--body-bytes", load.body_bytes),
@@ -171,10 +181,10 @@ impl Sink {
     ) -> Result<Sink, String> {
         let ledger = directory.join(format!("{name}.ledger"));
         create(&ledger)?;
-        let lab = super::lab_command()?;
+        let lab = super::lab_program()?;
         let mut command = match path {
-            Some(path) => path.command(Path::new(lab.get_program())),
-            None => lab,
+            Some(path) => path.command(&lab),
+            None => Command::new(lab),
         };
         command.args(["sink", "--json", "--listen", listen]).arg("--ledger").arg(&ledger);
         command.stdout(Stdio::piped()).stderr(create(&directory.join(format!("{name}.log")))?);

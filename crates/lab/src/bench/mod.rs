@@ -3,6 +3,7 @@
 mod contender;
 mod exim;
 mod floor;
+mod group;
 mod large_queue;
 mod load;
 mod machine;
@@ -35,7 +36,7 @@ use scenario::{Case, Kind, LongPath, Scenario};
 use stand::Site;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use stopping::Stopping;
 pub use target::Target;
@@ -105,9 +106,8 @@ pub struct BenchOptions {
 }
 
 /// This program, to be started with another command.
-fn lab_command() -> Result<Command, String> {
-    let lab = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
-    Ok(Command::new(lab))
+fn lab_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("this program: {error}"))
 }
 
 /// The command.
@@ -358,10 +358,7 @@ fn left_out(case: &Case, contenders: &[Contender]) -> Vec<Skipped> {
 fn find_postrider(options: &BenchOptions) -> Result<PathBuf, String> {
     let path = match &options.postrider {
         Some(path) => path.clone(),
-        None => {
-            let lab = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
-            lab.with_file_name("postrider")
-        }
+        None => lab_program()?.with_file_name("postrider"),
     };
     std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -103,21 +103,20 @@ pub(super) fn start(place: &Place) -> Result<Box<dyn Server>, String> {
     ];
     place.write("config/dynamicmaps.cf", "")?;
     let config = directory.join("config");
-    run("postfix", &config, &["start"])?;
+    run(place.command(Path::new("/usr/sbin/postfix")), &config, &["start"])?;
     let pid_file = directory.join("queue/pid/master.pid");
     let pid = wait_for_pid(&pid_file)?;
     Ok(Box::new(Postfix { pid, running: true, config, files }))
 }
 
-fn run(program: &str, config: &Path, arguments: &[&str]) -> Result<(), String> {
-    let mut command = Command::new(program);
+fn run(mut command: Command, config: &Path, arguments: &[&str]) -> Result<(), String> {
     command.arg("-c").arg(config).args(arguments).stdin(Stdio::null());
-    let output = command.output().map_err(|error| format!("{program}: {error}"))?;
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
     let errors = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{program} {}: {}: {}", arguments.join(" "), output.status, errors.trim()))
+    Err(format!("{command:?}: {}: {}", output.status, errors.trim()))
 }
 
 fn wait_for_pid(file: &Path) -> Result<u32, String> {
@@ -146,11 +145,11 @@ impl Server for Postfix {
     }
 
     fn flush(&mut self) -> Result<(), String> {
-        run("postqueue", &self.config, &["-f"])
+        run(Command::new("postqueue"), &self.config, &["-f"])
     }
 
     fn stop(mut self: Box<Self>) -> Result<Farewell, String> {
-        run("postfix", &self.config, &["stop"])?;
+        run(Command::new("postfix"), &self.config, &["stop"])?;
         self.running = false;
         Ok(Farewell::default())
     }

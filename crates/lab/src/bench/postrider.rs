@@ -38,7 +38,7 @@ pub(super) fn version(program: &Path) -> Result<String, String> {
 
 pub(super) fn start(place: &Place, durability: &str) -> Result<Box<dyn Server>, String> {
     let file = place.write(CONFIG, &config(place, durability))?;
-    let mut command = Command::new(&place.postrider);
+    let mut command = place.command(&place.postrider);
     command.args(["serve", "--config", CONFIG]).current_dir(&place.directory);
     command.stdout(Stdio::null()).stderr(create(&place.directory.join("postrider.log"))?);
     let mut process = Process::start("postrider", &mut command)?;

@@ -25,7 +25,7 @@ pub(super) fn measure(
     stand.start_sources("load", load)?;
     let sent = stand.wait_until(limit, Stand::sources_ended)?;
     let disk_used = disk_used_bytes(stand.server_directory());
-    let proportional = tree::proportional_bytes(stand.pid());
+    let proportional = tree::proportional_bytes(&stand.members());
     let reports = stand.finish_sources()?;
     let waited = if sent == Waited::Done { stand.wait_for_deliveries(limit)? } else { sent };
     let deliver_seconds = stand.recorder.seconds();

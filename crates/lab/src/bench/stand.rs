@@ -1,6 +1,7 @@
 //! The test stand: a sink, a server before it, sources before that, all in one directory.
 
 use super::contender::{Contender, Farewell, Place, Server};
+use super::group::Group;
 use super::load::{Load, Sink, Source, SourceReport};
 use super::machine::Busy;
 use super::path::Path;
@@ -12,6 +13,7 @@ use super::tree::{self, Usage};
 use crate::ledger::{Followed, audit};
 use crate::listener::free_port;
 use std::path::{Path as FilePath, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Between two looks at the ledgers.
@@ -101,12 +103,14 @@ impl<'a> Stand<'a> {
             (_, Some(path)) => format!("{}:{}", path.far(), free_port()?),
             (_, None) => format!("127.0.0.1:{}", free_port()?),
         };
+        let port = free_port()?;
         let place = Place {
             directory: server_directory,
             sink,
-            port: free_port()?,
+            port,
             admin_port: free_port()?,
             postrider: site.postrider.clone(),
+            group: Group::create(&format!("postrider-bench-{port}")).map(Rc::new),
         };
         let mut stand = Stand {
             contender,
@@ -186,7 +190,12 @@ impl<'a> Stand<'a> {
     /// When it had ended before.
     pub(super) fn kill_server(&mut self) -> Result<(), String> {
         self.kills += 1;
-        self.server.take().ok_or("no server runs")?.kill()
+        self.server.take().ok_or("no server runs")?.kill()?;
+        // Also those that have slipped away from their parents.
+        if let Some(group) = &self.place.group {
+            group.kill();
+        }
+        Ok(())
     }
 
     /// Tells the server that the next hop is back.
@@ -202,8 +211,27 @@ impl<'a> Stand<'a> {
         self.server.as_ref().map(|server| server.files()).unwrap_or_default()
     }
 
-    pub(super) fn pid(&self) -> u32 {
-        self.server.as_ref().map_or(0, |server| server.pid())
+    /// The server's processes.
+    pub(super) fn members(&self) -> Vec<u32> {
+        match (&self.server, &self.place.group) {
+            (Some(server), None) => tree::members(server.pid()),
+            (Some(server), Some(_)) if matches!(self.contender, Contender::Target(_)) => {
+                tree::members(server.pid())
+            }
+            (_, Some(group)) => group.members(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// What they have used.
+    pub(super) fn usage(&self) -> Usage {
+        let mut usage = tree::usage(&self.members());
+        let is_ours = !matches!(self.contender, Contender::Target(_));
+        let times = self.place.group.as_ref().filter(|_| is_ours).and_then(|group| group.times());
+        if let Some((user, system)) = times {
+            (usage.user_seconds, usage.system_seconds) = (user, system);
+        }
+        usage
     }
 
     /// Starts all sources of a load.
@@ -286,7 +314,7 @@ impl<'a> Stand<'a> {
         Sample {
             accepted: self.accepted,
             delivered: self.delivered,
-            rss_bytes: tree::usage(self.pid()).rss_bytes,
+            rss_bytes: self.usage().rss_bytes,
             sources: self.sources.len() as u32,
         }
     }
@@ -375,7 +403,7 @@ impl<'a> Stand<'a> {
     /// What there is now.
     pub(super) fn snapshot(&mut self) -> Snapshot {
         Snapshot {
-            usage: tree::usage(self.pid()),
+            usage: self.usage(),
             busy: Busy::now(),
             sync_count: self.server.as_mut().and_then(|server| server.sync_count()),
             accepted: self.accepted,

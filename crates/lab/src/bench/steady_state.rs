@@ -22,7 +22,7 @@ pub(super) fn measure(
     interval: Duration,
     limit: Instant,
 ) -> Result<Measurement, String> {
-    let first = Load { sources: 1, messages: 200, ..load.clone() };
+    let first = Load { sources: 1, messages: 50, ..load.clone() };
     stand.warm_up(&first, limit)?;
     let before = stand.snapshot();
     stand.begin_recording();
@@ -41,7 +41,7 @@ pub(super) fn measure(
     }
     let after = stand.snapshot();
     let seconds = stand.recorder.seconds();
-    let proportional = tree::proportional_bytes(stand.pid());
+    let proportional = tree::proportional_bytes(&stand.members());
     let reports = stand.finish_sources()?;
     stand.recorder.moment("sources stopped");
     let waited = stand.wait_for_deliveries(limit)?;

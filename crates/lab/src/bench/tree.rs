@@ -48,10 +48,10 @@ fn stat_number(pid: u32, field: usize) -> Option<u64> {
     StatFields::of(&stat)?.number(field)
 }
 
-/// What the tree below `root` has used.
-pub(super) fn usage(root: u32) -> Usage {
+/// What these processes have used.
+pub(super) fn usage(members: &[u32]) -> Usage {
     let mut sum = Usage::default();
-    for pid in members(root) {
+    for &pid in members {
         // It may end while it is looked at: its parent has its figures then.
         let Some(one) = usage_of(pid) else { continue };
         sum.user_seconds += one.user_seconds;
@@ -82,11 +82,11 @@ fn usage_of(pid: u32) -> Option<Usage> {
     })
 }
 
-/// Resident memory of the tree with shared pages counted once: each page is divided among those
+/// Resident memory of these processes with shared pages counted once: each page is divided among those
 /// that have it. Slow with many processes. `None` if the kernel doesn't tell.
-pub(super) fn proportional_bytes(root: u32) -> Option<u64> {
+pub(super) fn proportional_bytes(members: &[u32]) -> Option<u64> {
     let mut sum = None;
-    for pid in members(root) {
+    for pid in members {
         let Ok(rollup) = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) else {
             continue;
         };
@@ -130,11 +130,11 @@ mod tests {
         }
         let tree = members(root);
         assert_eq!(tree[0], root);
-        assert_eq!(usage(root).process_count, 3);
+        assert_eq!(usage(&members(root)).process_count, 3);
         kill(root);
         shell.wait().expect("it ended");
         for pid in &tree[1..] {
-            while usage(*pid).rss_bytes > 0 {
+            while usage(&[*pid]).rss_bytes > 0 {
                 assert!(begun.elapsed().as_secs() < 60, "{pid} lives on");
             }
         }
@@ -148,8 +148,9 @@ mod tests {
             .spawn()
             .expect("a shell");
         let begun = std::time::Instant::now();
-        while usage(shell.id()).user_seconds < 0.05 || usage(shell.id()).process_count != 2 {
-            assert!(begun.elapsed().as_secs() < 60, "{:?}", usage(shell.id()));
+        let now = || usage(&members(shell.id()));
+        while now().user_seconds < 0.05 || now().process_count != 2 {
+            assert!(begun.elapsed().as_secs() < 60, "{:?}", now());
         }
         kill(shell.id());
         shell.wait().expect("it ended");

@@ -27,9 +27,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinSet, LocalSet};
 
-/// After the first signal, transactions that run may end for so long.
-const GRACE: Duration = Duration::from_secs(2);
-
 /// The ledger's lines reach the file within this time: whoever follows it sees how far the run is.
 const LEDGER_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -110,6 +107,9 @@ pub struct SourceOptions {
     /// Longest wait for a connection to be ready, and for a transaction to end
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
+    /// After the first signal, transactions that run may end for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    pub grace: u64,
     /// Obey lines on standard input: `pause`, `resume`
     #[arg(long)]
     pub obey: bool,
@@ -242,7 +242,7 @@ async fn send_all(run: Rc<Run>, options: &SourceOptions) -> std::io::Result<bool
         tokio::select! {
             biased;
             () = stop.wait() => {}
-            _ = tokio::time::timeout(GRACE, all_done) => {}
+            _ = tokio::time::timeout(Duration::from_secs(options.grace), all_done) => {}
         }
     }
     follow.abort();
