@@ -3,6 +3,7 @@
 CARGO ?= cargo
 CASES ?= 20000
 SEEDS ?= 2000
+BENCH ?= floor --scale 0.2
 FUZZ_SECONDS ?= 60
 
 .PHONY: run test check bench fuzz clean packages
@@ -28,10 +29,11 @@ check:
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 
-# The measurements of docs/performance.md, on this machine.
+# Postrider against Postfix and the bare relay on this machine; BENCH='all --minutes 60' for all of
+# docs/benchmarks.md.
 bench: packages
 	$(CARGO) build --release --quiet --workspace
-	scripts/bench
+	target/release/postrider-lab bench $(BENCH)
 
 # Coverage-guided fuzzing (docs/fuzzing.md), then random input and random histories: many more of
 # them than `test` tries.

@@ -172,7 +172,7 @@ impl Contender {
             Contender::Postfix => ("sync", "250 after fsync of the message's own file"),
             Contender::Exim => ("sync", "250 after fsync of the message's two files"),
             Contender::OpenSmtpd => {
-                ("os", "250 for files that are written, fsync only of the content")
+                ("unknown", "its own default; what it syncs we have not verified")
             }
             Contender::Target(_) => ("unknown", "we did not configure it"),
         }

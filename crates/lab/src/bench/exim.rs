@@ -38,10 +38,11 @@ pub(super) fn version() -> Result<String, String> {
 fn find() -> Result<(PathBuf, String), String> {
     for name in PROGRAMS {
         let output = Command::new(name).arg("-bV").stdin(Stdio::null()).output();
-        if let Ok(output) = output
-            && output.status.success()
-        {
-            return Ok((PathBuf::from(name), String::from_utf8_lossy(&output.stdout).into_owned()));
+        let Ok(output) = output else { continue };
+        // It may complain of a configuration that it lacks: it gets one from us.
+        let text = String::from_utf8_lossy(&output.stdout);
+        if text.starts_with("Exim version") {
+            return Ok((PathBuf::from(name), text.into_owned()));
         }
     }
     Err("not installed (Debian: package exim4-daemon-light, which replaces postfix)".to_owned())
@@ -67,8 +68,7 @@ smtp_accept_max = 300
 smtp_accept_queue_per_connection = 0
 smtp_connect_backlog = 300
 queue_run_max = 50
-queue_only_load =
-deliver_queue_load_max =
+deliver_drop_privilege = true
 
 begin routers
 all:
