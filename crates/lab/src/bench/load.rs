@@ -39,7 +39,6 @@ pub(super) struct SourceReport {
     pub(super) seconds: f64,
     pub(super) acked: u64,
     pub(super) sessions_gave_up: u64,
-    pub(super) messages_per_second_by_tenth: Vec<f64>,
     latency_us_counts: Vec<(u64, u64)>,
 }
 

@@ -71,17 +71,6 @@ impl Figures {
     }
 }
 
-/// Adds up tenths of sources that ran beside each other.
-pub(super) fn join_tenths(reports: &[SourceReport]) -> Vec<f64> {
-    let tenths = (0..10).map(|n| {
-        reports
-            .iter()
-            .map(|report| report.messages_per_second_by_tenth.get(n).copied())
-            .sum::<Option<f64>>()
-    });
-    tenths.map_while(|tenth| tenth.filter(|rate| *rate > 0.0)).collect()
-}
-
 /// Latencies of sources as percentiles; `None` without any.
 pub(super) fn percentiles(reports: &[SourceReport]) -> Option<Percentiles> {
     let latency = join_latencies(reports);

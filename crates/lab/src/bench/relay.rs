@@ -2,9 +2,7 @@
 
 use super::load::Load;
 use super::machine::disk_used_bytes;
-use super::measurement::{
-    Figures, accept_seconds, conclude, join_tenths, mark_gave_up, percentiles,
-};
+use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
 use super::report::Measurement;
 use super::stand::{Stand, Waited};
 use super::tree;
@@ -23,7 +21,7 @@ pub(super) fn measure(
     let before = stand.snapshot();
     stand.begin_recording();
     stand.start_sources("load", load)?;
-    let sent = stand.wait_until(limit, Stand::sources_ended)?;
+    let (sent, intake_by_tenth) = stand.wait_for_sources(limit, load.messages)?;
     let disk_used = disk_used_bytes(stand.server_directory());
     let proportional = tree::proportional_bytes(&stand.members());
     let reports = stand.finish_sources()?;
@@ -54,7 +52,7 @@ pub(super) fn measure(
         accept_seconds,
         deliver_seconds,
         latency,
-        intake_by_tenth: join_tenths(&reports),
+        intake_by_tenth,
         marks: mark_gave_up(&reports),
         ..Measurement::default()
     };

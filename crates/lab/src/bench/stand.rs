@@ -7,7 +7,7 @@ use super::machine::Busy;
 use super::path::Path;
 use super::report::{Account, ConfigFile, Mark};
 use super::scenario::LongPath;
-use super::series::{Recorder, Sample};
+use super::series::{Recorder, Sample, Tenths};
 use super::stopping::Stopping;
 use super::tree::{self, Usage};
 use crate::ledger::{Followed, audit};
@@ -355,6 +355,26 @@ impl<'a> Stand<'a> {
                 return Ok(Waited::Still);
             }
         }
+    }
+
+    /// Waits until all sources have sent all of `messages`; with it, the rate in each tenth of them.
+    ///
+    /// # Errors
+    /// See [`Stand::wait_until`].
+    pub(super) fn wait_for_sources(
+        &mut self,
+        limit: Instant,
+        messages: u64,
+    ) -> Result<(Waited, Vec<f64>), String> {
+        let before = self.accepted;
+        let mut tenths = Tenths::new(messages);
+        let waited = self.wait_until(limit, |stand| {
+            tenths.handle_count(stand.accepted - before);
+            stand.sources_ended()
+        })?;
+        self.count()?;
+        tenths.handle_count(self.accepted - before);
+        Ok((waited, tenths.rates()))
     }
 
     /// Waits until all that was accepted is delivered.

@@ -1,7 +1,7 @@
 //! Steady state: one source more every interval; sources stop while too much is queued.
 
 use super::load::Load;
-use super::measurement::{Figures, conclude, join_tenths, mark_gave_up, percentiles};
+use super::measurement::{Figures, conclude, mark_gave_up, percentiles};
 use super::report::Measurement;
 use super::stand::{Stand, Waited};
 use super::tree;
@@ -86,7 +86,6 @@ pub(super) fn measure(
         accept_seconds: seconds,
         deliver_seconds,
         latency,
-        intake_by_tenth: join_tenths(&reports),
         marks: mark_gave_up(&reports),
         figures: figures.done(),
         ..Measurement::default()
