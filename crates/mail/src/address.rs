@@ -252,6 +252,9 @@ fn source_route_end(text: &str) -> Result<usize, AddressError> {
     // A-d-l = At-domain *( "," At-domain ); its domains are names, never literals, so the first
     // colon ends it.
     let Some(end) = text.find(':') else {
+        if !text.contains(',') {
+            return Err(AddressError::new("empty local part", 0));
+        }
         return Err(AddressError::new("source route without a mailbox", text.len()));
     };
     let mut offset = 0;
@@ -404,6 +407,10 @@ fn check_literal(text: &str) -> Result<(), AddressError> {
     };
     if tag.eq_ignore_ascii_case("IPv6") {
         return Err(AddressError::new("not an IPv6 address", 1));
+    }
+    // By its form its first group is a tag that nobody registered (RFC 5321 §4.1.3).
+    if parse_ipv6(inner).is_some() {
+        return Err(AddressError::new("an IPv6 address needs IPv6: before it", 1));
     }
     // Standardized-tag = Ldh-str, which may begin with a hyphen but not end with one.
     let is_ldh = tag.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');

@@ -83,7 +83,7 @@ pub struct Shared {
     pub body_memory: Arc<Budget>,
     /// Recipients queued.
     pub queue_slots: Arc<Budget>,
-    /// Sessions per client address.
+    /// Sessions per listener and client address.
     pub clients: Clients,
     /// Sessions, per shard: the acceptor looks for the least loaded.
     pub sessions: Vec<AtomicU32>,

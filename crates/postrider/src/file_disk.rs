@@ -33,7 +33,11 @@ impl FileDisk {
     /// # Errors
     /// When it can't be made or opened, or another process has it.
     pub(crate) fn open(directory: &Path) -> io::Result<FileDisk> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
+            // "File exists" would be true, but not what is wrong.
+            let in_the_way = error.kind() == io::ErrorKind::AlreadyExists;
+            if in_the_way { io::ErrorKind::NotADirectory.into() } else { error }
+        })?;
         let lock = OpenOptions::new()
             .create(true)
             .write(true)

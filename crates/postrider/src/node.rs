@@ -102,7 +102,7 @@ impl Node {
         let shared = Arc::new(Shared {
             body_memory: Budget::new(config.spool.body_memory_bytes),
             queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
-            clients: Clients::default(),
+            clients: Clients::new(config.listeners.len()),
             sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
         });
         let store = MailboxThread::start().map_err(|e| format!("cannot start a thread: {e}"))?;

@@ -137,6 +137,9 @@ fn errors_point_at_the_place() {
     assert_eq!(offset("ab"), 2);
     assert_eq!(offset("a..b@c"), 2);
     assert_eq!(offset("x\u{e4}@c"), 1);
+    let reason = |text| ascii(text).unwrap_err().reason;
+    assert_eq!((offset("@a.example"), reason("@a.example")), (0, "empty local part"));
+    assert_eq!((offset("@a,@b"), reason("@a,@b")), (5, "source route without a mailbox"));
 }
 
 #[test]
@@ -180,6 +183,8 @@ fn literals() {
     assert_eq!(literal("[192.0.2.1]").as_deref(), Some("192.0.2.1"));
     assert_eq!(literal("[IPv6:2001:DB8::1]").as_deref(), Some("2001:db8::1"));
     assert_eq!(literal("[tag:x]"), None);
+    let reason = |text| Domain::parse(text).unwrap_err().reason;
+    assert_eq!(reason("[2001:db8::1]"), "an IPv6 address needs IPv6: before it");
     assert_eq!(literal("192.0.2.1"), None);
     assert_eq!(Domain::parse("[192.0.2.010]").unwrap().as_str(), "[192.0.2.10]");
     assert_eq!(

@@ -279,18 +279,21 @@ impl Resolver<'_> {
     }
 
     fn retry(&mut self, at: &str, written: &RetryText) -> Retry {
+        let before = self.problems.len();
         let first = self.timeout(&format!("{at}.first"), &written.first);
         let longest = self.timeout(&format!("{at}.longest"), &written.longest);
         let give_up_after = self.timeout(&format!("{at}.give_up_after"), &written.give_up_after);
         let warn_after = self.duration(&format!("{at}.warn_after"), &written.warn_after);
-        if longest < first {
+        // What is no duration can't be compared.
+        let comparable = self.problems.len() == before;
+        if comparable && longest < first {
             let message = format!(
                 "`longest` ({}) is shorter than `first` ({})",
                 written.longest.0, written.first.0
             );
             self.error(&self.written_one(at, &["longest", "first"]), message, "");
         }
-        if give_up_after < first {
+        if comparable && give_up_after < first {
             let message = format!(
                 "`give_up_after` ({}) is shorter than `first` ({})",
                 written.give_up_after.0, written.first.0

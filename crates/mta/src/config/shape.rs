@@ -141,6 +141,7 @@ impl<'a> Checker<'a> {
             });
             let range = match (minimum, maximum) {
                 (Some(min), Some(max)) => format!("between {min} and {max}"),
+                (_, None) if number.is_none() => "smaller: it has too many digits".to_owned(),
                 (Some(min), None) => format!("at least {min}"),
                 (None, Some(max)) => format!("at most {max}"),
                 (None, None) => "a number that can be counted with".to_owned(),

@@ -35,5 +35,8 @@ pub(crate) fn start_session<W: World>(
         return;
     };
     let task = Rc::clone(shard);
-    shard.world.spawn().spawn(async move { session::run(task, stream, peer, rules).await });
+    shard
+        .world
+        .spawn()
+        .spawn(async move { session::run(task, stream, peer, listener, rules).await });
 }

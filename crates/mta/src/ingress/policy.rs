@@ -1,5 +1,6 @@
 //! Who may say what: limits of a listener, relay decisions, refusals in the log.
 
+use crate::clients::SessionCounts;
 use crate::config::{self, Config, Listener};
 use crate::event::{Client, Event, Kind, Refusal};
 use crate::seams::{Time, World};
@@ -9,7 +10,6 @@ use smtp::server::{BareNewline, MailCommand, ServerConfig};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A listener's configuration in the form that its sessions need.
 #[derive(Debug)]
@@ -60,24 +60,26 @@ fn server_config(config: &Config, listener: &Listener) -> ServerConfig {
     }
 }
 
-/// Counts a session of one client address on this shard while it lives.
+/// Counts a session of one client address at one listener while it lives.
 pub(super) struct ClientCount<W: World> {
     shard: Rc<Shard<W>>,
+    /// The index of the socket.
+    listener: usize,
     ip: IpAddr,
-    /// Sessions of this address, this one counted, when it began.
-    at_start: u32,
+    /// When it began.
+    at_start: SessionCounts,
 }
 
 impl<W: World> ClientCount<W> {
-    pub(super) fn enter(shard: &Rc<Shard<W>>, ip: IpAddr) -> ClientCount<W> {
-        let at_start = shard.shared.clients.enter(ip);
-        ClientCount { shard: Rc::clone(shard), ip, at_start }
+    pub(super) fn enter(shard: &Rc<Shard<W>>, listener: usize, ip: IpAddr) -> ClientCount<W> {
+        let at_start = shard.shared.clients.enter(listener, ip);
+        ClientCount { shard: Rc::clone(shard), listener, ip, at_start }
     }
 }
 
 impl<W: World> Drop for ClientCount<W> {
     fn drop(&mut self) {
-        self.shard.shared.clients.leave(self.ip);
+        self.shard.shared.clients.leave(self.listener, self.ip);
     }
 }
 
@@ -90,15 +92,17 @@ pub(super) fn admit<W: World>(
     rules: &ListenerRules,
     count: &ClientCount<W>,
 ) -> Result<(), Reply> {
+    // RFC 5321 §4.2.2: the text of 421 begins with the host's name.
+    let turned_away =
+        |status, why| Err(Reply::new(421, status, format!("{} {why}", rules.server.hostname)));
     if shard.stopping.until().is_some() {
-        return Err(Reply::new(421, (4, 3, 2), "The server is shutting down"));
+        return turned_away((4, 3, 2), "The server is shutting down");
     }
-    let sessions: u32 = shard.shared.sessions.iter().map(|n| n.load(Ordering::Relaxed)).sum();
-    if over(sessions, rules.listener.max_sessions) {
-        return Err(Reply::new(421, (4, 3, 2), "Too many sessions; try again later"));
+    if over(count.at_start.listener, rules.listener.max_sessions) {
+        return turned_away((4, 3, 2), "Too many sessions; try again later");
     }
-    if over(count.at_start, rules.listener.max_sessions_per_address) {
-        return Err(Reply::new(421, (4, 7, 0), "Too many sessions from your address"));
+    if over(count.at_start.address, rules.listener.max_sessions_per_address) {
+        return turned_away((4, 7, 0), "Too many sessions from your address");
     }
     Ok(())
 }

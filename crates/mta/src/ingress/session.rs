@@ -9,8 +9,8 @@ use crate::event::Client;
 use crate::seams::{Net, Stream, Time, World};
 use crate::shard::{Busy, SCRATCH_BYTES, Shard};
 use bytes::Bytes;
-use mail::{MessageId, Reply};
-use smtp::server::{Need, ServerSession, Transaction};
+use mail::{MessageId, Mono, Reply};
+use smtp::server::{Need, Progress, ServerSession, Transaction};
 use spool::{BlobId, Completion, Request};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -28,15 +28,22 @@ const BUDGET_WAIT: Duration = Duration::from_secs(1);
 /// How often it looks meanwhile.
 const BUDGET_LOOK: Duration = Duration::from_millis(20);
 
+/// How much of what may be commands is handled before their replies are looked at.
+const COMMANDS_BYTES: usize = 4 * 1024;
+/// Replies that are due are written before more commands are handled: a client that reads none
+/// gets no more memory than this and what the replies to `COMMANDS_BYTES` add.
+const REPLIES_BYTES: usize = 16 * 1024;
+
 /// Serves one connection to its end.
 pub(super) async fn run<W: World>(
     shard: Rc<Shard<W>>,
     stream: <W::Net as Net>::Stream,
     peer: SocketAddr,
+    listener: usize,
     rules: Rc<ListenerRules>,
 ) {
     let now = shard.now();
-    let count = ClientCount::enter(&shard, peer.ip());
+    let count = ClientCount::enter(&shard, listener, peer.ip());
     let machine = match policy::admit(&shard, &rules, &count) {
         Ok(()) => ServerSession::new(Arc::clone(&rules.server), now),
         Err(reply) => {
@@ -119,6 +126,10 @@ impl<W: World> Session<W> {
                         reply.write_to(self.machine.output());
                         return self.flush().await;
                     }
+                    if !self.rest.is_empty() {
+                        need = self.resume();
+                        continue;
+                    }
                     match self.read(notify, stop.as_mut()).await? {
                         Some(need) => need,
                         None => return self.flush().await,
@@ -163,7 +174,7 @@ impl<W: World> Session<W> {
     fn resume(&mut self) -> Need {
         let now = self.shard.now();
         let input = &self.rest[self.rest_from..];
-        let progress = self.machine.handle_input(now, input, &mut self.intake);
+        let progress = feed(&mut self.machine, &mut self.intake, now, input);
         self.rest_from += progress.consumed;
         if self.rest_from == self.rest.len() {
             // Idle sessions hold no buffer.
@@ -212,7 +223,7 @@ impl<W: World> Session<W> {
             Poll::Pending => return Poll::Pending,
         };
         let now = self.shard.now();
-        let progress = self.machine.handle_input(now, &scratch[..n], &mut self.intake);
+        let progress = feed(&mut self.machine, &mut self.intake, now, &scratch[..n]);
         if progress.consumed < n {
             self.rest.extend_from_slice(&scratch[progress.consumed..n]);
         }
@@ -384,6 +395,23 @@ impl<W: World> Session<W> {
         self.slots.clear();
         if let (Some(blob), Some(id)) = (self.intake.reset(), self.blob_owner.take()) {
             self.shard.spool.drop_blob(id, blob);
+        }
+    }
+}
+
+/// Handles input up to a need, to its end, or until there are replies enough to be written.
+fn feed(machine: &mut ServerSession, intake: &mut Intake, now: Mono, input: &[u8]) -> Progress {
+    let mut consumed = 0;
+    loop {
+        let rest = &input[consumed..];
+        let whole = machine.reads_content();
+        let piece = &rest[..if whole { rest.len() } else { rest.len().min(COMMANDS_BYTES) }];
+        let mut progress = machine.handle_input(now, piece, intake);
+        consumed += progress.consumed;
+        progress.consumed = consumed;
+        let is_input = matches!(progress.need, Need::Input);
+        if !is_input || consumed == input.len() || machine.output().len() >= REPLIES_BYTES {
+            return progress;
         }
     }
 }

@@ -35,12 +35,24 @@ impl LoadError {
 /// Reads a configuration file, as it is for this machine, or takes the built-in default.
 pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
     let Some(path) = file else { return Ok(Config::embedded()) };
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let bytes = std::fs::read(path).map_err(|error| {
         LoadError::Unreadable(format!("cannot read {}: {error}", path.display()))
+    })?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let (line, column) = end_of(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+        let path = path.display();
+        LoadError::Unreadable(format!("{path}:{line}:{column}: error: the file is not UTF-8 here"))
     })?;
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_str().unwrap_or("localhost");
     Config::parse_on(&text, &path.display().to_string(), machine).map_err(LoadError::Wrong)
+}
+
+/// Line and column (in characters), both from 1, of what follows a text.
+fn end_of(text: &[u8]) -> (usize, usize) {
+    let text = String::from_utf8_lossy(text);
+    let line = text.rsplit('\n').next().unwrap_or_default();
+    (text.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
 /// The same; what is wrong is shown on standard error.

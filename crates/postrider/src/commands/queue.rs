@@ -36,7 +36,13 @@ fn request(server: &ServerArgs, request: &ControlRequest) -> ExitCode {
     let mut view = View::new(request.clone(), server.json);
     let asked = control_socket::ask(&path, request, |response| view.take(response, &mut out));
     let done = asked.is_ok();
-    let flushed = view.finish(&mut out, crate::world::wall_now()).and_then(|()| out.flush());
+    // An answer that did not come is not an empty one.
+    let shown = if done || !view.listed.is_empty() {
+        view.finish(&mut out, crate::world::wall_now())
+    } else {
+        Ok(())
+    };
+    let flushed = shown.and_then(|()| out.flush());
     if let Err(error) = asked {
         return unanswered(&path, &error);
     }

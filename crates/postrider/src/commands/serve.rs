@@ -173,7 +173,10 @@ fn start_admin(
             problems: find_problems(),
         }),
     })
-    .map_err(|error| format!("cannot open the administration interface: {error}"))
+    .map_err(|error| {
+        let address = config.admin.address.map_or_else(String::new, |at| format!(" on {at}"));
+        format!("cannot open the administration interface{address}: {error}")
+    })
 }
 
 fn status(node: &Node) -> Status {

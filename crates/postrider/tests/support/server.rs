@@ -200,6 +200,11 @@ pub fn control(dir: &Path, words: &[&str]) -> Answer {
     run(dir, words, &["--control", "spool/control.sock"])
 }
 
+/// Runs `postrider` in a directory with these words alone.
+pub fn program(dir: &Path, words: &[&str]) -> Answer {
+    run(dir, words, &[])
+}
+
 fn run(dir: &Path, words: &[&str], server: &[&str]) -> Answer {
     let output = Command::new(POSTRIDER)
         .args(words)

@@ -5,6 +5,9 @@ use super::bdat::decimal;
 use mail::dsn::xtext;
 use mail::{BodyType, Notify, Reply, Ret};
 
+/// How much of a parameter a reply repeats.
+const NAMED_CHARS_MAX: usize = 40;
+
 /// What MAIL may carry.
 #[derive(Debug, Default)]
 pub(super) struct MailParameters<'a> {
@@ -96,7 +99,9 @@ fn parameters(text: &str) -> impl Iterator<Item = Result<(&str, Option<&str>), R
         if alphanumeric && keyword.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             Ok((keyword, value))
         } else {
-            Err(syntax("Malformed parameter"))
+            // What a reply can't hold becomes `?` on its way out.
+            let start: String = word.chars().take(NAMED_CHARS_MAX).collect();
+            Err(syntax(format!("Malformed parameter {start}")))
         }
     })
 }
@@ -154,7 +159,7 @@ fn syntax(text: impl Into<std::borrow::Cow<'static, str>>) -> Reply {
 
 /// RFC 5321 §4.1.1.11. The keyword is letters, digits and hyphens.
 fn unsupported(keyword: &str) -> Reply {
-    let keyword = keyword.get(..keyword.len().min(40)).unwrap_or_default();
+    let keyword = keyword.get(..keyword.len().min(NAMED_CHARS_MAX)).unwrap_or_default();
     Reply::new(555, (5, 5, 4), format!("Parameter {keyword} is not supported"))
 }
 

@@ -458,6 +458,12 @@ impl ServerSession {
         }
     }
 
+    /// What comes next is content, which is not answered until it ends.
+    #[must_use]
+    pub fn reads_content(&self) -> bool {
+        matches!(self.phase, Phase::Data | Phase::Chunk { .. } | Phase::Drop { .. })
+    }
+
     /// Inside a transaction (after MAIL was accepted, up to the final reply): shutdown lets these
     /// finish for a while.
     #[must_use]

@@ -85,6 +85,12 @@ const BAD: &[(&str, &str, &str)] = &[
     (LISTENER, "command_timeout = \"5 minutes\"", "3:19: \"5 minutes\" is not a duration"),
     (LISTENER, "session_timeout = \"0\"", "3:19: a timeout must be longer than nothing"),
     (LISTENER, "max_message_bytes = \"5XB\"", "3:21: \"5XB\" is not a size"),
+    (
+        LISTENER,
+        "max_message_bytes = 99999999999999999999",
+        "3:21: `max_message_bytes` must be smaller: it has too many digits",
+    ),
+    (END, "[retry]\ngive_up_after = \"9x\"", "7:17: \"9x\" is not a duration"),
     (LISTENER, "max_message_bytes = 1000", "3:21: 1000B is out of bounds: between 64KiB and 1TiB"),
     (LISTENER, "max_line_bytes = 500", "3:18: 500 is too short for a line"),
     (LISTENER, "banner = \"a\\r\\n250 b\"", "3:10: 1 to 400 printable ASCII characters are wanted"),

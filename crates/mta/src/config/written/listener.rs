@@ -50,7 +50,7 @@ pub struct ListenerText {
     /// Sessions at once on this listener, 421 4.3.2 beyond it.
     #[schemars(range(min = 1))]
     pub max_sessions: u32,
-    /// Sessions at once from one client address, 421 4.7.0 beyond it.
+    /// Sessions at once on this listener from one client address, 421 4.7.0 beyond it.
     #[schemars(range(min = 1))]
     pub max_sessions_per_address: u32,
     /// Wait for the next command. RFC 5321 §4.5.3.2.7 asks for at least 5 minutes.
