@@ -143,6 +143,20 @@ pub struct Shard<W: World> {
     timer_at: Cell<Mono>,
     pumping: Cell<bool>,
     gauges_due: Cell<Mono>,
+    #[cfg(feature = "planted")]
+    pub(crate) planted: Cell<Option<Planted>>,
+}
+
+/// A fault in the message's way, for the simulator to catch.
+#[cfg(feature = "planted")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// A connection is used again after a reply that breaks the protocol.
+    ReuseAfterProtocolError,
+    /// A reload forgets when retries are due.
+    DropTimersAtReload,
+    /// A connection slot is given back twice.
+    ReleaseSlotTwice,
 }
 
 /// The configuration with what is derived from it once.
@@ -267,8 +281,19 @@ impl<W: World> Shard<W> {
             timer_at: Cell::new(Mono::NEVER),
             pumping: Cell::new(false),
             gauges_due: Cell::new(Mono(0)),
+            #[cfg(feature = "planted")]
+            planted: Cell::new(None),
             world: parts.world,
         })
+    }
+
+    /// Plants a fault, before [`Shard::run`].
+    #[cfg(feature = "planted")]
+    pub fn plant(&self, fault: Planted) {
+        self.planted.set(Some(fault));
+        if fault == Planted::DropTimersAtReload {
+            self.queue.borrow_mut().plant_dropped_timers();
+        }
     }
 
     /// Frees a shard all of whose tasks were dropped; see [`SpoolClient::abandon`].

@@ -77,6 +77,8 @@ pub struct Queue {
     tenants: BTreeMap<Arc<str>, u32>,
     policies: Vec<Arc<RetryPolicy>>,
     spent: u32,
+    #[cfg(feature = "planted")]
+    drops_timers: bool,
 }
 
 impl std::fmt::Debug for Queue {
@@ -115,6 +117,8 @@ impl Queue {
             tenants: BTreeMap::new(),
             policies: Vec::new(),
             spent: 0,
+            #[cfg(feature = "planted")]
+            drops_timers: false,
         }
     }
 
@@ -381,6 +385,16 @@ impl Queue {
     pub fn invalidate_resolutions(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.sweep.hurry();
+        #[cfg(feature = "planted")]
+        if self.drops_timers {
+            self.scheduled_timers = Timers::default();
+        }
+    }
+
+    /// A planted fault: [`Queue::invalidate_resolutions`] forgets when retries are due.
+    #[cfg(feature = "planted")]
+    pub fn plant_dropped_timers(&mut self) {
+        self.drops_timers = true;
     }
 
     /// The slots of a message, by a scan of all entries.

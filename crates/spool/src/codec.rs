@@ -534,15 +534,31 @@ pub(crate) fn read_record(
 ) -> Result<RawRecord<'_>, Option<usize>> {
     let length = u32_at(bytes, 0).ok_or(None)?;
     let record = bytes.get(..length as usize).ok_or(None)?;
-    let (head, body) = record.split_at_checked(RECORD_HEADER_BYTES).ok_or(None)?;
-    let crc = crc32c::crc32c_append(key.seed(offset), head.get(..8).ok_or(None)?);
+    let record = raw_record(record, key, offset).ok_or(None)?;
+    let told = u32_at(bytes, 8);
+    if told == Some(record.crc) { Ok(record) } else { Err(Some(length as usize)) }
+}
+
+/// The record that `record` is, with the checksum that it ought to have.
+fn raw_record(record: &[u8], key: SegmentKey, offset: u64) -> Option<RawRecord<'_>> {
+    let (head, body) = record.split_at_checked(RECORD_HEADER_BYTES)?;
+    let crc = crc32c::crc32c_append(key.seed(offset), head.get(..8)?);
     let crc = crc32c::crc32c_append(crc, body);
-    if u32_at(head, 8) != Some(crc) {
-        return Err(Some(length as usize));
-    }
+    let length = u32::try_from(record.len()).ok()?;
     let kind = head.get(4).copied().unwrap_or(0);
     let flags = head.get(5).copied().unwrap_or(0);
-    Ok(RawRecord { kind, first: flags & FLAG_FIRST != 0, offset, length, crc, body })
+    Some(RawRecord { kind, first: flags & FLAG_FIRST != 0, offset, length, crc, body })
+}
+
+/// A planted fault: as [`read_record`], whatever the checksum says.
+#[cfg(feature = "planted")]
+pub(crate) fn read_torn_record(
+    bytes: &[u8],
+    key: SegmentKey,
+    offset: u64,
+) -> Option<RawRecord<'_>> {
+    let length = u32_at(bytes, 0)? as usize;
+    raw_record(bytes.get(..length)?, key, offset)
 }
 
 /// The parts of an accept record's body.

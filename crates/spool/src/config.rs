@@ -48,6 +48,9 @@ pub struct SpoolConfig {
     pub compact_below_percent: u8,
     /// How much compaction reads and writes in one step.
     pub compact_step_bytes: usize,
+    /// A planted fault: recovery takes a torn batch for a whole one.
+    #[cfg(feature = "planted")]
+    pub trusts_torn_tail: bool,
 }
 
 impl Default for SpoolConfig {
@@ -66,6 +69,8 @@ impl Default for SpoolConfig {
             spare_segments_max: 2,
             compact_below_percent: 25,
             compact_step_bytes: 256 << 10,
+            #[cfg(feature = "planted")]
+            trusts_torn_tail: false,
         }
     }
 }

@@ -42,12 +42,28 @@ pub(crate) struct Recovery {
     /// How each segment is to be read in the second pass.
     ends: BTreeMap<u32, u64>,
     indexed: BTreeSet<u32>,
+    /// See [`SpoolConfig::trusts_torn_tail`].
+    #[cfg(feature = "planted")]
+    trusts_torn_tail: bool,
 }
 
 impl Recovery {
+    pub(crate) fn new() -> Recovery {
+        Recovery { next_generation: 1, ..Recovery::default() }
+    }
+
+    #[cfg(feature = "planted")]
+    pub(crate) fn trusting(self, torn_tail: bool) -> Recovery {
+        Recovery { trusts_torn_tail: torn_tail, ..self }
+    }
+
     /// Reads the directory and all segments; changes nothing on disk.
-    pub(crate) fn read(disk: &dyn Disk, owner: Option<(u16, u8)>) -> Result<Recovery, SpoolError> {
-        let mut recovery = Recovery { next_generation: 1, ..Recovery::default() };
+    pub(crate) fn read(
+        self,
+        disk: &dyn Disk,
+        owner: Option<(u16, u8)>,
+    ) -> Result<Recovery, SpoolError> {
+        let mut recovery = self;
         let mut keys = BTreeMap::new();
         for name in disk.list()? {
             match Name::parse(&name) {
@@ -122,7 +138,11 @@ impl Recovery {
         let (length, known_end) = (extent.length, extent.known_end());
         let mut damages = Vec::new();
         let mut is_used = false;
-        let end = scan::scan(disk, &file, key, length, known_end, &mut |found| match found {
+        #[cfg(not(feature = "planted"))]
+        let scan = scan::scan;
+        #[cfg(feature = "planted")]
+        let scan = if self.trusts_torn_tail { scan::scan_trusting } else { scan::scan };
+        let end = scan(disk, &file, key, length, known_end, &mut |found| match found {
             Found::Batch(_, header) => {
                 is_used = true;
                 self.note_batch(&header);

@@ -235,64 +235,119 @@ pub(crate) fn scan(
     known_end: Option<u64>,
     visit: &mut dyn FnMut(Found<'_>),
 ) -> Result<ScanEnd, DiskError> {
-    let (header, _) = read_ends(disk, file, key, length)?;
-    let limit = length.saturating_sub(SECTOR_BYTES);
-    let known = known_end.unwrap_or(0).min(limit);
-    let mut walk = Walk { window: Window::new(disk, file), key, limit };
-    let first = header.map(|header| header.first_offset);
-    let mut result = ScanEnd { end: first.unwrap_or(SECTOR_BYTES), ..ScanEnd::default() };
-    if first.is_none() {
-        // Either nothing was ever written here, or the header is damaged.
-        let (found, is_synced) = walk.find(SECTOR_BYTES, 0)?;
-        let Some(found) = found else { return Ok(result) };
-        if !is_synced && known == 0 {
-            // It was written with the first batch, and neither was synced.
-            result.torn = true;
-            return Ok(result);
-        }
-        result.damaged = true;
-        let what = "the segment's header is damaged".into();
-        visit(Found::Damage { offset: 0, bytes: SECTOR_BYTES, what });
-        result.end = found;
-    }
-    while result.end < limit && known_end.is_none_or(|known| result.end < known) {
-        let offset = result.end;
-        let batch = walk.batch(offset)?;
-        if let Some((header, true)) = batch {
-            visit(Found::Batch(offset, header));
-            walk.visit_whole(offset, &header, visit)?;
-            result.proven = result.proven.max(header.synced_offset);
-            result.end += header.total_bytes;
-            continue;
-        }
-        // Invalid. Damage if it was synced once, else the torn tail.
-        let after = batch.map_or(offset + SECTOR_BYTES, |(header, _)| offset + header.total_bytes);
-        let (next, is_synced) = walk.find(after, offset)?;
-        if !is_synced && known <= offset {
-            result.torn = batch.is_some() || next.is_some();
-            break;
-        }
-        result.damaged = true;
-        if let Some((header, _)) = batch {
-            visit(Found::Batch(offset, header));
-            walk.salvage(offset, &header, visit)?;
-            result.end = after;
-        } else {
-            result.end = next.unwrap_or(known.max(after));
-            let bytes = result.end - offset;
-            visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
+    Walk::new(disk, file, key, length).scan(known_end, visit)
+}
+
+/// A planted fault: as [`scan`], but a torn batch counts as whole.
+#[cfg(feature = "planted")]
+pub(crate) fn scan_trusting(
+    disk: &dyn Disk,
+    file: &str,
+    key: SegmentKey,
+    length: u64,
+    known_end: Option<u64>,
+    visit: &mut dyn FnMut(Found<'_>),
+) -> Result<ScanEnd, DiskError> {
+    let mut walk = Walk::new(disk, file, key, length);
+    walk.trusts_torn = true;
+    walk.scan(known_end, visit)
+}
+
+/// A planted fault: takes those records of a torn batch of which the checksum is wrong.
+#[cfg(feature = "planted")]
+fn visit_torn(payload: &[u8], key: SegmentKey, offset: u64, visit: &mut dyn FnMut(Found<'_>)) {
+    let mut at = 0;
+    while let Some(rest) = payload.get(at..)
+        && let Some(record) = crate::codec::read_torn_record(rest, key, offset + at as u64)
+    {
+        at += record.length as usize;
+        if read_record(rest, key, record.offset).is_err() {
+            visit(Found::Record(record));
         }
     }
-    Ok(result)
 }
 
 struct Walk<'a> {
     window: Window<'a>,
     key: SegmentKey,
     limit: u64,
+    #[cfg(feature = "planted")]
+    trusts_torn: bool,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(disk: &'a dyn Disk, file: &'a str, key: SegmentKey, length: u64) -> Walk<'a> {
+        Walk {
+            window: Window::new(disk, file),
+            key,
+            limit: length.saturating_sub(SECTOR_BYTES),
+            #[cfg(feature = "planted")]
+            trusts_torn: false,
+        }
+    }
+
+    fn segment_header(&mut self) -> Result<Option<Header>, DiskError> {
+        let block = self.window.get(0, SECTOR_BYTES as usize)?;
+        Ok(Header::decode(block, self.key))
+    }
+
+    /// See [`scan`].
+    fn scan(
+        &mut self,
+        known_end: Option<u64>,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<ScanEnd, DiskError> {
+        let limit = self.limit;
+        let known = known_end.unwrap_or(0).min(limit);
+        let header = self.segment_header()?;
+        let first = header.map(|header| header.first_offset);
+        let mut result = ScanEnd { end: first.unwrap_or(SECTOR_BYTES), ..ScanEnd::default() };
+        if first.is_none() {
+            // Either nothing was ever written here, or the header is damaged.
+            let (found, is_synced) = self.find(SECTOR_BYTES, 0)?;
+            let Some(found) = found else { return Ok(result) };
+            if !is_synced && known == 0 {
+                // It was written with the first batch, and neither was synced.
+                result.torn = true;
+                return Ok(result);
+            }
+            result.damaged = true;
+            let what = "the segment's header is damaged".into();
+            visit(Found::Damage { offset: 0, bytes: SECTOR_BYTES, what });
+            result.end = found;
+        }
+        while result.end < limit && known_end.is_none_or(|known| result.end < known) {
+            let offset = result.end;
+            let batch = self.batch(offset)?;
+            if let Some((header, true)) = batch {
+                visit(Found::Batch(offset, header));
+                self.visit_whole(offset, &header, visit)?;
+                result.proven = result.proven.max(header.synced_offset);
+                result.end += header.total_bytes;
+                continue;
+            }
+            // Invalid. Damage if it was synced once, else the torn tail.
+            let after =
+                batch.map_or(offset + SECTOR_BYTES, |(header, _)| offset + header.total_bytes);
+            let (next, is_synced) = self.find(after, offset)?;
+            if !is_synced && known <= offset {
+                result.torn = batch.is_some() || next.is_some();
+                break;
+            }
+            result.damaged = true;
+            if let Some((header, _)) = batch {
+                visit(Found::Batch(offset, header));
+                self.salvage(offset, &header, visit)?;
+                result.end = after;
+            } else {
+                result.end = next.unwrap_or(known.max(after));
+                let bytes = result.end - offset;
+                visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
+            }
+        }
+        Ok(result)
+    }
+
     fn header(&mut self, offset: u64) -> Result<Option<BatchHeader>, DiskError> {
         let (key, limit) = (self.key, self.limit);
         let head = self.window.get(offset, BATCH_HEADER_BYTES)?;
@@ -312,7 +367,10 @@ impl Walk<'_> {
         let Some(header) = self.header(offset)? else { return Ok(None) };
         let key = self.key;
         let (payload, at) = self.payload(offset, &header)?;
-        Ok(Some((header, is_whole(payload, key, at, &header))))
+        let whole = is_whole(payload, key, at, &header);
+        #[cfg(feature = "planted")]
+        let whole = whole || self.trusts_torn;
+        Ok(Some((header, whole)))
     }
 
     fn visit_whole(
@@ -328,6 +386,10 @@ impl Walk<'_> {
         let (payload, at) = self.payload(offset, header)?;
         for record in records(payload, key, at).flatten() {
             visit(Found::Record(record));
+        }
+        #[cfg(feature = "planted")]
+        if !is_whole(payload, key, at, header) {
+            visit_torn(payload, key, at, visit);
         }
         Ok(())
     }

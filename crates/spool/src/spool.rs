@@ -102,7 +102,10 @@ impl Spool {
             return Ok((Spool::in_memory(config), RecoveryReport::default()));
         }
         let sync = config.durability == Durability::Sync;
-        let mut recovery = Recovery::read(disk, Some((config.node, config.log)))?;
+        let recovery = Recovery::new();
+        #[cfg(feature = "planted")]
+        let recovery = recovery.trusting(config.trusts_torn_tail);
+        let mut recovery = recovery.read(disk, Some((config.node, config.log)))?;
         recovery.settle_disk(disk, &config, sync)?;
         recovery.hand_over(disk, recovered)?;
         let generations: Vec<u32> = recovery.live.segments.map.keys().copied().collect();

@@ -58,7 +58,7 @@ pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
         }
     }
     // What a restart would find, from the indices; it must agree with what all records say.
-    let recovery = Recovery::read(disk, None)?;
+    let recovery = Recovery::new().read(disk, None)?;
     for extent in scan::survey(disk, keys.into_values())? {
         verifier.read_segment(disk, &extent)?;
     }

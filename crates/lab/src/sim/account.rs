@@ -113,8 +113,28 @@ impl Account {
     /// A law was broken.
     pub fn violate(&self, message: Option<&str>, text: impl Into<String>) {
         let violation = Violation { text: text.into(), message: message.map(str::to_owned) };
+        if self.books().violations.contains(&violation) {
+            return;
+        }
         self.trace.note("VIOLATED", &[], || violation.text.clone());
         self.books.borrow_mut().violations.push(violation);
+    }
+
+    /// A law was broken about one recipient.
+    pub fn violate_about(&self, recipient: &str, what: &str) {
+        self.violate(Some(name_of(recipient)), format!("{recipient} {what}"));
+    }
+
+    /// Recipients that were promised and have neither arrived nor been reported.
+    #[must_use]
+    pub fn awaited(&self) -> BTreeSet<String> {
+        let books = self.books();
+        let acknowledged = books.submissions.values().filter(|s| s.fate == Fate::Acknowledged);
+        let recipients = acknowledged.flat_map(|s| &s.recipients);
+        recipients
+            .filter(|r| !books.arrived(r) && !books.failed.contains_key(*r))
+            .cloned()
+            .collect()
     }
 
     /// From now on refused messages may arrive: a sync has failed, and what the disk holds is not
@@ -241,20 +261,8 @@ impl Account {
     }
 
     fn check_lost(&self) {
-        let mut lost = Vec::new();
-        let books = self.books();
-        let acknowledged = books.submissions.values().filter(|s| s.fate == Fate::Acknowledged);
-        for submission in acknowledged {
-            for recipient in &submission.recipients {
-                if !books.arrived(recipient) && !books.failed.contains_key(recipient) {
-                    lost.push((submission.name.clone(), recipient.clone()));
-                }
-            }
-        }
-        drop(books);
-        for (name, recipient) in lost {
-            let text = format!("{recipient} was acknowledged and is lost");
-            self.violate(Some(&name), text);
+        for recipient in self.awaited() {
+            self.violate_about(&recipient, "was acknowledged and is lost");
         }
     }
 
@@ -358,6 +366,7 @@ impl Books {
 }
 
 /// The message's name in an address of its own.
-fn name_of(address: &str) -> &str {
+#[must_use]
+pub fn name_of(address: &str) -> &str {
     address.split(['.', '@']).next().unwrap_or(address)
 }

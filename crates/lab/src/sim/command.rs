@@ -1,6 +1,6 @@
 //! `postrider-lab sim`.
 
-use super::{Outcome, Plan, Plant, run as run_seed};
+use super::{Outcome, Plan, Plant, pool, run as run_seed};
 use crate::cli;
 use crate::progress::Progress;
 use std::process::ExitCode;
@@ -21,9 +21,12 @@ pub struct SimOptions {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// How many seeds, one after the other
+    /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seeds: u64,
+    /// How many at once [default: as many as there are processors]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
     /// Print everything that happens
     #[arg(long)]
     pub trace: bool,
@@ -39,9 +42,10 @@ pub struct SimOptions {
 pub fn run(options: &SimOptions) -> cli::Outcome {
     let mut progress = (options.seeds > 1).then(|| Progress::new("seeds", Some(options.seeds)));
     let mut broken = Vec::new();
-    for number in 0..options.seeds {
-        let seed = options.seed.wrapping_add(number);
-        let outcome = run_seed(seed, options.plant, options.trace);
+    let mut count = 0;
+    let seeds = options.seed..options.seed.saturating_add(options.seeds);
+    let jobs = options.jobs.unwrap_or_else(pool::jobs);
+    pool::play(seeds, jobs, options.plant, options.trace, |outcome| {
         if options.trace {
             outcome.lines.iter().for_each(|line| println!("{line}"));
         }
@@ -50,13 +54,16 @@ pub fn run(options: &SimOptions) -> cli::Outcome {
         }
         if !outcome.violations.is_empty() {
             explain(&outcome, options.plant);
-            broken.push(seed);
+            broken.push(outcome.seed);
         }
+        count += 1;
         if let Some(progress) = &mut progress {
-            progress.tell(number + 1);
+            progress.tell(count);
         }
-    }
+        true
+    });
     drop(progress);
+    broken.sort_unstable();
     if broken.is_empty() {
         println!("{} seeds from {}: all laws hold", options.seeds, options.seed);
         return Ok(ExitCode::SUCCESS);

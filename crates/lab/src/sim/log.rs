@@ -10,7 +10,8 @@ use mta::shard::{ShardMail, ShardSender};
 use mta::spool_client::{LogPort, shard_of};
 use spool::memdisk::MemDisk;
 use spool::{
-    Attempt, Completion, Disk, DiskError, Io, IoDone, Record, Request, Spool, SpoolStatus, Ticket,
+    Attempt, Body, Completion, Disk, DiskError, Io, IoDone, Record, Request, Spool, SpoolStatus,
+    Ticket,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -118,6 +119,8 @@ struct State {
     /// Operations that were begun and not yet performed.
     begun: RefCell<BTreeMap<u64, Io>>,
     done: RefCell<Vec<IoDone>>,
+    /// Content was submitted since the last write of the log.
+    content: Cell<bool>,
     /// A write or sync of the log has failed.
     failed: Cell<bool>,
     next: Cell<u64>,
@@ -185,6 +188,7 @@ impl SimLog {
             random: RefCell::new(Random::new(parts.seed)),
             begun: RefCell::default(),
             done: RefCell::default(),
+            content: Cell::new(false),
             failed: Cell::new(false),
             next: Cell::new(0),
             plant: parts.plant,
@@ -206,13 +210,28 @@ impl SimLog {
         self.state.failed.get()
     }
 
+    /// A batch with content in it is being written.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        let begun = self.state.begun.borrow();
+        self.state.content.get() && begun.values().any(|io| io.lane() == spool::Lane::Log)
+    }
+
     /// The process ends now: of the operations that were begun, some may be half done. `power`:
     /// the machine ends with it, and unsynced writes are at the disk's mercy.
     pub fn crash(&self, power: bool) {
         let begun = std::mem::take(&mut *self.state.begun.borrow_mut());
         let memory = &self.state.disk.memory;
+        let (log, bulk): (Vec<Io>, Vec<Io>) =
+            begun.into_values().partition(|io| io.lane() == spool::Lane::Log);
+        // Nothing of a batch, or the write without the sync. (Both is what comes a moment later.)
+        let fuse = if self.state.random.borrow_mut().below(3) == 0 { 0 } else { 1 };
+        memory.set_fuse(fuse);
+        for io in log {
+            let _ = io.perform(&*self.state.disk);
+        }
         memory.set_fuse(self.state.random.borrow_mut().below(6));
-        for io in begun.into_values() {
+        for io in bulk {
             // Whether it succeeded nobody will ever know.
             let _ = io.perform(&*self.state.disk);
         }
@@ -234,6 +253,9 @@ async fn run<A>(state: Rc<State>, shards: Vec<ShardSender<A>>) {
         let done = std::mem::take(&mut *state.done.borrow_mut());
         let spool = &state.spool;
         for request in requests {
+            if has_content(&request) {
+                state.content.set(true);
+            }
             spool.borrow_mut().handle_request(state.tampered(request));
         }
         for io in done {
@@ -299,6 +321,17 @@ impl State {
     }
 }
 
+/// A batch with this in it has several sectors.
+fn has_content(request: &Request) -> bool {
+    let Request::Submit { records, .. } = request else { return false };
+    records.iter().any(|record| match record {
+        Record::Accept(accept) => {
+            matches!(&accept.body, Body::Memory(pieces) if !pieces.is_empty())
+        }
+        _ => false,
+    })
+}
+
 /// Performs an operation in its time.
 fn begin(state: &Rc<State>, io: Io) {
     let number = state.next.get();
@@ -310,6 +343,9 @@ fn begin(state: &Rc<State>, io: Io) {
         task.executor.sleep(before_us).await;
         let Some(io) = task.begun.borrow_mut().remove(&number) else { return };
         let (lane, ticket) = (io.lane(), io.ticket().0);
+        if lane == spool::Lane::Log {
+            task.content.set(false);
+        }
         let done = io.perform(&*task.disk);
         let failed = done.error().is_some();
         if failed && lane == spool::Lane::Log {

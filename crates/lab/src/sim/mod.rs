@@ -10,12 +10,14 @@ pub mod account;
 pub mod client;
 pub mod command;
 pub mod executor;
+pub mod inspector;
 pub mod log;
 pub mod network;
 pub mod node;
 pub mod peer;
 pub mod plan;
 pub mod plant;
+pub mod pool;
 pub mod trace;
 pub mod world;
 
@@ -28,6 +30,7 @@ use crate::random::Random;
 use account::{Account, Bounds};
 use client::Clients;
 use executor::{Executor, Group, OUTSIDE};
+use inspector::{Inspected, Inspector};
 use log::SimDisk;
 use mta::config::Config;
 use network::{Network, NetworkFaults};
@@ -50,6 +53,9 @@ const QUIET_US: u64 = 60_000_000;
 
 /// A sync that is to fail may wait so long for somebody to ask for it.
 const POISON_WAIT_US: u64 = 20_000_000;
+
+/// A crash amid a write may wait so long for one.
+const WRITE_WAIT_US: u64 = 5_000_000;
 
 /// Stopping takes no longer.
 const STOP_US: u64 = 20_000_000;
@@ -123,6 +129,7 @@ impl Stage {
             dns_permille: Rc::default(),
             store_permille: Rc::default(),
             plant,
+            limits: plan.limits(),
         };
         let neighbours = Rc::new(Neighbours {
             executor: executor.clone(),
@@ -157,11 +164,12 @@ impl Stage {
                 peer::start(&self.neighbours, &hop, host);
             }
         }
-        let mut node = self.start_node()?;
+        let mut node = Rc::new(self.start_node()?);
         client::start(&self.clients);
         let plan = Rc::clone(&self.plan);
         for crash in &plan.crashes {
-            node = self.crash(node, crash)?;
+            node = Rc::new(self.crash(node, crash)?);
+            self.inspect(&node);
         }
         self.play_until(&node, plan.heal_us);
         self.act(&node, ActKind::Free);
@@ -172,7 +180,6 @@ impl Stage {
                 + plan.in_flight_max() as usize * RECIPIENTS_MAX as usize,
         };
         self.ground.account.check(&self.ground.network, bounds);
-        let node = Rc::new(node);
         self.stop(&node);
         self.ground.executor.end(Group(self.lives));
         self.verify();
@@ -209,7 +216,7 @@ impl Stage {
     }
 
     /// As [`Stage::run_until`], with what the plan has for that time.
-    fn play_until(&mut self, node: &Node, at_us: u64) {
+    fn play_until(&mut self, node: &Rc<Node>, at_us: u64) {
         let plan = Rc::clone(&self.plan);
         while let Some(&Act { at_us: act_us, kind }) = plan.acts.get(self.done)
             && act_us <= at_us
@@ -221,7 +228,7 @@ impl Stage {
         self.run_until(at_us);
     }
 
-    fn act(&self, node: &Node, kind: ActKind) {
+    fn act(&self, node: &Rc<Node>, kind: ActKind) {
         let ground = &self.ground;
         ground.trace.note("act", &[], || format!("{kind:?}"));
         match kind {
@@ -229,7 +236,22 @@ impl Stage {
             ActKind::Jump { ms } => ground.wall_offset_ms.set(ground.wall_offset_ms.get() + ms),
             ActKind::Fill { left_bytes } => self.set_room(Some(left_bytes)),
             ActKind::Free => self.set_room(None),
+            ActKind::Ask => {}
         }
+        self.inspect(node);
+    }
+
+    /// Asks why everything is queued that is.
+    fn inspect(&self, node: &Rc<Node>) {
+        let ground = &self.ground;
+        let inspector = Inspector {
+            executor: ground.executor.clone(),
+            account: Rc::clone(&ground.account),
+            wall_offset_ms: Rc::clone(&ground.wall_offset_ms),
+            horizon: self.plan.horizon(),
+        };
+        let inspected = Inspected::new(node, self.plan.shards);
+        ground.executor.spawn(OUTSIDE, inspector.inspect(inspected));
     }
 
     /// How much can be written to each disk from now on.
@@ -246,9 +268,9 @@ impl Stage {
     }
 
     /// Ends the process as planned and starts it again.
-    fn crash(&mut self, node: Node, crash: &Crash) -> Result<Node, String> {
+    fn crash(&mut self, node: Rc<Node>, crash: &Crash) -> Result<Node, String> {
         self.play_until(&node, crash.at_us);
-        let node = Rc::new(node);
+        self.inspect(&node);
         match crash.kind {
             CrashKind::Kill => {}
             CrashKind::Poison => self.poison(&node),
@@ -258,6 +280,11 @@ impl Stage {
         let polls = executor.inside_polls_count() + crash.polls;
         if crash.kind != CrashKind::Stop {
             executor.run(|| executor.inside_polls_count() >= polls);
+            if crash.amid_write {
+                let until_us = executor.now_us() + WRITE_WAIT_US;
+                executor.call_at(until_us, || {});
+                executor.run(|| node.is_writing() || executor.now_us() >= until_us);
+            }
         }
         node.crash(&self.ground, crash.power);
         drop(node);

@@ -14,6 +14,7 @@ use mta::budget::Budget;
 use mta::clients::Clients;
 use mta::config::Config;
 use mta::console::{Console, Level};
+use mta::control::{ControlRequest, ShardAnswer};
 use mta::event::{Event, EventSink, json};
 use mta::metrics::Metrics;
 use mta::seams::{Net as _, World as _};
@@ -55,6 +56,17 @@ pub struct Ground {
     pub store_permille: Rc<Cell<u16>>,
     /// A fault to plant.
     pub plant: Option<Plant>,
+    /// What the node may use.
+    pub limits: Limits,
+}
+
+/// What the node may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Delivered recipients whose settle is not durable.
+    pub unsettled: u64,
+    /// Client sessions.
+    pub sessions: u64,
 }
 
 /// A running node.
@@ -66,6 +78,10 @@ pub struct Node {
     shards: Vec<ShardSender<SimAccepted>>,
     /// Kept to be freed.
     running: Vec<Rc<Shard<SimWorld>>>,
+    metrics: Vec<Arc<Metrics>>,
+    account: Rc<Account>,
+    limits: Limits,
+    stopping: Cell<bool>,
     alive: Rc<Cell<bool>>,
     stop_accepting: watch::Sender<bool>,
 }
@@ -105,7 +121,19 @@ impl Node {
         let (stop_accepting, stop) = watch::channel(false);
         let alive = Rc::new(Cell::new(true));
         let running = Vec::new();
-        let mut node = Node { group, logs, shared, shards, running, alive, stop_accepting };
+        let mut node = Node {
+            group,
+            logs,
+            shared,
+            shards,
+            running,
+            metrics: (0..ground.shards).map(|_| Arc::default()).collect(),
+            account: Rc::clone(&ground.account),
+            limits: ground.limits,
+            stopping: Cell::new(false),
+            alive,
+            stop_accepting,
+        };
         let store = SimStore::new(
             ground.executor.clone(),
             Rc::clone(&ground.account),
@@ -171,7 +199,7 @@ impl Node {
             alive: Rc::clone(&self.alive),
             line: RefCell::default(),
         };
-        Shard::new(ShardParts {
+        let shard = Shard::new(ShardParts {
             number,
             world,
             config: Arc::clone(&ground.config),
@@ -180,8 +208,13 @@ impl Node {
             shards: self.shards.clone(),
             events: Rc::new(events),
             console: self.console(ground),
-            metrics: Arc::new(Metrics::default()),
-        })
+            metrics: Arc::clone(&self.metrics[usize::from(number)]),
+        });
+        #[cfg(feature = "planted")]
+        if let Some(fault) = ground.plant.and_then(Plant::of_shard) {
+            shard.plant(fault);
+        }
+        shard
     }
 
     /// Recipients that are queued, about.
@@ -200,6 +233,12 @@ impl Node {
     #[must_use]
     pub fn sessions(&self) -> u32 {
         self.shared.sessions.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A batch is being written to a log.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.logs.iter().any(SimLog::is_writing)
     }
 
     /// A log can't write any more.
@@ -229,8 +268,40 @@ impl Node {
         }
     }
 
+    /// Asks a shard, as the control socket does.
+    pub fn ask(&self, shard: u16, request: ControlRequest, answer: oneshot::Sender<ShardAnswer>) {
+        // Nobody answers if the process has ended.
+        let _ = self.shards[usize::from(shard)].send(ShardMail::Control { request, answer });
+    }
+
+    /// It runs, and can write down what it does. (While the disk is full, a failure that can't be
+    /// reported yet is in no queue: only the spool knows of its recipient.)
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let is_full = self.logs.iter().any(|log| log.status().full);
+        self.alive.get() && !self.stopping.get() && !self.is_poisoned() && !is_full
+    }
+
+    /// Looks at what the node uses of what it may use.
+    pub fn check_limits(&self) {
+        let Limits { unsettled, sessions } = self.limits;
+        let told: i64 = self.metrics.iter().map(|metrics| metrics.unsettled.get()).sum();
+        let (memory, slots) = (&self.shared.body_memory, &self.shared.queue_slots);
+        for (what, used, max) in [
+            ("bytes of body memory", memory.used(), memory.max()),
+            ("queued recipients", slots.used(), slots.max()),
+            ("sessions", u64::from(self.sessions()), sessions),
+            ("unsettled recipients", u64::try_from(told).unwrap_or(0), unsettled),
+        ] {
+            if used > max {
+                self.account.violate(None, format!("{used} {what}, at most {max} allowed"));
+            }
+        }
+    }
+
     /// Stops in good order; ends when everything is written.
     pub async fn stop(&self) {
+        self.stopping.set(true);
         // Nobody listens if the acceptors have ended.
         let _ = self.stop_accepting.send(true);
         for shard in &self.shards {
@@ -251,11 +322,12 @@ fn open_log(
     let log = number as u8;
     let mut recovered: Vec<Vec<RecoveredMessage>> = shards.iter().map(|_| Vec::new()).collect();
     let seed = ground.random.borrow_mut().next_u64();
-    let (spool, report) = Spool::open(&*disk, spool_config(log, seed), &mut |message| {
-        let shard = (message.id.sequence() % shards.len() as u64) as usize;
-        recovered[shard].push(message);
-    })
-    .map_err(|error| format!("log {log} can't be recovered: {error}"))?;
+    let (spool, report) =
+        Spool::open(&*disk, spool_config(log, seed, ground.plant), &mut |message| {
+            let shard = (message.id.sequence() % shards.len() as u64) as usize;
+            recovered[shard].push(message);
+        })
+        .map_err(|error| format!("log {log} can't be recovered: {error}"))?;
     let (live, torn) = (report.live_count, report.torn_count);
     ground.trace.note("recover", &[live, torn], || format!("log {log}: {live} live, {torn} torn"));
     for damage in &report.damage {
@@ -279,7 +351,7 @@ fn open_log(
 }
 
 /// Small segments, so that they fill, roll and are compacted.
-fn spool_config(log: u8, salt: u64) -> SpoolConfig {
+fn spool_config(log: u8, salt: u64, _plant: Option<Plant>) -> SpoolConfig {
     SpoolConfig {
         log,
         salt,
@@ -288,6 +360,8 @@ fn spool_config(log: u8, salt: u64) -> SpoolConfig {
         reserve_bytes: 1 << 20,
         index_every_bytes: 64 << 10,
         compact_step_bytes: 32 << 10,
+        #[cfg(feature = "planted")]
+        trusts_torn_tail: _plant == Some(Plant::TrustTornTail),
         ..SpoolConfig::default()
     }
 }

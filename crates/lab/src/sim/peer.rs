@@ -73,8 +73,25 @@ async fn listen(neighbours: &Rc<Neighbours>, hop: &Rc<Hop>, host: SocketAddr, un
 /// What to do after a step.
 enum Next {
     Read,
+    /// Write the replies, then go on with the input.
+    Reply,
     Close,
     Break,
+    /// Say the same line for ever.
+    Babble,
+}
+
+/// A reply that never ends, as long as anybody listens.
+async fn babble(
+    neighbours: &Rc<Neighbours>,
+    stream: &mut SimStream,
+    line: &[u8],
+) -> std::io::Result<()> {
+    loop {
+        stream.write_all(line).await?;
+        let after_us = neighbours.random.borrow_mut().below(2_000_000);
+        neighbours.executor.sleep(after_us).await;
+    }
 }
 
 async fn serve(
@@ -91,25 +108,44 @@ async fn serve(
         dialogue: Dialogue::new(offer),
         content: Vec::new(),
         defers_until_us: hop.defers_until_us,
+        garbled: false,
+        mute: false,
+        dribbles: hop.dribbles,
     };
+    if neighbours.draws(neighbours.weather.peer_garble / 4) {
+        session.dialogue.output().clear();
+        return babble(neighbours, &mut stream, b"220-and another thing\r\n").await;
+    }
     let mut buffer = vec![0; 16 * 1024];
     loop {
         if neighbours.draws(neighbours.weather.peer_slow) {
             let after_us = neighbours.random.borrow_mut().below(40_000_000);
             neighbours.executor.sleep(after_us).await;
         }
-        let output = std::mem::take(session.dialogue.output());
-        stream.write_all(&output).await?;
+        session.reply(&mut stream).await?;
         let count = stream.read(&mut buffer).await?;
         if count == 0 {
             return Ok(());
         }
-        match session.take(&stream, &buffer[..count]) {
-            Next::Read => {}
-            Next::Close => return stream.write_all(session.dialogue.output()).await,
-            Next::Break => {
-                stream.abort();
-                return Ok(());
+        let mut input = &buffer[..count];
+        loop {
+            let (used, next) = session.take(&stream, input);
+            input = &input[used..];
+            match next {
+                Next::Read => break,
+                Next::Reply => {
+                    session.reply(&mut stream).await?;
+                    let after_us = neighbours.random.borrow_mut().below(30_000);
+                    neighbours.executor.sleep(after_us).await;
+                }
+                Next::Babble => {
+                    return babble(neighbours, &mut stream, b"250-and another thing\r\n").await;
+                }
+                Next::Close => return stream.write_all(session.dialogue.output()).await,
+                Next::Break => {
+                    stream.abort();
+                    return Ok(());
+                }
             }
         }
     }
@@ -120,27 +156,48 @@ struct Session {
     dialogue: Dialogue,
     content: Vec<u8>,
     defers_until_us: u64,
+    /// What was replied to what can't be known any more.
+    garbled: bool,
+    /// It says nothing any more. (If one reply were missing, the next would be taken for it, and no
+    /// client could know.)
+    mute: bool,
+    /// Replies come one by one.
+    dribbles: bool,
 }
 
 impl Session {
-    fn take(&mut self, stream: &SimStream, mut input: &[u8]) -> Next {
+    async fn reply(&mut self, stream: &mut SimStream) -> std::io::Result<()> {
+        let output = std::mem::take(self.dialogue.output());
+        if self.mute {
+            return Ok(());
+        }
+        stream.write_all(&output).await
+    }
+
+    /// Says how much of the input it took.
+    fn take(&mut self, stream: &SimStream, input: &[u8]) -> (usize, Next) {
+        let mut taken = 0;
         loop {
-            let (used, event) = self.dialogue.advance(input, &mut self.content);
-            input = &input[used..];
+            let (used, event) = self.dialogue.advance(&input[taken..], &mut self.content);
+            taken += used;
             match event {
-                Event::Input => return Next::Read,
-                Event::Quit => return Next::Close,
+                Event::Input => return (taken, Next::Read),
+                Event::Quit => return (taken, Next::Close),
                 _ => {}
             }
             let weather = self.neighbours.weather;
             let drops = self.neighbours.draws(weather.peer_drop);
+            let garbles = self.neighbours.draws(weather.peer_garble);
+            let begin = self.dialogue.output().len();
+            self.garbled |= garbles;
             if event == Event::Message && !self.neighbours.draws(weather.peer_refuse) {
                 // The envelope is forgotten once it is accepted.
                 let envelope = self.envelope();
                 self.dialogue.accept();
                 // Behind the replies that are not written yet.
                 let output = self.dialogue.output().len() as u64;
-                let reply_end = if drops { NEVER_REPLIED } else { stream.written_bytes() + output };
+                let lost = drops || self.garbled;
+                let reply_end = if lost { NEVER_REPLIED } else { stream.written_bytes() + output };
                 self.record(&envelope, stream.id(), reply_end);
             } else if let Some(code) = self.refusal(event) {
                 self.dialogue.refuse(code);
@@ -151,9 +208,32 @@ impl Session {
                 self.dialogue.accept();
             }
             if drops {
-                return Next::Break;
+                return (taken, Next::Break);
+            }
+            if garbles && self.garble(event, begin) {
+                return (taken, Next::Babble);
+            }
+            if self.dribbles {
+                return (taken, Next::Reply);
             }
         }
+    }
+
+    /// Makes something wrong of the reply that begins at `begin` of the output: text that is no
+    /// reply, a code that the command can't have, silence, or (`true`) a reply without an end.
+    fn garble(&mut self, event: Event, begin: usize) -> bool {
+        let how = self.neighbours.random.borrow_mut().below(5);
+        let output = self.dialogue.output();
+        output.truncate(begin);
+        match (how, event) {
+            (0, _) => output.extend_from_slice(b"What do you mean?\r\n"),
+            (1 | 2, Event::Mail | Event::Rcpt | Event::Message) => {
+                output.extend_from_slice(b"354 Go on\r\n");
+            }
+            (1..=3, _) => self.mute = true,
+            _ => return true,
+        }
+        false
     }
 
     fn refusal(&self, event: Event) -> Option<u16> {

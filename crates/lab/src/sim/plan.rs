@@ -2,6 +2,8 @@
 //! faults come when.
 
 use super::account::SENDER_DOMAIN;
+use super::inspector::Horizon;
+use super::node::Limits;
 use super::plant::Plant;
 use super::world::Zones;
 use crate::random::Random;
@@ -14,6 +16,15 @@ pub const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 /// Recipients of one message at most.
 pub const RECIPIENTS_MAX: u64 = 4;
+
+/// Mailbox files written at once.
+const BOX_CONNECTIONS_MAX: u32 = 16;
+
+/// Sessions of clients at once.
+const SESSIONS_MAX: u64 = 12;
+
+/// Somebody asks about the queue so often, on average.
+const ASK_EVERY_US: u64 = 10 * SECOND_US;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -67,6 +78,8 @@ pub struct Weather {
     pub peer_drop: u16,
     /// Steps at which a peer takes its time.
     pub peer_slow: u16,
+    /// Replies of a peer that are wrong, missing, or never end.
+    pub peer_garble: u16,
     /// Messages that a client breaks off.
     pub client_abort: u16,
 }
@@ -90,6 +103,8 @@ pub struct Hop {
     pub in_flight_max: u32,
     /// What its hosts offer.
     pub pipelining: bool,
+    /// Its hosts write one reply at a time.
+    pub dribbles: bool,
     /// Until then every recipient is deferred.
     pub defers_until_us: u64,
     /// Nobody listens between these.
@@ -103,6 +118,8 @@ pub struct Crash {
     pub at_us: u64,
     /// After so many more steps of the process's tasks.
     pub polls: u64,
+    /// And then when a batch is being written to a log.
+    pub amid_write: bool,
     /// How it comes.
     pub kind: CrashKind,
     /// The machine ends with it.
@@ -150,6 +167,8 @@ pub enum ActKind {
     },
     /// There is room again.
     Free,
+    /// Somebody asks why everything is queued that is.
+    Ask,
 }
 
 impl Plan {
@@ -196,6 +215,25 @@ impl Plan {
         self.hops.iter().map(|hop| hop.connections_max * hop.in_flight_max).sum()
     }
 
+    /// How far away deadlines may be.
+    #[must_use]
+    pub fn horizon(&self) -> Horizon {
+        // Jitter makes them a fifth longer, and a clock of milliseconds cuts something off.
+        Horizon { retry_ms: 25_000, back_off_ms: 25_000, expiry_ms: 3_600_000 + 1_000 }
+    }
+
+    /// What the node may use.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let transactions = u64::from(self.in_flight_max() + BOX_CONNECTIONS_MAX);
+        Limits {
+            // Transactions that are under way when the limit is reached come to their end.
+            unsettled: u64::from(self.unsettled_max).max(u64::from(self.shards))
+                + transactions * RECIPIENTS_MAX,
+            sessions: SESSIONS_MAX,
+        }
+    }
+
     /// The node's configuration.
     #[must_use]
     pub fn config(&self, plant: Option<Plant>) -> String {
@@ -204,7 +242,7 @@ impl Plan {
             "hostname = \"node.test\"\nevents = \"off\"\n\
              [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"1MiB\"\nblob_bytes = \"64KiB\"\n\
              [[listener]]\nname = \"in\"\naddress = \"{NODE}:25\"\nrelay_from = [\"10.9.0.0/16\"]\n\
-             command_timeout = \"30s\"\ncontent_timeout = \"30s\"\n\
+             command_timeout = \"30s\"\ncontent_timeout = \"30s\"\nmax_sessions = {SESSIONS_MAX}\n\
              [retry]\nfirst = \"2s\"\nlongest = \"20s\"\njitter = 0.2\ngive_up_after = \"1h\"\n\
              warn_after = \"50s\"\n",
             paths.join(", "),
@@ -278,6 +316,7 @@ fn hop(random: &mut Random, number: u8, domains: &[&str], heal_us: u64) -> Hop {
         chunking: random.below(2) == 0,
         in_flight_max: if random.below(2) == 0 { 1 + random.below(8) as u32 } else { 1 },
         pipelining: random.below(3) > 0,
+        dribbles: random.below(3) == 0,
         defers_until_us: if defers { random.below(heal_us) } else { 0 },
         down_us: (from_us, from_us + for_us),
     }
@@ -292,6 +331,7 @@ fn crashes(random: &mut Random, traffic_us: u64) -> Vec<Crash> {
         crashes.push(Crash {
             at_us,
             polls: random.below(60),
+            amid_write: random.below(3) > 0,
             kind: match random.below(8) {
                 0 => CrashKind::Poison,
                 1 => CrashKind::Stop,
@@ -308,6 +348,11 @@ fn crashes(random: &mut Random, traffic_us: u64) -> Vec<Crash> {
 
 fn acts(random: &mut Random, heal_us: u64) -> Vec<Act> {
     let mut acts = Vec::new();
+    let mut at_us = 0;
+    while at_us < heal_us {
+        at_us += random.below(2 * ASK_EVERY_US);
+        acts.push(Act { at_us, kind: ActKind::Ask });
+    }
     while random.below(2) == 0 {
         acts.push(Act { at_us: random.below(heal_us), kind: ActKind::Reload });
     }
@@ -339,6 +384,7 @@ fn weather(random: &mut Random) -> Weather {
         peer_refuse: some(150),
         peer_drop: some(60),
         peer_slow: some(60),
+        peer_garble: some(60),
         client_abort: some(100),
     }
 }
@@ -357,7 +403,8 @@ impl fmt::Display for Plan {
         for hop in &self.hops {
             writeln!(
                 f,
-                "  {:?} at {:?}{}, {} connections, {} in flight, chunking {}, pipelining {}, \
+                "  {:?} at {:?}{}, {} connections, {} in flight, chunking {}, pipelining {}, replies \
+                 one by one {}, \
                  defers until {} s, down {} to {} s",
                 hop.domains,
                 hop.hosts,
@@ -366,6 +413,7 @@ impl fmt::Display for Plan {
                 hop.in_flight_max,
                 hop.chunking,
                 hop.pipelining,
+                hop.dribbles,
                 seconds(hop.defers_until_us),
                 seconds(hop.down_us.0),
                 seconds(hop.down_us.1)
@@ -379,12 +427,13 @@ impl fmt::Display for Plan {
                 CrashKind::Stop => "it is stopped".to_owned(),
             };
             let (at, down) = (seconds(crash.at_us), seconds(crash.down_us));
-            writeln!(f, "  {at} s and {} steps: {how}; back after {down} s", crash.polls)?;
+            let amid = if crash.amid_write { ", amid a write" } else { "" };
+            writeln!(f, "  {at} s and {} steps{amid}: {how}; back after {down} s", crash.polls)?;
             if let Some(count) = crash.again_after {
                 writeln!(f, "    and power is lost {count} disk operations later")?;
             }
         }
-        for act in &self.acts {
+        for act in self.acts.iter().filter(|act| act.kind != ActKind::Ask) {
             writeln!(f, "  {} s: {:?}", seconds(act.at_us), act.kind)?;
         }
         writeln!(f, "  until {} s, in thousandths: {:?}", seconds(self.heal_us), self.weather)

@@ -1,4 +1,10 @@
 //! Faults that are planted to see whether the laws notice.
+//!
+//! Those inside the production code exist only with the feature `planted`, which no build of the
+//! program has.
+
+#[cfg(feature = "planted")]
+use mta::shard::Planted;
 
 /// A fault of the node or of its judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -12,4 +18,30 @@ pub enum Plant {
     CountTwice,
     /// The node opens one connection more to each next hop than the law allows
     OneConnectionMore,
+    /// A connection is used again after a reply that breaks the protocol
+    #[cfg(feature = "planted")]
+    ReuseAfterProtocolError,
+    /// A reload forgets when retries are due
+    #[cfg(feature = "planted")]
+    DropTimersAtReload,
+    /// Recovery takes a torn batch at the end of the log for a whole one
+    #[cfg(feature = "planted")]
+    TrustTornTail,
+    /// A connection slot is given back twice
+    #[cfg(feature = "planted")]
+    ReleaseSlotTwice,
+}
+
+#[cfg(feature = "planted")]
+impl Plant {
+    /// The fault as shards know it, if it is in one.
+    #[must_use]
+    pub fn of_shard(self) -> Option<Planted> {
+        match self {
+            Plant::ReuseAfterProtocolError => Some(Planted::ReuseAfterProtocolError),
+            Plant::DropTimersAtReload => Some(Planted::DropTimersAtReload),
+            Plant::ReleaseSlotTwice => Some(Planted::ReleaseSlotTwice),
+            _ => None,
+        }
+    }
 }

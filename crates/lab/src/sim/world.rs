@@ -22,6 +22,12 @@ use std::task::{Context, Poll};
 /// The wall clock when the simulated world begins: 2026-11-18. (It jumps by adding to it.)
 const WALL_MS: u64 = 1_795_000_000_000;
 
+/// The wall clock, of which `offset_ms` is what it jumped.
+#[must_use]
+pub fn wall_ms(executor: &Executor, offset_ms: &Cell<u64>) -> u64 {
+    WALL_MS + executor.now_us() / 1_000 + offset_ms.get()
+}
+
 /// The world of one shard.
 #[derive(Clone, Debug)]
 pub struct SimWorld(Rc<Seams>);
@@ -113,7 +119,7 @@ impl Time for SimTime {
     }
 
     fn wall(&self) -> Wall {
-        Wall(WALL_MS + self.executor.now_us() / 1_000 + self.wall_offset_ms.get())
+        Wall(wall_ms(&self.executor, &self.wall_offset_ms))
     }
 
     fn sleep_until(&self, at: Mono) -> SimSleep {

@@ -126,6 +126,10 @@ impl<W: World> Drop for Slot<W> {
         if self.held {
             let now = self.shard.now();
             self.shard.queue.borrow_mut().handle_closed(now, self.ready, self.reason);
+            #[cfg(feature = "planted")]
+            if self.shard.planted.get() == Some(crate::shard::Planted::ReleaseSlotTwice) {
+                self.shard.queue.borrow_mut().handle_closed(now, self.ready, self.reason);
+            }
             self.shard.pump();
         }
     }

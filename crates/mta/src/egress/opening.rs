@@ -123,6 +123,8 @@ async fn open_address<W: World>(
     })?;
     let config = client_config(shard.active().config.hostname.as_str(), parameters, hop, &name);
     let session = ClientSession::new(Arc::new(config), time.now());
+    #[cfg(feature = "planted")]
+    let session = planted(shard, session);
     let mut connection = Connection {
         shard: Rc::clone(shard),
         event_hop: hop.event_hop(&name),
@@ -140,6 +142,14 @@ async fn open_address<W: World>(
             ClientEvent::StartTls | ClientEvent::Done { .. } => {}
         }
     }
+}
+
+#[cfg(feature = "planted")]
+fn planted<W: World>(shard: &Shard<W>, mut session: ClientSession) -> ClientSession {
+    if shard.planted.get() == Some(crate::shard::Planted::ReuseAfterProtocolError) {
+        session.plant_forgiveness();
+    }
+    session
 }
 
 /// `mx.example.com[192.0.2.1]:25`; the address alone where the host has no other name.

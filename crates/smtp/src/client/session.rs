@@ -91,6 +91,8 @@ pub struct ClientSession {
     content: Option<(usize, Output)>,
     deadline: Mono,
     events: VecDeque<ClientEvent>,
+    #[cfg(feature = "planted")]
+    forgives: bool,
 }
 
 impl ClientSession {
@@ -113,6 +115,8 @@ impl ClientSession {
             content: None,
             deadline: Mono::NEVER,
             events: VecDeque::new(),
+            #[cfg(feature = "planted")]
+            forgives: false,
         };
         session.arm(now);
         session
@@ -509,7 +513,30 @@ impl ClientSession {
         };
         let mut failure = self.own_failure((4, 5, 0), &text);
         failure.reply = Some(raw.to_reply());
+        #[cfg(feature = "planted")]
+        if self.forgives {
+            return self.forgive(failure);
+        }
         self.fail(failure, Verdict::Missing);
+    }
+
+    /// A planted fault: the session goes on after a reply that breaks the protocol.
+    #[cfg(feature = "planted")]
+    pub fn plant_forgiveness(&mut self) {
+        self.forgives = true;
+    }
+
+    #[cfg(feature = "planted")]
+    fn forgive(&mut self, failure: Failure) {
+        if self.transaction.is_some() {
+            self.settle_all(&failure, Verdict::Missing);
+            self.state = State::Idle;
+            self.deadline = Mono::NEVER;
+            self.push_event(ClientEvent::Ready);
+        }
+        self.is_stale = false;
+        self.content = None;
+        self.polled = self.buffer.len();
     }
 
     /// A failure that the peer has caused without saying so.

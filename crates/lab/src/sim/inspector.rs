@@ -1,0 +1,167 @@
+//! Asks the node, on the way that `postrider queue why` takes, what everything queued waits for,
+//! and what it uses of what it may use.
+
+use super::account::Account;
+use super::executor::Executor;
+use super::node::Node;
+use mail::MessageId;
+use mta::control::{BlockerKind, ControlRequest, Filter, ITEMS_MAX, QueueItem, ShardAnswer};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use tokio::sync::oneshot;
+
+/// The sweep passes by each entry so often: so much later an entry may leave than it should.
+const SWEEP_MS: u64 = 2_000;
+
+/// An attempt that was begun before its message was too old may last so long beyond that.
+const ATTEMPT_MS: u64 = 300_000;
+
+/// What may be on its way between two places where it is counted is looked for once more, so much
+/// later, and so often.
+const AGAIN_US: u64 = 8_000_000;
+const LOOKS_MAX: u32 = 3;
+
+/// How far in the future deadlines may lie, by what the configuration says.
+#[derive(Clone, Copy, Debug)]
+pub struct Horizon {
+    /// The longest pause between two tries of a message.
+    pub retry_ms: u64,
+    /// The longest pause between two connections to a next hop, or two questions where it is.
+    pub back_off_ms: u64,
+    /// The oldest a message gets.
+    pub expiry_ms: u64,
+}
+
+impl Horizon {
+    fn of(&self, kind: BlockerKind) -> u64 {
+        match kind {
+            BlockerKind::Time => self.retry_ms,
+            BlockerKind::Backoff => self.back_off_ms,
+            _ => self.expiry_ms,
+        }
+    }
+}
+
+/// Whom an inspection tells, and what it knows.
+#[derive(Clone, Debug)]
+pub struct Inspector {
+    /// The clock.
+    pub executor: Executor,
+    /// The books.
+    pub account: Rc<Account>,
+    /// What was added to the wall clock, in milliseconds.
+    pub wall_offset_ms: Rc<Cell<u64>>,
+    /// What the configuration allows.
+    pub horizon: Horizon,
+}
+
+/// One life of the node, as an inspection sees it.
+#[derive(Clone, Debug)]
+pub struct Inspected {
+    shards: u16,
+    node: Rc<Node>,
+}
+
+impl Inspected {
+    /// Looks at this life of the node.
+    #[must_use]
+    pub fn new(node: &Rc<Node>, shards: u16) -> Inspected {
+        Inspected { shards, node: Rc::clone(node) }
+    }
+
+    /// `None`: the process ended meanwhile.
+    async fn ask(&self, shard: u16, request: ControlRequest) -> Option<ShardAnswer> {
+        let (answer, answered) = oneshot::channel();
+        self.node.ask(shard, request, answer);
+        answered.await.ok()
+    }
+}
+
+impl Inspector {
+    /// Asks why each queued message is queued. Every message that was promised and has not
+    /// arrived must be there.
+    pub async fn inspect(self, node: Inspected) {
+        let mut missing = self.account.awaited();
+        for look in 0..LOOKS_MAX {
+            if look > 0 {
+                self.executor.sleep(AGAIN_US).await;
+            }
+            let Some(items) = self.list(&node).await else { return };
+            let mut there = BTreeSet::new();
+            for item in &items {
+                there.extend(item.recipients.iter().map(|recipient| recipient.address.clone()));
+            }
+            missing.retain(|recipient| {
+                let is_reported = items.iter().any(|item| is_report_of(item, recipient));
+                !there.contains(recipient) && !is_reported
+            });
+            let awaited = self.account.awaited();
+            missing.retain(|recipient| awaited.contains(recipient));
+            // What a log that failed has not taken is there again after the restart.
+            if missing.is_empty() || !node.node.is_sound() {
+                return;
+            }
+        }
+        for recipient in missing {
+            self.account.violate_about(&recipient, "is promised and not queued, so it is lost");
+        }
+    }
+
+    /// All that is queued, each message asked about by itself.
+    async fn list(&self, node: &Inspected) -> Option<Vec<QueueItem>> {
+        let mut items = Vec::new();
+        for shard in 0..node.shards {
+            let all = ControlRequest::QueueList { filter: Filter::default(), limit: ITEMS_MAX };
+            let listed = node.ask(shard, all).await?.items;
+            for item in listed {
+                self.check(&item);
+                self.why(node, shard, item.id).await?;
+                items.push(item);
+            }
+        }
+        node.node.check_limits();
+        Some(items)
+    }
+
+    async fn why(&self, node: &Inspected, shard: u16, id: MessageId) -> Option<()> {
+        let answer = node.ask(shard, ControlRequest::QueueWhy { id }).await?;
+        // None: it was settled meanwhile.
+        answer.items.iter().for_each(|item| self.check(item));
+        Some(())
+    }
+
+    /// Every recipient has one named blocker and a deadline that can be true.
+    fn check(&self, item: &QueueItem) {
+        // When the shard looked: the clock may have jumped since.
+        let now_ms = item.received_at.0 + item.age_ms;
+        for recipient in &item.recipients {
+            let blocker = &recipient.blocker;
+            let late_ms = match blocker.kind {
+                BlockerKind::Attempt => ATTEMPT_MS,
+                _ => SWEEP_MS,
+            };
+            let latest_ms = now_ms + self.horizon.of(blocker.kind);
+            let wrong = match blocker.until {
+                _ if blocker.text.is_empty() => "no named blocker".to_owned(),
+                None => "no deadline".to_owned(),
+                Some(until) if until.0 + late_ms < now_ms => {
+                    format!("a deadline that passed {} ms ago", now_ms - until.0)
+                }
+                Some(until) if until.0 > latest_ms => {
+                    format!("a deadline {} ms away", until.0 - now_ms)
+                }
+                Some(_) => continue,
+            };
+            let text = format!("has {wrong} ({:?}: {})", blocker.kind, blocker.text);
+            self.account.violate_about(&recipient.address, &text);
+        }
+    }
+}
+
+/// A report to the sender of what `recipient` was sent is queued: it may be about this recipient.
+fn is_report_of(item: &QueueItem, recipient: &str) -> bool {
+    let name = super::account::name_of(recipient);
+    let is_to = |address: &str| super::account::name_of(address) == name;
+    item.sender.is_empty() && item.recipients.iter().any(|to| is_to(&to.address))
+}

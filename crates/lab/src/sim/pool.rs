@@ -1,0 +1,46 @@
+//! Many seeds on many threads, each on one.
+
+use super::{Outcome, Plant, run};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+/// Threads that make use of this machine.
+#[must_use]
+pub fn jobs() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Plays each seed on one of `jobs` threads; `take` gets the outcomes as they come and says
+/// whether to go on.
+pub fn play(
+    seeds: Range<u64>,
+    jobs: usize,
+    plant: Option<Plant>,
+    with_text: bool,
+    mut take: impl FnMut(Outcome) -> bool,
+) {
+    let next = AtomicU64::new(seeds.start);
+    let (send, outcomes) = mpsc::sync_channel(jobs.max(1));
+    thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            let (send, next, end) = (send.clone(), &next, seeds.end);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end || send.send(run(seed, plant, with_text)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for outcome in outcomes {
+            if !take(outcome) {
+                // Nobody receives any more: each thread ends after its seed.
+                return;
+            }
+        }
+    });
+}
