@@ -6,6 +6,7 @@ use mail::{BodyType, ContentFacts, Mailbox, Mono, Notify, Reply};
 use smtp::client::{
     ClientConfig, ClientEvent, ClientSession, Outgoing, OutgoingRecipient, Output, StartTls,
 };
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ fn configuration(flags: u8) -> ClientConfig {
     }
 }
 
-/// What is known of the transaction under way.
+/// What is known of a transaction under way.
 #[derive(Debug)]
 struct Running {
     recipients: usize,
@@ -57,8 +58,8 @@ struct Running {
     sent: bool,
     /// It goes by DATA: 354 comes in between.
     by_data: bool,
-    /// Whole replies that the peer sent since, and the codes of those that came after the content
-    /// was given.
+    /// Whole replies that the peer sent since, to whichever in flight, and the codes of those that
+    /// came after the content was given.
     replies: usize,
     codes_behind: Vec<u16>,
 }
@@ -67,7 +68,8 @@ struct Driver {
     session: ClientSession,
     config: Arc<ClientConfig>,
     now: Mono,
-    running: Option<Running>,
+    /// The oldest first.
+    running: VecDeque<Running>,
     is_ready: bool,
     is_closed: bool,
     is_writing: bool,
@@ -86,7 +88,7 @@ impl Driver {
             session: ClientSession::new(config.clone(), Mono(0)),
             config,
             now: Mono(0),
-            running: None,
+            running: VecDeque::new(),
             is_ready: false,
             is_closed: false,
             is_writing: false,
@@ -121,10 +123,10 @@ impl Driver {
     fn note_line(&mut self, line: &[u8]) {
         let code = line.get(..3).filter(|code| code.iter().all(u8::is_ascii_digit));
         let code = code.and_then(|code| std::str::from_utf8(code).ok()?.parse::<u16>().ok());
-        match (code, line.get(3), &mut self.running) {
-            (Some(200..=599), Some(b'-'), _) => {}
-            (Some(code @ 200..=599), Some(b' ' | b'\r' | b'\n'), running) => {
-                if let Some(running) = running {
+        match (code, line.get(3)) {
+            (Some(200..=599), Some(b'-')) => {}
+            (Some(code @ 200..=599), Some(b' ' | b'\r' | b'\n')) => {
+                for running in &mut self.running {
                     running.replies += 1;
                     if running.sent {
                         running.codes_behind.push(code);
@@ -148,8 +150,8 @@ impl Driver {
                 self.session.handle_timeout(self.now);
                 assert!(self.session.deadline() > self.now);
             }
-            5 if self.is_ready => self.start(argument),
-            6 if self.is_ready => {
+            5 => self.start(argument),
+            6 if self.is_ready && self.running.is_empty() => {
                 (self.is_ready, self.has_quit) = (false, true);
                 self.session.quit(self.now);
             }
@@ -157,7 +159,7 @@ impl Driver {
         }
         self.events();
         let pending = self.session.deadline() != Mono::NEVER;
-        assert!(self.running.is_none() || pending, "nothing would end the transaction");
+        assert!(self.running.is_empty() || pending, "nothing would end the transaction");
     }
 
     fn start(&mut self, argument: u8) {
@@ -174,14 +176,6 @@ impl Driver {
             ends_with_crlf: argument & 64 == 0,
             ..ContentFacts::default()
         };
-        self.is_ready = false;
-        self.running = Some(Running {
-            recipients,
-            sent: false,
-            by_data: false,
-            replies: 0,
-            codes_behind: Vec::new(),
-        });
         let outgoing = Outgoing {
             reverse_path: None,
             recipients: (0..recipients).map(recipient).collect(),
@@ -192,6 +186,18 @@ impl Driver {
             facts,
             prefix_bytes: 10,
         };
+        if self.is_closed || !self.session.can_start(&outgoing) {
+            return;
+        }
+        assert!(self.is_ready || !self.running.is_empty(), "no transaction can start yet");
+        self.is_ready = false;
+        self.running.push_back(Running {
+            recipients,
+            sent: false,
+            by_data: false,
+            replies: 0,
+            codes_behind: Vec::new(),
+        });
         self.session.start(self.now, outgoing);
     }
 
@@ -208,9 +214,9 @@ impl Driver {
                 self.trace.push(String::from_utf8_lossy(bytes).into_owned());
                 last_end = end;
                 let by_data = bytes.ends_with(b"DATA\r\n");
-                self.running.iter_mut().for_each(|running| running.by_data |= by_data);
+                self.running.back_mut().into_iter().for_each(|running| running.by_data |= by_data);
             } else {
-                let running = self.running.as_mut().expect("content of a transaction");
+                let running = self.running.back_mut().expect("content of a transaction");
                 assert!(!running.sent, "content twice");
                 running.sent = true;
                 self.trace.push(format!("{piece:?}"));
@@ -235,21 +241,24 @@ impl Driver {
                 let is_void = |line: &mut String| matches!(line.as_str(), "Ready" | "StartTls");
                 self.trace.pop_if(is_void);
             }
-            self.trace.push(format!("{event:?}"));
+            // Nor does he hear, amid others in flight, that one more might have been started.
+            if event != ClientEvent::Ready || self.running.is_empty() {
+                self.trace.push(format!("{event:?}"));
+            }
             match event {
                 ClientEvent::Ready => {
-                    assert!(self.running.is_none() && !self.is_ready && !self.has_quit);
+                    assert!(!self.has_quit);
                     assert!(!self.is_broken, "a peer that broke the protocol is used again");
                     self.is_ready = true;
                 }
                 ClientEvent::StartTls => {
-                    assert!(self.running.is_none() && !self.is_ready);
+                    assert!(self.running.is_empty() && !self.is_ready);
                     assert!(self.config.starttls != StartTls::Off);
                     self.tls_wanted = true;
                 }
                 ClientEvent::Done { outcomes, doubtful, .. } => self.done(&outcomes, doubtful),
                 ClientEvent::Closed(failure) => {
-                    assert!(self.running.is_none(), "Done comes before Closed");
+                    assert!(self.running.is_empty(), "Done comes before Closed");
                     assert!(failure.is_some() || self.has_quit);
                     assert_eq!(self.session.deadline(), Mono::NEVER);
                     (self.is_ready, self.is_closed) = (false, true);
@@ -259,7 +268,7 @@ impl Driver {
     }
 
     fn done(&mut self, outcomes: &[Result<Reply, mail::Failure>], doubtful: bool) {
-        let running = self.running.take().expect("a transaction that was started");
+        let running = self.running.pop_front().expect("a transaction that was started");
         assert_eq!(outcomes.len(), running.recipients);
         assert!(running.sent || !doubtful);
         assert!(!doubtful || outcomes.iter().any(Result::is_err));
@@ -280,7 +289,7 @@ impl Driver {
     fn end(mut self) -> Vec<String> {
         self.session.handle_broken(self.now, "");
         self.events();
-        assert!(self.running.is_none() && self.is_closed);
+        assert!(self.running.is_empty() && self.is_closed);
         self.poll(true);
         self.session.handle_input(self.now, b"250 ok\r\n");
         assert_eq!(self.session.poll_event(), None);
