@@ -1,7 +1,7 @@
 //! The table of commands.
 
 use crate::bench::path;
-use crate::{bench, cpu, crash, floor, ledger, sim, sink, source};
+use crate::{bench, cpu, crash, floor, ledger, limits, sim, sink, source};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -43,6 +43,7 @@ enum Command {
     Floor(floor::FloorOptions),
     Sim(sim::SimOptions),
     Crash(crash::CrashOptions),
+    Limits(limits::LimitsOptions),
     Bench(bench::BenchOptions),
     Cpu(cpu::CpuOptions),
     Path(path::PathOptions),
@@ -59,6 +60,7 @@ impl Cli {
             Command::Floor(options) => floor::run(&options),
             Command::Sim(options) => sim::run_command(&options),
             Command::Crash(options) => crash::run(&options),
+            Command::Limits(options) => limits::run(&options),
             Command::Bench(options) => bench::run(&options),
             Command::Cpu(options) => cpu::run(&options),
             Command::Path(options) => path::run(&options),

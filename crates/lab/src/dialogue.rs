@@ -16,6 +16,8 @@ pub struct Offer {
     pub chunking: bool,
     /// RFC 2920.
     pub pipelining: bool,
+    /// RFC 3461.
+    pub dsn: bool,
 }
 
 /// Where content goes, without the dots that DATA added, in pieces split anywhere.
@@ -239,7 +241,10 @@ impl Dialogue {
         if self.offer.chunking {
             self.output.extend_from_slice(b"250-CHUNKING\r\n");
         }
-        self.say("250-8BITMIME\r\n250-SMTPUTF8\r\n250-DSN\r\n250 ENHANCEDSTATUSCODES");
+        if self.offer.dsn {
+            self.output.extend_from_slice(b"250-DSN\r\n");
+        }
+        self.say("250-8BITMIME\r\n250-SMTPUTF8\r\n250 ENHANCEDSTATUSCODES");
         Event::Hello
     }
 
@@ -488,7 +493,7 @@ fn path(argument: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::{Dialogue, Event, Offer};
 
-    const OFFER: Offer = Offer { chunking: true, pipelining: true };
+    const OFFER: Offer = Offer { chunking: true, pipelining: true, dsn: true };
 
     /// Feeds `input` in pieces of `step` bytes, accepts all; gives contents and replies.
     fn converse(input: &[u8], step: usize) -> (Vec<Vec<u8>>, String) {

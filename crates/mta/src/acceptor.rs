@@ -16,6 +16,12 @@ use tokio::sync::watch;
 /// How long accepting pauses when the process has no descriptor left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
+/// So many sessions beyond the limit may be told 421 at the same time; more clients wait in the
+/// backlog. Turning them away takes descriptors, too.
+pub const TURNED_AWAY_MAX: u32 = 16;
+/// How often it is looked whether some of them have gone.
+const TURNED_AWAY_PAUSE: Duration = Duration::from_millis(5);
+
 /// Accepts until `stop` says so.
 pub async fn run<W: World>(
     world: W,
@@ -26,7 +32,12 @@ pub async fn run<W: World>(
     console: Rc<dyn Console>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let sessions_max = shared.sessions_max.saturating_add(TURNED_AWAY_MAX);
     loop {
+        while shared.session_count() >= sessions_max && !*stop.borrow() {
+            let time = world.time();
+            time.sleep_until(time.now() + TURNED_AWAY_PAUSE).await;
+        }
         let accepted = tokio::select! {
             biased;
             // An error means that whoever could stop us is gone: so do we.

@@ -229,9 +229,10 @@ impl<W: World> Shard<W> {
             let on = self.events.is_on();
             let message = if on { self.message(id).await.ok() } else { None };
             let now = self.now();
-            // Recipients that are being tried are not taken: their attempt decides.
+            // Recipients that are being tried leave when their attempt fails.
             let removed = self.queue.borrow_mut().remove(now, id);
             if removed.is_empty() {
+                answer.matched += u64::from(!self.entries_of(id).is_empty());
                 continue;
             }
             let at = self.world.time().wall();

@@ -12,7 +12,7 @@ use mail::{
     BodyType, Class, ContentScanner, EnhancedStatus, Envelope, Failure, Mailbox, Notify, Recipient,
     Reply, Ret, Wall,
 };
-use spool::{Completion, Meta, Record, Refusal};
+use spool::{Completion, Meta, Record, Refusal, Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,14 +123,14 @@ struct Due {
 }
 
 impl Due {
-    async fn submit<W: World>(self, shard: &Rc<Shard<W>>) {
+    async fn submit<W: World>(mut self, shard: &Rc<Shard<W>>) {
         let id = self.original.id;
         loop {
-            let accept = Record::Accept(Box::new(accept_record(&self.dsn)));
-            match shard.spool.submit(id, vec![self.record.clone(), accept]).await {
+            match shard.spool.submit(id, self.records()).await {
                 Completion::Durable { position } => return self.conclude(shard, position),
-                // The recipient stays open in the spool until there is room to say so.
+                // A recipient that failed stays open in the spool until there is room to say so.
                 Completion::Refused(Refusal::Full) => {
+                    self.settle_delivered(shard);
                     let time = shard.world.time();
                     time.sleep_until(time.now() + FULL_WAIT).await;
                 }
@@ -144,6 +144,41 @@ impl Due {
                     return shard.pump();
                 }
             }
+        }
+    }
+
+    /// What was delivered is recorded at once, report or not: left open, it would be delivered
+    /// again after a crash, and egress would stand still for want of settles. Whoever asked to
+    /// hear of a success may then not hear of it if the process ends before there is room.
+    fn settle_delivered<W: World>(&mut self, shard: &Rc<Shard<W>>) {
+        let Record::Settle(settle) = &mut self.record else { return };
+        let is_delivered =
+            |kind: SettleKind| matches!(kind, SettleKind::Delivered | SettleKind::Relayed);
+        let recipients = std::mem::take(&mut settle.recipients);
+        let (delivered, failed) = recipients.into_iter().partition(|(_, kind)| is_delivered(*kind));
+        settle.recipients = failed;
+        if self.delivered == 0 {
+            return;
+        }
+        let alone = Record::Settle(Settle { id: settle.id, at: settle.at, recipients: delivered });
+        let events = std::mem::take(&mut self.events);
+        let (now, later): (Vec<_>, _) = events
+            .into_iter()
+            .partition(|event| matches!(event.kind, Kind::Delivered(_) | Kind::Relayed(_)));
+        self.events = later;
+        // Counted again by whoever writes it now.
+        shard.settles.handle_durable(self.delivered);
+        let count = std::mem::take(&mut self.delivered);
+        shard.settle_later(self.original.id, alone, now, count);
+    }
+
+    /// What becomes durable in one submit. A settle that was written without the report is not
+    /// written again.
+    fn records(&self) -> Vec<Record> {
+        let accept = Record::Accept(Box::new(accept_record(&self.dsn)));
+        match &self.record {
+            Record::Settle(settle) if settle.recipients.is_empty() => vec![accept],
+            record => vec![record.clone(), accept],
         }
     }
 

@@ -87,6 +87,37 @@ pub struct Shared {
     pub clients: Clients,
     /// Sessions, per shard: the acceptor looks for the least loaded.
     pub sessions: Vec<AtomicU32>,
+    /// Sessions at once, whatever listeners allow.
+    pub sessions_max: u32,
+    /// Connections to next hops at once.
+    pub egress_connections: Arc<Budget>,
+}
+
+impl Shared {
+    /// Budgets as the configuration has them; connections are not limited yet.
+    #[must_use]
+    pub fn new(config: &Config, shards: u16) -> Shared {
+        Shared {
+            body_memory: Budget::new(config.spool.body_memory_bytes),
+            queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
+            clients: Clients::new(config.listeners.len()),
+            sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
+            sessions_max: u32::MAX,
+            egress_connections: Budget::new(u64::MAX),
+        }
+    }
+
+    /// Limits connections of both kinds, so that neither leaves the other, or the spool, without
+    /// a descriptor.
+    #[must_use]
+    pub fn with_connections(self, sessions_max: u32, egress_max: u64) -> Shared {
+        Shared { sessions_max, egress_connections: Budget::new(egress_max), ..self }
+    }
+
+    /// Sessions now, those included that are being turned away.
+    pub(crate) fn session_count(&self) -> u32 {
+        self.sessions.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
 }
 
 /// A way into each shard, for threads that hold none.

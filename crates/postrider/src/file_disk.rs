@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Slices that one pwritev takes (IOV_MAX).
 const SLICES_MAX: usize = 1024;
-/// Files kept open; blobs come and go.
+/// Files kept open, unless the process can afford only fewer; blobs come and go.
 const OPEN_MAX: usize = 128;
 /// Whoever holds a lock on this file owns the log.
 const LOCK_FILE: &str = "lock";
@@ -23,6 +23,7 @@ pub(crate) struct FileDisk {
     /// For fsync of names.
     handle: File,
     open: Mutex<BTreeMap<String, Arc<File>>>,
+    open_max: usize,
     /// Held while the program runs, so that no second one writes to the log.
     _lock: Option<File>,
 }
@@ -63,6 +64,11 @@ impl FileDisk {
         FileDisk::with(directory, None)
     }
 
+    /// Keeps so many files open at most.
+    pub(crate) fn keep_open(self, open_max: usize) -> FileDisk {
+        FileDisk { open_max, ..self }
+    }
+
     fn with(directory: &Path, lock: Option<File>) -> io::Result<FileDisk> {
         let handle = rustix::fs::open(
             directory,
@@ -73,6 +79,7 @@ impl FileDisk {
             directory: directory.to_owned(),
             handle: File::from(handle),
             open: Mutex::default(),
+            open_max: OPEN_MAX,
             _lock: lock,
         })
     }
@@ -90,7 +97,7 @@ impl FileDisk {
     }
 
     fn keep(&self, open: &mut BTreeMap<String, Arc<File>>, name: &str, file: &Arc<File>) {
-        if open.len() >= OPEN_MAX {
+        if open.len() >= self.open_max {
             // Any of them will do; whoever uses it now has it by its own reference.
             open.pop_first();
         }

@@ -9,6 +9,7 @@ mod commands;
 mod commit_thread;
 mod console;
 mod control_socket;
+mod descriptors;
 mod event_log;
 mod file_disk;
 mod mutex;

@@ -2,14 +2,13 @@
 
 use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
+use crate::descriptors::Descriptors;
 use crate::event_log::EventLog;
 use crate::file_disk::FileDisk;
 use crate::mutex::lock;
 use crate::world::{AcceptedSocket, Clock, MailboxFiles, MailboxThread, Real, Resolver};
 use mail::MessageId;
 use mta::acceptor;
-use mta::budget::Budget;
-use mta::clients::Clients;
 use mta::config::{self, Config};
 use mta::console::{Console, Level};
 use mta::control::ShardPort;
@@ -22,7 +21,6 @@ use spool::{Durability, RecoveredMessage, Spool, SpoolConfig, SpoolStatus};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
 use std::time::Instant;
@@ -98,13 +96,12 @@ impl Node {
             events: Arc::default(),
         };
         let events = start_events(config, shards, &metrics, console)?;
-        let logs = open_logs(config, &senders, &metrics, console)?;
-        let shared = Arc::new(Shared {
-            body_memory: Budget::new(config.spool.body_memory_bytes),
-            queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
-            clients: Clients::new(config.listeners.len()),
-            sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
-        });
+        let descriptors = Descriptors::claim(config.spool.paths.len());
+        warn_of_few(config, descriptors, console);
+        let logs = open_logs(config, descriptors, &senders, &metrics, console)?;
+        let shared = Shared::new(config, shards)
+            .with_connections(descriptors.sessions_max, descriptors.egress_max);
+        let shared = Arc::new(shared);
         let store = MailboxThread::start().map_err(|e| format!("cannot start a thread: {e}"))?;
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
@@ -269,9 +266,27 @@ fn start_events(
         .map_err(|error| format!("cannot open the event log {}: {error}", options.path.display()))
 }
 
+/// Says where the process may open fewer files than the configuration counts on.
+fn warn_of_few(config: &Config, descriptors: Descriptors, console: &ConsoleLog) {
+    let max = descriptors.sessions_max;
+    for listener in config.listeners.iter().filter(|l| l.max_sessions == 0 || l.max_sessions > max)
+    {
+        let (name, wanted) = (&listener.name, listener.max_sessions);
+        console.line(
+            Level::Warn,
+            "descriptors",
+            format_args!(
+                "listener {name} may have {wanted} sessions, but the limit of open files leaves \
+                 {max}: raise it (LimitNOFILE=, ulimit -Hn)"
+            ),
+        );
+    }
+}
+
 /// Recovers every log and hands its messages to the shards.
 fn open_logs(
     config: &Config,
+    descriptors: Descriptors,
     shards: &[ShardSender<AcceptedSocket>],
     metrics: &NodeMetrics,
     console: &Arc<ConsoleLog>,
@@ -281,6 +296,7 @@ fn open_logs(
         let log = u8::try_from(number).map_err(|_| "more than 256 spool paths".to_owned())?;
         let began = Instant::now();
         let disk = FileDisk::open(path)
+            .map(|disk| disk.keep_open(descriptors.log_files_max))
             .map_err(|error| format!("cannot open the spool {}: {error}", path.display()))?;
         let disk = Arc::new(disk);
         let mut recovered = Recovered::new(shards);

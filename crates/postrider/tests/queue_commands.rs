@@ -4,6 +4,8 @@
 
 mod support;
 use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::client::Client;
 use support::peer::Peer;
@@ -142,6 +144,31 @@ fn retry_does_not_wait_for_the_back_off() {
     assert_eq!(done.last().expect("done")["matched"], 1);
     peer.wait_taken(1);
     assert!(begun.elapsed() < Duration::from_secs(20));
+    server.stop();
+}
+
+#[test]
+fn what_is_removed_while_it_is_tried_is_counted_and_goes() {
+    let files = Files::new();
+    let refuse = Arc::new(AtomicBool::new(false));
+    let may = Arc::clone(&refuse);
+    let peer = Peer::start(move |line| {
+        line.starts_with("RCPT").then(|| {
+            wait_until("leave to refuse", || may.load(Ordering::Relaxed));
+            "451 4.2.0 not now".to_owned()
+        })
+    });
+    let server = Server::start(
+        &files,
+        &config(&format!("[[route]]\nsmtp = {{ hosts = [\"{}\"] }}\n", peer.address)),
+    );
+    let id = Client::connect(server.address()).mail("a@one.test", &["b@far.test"], "x\r\n");
+    wait_until("an attempt", || {
+        server.queue().iter().any(|item| item["recipients"][0]["state"] == "in_flight")
+    });
+    assert_eq!(server.json(&["queue", "remove", &id]).last().expect("done")["matched"], 1);
+    refuse.store(true, Ordering::Relaxed);
+    wait_until("an empty queue", || server.queue().is_empty());
     server.stop();
 }
 

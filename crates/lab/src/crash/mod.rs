@@ -2,13 +2,12 @@
 
 mod moment;
 mod report;
-mod rig;
 
 use crate::cli::{CommandError, Outcome};
 use crate::random::Random;
+use crate::rig::{Rig, Verified};
 use moment::Moment;
-use report::{Kill, Report, Verified};
-use rig::Rig;
+use report::{Kill, Report};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,6 +20,8 @@ const RECOVERY_MAX_MS: u64 = 40;
 const DRAIN_ROUNDS_MAX: usize = 5;
 /// And after its acknowledgements a cycle goes on for at most so long.
 const EXTRA_MAX_MS: u64 = 400;
+/// Bodies of the second source; they go to blobs.
+const BLOB_BODY_BYTES: usize = 150_000;
 
 /// Kills a relay with SIGKILL while mail goes through it, and accounts for every message.
 ///
@@ -93,7 +94,7 @@ pub fn run(options: &CrashOptions) -> Outcome {
 
 fn crash(options: &CrashOptions) -> Result<Report, String> {
     let mut random = Random::new(options.seed);
-    let mut rig = Rig::start(options)?;
+    let mut rig = start(options)?;
     let mut kills = Vec::new();
     for cycle in 0..options.cycles {
         if cycle % 2 == 1 {
@@ -114,6 +115,21 @@ fn crash(options: &CrashOptions) -> Result<Report, String> {
     let audit = rig.audit()?;
     let duplicates_max = kills.len() as u64 * options.duplicates_per_kill_max();
     Ok(Report { seed: options.seed, kills, drained, left, audit, duplicates_max })
+}
+
+/// Starts sink and sources; the relay is started for each cycle.
+fn start(options: &CrashOptions) -> Result<Rig, String> {
+    let mut rig = Rig::new(&options.directory, &options.postrider)?;
+    rig.start_sink(&["--refuse", "150:451", "--seed", &options.seed.to_string()])?;
+    rig.configure(&config(options, &rig))?;
+    let (small, rate) = (options.sessions.to_string(), options.rate.to_string());
+    let large = BLOB_BODY_BYTES.to_string();
+    rig.start_source("small", &["--sessions", &small, "--per-session", "20", "--rate", &rate])?;
+    rig.start_source(
+        "large",
+        &["--sessions", "2", "--per-session", "5", "--body-bytes", &large, "--rate", "40"],
+    )?;
+    Ok(rig)
 }
 
 /// Lets the queue drain and stops the relay; tells what is left in the spool.
@@ -140,9 +156,11 @@ fn kill_in_recovery(rig: &mut Rig, random: &mut Random) -> Result<Kill, String> 
     let wait = Duration::from_millis(random.below(RECOVERY_MAX_MS + 1));
     std::thread::sleep(wait);
     let listened = rig.relay_listens()?;
-    let verified = rig.kill()?;
+    rig.kill()?;
+    let verified = rig.verify()?;
     let moment = if listened { "just started" } else { "recovery" };
-    Ok(Kill { moment, aim_met: !listened, acked: rig.acked()? - before, verified })
+    let acked = rig.acked()? - before;
+    Ok(Kill { moment, aim_met: !listened, acked, start_ms: None, verified })
 }
 
 /// Lets mail flow until enough is acknowledged, waits for a moment, kills.
@@ -154,6 +172,7 @@ fn kill_under_load(
 ) -> Result<Kill, String> {
     let before = rig.acked()?;
     rig.start_relay()?;
+    let start_ms = Some(rig.wait_listening()?.as_millis() as u64);
     let begun = Instant::now();
     while rig.acked()? - before < acked {
         rig.check_running()?;
@@ -164,7 +183,39 @@ fn kill_under_load(
         std::thread::sleep(Duration::from_millis(5));
     }
     let moment = Moment::of_cycle(cycle, random, EXTRA_MAX_MS);
-    let aim_met = moment.wait(&rig.spool())?;
-    let verified = rig.kill()?;
-    Ok(Kill { moment: moment.name(), aim_met, acked: rig.acked()? - before, verified })
+    let aim_met = moment.wait(&rig.spool)?;
+    rig.kill()?;
+    let verified = rig.verify()?;
+    let acked = rig.acked()? - before;
+    Ok(Kill { moment: moment.name(), aim_met, acked, start_ms, verified })
+}
+
+/// Small segments and blobs, so that much happens between two kills; retries soon.
+fn config(options: &CrashOptions, rig: &Rig) -> String {
+    let CrashOptions { max_connections, unsettled_max, durability, .. } = options;
+    let (address, sink, spool) = (&rig.address, &rig.sink_address, rig.spool.display());
+    format!(
+        r#"hostname = "relay.test"
+
+[spool]
+path = "{spool}"
+durability = "{durability}"
+segment_bytes = "2MiB"
+blob_bytes = "64KiB"
+min_free_bytes = "64MiB"
+unsettled_max = {unsettled_max}
+
+[[listener]]
+name = "in"
+address = "{address}"
+relay_from = ["127.0.0.0/8"]
+
+[[route]]
+smtp = {{ hosts = ["{sink}"], max_connections = {max_connections} }}
+
+[retry]
+first = "2s"
+longest = "2s"
+"#
+    )
 }

@@ -1,21 +1,11 @@
 //! What a run found.
 
 use crate::ledger::Audit;
+use crate::rig::Verified;
 use crate::stats::value_table;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
-
-/// What `postrider spool verify` said.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(super) struct Verified {
-    pub(super) segments: u64,
-    pub(super) live_messages: u64,
-    pub(super) copied_messages: u64,
-    pub(super) torn_batches: u64,
-    pub(super) orphan_blobs: u64,
-    pub(super) damaged: u64,
-}
 
 /// One kill.
 #[derive(Clone, Debug, Serialize)]
@@ -25,12 +15,14 @@ pub(super) struct Kill {
     pub(super) aim_met: bool,
     /// Messages acknowledged since the kill before.
     pub(super) acked: u64,
+    /// From the start of the process that was killed until it listened, if it got so far.
+    pub(super) start_ms: Option<u64>,
     pub(super) verified: Verified,
 }
 
 impl fmt::Display for Kill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Kill { moment, aim_met, acked, verified } = self;
+        let Kill { moment, aim_met, acked, start_ms: _, verified } = self;
         let missed = if *aim_met { "" } else { " (missed)" };
         write!(
             f,
@@ -63,6 +55,14 @@ impl Report {
         self.audit.is_clean(self.duplicates_max) && self.left.live_messages == 0
     }
 
+    /// Middle and longest time of a start to the listening socket.
+    fn start_times(&self) -> String {
+        let mut times: Vec<u64> = self.kills.iter().filter_map(|kill| kill.start_ms).collect();
+        times.sort_unstable();
+        let middle = times.get(times.len() / 2).copied().unwrap_or(0);
+        format!("{middle} (longest {})", times.last().copied().unwrap_or(0))
+    }
+
     pub(super) fn print(&self, json: bool) {
         let under_load =
             self.kills.iter().filter(|k| !matches!(k.moment, "recovery" | "just started"));
@@ -93,6 +93,7 @@ impl Report {
             ("acked per cycle, at least".to_owned(), least.to_string()),
             ("duplicates allowed".to_owned(), self.duplicates_max.to_string()),
             ("left in the spool".to_owned(), self.left.live_messages.to_string()),
+            ("milliseconds to start".to_owned(), self.start_times()),
             ("seconds to drain".to_owned(), format!("{:.1}", self.drained.as_secs_f64())),
         ];
         rows.extend(self.audit.rows());

@@ -109,7 +109,7 @@ pub fn run(options: &FloorOptions) -> Outcome {
     };
     let log = options.log.as_deref().map(|path| Log::create(path, options.log_bytes)).transpose();
     let floor = Rc::new(Floor {
-        offer: Offer { chunking: !options.no_chunking, pipelining: true },
+        offer: Offer { chunking: !options.no_chunking, pipelining: true, dsn: true },
         to: resolve(&options.to).map_err(failed(&options.to))?,
         reading: ReadBuffer::default(),
         held: RefCell::default(),

@@ -10,8 +10,6 @@ use super::trace::Trace;
 use super::world::{SimDns, SimSpawn, SimStore, SimTime, SimWorld, Zones};
 use crate::random::Random;
 use mta::acceptor;
-use mta::budget::Budget;
-use mta::clients::Clients;
 use mta::config::Config;
 use mta::console::{Console, Level};
 use mta::control::{ControlRequest, ShardAnswer};
@@ -24,7 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// What outlives the process.
@@ -112,12 +110,7 @@ impl Node {
             logs.push(open_log(ground, group, number, &shards)?);
         }
         let config = &ground.config;
-        let shared = Arc::new(Shared {
-            body_memory: Budget::new(config.spool.body_memory_bytes),
-            queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
-            clients: Clients::new(config.listeners.len()),
-            sessions: (0..ground.shards).map(|_| AtomicU32::new(0)).collect(),
-        });
+        let shared = Arc::new(Shared::new(config, ground.shards));
         let (stop_accepting, stop) = watch::channel(false);
         let alive = Rc::new(Cell::new(true));
         let running = Vec::new();

@@ -102,7 +102,7 @@ async fn serve(
     if neighbours.draws(neighbours.weather.peer_refuse / 4) {
         return stream.write_all(b"421 4.3.2 Not today\r\n").await;
     }
-    let offer = Offer { chunking: hop.chunking, pipelining: hop.pipelining };
+    let offer = Offer { chunking: hop.chunking, pipelining: hop.pipelining, dsn: true };
     let mut session = Session {
         neighbours: Rc::clone(neighbours),
         dialogue: Dialogue::new(offer),

@@ -62,6 +62,9 @@ pub struct SinkOptions {
     /// Don't offer PIPELINING
     #[arg(long)]
     pub no_pipelining: bool,
+    /// Don't offer DSN
+    #[arg(long)]
+    pub no_dsn: bool,
     /// Send replies so much later, as if the network were that long
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub latency: u64,
@@ -121,7 +124,11 @@ fn add(cell: &Cell<u64>, count: u64) {
 impl Sink {
     fn new(options: &SinkOptions) -> std::io::Result<Sink> {
         Ok(Sink {
-            offer: Offer { chunking: !options.no_chunking, pipelining: !options.no_pipelining },
+            offer: Offer {
+                chunking: !options.no_chunking,
+                pipelining: !options.no_pipelining,
+                dsn: !options.no_dsn,
+            },
             latency: Duration::from_millis(options.latency),
             refusals: options.refuse.clone(),
             drops: options.drop.clone(),

@@ -3,6 +3,7 @@
 use super::content::{self, Wire};
 use super::opening;
 use super::{NextHop, Slot};
+use crate::budget::Share;
 use crate::config::Channel;
 use crate::event::Hop;
 use crate::message::Message;
@@ -32,6 +33,8 @@ pub(super) struct Connection<W: World> {
     pub(super) in_flight: VecDeque<InFlight>,
     /// The peer went away while nothing was asked of it: there is nobody to say QUIT to.
     pub(super) peer_closed: bool,
+    /// One of the connections that the process may have open.
+    pub(super) _descriptor: Share,
 }
 
 /// A transaction that was started.

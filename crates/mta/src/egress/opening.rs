@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::content::Wire;
 use super::{Host, HostGroup, NextHop};
 use crate::alarm::Alarm;
+use crate::budget::Share;
 use crate::config::{Balance, Channel, EightBit, Peer};
 use crate::seams::{Dns, DnsError, Net, Time, World};
 use crate::shard::Shard;
@@ -110,6 +111,12 @@ async fn open_address<W: World>(
 ) -> Result<Connection<W>, Failure> {
     let name = peer_name(host, peer);
     let time = shard.world.time();
+    let mut descriptor = Share::none(&shard.shared.egress_connections);
+    if !descriptor.try_grow(1) {
+        let status = EnhancedStatus::new(4, 3, 2);
+        let text = "as many connections are open as this process may have";
+        return Err(Failure::local(Class::Transient, status, text));
+    }
     let until = time.now() + parameters.connect_timeout;
     let mut alarm = Alarm::new(time.clone());
     let connected = tokio::select! {
@@ -133,6 +140,7 @@ async fn open_address<W: World>(
         carried: 0,
         in_flight: VecDeque::new(),
         peer_closed: false,
+        _descriptor: descriptor,
     };
     loop {
         match connection.next_event().await {

@@ -98,7 +98,10 @@ pub(super) fn admit<W: World>(
     if shard.stopping.until().is_some() {
         return turned_away((4, 3, 2), "The server is shutting down");
     }
-    if over(count.at_start.listener, rules.listener.max_sessions) {
+    let sessions = shard.shared.session_count();
+    if over(count.at_start.listener, rules.listener.max_sessions)
+        || sessions > shard.shared.sessions_max
+    {
         return turned_away((4, 3, 2), "Too many sessions; try again later");
     }
     if over(count.at_start.address, rules.listener.max_sessions_per_address) {

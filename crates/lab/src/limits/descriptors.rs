@@ -1,0 +1,69 @@
+//! More clients come than there are descriptors for.
+
+use super::client::Client;
+use super::{CONNECTIONS_MAX, Findings, LimitsOptions, config, proc};
+use crate::ledger::Audit;
+use crate::rig::Rig;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// How long the exhausted relay is watched.
+const WATCH: Duration = Duration::from_secs(2);
+
+pub(super) fn examine(
+    options: &LimitsOptions,
+    rig: &mut Rig,
+    findings: &mut Findings,
+) -> Result<Audit, String> {
+    rig.files_max = Some(options.files);
+    rig.configure(&config(rig, "", ""))?;
+    rig.start_relay()?;
+    rig.wait_listening()?;
+    let report = rig.send(options.messages, &[])?;
+    findings.expect(report["acked"] == options.messages, || format!("before: {report}"));
+    // Some in files of their own: to send them takes a descriptor each.
+    let blobs = rig.send(20, &["--body-bytes", "100000"])?;
+    findings.expect(blobs["acked"] == 20, || format!("before: {blobs}"));
+    let pid = rig.relay_pid()?;
+    findings.note("open files before", proc::open_files(pid)?);
+
+    let mut held = Vec::new();
+    let mut refused = Vec::new();
+    for _ in 0..options.files * 2 {
+        let mut client = Client::connect(&rig.address, Ipv4Addr::LOCALHOST)?;
+        let greeting = client.reply()?;
+        if greeting.starts_with("220") {
+            held.push(client);
+        } else {
+            refused.push(greeting);
+        }
+    }
+    findings.note("sessions", held.len());
+    findings.note("refused", refused.len());
+    findings.note("reply", refused.first().cloned());
+    findings.note("open files", proc::open_files(pid)?);
+    findings.expect(!held.is_empty() && !refused.is_empty(), || "no limit was met".to_owned());
+    let other = refused.iter().find(|reply| !reply.starts_with("421 4.3.2"));
+    findings.expect(other.is_none(), || format!("a client was turned away with {other:?}"));
+    let before = proc::cpu_ms(pid)?;
+    std::thread::sleep(WATCH);
+    let spent = proc::cpu_ms(pid)? - before;
+    findings.note("CPU milliseconds in 2 s", spent);
+    findings.expect(spent < WATCH.as_millis() as u64 / 2, || format!("it spins: {spent} ms"));
+    findings.expect(held[0].say("NOOP")?.starts_with("250"), || "NOOP has no answer".to_owned());
+
+    // Egress, the spool and the operator have descriptors of their own.
+    let listed = rig.ask(&["queue", "list"])?;
+    findings.expect(!listed.is_empty(), || "queue list says nothing".to_owned());
+    rig.start_sink(&[])?;
+    let acked = rig.audit()?.acked_recipients;
+    let arrived = rig.wait_arrived(acked)?;
+    findings.note("delivered beside them", arrived);
+    findings.expect(arrived == acked, || format!("only {arrived} of {acked} were delivered"));
+    findings.note("open files while delivering", proc::open_files(pid)?);
+
+    held.clear();
+    let after = rig.send(options.messages, &["--reconnect", "30"])?;
+    findings.expect(after["acked"] == options.messages, || format!("afterwards: {after}"));
+    findings.account(rig, CONNECTIONS_MAX)
+}

@@ -1,0 +1,101 @@
+//! Thousands of sessions that say nothing.
+
+use super::client::Client;
+use super::{Findings, LimitsOptions, config, proc};
+use crate::ledger::Audit;
+use crate::rig::Rig;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+/// Sessions that may come beside the idle ones.
+const BESIDE: u32 = 40;
+/// Sessions from one address, for the sake of its ports.
+const PER_ADDRESS: u32 = 5_000;
+
+pub(super) fn examine(
+    options: &LimitsOptions,
+    rig: &mut Rig,
+    findings: &mut Findings,
+) -> Result<Audit, String> {
+    let allowed = u64::from(options.sessions + BESIDE) + 100;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|max| max < allowed) {
+        return Err(format!("this needs {allowed} open files (ulimit -Hn)"));
+    }
+    // Refused: then connecting fails, which is told.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let sessions_max = options.sessions + BESIDE;
+    let timeout = options.idle_timeout;
+    let listener = format!(
+        "max_sessions = {sessions_max}\nmax_sessions_per_address = {sessions_max}\n\
+         command_timeout = \"{timeout}s\""
+    );
+    rig.start_sink(&[])?;
+    rig.configure(&config(rig, "", &listener))?;
+    rig.start_relay()?;
+    rig.wait_listening()?;
+    // What is allocated once is no cost of a session.
+    let before = rig.send(options.messages, &["--sessions", "20"])?;
+    findings.note("messages/s without them", before["messages_per_second"].clone());
+    let pid = rig.relay_pid()?;
+    let memory = proc::resident_bytes(pid)?;
+    let begun = Instant::now();
+    let mut held = Vec::new();
+    for number in 0..options.sessions {
+        let from = Ipv4Addr::new(127, 0, 0, 2 + (number / PER_ADDRESS) as u8);
+        let mut client = Client::connect(&rig.address, from)?;
+        let greeting = client.reply()?;
+        if !greeting.starts_with("220") {
+            return Err(format!("session {number} was greeted with {greeting}"));
+        }
+        // Idle after EHLO, as a peer that keeps its connection is.
+        client.say("EHLO idle.test")?;
+        held.push(client);
+    }
+    findings.note("seconds to open them", begun.elapsed().as_secs_f64());
+    let with_them = proc::resident_bytes(pid)?;
+    let each = with_them.saturating_sub(memory) / u64::from(options.sessions.max(1));
+    findings.note("resident bytes before", memory);
+    findings.note("resident bytes with them", with_them);
+    findings.note("bytes per idle session", each);
+    let beside = rig.send(options.messages, &["--sessions", "20"])?;
+    findings.note("messages/s beside them", beside["messages_per_second"].clone());
+    findings.expect(beside["acked"] == options.messages, || format!("beside them: {beside}"));
+
+    turned_away(rig, findings)?;
+    let first = held[0].reply()?;
+    findings.note("seconds to the first timeout", begun.elapsed().as_secs_f64());
+    findings.expect(first.starts_with("421"), || format!("idleness was ended with {first:?}"));
+    findings.note("reply to idleness", first);
+    for client in held.iter_mut().skip(1) {
+        let last = client.reply()?;
+        findings.expect(last.starts_with("421"), || format!("idleness was ended with {last:?}"));
+    }
+    drop(held);
+    let after = rig.send(options.messages, &["--sessions", "20"])?;
+    findings.expect(after["acked"] == options.messages, || format!("afterwards: {after}"));
+    findings.note("open files afterwards", proc::open_files(pid)?);
+    findings.account(rig, 0)
+}
+
+/// Goes over the limit of sessions, and back.
+fn turned_away(rig: &Rig, findings: &mut Findings) -> Result<(), String> {
+    let mut more = Vec::new();
+    let mut refusal = None;
+    for _ in 0..BESIDE + 10 {
+        let mut client = Client::connect(&rig.address, Ipv4Addr::LOCALHOST)?;
+        let greeting = client.reply()?;
+        if !greeting.starts_with("220") {
+            refusal = Some(greeting);
+            break;
+        }
+        more.push(client);
+    }
+    findings.note("taken beside them", more.len());
+    findings.expect(refusal.as_deref().is_some_and(|reply| reply.starts_with("421 4.3.2")), || {
+        format!("beyond the limit of sessions it says {refusal:?}")
+    });
+    findings.note("reply beyond the limit", refusal);
+    Ok(())
+}
