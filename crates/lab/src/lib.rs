@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod limits;
 pub mod listener;
 mod namespace;
+mod power;
 mod process;
 pub mod progress;
 pub mod random;

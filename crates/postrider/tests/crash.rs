@@ -37,3 +37,47 @@ fn what_is_only_in_memory_is_found_missing() {
     assert_eq!(code, Some(1), "{report}");
     assert!(report["audit"]["missing"]["count"].as_u64() > Some(0), "{report}");
 }
+
+/// The same with the power of the spool's disk cut at each kill; `None` where this machine can't
+/// do that.
+fn power_cut(more: &[&str]) -> Option<(i32, Value)> {
+    let files = Files::new();
+    let directory = files.path("crash").display().to_string();
+    let arguments =
+        ["crash", "--power-cut", "--json", "--postrider", POSTRIDER, "--directory", &directory];
+    let output = tool::run(tool::lab(), &[&arguments[..], more].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let code = output.status.code().expect("an exit code");
+    if code == UNABLE {
+        println!("SKIPPED: {errors}");
+        return None;
+    }
+    let used = files.path("crash").join("disk.served").display().to_string();
+    let mounts = std::fs::read_to_string("/proc/mounts").expect("mounts");
+    assert!(!mounts.contains(&used), "still mounted: {mounts}");
+    let report = serde_json::from_str(text.trim());
+    Some((code, report.unwrap_or_else(|error| panic!("{error}: {text}{errors}"))))
+}
+
+/// Exit code for what this machine does not allow.
+const UNABLE: i32 = 77;
+
+#[test]
+fn what_was_acknowledged_survives_power_cuts() {
+    let more = ["--cycles", "2", "--acked", "200", "--rate", "800", "--seed", "4"];
+    let Some((code, report)) = power_cut(&more) else { return };
+    assert_eq!(code, 0, "{report}");
+    let kills = report["kills"].as_array().expect("a list");
+    assert_eq!(kills.len(), 3, "{report}");
+    assert!(kills.iter().all(|kill| kill["cut"].is_object()), "{report}");
+    assert_eq!(report["audit"]["missing"]["count"], 0, "{report}");
+}
+
+#[test]
+fn what_the_system_only_has_in_memory_is_lost_when_the_power_is_cut() {
+    let more = ["--durability", "os", "--cycles", "1", "--acked", "200", "--rate", "800"];
+    let Some((code, report)) = power_cut(&more) else { return };
+    assert_eq!(code, 1, "{report}");
+    assert!(report["audit"]["missing"]["count"].as_u64() > Some(0), "{report}");
+}

@@ -4,6 +4,8 @@ mod moment;
 mod report;
 
 use crate::cli::{CommandError, Outcome};
+use crate::namespace;
+use crate::power::{self, Cut, Disk, Loss};
 use crate::random::Random;
 use crate::rig::{Rig, Verified};
 use moment::Moment;
@@ -33,11 +35,15 @@ const BLOB_BODY_BYTES: usize = 150_000;
 /// other.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-SIGKILL keeps the page cache: this shows that recovery works, not that anything was synced.
+SIGKILL keeps the page cache: that shows that recovery works, not that anything was synced. With \
+--power-cut the spool is on an ext4 file system of its own whose disk is served by this program; at \
+each kill what was not flushed to that disk is lost: all of it, or (by seed) all but some blocks or \
+sectors, in any order. This needs root, /dev/fuse, loop devices, and the programs mkfs.ext4, losetup, \
+mount and unshare.
 
 Exit code: 0 nothing acknowledged is missing or damaged and duplicates are at most (transactions in \
-flight + unsettled_max) for each kill; 1 otherwise; 2 something else went wrong. What the programs \
-wrote stays in the directory.")]
+flight + unsettled_max) for each kill; 1 otherwise; 2 something else went wrong; 77 this machine can't do \
+--power-cut. What the programs wrote stays in the directory.")]
 pub struct CrashOptions {
     /// The relay's program
     #[arg(long, value_name = "PATH")]
@@ -67,6 +73,10 @@ pub struct CrashOptions {
     /// The relay's durability; with "memory" acknowledged mail must turn out to be missing
     #[arg(long, value_name = "MODE", default_value = "sync", value_parser = ["sync", "os", "memory"])]
     pub durability: String,
+    /// Cut the power of the spool's disk at each kill; with --durability os acknowledged mail must
+    /// turn out to be missing
+    #[arg(long)]
+    pub power_cut: bool,
     /// Decides when to kill
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
@@ -84,6 +94,12 @@ impl CrashOptions {
 
 /// The command.
 pub fn run(options: &CrashOptions) -> Outcome {
+    if options.power_cut
+        && let Some(why) = power::unable().or_else(|| namespace::enter().err())
+    {
+        eprintln!("postrider-lab: skipped: this machine can't cut the power of a disk: {why}");
+        return Ok(ExitCode::from(namespace::UNABLE_CODE));
+    }
     let report = crash(options).map_err(|text| {
         let directory = options.directory.display();
         CommandError::new(format!("{text} (see {directory})"))
@@ -94,13 +110,13 @@ pub fn run(options: &CrashOptions) -> Outcome {
 
 fn crash(options: &CrashOptions) -> Result<Report, String> {
     let mut random = Random::new(options.seed);
-    let mut rig = start(options)?;
+    let mut stand = start(options)?;
     let mut kills = Vec::new();
     for cycle in 0..options.cycles {
         if cycle % 2 == 1 {
-            kills.push(kill_in_recovery(&mut rig, &mut random)?);
+            kills.push(kill_in_recovery(&mut stand, &mut random)?);
         }
-        kills.push(kill_under_load(&mut rig, &mut random, options.acked, cycle)?);
+        kills.push(kill_under_load(&mut stand, &mut random, options.acked, cycle)?);
         if !options.json {
             for kill in kills.iter().rev().take(1 + (cycle % 2) as usize).rev() {
                 eprintln!("{kill}");
@@ -108,18 +124,45 @@ fn crash(options: &CrashOptions) -> Result<Report, String> {
         }
     }
     let begun = Instant::now();
+    let rig = &mut stand.rig;
     rig.start_relay()?;
     rig.stop_sources()?;
-    let left = drain(&mut rig)?;
+    let left = drain(rig)?;
     let drained = begun.elapsed();
     let audit = rig.audit()?;
     let duplicates_max = kills.len() as u64 * options.duplicates_per_kill_max();
     Ok(Report { seed: options.seed, kills, drained, left, audit, duplicates_max })
 }
 
+/// What runs, and the disk it runs on.
+#[derive(Debug)]
+struct Stand {
+    // Dropped first: the disk can't go before those who use it.
+    rig: Rig,
+    /// If its power can be cut.
+    disk: Option<Disk>,
+}
+
+impl Stand {
+    /// Kills the relay, cuts the power if that can be done, and looks at the spool.
+    fn kill(&mut self, random: &mut Random) -> Result<(Option<Cut>, Verified), String> {
+        self.rig.kill()?;
+        let mut cut = None;
+        if let Some(disk) = &mut self.disk {
+            cut = Some(disk.cut(Loss::draw(random), random)?);
+            disk.power_on()?;
+        }
+        Ok((cut, self.rig.verify()?))
+    }
+}
+
 /// Starts sink and sources; the relay is started for each cycle.
-fn start(options: &CrashOptions) -> Result<Rig, String> {
+fn start(options: &CrashOptions) -> Result<Stand, String> {
     let mut rig = Rig::new(&options.directory, &options.postrider)?;
+    let disk = options.power_cut.then(|| Disk::make(&rig.directory)).transpose()?;
+    if let Some(disk) = &disk {
+        rig.spool = disk.path.join("spool");
+    }
     rig.start_sink(&["--refuse", "150:451", "--seed", &options.seed.to_string()])?;
     rig.configure(&config(options, &rig))?;
     let (small, rate) = (options.sessions.to_string(), options.rate.to_string());
@@ -129,7 +172,7 @@ fn start(options: &CrashOptions) -> Result<Rig, String> {
         "large",
         &["--sessions", "2", "--per-session", "5", "--body-bytes", &large, "--rate", "40"],
     )?;
-    Ok(rig)
+    Ok(Stand { rig, disk })
 }
 
 /// Lets the queue drain and stops the relay; tells what is left in the spool.
@@ -150,26 +193,27 @@ fn drain(rig: &mut Rig) -> Result<Verified, String> {
 }
 
 /// Starts the relay and kills it before, while or shortly after it recovers.
-fn kill_in_recovery(rig: &mut Rig, random: &mut Random) -> Result<Kill, String> {
+fn kill_in_recovery(stand: &mut Stand, random: &mut Random) -> Result<Kill, String> {
+    let rig = &mut stand.rig;
     rig.start_relay()?;
     let before = rig.acked()?;
     let wait = Duration::from_millis(random.below(RECOVERY_MAX_MS + 1));
     std::thread::sleep(wait);
     let listened = rig.relay_listens()?;
-    rig.kill()?;
-    let verified = rig.verify()?;
+    let (cut, verified) = stand.kill(random)?;
     let moment = if listened { "just started" } else { "recovery" };
-    let acked = rig.acked()? - before;
-    Ok(Kill { moment, aim_met: !listened, acked, start_ms: None, verified })
+    let acked = stand.rig.acked()? - before;
+    Ok(Kill { moment, aim_met: !listened, acked, start_ms: None, cut, verified })
 }
 
 /// Lets mail flow until enough is acknowledged, waits for a moment, kills.
 fn kill_under_load(
-    rig: &mut Rig,
+    stand: &mut Stand,
     random: &mut Random,
     acked: u64,
     cycle: u64,
 ) -> Result<Kill, String> {
+    let rig = &mut stand.rig;
     let before = rig.acked()?;
     rig.start_relay()?;
     let start_ms = Some(rig.wait_listening()?.as_millis() as u64);
@@ -184,10 +228,9 @@ fn kill_under_load(
     }
     let moment = Moment::of_cycle(cycle, random, EXTRA_MAX_MS);
     let aim_met = moment.wait(&rig.spool)?;
-    rig.kill()?;
-    let verified = rig.verify()?;
-    let acked = rig.acked()? - before;
-    Ok(Kill { moment: moment.name(), aim_met, acked, start_ms, verified })
+    let (cut, verified) = stand.kill(random)?;
+    let acked = stand.rig.acked()? - before;
+    Ok(Kill { moment: moment.name(), aim_met, acked, start_ms, cut, verified })
 }
 
 /// Small segments and blobs, so that much happens between two kills; retries soon.

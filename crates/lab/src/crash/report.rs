@@ -1,6 +1,7 @@
 //! What a run found.
 
 use crate::ledger::Audit;
+use crate::power::Cut;
 use crate::rig::Verified;
 use crate::stats::value_table;
 use serde::Serialize;
@@ -17,12 +18,14 @@ pub(super) struct Kill {
     pub(super) acked: u64,
     /// From the start of the process that was killed until it listened, if it got so far.
     pub(super) start_ms: Option<u64>,
+    /// What became of the disk, if its power was cut.
+    pub(super) cut: Option<Cut>,
     pub(super) verified: Verified,
 }
 
 impl fmt::Display for Kill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Kill { moment, aim_met, acked, start_ms: _, verified } = self;
+        let Kill { moment, aim_met, acked, start_ms: _, cut, verified } = self;
         let missed = if *aim_met { "" } else { " (missed)" };
         write!(
             f,
@@ -33,7 +36,15 @@ impl fmt::Display for Kill {
             verified.copied_messages,
             verified.torn_batches,
             verified.orphan_blobs,
-        )
+        )?;
+        if let Some(Cut { loss, unflushed_writes, unflushed_bytes, kept_bytes }) = cut {
+            write!(
+                f,
+                "; power cut: of {unflushed_writes} unflushed writes with {unflushed_bytes} bytes \
+                 {kept_bytes} are kept ({loss:?})"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -52,7 +63,10 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn is_good(&self) -> bool {
-        self.audit.is_clean(self.duplicates_max) && self.left.live_messages == 0
+        let looks = self.kills.iter().map(|kill| &kill.verified).chain([&self.left]);
+        looks.map(|verified| verified.damaged).sum::<u64>() == 0
+            && self.audit.is_clean(self.duplicates_max)
+            && self.left.live_messages == 0
     }
 
     /// Middle and longest time of a start to the listening socket.
@@ -86,10 +100,15 @@ impl Report {
         };
         let mut rows = vec![
             count("kills", &|_| true),
+            count("power cuts", &|kill| kill.cut.is_some()),
+            count("of them amid unflushed writes", &|kill| {
+                kill.cut.is_some_and(|cut| cut.unflushed_writes > 0)
+            }),
             count("in recovery", &|kill| kill.moment == "recovery"),
             count("in compaction", &|kill| kill.verified.copied_messages > 0),
             count("with a torn batch", &|kill| kill.verified.torn_batches > 0),
             count("with an orphan blob", &|kill| kill.verified.orphan_blobs > 0),
+            count("with damage", &|kill| kill.verified.damaged > 0),
             ("acked per cycle, at least".to_owned(), least.to_string()),
             ("duplicates allowed".to_owned(), self.duplicates_max.to_string()),
             ("left in the spool".to_owned(), self.left.live_messages.to_string()),

@@ -268,10 +268,10 @@ impl Rig {
         self.relay.take().ok_or("no relay runs")?.kill()
     }
 
-    /// Looks at the spool, which nobody may have open.
+    /// Looks at the spool, which nobody may have open. What is damaged is counted.
     ///
     /// # Errors
-    /// When it is damaged.
+    /// When it can't be read.
     pub(crate) fn verify(&self) -> Result<Verified, String> {
         let output = Command::new(&self.postrider)
             .args(["spool", "verify", "--json"])
@@ -279,11 +279,10 @@ impl Rig {
             .output()
             .map_err(|error| format!("cannot start {}: {error}", self.postrider.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() {
+        serde_json::from_str(&text).map_err(|error| {
             let errors = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("spool verify: {}\n{text}{errors}", output.status));
-        }
-        serde_json::from_str(&text).map_err(|error| format!("spool verify: {error}: {text}"))
+            format!("spool verify: {}: {error}\n{text}{errors}", output.status)
+        })
     }
 
     /// Ends the sources; transactions that run are finished, ledgers are complete.

@@ -1,0 +1,159 @@
+//! A disk whose power can be cut: ext4 on a loop device, over a file of which only what was synced
+//! is kept.
+//!
+//! The loop device turns each flush that ext4 asks of it into an fsync of its file, and the file
+//! is served by this process ([`image::Image`]): so it knows which blocks a drive would still have
+//! had in its cache.
+
+mod image;
+mod served;
+
+pub(crate) use image::{Cut, Loss};
+
+use crate::namespace::system;
+use crate::random::Random;
+use fuser::{BackgroundSession, Config, MountOption};
+use image::Image;
+use served::Served;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The disk's size.
+const BYTES: u64 = 512 << 20;
+/// A busy file system is free again within this time.
+const BUSY_MAX: Duration = Duration::from_secs(20);
+
+/// The programs that this takes, beside `unshare`.
+const PROGRAMS: [&str; 4] = ["mkfs.ext4", "losetup", "mount", "umount"];
+
+/// A disk that is mounted.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    /// What is durable.
+    durable: PathBuf,
+    /// Where the file of the loop device is served.
+    served_at: PathBuf,
+    /// Where ext4 is mounted.
+    pub(crate) path: PathBuf,
+    running: Option<Running>,
+}
+
+/// From one power cut to the next.
+#[derive(Debug)]
+struct Running {
+    image: Arc<Mutex<Image>>,
+    session: BackgroundSession,
+    device: String,
+}
+
+/// Why this machine can't do it, if it can't.
+pub(crate) fn unable() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("only root may make file systems and loop devices".to_owned());
+    }
+    for device in ["/dev/fuse", "/dev/loop-control"] {
+        if let Err(error) = OpenOptions::new().read(true).write(true).open(device) {
+            return Some(format!("{device}: {error}"));
+        }
+    }
+    let missing = |program: &&&str| system(program, &["--version"]).is_err() && !knows(program);
+    let program = PROGRAMS.iter().find(missing)?;
+    Some(format!("there is no {program}"))
+}
+
+/// mke2fs knows no `--version`.
+fn knows(program: &str) -> bool {
+    std::process::Command::new(program).arg("-V").output().is_ok()
+}
+
+impl Disk {
+    /// Makes an empty file system in `directory` and mounts it at `directory/disk`.
+    ///
+    /// # Errors
+    /// What could not be made or mounted.
+    pub(crate) fn make(directory: &Path) -> Result<Disk, String> {
+        let [durable, served_at, path] =
+            ["disk.image", "disk.served", "disk"].map(|name| directory.join(name));
+        for path in [&served_at, &path] {
+            std::fs::create_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        let file = File::create(&durable).and_then(|file| file.set_len(BYTES));
+        file.map_err(|error| format!("{}: {error}", durable.display()))?;
+        let options = ["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        system("mkfs.ext4", &[&options[..], &[&text(&durable)]].concat())?;
+        let mut disk = Disk { durable, served_at, path, running: None };
+        disk.power_on()?;
+        Ok(disk)
+    }
+
+    /// Mounts what is durable; ext4 replays its journal.
+    ///
+    /// # Errors
+    /// What could not be mounted.
+    pub(crate) fn power_on(&mut self) -> Result<(), String> {
+        let failed = |error| format!("{}: {error}", self.durable.display());
+        let file = OpenOptions::new().read(true).write(true).open(&self.durable);
+        let image = Image::new(file.map_err(failed)?).map_err(failed)?;
+        let image = Arc::new(Mutex::new(image));
+        let mut config = Config::default();
+        config.mount_options.push(MountOption::FSName("postrider-lab".to_owned()));
+        let session = fuser::spawn_mount(Served(Arc::clone(&image)), &self.served_at, &config);
+        let session = session.map_err(|error| format!("{}: {error}", self.served_at.display()))?;
+        let served = text(&self.served_at.join(served::NAME));
+        // Through the page cache, or the file's fsync is not asked for.
+        let device = system("losetup", &["--find", "--show", "--direct-io=off", &served])?;
+        self.running = Some(Running { image, session, device: device.clone() });
+        system("mount", &["-t", "ext4", "-o", "noatime", &device, &text(&self.path)])?;
+        Ok(())
+    }
+
+    /// Cuts the power, which nobody who writes to the disk may outlive, and lets go of everything
+    /// but what was durable.
+    ///
+    /// # Errors
+    /// When it can't be taken down.
+    pub(crate) fn cut(&mut self, loss: Loss, random: &mut Random) -> Result<Cut, String> {
+        let running = self.running.as_ref().ok_or("the power is off already")?;
+        let mut image = running.image.lock().unwrap_or_else(PoisonError::into_inner);
+        let cut = image.cut(loss, random).map_err(|error| format!("the disk's file: {error}"))?;
+        drop(image);
+        self.take_down()?;
+        Ok(cut)
+    }
+
+    fn take_down(&mut self) -> Result<(), String> {
+        let Some(running) = self.running.take() else { return Ok(()) };
+        patiently(|| system("umount", &[&text(&self.path)]))?;
+        patiently(|| system("losetup", &["--detach", &running.device]))?;
+        // The device lets go of the file a moment later.
+        patiently(|| system("umount", &[&text(&self.served_at)]))?;
+        running.session.join().map_err(|error| format!("the disk's server: {error}"))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let Some(running) = &self.running else { return };
+        // Something went wrong; as much as can be is undone, and the namespace's end does the rest.
+        let _ = system("umount", &["--lazy", &text(&self.path)]);
+        let _ = system("losetup", &["--detach", &running.device]);
+        let _ = system("umount", &["--lazy", &text(&self.served_at)]);
+    }
+}
+
+fn patiently(mut work: impl FnMut() -> Result<String, String>) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        match work() {
+            Ok(_) => return Ok(()),
+            Err(error) if begun.elapsed() > BUSY_MAX => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
