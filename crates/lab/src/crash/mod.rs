@@ -5,7 +5,7 @@ mod report;
 
 use crate::cli::{CommandError, Outcome};
 use crate::namespace;
-use crate::power::{self, Cut, Disk, Loss};
+use crate::power::{self, Cut, Disk};
 use crate::random::Random;
 use crate::rig::{Rig, Verified};
 use moment::Moment;
@@ -144,12 +144,12 @@ struct Stand {
 }
 
 impl Stand {
-    /// Kills the relay, cuts the power if that can be done, and looks at the spool.
+    /// Cuts the power if that can be done, kills the relay, and looks at the spool.
     fn kill(&mut self, random: &mut Random) -> Result<(Option<Cut>, Verified), String> {
+        let cut = self.disk.as_mut().map(|disk| disk.cut(random)).transpose()?;
         self.rig.kill()?;
-        let mut cut = None;
         if let Some(disk) = &mut self.disk {
-            cut = Some(disk.cut(Loss::draw(random), random)?);
+            disk.take_down()?;
             disk.power_on()?;
         }
         Ok((cut, self.rig.verify()?))

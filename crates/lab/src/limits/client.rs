@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A reply comes within this time, or not at all.
-const REPLY_MAX: Duration = Duration::from_secs(30);
+/// A reply comes within this time, or not at all; some come when idleness has lasted long enough.
+const REPLY_MAX: Duration = Duration::from_secs(180);
 
 /// A connection to the relay.
 #[derive(Debug)]

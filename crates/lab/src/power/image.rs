@@ -25,7 +25,7 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    pub(crate) fn draw(random: &mut Random) -> Loss {
+    pub(super) fn draw(random: &mut Random) -> Loss {
         match random.below(3) {
             0 => Loss::All,
             1 => Loss::Blocks,
@@ -105,16 +105,22 @@ impl Image {
         Ok(())
     }
 
-    /// Makes durable what was written.
+    /// Makes durable what was written. Without power it fails: nobody may be told that anything
+    /// is durable.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if self.off {
-            return Ok(());
+            return Err(io::Error::other("the power is off"));
         }
         for (offset, data) in self.unflushed.drain(..) {
             self.durable.write_all_at(&data, offset)?;
         }
         self.latest.clear();
         Ok(())
+    }
+
+    /// Whether anything could be lost now.
+    pub(super) fn has_unflushed(&self) -> bool {
+        !self.unflushed.is_empty()
     }
 
     /// Cuts the power. Whoever still has the disk may go on reading and writing: nothing of it is
@@ -201,7 +207,7 @@ mod tests {
         // Who still has it sees no difference, and changes nothing.
         assert_eq!(image.read(4000, 200).expect("read"), vec![2; 200]);
         image.write(0, &[3; 50]).expect("written");
-        image.flush().expect("flushed");
+        image.flush().expect_err("nothing is durable now");
         assert_eq!(image.read(0, 50).expect("read"), vec![3; 50]);
         let mut expected = vec![0; BYTES as usize];
         expected[100..9100].fill(1);

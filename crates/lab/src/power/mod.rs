@@ -8,12 +8,12 @@
 mod image;
 mod served;
 
-pub(crate) use image::{Cut, Loss};
+pub(crate) use image::Cut;
 
 use crate::namespace::system;
 use crate::random::Random;
 use fuser::{BackgroundSession, Config, MountOption};
-use image::Image;
+use image::{Image, Loss};
 use served::Served;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// The disk's size.
 const BYTES: u64 = 512 << 20;
+/// A write that is not flushed yet comes within this time, while there is mail.
+const UNFLUSHED_MAX: Duration = Duration::from_millis(200);
 /// A busy file system is free again within this time.
 const BUSY_MAX: Duration = Duration::from_secs(20);
 
@@ -109,21 +111,32 @@ impl Disk {
         Ok(())
     }
 
-    /// Cuts the power, which nobody who writes to the disk may outlive, and lets go of everything
-    /// but what was durable.
+    /// Cuts the power: most often at a moment when there is something to lose, which lasts only
+    /// as long as a sync. From now on no sync succeeds.
     ///
     /// # Errors
-    /// When it can't be taken down.
-    pub(crate) fn cut(&mut self, loss: Loss, random: &mut Random) -> Result<Cut, String> {
+    /// When the disk's file can't be written.
+    pub(crate) fn cut(&mut self, random: &mut Random) -> Result<Cut, String> {
         let running = self.running.as_ref().ok_or("the power is off already")?;
-        let mut image = running.image.lock().unwrap_or_else(PoisonError::into_inner);
-        let cut = image.cut(loss, random).map_err(|error| format!("the disk's file: {error}"))?;
-        drop(image);
-        self.take_down()?;
-        Ok(cut)
+        let loss = Loss::draw(random);
+        let wait_max = if random.permille(750) { UNFLUSHED_MAX } else { Duration::ZERO };
+        let begun = Instant::now();
+        loop {
+            let mut image = running.image.lock().unwrap_or_else(PoisonError::into_inner);
+            if image.has_unflushed() || begun.elapsed() >= wait_max {
+                let cut = image.cut(loss, random);
+                return cut.map_err(|error| format!("{}: {error}", self.durable.display()));
+            }
+            drop(image);
+            std::thread::sleep(Duration::from_micros(20));
+        }
     }
 
-    fn take_down(&mut self) -> Result<(), String> {
+    /// Lets go of everything but what was durable. Whoever had files there has ended.
+    ///
+    /// # Errors
+    /// When something is still in use.
+    pub(crate) fn take_down(&mut self) -> Result<(), String> {
         let Some(running) = self.running.take() else { return Ok(()) };
         patiently(|| system("umount", &[&text(&self.path)]))?;
         patiently(|| system("losetup", &["--detach", &running.device]))?;
