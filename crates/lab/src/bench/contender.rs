@@ -25,6 +25,8 @@ pub(super) struct Place {
     pub(super) admin_port: u16,
     /// The postrider program.
     pub(super) postrider: PathBuf,
+    /// Connections to the next hop at most; `None`: as many as its configuration usually has.
+    pub(super) connections_max: Option<u32>,
     /// For all its processes, where there is such a thing.
     pub(super) group: Option<Rc<Group>>,
 }
@@ -90,8 +92,11 @@ pub(super) struct Farewell {
 /// Who can be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
-    /// With `durability`.
-    Postrider(&'static str),
+    /// With this durability, and so many transactions in flight on one connection.
+    Postrider {
+        durability: &'static str,
+        in_flight: u32,
+    },
     /// With a synced log or without.
     Floor {
         log: bool,
@@ -103,15 +108,19 @@ pub(super) enum Contender {
     Target(Target),
 }
 
-const NAMED: [(&str, Contender); 8] = [
-    ("postrider", Contender::Postrider("sync")),
-    ("postrider-os", Contender::Postrider("os")),
+/// Transactions in flight of the contender that is named after them.
+const IN_FLIGHT: u32 = 8;
+
+const NAMED: [(&str, Contender); 9] = [
+    ("postrider", Contender::Postrider { durability: "sync", in_flight: 1 }),
+    ("postrider-in-flight", Contender::Postrider { durability: "sync", in_flight: IN_FLIGHT }),
+    ("postrider-os", Contender::Postrider { durability: "os", in_flight: 1 }),
     ("floor", Contender::Floor { log: false }),
     ("floor-log", Contender::Floor { log: true }),
     ("postfix", Contender::Postfix),
     ("exim", Contender::Exim),
     ("opensmtpd", Contender::OpenSmtpd),
-    ("postrider-memory", Contender::Postrider("memory")),
+    ("postrider-memory", Contender::Postrider { durability: "memory", in_flight: 1 }),
 ];
 
 impl Contender {
@@ -146,7 +155,12 @@ impl Contender {
     /// One line for people.
     pub(super) fn title(&self) -> String {
         match self {
-            Contender::Postrider(durability) => format!("Postrider, durability \"{durability}\""),
+            Contender::Postrider { durability, in_flight: 1 } => {
+                format!("Postrider, durability \"{durability}\"")
+            }
+            Contender::Postrider { durability, in_flight } => format!(
+                "Postrider, durability \"{durability}\", transactions_in_flight = {in_flight}"
+            ),
             Contender::Floor { log: false } => "bare relay in memory: the limit".to_owned(),
             Contender::Floor { log: true } => {
                 "bare relay with a synced log: the limit with durability".to_owned()
@@ -161,9 +175,13 @@ impl Contender {
     /// What its 250 promises: a word and a sentence.
     pub(super) fn durability(&self) -> (&'static str, &'static str) {
         match self {
-            Contender::Postrider("sync") => ("sync", "250 after fdatasync, one for all that wait"),
-            Contender::Postrider("os") => ("os", "written before 250, never synced"),
-            Contender::Postrider(_) | Contender::Floor { log: false } => {
+            Contender::Postrider { durability: "sync", .. } => {
+                ("sync", "250 after fdatasync, one for all that wait")
+            }
+            Contender::Postrider { durability: "os", .. } => {
+                ("os", "written before 250, never synced")
+            }
+            Contender::Postrider { .. } | Contender::Floor { log: false } => {
                 ("memory", "250 for what is in memory only")
             }
             Contender::Floor { log: true } => {
@@ -184,7 +202,7 @@ impl Contender {
     /// Why not, and what would help.
     pub(super) fn find(&self, postrider: &Path) -> Result<String, String> {
         match self {
-            Contender::Postrider(_) => postrider::version(postrider),
+            Contender::Postrider { .. } => postrider::version(postrider),
             Contender::Floor { .. } => Ok(env!("CARGO_PKG_VERSION").to_owned()),
             Contender::Postfix => postfix::version(),
             Contender::Exim => exim::version(),
@@ -199,7 +217,9 @@ impl Contender {
     /// When it doesn't start or doesn't listen.
     pub(super) fn start(&self, place: &Place) -> Result<Box<dyn Server>, String> {
         let server = match self {
-            Contender::Postrider(durability) => postrider::start(place, durability)?,
+            Contender::Postrider { durability, in_flight } => {
+                postrider::start(place, durability, *in_flight)?
+            }
             Contender::Floor { log } => floor::start(place, *log)?,
             Contender::Postfix => postfix::start(place)?,
             Contender::Exim => exim::start(place)?,
@@ -230,15 +250,24 @@ impl Contender {
     pub(super) fn survives_a_kill(&self) -> bool {
         !matches!(
             self,
-            Contender::Floor { .. } | Contender::Postrider("memory") | Contender::Target(_)
+            Contender::Floor { .. }
+                | Contender::Postrider { durability: "memory", .. }
+                | Contender::Target(_)
         )
+    }
+
+    /// Whether [`Place::connections_max`] means anything to it.
+    pub(super) fn limits_connections(&self) -> bool {
+        matches!(self, Contender::Postrider { .. } | Contender::Postfix)
     }
 
     /// Messages that a killed one may deliver again: transactions in flight, and what was delivered
     /// and not yet recorded.
     pub(super) fn duplicates_per_kill(&self) -> u64 {
         match self {
-            Contender::Postrider(_) => 1024 + 50,
+            Contender::Postrider { in_flight, .. } => {
+                1024 + u64::from(postrider::CONNECTIONS_MAX * in_flight)
+            }
             _ => 250,
         }
     }

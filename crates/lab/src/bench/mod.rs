@@ -243,6 +243,7 @@ impl Bench {
                 per_connection: load.per_connection,
                 path_rtt_ms: case.path.map_or(0.0, |path| path.rtt.as_secs_f64() * 1e3),
                 path_loss: case.path.map_or(0.0, |path| path.loss),
+                connections_max: case.connections_max.unwrap_or(0),
             },
             ..report::Case::default()
         };
@@ -293,6 +294,7 @@ impl Bench {
             directory: self.directory.join("run").join(name),
             postrider: self.postrider.clone(),
             path: case.path,
+            connections_max: case.connections_max,
             seed: load.seed,
             planted_loss: self.planted_loss,
             stopping: self.stopping.clone(),
@@ -350,9 +352,17 @@ fn describe(contender: &Contender, version: String) -> report::Contender {
 /// Contenders that a case makes no sense for.
 fn left_out(case: &Case, contenders: &[Contender]) -> Vec<Skipped> {
     let kills = case.kind == Kind::LargeQueue { kill: true };
-    let unfit = contenders.iter().filter(|contender| kills && !contender.survives_a_kill());
-    let why = "it keeps nothing when it is killed, or is not ours to kill";
-    unfit.map(|c| Skipped { name: c.name().to_owned(), why: why.to_owned() }).collect()
+    let why = |contender: &Contender| {
+        if kills && !contender.survives_a_kill() {
+            Some("it keeps nothing when it is killed, or is not ours to kill")
+        } else if case.connections_max.is_some() && !contender.limits_connections() {
+            Some("it has no limit of connections that is set here")
+        } else {
+            None
+        }
+    };
+    let skipped = |c: &Contender, why: &str| Skipped { name: c.name().to_owned(), why: why.into() };
+    contenders.iter().filter_map(|c| why(c).map(|why| skipped(c, why))).collect()
 }
 
 fn find_postrider(options: &BenchOptions) -> Result<PathBuf, String> {

@@ -32,6 +32,9 @@ pub(super) fn version() -> Result<String, String> {
 fn main_cf(place: &Place) -> String {
     let directory = place.directory.display();
     let (host, port) = place.next_hop();
+    let concurrency = place.connections_max.unwrap_or(250);
+    // Its own default is 5.
+    let initial = concurrency.min(5);
     format!(
         "compatibility_level = 3.6
 queue_directory = {directory}/queue
@@ -48,7 +51,8 @@ mynetworks = 127.0.0.0/8
 smtpd_relay_restrictions = permit_mynetworks, reject
 smtpd_client_connection_count_limit = 0
 default_process_limit = 300
-default_destination_concurrency_limit = 250
+default_destination_concurrency_limit = {concurrency}
+initial_destination_concurrency = {initial}
 disable_dns_lookups = yes
 relayhost = [{host}]:{port}
 maillog_file = {directory}/postfix.log

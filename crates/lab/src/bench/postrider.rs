@@ -17,6 +17,8 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 const METRICS_MAX: Duration = Duration::from_secs(5);
 
 const CONFIG: &str = "postrider.toml";
+/// Connections to the next hop.
+pub(super) const CONNECTIONS_MAX: u32 = 50;
 
 struct Postrider {
     process: Process,
@@ -36,8 +38,12 @@ pub(super) fn version(program: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-pub(super) fn start(place: &Place, durability: &str) -> Result<Box<dyn Server>, String> {
-    let file = place.write(CONFIG, &config(place, durability))?;
+pub(super) fn start(
+    place: &Place,
+    durability: &str,
+    in_flight: u32,
+) -> Result<Box<dyn Server>, String> {
+    let file = place.write(CONFIG, &config(place, durability, in_flight))?;
     let mut command = place.command(&place.postrider);
     command.args(["serve", "--config", CONFIG]).current_dir(&place.directory);
     command.stdout(Stdio::null()).stderr(create(&place.directory.join("postrider.log"))?);
@@ -52,9 +58,14 @@ pub(super) fn start(place: &Place, durability: &str) -> Result<Box<dyn Server>, 
     }))
 }
 
-fn config(place: &Place, durability: &str) -> String {
+fn config(place: &Place, durability: &str, in_flight: u32) -> String {
     let (directory, sink) = (place.directory.display(), &place.sink);
     let (address, admin) = (place.address(), place.admin_port);
+    let connections = place.connections_max.unwrap_or(CONNECTIONS_MAX);
+    let in_flight = match in_flight {
+        1 => String::new(),
+        more => format!(", transactions_in_flight = {more}"),
+    };
     format!(
         r#"hostname = "relay.bench.grey"
 
@@ -68,7 +79,7 @@ address = "{address}"
 relay_from = ["127.0.0.0/8"]
 
 [[route]]
-smtp = {{ hosts = ["{sink}"], tls = "off", max_connections = 50 }}
+smtp = {{ hosts = ["{sink}"], tls = "off", max_connections = {connections}{in_flight} }}
 
 [admin]
 address = "127.0.0.1:{admin}"

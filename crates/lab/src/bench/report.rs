@@ -179,6 +179,9 @@ pub struct Workload {
     pub path_rtt_ms: f64,
     /// Share of packets that are lost on it, 0 to 1.
     pub path_loss: f64,
+    /// Connections to the sink; 0 for as many as the contender usually makes.
+    #[serde(default)]
+    pub connections_max: u32,
 }
 
 /// Every contender once, one after the other.

@@ -32,6 +32,8 @@ pub(super) struct Case {
     sessions: u32,
     per_connection: u64,
     pub(super) path: Option<LongPath>,
+    /// To the sink; `None`: as many as the contender usually makes.
+    pub(super) connections_max: Option<u32>,
 }
 
 /// How it is measured.
@@ -124,6 +126,7 @@ const RELAY: Case = Case {
     sessions: 50,
     per_connection: 1,
     path: None,
+    connections_max: None,
 };
 
 fn relay(name: &'static str, title: &'static str, body_bytes: u64) -> Scenario {
@@ -196,6 +199,17 @@ fn bulk(name: &'static str, title: &'static str, body_bytes: u64) -> Scenario {
         path: Some(FIFTY_MS),
         ..local.clone()
     };
+    let mut cases = vec![local, far.clone()];
+    if body_bytes == 10_000 {
+        cases.push(Case {
+            name: "50ms-1",
+            title: "over the same path with one connection to the sink",
+            messages: 2500,
+            sources: 1,
+            connections_max: Some(1),
+            ..far
+        });
+    }
     Scenario {
         name,
         title,
@@ -208,7 +222,7 @@ fn bulk(name: &'static str, title: &'static str, body_bytes: u64) -> Scenario {
             "the publication's long path is a real network; here it is emulated",
         ],
         published: figures,
-        cases: vec![local, far],
+        cases,
     }
 }
 
@@ -222,7 +236,7 @@ fn steady_state() -> Scenario {
         sources: 10,
         sessions: 5,
         per_connection: 1000,
-        path: None,
+        ..RELAY
     };
     Scenario {
         name: "steady-state",
@@ -256,7 +270,7 @@ fn large_queue() -> Scenario {
         sources: 5,
         sessions: 20,
         per_connection: 1000,
-        path: None,
+        ..RELAY
     };
     let cliff = |what, value: f64| {
         published(

@@ -56,7 +56,9 @@ pub(super) struct Site {
     pub(super) postrider: PathBuf,
     /// Between server and sink.
     pub(super) path: Option<LongPath>,
-    /// Decides what is lost on it.
+    /// Connections to the sink.
+    pub(super) connections_max: Option<u32>,
+    /// Decides what is lost on the path.
     pub(super) seed: u64,
     /// Drop so many arrivals from the account: shows that a loss is seen.
     pub(super) planted_loss: u64,
@@ -110,6 +112,7 @@ impl<'a> Stand<'a> {
             port,
             admin_port: free_port()?,
             postrider: site.postrider.clone(),
+            connections_max: site.connections_max,
             group: Group::create(&format!("postrider-bench-{port}")).map(Rc::new),
         };
         let mut stand = Stand {

@@ -71,6 +71,10 @@ fn workload(workload: &Workload) -> String {
             workload.path_loss * 100.0
         );
     }
+    if workload.connections_max > 0 {
+        let connections = plural(workload.connections_max.into(), "connection");
+        text += &format!(", {connections} to the sink at most");
+    }
     text + "."
 }
 

@@ -120,6 +120,7 @@ fn workload(case: &str) -> Workload {
         per_connection: 1,
         path_rtt_ms: if case == "50ms" { 50.0 } else { 0.0 },
         path_loss: if case == "50ms" { 0.001 } else { 0.0 },
+        connections_max: 0,
     }
 }
 
