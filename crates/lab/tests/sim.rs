@@ -85,6 +85,11 @@ fn a_connection_too_many_is_noticed() {
 }
 
 #[test]
+fn twice_the_rate_is_noticed() {
+    assert_caught(Plant::RateDoubled, |text| text.contains("per second"));
+}
+
+#[test]
 fn a_connection_that_goes_on_after_a_protocol_error_loses_mail() {
     assert_caught(Plant::ReuseAfterProtocolError, |text| text.contains("is lost"));
 }

@@ -5,6 +5,7 @@
 
 use super::executor::Group;
 use super::network::Network;
+use super::peer::UNKNOWN_USER;
 use super::trace::Trace;
 use std::cell::{Ref, RefCell};
 use std::collections::btree_map::Entry;
@@ -14,6 +15,12 @@ use std::rc::Rc;
 
 /// The domain that reports go to.
 pub const SENDER_DOMAIN: &str = "back.test";
+
+/// Of senders whose next hop refuses all reports.
+pub const DEAF_DOMAIN: &str = "deaf.test";
+
+/// The domain of the next hop that is dead; as a sender's, it can't be told anything either.
+pub const DEAD_DOMAIN: &str = "dead.test";
 
 /// The reply to a message that its receiver never sent.
 pub const NEVER_REPLIED: u64 = u64::MAX;
@@ -34,6 +41,7 @@ pub enum Fate {
 #[derive(Debug)]
 struct Submission {
     name: String,
+    sender: String,
     recipients: Vec<String>,
     body_bytes: u64,
     checksum: u32,
@@ -130,7 +138,7 @@ impl Account {
     pub fn awaited(&self) -> BTreeSet<String> {
         let books = self.books();
         let acknowledged = books.submissions.values().filter(|s| s.fate == Fate::Acknowledged);
-        let recipients = acknowledged.flat_map(|s| &s.recipients);
+        let recipients = acknowledged.flat_map(Submission::awaited);
         recipients
             .filter(|r| !books.arrived(r) && !books.failed.contains_key(*r))
             .cloned()
@@ -143,10 +151,24 @@ impl Account {
         self.books.borrow_mut().forgiven = true;
     }
 
+    /// Something is queued without a sender: it must be a report to the sender of a message.
+    /// (Nothing is sent about a report, RFC 5321 §4.5.5.)
+    pub fn check_report_to(&self, recipient: &str) {
+        let is_sender = self
+            .books()
+            .submissions
+            .get(name_of(recipient))
+            .is_some_and(|submission| submission.sender == recipient);
+        if !is_sender {
+            self.violate_about(recipient, "is sent a report and never sent a message");
+        }
+    }
+
     /// A client begins to hand in a message.
-    pub fn submit(&self, name: &str, recipients: Vec<String>, body: &[u8]) {
+    pub fn submit(&self, name: &str, sender: &str, recipients: Vec<String>, body: &[u8]) {
         let submission = Submission {
             name: name.to_owned(),
+            sender: sender.to_owned(),
             recipients,
             body_bytes: body.len() as u64,
             checksum: crc32c::crc32c(body),
@@ -224,7 +246,8 @@ impl Account {
         let original = text.lines().find_map(|line| field(line, "Original-Envelope-Id:"));
         let about = name_of(recipient).to_owned();
         let mut books = self.books.borrow_mut();
-        let known = original.as_deref().is_some_and(|name| books.submissions.contains_key(name));
+        let submission = original.as_deref().and_then(|name| books.submissions.get(name));
+        let known = submission.is_some_and(|submission| submission.sender == recipient);
         let mut of = None;
         for line in text.lines() {
             if let Some(value) = field(line, "Final-Recipient: rfc822;") {
@@ -359,10 +382,25 @@ impl Account {
     }
 }
 
+impl Submission {
+    /// Recipients of which something must be heard: they arrive, or the sender is told. Where the
+    /// sender can't be told anything, those that can't arrive come to nothing.
+    fn awaited(&self) -> impl Iterator<Item = &String> {
+        let is_deaf = !self.sender.ends_with(SENDER_DOMAIN);
+        let fails = |to: &str| to.ends_with(DEAD_DOMAIN) || local_of(to).ends_with(UNKNOWN_USER);
+        self.recipients.iter().filter(move |to| !(is_deaf && fails(to)))
+    }
+}
+
 impl Books {
     fn arrived(&self, recipient: &str) -> bool {
         self.copies.contains_key(recipient) || self.mailboxes.contains_key(recipient)
     }
+}
+
+/// What is before the @.
+fn local_of(address: &str) -> &str {
+    address.split('@').next().unwrap_or(address)
 }
 
 /// The message's name in an address of its own.

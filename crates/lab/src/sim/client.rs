@@ -1,6 +1,6 @@
 //! Clients: hand in messages of all sizes in all ways, and believe nothing but replies.
 
-use super::account::{Account, Fate, SENDER_DOMAIN};
+use super::account::{Account, DEAD_DOMAIN, DEAF_DOMAIN, Fate, SENDER_DOMAIN};
 use super::executor::{Executor, OUTSIDE};
 use super::network::{SimNet, SimStream};
 use super::peer::UNKNOWN_USER;
@@ -73,6 +73,7 @@ struct Session {
 /// A message to hand in.
 struct Letter {
     name: String,
+    sender: String,
     recipients: Vec<String>,
     header: Vec<u8>,
     body: Body,
@@ -118,7 +119,7 @@ impl Client {
         }
         let letter = self.letter();
         let account = Rc::clone(&self.shared.account);
-        account.submit(&letter.name, letter.recipients.clone(), &letter.body.raw);
+        account.submit(&letter.name, &letter.sender, letter.recipients.clone(), &letter.body.raw);
         let aborts = self.random.permille(self.shared.plan.weather.client_abort);
         let by_chunks = self.random.below(2) == 0;
         let Some(session) = &mut self.session else { return Ok(false) };
@@ -164,6 +165,16 @@ impl Client {
         Ok(session)
     }
 
+    fn sender_domain(&self, number: u64) -> &'static str {
+        let plan = &self.shared.plan;
+        // Of its own, so that other choices don't depend on it.
+        match Random::new(plan.seed ^ number << 32).below(8) {
+            0 | 1 if plan.deaf_senders => DEAF_DOMAIN,
+            2 if plan.deaf_senders => DEAD_DOMAIN,
+            _ => SENDER_DOMAIN,
+        }
+    }
+
     fn letter(&mut self) -> Letter {
         let number = self.shared.next.get();
         self.shared.next.set(number + 1);
@@ -175,7 +186,7 @@ impl Client {
             let unknown = if random.below(20) == 0 { UNKNOWN_USER } else { "" };
             let domain = &domains[random.below(domains.len() as u64) as usize];
             if dead {
-                format!("{name}.r{n}@dead.test")
+                format!("{name}.r{n}@{DEAD_DOMAIN}")
             } else if domain == "box.test" {
                 format!("{name}.r{n}@{domain}")
             } else {
@@ -196,25 +207,24 @@ impl Client {
         };
         let body = Body::generate(kind, bytes as usize, random.next_u64());
         let mut header = Vec::new();
-        let from = format!("{name}@{SENDER_DOMAIN}");
+        let sender = format!("{name}@{}", self.sender_domain(number));
         body.write_header(
             &mut header,
             &name,
-            &from,
+            &sender,
             &recipients[0],
             "Wed, 18 Nov 2026 00:00:00 +0000",
         );
-        Letter { name, recipients, header, body }
+        Letter { name, sender, recipients, header, body }
     }
 }
 
 impl Session {
     /// MAIL and RCPT; gives the recipients that were accepted.
     async fn envelope(&mut self, letter: &Letter) -> io::Result<Vec<String>> {
-        let name = &letter.name;
+        let (name, sender) = (&letter.name, &letter.sender);
         let body = if letter.body.eight_bit { " BODY=8BITMIME" } else { "" };
-        let mut commands =
-            vec![format!("MAIL FROM:<{name}@{SENDER_DOMAIN}> ENVID={name}{body}\r\n")];
+        let mut commands = vec![format!("MAIL FROM:<{sender}> ENVID={name}{body}\r\n")];
         commands.extend(letter.recipients.iter().map(|to| format!("RCPT TO:<{to}>\r\n")));
         let mut codes = Vec::new();
         if self.pipelining {

@@ -136,6 +136,9 @@ impl Inspector {
         // When the shard looked: the clock may have jumped since.
         let now_ms = item.received_at.0 + item.age_ms;
         for recipient in &item.recipients {
+            if item.sender.is_empty() {
+                self.account.check_report_to(&recipient.address);
+            }
             let blocker = &recipient.blocker;
             let late_ms = match blocker.kind {
                 BlockerKind::Attempt => ATTEMPT_MS,

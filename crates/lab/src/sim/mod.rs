@@ -18,6 +18,7 @@ pub mod peer;
 pub mod plan;
 pub mod plant;
 pub mod pool;
+pub mod rates;
 pub mod trace;
 pub mod world;
 
@@ -37,6 +38,7 @@ use network::{Network, NetworkFaults};
 use node::{Ground, Node};
 use peer::Neighbours;
 use plan::{Act, ActKind, Crash, CrashKind, NODE, RECIPIENTS_MAX, Weather};
+use rates::{Beginnings, RateLimit};
 use spool::Disk as _;
 use spool::memdisk::Faults;
 use std::cell::{Cell, RefCell};
@@ -136,6 +138,7 @@ impl Stage {
             network: network.clone(),
             account: Rc::clone(&account),
             random: RefCell::new(Random::new(random.next_u64())),
+            beginnings: Beginnings::default(),
             weather: plan.weather,
             healed: Cell::new(false),
             plant,
@@ -180,6 +183,7 @@ impl Stage {
                 + plan.in_flight_max() as usize * RECIPIENTS_MAX as usize,
         };
         self.ground.account.check(&self.ground.network, bounds);
+        self.check_rates();
         self.stop(&node);
         self.ground.executor.end(Group(self.lives));
         self.verify();
@@ -350,6 +354,17 @@ impl Stage {
         if (sessions, memory) != (0, 0) {
             let text = format!("left over: {sessions} sessions, {memory} bytes of body memory");
             ground.account.violate(None, text);
+        }
+    }
+
+    /// No next hop got more transactions than its rate allows.
+    fn check_rates(&self) {
+        for hop in &self.plan.hops {
+            let limit = RateLimit::of(hop, self.plan.shards);
+            let beginnings = &self.neighbours.beginnings;
+            for text in limit.into_iter().flat_map(|limit| beginnings.exceeded(hop, limit)) {
+                self.ground.account.violate(None, text);
+            }
         }
     }
 

@@ -60,6 +60,8 @@ struct Pipe {
     last_at_us: u64,
     written_bytes: u64,
     read_bytes: u64,
+    /// How far each write went, and when it was.
+    writes: Vec<(u64, u64)>,
     /// The writer's close has arrived.
     ended: bool,
     reader: Option<Waker>,
@@ -221,6 +223,15 @@ impl Network {
         let state = self.0.state.borrow();
         let pipe = |c: &Connection| c.pipes[Side::Server as usize].read_bytes;
         state.connections.get(&connection).map_or(0, pipe)
+    }
+
+    /// When the client's end of a connection wrote the last of its first `bytes`.
+    #[must_use]
+    pub fn written_by_client_at(&self, connection: u64, bytes: u64) -> Option<u64> {
+        let state = self.0.state.borrow();
+        let writes = &state.connections.get(&connection)?.pipes[Side::Client as usize].writes;
+        let at = writes.partition_point(|&(end, _)| end < bytes);
+        writes.get(at).map(|&(_, at_us)| at_us)
     }
 
     /// Whose the client's end of a connection is.
@@ -616,6 +627,7 @@ impl Stream for SimStream {
         }
         let count = bytes.len();
         pipe.written_bytes += count as u64;
+        pipe.writes.push((pipe.written_bytes, now_us));
         pipe.flying_bytes += count;
         let mut latency_us =
             connection.latency_us + state.random.below(connection.latency_us / 4 + 1);

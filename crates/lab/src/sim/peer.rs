@@ -5,6 +5,7 @@ use super::executor::{Executor, OUTSIDE};
 use super::network::{Network, SimStream};
 use super::plan::{Hop, Weather};
 use super::plant::Plant;
+use super::rates::Beginnings;
 use crate::dialogue::{Dialogue, Event, Offer};
 use crate::random::Random;
 use mta::seams::{Listener as _, Net as _};
@@ -25,6 +26,8 @@ pub struct Neighbours {
     pub network: Network,
     /// Who is told of what arrives.
     pub account: Rc<Account>,
+    /// When transactions began.
+    pub beginnings: Beginnings,
     /// Chance.
     pub random: RefCell<Random>,
     /// What goes wrong until it heals.
@@ -96,7 +99,7 @@ async fn babble(
 
 async fn serve(
     neighbours: &Rc<Neighbours>,
-    hop: &Hop,
+    hop: &Rc<Hop>,
     mut stream: SimStream,
 ) -> std::io::Result<()> {
     if neighbours.draws(neighbours.weather.peer_refuse / 4) {
@@ -107,10 +110,10 @@ async fn serve(
         neighbours: Rc::clone(neighbours),
         dialogue: Dialogue::new(offer),
         content: Vec::new(),
-        defers_until_us: hop.defers_until_us,
+        hop: Rc::clone(hop),
+        taken_bytes: 0,
         garbled: false,
         mute: false,
-        dribbles: hop.dribbles,
     };
     if neighbours.draws(neighbours.weather.peer_garble / 4) {
         session.dialogue.output().clear();
@@ -155,14 +158,14 @@ struct Session {
     neighbours: Rc<Neighbours>,
     dialogue: Dialogue,
     content: Vec<u8>,
-    defers_until_us: u64,
+    hop: Rc<Hop>,
+    /// Of all that came.
+    taken_bytes: u64,
     /// What was replied to what can't be known any more.
     garbled: bool,
     /// It says nothing any more. (If one reply were missing, the next would be taken for it, and no
     /// client could know.)
     mute: bool,
-    /// Replies come one by one.
-    dribbles: bool,
 }
 
 impl Session {
@@ -180,10 +183,14 @@ impl Session {
         loop {
             let (used, event) = self.dialogue.advance(&input[taken..], &mut self.content);
             taken += used;
+            self.taken_bytes += used as u64;
             match event {
                 Event::Input => return (taken, Next::Read),
                 Event::Quit => return (taken, Next::Close),
                 _ => {}
+            }
+            if event == Event::Mail {
+                self.note_beginning(stream.id());
             }
             let weather = self.neighbours.weather;
             let drops = self.neighbours.draws(weather.peer_drop);
@@ -213,7 +220,7 @@ impl Session {
             if garbles && self.garble(event, begin) {
                 return (taken, Next::Babble);
             }
-            if self.dribbles {
+            if self.hop.dribbles {
                 return (taken, Next::Reply);
             }
         }
@@ -236,11 +243,20 @@ impl Session {
         false
     }
 
+    /// The node has written MAIL, whenever it came here.
+    fn note_beginning(&self, connection: u64) {
+        let network = &self.neighbours.network;
+        let written_us = network.written_by_client_at(connection, self.taken_bytes);
+        if let (Some(group), Some(at_us)) = (network.client_of(connection), written_us) {
+            self.neighbours.beginnings.note(&self.hop, group, at_us);
+        }
+    }
+
     fn refusal(&self, event: Event) -> Option<u16> {
-        let defers = self.neighbours.executor.now_us() < self.defers_until_us;
+        let defers = self.neighbours.executor.now_us() < self.hop.defers_until_us;
         let refuses = || self.neighbours.draws(self.neighbours.weather.peer_refuse);
         match event {
-            Event::Rcpt if is_unknown(self.dialogue.candidate()) => Some(550),
+            Event::Rcpt if self.hop.refuses || is_unknown(self.dialogue.candidate()) => Some(550),
             Event::Rcpt if defers => Some(450),
             Event::Hello if self.neighbours.draws(self.neighbours.weather.peer_refuse / 4) => {
                 Some(421)

@@ -1,7 +1,7 @@
 //! What one seed means: the shape of the node and its neighbours, who hands in what, and which
 //! faults come when.
 
-use super::account::SENDER_DOMAIN;
+use super::account::{DEAF_DOMAIN, SENDER_DOMAIN};
 use super::inspector::Horizon;
 use super::node::Limits;
 use super::plant::Plant;
@@ -55,6 +55,8 @@ pub struct Plan {
     pub heal_us: u64,
     /// What the network does until then, in thousandths.
     pub weather: Weather,
+    /// Some senders can't be told anything: their next hop refuses reports, or is dead.
+    pub deaf_senders: bool,
 }
 
 /// What goes wrong until all heals, in thousandths.
@@ -109,6 +111,10 @@ pub struct Hop {
     pub defers_until_us: u64,
     /// Nobody listens between these.
     pub down_us: (u64, u64),
+    /// Transactions that the node may begin per second; 0: as many as it likes.
+    pub per_second: u32,
+    /// Every recipient is refused for good.
+    pub refuses: bool,
 }
 
 /// One end of the process.
@@ -190,7 +196,7 @@ impl Plan {
             hops.iter().filter(|hop| !hop.dead).flat_map(|hop| hop.domains.clone()).collect();
         domains.retain(|domain| domain != SENDER_DOMAIN);
         domains.push("box.test".to_owned());
-        Plan {
+        let mut plan = Plan {
             seed,
             shards: 2,
             logs: 1 + u8::from(random.below(4) == 0),
@@ -206,6 +212,23 @@ impl Plan {
             acts: acts(random, heal_us),
             heal_us,
             weather: weather(random),
+            deaf_senders: false,
+        };
+        // Of its own, so that what is drawn here changes nothing above.
+        plan.complicate(&mut Random::new(seed ^ 0x6D6F_7265));
+        plan
+    }
+
+    /// Adds what only some worlds have.
+    fn complicate(&mut self, random: &mut Random) {
+        if random.below(2) == 0 {
+            let hop = random.below(4) as usize;
+            self.hops[hop].per_second = 2 + random.below(16) as u32;
+        }
+        self.deaf_senders = random.below(2) == 0;
+        let deaf = hop(random, 6, &[DEAF_DOMAIN], self.heal_us);
+        if self.deaf_senders {
+            self.hops.push(Hop { refuses: true, ..deaf });
         }
     }
 
@@ -251,15 +274,18 @@ impl Plan {
         // Writing to a String can't fail.
         for hop in &self.hops {
             let more = u32::from(plant == Some(Plant::OneConnectionMore));
+            let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
             let _ = write!(
                 text,
                 "[[route]]\ndomains = {:?}\n{}max_connections = {}, transactions_in_flight = {}, \
+                 messages_per_second = {}, \
                  connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
                  content_timeout = \"15s\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
                 hop.domains,
                 hop.channel(),
                 hop.connections_max + more,
                 hop.in_flight_max,
+                hop.per_second * faster,
             );
             if hop.dead {
                 text.push_str("retry = { give_up_after = \"90s\" }\n");
@@ -319,6 +345,8 @@ fn hop(random: &mut Random, number: u8, domains: &[&str], heal_us: u64) -> Hop {
         dribbles: random.below(3) == 0,
         defers_until_us: if defers { random.below(heal_us) } else { 0 },
         down_us: (from_us, from_us + for_us),
+        per_second: 0,
+        refuses: false,
     }
 }
 
@@ -403,14 +431,16 @@ impl fmt::Display for Plan {
         for hop in &self.hops {
             writeln!(
                 f,
-                "  {:?} at {:?}{}, {} connections, {} in flight, chunking {}, pipelining {}, replies \
+                "  {:?} at {:?}{}{}, {} connections, {} in flight, {} per second, chunking {}, pipelining {}, replies \
                  one by one {}, \
                  defers until {} s, down {} to {} s",
                 hop.domains,
                 hop.hosts,
                 if hop.dead { " (dead)" } else { "" },
+                if hop.refuses { " (refuses all)" } else { "" },
                 hop.connections_max,
                 hop.in_flight_max,
+                hop.per_second,
                 hop.chunking,
                 hop.pipelining,
                 hop.dribbles,

@@ -18,6 +18,8 @@ pub enum Plant {
     CountTwice,
     /// The node opens one connection more to each next hop than the law allows
     OneConnectionMore,
+    /// The node may begin twice as many transactions per second as the law allows
+    RateDoubled,
     /// A connection is used again after a reply that breaks the protocol
     #[cfg(feature = "planted")]
     ReuseAfterProtocolError,
