@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod support;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use support::client::{Client, queued_id};
 use support::peer::Peer;
@@ -130,6 +130,33 @@ fn several_transactions_are_in_flight_on_one_connection() {
     let one = ["MAIL", "RCPT", "BDAT", "RSET"];
     assert_eq!(at, [&one[..], &one[..], &one[..3]].concat());
     assert_eq!(files.wait_events("relayed", 3).len(), 3);
+    server.stop();
+}
+
+#[test]
+fn a_peer_that_refuses_a_content_and_reads_no_more_is_left() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let files = Files::new();
+    let route = format!("[[route]]\nsmtp = {{ hosts = [\"{address}\"], max_connections = 1 }}");
+    let server = Server::start(&files, &config(&route));
+    let mut client = Client::connect(server.address());
+    // More than the buffers of both sides hold.
+    let line = format!("{}\r\n", "x".repeat(76));
+    client.mail("a@source.test", &["b@b.test"], &line.repeat(400_000));
+    let (stream, _) = listener.accept().expect("a connection");
+    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+    for reply in ["220 peer.test\r\n", "250 peer.test\r\n", "250 a\r\n", "250 b\r\n", "354 c\r\n"] {
+        (&stream).write_all(reply.as_bytes()).expect("a reply");
+        let mut command = String::new();
+        reader.read_line(&mut command).expect("a command or the content");
+    }
+    (&stream).write_all(b"452 4.3.1 Disk full\r\n").expect("a reply");
+    let [deferred] = &files.wait_events("deferred", 1)[..] else { unreachable!() };
+    assert_eq!(deferred["reply"], "452 4.3.1 Disk full", "{deferred}");
+    // Nothing more is coming: the connection is closed though its content was never read.
+    let mut rest = Vec::new();
+    let _ = reader.read_to_end(&mut rest);
     server.stop();
 }
 

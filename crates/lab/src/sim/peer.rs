@@ -82,6 +82,8 @@ enum Next {
     Break,
     /// Say the same line for ever.
     Babble,
+    /// Say nothing more.
+    Mute,
 }
 
 /// A reply that never ends, as long as anybody listens.
@@ -141,7 +143,13 @@ async fn serve(
                     let after_us = neighbours.random.borrow_mut().below(30_000);
                     neighbours.executor.sleep(after_us).await;
                 }
+                Next::Mute => {
+                    session.reply(&mut stream).await?;
+                    session.mute = true;
+                }
                 Next::Babble => {
+                    // What was replied before is there.
+                    session.reply(&mut stream).await?;
                     return babble(neighbours, &mut stream, b"250-and another thing\r\n").await;
                 }
                 Next::Close => return stream.write_all(session.dialogue.output()).await,
@@ -217,8 +225,11 @@ impl Session {
             if drops {
                 return (taken, Next::Break);
             }
-            if garbles && self.garble(event, begin) {
-                return (taken, Next::Babble);
+            if garbles
+                && !self.mute
+                && let Some(next) = self.garble(event, begin)
+            {
+                return (taken, next);
             }
             if self.hop.dribbles {
                 return (taken, Next::Reply);
@@ -227,8 +238,9 @@ impl Session {
     }
 
     /// Makes something wrong of the reply that begins at `begin` of the output: text that is no
-    /// reply, a code that the command can't have, silence, or (`true`) a reply without an end.
-    fn garble(&mut self, event: Event, begin: usize) -> bool {
+    /// reply, a code that the command can't have; or says that silence or a reply without an end is
+    /// to follow.
+    fn garble(&mut self, event: Event, begin: usize) -> Option<Next> {
         let how = self.neighbours.random.borrow_mut().below(5);
         let output = self.dialogue.output();
         output.truncate(begin);
@@ -237,10 +249,10 @@ impl Session {
             (1 | 2, Event::Mail | Event::Rcpt | Event::Message) => {
                 output.extend_from_slice(b"354 Go on\r\n");
             }
-            (1..=3, _) => self.mute = true,
-            _ => return true,
+            (1..=3, _) => return Some(Next::Mute),
+            _ => return Some(Next::Babble),
         }
-        false
+        None
     }
 
     /// The node has written MAIL, whenever it came here.

@@ -195,6 +195,10 @@ fn poll_write<W: World>(
     cursor: &Cursor,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
+    if wire.session.is_closed() {
+        // It refused the content, say, and may never read the rest of it.
+        return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+    }
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let mut count = 0;
     for (piece, slot) in pieces[cursor.piece..].iter().zip(&mut slices) {

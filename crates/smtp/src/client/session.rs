@@ -122,6 +122,12 @@ impl ClientSession {
         session
     }
 
+    /// The session is over: what is being written need not go on.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
     /// What the peer offered in its last reply to EHLO; nothing before that.
     #[must_use]
     pub fn capabilities(&self) -> &Capabilities {
