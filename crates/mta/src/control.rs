@@ -172,7 +172,7 @@ pub struct QueueRecipient {
     pub state: RecipientState,
     /// The one thing it waits for.
     pub blocker: Blocker,
-    /// When it is given up if nothing changes.
+    /// When it is given up if nothing changes; once it was given up, the next try to report it.
     #[serde(with = "text::wall")]
     pub expires_at: Wall,
     /// Attempts so far.
@@ -203,6 +203,8 @@ pub enum RecipientState {
     InFlight,
     /// Waits for an operator.
     Held,
+    /// Was given up, and the report about it waits for room in the spool.
+    Unreported,
 }
 
 /// The one thing a recipient waits for.
@@ -241,7 +243,7 @@ pub enum BlockerKind {
     Operator,
     /// Memory to read its content into.
     Memory,
-    /// The spool: a settle backlog or a poisoned log.
+    /// The spool: a settle backlog, a poisoned log, or no room for a report.
     Spool,
     /// The server is stopping.
     Shutdown,
@@ -278,6 +280,9 @@ pub struct ShardStatus {
     pub held: u64,
     /// Of these, being tried.
     pub in_flight: u64,
+    /// Of these, given up while there is no room in the spool for the report.
+    #[serde(default)]
+    pub unreported: u64,
 }
 
 /// Puts a request before one shard and must not block. The shard sends its answer or, when it is

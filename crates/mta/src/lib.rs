@@ -22,3 +22,4 @@ pub mod seams;
 mod settle;
 pub mod shard;
 pub mod spool_client;
+mod unreported;

@@ -308,6 +308,7 @@ metric_set! {
     queue_recipients_ready: Gauge = "queue_recipients" {state = "ready"} "Queued recipients now, by state.";
     queue_recipients_in_flight: Gauge = "queue_recipients" {state = "in_flight"} "Queued recipients now, by state.";
     queue_recipients_held: Gauge = "queue_recipients" {state = "held"} "Queued recipients now, by state.";
+    queue_recipients_unreported: Gauge = "queue_recipients" {state = "unreported"} "Queued recipients now, by state.";
     queue_slots_free: Gauge = "queue_slots_free" {} "Recipients that may still be queued before 452 4.3.1.";
     unsettled: Gauge = "unsettled_recipients" {} "Recipients done with whose settle record is not on stable storage yet.";
     delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "From acceptance to delivery or relay, per recipient.";

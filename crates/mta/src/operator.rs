@@ -12,7 +12,8 @@ use crate::recovery::text_field;
 use crate::seams::{Spawn, Time, World};
 use crate::settle::emit_at;
 use crate::shard::Shard;
-use mail::{Mailbox, MessageId};
+use crate::unreported::GivenUp;
+use mail::{Mailbox, MessageId, Mono};
 use queue::{Blocker, EntryDetail, Filter as Chosen};
 use spool::record::tag;
 use spool::{Completion, Record, Settle, SettleKind, State};
@@ -41,7 +42,7 @@ impl<W: World> Shard<W> {
             ControlRequest::QueueShow { id } | ControlRequest::QueueWhy { id } => {
                 let entries = self.entries_of(id);
                 let mut answer = ShardAnswer::default();
-                if !entries.is_empty() {
+                if !entries.is_empty() || !self.unreported.of(id).is_empty() {
                     answer.items.extend(self.item(id, &entries).await);
                     answer.matched = 1;
                 }
@@ -64,13 +65,16 @@ impl<W: World> Shard<W> {
         let connections = queue.ready_queues().map(|ready| u64::from(ready.open)).sum();
         let sessions = self.shared.sessions.get(usize::from(self.number));
         let load = |n: &std::sync::atomic::AtomicU32| n.load(std::sync::atomic::Ordering::Relaxed);
+        let queued = counts.scheduled + counts.ready + counts.in_flight + counts.held;
+        let unreported = self.unreported.count();
         ShardStatus {
             shard: self.number,
             sessions: u64::from(sessions.map_or(0, load)),
             connections,
-            recipients: (counts.scheduled + counts.ready + counts.in_flight + counts.held) as u64,
+            recipients: (queued + unreported) as u64,
             held: counts.held as u64,
             in_flight: counts.in_flight as u64,
+            unreported: unreported as u64,
         }
     }
 
@@ -78,7 +82,12 @@ impl<W: World> Shard<W> {
         self.queue.borrow().entries(self.now(), id)
     }
 
-    /// Entries of all messages, by message, oldest ids first. Looks at the whole queue.
+    fn is_open(&self, id: MessageId) -> bool {
+        !self.entries_of(id).is_empty() || !self.unreported.of(id).is_empty()
+    }
+
+    /// Entries of all messages, by message, oldest ids first; none of a message whose recipients
+    /// were all given up. Looks at the whole queue.
     fn all_entries(&self) -> BTreeMap<MessageId, Vec<EntryDetail>> {
         let mut by_message: BTreeMap<MessageId, Vec<EntryDetail>> = BTreeMap::new();
         let mut cursor = Some(0);
@@ -89,13 +98,16 @@ impl<W: World> Shard<W> {
             }
             cursor = page.next;
         }
+        for id in self.unreported.ids() {
+            by_message.entry(id).or_default();
+        }
         by_message
     }
 
     async fn list(self: &Rc<Self>, filter: &Filter, limit: u32) -> ShardAnswer {
         let mut answer = ShardAnswer::default();
         for (id, entries) in self.all_entries() {
-            if !self.may_match(filter, &entries) {
+            if !self.may_match(filter, id, &entries) {
                 continue;
             }
             let wanted = answer.items.len() < limit as usize;
@@ -117,11 +129,18 @@ impl<W: World> Shard<W> {
         answer
     }
 
-    /// Whether the entries match what the queue itself knows of the filter.
-    fn may_match(&self, filter: &Filter, entries: &[EntryDetail]) -> bool {
+    /// Whether recipients match what is known of them without reading the message.
+    fn may_match(&self, filter: &Filter, id: MessageId, entries: &[EntryDetail]) -> bool {
         let queue = self.queue.borrow();
         let now = self.now();
         let domain = filter.domain.as_ref().map(|domain| domain.to_lowercase());
+        if filter.state.is_none_or(|state| state == RecipientState::Unreported)
+            && self.unreported.of(id).iter().any(|(recipient, _)| {
+                domain.as_deref().is_none_or(|d| recipient.mailbox.domain().as_str() == d)
+            })
+        {
+            return true;
+        }
         entries.iter().any(|entry| {
             let key = queue.scheduled_key(entry.scheduled);
             domain.as_deref().is_none_or(|d| key.is_some_and(|key| key.domain.as_str() == d))
@@ -134,13 +153,13 @@ impl<W: World> Shard<W> {
     /// Ids of the messages that a command is about.
     async fn select(self: &Rc<Self>, select: &Select) -> Vec<MessageId> {
         match select {
-            Select::Id(id) if self.entries_of(*id).is_empty() => Vec::new(),
+            Select::Id(id) if !self.is_open(*id) => Vec::new(),
             Select::Id(id) => vec![*id],
             Select::All => self.all_entries().into_keys().collect(),
             Select::Filter(filter) => {
                 let mut chosen = Vec::new();
                 for (id, entries) in self.all_entries() {
-                    if !self.may_match(filter, &entries) {
+                    if !self.may_match(filter, id, &entries) {
                         continue;
                     }
                     if let Some(sender) = &filter.sender {
@@ -167,10 +186,16 @@ impl<W: World> Shard<W> {
         };
         let mut answer = ShardAnswer::default();
         if let Some(chosen) = by_domain {
-            answer.matched = self.queue.borrow_mut().retry(now, &chosen) as u64;
+            let unreported = self.unreported.hasten(|_, domain| match &chosen {
+                Chosen::Domain(wanted) => domain == wanted,
+                _ => true,
+            });
+            let queued = self.queue.borrow_mut().retry(now, &chosen);
+            answer.matched = (queued + unreported) as u64;
         } else {
             for id in self.select(select).await {
                 self.queue.borrow_mut().retry(now, &Chosen::Id(id));
+                self.unreported.hasten(|given_up, _| given_up == id);
                 answer.matched += 1;
             }
         }
@@ -181,6 +206,13 @@ impl<W: World> Shard<W> {
     async fn hold(self: &Rc<Self>, select: &Select, reason: &str) -> ShardAnswer {
         let mut answer = ShardAnswer::default();
         for id in self.select(select).await {
+            if self.entries_of(id).is_empty() {
+                answer.error = Some(format!(
+                    "{id}: it was given up and can't be held; the report about it waits for room \
+                     in the spool"
+                ));
+                continue;
+            }
             let hold = Some(Some(Box::from(reason)));
             let position = match self.record_state(id, hold).await {
                 Ok(position) => position,
@@ -230,23 +262,24 @@ impl<W: World> Shard<W> {
             let message = if on { self.message(id).await.ok() } else { None };
             let now = self.now();
             // Recipients that are being tried leave when their attempt fails.
-            let removed = self.queue.borrow_mut().remove(now, id);
+            let queued = self.queue.borrow_mut().remove(now, id);
+            let mut removed: Vec<u32> = queued.iter().map(|entry| entry.recipient).collect();
+            removed.extend(self.unreported.remove(id));
             if removed.is_empty() {
-                answer.matched += u64::from(!self.entries_of(id).is_empty());
+                answer.matched += u64::from(self.is_open(id));
                 continue;
             }
             let at = self.world.time().wall();
-            let recipients =
-                removed.iter().map(|entry| (entry.recipient, SettleKind::Removed)).collect();
+            let recipients = removed.iter().map(|&index| (index, SettleKind::Removed)).collect();
             let record = Record::Settle(Settle { id, at, recipients });
             let done = self.spool.submit(id, vec![record]).await;
-            crate::outcome::release(self, id, removed.len());
+            crate::outcome::release(self, id, queued.len());
             self.metrics.removals.add(removed.len() as u64);
             self.holds.borrow_mut().remove(&id);
             if let Completion::Durable { position } = done {
                 answer.matched += 1;
                 if let Some(message) = message {
-                    self.tell_of(&message, Kind::Removed, position);
+                    self.tell_of(&message, &removed, Kind::Removed, position);
                 }
             } else {
                 answer.error = Some(format!("{id}: the spool did not take the removal"));
@@ -273,15 +306,16 @@ impl<W: World> Shard<W> {
             return;
         }
         let Ok(message) = self.message(id).await else { return };
-        self.tell_of(&message, kind, position);
+        self.tell_of(&message, &[], kind, position);
     }
 
-    /// Emits an event that derives from the record at `position`.
-    fn tell_of(&self, message: &Message, kind: Kind, position: u64) {
+    /// Emits an event, about `recipients` or the whole message, that derives from the record at
+    /// `position`.
+    fn tell_of(&self, message: &Message, recipients: &[u32], kind: Kind, position: u64) {
         let event = Event {
             at: self.world.time().wall(),
             message: Some(event_message(message)),
-            recipients: crate::event::Recipients::new(),
+            recipients: crate::event::Recipients::from_slice(recipients),
             kind,
         };
         emit_at(&*self.events, event, message.id.log(), position);
@@ -291,7 +325,10 @@ impl<W: World> Shard<W> {
     async fn item(self: &Rc<Self>, id: MessageId, entries: &[EntryDetail]) -> Option<QueueItem> {
         let message = self.message(id).await.ok()?;
         let wall = self.world.time().wall();
-        let recipients = entries.iter().filter_map(|e| self.recipient(&message, e)).collect();
+        let queued = entries.iter().filter_map(|e| self.recipient(&message, e));
+        let unreported = self.unreported.of(id).into_iter();
+        let given_up = unreported.map(|(recipient, at)| self.given_up(&recipient, at));
+        let recipients = queued.chain(given_up).collect();
         let client = text_field(&message.meta, tag::CLIENT_ADDRESS).map(|address| {
             let helo = text_field(&message.meta, tag::CLIENT_EHLO).unwrap_or("");
             format!("{address} {helo}").trim_end().to_owned()
@@ -332,6 +369,27 @@ impl<W: World> Shard<W> {
             route: route.map(|route| route.name.to_string()),
             next_hop: route.and_then(|route| route.channel.next_hop()),
         })
+    }
+
+    fn given_up(&self, recipient: &GivenUp, next_try: Mono) -> QueueRecipient {
+        // While the spool has it, the try is now.
+        let next_try = wall_of(self, next_try.max(self.now()));
+        QueueRecipient {
+            index: recipient.index,
+            address: recipient.mailbox.to_string(),
+            state: RecipientState::Unreported,
+            blocker: control::Blocker {
+                kind: BlockerKind::Spool,
+                text: "room in the spool for the report that it was given up".to_owned(),
+                until: Some(next_try),
+            },
+            expires_at: next_try,
+            attempts: recipient.attempts,
+            next_try: Some(next_try),
+            last_failure: recipient.failure.as_ref().map(ToString::to_string),
+            route: None,
+            next_hop: None,
+        }
     }
 }
 

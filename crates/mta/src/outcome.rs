@@ -5,7 +5,7 @@ use crate::ingress::event_message;
 use crate::message::Message;
 use crate::report::{self, Verdict};
 use crate::seams::{Spawn, Time, World};
-use crate::shard::Shard;
+use crate::shard::{Busy, Shard};
 use mail::{Class, Failure, MessageId, Mono, Notify, Reply, Wall};
 use queue::{EntryDetail, EntryId, EntryOutcome, Work};
 use spool::{Attempt, Record, Settle, SettleKind, State};
@@ -294,13 +294,40 @@ async fn message_some_day<W: World>(shard: &Rc<Shard<W>>, id: MessageId) -> Rc<M
 }
 
 /// An operator removed the entry while it was being tried, and it came back undelivered.
-pub(crate) fn removed<W: World>(shard: &Rc<Shard<W>>, entry: &EntryDetail) {
+pub(crate) fn removed<W: World>(shard: &Rc<Shard<W>>, entry: EntryDetail) {
+    let task = Rc::clone(shard);
+    shard.world.spawn().spawn(async move {
+        let _busy = Busy::new(&task.stopping);
+        // Its event names the message, which can't be read any more once it is settled.
+        match task.message(entry.id).await {
+            Ok(message) => settle_removed(&task, &message, vec![entry.recipient]),
+            Err(_) => settle_later_as_removed(&task, entry.id, vec![entry.recipient], None),
+        }
+        release(&task, entry.id, 1);
+    });
+}
+
+/// Settles recipients that an operator removed, with their event.
+pub(crate) fn settle_removed<W: World>(shard: &Rc<Shard<W>>, message: &Message, indices: Vec<u32>) {
+    let event = Event {
+        at: shard.world.time().wall(),
+        message: Some(event_message(message)),
+        recipients: event::Recipients::from_slice(&indices),
+        kind: Kind::Removed,
+    };
+    settle_later_as_removed(shard, message.id, indices, Some(event));
+}
+
+fn settle_later_as_removed<W: World>(
+    shard: &Rc<Shard<W>>,
+    id: MessageId,
+    indices: Vec<u32>,
+    event: Option<Event>,
+) {
+    shard.metrics.removals.add(indices.len() as u64);
     let at = shard.world.time().wall();
-    let recipients = vec![(entry.recipient, SettleKind::Removed)];
-    let record = Record::Settle(Settle { id: entry.id, at, recipients });
-    shard.metrics.removals.inc();
-    release(shard, entry.id, 1);
-    shard.settle_later(entry.id, record, None, 0);
+    let recipients = indices.into_iter().map(|index| (index, SettleKind::Removed)).collect();
+    shard.settle_later(id, Record::Settle(Settle { id, at, recipients }), event, 0);
 }
 
 /// The sender should learn that delivery takes longer.

@@ -1,11 +1,13 @@
 //! Telling the sender: DSNs, durable together with the settle that they report.
 
-use crate::event::{Event, Hop, Kind};
+use crate::event::{Event, Hop, Kind, Trouble};
 use crate::ingress::{accept_record, event_message, resolve_postmasters};
 use crate::message::{Message, MessageBody};
+use crate::outcome;
 use crate::seams::{Spawn, Time, World};
 use crate::settle::emit_at;
 use crate::shard::Shard;
+use crate::unreported::{GivenUp, PutOff, ReportKey};
 use bytes::Bytes;
 use mail::dsn::{Original, Outcome, RecipientReport, Report, Success};
 use mail::{
@@ -131,8 +133,9 @@ impl Due {
                 // A recipient that failed stays open in the spool until there is room to say so.
                 Completion::Refused(Refusal::Full) => {
                     self.settle_delivered(shard);
-                    let time = shard.world.time();
-                    time.sleep_until(time.now() + FULL_WAIT).await;
+                    if !self.wait_for_room(shard).await {
+                        return shard.shared.queue_slots.give_back(1);
+                    }
                 }
                 other => {
                     shard.shared.queue_slots.give_back(1);
@@ -145,6 +148,55 @@ impl Due {
                 }
             }
         }
+    }
+
+    /// Waits for the next try. False: an operator has removed the recipients, and nobody is told.
+    async fn wait_for_room<W: World>(&self, shard: &Rc<Shard<W>>) -> bool {
+        let time = shard.world.time();
+        let next_try = time.now() + FULL_WAIT;
+        if !self.events.iter().any(|event| trouble_of(event).is_some()) {
+            // Nobody was given up: what is reported about is in the queue, or delivered.
+            time.sleep_until(next_try).await;
+            return true;
+        }
+        let key = self.key();
+        match shard.unreported.put_off(key, next_try, || self.given_up()) {
+            PutOff::Removed => {
+                let indices = self.given_up().iter().map(|recipient| recipient.index).collect();
+                outcome::settle_removed(shard, &self.original, indices);
+                false
+            }
+            PutOff::Wait(hurry) => {
+                tokio::select! {
+                    biased;
+                    () = hurry.notified() => {}
+                    () = time.sleep_until(next_try) => {}
+                }
+                shard.unreported.submit(key)
+            }
+        }
+    }
+
+    fn key(&self) -> ReportKey {
+        (self.original.id, self.dsn.id)
+    }
+
+    /// The recipients that stay open until the report is written.
+    fn given_up(&self) -> Vec<GivenUp> {
+        let mut given_up = Vec::new();
+        for event in &self.events {
+            let Some(trouble) = trouble_of(event) else { continue };
+            for &index in &event.recipients {
+                let recipient = self.original.envelope.recipients.get(index as usize);
+                given_up.extend(recipient.map(|recipient| GivenUp {
+                    index,
+                    mailbox: recipient.mailbox.clone(),
+                    attempts: trouble.attempts,
+                    failure: trouble.failure.clone(),
+                }));
+            }
+        }
+        given_up
     }
 
     /// What was delivered is recorded at once, report or not: left open, it would be delivered
@@ -184,6 +236,7 @@ impl Due {
 
     fn conclude<W: World>(self, shard: &Rc<Shard<W>>, position: u64) {
         let log = self.original.id.log();
+        shard.unreported.conclude(self.key());
         shard.settles.handle_durable(self.delivered);
         for event in self.events {
             emit_at(&*shard.events, event, log, position);
@@ -198,6 +251,14 @@ impl Due {
             emit_at(&*shard.events, event, log, position);
         }
         shard.enqueue(&self.dsn);
+    }
+}
+
+/// What went wrong, of an event that says that its recipient was given up.
+fn trouble_of(event: &Event) -> Option<&Trouble> {
+    match &event.kind {
+        Kind::Failed(trouble) | Kind::Expired(trouble) => Some(trouble),
+        _ => None,
     }
 }
 
@@ -230,7 +291,11 @@ fn compose<W: World>(
         .iter()
         .filter_map(|(index, verdict)| {
             let recipient = message.envelope.recipients.get(*index as usize)?;
-            Some(RecipientReport { recipient, outcome: outcome(verdict), last_attempt: Some(now) })
+            Some(RecipientReport {
+                recipient,
+                outcome: outcome_of(verdict),
+                last_attempt: Some(now),
+            })
         })
         .collect();
     let original = original_bytes(message);
@@ -280,7 +345,7 @@ fn original_bytes(message: &Message) -> Vec<u8> {
     bytes
 }
 
-fn outcome(verdict: &Verdict) -> Outcome<'_> {
+fn outcome_of(verdict: &Verdict) -> Outcome<'_> {
     match verdict {
         Verdict::Failed(failure) | Verdict::Expired(failure) => Outcome::Failed(failure),
         Verdict::Delayed { failure, give_up_at } => {

@@ -19,6 +19,7 @@ use crate::route::retry_policy;
 use crate::seams::{Net, Spawn, Time, World};
 use crate::settle::Settles;
 use crate::spool_client::{LogPort, SpoolClient};
+use crate::unreported::Unreported;
 use mail::{MessageId, Mono};
 use queue::lease::LeaseMessage;
 use queue::{Action, Pause, Queue, QueueConfig, ReadyId, ReadyKey, RetryPolicy, ScheduledKey};
@@ -154,6 +155,7 @@ pub struct Shard<W: World> {
     pub(crate) queue: RefCell<Queue>,
     pub(crate) cache: RefCell<MessageCache>,
     pub(crate) settles: Settles,
+    pub(crate) unreported: Unreported,
     pub(crate) shared: Arc<Shared>,
     pub(crate) shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
     pub(crate) events: Rc<dyn EventSink>,
@@ -295,6 +297,7 @@ impl<W: World> Shard<W> {
                 usize::try_from(cache_bytes).unwrap_or(usize::MAX),
             )),
             settles: Settles::new(u64::from(parts.config.spool.unsettled_max), shards),
+            unreported: Unreported::default(),
             config: RefCell::new(Rc::new(Active::new(parts.config))),
             shared: parts.shared,
             shards: parts.shards,
@@ -460,6 +463,7 @@ impl<W: World> Shard<W> {
         metrics.queue_recipients_ready.set_u64(counts.ready as u64);
         metrics.queue_recipients_in_flight.set_u64(counts.in_flight as u64);
         metrics.queue_recipients_held.set_u64(counts.held as u64);
+        metrics.queue_recipients_unreported.set_u64(self.unreported.count() as u64);
         metrics.unsettled.set_u64(self.settles.unsettled());
         if self.number == 0 {
             // What all shards share is told by one of them.
@@ -489,7 +493,7 @@ impl<W: World> Shard<W> {
             Action::Wake(ready) => self.wake_idle(ready),
             Action::Expired(entry) => crate::outcome::expire(self, entry),
             Action::Failed(entry, failure) => crate::outcome::refuse(self, entry, failure),
-            Action::Removed(entry) => crate::outcome::removed(self, &entry),
+            Action::Removed(entry) => crate::outcome::removed(self, entry),
             Action::Warn(entry) => crate::outcome::warn(self, entry),
             Action::Lease { shard, message } => {
                 let mail = ShardMail::Lease { from: self.number, message };

@@ -169,6 +169,55 @@ fn what_is_removed_while_it_is_tried_is_counted_and_goes() {
     assert_eq!(server.json(&["queue", "remove", &id]).last().expect("done")["matched"], 1);
     refuse.store(true, Ordering::Relaxed);
     wait_until("an empty queue", || server.queue().is_empty());
+    let removed = files.wait_events("removed", 1);
+    assert_eq!((text(&removed[0], "/id"), text(&removed[0], "/recipient")), (&*id, "b@far.test"));
+    server.stop();
+}
+
+#[test]
+fn what_was_given_up_and_finds_no_room_for_its_report_is_shown_and_can_be_removed() {
+    let files = Files::new();
+    let (server, hop, [a, b, c]) = stuck(&files);
+    server.command(&["queue", "remove", &c]);
+    server.stop();
+    // So much is not free: nothing is accepted, reports neither.
+    let roomy = std::fs::read_to_string(files.path(server::CONFIG)).expect("a configuration");
+    let full = roomy.replace("min_free_bytes = \"16MiB\"", "min_free_bytes = \"1TiB\"");
+    let server = Server::start(&files, &full);
+    let peer = Peer::start_at(&hop, "250 HELP", |line| {
+        let refuse = line.ends_with("@far.test>") && line.starts_with("RCPT");
+        refuse.then(|| "550 5.1.1 no such user".to_owned())
+    });
+    let unreported = || server.json(&["queue", "list", "--state", "unreported"]);
+    wait_until("both are given up", || unreported().len() == 3);
+    assert_eq!(ids(&server.queue()), [&a, &b]);
+    let [why, _] = &server.json(&["queue", "why", &a])[..] else { panic!() };
+    assert_eq!(text(why, "/recipients/0/address"), "x@far.test");
+    assert_eq!(text(why, "/recipients/0/blocker/kind"), "spool");
+    assert!(text(why, "/recipients/0/blocker/text").contains("room in the spool"), "{why}");
+    assert!(text(why, "/recipients/0/last_failure").contains("no such user"), "{why}");
+    assert_eq!(text(why, "/recipients/0/blocker/until"), text(why, "/recipients/0/next_try"));
+    let status = &server.json(&["status"])[0];
+    let sum = |field: &str| -> u64 {
+        let shards = status["shards"].as_array().expect("shards");
+        shards.iter().filter_map(|shard| shard[field].as_u64()).sum()
+    };
+    assert_eq!((sum("recipients"), sum("unreported")), (2, 2), "{status}");
+
+    let held = server.command(&["queue", "hold", &a, "--reason", "wait"]);
+    assert!(held.code != 0 && held.err.contains("can't be held"), "{held:?}");
+    assert_eq!(server.json(&["queue", "remove", &a]).last().expect("done")["matched"], 1);
+    assert_eq!(ids(&server.queue()), [&b]);
+    let removed = files.wait_events("removed", 2);
+    assert!(removed.iter().any(|e| e["id"] == *a && e["recipient"] == "x@far.test"), "{removed:?}");
+    assert_eq!(server.json(&["queue", "retry", &b]).last().expect("done")["matched"], 1);
+    server.stop();
+
+    // With room the sender of the other one is told, and nobody else.
+    let server = Server::start(&files, &roomy);
+    wait_until("an empty queue", || server.queue().is_empty() && !peer.taken().is_empty());
+    let told: Vec<_> = peer.taken().into_iter().flat_map(|taken| taken.rcpt).collect();
+    assert_eq!(told, ["RCPT TO:<b@one.test>"]);
     server.stop();
 }
 

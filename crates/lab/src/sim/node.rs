@@ -267,12 +267,10 @@ impl Node {
         let _ = self.shards[usize::from(shard)].send(ShardMail::Control { request, answer });
     }
 
-    /// It runs, and can write down what it does. (While the disk is full, a failure that can't be
-    /// reported yet is in no queue: only the spool knows of its recipient.)
+    /// It runs, and can write down what it does.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        let is_full = self.logs.iter().any(|log| log.status().full);
-        self.alive.get() && !self.stopping.get() && !self.is_poisoned() && !is_full
+        self.alive.get() && !self.stopping.get() && !self.is_poisoned()
     }
 
     /// Looks at what the node uses of what it may use.

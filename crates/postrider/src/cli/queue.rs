@@ -133,6 +133,8 @@ pub(crate) enum StateArg {
     InFlight,
     /// Waits for an operator
     Held,
+    /// Was given up, and the report about it waits for room in the spool
+    Unreported,
 }
 
 impl From<StateArg> for RecipientState {
@@ -142,6 +144,7 @@ impl From<StateArg> for RecipientState {
             StateArg::Ready => RecipientState::Ready,
             StateArg::InFlight => RecipientState::InFlight,
             StateArg::Held => RecipientState::Held,
+            StateArg::Unreported => RecipientState::Unreported,
         }
     }
 }

@@ -128,7 +128,15 @@ pub(super) fn status(status: &Status) -> String {
     let _ = writeln!(text, "postrider {version}, up {uptime}, messages queued: {queued}");
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["SHARD", "SESSIONS", "CONNECTIONS", "RECIPIENTS", "HELD", "IN FLIGHT"]);
+    table.set_header([
+        "SHARD",
+        "SESSIONS",
+        "CONNECTIONS",
+        "RECIPIENTS",
+        "HELD",
+        "IN FLIGHT",
+        "UNREPORTED",
+    ]);
     for shard in &status.shards {
         table.add_row([
             u64::from(shard.shard),
@@ -137,6 +145,7 @@ pub(super) fn status(status: &Status) -> String {
             shard.recipients,
             shard.held,
             shard.in_flight,
+            shard.unreported,
         ]);
     }
     for column in table.column_iter_mut() {
@@ -158,6 +167,7 @@ fn state(state: RecipientState) -> &'static str {
         RecipientState::Ready => "ready",
         RecipientState::InFlight => "being tried",
         RecipientState::Held => "held",
+        RecipientState::Unreported => "given up, not yet reported",
     }
 }
 
