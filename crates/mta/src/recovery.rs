@@ -51,8 +51,11 @@ impl<W: World> Shard<W> {
         match self.spool.load(id).await {
             Completion::Loaded(loaded) => Ok(Rc::new(from_loaded(*loaded))),
             other => {
-                self.console
-                    .error("spool", format_args!("cannot read a message id={id}: {other:?}"));
+                let why = match &other {
+                    Completion::LoadFailed(why) => why as &dyn std::fmt::Display,
+                    _ => &"the spool gave no answer",
+                };
+                self.console.error("spool", format_args!("cannot read a message id={id}: {why}"));
                 Err(Failure::local(
                     Class::Transient,
                     EnhancedStatus::new(4, 3, 0),

@@ -157,7 +157,7 @@ pub struct RecoveryReport {
     pub damaged_count: u64,
     /// The first of them, at most [`RecoveryReport::DAMAGE_MAX`].
     pub damage: Vec<Damage>,
-    /// Blobs that no message names, removed.
+    /// Blobs that no message names; removed if nothing is damaged or was put aside because of it.
     pub orphan_blobs_count: u64,
     /// Segments that hold nothing any more, freed.
     pub freed_segments_count: u64,

@@ -37,6 +37,8 @@ pub(crate) struct Recovery {
     /// includes its footer.
     doubtful: (u64, bool),
     unfinished: Vec<String>,
+    /// A segment lies there that was put aside because of damage.
+    quarantined: bool,
     blob_files: BTreeSet<u64>,
     missing_blobs: BTreeMap<u64, BlobId>,
     /// How each segment is to be read in the second pass.
@@ -78,7 +80,10 @@ impl Recovery {
                     recovery.use_generation(generation);
                     recovery.unfinished.push(name);
                 }
-                Name::Damaged(key) => recovery.use_generation(key.generation),
+                Name::Damaged(key) => {
+                    recovery.quarantined = true;
+                    recovery.use_generation(key.generation);
+                }
                 Name::Blob(blob) => {
                     recovery.live.next_blob = recovery.live.next_blob.max(blob.saturating_add(1));
                     recovery.blob_files.insert(blob);
@@ -221,12 +226,16 @@ impl Recovery {
             .collect();
         for (id, blob) in missing {
             let what = format!("the body of message {} is missing", MessageId(id));
-            self.damage(&blob_name(blob.0), 0, 0, &what);
-            if let Some(entry) = self.live.index.get_mut(id) {
-                entry.set_damaged();
-            }
-            self.missing_blobs.insert(id, blob);
+            self.give_up_blob(id, blob, &what);
         }
+    }
+
+    fn give_up_blob(&mut self, id: u64, blob: BlobId, what: &str) {
+        self.damage(&blob_name(blob.0), 0, 0, what);
+        if let Some(entry) = self.live.index.get_mut(id) {
+            entry.set_damaged();
+        }
+        self.missing_blobs.insert(id, blob);
     }
 
     /// Messages whose blob is lost.
@@ -246,8 +255,12 @@ impl Recovery {
             disk.remove(&name)?;
         }
         let named: BTreeSet<u64> = self.live.blobs.values().map(|blob| blob.0).collect();
+        // After damage it may be the body of a message whose record is lost: kept for the operator.
+        let keeps = self.quarantined || self.report.damaged_count > 0;
         for &blob in self.blob_files.difference(&named) {
-            disk.remove(&blob_name(blob))?;
+            if !keeps {
+                disk.remove(&blob_name(blob))?;
+            }
             self.report.orphan_blobs_count += 1;
         }
         self.blob_files = named;
@@ -366,9 +379,13 @@ impl Recovery {
             }
             let (key, length) = (segment.key, segment.length);
             let mut count = 0;
-            let mut malformed = Vec::new();
+            let (mut malformed, mut short_blobs) = (Vec::new(), Vec::new());
             let mut visit = |record: &RawRecord<'_>| match self.message(record, key, &mut domains) {
                 Some(Some(message)) => {
+                    if let Some(short) = self.short_blob(disk, &message) {
+                        short_blobs.push(short);
+                        return;
+                    }
                     count += 1;
                     recovered(message);
                 }
@@ -397,8 +414,24 @@ impl Recovery {
             for offset in malformed {
                 self.damage(&file, offset, 0, "an accept record is malformed");
             }
+            for (id, blob, what) in short_blobs {
+                self.give_up_blob(id, blob, &what);
+            }
         }
         Ok(())
+    }
+
+    /// The blob of a message that has not the length that its record says, and how that is told.
+    fn short_blob(
+        &self,
+        disk: &dyn Disk,
+        message: &RecoveredMessage,
+    ) -> Option<(u64, BlobId, String)> {
+        let id = message.id;
+        let &blob = self.live.blobs.get(&id.0)?;
+        let found = disk.length(&blob_name(blob.0)).ok()?;
+        let what = wrong_length(id, message.body_bytes, found)?;
+        Some((id.0, blob, what))
     }
 
     /// The message whose newest accept this record is, if it is one; the outer `None` is damage.
@@ -420,6 +453,12 @@ impl Recovery {
         let summary = codec::read_summary(record, &mut |text| domains.get(text))?;
         Some(Some(recovered_message(&head, summary, entry, &self.live)))
     }
+}
+
+/// What is wrong with a blob of `found` bytes, if anything is.
+pub(crate) fn wrong_length(id: MessageId, body_bytes: u64, found: u64) -> Option<String> {
+    (found != body_bytes)
+        .then(|| format!("the body of message {id} has {found} bytes instead of {body_bytes}"))
 }
 
 fn recovered_message(

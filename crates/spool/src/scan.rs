@@ -270,6 +270,9 @@ fn visit_torn(payload: &[u8], key: SegmentKey, offset: u64, visit: &mut dyn FnMu
 struct Walk<'a> {
     window: Window<'a>,
     key: SegmentKey,
+    /// Of the file.
+    length: u64,
+    /// Where its footer begins: no batch goes beyond.
     limit: u64,
     #[cfg(feature = "planted")]
     trusts_torn: bool,
@@ -280,6 +283,7 @@ impl<'a> Walk<'a> {
         Walk {
             window: Window::new(disk, file),
             key,
+            length,
             limit: length.saturating_sub(SECTOR_BYTES),
             #[cfg(feature = "planted")]
             trusts_torn: false,
@@ -297,6 +301,10 @@ impl<'a> Walk<'a> {
         known_end: Option<u64>,
         visit: &mut dyn FnMut(Found<'_>),
     ) -> Result<ScanEnd, DiskError> {
+        if known_end.is_some_and(|known| known > self.limit) {
+            // The file has lost its end: no footer comes after its data.
+            self.limit = self.length;
+        }
         let limit = self.limit;
         let known = known_end.unwrap_or(0).min(limit);
         let header = self.segment_header()?;
@@ -305,8 +313,15 @@ impl<'a> Walk<'a> {
         if first.is_none() {
             // Either nothing was ever written here, or the header is damaged.
             let (found, is_synced) = self.find(SECTOR_BYTES, 0)?;
-            let Some(found) = found else { return Ok(result) };
-            if !is_synced && known == 0 {
+            let Some(found) = found else {
+                if let Some(bytes) = known_end.filter(|&known| known > 0) {
+                    result.damaged = true;
+                    let what = format!("nothing of its {bytes} bytes can be read");
+                    visit(Found::Damage { offset: 0, bytes, what });
+                }
+                return Ok(result);
+            };
+            if !is_synced && known_end.is_none_or(|known| known == 0) {
                 // It was written with the first batch, and neither was synced.
                 result.torn = true;
                 return Ok(result);
@@ -344,6 +359,12 @@ impl<'a> Walk<'a> {
                 let bytes = result.end - offset;
                 visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
             }
+        }
+        if let Some(known) = known_end.filter(|&known| known > limit) {
+            result.damaged = true;
+            let bytes = known - limit;
+            let what = format!("the file ends {bytes} bytes before its data");
+            visit(Found::Damage { offset: limit, bytes, what });
         }
         Ok(result)
     }

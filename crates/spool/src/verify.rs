@@ -4,7 +4,7 @@ use crate::codec::{self, RawRecord, SmallRecord, kind};
 use crate::config::{Damage, RecoveryReport, SpoolError};
 use crate::disk::Disk;
 use crate::live::Live;
-use crate::recovery::Recovery;
+use crate::recovery::{Recovery, wrong_length};
 use crate::scan::{self, Extent, Found};
 use crate::segment::{Name, Segment, blob_name};
 use mail::MessageId;
@@ -63,7 +63,7 @@ pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
         verifier.read_segment(disk, &extent)?;
     }
     verifier.compare(&recovery.live);
-    verifier.check_blobs(&blob_files);
+    verifier.check_blobs(disk, &blob_files)?;
     Ok(verifier.finish())
 }
 
@@ -72,6 +72,8 @@ struct Verifier {
     live: Live,
     report: VerifyReport,
     accepted: BTreeSet<u64>,
+    /// Of each message with a blob.
+    body_bytes: BTreeMap<u64, u64>,
 }
 
 impl Verifier {
@@ -119,7 +121,7 @@ impl Verifier {
         if matches!(record.kind, kind::ACCEPT | kind::COPY) {
             let head = codec::read_head(record).ok_or("a malformed accept")?;
             let id = head.id;
-            codec::read_summary(record, &mut |text| {
+            let summary = codec::read_summary(record, &mut |text| {
                 mail::Mailbox::parse(&format!("x@{text}"), true)
                     .ok()
                     .map(|m| m.domain())
@@ -131,6 +133,9 @@ impl Verifier {
                     return Err(format!("{id} was accepted twice"));
                 }
                 self.report.copied_count += 1;
+            }
+            if head.blob.is_some() {
+                self.body_bytes.insert(id.0, summary.body_bytes);
             }
             self.live.accept(generation, &head);
             return Ok(());
@@ -191,15 +196,23 @@ impl Verifier {
         }
     }
 
-    fn check_blobs(&mut self, files: &BTreeSet<u64>) {
+    fn check_blobs(&mut self, disk: &dyn Disk, files: &BTreeSet<u64>) -> Result<(), SpoolError> {
         let named: BTreeMap<u64, u64> =
             self.live.blobs.iter().map(|(&id, &blob)| (blob.0, id)).collect();
         for (&blob, &id) in named.iter().filter(|(blob, _)| !files.contains(blob)) {
             let what = format!("the body of message {} is missing", MessageId(id));
             self.damage(&blob_name(blob), 0, 0, what);
         }
+        for (&blob, &id) in named.iter().filter(|(blob, _)| files.contains(blob)) {
+            let file = blob_name(blob);
+            let Some(&body_bytes) = self.body_bytes.get(&id) else { continue };
+            if let Some(what) = wrong_length(MessageId(id), body_bytes, disk.length(&file)?) {
+                self.damage(&file, 0, 0, what);
+            }
+        }
         let orphans = files.iter().filter(|blob| !named.contains_key(blob));
         self.report.orphan_blobs_count = orphans.count() as u64;
+        Ok(())
     }
 
     fn finish(self) -> VerifyReport {

@@ -293,6 +293,65 @@ fn damage_is_told_from_a_torn_tail_and_put_aside() {
 }
 
 #[test]
+fn a_segment_that_lost_its_end_is_damage() {
+    // What the second of several segments says of the first one, which is cut here.
+    let (disk, count) = filled(1);
+    let count = count as u64;
+    let name = segment_names(&disk).remove(0);
+    let content = disk.content(&name).expect("there");
+    // Shorter than a footer; all zeros; in its second batch, which costs that and what follows.
+    let mut zeros = content.clone();
+    zeros.fill(0);
+    for (content, kept) in [
+        (Vec::new(), 0),
+        (content[..100].to_vec(), 0),
+        (zeros, 0),
+        (content[..512 + 3_584 + 300].to_vec(), 1),
+    ] {
+        disk.put(&name, content);
+        let verified = spool::verify(&disk).expect("verifies");
+        assert!(verified.damaged_count > 0, "{verified:?}");
+        assert!(verified.damage.iter().all(|damage| *damage.file == *name), "{verified:?}");
+        assert_eq!(verified.live_count, count - 16 + kept, "{verified:?}");
+    }
+    // A lost footer alone costs nothing.
+    disk.put(&name, content[..content.len() - 512].to_vec());
+    let verified = spool::verify(&disk).expect("verifies");
+    assert_eq!((verified.damaged_count, verified.live_count), (0, count));
+    // A blob may belong to what is lost: it is kept.
+    disk.put(&name, Vec::new());
+    disk.put("00000000000000ff.blob", vec![1]);
+    let (_, report, found) = open(&disk, small());
+    assert_eq!((report.damaged_count, found.len() as u64), (1, count - 16), "{report:?}");
+    assert!(disk.content("00000000000000ff.blob").is_some());
+}
+
+#[test]
+fn a_blob_of_another_length_is_damage() {
+    let disk = MemDisk::new(1, 1 << 30);
+    let (mut spool, _, _) = open(&disk, small());
+    let blob = spool::BlobId(spool.next_blob());
+    let data = Bytes::from_static(b"a large body");
+    spool.handle_request(Request::BlobAppend { ticket: Ticket(5), blob, data });
+    spool.handle_request(Request::BlobSeal { ticket: Ticket(6), blob });
+    run(&mut spool, &disk);
+    let body = Body::Blob { blob, body_bytes: 12 };
+    submit(&mut spool, &disk, vec![Record::Accept(Box::new(Accept { body, ..plain(1, 12) }))]);
+    for content in ["", "a large", "a large body and more"] {
+        disk.put("0000000000000001.blob", content.into());
+        let verified = spool::verify(&disk).expect("verifies");
+        assert_eq!(verified.damaged_count, 1, "{content}");
+        let (spool, report, found) = open(&disk, small());
+        assert_eq!((report.damaged_count, found.len()), (1, 0), "{content}");
+        assert!(report.damage[0].what.contains("instead of 12"), "{report:?}");
+        assert_eq!(spool.status().damaged_count, 1);
+    }
+    disk.put("0000000000000001.blob", "a large body".into());
+    let (_, report, found) = open(&disk, small());
+    assert_eq!((report.damaged_count, found.len()), (0, 1));
+}
+
+#[test]
 fn a_settle_whose_dsn_is_damaged_does_not_count() {
     let disk = MemDisk::new(1, 1 << 30);
     let (mut spool, _, _) = open(&disk, small());

@@ -17,6 +17,7 @@ mod dialogue;
 #[path = "../../../smtp/tests/server/escape.rs"]
 mod escape;
 mod page;
+mod spool;
 #[path = "../support/mod.rs"]
 mod support;
 mod table;

@@ -51,7 +51,7 @@ pub(crate) struct Table {
 }
 
 /// Every table, in the order of the page.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "dialogue",
     "addresses",
     "limits",
@@ -59,6 +59,7 @@ const NAMES: [&str; 10] = [
     "dsn",
     "config",
     "start",
+    "spool",
     "control",
     "http",
     "command",
