@@ -157,6 +157,7 @@ mod tests {
             port: 2525,
             admin_port: 0,
             postrider: PathBuf::new(),
+            connections_max: None,
             group: None,
         };
         let text = config(&place);
