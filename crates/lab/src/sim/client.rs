@@ -68,6 +68,8 @@ struct Session {
     input: Vec<u8>,
     pipelining: bool,
     chunking: bool,
+    /// After the next message it writes nothing any more.
+    shut: bool,
 }
 
 /// A message to hand in.
@@ -121,8 +123,11 @@ impl Client {
         let account = Rc::clone(&self.shared.account);
         account.submit(&letter.name, &letter.sender, letter.recipients.clone(), &letter.body.raw);
         let aborts = self.random.permille(self.shared.plan.weather.client_abort);
+        let halves_permille = self.shared.plan.weather.client_halves;
+        let halves = self.random.permille(halves_permille);
         let by_chunks = self.random.below(2) == 0;
         let Some(session) = &mut self.session else { return Ok(false) };
+        session.shut = halves;
         let accepted = session.envelope(&letter).await?;
         if accepted.is_empty() {
             account.conclude(&letter.name, Fate::Begun, None);
@@ -134,6 +139,9 @@ impl Client {
         } else {
             session.data(&letter, aborts, told).await?
         };
+        if session.shut {
+            self.session = None;
+        }
         let fate = match code {
             Some(250) => Fate::Acknowledged,
             Some(_) => Fate::Refused,
@@ -152,8 +160,14 @@ impl Client {
             stream = self.shared.net.connect(to, Some(self.from)) => stream?,
             () = executor.sleep(30_000_000) => return Err(ErrorKind::TimedOut.into()),
         };
-        let mut session =
-            Session { stream, executor, input: Vec::new(), pipelining: false, chunking: false };
+        let mut session = Session {
+            stream,
+            executor,
+            input: Vec::new(),
+            pipelining: false,
+            chunking: false,
+            shut: false,
+        };
         session.expect(220).await?;
         session.stream.write_all(b"EHLO client.test\r\n").await?;
         let (code, lines) = session.reply().await?;
@@ -264,6 +278,7 @@ impl Session {
         self.stream.write_all(most).await?;
         told();
         self.stream.write_all(end).await?;
+        self.shut_down();
         Ok(Some(self.reply().await?.0))
     }
 
@@ -294,7 +309,14 @@ impl Session {
         let rest = &content[from..];
         self.stream.write_all(format!("BDAT {} LAST\r\n", rest.len()).as_bytes()).await?;
         self.stream.write_all(rest).await?;
+        self.shut_down();
         Ok(Some(self.reply().await?.0))
+    }
+
+    fn shut_down(&self) {
+        if self.shut {
+            self.stream.shut_down();
+        }
     }
 
     async fn expect(&mut self, code: u16) -> io::Result<()> {

@@ -51,7 +51,7 @@ pub struct Inspector {
     /// The books.
     pub account: Rc<Account>,
     /// What was added to the wall clock, in milliseconds.
-    pub wall_offset_ms: Rc<Cell<u64>>,
+    pub wall_offset_ms: Rc<Cell<i64>>,
     /// What the configuration allows.
     pub horizon: Horizon,
 }
@@ -133,6 +133,10 @@ impl Inspector {
 
     /// Every recipient has one named blocker and a deadline that can be true.
     fn check(&self, item: &QueueItem) {
+        if item.age_ms == 0 {
+            // The clock went back to before it came: nobody can say when the shard looked.
+            return;
+        }
         // When the shard looked: the clock may have jumped since.
         let now_ms = item.received_at.0 + item.age_ms;
         for recipient in &item.recipients {

@@ -37,7 +37,7 @@ use mta::config::Config;
 use network::{Network, NetworkFaults};
 use node::{Ground, Node};
 use peer::Neighbours;
-use plan::{Act, ActKind, Crash, CrashKind, NODE, RECIPIENTS_MAX, Weather};
+use plan::{Act, ActKind, BY_MX, Crash, CrashKind, NODE, RECIPIENTS_MAX, Weather};
 use rates::{Beginnings, RateLimit};
 use spool::Disk as _;
 use spool::memdisk::Faults;
@@ -45,6 +45,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use trace::Trace;
+use world::DnsFaults;
 
 /// When all is healed the queue must be empty after so long: the longest retry, twice over, and
 /// the timeouts of one attempt that was under way.
@@ -61,6 +62,9 @@ const WRITE_WAIT_US: u64 = 5_000_000;
 
 /// Stopping takes no longer.
 const STOP_US: u64 = 20_000_000;
+
+/// What was being opened when a limit was lowered is opened within this time.
+const LOWERED_US: u64 = 60_000_000;
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -93,6 +97,14 @@ pub fn run(seed: u64, plant: Option<Plant>, with_text: bool) -> Outcome {
     stage.outcome()
 }
 
+/// The configuration after so many changes.
+fn configuration(plan: &Plan, changes: usize, plant: Option<Plant>) -> Arc<Config> {
+    match Config::parse(&plan.config(changes, plant), "the plan") {
+        Ok(config) => Arc::new(config),
+        Err(errors) => unreachable!("the simulator's own configuration is wrong: {errors}"),
+    }
+}
+
 /// Everything that is there.
 struct Stage {
     plan: Rc<Plan>,
@@ -102,6 +114,8 @@ struct Stage {
     lives: u32,
     /// Acts that were done.
     done: usize,
+    /// Changes of the configuration that were made.
+    changes: Cell<usize>,
 }
 
 impl Stage {
@@ -112,23 +126,18 @@ impl Stage {
         let trace = Trace::new(executor.clone(), with_text);
         let account = Account::new(Rc::clone(&trace));
         let network = Network::new(executor.clone(), Rc::clone(&trace), random.next_u64());
-        let config = match Config::parse(&plan.config(plant), "the plan") {
-            Ok(config) => Arc::new(config),
-            Err(errors) => unreachable!("the simulator's own configuration is wrong: {errors}"),
-        };
         let disk = |_| Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, plant));
         let ground = Ground {
             disks: (0..plan.logs).map(disk).collect(),
             executor: executor.clone(),
             trace,
             network: network.clone(),
-            zones: Rc::new(plan.zones()),
+            dns: Rc::new(DnsFaults { zones: RefCell::new(plan.zones()), ..DnsFaults::default() }),
             account: Rc::clone(&account),
-            config,
+            config: RefCell::new(configuration(&plan, 0, plant)),
             shards: plan.shards,
             wall_offset_ms: Rc::default(),
             random: RefCell::new(Random::new(random.next_u64())),
-            dns_permille: Rc::default(),
             store_permille: Rc::default(),
             plant,
             limits: plan.limits(),
@@ -151,7 +160,7 @@ impl Stage {
             next: Cell::new(0),
             busy: Cell::new(0),
         });
-        Stage { plan, ground, neighbours, clients, lives: 0, done: 0 }
+        Stage { plan, ground, neighbours, clients, lives: 0, done: 0, changes: Cell::new(0) }
     }
 
     /// From the first message to the empty queue.
@@ -192,6 +201,7 @@ impl Stage {
 
     fn start_node(&mut self) -> Result<Node, String> {
         self.lives += 1;
+        self.limit(0);
         let group = Group(self.lives);
         Node::start(&self.ground, group).inspect_err(|_| {
             // What had begun does not go on.
@@ -208,7 +218,12 @@ impl Stage {
             stall_permille: weather.stall,
         });
         self.ground.network.set_faults(faults);
-        self.ground.dns_permille.set(weather.map_or(0, |weather| weather.dns));
+        let dns = &self.ground.dns;
+        dns.failing_permille.set(weather.map_or(0, |weather| weather.dns));
+        dns.late_permille.set(weather.map_or(0, |weather| weather.dns_late));
+        if weather.is_none() {
+            dns.zones.borrow_mut().looped.clear();
+        }
         self.ground.store_permille.set(weather.map_or(0, |weather| weather.store));
         self.neighbours.healed.set(weather.is_none());
     }
@@ -237,12 +252,54 @@ impl Stage {
         ground.trace.note("act", &[], || format!("{kind:?}"));
         match kind {
             ActKind::Reload => node.reload(ground),
-            ActKind::Jump { ms } => ground.wall_offset_ms.set(ground.wall_offset_ms.get() + ms),
+            ActKind::Jump { ms } => self.turn_clock(ms as i64),
+            ActKind::JumpBack { ms } => self.turn_clock(-(ms as i64)),
+            ActKind::Change(number) => self.change(node, number),
+            ActKind::Zones(number) => {
+                let zones = self.plan.zones_after(&self.plan.zone_changes[number]);
+                *ground.dns.zones.borrow_mut() = zones;
+                self.limit(0);
+            }
             ActKind::Fill { left_bytes } => self.set_room(Some(left_bytes)),
             ActKind::Free => self.set_room(None),
             ActKind::Ask => {}
         }
         self.inspect(node);
+    }
+
+    fn turn_clock(&self, by_ms: i64) {
+        let offset_ms = &self.ground.wall_offset_ms;
+        offset_ms.set(offset_ms.get() + by_ms);
+    }
+
+    /// The configuration is changed, and read again.
+    fn change(&self, node: &Node, number: usize) {
+        self.changes.set(number + 1);
+        *self.ground.config.borrow_mut() = configuration(&self.plan, number + 1, self.ground.plant);
+        self.limit(LOWERED_US);
+        node.reload(&self.ground);
+    }
+
+    /// The judge learns which limits hold now.
+    fn limit(&self, grace_us: u64) {
+        let hops = self.plan.hops_after(self.changes.get());
+        let made = &self.plan.changes[..self.changes.get()];
+        let moved = made.iter().any(|change| change.goes_to != change.hop);
+        let widest = self.plan.widest_hops();
+        for (number, original) in self.plan.hops.iter().enumerate() {
+            // Two routes with the same hosts share their connections, and the limit of the one
+            // that was looked up last.
+            let here = hops.iter().filter(|hop| hop.hosts == original.hosts);
+            let mut max = here.map(|hop| hop.connections_max).max().unwrap_or(0);
+            // Known gap, see docs/simulator.md: once two routes shared hosts, a limit that held
+            // before may go on to hold.
+            if number < 2 && moved {
+                max = widest[..2].iter().map(|hop| hop.connections_max).max().unwrap_or(0);
+            }
+            // Other names for the same hosts have other connections.
+            let names = if number == BY_MX { self.plan.zone_changes.len() as u32 } else { 0 };
+            self.ground.network.limit(original.hosts[0], max * (1 + names), grace_us);
+        }
     }
 
     /// Asks why everything is queued that is.
@@ -359,7 +416,7 @@ impl Stage {
 
     /// No next hop got more transactions than its rate allows.
     fn check_rates(&self) {
-        for hop in &self.plan.hops {
+        for hop in &self.plan.widest_hops() {
             let limit = RateLimit::of(hop, self.plan.shards);
             let beginnings = &self.neighbours.beginnings;
             for text in limit.into_iter().flat_map(|limit| beginnings.exceeded(hop, limit)) {

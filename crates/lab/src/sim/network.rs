@@ -82,6 +82,8 @@ struct Connection {
     /// Whose the ends are.
     owners: [Group; 2],
     open: [bool; 2],
+    /// These write nothing any more, and read on.
+    shut: [bool; 2],
     /// By who writes.
     pipes: [Pipe; 2],
     reset: bool,
@@ -113,8 +115,18 @@ struct Backlog {
 struct Watch {
     addresses: Vec<SocketAddr>,
     max: u32,
+    /// Until then this limit holds: what was being opened when it was lowered is opened.
+    before: (u64, u32),
     open: u32,
-    most: u32,
+    /// The first time that there were too many: how many, and how many were allowed.
+    exceeded: Option<(u32, u32)>,
+}
+
+impl Watch {
+    fn allowed(&self, now_us: u64) -> u32 {
+        let (until_us, before) = self.before;
+        if now_us < until_us { self.max.max(before) } else { self.max }
+    }
 }
 
 #[derive(Debug)]
@@ -175,15 +187,34 @@ impl Network {
 
     /// Counts the connections towards these addresses, all together: never more than `max`.
     pub fn watch(&self, addresses: Vec<SocketAddr>, max: u32) {
-        self.0.state.borrow_mut().watches.push(Watch { addresses, max, open: 0, most: 0 });
+        self.0.state.borrow_mut().watches.push(Watch {
+            addresses,
+            max,
+            before: (0, 0),
+            open: 0,
+            exceeded: None,
+        });
+    }
+
+    /// From now on `max` holds for the connections towards these addresses, but for those that are
+    /// there, and for what is begun within `grace_us`.
+    pub fn limit(&self, address: SocketAddr, max: u32, grace_us: u64) {
+        let until_us = self.0.executor.now_us() + grace_us;
+        let mut state = self.0.state.borrow_mut();
+        for watch in state.watches.iter_mut().filter(|watch| watch.addresses.contains(&address)) {
+            let before = watch.allowed(self.0.executor.now_us());
+            watch.before = (until_us, before.max(max));
+            watch.max = max;
+        }
     }
 
     /// The watches that saw more than they should, with what they saw.
     #[must_use]
     pub fn exceeded(&self) -> Vec<(SocketAddr, u32, u32)> {
         let state = self.0.state.borrow();
-        let over = state.watches.iter().filter(|watch| watch.most > watch.max);
-        over.map(|watch| (watch.addresses[0], watch.most, watch.max)).collect()
+        let first =
+            |watch: &Watch| watch.exceeded.map(|(open, max)| (watch.addresses[0], open, max));
+        state.watches.iter().filter_map(first).collect()
     }
 
     /// A view of the network for tasks of one group, whose address is `local`.
@@ -316,10 +347,14 @@ impl Network {
 
     /// Counts a connection towards `to` from its first packet on.
     fn count(&self, to: SocketAddr) -> Counted {
+        let now_us = self.0.executor.now_us();
         let mut state = self.0.state.borrow_mut();
         for watch in state.watches.iter_mut().filter(|watch| watch.addresses.contains(&to)) {
             watch.open += 1;
-            watch.most = watch.most.max(watch.open);
+            let allowed = watch.allowed(now_us);
+            if watch.open > allowed && watch.exceeded.is_none() {
+                watch.exceeded = Some((watch.open, allowed));
+            }
         }
         Counted { network: self.clone(), to }
     }
@@ -420,6 +455,7 @@ impl SimNet {
         let connection = Connection {
             owners: [self.group, backlog.owner],
             open: [true, true],
+            shut: [false, false],
             pipes: Default::default(),
             reset: false,
             reset_after: resets.then(|| match random.below(3) {
@@ -538,6 +574,21 @@ impl SimStream {
         state.connections.get(&self.id).map_or(0, pipe)
     }
 
+    /// Writes nothing any more; the other end reads what was written, then the end.
+    pub fn shut_down(&self) {
+        let mut state = self.network.0.state.borrow_mut();
+        let Some(connection) = state.connections.get_mut(&self.id) else { return };
+        if connection.reset || std::mem::replace(&mut connection.shut[self.side as usize], true) {
+            return;
+        }
+        let now_us = self.network.0.executor.now_us();
+        let pipe = &mut connection.pipes[self.side as usize];
+        let at_us = (now_us + connection.latency_us).max(pipe.last_at_us);
+        pipe.last_at_us = at_us;
+        let (network, id, side) = (self.network.clone(), self.id, self.side);
+        self.network.0.executor.call_at(at_us, move || network.end(id, side));
+    }
+
     /// Breaks the connection.
     pub fn abort(self) {
         self.network.reset(self.id);
@@ -612,6 +663,9 @@ impl Stream for SimStream {
         };
         if connection.reset {
             return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
+        }
+        if connection.shut[self.side as usize] {
+            return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
         }
         let total: u64 = connection.pipes.iter().map(|pipe| pipe.written_bytes).sum();
         let pipe = &mut connection.pipes[self.side as usize];

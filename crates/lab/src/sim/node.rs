@@ -7,7 +7,7 @@ use super::network::{Network, SimAccepted};
 use super::plan::NODE;
 use super::plant::Plant;
 use super::trace::Trace;
-use super::world::{SimDns, SimSpawn, SimStore, SimTime, SimWorld, Zones};
+use super::world::{DnsFaults, SimDns, SimSpawn, SimStore, SimTime, SimWorld};
 use crate::random::Random;
 use mta::acceptor;
 use mta::config::Config;
@@ -37,19 +37,17 @@ pub struct Ground {
     /// One disk per log.
     pub disks: Vec<Rc<SimDisk>>,
     /// Names.
-    pub zones: Rc<Zones>,
+    pub dns: Rc<DnsFaults>,
     /// The books.
     pub account: Rc<Account>,
     /// The configuration file.
-    pub config: Arc<Config>,
+    pub config: RefCell<Arc<Config>>,
     /// Shards of the node.
     pub shards: u16,
     /// What was added to the wall clock, in milliseconds.
-    pub wall_offset_ms: Rc<Cell<u64>>,
+    pub wall_offset_ms: Rc<Cell<i64>>,
     /// For every life of the node another.
     pub random: RefCell<Random>,
-    /// Questions to the DNS that fail, in thousandths.
-    pub dns_permille: Rc<Cell<u16>>,
     /// Mailbox files that can't be written, in thousandths.
     pub store_permille: Rc<Cell<u16>>,
     /// A fault to plant.
@@ -109,8 +107,8 @@ impl Node {
         for number in 0..ground.disks.len() {
             logs.push(open_log(ground, group, number, &shards)?);
         }
-        let config = &ground.config;
-        let shared = Arc::new(Shared::new(config, ground.shards));
+        let config = Arc::clone(&ground.config.borrow());
+        let shared = Arc::new(Shared::new(&config, ground.shards));
         let (stop_accepting, stop) = watch::channel(false);
         let alive = Rc::new(Cell::new(true));
         let running = Vec::new();
@@ -149,10 +147,9 @@ impl Node {
     fn world(&self, ground: &Ground, store: SimStore) -> SimWorld {
         let executor = ground.executor.clone();
         let seed = || ground.random.borrow_mut().next_u64();
-        let (zones, failing) = (Rc::clone(&ground.zones), Rc::clone(&ground.dns_permille));
         SimWorld::new(
             ground.network.attach(self.group, NODE),
-            SimDns::new(executor.clone(), zones, seed(), failing),
+            SimDns::new(executor.clone(), Rc::clone(&ground.dns), seed()),
             SimTime::new(executor.clone(), seed(), Rc::clone(&ground.wall_offset_ms)),
             SimSpawn::new(executor, self.group),
             store,
@@ -165,7 +162,7 @@ impl Node {
         world: &SimWorld,
         stop: &watch::Receiver<bool>,
     ) -> Result<(), String> {
-        for (index, listener) in ground.config.listeners.iter().enumerate() {
+        for (index, listener) in ground.config.borrow().listeners.iter().enumerate() {
             let socket = world.net().listen(listener.address).map_err(|e| e.to_string())?;
             let console: Rc<dyn Console> = self.console(ground);
             let accepting = acceptor::run(
@@ -195,7 +192,7 @@ impl Node {
         let shard = Shard::new(ShardParts {
             number,
             world,
-            config: Arc::clone(&ground.config),
+            config: Arc::clone(&ground.config.borrow()),
             ports: self.logs.iter().map(|log| Arc::clone(&log.port)).collect(),
             shared: Arc::clone(&self.shared),
             shards: self.shards.clone(),
@@ -257,7 +254,7 @@ impl Node {
         ground.trace.note("reload", &[], String::new);
         for shard in &self.shards {
             // All shards live as long as the node.
-            let _ = shard.send(ShardMail::Reload(Arc::clone(&ground.config)));
+            let _ = shard.send(ShardMail::Reload(Arc::clone(&ground.config.borrow())));
         }
     }
 
@@ -334,7 +331,7 @@ fn open_log(
         trace: Rc::clone(&ground.trace),
         disk,
         spool,
-        numbers: (log, ground.config.spool.node),
+        numbers: (log, ground.config.borrow().spool.node),
         seed,
         plant: ground.plant,
     };

@@ -152,7 +152,12 @@ async fn serve(
                     session.reply(&mut stream).await?;
                     return babble(neighbours, &mut stream, b"250-and another thing\r\n").await;
                 }
-                Next::Close => return stream.write_all(session.dialogue.output()).await,
+                Next::Close => return session.reply(&mut stream).await,
+                Next::Break if neighbours.weather.peer_halves => {
+                    // It takes what comes, and nobody learns of it.
+                    session.fall_silent();
+                    stream.shut_down();
+                }
                 Next::Break => {
                     stream.abort();
                     return Ok(());
@@ -177,6 +182,12 @@ struct Session {
 }
 
 impl Session {
+    /// It says nothing any more.
+    fn fall_silent(&mut self) {
+        self.mute = true;
+        self.garbled = true;
+    }
+
     async fn reply(&mut self, stream: &mut SimStream) -> std::io::Result<()> {
         let output = std::mem::take(self.dialogue.output());
         if self.mute {

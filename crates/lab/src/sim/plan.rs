@@ -17,6 +17,9 @@ pub const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 /// Recipients of one message at most.
 pub const RECIPIENTS_MAX: u64 = 4;
 
+/// The hop that is found by MX records.
+pub const BY_MX: usize = 2;
+
 /// Mailbox files written at once.
 const BOX_CONNECTIONS_MAX: u32 = 16;
 
@@ -55,8 +58,36 @@ pub struct Plan {
     pub heal_us: u64,
     /// What the network does until then, in thousandths.
     pub weather: Weather,
+    /// Changed configurations: [`ActKind::Change`] counts them.
+    pub changes: Vec<Change>,
+    /// Changed zones: [`ActKind::Zones`] counts them.
+    pub zone_changes: Vec<ZoneChange>,
+    /// So much the wall clock goes back, in milliseconds.
+    pub back_ms: u64,
     /// Some senders can't be told anything: their next hop refuses reports, or is dead.
     pub deaf_senders: bool,
+}
+
+/// A route that reads otherwise from now on.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Whose route: a number in [`Plan::hops`].
+    pub hop: usize,
+    /// All shards together.
+    pub connections_max: u32,
+    /// On one connection.
+    pub in_flight_max: u32,
+    /// The mail goes to the hosts of this hop.
+    pub goes_to: usize,
+}
+
+/// What the DNS says from now on about the hop that is found by MX records.
+#[derive(Clone, Debug)]
+pub struct ZoneChange {
+    /// The preference of each host that is named.
+    pub preferences: Vec<Option<u16>>,
+    /// A CNAME that leads back to itself stands at this name.
+    pub looped: Option<String>,
 }
 
 /// What goes wrong until all heals, in thousandths.
@@ -72,6 +103,8 @@ pub struct Weather {
     pub stall: u16,
     /// Questions to the DNS that fail.
     pub dns: u16,
+    /// Questions to the DNS that are answered late, or not in time.
+    pub dns_late: u16,
     /// Mailbox files that can't be written.
     pub store: u16,
     /// Steps of a peer's sessions refused for now.
@@ -80,6 +113,10 @@ pub struct Weather {
     pub peer_drop: u16,
     /// Steps at which a peer takes its time.
     pub peer_slow: u16,
+    /// Peers that hang up do so by halves: they go on reading.
+    pub peer_halves: bool,
+    /// Messages after which a client closes its writing side, and reads the reply.
+    pub client_halves: u16,
     /// Replies of a peer that are wrong, missing, or never end.
     pub peer_garble: u16,
     /// Messages that a client breaks off.
@@ -166,6 +203,15 @@ pub enum ActKind {
         /// Milliseconds.
         ms: u64,
     },
+    /// The wall clock jumps back by so much.
+    JumpBack {
+        /// Milliseconds.
+        ms: u64,
+    },
+    /// The configuration is changed and read again: [`Plan::changes`] up to this one.
+    Change(usize),
+    /// The DNS says something else: this one of [`Plan::zone_changes`].
+    Zones(usize),
     /// The disks have only so much room left.
     Fill {
         /// Bytes.
@@ -212,6 +258,9 @@ impl Plan {
             acts: acts(random, heal_us),
             heal_us,
             weather: weather(random),
+            changes: Vec::new(),
+            zone_changes: Vec::new(),
+            back_ms: 0,
             deaf_senders: false,
         };
         // Of its own, so that what is drawn here changes nothing above.
@@ -230,19 +279,109 @@ impl Plan {
         if self.deaf_senders {
             self.hops.push(Hop { refuses: true, ..deaf });
         }
+        self.change_configuration(random);
+        self.change_zones(random);
+        if random.below(6) == 0 {
+            self.back_ms = 1 + random.below(120_000);
+            let at_us = random.below(self.heal_us);
+            self.acts.push(Act { at_us, kind: ActKind::JumpBack { ms: self.back_ms } });
+        }
+        self.weather.dns_late = if random.below(3) == 0 { random.below(200) as u16 } else { 0 };
+        self.weather.peer_halves = random.below(2) == 0;
+        self.weather.client_halves = random.below(100) as u16 * u16::from(random.below(2) == 0);
+        self.acts.sort_by_key(|act| act.at_us);
+    }
+
+    /// Other limits, and now and then other hosts.
+    fn change_configuration(&mut self, random: &mut Random) {
+        let mut at_us = 0;
+        while self.changes.len() < 3 && random.below(2) == 0 {
+            let hop = random.below(4) as usize;
+            let now = &self.hops[hop];
+            let connections_max = match random.below(3) {
+                0 => now.connections_max.div_ceil(2),
+                1 => now.connections_max * 2,
+                _ => now.connections_max,
+            };
+            let in_flight_max = 1 + random.below(8) as u32;
+            // The first two are found alike; where rates hold they are counted by host.
+            let moves = random.below(2) == 0 && hop < 2;
+            let rated = self.hops[..2].iter().any(|hop| hop.per_second > 0);
+            let goes_to = if moves && !rated { 1 - hop } else { hop };
+            at_us += random.below(self.heal_us - at_us);
+            let kind = ActKind::Change(self.changes.len());
+            self.acts.push(Act { at_us, kind });
+            self.changes.push(Change { hop, connections_max, in_flight_max, goes_to });
+        }
+    }
+
+    /// Other hosts, other preferences, and names that lead nowhere.
+    fn change_zones(&mut self, random: &mut Random) {
+        let mut at_us = 0;
+        while self.zone_changes.len() < 4 && random.below(3) > 0 {
+            let hop = &self.hops[BY_MX];
+            let mut preference = || (random.below(3) > 0).then(|| 10 * random.below(3) as u16);
+            let mut preferences: Vec<_> = hop.hosts.iter().map(|_| preference()).collect();
+            if preferences.iter().all(Option::is_none) {
+                preferences[0] = Some(10);
+            }
+            let looped = match random.below(6) {
+                // Its mail fails for good, and who sent it must be told.
+                0 if !self.deaf_senders => Some(hop.domains[random.below(2) as usize].clone()),
+                1 => Some(mx_name(hop, random.below(hop.hosts.len() as u64) as usize)),
+                _ => None,
+            };
+            at_us += random.below(self.heal_us - at_us);
+            let kind = ActKind::Zones(self.zone_changes.len());
+            self.acts.push(Act { at_us, kind });
+            self.zone_changes.push(ZoneChange { preferences, looped });
+        }
+    }
+
+    /// The hops as the configuration has them after so many changes.
+    #[must_use]
+    pub fn hops_after(&self, changes: usize) -> Vec<Hop> {
+        let mut hops = self.hops.clone();
+        for change in &self.changes[..changes] {
+            let hosts = self.hops[change.goes_to].hosts.clone();
+            let hop = &mut hops[change.hop];
+            hop.hosts = hosts;
+            hop.connections_max = change.connections_max;
+            hop.in_flight_max = change.in_flight_max;
+        }
+        hops
+    }
+
+    /// The hops with all that any configuration gives them.
+    #[must_use]
+    pub fn widest_hops(&self) -> Vec<Hop> {
+        let mut hops = self.hops.clone();
+        for change in &self.changes {
+            let hop = &mut hops[change.hop];
+            hop.connections_max = hop.connections_max.max(change.connections_max);
+            hop.in_flight_max = hop.in_flight_max.max(change.in_flight_max);
+        }
+        hops
     }
 
     /// Transactions in flight to all next hops together.
     #[must_use]
     pub fn in_flight_max(&self) -> u32 {
-        self.hops.iter().map(|hop| hop.connections_max * hop.in_flight_max).sum()
+        // While the old connections of a route that was moved end, the new ones begin; the same
+        // goes for hosts that the DNS names in another way.
+        let ways = 1 + self.changes.len().max(self.zone_changes.len()) as u32;
+        let of = |hop: &Hop| hop.connections_max * hop.in_flight_max;
+        ways * self.widest_hops().iter().map(of).sum::<u32>()
     }
 
     /// How far away deadlines may be.
     #[must_use]
     pub fn horizon(&self) -> Horizon {
         // Jitter makes them a fifth longer, and a clock of milliseconds cuts something off.
-        Horizon { retry_ms: 25_000, back_off_ms: 25_000, expiry_ms: 3_600_000 + 1_000 }
+        // The time of the next try is stored as a time of day: after a restart it is further away
+        // by as much as the clock went back.
+        let retry_ms = 25_000 + self.back_ms;
+        Horizon { retry_ms, back_off_ms: 25_000, expiry_ms: 3_600_000 + 1_000 + self.back_ms }
     }
 
     /// What the node may use.
@@ -257,9 +396,9 @@ impl Plan {
         }
     }
 
-    /// The node's configuration.
+    /// The node's configuration after so many changes.
     #[must_use]
-    pub fn config(&self, plant: Option<Plant>) -> String {
+    pub fn config(&self, changes: usize, plant: Option<Plant>) -> String {
         let paths: Vec<String> = (0..self.logs).map(|log| format!("\"/log{log}\"")).collect();
         let mut text = format!(
             "hostname = \"node.test\"\nevents = \"off\"\n\
@@ -272,7 +411,7 @@ impl Plan {
             self.unsettled_max,
         );
         // Writing to a String can't fail.
-        for hop in &self.hops {
+        for hop in &self.hops_after(changes) {
             let more = u32::from(plant == Some(Plant::OneConnectionMore));
             let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
             let _ = write!(
@@ -304,7 +443,7 @@ impl Plan {
         let mut zones = Zones::default();
         for hop in self.hops.iter().filter(|hop| hop.by_mx) {
             for (number, host) in hop.hosts.iter().enumerate() {
-                let name = format!("mx{number}.{}", hop.domains[0]);
+                let name = mx_name(hop, number);
                 zones.addresses.insert(name.clone(), vec![host.ip()]);
                 for domain in &hop.domains {
                     let preference = if number == 0 { 10 } else { 20 };
@@ -315,6 +454,27 @@ impl Plan {
         }
         zones
     }
+
+    /// What the DNS says after a change.
+    #[must_use]
+    pub fn zones_after(&self, change: &ZoneChange) -> Zones {
+        let mut zones = self.zones();
+        let hop = &self.hops[BY_MX];
+        let named = change.preferences.iter().enumerate().filter_map(|(number, preference)| {
+            preference.map(|preference| Mx { preference, host: mx_name(hop, number) })
+        });
+        let records: Vec<Mx> = named.collect();
+        for domain in &hop.domains {
+            zones.mx.insert(domain.clone(), records.clone());
+        }
+        zones.looped.extend(change.looped.clone());
+        zones
+    }
+}
+
+/// The name of a host of a hop that is found by MX records.
+fn mx_name(hop: &Hop, number: usize) -> String {
+    format!("mx{number}.{}", hop.domains[0])
 }
 
 impl Hop {
@@ -408,10 +568,13 @@ fn weather(random: &mut Random) -> Weather {
         reset: some(200),
         stall: some(20),
         dns: some(200),
+        dns_late: 0,
         store: some(100),
         peer_refuse: some(150),
         peer_drop: some(60),
         peer_slow: some(60),
+        peer_halves: false,
+        client_halves: 0,
         peer_garble: some(60),
         client_abort: some(100),
     }
@@ -462,6 +625,12 @@ impl fmt::Display for Plan {
             if let Some(count) = crash.again_after {
                 writeln!(f, "    and power is lost {count} disk operations later")?;
             }
+        }
+        for (number, change) in self.changes.iter().enumerate() {
+            writeln!(f, "  change {number}: {change:?}")?;
+        }
+        for (number, change) in self.zone_changes.iter().enumerate() {
+            writeln!(f, "  zones {number}: {change:?}")?;
         }
         for act in self.acts.iter().filter(|act| act.kind != ActKind::Ask) {
             writeln!(f, "  {} s: {:?}", seconds(act.at_us), act.kind)?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mail::{Mono, Wall};
 use mta::seams::{Dns, DnsError, MailStore, Mx, Sleep, Spawn, Time, World};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
@@ -24,8 +24,8 @@ const WALL_MS: u64 = 1_795_000_000_000;
 
 /// The wall clock, of which `offset_ms` is what it jumped.
 #[must_use]
-pub fn wall_ms(executor: &Executor, offset_ms: &Cell<u64>) -> u64 {
-    WALL_MS + executor.now_us() / 1_000 + offset_ms.get()
+pub fn wall_ms(executor: &Executor, offset_ms: &Cell<i64>) -> u64 {
+    (WALL_MS + executor.now_us() / 1_000).saturating_add_signed(offset_ms.get())
 }
 
 /// The world of one shard.
@@ -89,14 +89,14 @@ pub struct SimTime {
     executor: Executor,
     /// When the process started: its monotonic clock counts from there.
     started_us: u64,
-    wall_offset_ms: Rc<Cell<u64>>,
+    wall_offset_ms: Rc<Cell<i64>>,
     random: Rc<RefCell<Random>>,
 }
 
 impl SimTime {
     /// Clocks of a process that starts now.
     #[must_use]
-    pub fn new(executor: Executor, seed: u64, wall_offset_ms: Rc<Cell<u64>>) -> SimTime {
+    pub fn new(executor: Executor, seed: u64, wall_offset_ms: Rc<Cell<i64>>) -> SimTime {
         let started_us = executor.now_us();
         SimTime {
             executor,
@@ -181,53 +181,85 @@ pub struct Zones {
     pub mx: BTreeMap<String, Vec<Mx>>,
     /// Addresses by host.
     pub addresses: BTreeMap<String, Vec<IpAddr>>,
+    /// CNAMEs that lead back to themselves.
+    pub looped: BTreeSet<String>,
+}
+
+/// What the resolver says, and how badly.
+#[derive(Debug, Default)]
+pub struct DnsFaults {
+    /// What is true now.
+    pub zones: RefCell<Zones>,
+    /// So many of a thousand questions get SERVFAIL.
+    pub failing_permille: Cell<u16>,
+    /// So many of a thousand questions are answered late, half of them too late.
+    pub late_permille: Cell<u16>,
 }
 
 /// The resolver.
 #[derive(Clone, Debug)]
 pub struct SimDns {
     executor: Executor,
-    zones: Rc<Zones>,
+    faults: Rc<DnsFaults>,
     random: Rc<RefCell<Random>>,
-    /// So many of a thousand questions get SERVFAIL.
-    failing_permille: Rc<Cell<u16>>,
 }
 
 impl SimDns {
-    /// Answers from `zones`.
+    /// Answers from the zones, with faults.
     #[must_use]
-    pub fn new(
-        executor: Executor,
-        zones: Rc<Zones>,
-        seed: u64,
-        failing_permille: Rc<Cell<u16>>,
-    ) -> SimDns {
+    pub fn new(executor: Executor, faults: Rc<DnsFaults>, seed: u64) -> SimDns {
         let random = Rc::new(RefCell::new(Random::new(seed)));
-        SimDns { executor, zones, random, failing_permille }
+        SimDns { executor, faults, random }
     }
 
-    async fn ask<T: Clone>(&self, answer: Option<&Vec<T>>) -> Result<Vec<T>, DnsError> {
+    async fn ask<T>(
+        &self,
+        name: &str,
+        answer: impl Fn(&Zones) -> Option<Vec<T>>,
+    ) -> Result<Vec<T>, DnsError> {
+        self.be_late().await?;
+        let failing_permille = self.faults.failing_permille.get();
         let (after_us, fails) = {
             let mut random = self.random.borrow_mut();
-            let slow = random.permille(self.failing_permille.get());
+            let slow = random.permille(failing_permille);
             let after_us = if slow { 5_000_000 } else { 300 + random.below(40_000) };
-            (after_us, slow || random.permille(self.failing_permille.get()))
+            (after_us, slow || random.permille(failing_permille))
         };
         self.executor.sleep(after_us).await;
         if fails {
             return Err(DnsError::Transient("SERVFAIL".to_owned()));
         }
-        answer.cloned().ok_or(DnsError::NoSuchDomain)
+        let zones = self.faults.zones.borrow();
+        if zones.looped.contains(name) {
+            // The resolver follows a chain of CNAMEs so far and no further, and then says that
+            // there are no records.
+            return Err(DnsError::NoRecords);
+        }
+        answer(&zones).ok_or(DnsError::NoSuchDomain)
+    }
+
+    /// Takes long to answer, now and then longer than anybody waits.
+    async fn be_late(&self) -> Result<(), DnsError> {
+        let permille = self.faults.late_permille.get();
+        if !self.random.borrow_mut().permille(permille) {
+            return Ok(());
+        }
+        let (after_us, never) = {
+            let mut random = self.random.borrow_mut();
+            (random.below(15_000_000), random.below(2) == 0)
+        };
+        self.executor.sleep(after_us).await;
+        if never { Err(DnsError::Transient("request timed out".to_owned())) } else { Ok(()) }
     }
 }
 
 impl Dns for SimDns {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
-        self.ask(self.zones.mx.get(domain)).await
+        self.ask(domain, |zones| zones.mx.get(domain).cloned()).await
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
-        self.ask(self.zones.addresses.get(host)).await
+        self.ask(host, |zones| zones.addresses.get(host).cloned()).await
     }
 }
 
