@@ -75,7 +75,7 @@ fn worst(times_us: &[u64], limit: RateLimit) -> Option<(usize, u64, u64)> {
     let mut start = 0;
     for (number, &at_us) in times_us.iter().enumerate() {
         let ahead = |n: usize| n as f64 - allowed_at(times_us[n]);
-        if ahead(number) < ahead(start) {
+        if ahead(number) <= ahead(start) {
             start = number;
         }
         let count = number + 1 - start;
