@@ -15,8 +15,10 @@ const TWICE_EVERY: u64 = 16;
 const PLANTED_SEEDS_MAX: u64 = 64;
 
 /// Seeds that once found something, with what it was: see `docs/bugs-found.md`.
-const FOUND: [(u64, &str); 1] =
-    [(2544, "a session that had ended went on writing to a peer that read nothing")];
+const FOUND: [(u64, &str); 2] = [
+    (2544, "a session that had ended went on writing to a peer that read nothing"),
+    (349, "a recipient whose report a failed log refused was in no queue"),
+];
 
 #[test]
 fn the_laws_hold_and_a_seed_gives_one_history() {

@@ -14,7 +14,7 @@ use crate::settle::emit_at;
 use crate::shard::Shard;
 use crate::unreported::GivenUp;
 use mail::{Mailbox, MessageId, Mono};
-use queue::{Blocker, EntryDetail, Filter as Chosen};
+use queue::{Blocker, EntryDetail, Filter as Chosen, Pause};
 use spool::record::tag;
 use spool::{Completion, Record, Settle, SettleKind, State};
 use std::collections::BTreeMap;
@@ -374,13 +374,19 @@ impl<W: World> Shard<W> {
     fn given_up(&self, recipient: &GivenUp, next_try: Mono) -> QueueRecipient {
         // While the spool has it, the try is now.
         let next_try = wall_of(self, next_try.max(self.now()));
+        let text = match self.settles.pause() {
+            Some(Pause::Poisoned) => {
+                "the spool, which can't be written: the report that it was given up can't be either"
+            }
+            _ => "room in the spool for the report that it was given up",
+        };
         QueueRecipient {
             index: recipient.index,
             address: recipient.mailbox.to_string(),
             state: RecipientState::Unreported,
             blocker: control::Blocker {
                 kind: BlockerKind::Spool,
-                text: "room in the spool for the report that it was given up".to_owned(),
+                text: text.to_owned(),
                 until: Some(next_try),
             },
             expires_at: next_try,

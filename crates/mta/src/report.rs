@@ -127,6 +127,7 @@ struct Due {
 impl Due {
     async fn submit<W: World>(mut self, shard: &Rc<Shard<W>>) {
         let id = self.original.id;
+        let mut is_told = false;
         loop {
             match shard.spool.submit(id, self.records()).await {
                 Completion::Durable { position } => return self.conclude(shard, position),
@@ -137,14 +138,19 @@ impl Due {
                         return shard.shared.queue_slots.give_back(1);
                     }
                 }
+                // Until the restart that such a log needs they stay known, and are tried again.
                 other => {
-                    shard.shared.queue_slots.give_back(1);
-                    shard.console.error(
-                        "spool",
-                        format_args!("cannot write a report: egress stops id={id} {other:?}"),
-                    );
+                    if !std::mem::replace(&mut is_told, true) {
+                        shard.console.error(
+                            "spool",
+                            format_args!("cannot write a report: egress stops id={id} {other:?}"),
+                        );
+                    }
                     shard.settles.poison();
-                    return shard.pump();
+                    shard.pump();
+                    if !self.wait_for_room(shard).await {
+                        return shard.shared.queue_slots.give_back(1);
+                    }
                 }
             }
         }

@@ -258,7 +258,7 @@ impl Stage {
             ActKind::Zones(number) => {
                 let zones = self.plan.zones_after(&self.plan.zone_changes[number]);
                 *ground.dns.zones.borrow_mut() = zones;
-                self.limit(0);
+                self.limit(LOWERED_US);
             }
             ActKind::Fill { left_bytes } => self.set_room(Some(left_bytes)),
             ActKind::Free => self.set_room(None),
@@ -283,19 +283,11 @@ impl Stage {
     /// The judge learns which limits hold now.
     fn limit(&self, grace_us: u64) {
         let hops = self.plan.hops_after(self.changes.get());
-        let made = &self.plan.changes[..self.changes.get()];
-        let moved = made.iter().any(|change| change.goes_to != change.hop);
-        let widest = self.plan.widest_hops();
         for (number, original) in self.plan.hops.iter().enumerate() {
             // Two routes with the same hosts share their connections, and the limit of the one
             // that was looked up last.
             let here = hops.iter().filter(|hop| hop.hosts == original.hosts);
-            let mut max = here.map(|hop| hop.connections_max).max().unwrap_or(0);
-            // Known gap, see docs/simulator.md: once two routes shared hosts, a limit that held
-            // before may go on to hold.
-            if number < 2 && moved {
-                max = widest[..2].iter().map(|hop| hop.connections_max).max().unwrap_or(0);
-            }
+            let max = here.map(|hop| hop.connections_max).max().unwrap_or(0);
             // Other names for the same hosts have other connections.
             let names = if number == BY_MX { self.plan.zone_changes.len() as u32 } else { 0 };
             self.ground.network.limit(original.hosts[0], max * (1 + names), grace_us);

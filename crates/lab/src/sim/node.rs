@@ -264,10 +264,10 @@ impl Node {
         let _ = self.shards[usize::from(shard)].send(ShardMail::Control { request, answer });
     }
 
-    /// It runs, and can write down what it does.
+    /// It runs, and is to go on.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.alive.get() && !self.stopping.get() && !self.is_poisoned()
+        self.alive.get() && !self.stopping.get()
     }
 
     /// Looks at what the node uses of what it may use.
