@@ -25,11 +25,8 @@ impl RateLimit {
         // more while the first grant is on its way.
         let held = 2.0 * (per_second / 10.0).floor().max(1.0) * f64::from(shards);
         let burst = (per_second / 4.0).floor().max(1.0);
-        // On a connection with one transaction in flight what is taken begins at once.
-        let taken = match hop.in_flight_max {
-            1 => 0,
-            max => hop.connections_max * (max - 1),
-        };
+        // What a connection takes may have to be read from the spool before it begins.
+        let taken = hop.connections_max * hop.in_flight_max;
         let extra = burst + held + f64::from(taken);
         (hop.per_second > 0).then_some(RateLimit { per_second, extra })
     }
