@@ -134,9 +134,6 @@ impl Due {
                 // A recipient that failed stays open in the spool until there is room to say so.
                 Completion::Refused(Refusal::Full) => {
                     self.settle_delivered(shard);
-                    if !self.wait_for_room(shard).await {
-                        return shard.shared.queue_slots.give_back(1);
-                    }
                 }
                 // Until the restart that such a log needs they stay known, and are tried again.
                 other => {
@@ -148,10 +145,10 @@ impl Due {
                     }
                     shard.settles.poison();
                     shard.pump();
-                    if !self.wait_for_room(shard).await {
-                        return shard.shared.queue_slots.give_back(1);
-                    }
                 }
+            }
+            if !self.wait_for_room(shard).await {
+                return shard.shared.queue_slots.give_back(1);
             }
         }
     }

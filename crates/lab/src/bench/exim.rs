@@ -129,12 +129,7 @@ impl Server for Exim {
     }
 
     fn stop(self: Box<Self>) -> Result<Farewell, String> {
-        let pid = self.pid;
-        let stopped = self.process.stop(STOP_MAX);
-        if stopped.is_err() {
-            tree::kill(pid);
-        }
-        stopped.map(|_| Farewell::default())
+        tree::stop(self.process, self.pid, STOP_MAX).map(|()| Farewell::default())
     }
 
     fn kill(mut self: Box<Self>) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use super::load::Load;
 use super::measurement::{Figures, conclude, mark_gave_up, percentiles};
 use super::report::Measurement;
-use super::stand::{Stand, Waited};
+use super::stand::Stand;
 use super::tree;
 use std::time::{Duration, Instant};
 
@@ -27,18 +27,7 @@ pub(super) fn measure(
     let before = stand.snapshot();
     stand.begin_recording();
     let mut flow = Flow::default();
-    // Of each interval: deliveries per second.
-    let mut by_sources = Vec::new();
-    for number in 1..=load.sources {
-        stand.start_source("load", load, number)?;
-        let (begun, delivered) = (Instant::now(), stand.delivered());
-        while begun.elapsed() < interval && Instant::now() < limit {
-            stand.step()?;
-            flow.regulate(stand);
-        }
-        let rate = (stand.delivered() - delivered) as f64 / begun.elapsed().as_secs_f64();
-        by_sources.push(rate);
-    }
+    let by_sources = step_up(stand, load, interval, limit, &mut flow)?;
     let after = stand.snapshot();
     let seconds = stand.recorder.seconds();
     let proportional = tree::proportional_bytes(&stand.members());
@@ -90,7 +79,29 @@ pub(super) fn measure(
         figures: figures.done(),
         ..Measurement::default()
     };
-    conclude(stand, measurement, if waited == Waited::Done { Waited::Done } else { waited })
+    conclude(stand, measurement, waited)
+}
+
+/// One source more every interval. Gives the deliveries per second in each.
+fn step_up(
+    stand: &mut Stand<'_>,
+    load: &Load,
+    interval: Duration,
+    limit: Instant,
+    flow: &mut Flow,
+) -> Result<Vec<f64>, String> {
+    let mut by_sources = Vec::new();
+    for number in 1..=load.sources {
+        stand.start_source("load", load, number)?;
+        let (begun, delivered) = (Instant::now(), stand.delivered());
+        while begun.elapsed() < interval && Instant::now() < limit {
+            stand.step()?;
+            flow.regulate(stand);
+        }
+        let rate = (stand.delivered() - delivered) as f64 / begun.elapsed().as_secs_f64();
+        by_sources.push(rate);
+    }
+    Ok(by_sources)
 }
 
 /// Stops the sources and lets them go on.

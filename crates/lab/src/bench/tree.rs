@@ -1,8 +1,10 @@
 //! What a server with all its processes has used, from `/proc`.
 
 use crate::cpu::StatFields;
+use crate::process::Process;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// What the processes of a tree have used since each began. Processes that have ended count with the
 /// one that waited for them.
@@ -96,6 +98,18 @@ pub(super) fn proportional_bytes(members: &[u32]) -> Option<u64> {
         sum = Some(sum.unwrap_or(0) + kilobytes.unwrap_or(0) * 1024);
     }
     sum
+}
+
+/// Ends the process in the orderly way, or else by SIGKILL for it and all its descendants.
+///
+/// # Errors
+/// When it did not end by itself.
+pub(super) fn stop(process: Process, root: u32, wait_max: Duration) -> Result<(), String> {
+    let stopped = process.stop(wait_max);
+    if stopped.is_err() {
+        kill(root);
+    }
+    stopped.map(drop)
 }
 
 /// SIGKILL for the process and all its descendants, until none is left.
