@@ -56,6 +56,11 @@ impl<'a> StatFields<'a> {
         Some(StatFields(fields.collect()))
     }
 
+    /// Whether the process has ended and only waits for its parent to notice (proc_pid_stat(5), 3).
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.0.first(), Some(&("Z" | "X")))
+    }
+
     /// Field 3 or a later one.
     pub(crate) fn number(&self, field: usize) -> Option<u64> {
         self.0.get(field.checked_sub(3)?)?.parse().ok()

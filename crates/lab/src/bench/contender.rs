@@ -3,6 +3,7 @@
 use super::group::Group;
 use super::report;
 use super::target::Target;
+use super::tree;
 use super::{exim, floor, opensmtpd, postfix, postrider, target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -226,7 +227,8 @@ impl Contender {
             Contender::OpenSmtpd => opensmtpd::start(place)?,
             Contender::Target(target) => target.start(),
         };
-        wait_until_it_listens(&self.address(place), server.pid())?;
+        let listens = wait_until_it_listens(&self.address(place), server.pid());
+        listens.map_err(|error| error + &last_words(&place.directory))?;
         Ok(server)
     }
 
@@ -281,12 +283,27 @@ fn wait_until_it_listens(address: &str, pid: u32) -> Result<(), String> {
             Ok(_) => return Ok(()),
             Err(error) => last = error,
         }
-        if !Path::new(&format!("/proc/{pid}")).exists() {
-            return Err("it ended at once; its log says why".to_owned());
+        if tree::has_ended(pid) {
+            return Err("it ended at once".to_owned());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     Err(format!("it doesn't answer at {address}: {last}"))
+}
+
+/// What its log in that directory ends with.
+fn last_words(directory: &Path) -> String {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let logs =
+        entries.map(|entry| entry.path()).filter(|path| path.extension() == Some("log".as_ref()));
+    let texts = logs.filter_map(|path| std::fs::read_to_string(path).ok());
+    let lines: Vec<String> =
+        texts.filter_map(|text| text.lines().last().map(str::to_owned)).collect();
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("; its log ends with: {}", lines.join("; "))
+    }
 }
 
 #[cfg(test)]

@@ -61,6 +61,9 @@ pub(super) fn start(
 fn config(place: &Place, durability: &str, in_flight: u32) -> String {
     let (directory, sink) = (place.directory.display(), &place.sink);
     let (address, admin) = (place.address(), place.admin_port);
+    // The directory's path may be too long for a socket: whoever runs this chooses it.
+    let control = std::env::temp_dir().join(format!("postrider-bench-{}.sock", place.port));
+    let control = control.display();
     let connections = place.connections_max.unwrap_or(CONNECTIONS_MAX);
     let in_flight = match in_flight {
         1 => String::new(),
@@ -83,6 +86,7 @@ smtp = {{ hosts = ["{sink}"], tls = "off", max_connections = {connections}{in_fl
 
 [admin]
 address = "127.0.0.1:{admin}"
+control = "{control}"
 "#
     )
 }

@@ -50,6 +50,12 @@ fn stat_number(pid: u32, field: usize) -> Option<u64> {
     StatFields::of(&stat)?.number(field)
 }
 
+/// Also when nobody has waited for it yet.
+pub(super) fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    StatFields::of(&stat).is_none_or(|fields| fields.has_ended())
+}
+
 /// What these processes have used.
 pub(super) fn usage(members: &[u32]) -> Usage {
     let mut sum = Usage::default();

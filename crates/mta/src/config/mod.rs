@@ -55,7 +55,9 @@ pub use problem::{ConfigErrors, Problem};
 pub use route::{
     Channel, DomainPattern, Host, HostPort, Maildir, Peer, Route, RouteTable, next_hop,
 };
-pub use settings::{Admin, Dns, Events, Listener, Log, Postmaster, Retry, SpoolSection};
+pub use settings::{
+    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Listener, Log, Postmaster, Retry, SpoolSection,
+};
 pub use written::{Balance, BareNewline, Durability, EightBit, LogLevel};
 
 use document::Document;

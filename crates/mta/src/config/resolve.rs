@@ -6,7 +6,9 @@ mod route;
 use super::document::Document;
 use super::problem::{ConfigErrors, Problem};
 use super::quantity::{self, DurationText, SizeText};
-use super::settings::{Admin, Dns, Events, Log, Postmaster, Retry, SpoolSection};
+use super::settings::{
+    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, Retry, SpoolSection,
+};
 use super::written::{
     AdminText, DnsText, EventsTable, EventsText, EventsWord, FileText, RetryText, SpoolText,
 };
@@ -334,11 +336,13 @@ impl Resolver<'_> {
             Some(text) => self.file_path("admin.control", text),
             None => first_spool(spool).join("control.sock"),
         };
-        // sockaddr_un holds 108 bytes with the final NUL.
-        if control.as_os_str().len() > 107 {
+        if control.as_os_str().len() > CONTROL_PATH_BYTES_MAX {
             let key = if written.control.is_some() { "admin.control" } else { "spool" };
             let message = format!("the control socket's path is too long: {}", control.display());
-            self.error(key, message, "set `control` in [admin] to a path of at most 107 bytes");
+            let help = format!(
+                "set `control` in [admin] to a path of at most {CONTROL_PATH_BYTES_MAX} bytes"
+            );
+            self.error(key, message, &help);
         }
         Admin { address, control }
     }

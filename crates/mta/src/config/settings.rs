@@ -126,6 +126,10 @@ pub struct Dns {
     pub cache_max: u32,
 }
 
+/// Bytes of a control socket's path at most. sockaddr_un holds 108 with the final NUL, and the
+/// socket is made beside its place, with `.new` after its name.
+pub const CONTROL_PATH_BYTES_MAX: usize = 103;
+
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Admin {

@@ -163,3 +163,16 @@ fn nobody_there_is_told_apart_from_a_broken_answer() {
     assert!(matches!(outcome, Err(ClientError::Broken(_))), "{outcome:?}");
     silent.join().unwrap();
 }
+
+#[test]
+fn the_longest_path_that_a_configuration_may_name_can_be_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |length: usize| {
+        let name = "x".repeat(length - directory.path().as_os_str().len() - 1);
+        directory.path().join(name)
+    };
+    let longest = path(mta::config::CONTROL_PATH_BYTES_MAX);
+    ControlSocket::bind(&longest).unwrap();
+    let error = ControlSocket::bind(&path(mta::config::CONTROL_PATH_BYTES_MAX + 1)).unwrap_err();
+    assert!(error.to_string().contains("too long"), "{error}");
+}
