@@ -140,6 +140,10 @@ pub struct QueueItem {
     pub id: MessageId,
     /// Reverse-path, empty for `<>`.
     pub sender: String,
+    /// Why its record can't be read. Then sender, size, client and the recipients' local parts are
+    /// not known: sender and client are left empty, the size is 0, `?` stands for local parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
     /// Bytes of content.
     pub body_bytes: u64,
     /// When it was accepted.
@@ -203,7 +207,8 @@ pub enum RecipientState {
     InFlight,
     /// Waits for an operator.
     Held,
-    /// Was given up, and the report about it waits for room in the spool.
+    /// Was given up, and the report about it waits for room in the spool, or for its record to be
+    /// read.
     Unreported,
 }
 
@@ -243,7 +248,8 @@ pub enum BlockerKind {
     Operator,
     /// Memory to read its content into.
     Memory,
-    /// The spool: a settle backlog, a poisoned log, or no room for a report.
+    /// The spool: a settle backlog, a poisoned log, no room for a report, or a record that can't be
+    /// read.
     Spool,
     /// The server is stopping.
     Shutdown,

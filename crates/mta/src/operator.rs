@@ -7,13 +7,13 @@ use crate::control::{
 use crate::event::{Event, Kind};
 use crate::ingress::event_message;
 use crate::message::Message;
-use crate::outcome::{give_up_at, wall_of};
+use crate::outcome::{give_up_at, received_at, said_of, unread_address, wall_of};
 use crate::recovery::text_field;
 use crate::seams::{Spawn, Time, World};
 use crate::settle::emit_at;
 use crate::shard::Shard;
 use crate::unreported::GivenUp;
-use mail::{Mailbox, MessageId, Mono};
+use mail::{Mailbox, MessageId, Mono, Wall};
 use queue::{Blocker, EntryDetail, Filter as Chosen, Pause};
 use spool::record::tag;
 use spool::{Completion, Record, Settle, SettleKind, State};
@@ -117,7 +117,7 @@ impl<W: World> Shard<W> {
                 continue;
             }
             let Some(item) = self.item(id, &entries).await else { continue };
-            if filter.sender.as_deref().is_some_and(|sender| sender != item.sender) {
+            if filter.sender.as_deref().is_some_and(|sender| !is_from(&item, sender)) {
                 continue;
             }
             answer.matched += 1;
@@ -136,7 +136,8 @@ impl<W: World> Shard<W> {
         let domain = filter.domain.as_ref().map(|domain| domain.to_lowercase());
         if filter.state.is_none_or(|state| state == RecipientState::Unreported)
             && self.unreported.of(id).iter().any(|(recipient, _)| {
-                domain.as_deref().is_none_or(|d| recipient.mailbox.domain().as_str() == d)
+                let at = recipient.domain.as_ref();
+                domain.as_deref().is_none_or(|d| at.is_some_and(|at| at.as_str() == d))
             })
         {
             return true;
@@ -163,7 +164,7 @@ impl<W: World> Shard<W> {
                         continue;
                     }
                     if let Some(sender) = &filter.sender {
-                        let Ok(message) = self.message(id).await else { continue };
+                        let Ok(message) = self.look_at(id).await else { continue };
                         if sender_of(&message) != sender {
                             continue;
                         }
@@ -187,7 +188,7 @@ impl<W: World> Shard<W> {
         let mut answer = ShardAnswer::default();
         if let Some(chosen) = by_domain {
             let unreported = self.unreported.hasten(|_, domain| match &chosen {
-                Chosen::Domain(wanted) => domain == wanted,
+                Chosen::Domain(wanted) => domain == Some(wanted),
                 _ => true,
             });
             let queued = self.queue.borrow_mut().retry(now, &chosen);
@@ -208,8 +209,8 @@ impl<W: World> Shard<W> {
         for id in self.select(select).await {
             if self.entries_of(id).is_empty() {
                 answer.error = Some(format!(
-                    "{id}: it was given up and can't be held; the report about it waits for room \
-                     in the spool"
+                    "{id}: it was given up and can't be held; it stays until the report about it \
+                     can be written"
                 ));
                 continue;
             }
@@ -259,7 +260,7 @@ impl<W: World> Shard<W> {
         for id in self.select(select).await {
             // Once it is removed it can't be read any more.
             let on = self.events.is_on();
-            let message = if on { self.message(id).await.ok() } else { None };
+            let message = if on { self.look_at(id).await.ok() } else { None };
             let now = self.now();
             // Recipients that are being tried leave when their attempt fails.
             let queued = self.queue.borrow_mut().remove(now, id);
@@ -305,7 +306,7 @@ impl<W: World> Shard<W> {
         if !self.events.is_on() {
             return;
         }
-        let Ok(message) = self.message(id).await else { return };
+        let Ok(message) = self.look_at(id).await else { return };
         self.tell_of(&message, &[], kind, position);
     }
 
@@ -321,14 +322,19 @@ impl<W: World> Shard<W> {
         emit_at(&*self.events, event, message.id.log(), position);
     }
 
-    /// A message as an operator sees it; `None` if it was settled meanwhile.
+    /// A message as an operator sees it, as far as it can be read; `None` if it was settled
+    /// meanwhile.
     async fn item(self: &Rc<Self>, id: MessageId, entries: &[EntryDetail]) -> Option<QueueItem> {
-        let message = self.message(id).await.ok()?;
-        let wall = self.world.time().wall();
-        let queued = entries.iter().filter_map(|e| self.recipient(&message, e));
-        let unreported = self.unreported.of(id).into_iter();
-        let given_up = unreported.map(|(recipient, at)| self.given_up(&recipient, at));
-        let recipients = queued.chain(given_up).collect();
+        let message = match self.look_at(id).await {
+            Ok(message) => message,
+            Err(_) if !self.is_open(id) => return None,
+            Err(why) => return Some(self.unread_item(id, entries, &said_of(&why))),
+        };
+        let queued = entries.iter().filter_map(|entry| {
+            let address = message.envelope.recipients.get(entry.recipient as usize)?;
+            self.recipient(address.mailbox.to_string(), message.received_at, entry)
+        });
+        let recipients = queued.chain(self.given_up_of(id)).collect();
         let client = text_field(&message.meta, tag::CLIENT_ADDRESS).map(|address| {
             let helo = text_field(&message.meta, tag::CLIENT_EHLO).unwrap_or("");
             format!("{address} {helo}").trim_end().to_owned()
@@ -336,9 +342,10 @@ impl<W: World> Shard<W> {
         Some(QueueItem {
             id,
             sender: sender_of(&message).to_owned(),
+            unreadable: None,
             body_bytes: message.facts.body_bytes,
             received_at: message.received_at,
-            age_ms: u64::try_from(wall.since(message.received_at).as_millis()).unwrap_or(u64::MAX),
+            age_ms: self.age_ms(message.received_at),
             shard: self.number,
             held: self.holds.borrow().get(&id).map(ToString::to_string),
             client,
@@ -347,7 +354,53 @@ impl<W: World> Shard<W> {
         })
     }
 
-    fn recipient(&self, message: &Message, entry: &EntryDetail) -> Option<QueueRecipient> {
+    /// What the queue knows of a message that can't be read; `why`: what the spool said.
+    fn unread_item(&self, id: MessageId, entries: &[EntryDetail], why: &str) -> QueueItem {
+        let given_up = self.unreported.of(id);
+        let received_at = match (entries.first(), given_up.first()) {
+            (Some(entry), _) => received_at(self, entry),
+            (None, Some((given_up, _))) => given_up.received_at,
+            (None, None) => self.world.time().wall(),
+        };
+        let queued = entries.iter().filter_map(|entry| {
+            let address = {
+                let queue = self.queue.borrow();
+                unread_address(queue.scheduled_key(entry.scheduled).map(|key| &key.domain))
+            };
+            let mut recipient = self.recipient(address, received_at, entry)?;
+            if recipient.state != RecipientState::Held {
+                recipient.blocker.kind = BlockerKind::Spool;
+                recipient.blocker.text = format!("its record, which can't be read: {why}");
+            }
+            Some(recipient)
+        });
+        let recipients: Vec<_> = queued.chain(self.given_up_of(id)).collect();
+        QueueItem {
+            id,
+            sender: String::new(),
+            unreadable: Some(why.to_owned()),
+            body_bytes: 0,
+            received_at,
+            age_ms: self.age_ms(received_at),
+            shard: self.number,
+            held: self.holds.borrow().get(&id).map(ToString::to_string),
+            client: None,
+            recipients_count: u32::try_from(recipients.len()).unwrap_or(u32::MAX),
+            recipients,
+        }
+    }
+
+    fn age_ms(&self, received_at: Wall) -> u64 {
+        let age = self.world.time().wall().since(received_at);
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn recipient(
+        &self,
+        address: String,
+        received_at: Wall,
+        entry: &EntryDetail,
+    ) -> Option<QueueRecipient> {
         let queue = self.queue.borrow();
         let why = queue.why(self.now(), entry.entry)?;
         let key = queue.scheduled_key(entry.scheduled)?;
@@ -355,15 +408,13 @@ impl<W: World> Shard<W> {
         let route = crate::route::route_of_key(&active.config, key);
         let until = Some(wall_of(self, why.deadline()));
         let state = state_of(&why);
-        let address = message.envelope.recipients.get(entry.recipient as usize)?;
-        let expires_at = give_up_at(self, message, entry);
         Some(QueueRecipient {
             index: entry.recipient,
-            address: address.mailbox.to_string(),
+            address,
             state,
             next_try: until.filter(|_| state == RecipientState::Scheduled),
             blocker: control::Blocker { kind: kind_of(&why), text: why.to_string(), until },
-            expires_at,
+            expires_at: give_up_at(self, received_at, entry),
             attempts: entry.attempts,
             last_failure: entry.last_failure.as_ref().map(ToString::to_string),
             route: route.map(|route| route.name.to_string()),
@@ -371,24 +422,32 @@ impl<W: World> Shard<W> {
         })
     }
 
-    fn given_up(&self, recipient: &GivenUp, next_try: Mono) -> QueueRecipient {
+    /// The recipients of a message that were given up and not reported.
+    fn given_up_of(&self, id: MessageId) -> impl Iterator<Item = QueueRecipient> {
+        let given_up = self.unreported.of(id).into_iter();
+        given_up.map(|(recipient, next_try)| self.given_up(recipient, next_try))
+    }
+
+    fn given_up(&self, recipient: GivenUp, next_try: Mono) -> QueueRecipient {
         // While the spool has it, the try is now.
         let next_try = wall_of(self, next_try.max(self.now()));
-        let text = match self.settles.pause() {
-            Some(Pause::Poisoned) => {
-                "the spool, which can't be written: the report that it was given up can't be either"
+        let text = match (&recipient.unreadable, self.settles.pause()) {
+            (Some(why), _) => {
+                format!(
+                    "its record, without which nobody can be told, and which can't be read: {why}"
+                )
             }
-            _ => "room in the spool for the report that it was given up",
+            (None, Some(Pause::Poisoned)) => {
+                "the spool, which can't be written: the report that it was given up can't be either"
+                    .to_owned()
+            }
+            _ => "room in the spool for the report that it was given up".to_owned(),
         };
         QueueRecipient {
             index: recipient.index,
-            address: recipient.mailbox.to_string(),
+            address: recipient.address,
             state: RecipientState::Unreported,
-            blocker: control::Blocker {
-                kind: BlockerKind::Spool,
-                text: text.to_owned(),
-                until: Some(next_try),
-            },
+            blocker: control::Blocker { kind: BlockerKind::Spool, text, until: Some(next_try) },
             expires_at: next_try,
             attempts: recipient.attempts,
             next_try: Some(next_try),
@@ -401,6 +460,11 @@ impl<W: World> Shard<W> {
 
 /// Entries looked at in one go.
 const PAGE_ENTRIES: usize = 4096;
+
+/// Of a message that can't be read nobody knows the sender.
+fn is_from(item: &QueueItem, sender: &str) -> bool {
+    item.unreadable.is_none() && item.sender == sender
+}
 
 fn sender_of(message: &Message) -> &str {
     message.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str)

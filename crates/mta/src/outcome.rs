@@ -6,9 +6,10 @@ use crate::message::Message;
 use crate::report::{self, Verdict};
 use crate::seams::{Spawn, Time, World};
 use crate::shard::{Busy, Shard};
-use mail::{Class, Failure, MessageId, Mono, Notify, Reply, Wall};
+use crate::unreported::{GivenUp, Obstacle, PutOff};
+use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono, Notify, Reply, Wall};
 use queue::{EntryDetail, EntryId, EntryOutcome, Work};
-use spool::{Attempt, Record, Settle, SettleKind, State};
+use spool::{Attempt, LoadError, Record, Settle, SettleKind, State};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -227,9 +228,20 @@ pub(crate) fn wall_of<W: World>(shard: &Shard<W>, at: Mono) -> Wall {
 }
 
 /// The message could not be read back from the spool: not the peer's fault, and not forgotten.
-pub(crate) fn unreadable<W: World>(shard: &Rc<Shard<W>>, work: &Work, failure: &Arc<Failure>) {
+pub(crate) fn unreadable<W: World>(shard: &Rc<Shard<W>>, work: &Work, why: &LoadError) {
+    let status = EnhancedStatus::new(4, 3, 0);
+    let text = format!("its record can't be read: {}", said_of(why));
+    let failure = &Arc::new(Failure::local(Class::Transient, status, text));
     for &(entry, recipient, _) in &work.entries {
         defer(shard, None, work.id, (entry, recipient), failure, None);
+    }
+}
+
+/// What the spool said of a message that can't be read, to follow words that say so.
+pub(crate) fn said_of(why: &LoadError) -> String {
+    match why {
+        LoadError::Disk(what) => what.to_string(),
+        why => why.to_string(),
     }
 }
 
@@ -253,8 +265,15 @@ fn give_up<W: World>(
     kind: SettleKind,
 ) {
     let task = Rc::clone(shard);
+    let domain = {
+        let queue = shard.queue.borrow();
+        queue.scheduled_key(entry.scheduled).map(|key| key.domain.clone())
+    };
     shard.world.spawn().spawn(async move {
-        let message = message_some_day(&task, entry.id).await;
+        let waiting = Unread { entry: &entry, domain, failure: &failure };
+        let Some(message) = waiting.message(&task).await else {
+            return release(&task, entry.id, 1);
+        };
         let at = task.world.time().wall();
         let recipients = vec![(entry.recipient, kind)];
         let record = Record::Settle(Settle { id: entry.id, at, recipients });
@@ -278,19 +297,73 @@ fn give_up<W: World>(
 const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
 const UNREADABLE_WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// The message, however long it takes: without it nobody knows whom to tell, and until somebody
-/// was told its recipient stays in the spool. Lack of descriptors passes; damage asks for an
-/// operator, who finds each failure on the console.
-async fn message_some_day<W: World>(shard: &Rc<Shard<W>>, id: MessageId) -> Rc<Message> {
-    let mut wait = UNREADABLE_WAIT;
-    loop {
-        if let Ok(message) = shard.message(id).await {
-            return message;
+/// A recipient that was given up, and whose message must be read before anybody can be told.
+struct Unread<'a> {
+    entry: &'a EntryDetail,
+    domain: Option<Domain>,
+    failure: &'a Arc<Failure>,
+}
+
+impl Unread<'_> {
+    /// The message, however long it takes: without it nobody knows whom to tell, and until somebody
+    /// was told its recipient stays in the spool, listed as not reported. Lack of descriptors
+    /// passes; damage asks for an operator, who finds each failure on the console. `None`: there is
+    /// nobody to tell about, for an operator removed it.
+    async fn message<W: World>(&self, shard: &Rc<Shard<W>>) -> Option<Rc<Message>> {
+        let id = self.entry.id;
+        let key = (id, Obstacle::Record(self.entry.recipient));
+        let mut wait = UNREADABLE_WAIT;
+        let mut read = shard.message(id).await;
+        loop {
+            let why = match read {
+                Ok(message) => return Some(message),
+                // No recipient of it is open in the spool.
+                Err(LoadError::NotFound) => return None,
+                Err(why) => why,
+            };
+            let time = shard.world.time();
+            let next_try = time.now() + wait;
+            wait = (wait * 2).min(UNREADABLE_WAIT_MAX);
+            let given_up = self.given_up(shard, &why);
+            if let PutOff::Wait(hurry) = shard.unreported.put_off(key, next_try, vec![given_up]) {
+                tokio::select! {
+                    biased;
+                    () = hurry.notified() => {}
+                    () = time.sleep_until(next_try) => {}
+                }
+            }
+            read = shard.message(id).await;
+            if !shard.unreported.is_waiting(key) {
+                return None;
+            }
+            if matches!(read, Ok(_) | Err(LoadError::NotFound)) {
+                shard.unreported.conclude(key);
+            }
         }
-        let time = shard.world.time();
-        time.sleep_until(time.now() + wait).await;
-        wait = (wait * 2).min(UNREADABLE_WAIT_MAX);
     }
+
+    fn given_up<W: World>(&self, shard: &Shard<W>, why: &LoadError) -> GivenUp {
+        GivenUp {
+            index: self.entry.recipient,
+            address: unread_address(self.domain.as_ref()),
+            domain: self.domain.clone(),
+            received_at: received_at(shard, self.entry),
+            attempts: self.entry.attempts,
+            failure: Some(Arc::clone(self.failure)),
+            unreadable: Some(said_of(why).into()),
+        }
+    }
+}
+
+/// Stands for the address of a recipient whose message can't be read.
+pub(crate) fn unread_address(domain: Option<&Domain>) -> String {
+    domain.map_or_else(|| "?".to_owned(), |domain| format!("?@{domain}"))
+}
+
+/// When the message of an entry was received, as far as the queue knows.
+pub(crate) fn received_at<W: World>(shard: &Shard<W>, entry: &EntryDetail) -> Wall {
+    let age_ms = u64::try_from(entry.age.as_millis()).unwrap_or(u64::MAX);
+    Wall(shard.world.time().wall().0.saturating_sub(age_ms))
 }
 
 /// An operator removed the entry while it was being tried, and it came back undelivered.
@@ -350,7 +423,8 @@ pub(crate) fn warn<W: World>(shard: &Rc<Shard<W>>, entry: EntryDetail) {
             attempts: entry.attempts,
             next_try: None,
         };
-        let verdict = Verdict::Delayed { failure, give_up_at: give_up_at(&task, &message, &entry) };
+        let give_up_at = give_up_at(&task, message.received_at, &entry);
+        let verdict = Verdict::Delayed { failure, give_up_at };
         // The event says that the sender was told.
         let told = report::is_wanted(&message, entry.recipient, &verdict);
         let delayed = || Kind::Delayed(Box::new(trouble));
@@ -360,15 +434,15 @@ pub(crate) fn warn<W: World>(shard: &Rc<Shard<W>>, entry: EntryDetail) {
     });
 }
 
-/// When a recipient is given up for its age.
+/// When a recipient of a message that was received then is given up for its age.
 pub(crate) fn give_up_at<W: World>(
     shard: &Shard<W>,
-    message: &Message,
+    received_at: Wall,
     entry: &EntryDetail,
 ) -> Wall {
     let queue = shard.queue.borrow();
     let key = queue.scheduled_key(entry.scheduled);
     let policy = key.map(|key| shard.retry_of(key));
     let age = policy.map_or(Duration::ZERO, |policy| policy.give_up_after);
-    message.received_at.after(age)
+    received_at.after(age)
 }

@@ -7,31 +7,30 @@ use crate::message::{Message, MessageBody};
 use crate::seams::{Time, World};
 use crate::shard::Shard;
 use bytes::Bytes;
-use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono, Wall};
+use mail::{Domain, MessageId, Mono, Wall};
 use queue::{EntryId, NewEntry, RetryPolicy, ScheduledKey};
 use spool::record::tag;
-use spool::{Completion, Loaded, LoadedBody, Meta, RecoveredMessage};
+use spool::{Completion, LoadError, Loaded, LoadedBody, Meta, RecoveredMessage};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl<W: World> Shard<W> {
-    /// Queues one recipient. `route` is what an operator chose, or empty.
-    pub(crate) fn push_entry(
-        &self,
-        now: Mono,
-        domain: Domain,
-        route: &str,
-        entry: NewEntry,
-    ) -> EntryId {
-        let active = self.active();
-        let key = ScheduledKey {
+    /// The scheduled queue of a recipient. `route` is what an operator chose, or empty.
+    pub(crate) fn scheduled_key(&self, domain: Domain, route: &str) -> ScheduledKey {
+        ScheduledKey {
             tenant: Arc::clone(&self.nothing),
             campaign: Arc::clone(&self.nothing),
             domain,
             route: if route.is_empty() { Arc::clone(&self.nothing) } else { Arc::from(route) },
-        };
+        }
+    }
+
+    /// Queues one recipient.
+    pub(crate) fn push_entry(&self, now: Mono, key: &ScheduledKey, entry: NewEntry) -> EntryId {
+        let active = self.active();
         let mut queue = self.queue.borrow_mut();
-        let scheduled = queue.scheduled(&key, active.retry_of(&key));
+        let scheduled = queue.scheduled(key, active.retry_of(key));
         queue.push(now, scheduled, entry)
     }
 
@@ -40,28 +39,30 @@ impl<W: World> Shard<W> {
         self.active().retry_of(key).clone()
     }
 
-    /// The message, from memory or from the spool.
+    /// The message, from memory or from the spool. That it can't be read is logged.
     ///
     /// # Errors
-    /// A transient failure of our own, when the spool cannot read it.
-    pub(crate) async fn message(self: &Rc<Self>, id: MessageId) -> Result<Rc<Message>, Failure> {
+    /// What the spool said.
+    pub(crate) async fn message(self: &Rc<Self>, id: MessageId) -> Result<Rc<Message>, LoadError> {
+        let read = self.look_at(id).await;
+        if let Err(why) = &read {
+            self.console.error("spool", format_args!("cannot read a message id={id}: {why}"));
+        }
+        read
+    }
+
+    /// As [`Shard::message`], for those who only look: nothing is logged.
+    ///
+    /// # Errors
+    /// What the spool said.
+    pub(crate) async fn look_at(self: &Rc<Self>, id: MessageId) -> Result<Rc<Message>, LoadError> {
         if let Some(message) = self.cache.borrow().get(id) {
             return Ok(message);
         }
         match self.spool.load(id).await {
             Completion::Loaded(loaded) => Ok(Rc::new(from_loaded(*loaded))),
-            other => {
-                let why = match &other {
-                    Completion::LoadFailed(why) => why as &dyn std::fmt::Display,
-                    _ => &"the spool gave no answer",
-                };
-                self.console.error("spool", format_args!("cannot read a message id={id}: {why}"));
-                Err(Failure::local(
-                    Class::Transient,
-                    EnhancedStatus::new(4, 3, 0),
-                    "the message cannot be read from the spool",
-                ))
-            }
+            Completion::LoadFailed(why) => Err(why),
+            _ => Err(LoadError::Disk("the spool gave no answer".into())),
         }
     }
 
@@ -73,29 +74,43 @@ impl<W: World> Shard<W> {
         // The part of its age that the monotonic clock knows about, and the part before that.
         let received = now - age;
         let age_before_start = age.saturating_sub(now.since(Mono(0)));
-        let route = message.route_override.as_deref().unwrap_or("");
+        let chosen_route = message.route_override.as_deref().unwrap_or("");
         let not_before = wall_field(&message.meta, tag::NOT_BEFORE);
         for recipient in message.open {
-            let due = recipient.next_try.max(not_before);
+            let postmaster = is_for_postmaster(&message.meta, recipient.index);
+            let route = if postmaster { POSTMASTER_ROUTE } else { chosen_route };
+            let key = self.scheduled_key(recipient.domain, route);
+            let longest = self.retry_of(&key).longest_delay();
             let entry = NewEntry {
                 id: message.id,
                 recipient: recipient.index,
                 received,
                 age_before_start,
-                due: due.map_or(Mono(0), |due| now + due.since(wall)),
+                due: now + wait(recipient.next_try, not_before, wall, longest),
                 attempts: recipient.attempts,
                 priority: crate::ingress::PRIORITY_NORMAL,
                 held: message.hold.is_some(),
                 warned: message.delay_notice_sent,
             };
-            let postmaster = is_for_postmaster(&message.meta, recipient.index);
-            let route = if postmaster { POSTMASTER_ROUTE } else { route };
-            self.push_entry(now, recipient.domain, route, entry);
+            self.push_entry(now, &key, entry);
         }
         if let Some(reason) = message.hold {
             self.holds.borrow_mut().insert(message.id, Arc::from(reason));
         }
     }
+}
+
+/// How much longer a recipient waits that the spool held. Its next try is stored as a time of day:
+/// if the clock was set back since, that is further away than any retry may be. What the message
+/// itself asks to wait for is a time of day.
+fn wait(
+    next_try: Option<Wall>,
+    not_before: Option<Wall>,
+    now: Wall,
+    longest: Duration,
+) -> Duration {
+    let until = |at: Option<Wall>| at.map_or(Duration::ZERO, |at| at.since(now));
+    until(next_try).min(longest).max(until(not_before))
 }
 
 fn wall_field(meta: &Meta, tag: u16) -> Option<Wall> {
@@ -122,4 +137,23 @@ fn from_loaded(loaded: Loaded) -> Message {
 pub(crate) fn text_field(meta: &Meta, tag: u16) -> Option<&str> {
     let (_, value): &(u16, Bytes) = meta.fields.iter().find(|(field, _)| *field == tag)?;
     std::str::from_utf8(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_retry_wait_longer() {
+        let (now, longest) = (Wall(1_000_000), Duration::from_secs(60));
+        let after = |next_try, not_before: Option<u64>| {
+            wait(Some(Wall(next_try)), not_before.map(Wall), now, longest).as_millis()
+        };
+        assert_eq!(wait(None, None, now, longest), Duration::ZERO);
+        assert_eq!(after(999_000, None), 0, "it is due");
+        assert_eq!(after(1_030_000, None), 30_000);
+        assert_eq!(after(1_000_000 + 86_400_000, None), 60_000, "the clock went back a day");
+        assert_eq!(after(1_030_000, Some(1_500_000)), 500_000, "a time of day is one");
+        assert_eq!(after(1_030_000, Some(999_000)), 30_000);
+    }
 }

@@ -7,7 +7,7 @@ use crate::outcome;
 use crate::seams::{Spawn, Time, World};
 use crate::settle::emit_at;
 use crate::shard::Shard;
-use crate::unreported::{GivenUp, PutOff, ReportKey};
+use crate::unreported::{GivenUp, Obstacle, PutOff, WaitKey};
 use bytes::Bytes;
 use mail::dsn::{Original, Outcome, RecipientReport, Report, Success};
 use mail::{
@@ -163,7 +163,7 @@ impl Due {
             return true;
         }
         let key = self.key();
-        match shard.unreported.put_off(key, next_try, || self.given_up()) {
+        match shard.unreported.put_off(key, next_try, self.given_up()) {
             PutOff::Removed => {
                 let indices = self.given_up().iter().map(|recipient| recipient.index).collect();
                 outcome::settle_removed(shard, &self.original, indices);
@@ -180,8 +180,8 @@ impl Due {
         }
     }
 
-    fn key(&self) -> ReportKey {
-        (self.original.id, self.dsn.id)
+    fn key(&self) -> WaitKey {
+        (self.original.id, Obstacle::Report(self.dsn.id))
     }
 
     /// The recipients that stay open until the report is written.
@@ -193,9 +193,12 @@ impl Due {
                 let recipient = self.original.envelope.recipients.get(index as usize);
                 given_up.extend(recipient.map(|recipient| GivenUp {
                     index,
-                    mailbox: recipient.mailbox.clone(),
+                    address: recipient.mailbox.to_string(),
+                    domain: Some(recipient.mailbox.domain()),
+                    received_at: self.original.received_at,
                     attempts: trouble.attempts,
                     failure: trouble.failure.clone(),
+                    unreadable: None,
                 }));
             }
         }

@@ -1,7 +1,8 @@
-//! Recipients that were given up while the spool has no room for the report about them. They have
-//! left the queue and are open in the spool until the report can be written with their settle.
+//! Recipients that were given up and of which nobody can be told yet: the spool has no room for the
+//! report about them, or can't read their message. They have left the queue and are open in the
+//! spool until the report can be written with their settle.
 
-use mail::{Domain, Failure, Mailbox, MessageId, Mono};
+use mail::{Domain, Failure, MessageId, Mono, Wall};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,13 +13,27 @@ use tokio::sync::Notify;
 #[derive(Clone, Debug)]
 pub(crate) struct GivenUp {
     pub(crate) index: u32,
-    pub(crate) mailbox: Mailbox,
+    /// As far as it is known.
+    pub(crate) address: String,
+    pub(crate) domain: Option<Domain>,
+    pub(crate) received_at: Wall,
     pub(crate) attempts: u16,
     pub(crate) failure: Option<Arc<Failure>>,
+    /// What the spool said when its message was to be read, if that is what it waits for.
+    pub(crate) unreadable: Option<Arc<str>>,
 }
 
-/// The message that was given up, and the report about it: a message may have several.
-pub(crate) type ReportKey = (MessageId, MessageId);
+/// What keeps recipients from being reported about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Obstacle {
+    /// The message can't be read; one recipient.
+    Record(u32),
+    /// There is no room for this report.
+    Report(MessageId),
+}
+
+/// The message whose recipients were given up, and what they wait for: it may be several things.
+pub(crate) type WaitKey = (MessageId, Obstacle);
 
 #[derive(Debug)]
 struct Waiting {
@@ -43,44 +58,45 @@ pub(crate) enum PutOff {
 /// The recipients of one shard that wait so.
 #[derive(Debug, Default)]
 pub(crate) struct Unreported {
-    waiting: RefCell<BTreeMap<ReportKey, Waiting>>,
+    waiting: RefCell<BTreeMap<WaitKey, Waiting>>,
 }
 
 impl Unreported {
-    /// There was no room: the report is tried again at `next_try`. `recipients` are those that
-    /// wait with it.
-    pub(crate) fn put_off(
-        &self,
-        key: ReportKey,
-        next_try: Mono,
-        recipients: impl FnOnce() -> Vec<GivenUp>,
-    ) -> PutOff {
+    /// There was no room, or nothing to be read: that is tried again at `next_try`. `recipients`
+    /// are those that wait for it.
+    pub(crate) fn put_off(&self, key: WaitKey, next_try: Mono, recipients: Vec<GivenUp>) -> PutOff {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.get(&key).is_some_and(|mine| mine.removed) {
             waiting.remove(&key);
             return PutOff::Removed;
         }
         let mine = waiting.entry(key).or_insert_with(|| Waiting {
-            recipients: recipients(),
+            recipients: Vec::new(),
             next_try,
             submitted: false,
             removed: false,
             hurry: Rc::default(),
         });
+        mine.recipients = recipients;
         mine.next_try = next_try;
         mine.submitted = false;
         PutOff::Wait(Rc::clone(&mine.hurry))
     }
 
     /// The report goes to the spool again. False: an operator has removed its recipients.
-    pub(crate) fn submit(&self, key: ReportKey) -> bool {
+    pub(crate) fn submit(&self, key: WaitKey) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         let mine = waiting.get_mut(&key);
         mine.map(|mine| mine.submitted = true).is_some()
     }
 
-    /// The report is written.
-    pub(crate) fn conclude(&self, key: ReportKey) {
+    /// False: an operator has removed the recipients.
+    pub(crate) fn is_waiting(&self, key: WaitKey) -> bool {
+        self.waiting.borrow().contains_key(&key)
+    }
+
+    /// The report is written, or the message is read.
+    pub(crate) fn conclude(&self, key: WaitKey) {
         self.waiting.borrow_mut().remove(&key);
     }
 
@@ -91,23 +107,24 @@ impl Unreported {
 
     /// The messages with recipients that wait.
     pub(crate) fn ids(&self) -> Vec<MessageId> {
-        self.waiting.borrow().keys().map(|(id, _)| *id).collect()
+        let mut ids: Vec<MessageId> = self.waiting.borrow().keys().map(|(id, _)| *id).collect();
+        ids.dedup();
+        ids
     }
 
     /// The recipients of a message that wait, with the time of the next try.
     pub(crate) fn of(&self, id: MessageId) -> Vec<(GivenUp, Mono)> {
         let waiting = self.waiting.borrow();
-        let mine = waiting.range(reports_of(id));
+        let mine = waiting.range(keys_of(id));
         mine.flat_map(|(_, w)| w.recipients.iter().map(|r| (r.clone(), w.next_try))).collect()
     }
 
-    /// Has the reports about the messages that `chosen` names tried now; gives how many recipients
-    /// wait for them.
-    pub(crate) fn hasten(&self, chosen: impl Fn(MessageId, &Domain) -> bool) -> usize {
+    /// Has what the recipients wait for that `chosen` names tried now; gives how many these are.
+    pub(crate) fn hasten(&self, chosen: impl Fn(MessageId, Option<&Domain>) -> bool) -> usize {
         let waiting = self.waiting.borrow();
         let mut count = 0;
         for ((id, _), mine) in waiting.iter() {
-            let matches = |r: &&GivenUp| chosen(*id, &r.mailbox.domain());
+            let matches = |r: &&GivenUp| chosen(*id, r.domain.as_ref());
             let matching = mine.recipients.iter().filter(matches).count();
             if matching > 0 && !mine.submitted {
                 mine.hurry.notify_one();
@@ -122,7 +139,7 @@ impl Unreported {
     pub(crate) fn remove(&self, id: MessageId) -> Vec<u32> {
         let mut waiting = self.waiting.borrow_mut();
         let mut removed = Vec::new();
-        for (_, mine) in waiting.range_mut(reports_of(id)) {
+        for (_, mine) in waiting.range_mut(keys_of(id)) {
             mine.removed = true;
             if !mine.submitted {
                 removed.extend(mine.recipients.iter().map(|recipient| recipient.index));
@@ -134,8 +151,8 @@ impl Unreported {
     }
 }
 
-fn reports_of(id: MessageId) -> std::ops::RangeInclusive<ReportKey> {
-    (id, MessageId(0))..=(id, MessageId(u64::MAX))
+fn keys_of(id: MessageId) -> std::ops::RangeInclusive<WaitKey> {
+    (id, Obstacle::Record(0))..=(id, Obstacle::Report(MessageId(u64::MAX)))
 }
 
 #[cfg(test)]
@@ -143,40 +160,63 @@ mod tests {
     use super::*;
 
     const ID: MessageId = MessageId(7);
-    const KEY: ReportKey = (ID, MessageId(9));
+    const KEY: WaitKey = (ID, Obstacle::Report(MessageId(9)));
 
     fn given_up() -> Vec<GivenUp> {
-        let mailbox = Mailbox::parse("a@far.test", false).unwrap();
-        vec![GivenUp { index: 3, mailbox, attempts: 2, failure: None }]
+        vec![GivenUp {
+            index: 3,
+            address: "a@far.test".to_owned(),
+            domain: Domain::parse("far.test").ok(),
+            received_at: Wall(1),
+            attempts: 2,
+            failure: None,
+            unreadable: None,
+        }]
     }
 
     #[test]
     fn what_waits_for_room_is_known_until_it_is_written() {
         let unreported = Unreported::default();
-        assert!(matches!(unreported.put_off(KEY, Mono(10), given_up), PutOff::Wait(_)));
+        assert!(matches!(unreported.put_off(KEY, Mono(10), given_up()), PutOff::Wait(_)));
         assert_eq!((unreported.count(), unreported.ids()), (1, vec![ID]));
         assert!(unreported.submit(KEY));
         let [(recipient, next_try)] = &unreported.of(ID)[..] else { panic!() };
         assert_eq!((recipient.index, *next_try), (3, Mono(10)));
         assert!(unreported.of(MessageId(8)).is_empty());
-        assert_eq!(unreported.hasten(|id, domain| id == ID && domain.as_str() == "far.test"), 1);
+        assert_eq!(
+            unreported
+                .hasten(|id, domain| id == ID && domain.is_some_and(|d| d.as_str() == "far.test")),
+            1
+        );
         unreported.conclude(KEY);
         assert_eq!((unreported.count(), unreported.of(ID).len()), (0, 0));
     }
 
     #[test]
+    fn one_message_may_wait_to_be_read_and_for_room() {
+        let unreported = Unreported::default();
+        let record = (ID, Obstacle::Record(u32::MAX));
+        unreported.put_off(record, Mono(5), given_up());
+        unreported.put_off(KEY, Mono(10), given_up());
+        assert_eq!((unreported.of(ID).len(), unreported.ids()), (2, vec![ID]));
+        assert!(unreported.is_waiting(record));
+        assert_eq!(unreported.remove(ID), [3, 3]);
+        assert!(!unreported.is_waiting(record));
+    }
+
+    #[test]
     fn what_is_removed_is_not_reported() {
         let unreported = Unreported::default();
-        unreported.put_off(KEY, Mono(10), given_up);
+        unreported.put_off(KEY, Mono(10), given_up());
         assert_eq!(unreported.remove(ID), [3]);
         assert!(!unreported.submit(KEY));
         assert_eq!(unreported.count(), 0);
         // While the report is with the spool it may yet be written: then it is too late.
-        unreported.put_off(KEY, Mono(10), given_up);
+        unreported.put_off(KEY, Mono(10), given_up());
         assert!(unreported.submit(KEY));
         assert_eq!(unreported.remove(ID), [] as [u32; 0]);
         assert_eq!(unreported.count(), 1);
-        assert!(matches!(unreported.put_off(KEY, Mono(20), given_up), PutOff::Removed));
+        assert!(matches!(unreported.put_off(KEY, Mono(20), given_up()), PutOff::Removed));
         assert_eq!(unreported.count(), 0);
     }
 }

@@ -4,6 +4,7 @@
 
 mod support;
 use serde_json::Value;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -219,6 +220,98 @@ fn what_was_given_up_and_finds_no_room_for_its_report_is_shown_and_can_be_remove
     let told: Vec<_> = peer.taken().into_iter().flat_map(|taken| taken.rcpt).collect();
     assert_eq!(told, ["RCPT TO:<b@one.test>"]);
     server.stop();
+}
+
+/// Turns a bit in each place of the spool's segments where this text stands, or its changed form
+/// if it was changed before.
+fn turn_bit(files: &Files, texts: [&str; 2]) {
+    let entries = std::fs::read_dir(files.path("spool")).expect("a spool");
+    let mut turned = 0;
+    for path in entries.map(|entry| entry.expect("an entry").path()) {
+        if path.extension().is_none_or(|extension| extension != "segment") {
+            continue;
+        }
+        let bytes = std::fs::read(&path).expect("a segment");
+        let file = std::fs::File::options().write(true).open(&path).expect("a segment");
+        let places = bytes.iter().enumerate().filter(|(_, byte)| b"RS".contains(byte));
+        for (at, byte) in places {
+            if texts.iter().any(|text| bytes[at..].starts_with(text.as_bytes())) {
+                file.write_all_at(&[byte ^ 1], at as u64).expect("a write");
+                turned += 1;
+            }
+        }
+    }
+    assert!(turned > 0, "{texts:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_listed_and_when_it_is_given_up_waits_to_be_reported() {
+    const LOST: [&str; 2] = ["Subject: lost", "Rubject: lost"];
+    const FOUND: [&str; 2] = ["Subject: found", "Rubject: found"];
+    let files = Files::new();
+    let (server, _, ids) = stuck(&files);
+    for id in &ids {
+        assert_eq!(server.command(&["queue", "remove", id]).code, 0);
+    }
+    let mut client = Client::connect(server.address());
+    let [lost, found] = [LOST, FOUND].map(|subject| {
+        client.mail("a@one.test", &["x@far.test"], &format!("{}\r\n\r\n", subject[0]))
+    });
+    server.stop();
+    // After a start nothing of them is in memory.
+    let server = Server::start_again(&files);
+    for subject in [LOST, FOUND] {
+        turn_bit(&files, subject);
+    }
+    let listed = server.queue();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    let unread = listed.iter().find(|item| item["id"] == *lost).expect("it is listed");
+    assert!(text(unread, "/unreadable").contains("bad checksum"), "{unread}");
+    assert_eq!(text(unread, "/recipients/0/address"), "?@far.test");
+    assert_eq!(text(unread, "/recipients/0/blocker/kind"), "spool");
+    let blocker = text(unread, "/recipients/0/blocker/text");
+    assert!(blocker.starts_with("its record, which can't be read: damaged: "), "{unread}");
+    assert!(unread.pointer("/recipients/0/blocker/until").is_some(), "{unread}");
+    let shown = server.command(&["queue", "why", &lost]);
+    assert!(shown.out.contains("?@far.test: waiting for its record"), "{shown:?}");
+    let by_sender = server.json(&["queue", "list", "--sender", "a@one.test"]);
+    assert_eq!(by_sender.len(), 1, "nobody knows the sender: {by_sender:?}");
+
+    // Without a route they are given up; whom to tell stands in their records only.
+    let peer = Peer::start(|_| None);
+    let route = format!(
+        "[[route]]\ndomains = [\"one.test\"]\nsmtp = {{ hosts = [\"{}\"] }}\n",
+        peer.address
+    );
+    files.write(server::CONFIG, &config(&route));
+    assert_eq!(server.command(&["reload"]).code, 0);
+    let unreported = || {
+        let mut items =
+            server.json(&["queue", "list", "--state", "unreported", "--domain", "far.test"]);
+        items.pop();
+        items
+    };
+    wait_until("both are given up", || unreported().len() == 2);
+    let [why, _] = &server.json(&["queue", "why", &lost])[..] else { panic!() };
+    assert_eq!(text(why, "/recipients/0/address"), "?@far.test");
+    assert_eq!(text(why, "/recipients/0/blocker/kind"), "spool");
+    let blocker = text(why, "/recipients/0/blocker/text");
+    assert!(blocker.contains("can't be read: damaged"), "{why}");
+    assert_eq!(text(why, "/recipients/0/blocker/until"), text(why, "/recipients/0/next_try"));
+    assert!(text(why, "/recipients/0/last_failure").contains("no route leads"), "{why}");
+    assert_eq!(server.json(&["queue", "remove", &lost]).last().expect("done")["matched"], 1);
+    assert_eq!(ids_of(&server), [&*found]);
+    // A disk that heals: the sender of the other one is told as soon as it can be read.
+    turn_bit(&files, FOUND);
+    assert_eq!(server.json(&["queue", "retry", &found]).last().expect("done")["matched"], 1);
+    wait_until("an empty queue", || server.queue().is_empty() && !peer.taken().is_empty());
+    let told: Vec<_> = peer.taken().into_iter().flat_map(|taken| taken.rcpt).collect();
+    assert_eq!(told, ["RCPT TO:<a@one.test> NOTIFY=NEVER"]);
+    server.stop();
+}
+
+fn ids_of(server: &Server) -> Vec<String> {
+    ids(&server.queue()).iter().map(|id| (*id).to_owned()).collect()
 }
 
 #[test]

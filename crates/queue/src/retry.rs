@@ -24,13 +24,23 @@ pub struct RetryPolicy {
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl RetryPolicy {
+    /// The longest that any of its delays may be, jitter included.
+    #[must_use]
+    pub fn longest_delay(&self) -> Duration {
+        let seconds = self.longest.as_secs_f64() * (1.0 + self.jitter_share());
+        Duration::try_from_secs_f64(seconds).unwrap_or(self.longest).max(SHORTEST)
+    }
+
+    fn jitter_share(&self) -> f64 {
+        if self.jitter > 0.0 { self.jitter.min(0.5) } else { 0.0 }
+    }
+
     /// The delay after the `attempts`-th attempt failed (1 is the first).
     pub(crate) fn delay(&self, attempts: u16, random: &mut Random) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let grown = self.first.as_secs_f64() * factor.powi(i32::from(attempts.max(1)) - 1);
         let capped = grown.min(self.longest.as_secs_f64());
-        let jitter = if self.jitter > 0.0 { self.jitter.min(0.5) } else { 0.0 };
-        let seconds = capped * (1.0 + jitter * random.around_zero());
+        let seconds = capped * (1.0 + self.jitter_share() * random.around_zero());
         Duration::try_from_secs_f64(seconds).unwrap_or(self.longest).max(SHORTEST)
     }
 
@@ -74,6 +84,9 @@ mod tests {
             (0..1000).map(|_| jittery.delay(1, &mut random).as_secs_f64()).collect();
         assert!(delays.iter().all(|d| (54.0..=66.0).contains(d)));
         assert!(delays.iter().any(|d| *d < 55.0) && delays.iter().any(|d| *d > 65.0));
+        let longest = jittery.longest_delay();
+        assert_eq!(longest.as_secs(), 3_960);
+        assert!((0..1000).all(|_| jittery.delay(9, &mut random) <= longest));
     }
 
     #[test]

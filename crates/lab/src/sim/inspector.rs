@@ -140,7 +140,7 @@ impl Inspector {
         // When the shard looked: the clock may have jumped since.
         let now_ms = item.received_at.0 + item.age_ms;
         for recipient in &item.recipients {
-            if item.sender.is_empty() {
+            if item.sender.is_empty() && item.unreadable.is_none() {
                 self.account.check_report_to(&recipient.address);
             }
             let blocker = &recipient.blocker;
@@ -170,5 +170,7 @@ impl Inspector {
 fn is_report_of(item: &QueueItem, recipient: &str) -> bool {
     let name = super::account::name_of(recipient);
     let is_to = |address: &str| super::account::name_of(address) == name;
-    item.sender.is_empty() && item.recipients.iter().any(|to| is_to(&to.address))
+    item.sender.is_empty()
+        && item.unreadable.is_none()
+        && item.recipients.iter().any(|to| is_to(&to.address))
 }

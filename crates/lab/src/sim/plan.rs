@@ -62,8 +62,6 @@ pub struct Plan {
     pub changes: Vec<Change>,
     /// Changed zones: [`ActKind::Zones`] counts them.
     pub zone_changes: Vec<ZoneChange>,
-    /// So much the wall clock goes back, in milliseconds.
-    pub back_ms: u64,
     /// Some senders can't be told anything: their next hop refuses reports, or is dead.
     pub deaf_senders: bool,
 }
@@ -260,7 +258,6 @@ impl Plan {
             weather: weather(random),
             changes: Vec::new(),
             zone_changes: Vec::new(),
-            back_ms: 0,
             deaf_senders: false,
         };
         // Of its own, so that what is drawn here changes nothing above.
@@ -282,9 +279,9 @@ impl Plan {
         self.change_configuration(random);
         self.change_zones(random);
         if random.below(6) == 0 {
-            self.back_ms = 1 + random.below(120_000);
+            let ms = 1 + random.below(120_000);
             let at_us = random.below(self.heal_us);
-            self.acts.push(Act { at_us, kind: ActKind::JumpBack { ms: self.back_ms } });
+            self.acts.push(Act { at_us, kind: ActKind::JumpBack { ms } });
         }
         self.weather.dns_late = if random.below(3) == 0 { random.below(200) as u16 } else { 0 };
         self.weather.peer_halves = random.below(2) == 0;
@@ -378,10 +375,7 @@ impl Plan {
     #[must_use]
     pub fn horizon(&self) -> Horizon {
         // Jitter makes them a fifth longer, and a clock of milliseconds cuts something off.
-        // The time of the next try is stored as a time of day: after a restart it is further away
-        // by as much as the clock went back.
-        let retry_ms = 25_000 + self.back_ms;
-        Horizon { retry_ms, back_off_ms: 25_000, expiry_ms: 3_600_000 + 1_000 + self.back_ms }
+        Horizon { retry_ms: 25_000, back_off_ms: 25_000, expiry_ms: 3_600_000 + 1_000 }
     }
 
     /// What the node may use.

@@ -75,6 +75,7 @@ mod tests {
         QueueItem {
             id: MessageId(id),
             sender: String::new(),
+            unreadable: None,
             body_bytes: 1,
             received_at: Wall(received_at),
             age_ms: 0,

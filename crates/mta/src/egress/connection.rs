@@ -196,8 +196,8 @@ impl<W: World> Connection<W> {
     ) -> Result<(), CloseReason> {
         let message = match self.shard.message(work.id).await {
             Ok(message) => message,
-            Err(failure) => {
-                outcome::unreadable(&self.shard, &work, &Arc::new(failure));
+            Err(why) => {
+                outcome::unreadable(&self.shard, &work, &why);
                 return Ok(());
             }
         };

@@ -14,7 +14,6 @@ use queue::{Take, Work};
 use smallvec::SmallVec;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Works off the slot's ready queue until it is empty.
 pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, slot: Slot<W>, hop: Rc<NextHop>) {
@@ -38,7 +37,7 @@ pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, slot: Slot<W>, hop: Rc<Ne
 async fn deliver<W: World>(shard: &Rc<Shard<W>>, hop: &Rc<NextHop>, work: &Work) {
     let message = match shard.message(work.id).await {
         Ok(message) => message,
-        Err(failure) => return outcome::unreadable(shard, work, &Arc::new(failure)),
+        Err(why) => return outcome::unreadable(shard, work, &why),
     };
     for entry in &work.entries {
         let index = entry.1;

@@ -230,7 +230,8 @@ impl<W: World> Shard<W> {
             };
             let postmaster = is_for_postmaster(&message.meta, index);
             let route = if postmaster { config::POSTMASTER_ROUTE } else { "" };
-            self.push_entry(now, recipient.mailbox.domain(), route, entry);
+            let key = self.scheduled_key(recipient.mailbox.domain(), route);
+            self.push_entry(now, &key, entry);
         }
         self.pump();
     }

@@ -8,7 +8,8 @@
 //!   not, and this is what it says);
 //! - `D: …`: the messages that arrive at the next hop when that comes up, `new` being one that is
 //!   sent after the start; each once and as it was, unless said otherwise;
-//! - `Q: …`: what is still queued then;
+//! - `Q: …`: what is still queued then: why it failed last, or where its record can't be read, for
+//!   whom it is and what it waits for;
 //! - `E: …`: errors that are logged after the start, each once.
 
 use crate::support::client::Client;
@@ -344,7 +345,12 @@ fn play_server(files: &Files, row: &Row, hop: &str, mut seen: Vec<String>) -> Ve
     seen.extend(arrived(&peer.taken()));
     seen.extend(server.queue().iter().map(|item| {
         let recipient = &item["recipients"][0];
-        format!("Q: {}", plain(recipient["last_failure"].as_str().unwrap_or("not tried")))
+        let said = |value: &serde_json::Value| value.as_str().unwrap_or("not tried").to_owned();
+        if item["unreadable"].is_null() {
+            return format!("Q: {}", plain(&said(&recipient["last_failure"])));
+        }
+        let (address, waits) = (said(&recipient["address"]), &recipient["blocker"]["text"]);
+        format!("Q: {address} waits for {}", plain(&said(waits)))
     }));
     seen.extend(errors(&server).into_iter().map(|line| format!("E: {line}")));
     server.stop();

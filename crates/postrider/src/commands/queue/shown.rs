@@ -30,7 +30,7 @@ pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall) -> String {
         table.add_row([
             item.id.to_string(),
             age(Duration::from_millis(item.age_ms)),
-            item.body_bytes.to_string(),
+            bytes(item),
             sender(item),
             to,
             clean(&first.blocker.text),
@@ -63,7 +63,11 @@ pub(super) fn show(item: &QueueItem, now: Wall) -> String {
     if let Some(client) = &item.client {
         let _ = writeln!(text, "Client      {}", clean(client));
     }
-    let _ = writeln!(text, "Size        {}", counted(item.body_bytes, "byte"));
+    if let Some(why) = &item.unreadable {
+        let _ = writeln!(text, "Unreadable  {}", clean(why));
+    } else {
+        let _ = writeln!(text, "Size        {}", counted(item.body_bytes, "byte"));
+    }
     if let Some(reason) = &item.held {
         let _ = writeln!(text, "On hold     {}", clean(reason));
     }
@@ -171,8 +175,17 @@ fn state(state: RecipientState) -> &'static str {
     }
 }
 
+fn bytes(item: &QueueItem) -> String {
+    if item.unreadable.is_some() { "-".to_owned() } else { item.body_bytes.to_string() }
+}
+
+/// `-`, unlike `<>`: nobody knows.
 fn sender(item: &QueueItem) -> String {
-    if item.sender.is_empty() { "<>".to_owned() } else { clean(&item.sender) }
+    match &item.sender {
+        _ if item.unreadable.is_some() => "-".to_owned(),
+        sender if sender.is_empty() => "<>".to_owned(),
+        sender => clean(sender),
+    }
 }
 
 /// What strangers wrote must not drive the operator's terminal.
@@ -235,6 +248,7 @@ mod tests {
         QueueItem {
             id: MessageId(0x0001_0000_0000_002a),
             sender: String::new(),
+            unreadable: None,
             body_bytes: 400,
             received_at: Wall(NOW.0 - 90_000),
             age_ms: 90_000,
@@ -283,6 +297,18 @@ mod tests {
         assert!(lines[1].contains("000100000000002a") && lines[1].contains("<>"), "{text}");
         assert!(lines[2].contains("user@example.com and 1 more"), "{text}");
         assert_eq!(lines[3], "The oldest 2 of 7 messages.");
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_message_is_not_made_up() {
+        let mut unread = item();
+        unread.unreadable = Some("damaged: x at 1".to_owned());
+        let text = list(&[unread.clone()], 1, NOW);
+        let line = text.lines().nth(1).unwrap_or_default();
+        assert!(!line.contains("<>") && !line.contains("400"), "{text}");
+        let text = show(&unread, NOW);
+        assert!(text.contains("Unreadable  damaged: x at 1\n"), "{text}");
+        assert!(!text.contains("<>") && !text.contains("Size"), "{text}");
     }
 
     #[test]
