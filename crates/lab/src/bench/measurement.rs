@@ -39,8 +39,16 @@ impl Figures {
         self.lower("cpu_us_per_message", "CPU per message", "µs", each((user + system) * 1e6));
         self.neither("cpu_user_seconds", "CPU in user space", "s", user);
         self.neither("cpu_system_seconds", "CPU in the kernel", "s", system);
-        self.neither("written_bytes", "written to the disk", "bytes", written);
-        self.lower("written_bytes_per_message", "written per message", "bytes", each(written));
+        let title = "written to the page cache for the disk";
+        self.neither("written_bytes", title, "bytes", written);
+        let device = after.device_written_bytes.zip(before.device_written_bytes);
+        if let Some(device) = device.map(|(after, before)| after.saturating_sub(before) as f64) {
+            self.neither("device_written_bytes", "written to the device by all", "bytes", device);
+            let title = "written to the device per message";
+            self.lower("device_written_bytes_per_message", title, "bytes", each(device));
+        } else {
+            self.lower("written_bytes_per_message", "written per message", "bytes", each(written));
+        }
         let syncs = after.sync_count.zip(before.sync_count);
         if let Some(syncs) = syncs.map(|(after, before)| after.saturating_sub(before)) {
             self.neither("sync_count", "syncs", "", syncs as f64);

@@ -3,7 +3,7 @@
 use super::contender::{Contender, Farewell, Place, Server};
 use super::group::Group;
 use super::load::{Load, Sink, Source, SourceReport};
-use super::machine::Busy;
+use super::machine::{Busy, device_written_bytes};
 use super::path::Path;
 use super::report::{Account, ConfigFile, Mark};
 use super::scenario::LongPath;
@@ -22,6 +22,10 @@ const STEP: Duration = Duration::from_millis(20);
 const STILL_MAX: Duration = Duration::from_secs(60);
 /// What a server does after the last delivery (recording it) is counted for so long.
 const AFTERMATH: Duration = Duration::from_millis(300);
+/// A server that used less of a processor than this has nothing more to do.
+const IDLE_SHARE_MAX: f64 = 0.02;
+/// What a server does behind the warm-up may take so long: zeroing segments of a log, for one.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// Messages before what is measured: a tenth, but no more than these.
 const WARM_UP_MAX: u64 = 2000;
 
@@ -42,6 +46,8 @@ pub(super) struct Snapshot {
     pub(super) usage: Usage,
     pub(super) busy: Busy,
     pub(super) sync_count: Option<u64>,
+    /// By the whole machine to the spool's device.
+    pub(super) device_written_bytes: Option<u64>,
     pub(super) accepted: u64,
     pub(super) delivered: u64,
     pub(super) sink_cpu_seconds: f64,
@@ -407,7 +413,25 @@ impl<'a> Stand<'a> {
                  {delivered} delivered"
             ));
         }
-        std::thread::sleep(AFTERMATH);
+        self.settle()
+    }
+
+    /// Waits until the server has done what it does in the background.
+    fn settle(&self) -> Result<(), String> {
+        let begun = Instant::now();
+        let cpu_seconds = |usage: Usage| usage.user_seconds + usage.system_seconds;
+        let mut before = self.usage();
+        while begun.elapsed() < SETTLE_MAX {
+            std::thread::sleep(AFTERMATH);
+            self.stopping.check()?;
+            let now = self.usage();
+            let used = cpu_seconds(now) - cpu_seconds(before);
+            let is_idle = used < IDLE_SHARE_MAX * AFTERMATH.as_secs_f64();
+            if is_idle && now.written_bytes == before.written_bytes {
+                break;
+            }
+            before = now;
+        }
         Ok(())
     }
 
@@ -429,6 +453,7 @@ impl<'a> Stand<'a> {
             usage: self.usage(),
             busy: Busy::now(),
             sync_count: self.server.as_mut().and_then(|server| server.sync_count()),
+            device_written_bytes: device_written_bytes(self.server_directory()),
             accepted: self.accepted,
             delivered: self.delivered,
             sink_cpu_seconds: self

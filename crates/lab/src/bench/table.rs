@@ -21,7 +21,7 @@ const COLUMNS: [(&str, &str); 24] = [
     ("memory_peak_bytes", "RSS MB"),
     ("memory_shared_once_bytes", "PSS MB"),
     ("memory_bytes_per_queued", "B/queued"),
-    ("written_bytes_per_message", "written B"),
+    ("device_written_bytes_per_message", "written B"),
     ("syncs_per_message", "syncs/msg"),
     ("disk_used_bytes", "disk MB"),
     ("resume_seconds", "resume s"),

@@ -68,6 +68,7 @@ pub(crate) struct LocalSpawn;
 
 impl mta::seams::Spawn for LocalSpawn {
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        tokio::task::spawn_local(task);
+        // Boxed: tokio moves what it is given several times, and a session is kilobytes.
+        tokio::task::spawn_local(Box::pin(task));
     }
 }
