@@ -227,10 +227,11 @@ pub(crate) fn wall_of<W: World>(shard: &Shard<W>, at: Mono) -> Wall {
     }
 }
 
-/// The message could not be read back from the spool: not the peer's fault, and not forgotten.
-pub(crate) fn unreadable<W: World>(shard: &Rc<Shard<W>>, work: &Work, why: &LoadError) {
+/// A part of the message, its `record` or its `body`, could not be read back from the spool: not
+/// the peer's fault, and not forgotten.
+pub(crate) fn unreadable<W: World>(shard: &Rc<Shard<W>>, work: &Work, part: &str, why: &LoadError) {
     let status = EnhancedStatus::new(4, 3, 0);
-    let text = format!("its record can't be read: {}", said_of(why));
+    let text = format!("its {part} can't be read: {}", said_of(why));
     let failure = &Arc::new(Failure::local(Class::Transient, status, text));
     for &(entry, recipient, _) in &work.entries {
         defer(shard, None, work.id, (entry, recipient), failure, None);

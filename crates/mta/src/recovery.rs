@@ -46,7 +46,7 @@ impl<W: World> Shard<W> {
     pub(crate) async fn message(self: &Rc<Self>, id: MessageId) -> Result<Rc<Message>, LoadError> {
         let read = self.look_at(id).await;
         if let Err(why) = &read {
-            self.console.error("spool", format_args!("cannot read a message id={id}: {why}"));
+            self.tell_unreadable(id, why);
         }
         read
     }
@@ -61,9 +61,13 @@ impl<W: World> Shard<W> {
         }
         match self.spool.load(id).await {
             Completion::Loaded(loaded) => Ok(Rc::new(from_loaded(*loaded))),
-            Completion::LoadFailed(why) => Err(why),
-            _ => Err(LoadError::Disk("the spool gave no answer".into())),
+            other => Err(refusal(other)),
         }
+    }
+
+    /// Says on the console that the spool can't read a message, or its body.
+    pub(crate) fn tell_unreadable(&self, id: MessageId, why: &LoadError) {
+        self.console.error("spool", format_args!("cannot read a message id={id}: {why}"));
     }
 
     /// Queues what the spool held of one message when the server started.
@@ -111,6 +115,14 @@ fn wait(
 ) -> Duration {
     let until = |at: Option<Wall>| at.map_or(Duration::ZERO, |at| at.since(now));
     until(next_try).min(longest).max(until(not_before))
+}
+
+/// What the spool said instead of what was asked for.
+pub(crate) fn refusal(answer: Completion) -> LoadError {
+    match answer {
+        Completion::LoadFailed(why) => why,
+        _ => LoadError::Disk("the spool gave no answer".into()),
+    }
 }
 
 fn wall_field(meta: &Meta, tag: u16) -> Option<Wall> {

@@ -5,6 +5,7 @@
 mod support;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::sync::mpsc;
 use support::client::{Client, queued_id};
 use support::peer::Peer;
 use support::server::Server;
@@ -280,6 +281,99 @@ fn a_large_message_by_way_of_a_file_of_its_own() {
         large.map(|e| e.path()).collect::<Vec<_>>()
     };
     wait_until("no blob is left", || blobs().is_empty());
+    server.stop();
+}
+
+/// A next hop with CHUNKING that tells of each BDAT whether all its octets came.
+fn chunking_peer() -> (String, mpsc::Receiver<bool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+            let say = |reply: &str| (&stream).write_all(reply.as_bytes()).is_ok();
+            let mut is_open = say("220 peer.test ESMTP\r\n");
+            let mut line = String::new();
+            while is_open && reader.read_line(&mut line).is_ok_and(|count| count > 0) {
+                if let Some(count) = line.strip_prefix("BDAT ") {
+                    let count = count.split_whitespace().next().expect("a length");
+                    let mut octets = vec![0; count.parse().expect("a number")];
+                    is_open = reader.read_exact(&mut octets).is_ok();
+                    let _ = tell.send(is_open);
+                }
+                let hello = line.starts_with("EHLO");
+                let reply = if hello { "250-peer.test\r\n250 CHUNKING\r\n" } else { "250 Ok\r\n" };
+                is_open = is_open && say(reply);
+                line.clear();
+            }
+        }
+    });
+    (address, told)
+}
+
+#[test]
+fn a_body_that_changed_on_the_disk_goes_nowhere() {
+    let files = Files::new();
+    let (smtp, lmtp) = (Peer::start(|_| None), Peer::start(|_| None));
+    let (bdat_address, bdat) = chunking_peer();
+    let (smtp_address, lmtp_address) = (&smtp.address, &lmtp.address);
+    let with = |routes: &str| {
+        let retry = "[retry]\nfirst = \"1h\"\nlongest = \"1h\"\n";
+        let spool = "blob_bytes = \"64KiB\"";
+        config_with(spool, "relay_from = [\"127.0.0.0/8\"]", &format!("{routes}\n{retry}"))
+    };
+    let dead = format!("127.0.0.1:{}", support::tool::free_port());
+    let server =
+        Server::start(&files, &with(&format!("[[route]]\nsmtp = {{ hosts = [\"{dead}\"] }}")));
+    let content = format!("Subject: big\r\n\r\n{}", "It stays as it is.\r\n".repeat(42_000));
+    let to = ["a@smtp.test", "b@lmtp.test", "c@bdat.test", "d@box.test"];
+    Client::connect(server.address()).mail("me@source.test", &to, &content);
+    server.stop();
+    // In its last piece: all before is sent when it is found.
+    let blob = files.path("spool/0000000000000001.blob");
+    let flip = || {
+        let mut bytes = std::fs::read(&blob).expect("a blob");
+        let at = bytes.len() - 1_000;
+        bytes[at] ^= 1;
+        std::fs::write(&blob, bytes).expect("a blob");
+    };
+    flip();
+    let routes = format!(
+        "[[route]]\ndomains = [\"smtp.test\"]\nsmtp = {{ hosts = [\"{smtp_address}\"] }}\n\
+         [[route]]\ndomains = [\"lmtp.test\"]\nlmtp = {{ hosts = [\"{lmtp_address}\"] }}\n\
+         [[route]]\ndomains = [\"bdat.test\"]\nsmtp = {{ hosts = [\"{bdat_address}\"] }}\n\
+         [[route]]\ndomains = [\"box.test\"]\nmaildir = {{ path = \"mail\" }}\n"
+    );
+    let server = Server::start(&files, &with(&routes));
+    server.command(&["queue", "retry", "--all"]);
+    let told = || {
+        let of_blob = "0000000000000001.blob at 786432: bad length or checksum";
+        server.console().iter().filter(|line| line.contains(of_blob)).count()
+    };
+    wait_until("four errors that name the file", || told() == 4);
+    assert_eq!(bdat.recv(), Ok(false), "the chunk was not sent to its end");
+    wait_until("four that wait", || {
+        let queue = server.queue();
+        let recipients =
+            queue.iter().flat_map(|m| m["recipients"].as_array().into_iter().flatten());
+        let failures = recipients.filter_map(|recipient| recipient["last_failure"].as_str());
+        failures.filter(|text| text.contains("its body can't be read")).count() == 4
+    });
+    assert_eq!((smtp.taken().len(), lmtp.taken().len()), (0, 0));
+    assert_eq!(files.maildir("mail").len(), 0);
+    let left = std::fs::read_dir(files.path("mail/tmp")).map_or(0, Iterator::count);
+    assert_eq!(left, 0, "no part of it stays in tmp");
+    // What is right again goes out as it came.
+    flip();
+    server.command(&["queue", "retry", "--all"]);
+    assert_eq!(bdat.recv(), Ok(true));
+    let [one] = &smtp.wait_taken(1)[..] else { unreachable!() };
+    let [two] = &lmtp.wait_taken(1)[..] else { unreachable!() };
+    for kept in [&one.content, &two.content, &files.wait_maildir("mail", 1)[0]] {
+        assert!(kept.ends_with(content.as_bytes()));
+    }
+    wait_until("an empty queue", || server.queue().is_empty());
     server.stop();
 }
 

@@ -1,5 +1,6 @@
 //! Disk operations as values: made by the spool, performed by whoever drives it.
 
+use crate::checksums::{self, Piece};
 use crate::disk::{Disk, DiskError, read_full};
 use crate::scan::IdRanges;
 use crate::segment::SegmentKey;
@@ -43,6 +44,8 @@ pub(crate) enum Op {
     Commit { seal: Option<SealWrite>, file: FileName, offset: u64, data: WriteBuffer, sync: bool },
     /// Read one range.
     Read { file: FileName, offset: u64, bytes: usize },
+    /// Read a piece of a blob and check it.
+    ReadPiece { file: FileName, offset: u64, piece: Piece },
     /// Read several ranges of one file.
     ReadMany { file: FileName, ranges: Vec<(u64, u32)> },
     /// Find which messages a segment says more about than its own accepts.
@@ -76,6 +79,8 @@ pub(crate) enum Outcome {
     Done,
     Written(WriteBuffer),
     Data(Bytes),
+    /// What was read is not what was written; in words.
+    Wrong(Box<str>),
     Many(Vec<Bytes>),
     Scanned(Vec<u64>),
     Free(u64),
@@ -194,6 +199,14 @@ impl Op {
             }
             Op::Read { file, offset, bytes } => {
                 Ok(Outcome::Data(read_bytes(disk, &file, offset, bytes)?))
+            }
+            Op::ReadPiece { file, offset, piece } => {
+                let data = read_bytes(disk, &file, offset, piece.bytes)?;
+                Ok(if checksums::is_right(&data, piece) {
+                    Outcome::Data(data)
+                } else {
+                    Outcome::Wrong(format!("{file} at {offset}: bad length or checksum").into())
+                })
             }
             Op::ReadMany { file, ranges } => ranges
                 .into_iter()

@@ -6,6 +6,7 @@
 mod batch;
 mod blob;
 mod catalog;
+pub mod checksums;
 mod codec;
 mod compaction;
 pub mod config;
@@ -28,6 +29,7 @@ mod spool;
 mod verify;
 mod writer;
 
+pub use checksums::BodyChecksums;
 pub use config::{Damage, Durability, RecoveryReport, SpoolConfig, SpoolError, SpoolStatus};
 pub use disk::{Disk, DiskError, DiskErrorKind};
 pub use io::{Io, IoDone, IoTicket, Lane};

@@ -39,8 +39,8 @@ impl Memory {
                 let refused = Refusal::Misuse("there is no such blob");
                 (ticket, if known { Completion::BlobDone } else { Completion::Refused(refused) })
             }
-            Request::BlobRead { ticket, blob, offset, bytes } => {
-                (ticket, self.read(blob, offset, bytes))
+            Request::BlobRead { ticket, blob, offset, piece } => {
+                (ticket, self.read(blob, offset, piece.bytes))
             }
             Request::BlobDrop { blob } => {
                 self.blobs.remove(&blob.0);

@@ -96,6 +96,8 @@ pub mod tag {
     /// Indexes of recipients that stand for this server's postmaster (u32 each): their route does
     /// not follow from their domain.
     pub const POSTMASTER: u16 = 16;
+    /// Of a body in a file of its own: see [`crate::checksums`].
+    pub const BODY_CHECKSUMS: u16 = 17;
 }
 
 /// How a recipient was done with.

@@ -1,5 +1,6 @@
 //! What the spool is asked, and what it answers.
 
+use crate::checksums::Piece;
 use crate::record::{BlobId, Meta, Record};
 use bytes::Bytes;
 use mail::{ContentFacts, Domain, Envelope, MessageId, Wall};
@@ -45,7 +46,7 @@ pub enum Request {
         /// Which.
         blob: BlobId,
     },
-    /// Read a piece: `BlobData` (shorter at the end, empty past it) or `LoadFailed`.
+    /// Read a piece: `BlobData`, all of it, or `LoadFailed` when it is not what was written.
     BlobRead {
         /// Given back.
         ticket: Ticket,
@@ -53,8 +54,8 @@ pub enum Request {
         blob: BlobId,
         /// From where.
         offset: u64,
-        /// How much at most.
-        bytes: usize,
+        /// How long it is and its checksum: see [`crate::checksums::piece`].
+        piece: Piece,
     },
     /// Forget a blob that no accept names (the transaction was given up). The blob of a message
     /// that is settled goes by itself.

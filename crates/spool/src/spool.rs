@@ -200,8 +200,8 @@ impl Spool {
                 let sync = self.is_sync();
                 self.blobs.handle_seal(blob, ticket, sync);
             }
-            Request::BlobRead { ticket, blob, offset, bytes } => {
-                let op = Op::Read { file: blob_name(blob.0), offset, bytes };
+            Request::BlobRead { ticket, blob, offset, piece } => {
+                let op = Op::ReadPiece { file: blob_name(blob.0), offset, piece };
                 self.push_bulk(op, Waiting::BlobRead { ticket });
             }
             Request::BlobDrop { blob } => {
@@ -570,6 +570,7 @@ impl Spool {
             (Waiting::BlobRead { ticket }, result) => {
                 let completion = match result {
                     Ok(Outcome::Data(data)) => Completion::BlobData(data),
+                    Ok(Outcome::Wrong(what)) => Completion::LoadFailed(LoadError::Damaged(what)),
                     Err(error) if error.kind == DiskErrorKind::NotFound => {
                         Completion::LoadFailed(LoadError::NotFound)
                     }

@@ -1,9 +1,11 @@
 //! Reads a log that nobody has open and says what is in it.
 
+use crate::checksums::{self, Piece};
 use crate::codec::{self, RawRecord, SmallRecord, kind};
 use crate::config::{Damage, RecoveryReport, SpoolError};
-use crate::disk::Disk;
+use crate::disk::{Disk, read_full};
 use crate::live::Live;
+use crate::record::Meta;
 use crate::recovery::{Recovery, wrong_length};
 use crate::scan::{self, Extent, Found};
 use crate::segment::{Name, Segment, blob_name};
@@ -72,8 +74,8 @@ struct Verifier {
     live: Live,
     report: VerifyReport,
     accepted: BTreeSet<u64>,
-    /// Of each message with a blob.
-    body_bytes: BTreeMap<u64, u64>,
+    /// Length of the body of each message with a blob, and what its accept says of it.
+    bodies: BTreeMap<u64, (u64, Meta)>,
 }
 
 impl Verifier {
@@ -135,7 +137,7 @@ impl Verifier {
                 self.report.copied_count += 1;
             }
             if head.blob.is_some() {
-                self.body_bytes.insert(id.0, summary.body_bytes);
+                self.bodies.insert(id.0, (summary.body_bytes, summary.meta));
             }
             self.live.accept(generation, &head);
             return Ok(());
@@ -205,9 +207,14 @@ impl Verifier {
         }
         for (&blob, &id) in named.iter().filter(|(blob, _)| files.contains(blob)) {
             let file = blob_name(blob);
-            let Some(&body_bytes) = self.body_bytes.get(&id) else { continue };
-            if let Some(what) = wrong_length(MessageId(id), body_bytes, disk.length(&file)?) {
+            let Some((body_bytes, meta)) = self.bodies.remove(&id) else { continue };
+            let found = disk.length(&file)?;
+            if let Some(what) = wrong_length(MessageId(id), body_bytes, found) {
                 self.damage(&file, 0, 0, what);
+            } else if let Some((offset, bytes, what)) = wrong_body(disk, &file, body_bytes, &meta)?
+            {
+                let what = format!("the body of message {} {what}", MessageId(id));
+                self.damage(&file, offset, bytes, what);
             }
         }
         let orphans = files.iter().filter(|blob| !named.contains_key(blob));
@@ -218,4 +225,35 @@ impl Verifier {
     fn finish(self) -> VerifyReport {
         self.report
     }
+}
+
+/// Reads a blob and checks it against the checksums in its accept: where the first wrong piece is,
+/// how long it is, and what is wrong.
+fn wrong_body(
+    disk: &dyn Disk,
+    file: &str,
+    body_bytes: u64,
+    meta: &Meta,
+) -> Result<Option<(u64, u64, String)>, SpoolError> {
+    let (mut offset, mut wrong_count, mut first) = (0, 0_u64, None);
+    let mut buffer = Vec::new();
+    while offset < body_bytes {
+        let piece = match checksums::piece(meta, body_bytes, offset) {
+            Ok(Piece { checksum: None, .. }) => break,
+            Ok(piece) => piece,
+            Err(error) => return Ok(Some((offset, 0, format!("is {error}")))),
+        };
+        buffer.resize(piece.bytes, 0);
+        let count = read_full(disk, file, offset, &mut buffer)?;
+        buffer.truncate(count);
+        if !checksums::is_right(&buffer, piece) {
+            wrong_count += 1;
+            first.get_or_insert((offset, piece.bytes as u64));
+        }
+        offset += piece.bytes as u64;
+    }
+    let told = |(offset, bytes)| {
+        (offset, bytes, format!("is not what was written, in {wrong_count} pieces"))
+    };
+    Ok(first.map(told))
 }

@@ -6,8 +6,9 @@ use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipie
 use proptest::prelude::*;
 use spool::memdisk::MemDisk;
 use spool::{
-    Accept, Attempt, Body, Completion, Disk, LoadError, LoadedBody, Meta, Record, RecoveredMessage,
-    RecoveryReport, Request, Settle, SettleKind, Spool, SpoolConfig, SpoolError, State, Ticket,
+    Accept, Attempt, Body, BodyChecksums, Completion, Disk, LoadError, LoadedBody, Meta, Record,
+    RecoveredMessage, RecoveryReport, Request, Settle, SettleKind, Spool, SpoolConfig, SpoolError,
+    State, Ticket, checksums,
 };
 use std::sync::Arc;
 
@@ -349,6 +350,63 @@ fn a_blob_of_another_length_is_damage() {
     disk.put("0000000000000001.blob", "a large body".into());
     let (_, report, found) = open(&disk, small());
     assert_eq!((report.damaged_count, found.len()), (0, 1));
+}
+
+#[test]
+fn a_bit_that_changes_in_a_blob_is_damage_and_its_piece_is_never_read() {
+    const BYTES: usize = checksums::PIECE_BYTES + 5_000;
+    let name = "0000000000000001.blob";
+    for is_checked in [true, false] {
+        let disk = MemDisk::new(1, 1 << 30);
+        let (mut spool, _, _) = open(&disk, small());
+        let blob = spool::BlobId(spool.next_blob());
+        let data = Bytes::from((0..BYTES).map(|at| (at / 3) as u8).collect::<Vec<_>>());
+        let mut sums = BodyChecksums::default();
+        for data in [data.slice(..70_000), data.slice(70_000..)] {
+            sums.push(&data);
+            spool.handle_request(Request::BlobAppend { ticket: Ticket(5), blob, data });
+        }
+        spool.handle_request(Request::BlobSeal { ticket: Ticket(6), blob });
+        run(&mut spool, &disk);
+        let body = Body::Blob { blob, body_bytes: BYTES as u64 };
+        // As records were before there were checksums, and as they are.
+        let fields = if is_checked { vec![sums.finish()] } else { Vec::new() };
+        let accept = Accept { body, meta: Meta { fields }, ..plain(1, BYTES) };
+        submit(&mut spool, &disk, vec![Record::Accept(Box::new(accept))]);
+        let id = MessageId::new(0, 0, 1);
+        let mut read = |disk: &MemDisk, offset: usize| {
+            let Completion::Loaded(loaded) = load(&mut spool, disk, id) else { panic!("no load") };
+            let piece = checksums::piece(&loaded.meta, BYTES as u64, offset as u64);
+            let (ticket, offset, piece) = (Ticket(7), offset as u64, piece.expect("good"));
+            spool.handle_request(Request::BlobRead { ticket, blob, offset, piece });
+            run(&mut spool, disk).pop().expect("an answer").1
+        };
+        let second = checksums::PIECE_BYTES;
+        assert!(
+            matches!(read(&disk, second), Completion::BlobData(read) if read == data[second..])
+        );
+        assert_eq!(spool::verify(&disk).expect("verifies").damaged_count, 0);
+        assert!(disk.flip_bit(name, (second as u64 + 77) * 8 + 3));
+        assert!(matches!(read(&disk, 0), Completion::BlobData(read) if read == data[..second]));
+        let answer = read(&disk, second);
+        let verified = spool::verify(&disk).expect("verifies");
+        if !is_checked {
+            assert!(matches!(answer, Completion::BlobData(read) if read.len() == 5_000));
+            assert_eq!(verified.damaged_count, 0);
+            continue;
+        }
+        let Completion::LoadFailed(LoadError::Damaged(what)) = answer else { panic!("{answer:?}") };
+        assert_eq!(&*what, format!("{name} at {second}: bad length or checksum"));
+        let [damage] = &verified.damage[..] else { panic!("{verified:?}") };
+        assert_eq!((&*damage.file, damage.offset, damage.bytes), (name, second as u64, 5_000));
+        assert!(damage.what.contains("0000000000000001 is not what was written, in 1 pieces"));
+        // The checksums come along when the message is found by the index of its segment.
+        let (mut spool, _, found) = open(&disk, small());
+        assert_eq!(found[0].meta.fields.len(), 1);
+        assert!(
+            matches!(load(&mut spool, &disk, id), Completion::Loaded(m) if m.meta.fields.len() == 1)
+        );
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One SMTP or LMTP connection: transaction after transaction until the queue has none for it.
 
-use super::content::{self, Wire};
+use super::content::{self, Wire, WriteError};
 use super::opening;
 use super::{NextHop, Slot};
 use crate::budget::Share;
@@ -13,6 +13,7 @@ use crate::shard::{Busy, Shard};
 use mail::{Class, EnhancedStatus, Failure, Mono};
 use queue::{CloseReason, EntryOutcome, Take, Work};
 use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient, Output};
+use spool::LoadError;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -41,6 +42,8 @@ pub(super) struct Connection<W: World> {
 pub(super) struct InFlight {
     work: Work,
     message: Rc<Message>,
+    /// The spool could not read its body to the end: the connection was cut there.
+    unreadable: Option<LoadError>,
 }
 
 /// Counts an open connection while it lives.
@@ -197,7 +200,7 @@ impl<W: World> Connection<W> {
         let message = match self.shard.message(work.id).await {
             Ok(message) => message,
             Err(why) => {
-                outcome::unreadable(&self.shard, &work, &why);
+                outcome::unreadable(&self.shard, &work, "record", &why);
                 return Ok(());
             }
         };
@@ -211,7 +214,7 @@ impl<W: World> Connection<W> {
         self.carried += 1;
         self.shard.metrics.transactions.inc();
         self.wire.session.start(self.shard.now(), outgoing);
-        self.in_flight.push_back(InFlight { work, message });
+        self.in_flight.push_back(InFlight { work, message, unreadable: None });
         self.write().await;
         Ok(())
     }
@@ -221,11 +224,16 @@ impl<W: World> Connection<W> {
     /// # Errors
     /// Why the connection must be closed; nothing is in flight then.
     async fn finish_first(&mut self, hop: &Rc<NextHop>, slot: &Slot<W>) -> Result<(), CloseReason> {
-        let (mut gave_back, mut concluded) = (false, false);
+        let (mut gave_back, mut concluded, mut cut) = (false, false, false);
         loop {
             match self.next_event().await {
                 ClientEvent::Done { outcomes, doubtful, answered } => {
                     let Some(first) = self.in_flight.pop_front() else { continue };
+                    if let Some(why) = &first.unreadable {
+                        outcome::unreadable(&self.shard, &first.work, "body", why);
+                        cut = true;
+                        continue;
+                    }
                     if !doubtful && !answered && self.was_dead(&outcomes) {
                         give_back(&self.shard, &first.work);
                         gave_back = true;
@@ -247,6 +255,8 @@ impl<W: World> Connection<W> {
                 ClientEvent::Closed(_) if gave_back && !concluded => {
                     return Err(CloseReason::Normal);
                 }
+                // By us, and no fault of the peer's.
+                ClientEvent::Closed(_) if cut => return Err(CloseReason::Normal),
                 ClientEvent::Closed(failure) => {
                     // Never without Done before it; kept from being lost if it were.
                     while let Some(first) = self.in_flight.pop_front() {
@@ -338,9 +348,19 @@ impl<W: World> Connection<W> {
         self.plan = plan;
         match written {
             Ok(()) => self.wire.session.handle_written(self.shard.now()),
-            Err(error) => self.broken(&error),
+            Err(WriteError::Io(error)) => self.broken(&error),
+            Err(WriteError::Unreadable(why)) => self.cut(why),
         }
         true
+    }
+
+    /// Ends the session within a content whose rest can't be had: without the final dot, or the
+    /// octets that BDAT announced, the peer has no message (RFC 5321 §4.1.1.4, RFC 3030 §2).
+    fn cut(&mut self, why: LoadError) {
+        self.wire.session.handle_broken(self.shard.now(), "the rest of a body can't be read");
+        if let Some(last) = self.in_flight.back_mut() {
+            last.unreadable = Some(why);
+        }
     }
 
     fn broken(&mut self, error: &std::io::Error) {

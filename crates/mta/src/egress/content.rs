@@ -2,19 +2,18 @@
 
 use crate::alarm::Alarm;
 use crate::message::{Message, MessageBody};
+use crate::recovery::refusal;
 use crate::seams::{Net, Stream, World};
 use crate::shard::Shard;
 use bytes::Bytes;
 use smtp::client::DotStuffer;
 use smtp::client::{ClientSession, Output};
-use spool::{BlobId, Completion, Request};
+use spool::{BlobId, Completion, LoadError, Request, checksums};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// How much of a blob is in memory at once.
-const BLOB_READ_BYTES: usize = 256 * 1024;
 /// Slices handed to one vectored write at most.
 const SLICES_MAX: usize = 64;
 
@@ -25,16 +24,30 @@ pub(super) struct Wire<W: World> {
     pub(super) alarm: Alarm<W::Time>,
 }
 
+/// Why a content was not written to its end.
+pub(super) enum WriteError {
+    /// The connection or the mailbox file failed.
+    Io(io::Error),
+    /// The spool can't read the body any more, or not as it was written.
+    Unreadable(LoadError),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> WriteError {
+        WriteError::Io(error)
+    }
+}
+
 /// Writes all of `plan`; what the peer says meanwhile goes to the session.
 ///
 /// # Errors
-/// When the connection or the read of a blob fails; the text says which.
+/// When the connection or the read of a blob fails.
 pub(super) async fn write_plan<W: World>(
     shard: &Rc<Shard<W>>,
     wire: &mut Wire<W>,
     plan: &[Output],
     message: Option<&Message>,
-) -> io::Result<()> {
+) -> Result<(), WriteError> {
     let blob = message.and_then(|m| match &m.body {
         MessageBody::Blob(blob) => Some((m, *blob)),
         MessageBody::Memory(_) => None,
@@ -46,7 +59,7 @@ pub(super) async fn write_plan<W: World>(
         }
         _ => {
             let pieces = gather(plan, &wire.session, message);
-            write_pieces(shard, wire, &pieces).await
+            Ok(write_pieces(shard, wire, &pieces).await?)
         }
     }
 }
@@ -105,7 +118,7 @@ async fn write_with_blob<W: World>(
     plan: &[Output],
     message: &Message,
     blob: BlobId,
-) -> io::Result<()> {
+) -> Result<(), WriteError> {
     for output in plan {
         if let Output::Bytes { start, end } = *output {
             let bytes = wire.session.buffer()[start..end].to_vec();
@@ -127,25 +140,30 @@ async fn write_with_blob<W: World>(
     Ok(())
 }
 
-/// The next piece of a blob.
+/// The next piece of a blob, as it was written.
 ///
 /// # Errors
-/// When it cannot be read or is shorter than its record says.
+/// When it cannot be read, or is not what was written.
 pub(super) async fn read_blob<W: World>(
     shard: &Rc<Shard<W>>,
     message: &Message,
     blob: BlobId,
     offset: u64,
-) -> io::Result<Bytes> {
-    let left = message.facts.body_bytes.saturating_sub(offset);
-    let bytes = BLOB_READ_BYTES.min(usize::try_from(left).unwrap_or(BLOB_READ_BYTES));
-    let read = shard
-        .spool
-        .request(message.id, |ticket| Request::BlobRead { ticket, blob, offset, bytes })
-        .await;
+) -> Result<Bytes, WriteError> {
+    let read = match checksums::piece(&message.meta, message.facts.body_bytes, offset) {
+        Ok(piece) => {
+            let request = |ticket| Request::BlobRead { ticket, blob, offset, piece };
+            shard.spool.request(message.id, request).await
+        }
+        Err(error) => Completion::LoadFailed(error),
+    };
     match read {
         Completion::BlobData(data) if !data.is_empty() => Ok(data),
-        other => Err(io::Error::other(format!("the spool cannot read a blob: {other:?}"))),
+        other => {
+            let why = refusal(other);
+            shard.tell_unreadable(message.id, &why);
+            Err(WriteError::Unreadable(why))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Delivery without a peer: Maildirs and discarding.
 
 use super::connection::give_back;
-use super::content::read_blob;
+use super::content::{WriteError, read_blob};
 use super::{NextHop, Slot};
 use crate::config::Channel;
 use crate::message::{Message, MessageBody};
@@ -37,24 +37,31 @@ pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, slot: Slot<W>, hop: Rc<Ne
 async fn deliver<W: World>(shard: &Rc<Shard<W>>, hop: &Rc<NextHop>, work: &Work) {
     let message = match shard.message(work.id).await {
         Ok(message) => message,
-        Err(why) => return outcome::unreadable(shard, work, &why),
+        Err(why) => return outcome::unreadable(shard, work, "record", &why),
     };
     for entry in &work.entries {
         let index = entry.1;
         let Some(recipient) = message.envelope.recipients.get(index as usize) else {
             continue;
         };
+        let one = Work { id: work.id, entries: SmallVec::from_slice(&[*entry]) };
         let (result, where_to) = match &hop.channel {
             Channel::Maildir(maildir) => {
                 let directory = maildir.path_for(&recipient.mailbox);
                 let shown = directory.to_string_lossy().into_owned();
-                (into_maildir(shard, &message, &recipient.mailbox, directory, index).await, shown)
+                match into_maildir(shard, &message, &recipient.mailbox, directory, index).await {
+                    Ok(()) => (Ok(Reply::new(250, (2, 0, 0), "delivered to the mailbox")), shown),
+                    Err(WriteError::Io(error)) => (Err(unwritten(&shown, &error)), shown),
+                    Err(WriteError::Unreadable(why)) => {
+                        outcome::unreadable(shard, &one, "body", &why);
+                        continue;
+                    }
+                }
             }
             _ => (Ok(Reply::new(250, (2, 0, 0), "discarded")), "discard".to_owned()),
         };
         let concluded =
             Concluded { hop: hop.event_hop(&where_to), local: true, dsn_passed_on: false };
-        let one = Work { id: work.id, entries: SmallVec::from_slice(&[*entry]) };
         outcome::conclude(shard, &message, &one, vec![result], &concluded);
     }
 }
@@ -66,22 +73,24 @@ async fn into_maildir<W: World>(
     recipient: &Mailbox,
     directory: PathBuf,
     index: u32,
-) -> Result<Reply, Failure> {
+) -> Result<(), WriteError> {
     let sender = message.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str);
     let mut top = format!("Return-Path: <{sender}>\r\nDelivered-To: {recipient}\r\n").into_bytes();
     top.extend_from_slice(&message.prefix);
     let name = file_name(shard, message, index);
-    write(shard, message, Bytes::from(top), directory.clone(), name).await.map_err(|error| {
-        let text = format!("cannot write to {}: {error}", directory.display());
-        // RFC 3463 §3.3: 4.2.0 is the mailbox, 4.3.1 the whole system.
-        let status = if error.kind() == std::io::ErrorKind::StorageFull {
-            EnhancedStatus::new(4, 3, 1)
-        } else {
-            EnhancedStatus::new(4, 2, 0)
-        };
-        Failure::local(Class::Transient, status, text)
-    })?;
-    Ok(Reply::new(250, (2, 0, 0), "delivered to the mailbox"))
+    write(shard, message, Bytes::from(top), directory, name).await
+}
+
+/// The failure of a mailbox that could not be written.
+fn unwritten(directory: &str, error: &std::io::Error) -> Failure {
+    let text = format!("cannot write to {directory}: {error}");
+    // RFC 3463 §3.3: 4.2.0 is the mailbox, 4.3.1 the whole system.
+    let status = if error.kind() == std::io::ErrorKind::StorageFull {
+        EnhancedStatus::new(4, 3, 1)
+    } else {
+        EnhancedStatus::new(4, 2, 0)
+    };
+    Failure::local(Class::Transient, status, text)
 }
 
 async fn write<W: World>(
@@ -90,29 +99,29 @@ async fn write<W: World>(
     top: Bytes,
     directory: PathBuf,
     name: String,
-) -> std::io::Result<()> {
+) -> Result<(), WriteError> {
     let store = shard.world.store();
     match &message.body {
         MessageBody::Memory(body) => {
             let mut pieces = vec![top];
             pieces.extend(body.iter().cloned());
-            store.deliver(directory, name, pieces).await
+            Ok(store.deliver(directory, name, pieces).await?)
         }
         MessageBody::Blob(blob) => {
             let file = store.begin(directory, name).await?;
-            let mut result = store.append(file, top).await;
+            let mut result = store.append(file, top).await.map_err(WriteError::Io);
             let mut offset = 0;
             while result.is_ok() && offset < message.facts.body_bytes {
                 result = match read_blob(shard, message, *blob, offset).await {
                     Ok(piece) => {
                         offset += piece.len() as u64;
-                        store.append(file, piece).await
+                        store.append(file, piece).await.map_err(WriteError::Io)
                     }
                     Err(error) => Err(error),
                 };
             }
             let kept = store.finish(file, result.is_ok()).await;
-            result.and(kept)
+            result.and(kept.map_err(WriteError::Io))
         }
     }
 }

@@ -13,7 +13,7 @@ use mail::{Envelope, MessageId, Mono, Reply};
 use queue::NewEntry;
 use smtp::server::Transaction;
 use spool::record::tag;
-use spool::{Accept, BlobId, Body, Completion, Meta, Record, Refusal, Request};
+use spool::{Accept, BlobId, Body, BodyChecksums, Completion, Meta, Record, Refusal, Request};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use tokio::sync::oneshot;
 /// A message whose content is complete.
 pub(crate) struct Accepted {
     pub(crate) id: MessageId,
-    /// Where the body is, if not in `body`; not sealed yet.
-    pub(crate) blob: Option<BlobId>,
+    /// Where the body is, if not in `body`; not sealed yet. [`commit`] drops it if need be.
+    pub(crate) blob: Option<(BlobId, BodyChecksums)>,
     pub(crate) body: Vec<Bytes>,
     pub(crate) transaction: Transaction,
     pub(crate) client: Arc<Client>,
@@ -38,7 +38,7 @@ pub(super) async fn commit<W: World>(
     accepted: Accepted,
     slots: Share,
 ) -> Reply {
-    let (id, blob) = (accepted.id, accepted.blob);
+    let (id, blob) = (accepted.id, accepted.blob.as_ref().map(|(blob, _)| *blob));
     if let Some(blob) = blob {
         let sealed = shard.spool.request(id, |ticket| Request::BlobSeal { ticket, blob }).await;
         if !matches!(sealed, Completion::BlobDone) {
@@ -144,16 +144,21 @@ fn build<W: World>(shard: &Rc<Shard<W>>, accepted: Accepted) -> Message {
         at,
     }
     .write_to(&mut prefix);
+    let mut meta = meta_of(&accepted.client, postmasters);
+    let body = match accepted.blob {
+        Some((blob, checksums)) => {
+            meta.fields.push(checksums.finish());
+            MessageBody::Blob(blob)
+        }
+        None => MessageBody::Memory(accepted.body),
+    };
     Message {
         id: accepted.id,
         received_at: at,
         envelope: Arc::new(transaction.envelope),
-        meta: meta_of(&accepted.client, postmasters),
+        meta,
         prefix: Bytes::from(prefix),
-        body: match accepted.blob {
-            Some(blob) => MessageBody::Blob(blob),
-            None => MessageBody::Memory(accepted.body),
-        },
+        body,
         facts: transaction.facts,
     }
 }

@@ -3,7 +3,7 @@
 use crate::budget::{Budget, Share};
 use bytes::Bytes;
 use smtp::server::ContentSink;
-use spool::BlobId;
+use spool::{BlobId, BodyChecksums};
 use std::sync::Arc;
 
 /// Bodies below this are kept in one allocation of their exact size, and draw on no budget: they
@@ -26,6 +26,8 @@ pub(crate) struct Intake {
     share: Share,
     /// Set once the body goes to disk.
     blob: Option<BlobId>,
+    /// Of what went there.
+    checksums: BodyChecksums,
     /// Received fields seen in the first piece.
     hops: Option<usize>,
 }
@@ -76,6 +78,7 @@ impl Intake {
             blob_bytes,
             share: Share::none(budget),
             blob: None,
+            checksums: BodyChecksums::default(),
             hops: None,
         }
     }
@@ -123,12 +126,19 @@ impl Intake {
         self.blob = Some(blob);
     }
 
-    /// The full pieces, oldest first; at the end (`all`) also the open one.
+    /// The full pieces for the blob, oldest first; at the end (`all`) also the open one.
     pub(crate) fn take_pieces(&mut self, all: bool) -> Vec<Bytes> {
         if all && !self.open.is_empty() {
             self.close_piece();
         }
-        std::mem::take(&mut self.chunks)
+        let pieces = std::mem::take(&mut self.chunks);
+        pieces.iter().for_each(|piece| self.checksums.push(piece));
+        pieces
+    }
+
+    /// The blob that takes the body and the checksums of all that went there, if it goes to one.
+    pub(crate) fn take_blob(&mut self) -> Option<(BlobId, BodyChecksums)> {
+        Some((self.blob.take()?, std::mem::take(&mut self.checksums)))
     }
 
     /// What was taken with [`Intake::take_pieces`] is on disk: the memory is free again. What is
@@ -163,6 +173,7 @@ impl Intake {
         self.pushed_bytes = 0;
         self.share.clear();
         self.hops = None;
+        self.checksums = BodyChecksums::default();
         self.blob.take()
     }
 }

@@ -378,14 +378,13 @@ impl<W: World> Session<W> {
         }
         let message = Accepted {
             id: self.blob_owner.take().unwrap_or_else(|| shard.spool.allocate_id()),
-            blob: self.intake.blob(),
+            blob: self.intake.take_blob(),
             body: self.intake.take_body(),
             transaction,
             client,
         };
         let slots = std::mem::replace(&mut self.slots, Share::none(&shard.shared.queue_slots));
         let reply = accept::commit(&shard, message, slots).await;
-        // The blob, if there is one, belongs to the record now; or `commit` dropped it.
         let _ = self.intake.reset();
         reply
     }

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipient, Wall};
 use spool::memdisk::MemDisk;
 use spool::{
-    Accept, Attempt, BlobId, Body, Completion, Io, LoadedBody, Meta, Record, RecoveredMessage,
-    RecoveryReport, Refusal, Request, Settle, SettleKind, Spool, SpoolConfig, State, Ticket,
+    Accept, Attempt, BlobId, Body, BodyChecksums, Completion, Io, LoadedBody, Meta, Record,
+    RecoveredMessage, RecoveryReport, Refusal, Request, Settle, SettleKind, Spool, SpoolConfig,
+    State, Ticket, checksums,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -212,8 +213,13 @@ impl World {
             self.spool.handle_request(Request::BlobDrop { blob });
             return;
         }
+        let mut checksums = BodyChecksums::default();
+        checksums.push(&body);
         let body = Body::Blob { blob, body_bytes: bytes as u64 };
-        let (id, record) = self.accept_record(count, body, bytes);
+        let (id, mut record) = self.accept_record(count, body, bytes);
+        if let Record::Accept(accept) = &mut record {
+            accept.meta.fields.push(checksums.finish());
+        }
         self.new_msg(id, count, bytes, true);
         self.submit(Submitted::Accept(id), vec![record]);
     }
@@ -541,8 +547,10 @@ impl World {
                 LoadedBody::Blob { blob, body_bytes } => {
                     assert!(msg.blob);
                     self.next_ticket += 1;
-                    let (ticket, bytes) = (Ticket(self.next_ticket), body_bytes as usize + 9);
-                    let request = Request::BlobRead { ticket, blob, offset: 0, bytes };
+                    let ticket = Ticket(self.next_ticket);
+                    let piece = checksums::piece(&loaded.meta, body_bytes, 0).expect("good");
+                    assert!(piece.checksum.is_some());
+                    let request = Request::BlobRead { ticket, blob, offset: 0, piece };
                     self.spool.handle_request(request);
                     let Completion::BlobData(data) = self.wait_for(ticket) else {
                         panic!("no blob")
