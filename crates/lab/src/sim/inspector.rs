@@ -1,7 +1,7 @@
 //! Asks the node, on the way that `postrider queue why` takes, what everything queued waits for,
 //! and what it uses of what it may use.
 
-use super::account::Account;
+use super::account::{Account, DEAD_DOMAIN};
 use super::executor::Executor;
 use super::node::Node;
 use mail::MessageId;
@@ -31,13 +31,16 @@ pub struct Horizon {
     pub back_off_ms: u64,
     /// The oldest a message gets.
     pub expiry_ms: u64,
+    /// The same for those to the next hop that is dead.
+    pub dead_ms: u64,
 }
 
 impl Horizon {
-    fn of(&self, kind: BlockerKind) -> u64 {
+    fn of(&self, kind: BlockerKind, address: &str) -> u64 {
         match kind {
             BlockerKind::Time => self.retry_ms,
             BlockerKind::Backoff => self.back_off_ms,
+            _ if address.ends_with(DEAD_DOMAIN) => self.dead_ms,
             _ => self.expiry_ms,
         }
     }
@@ -148,7 +151,7 @@ impl Inspector {
                 BlockerKind::Attempt => ATTEMPT_MS,
                 _ => SWEEP_MS,
             };
-            let latest_ms = now_ms + self.horizon.of(blocker.kind);
+            let latest_ms = now_ms + self.horizon.of(blocker.kind, &recipient.address);
             let wrong = match blocker.until {
                 _ if blocker.text.is_empty() => "no named blocker".to_owned(),
                 None => "no deadline".to_owned(),

@@ -19,6 +19,7 @@ pub mod plan;
 pub mod plant;
 pub mod pool;
 pub mod rates;
+pub mod ready_queues;
 pub mod trace;
 pub mod world;
 
@@ -34,11 +35,12 @@ use executor::{Executor, Group, OUTSIDE};
 use inspector::{Inspected, Inspector};
 use log::SimDisk;
 use mta::config::Config;
-use network::{Network, NetworkFaults};
+use network::{Network, NetworkFaults, Queues};
 use node::{Ground, Node};
 use peer::Neighbours;
-use plan::{Act, ActKind, BY_MX, Crash, CrashKind, NODE, RECIPIENTS_MAX, Weather};
+use plan::{Act, ActKind, Crash, CrashKind, Hop, NODE, RECIPIENTS_MAX, Weather};
 use rates::{Beginnings, RateLimit};
+use ready_queues::ReadyQueues;
 use spool::Disk as _;
 use spool::memdisk::Faults;
 use std::cell::{Cell, RefCell};
@@ -49,7 +51,7 @@ use world::DnsFaults;
 
 /// When all is healed the queue must be empty after so long: the longest retry, twice over, and
 /// the timeouts of one attempt that was under way.
-const DRAIN_US: u64 = 600_000_000;
+const DRAIN_US: u64 = 300_000_000;
 
 /// After the queue is empty, so long nothing may come any more.
 const QUIET_US: u64 = 60_000_000;
@@ -132,6 +134,7 @@ impl Stage {
             executor: executor.clone(),
             trace,
             network: network.clone(),
+            ready_queues: ReadyQueues::new(executor.clone(), network.clone()),
             dns: Rc::new(DnsFaults { zones: RefCell::new(plan.zones()), ..DnsFaults::default() }),
             account: Rc::clone(&account),
             config: RefCell::new(configuration(&plan, 0, plant)),
@@ -170,7 +173,7 @@ impl Stage {
     fn play(&mut self) -> Result<(), String> {
         self.set_weather(Some(self.plan.weather));
         for hop in &self.plan.hops {
-            self.ground.network.watch(hop.hosts.clone(), hop.connections_max);
+            self.watch(hop);
             let hop = Rc::new(hop.clone());
             for &host in hop.hosts.iter().filter(|_| !hop.dead) {
                 peer::start(&self.neighbours, &hop, host);
@@ -199,8 +202,20 @@ impl Stage {
         Ok(())
     }
 
+    /// Lets the network count the connections towards a hop.
+    fn watch(&self, hop: &Hop) {
+        let network = &self.ground.network;
+        if !hop.by_mx {
+            return network.watch(hop.hosts.clone(), hop.connections_max, Queues::One);
+        }
+        for hosts in ready_queues::groups_of(&hop.hosts) {
+            network.watch(hosts, hop.connections_max, Queues::Named(0));
+        }
+    }
+
     fn start_node(&mut self) -> Result<Node, String> {
         self.lives += 1;
+        self.ground.network.forget_queues();
         self.limit(0);
         let group = Group(self.lives);
         Node::start(&self.ground, group).inspect_err(|_| {
@@ -258,7 +273,6 @@ impl Stage {
             ActKind::Zones(number) => {
                 let zones = self.plan.zones_after(&self.plan.zone_changes[number]);
                 *ground.dns.zones.borrow_mut() = zones;
-                self.limit(LOWERED_US);
             }
             ActKind::Fill { left_bytes } => self.set_room(Some(left_bytes)),
             ActKind::Free => self.set_room(None),
@@ -283,14 +297,12 @@ impl Stage {
     /// The judge learns which limits hold now.
     fn limit(&self, grace_us: u64) {
         let hops = self.plan.hops_after(self.changes.get());
-        for (number, original) in self.plan.hops.iter().enumerate() {
+        for original in &self.plan.hops {
             // Two routes with the same hosts share their connections, and the limit of the one
             // that was looked up last.
             let here = hops.iter().filter(|hop| hop.hosts == original.hosts);
             let max = here.map(|hop| hop.connections_max).max().unwrap_or(0);
-            // Other names for the same hosts have other connections.
-            let names = if number == BY_MX { self.plan.zone_changes.len() as u32 } else { 0 };
-            self.ground.network.limit(original.hosts[0], max * (1 + names), grace_us);
+            self.ground.network.limit(&original.hosts, max, grace_us);
         }
     }
 
@@ -409,9 +421,9 @@ impl Stage {
     /// No next hop got more transactions than its rate allows.
     fn check_rates(&self) {
         for hop in &self.plan.widest_hops() {
-            let limit = RateLimit::of(hop, self.plan.shards);
-            let beginnings = &self.neighbours.beginnings;
-            for text in limit.into_iter().flat_map(|limit| beginnings.exceeded(hop, limit)) {
+            let Some(limit) = RateLimit::of(hop, self.plan.shards) else { continue };
+            let wrong = self.neighbours.beginnings.exceeded(hop, limit, &self.ground.ready_queues);
+            for text in wrong {
                 self.ground.account.violate(None, text);
             }
         }

@@ -2,6 +2,7 @@
 //! resets, all from the seed.
 
 use super::executor::{Executor, Group};
+use super::ready_queues::HostSet;
 use super::trace::Trace;
 use crate::random::Random;
 use mta::seams::{Listener, Net, Stream};
@@ -114,18 +115,39 @@ struct Backlog {
 #[derive(Debug)]
 struct Watch {
     addresses: Vec<SocketAddr>,
+    /// Of one ready queue.
     max: u32,
     /// Until then this limit holds: what was being opened when it was lowered is opened.
     before: (u64, u32),
+    /// Ready queues that use these addresses.
+    queues: Queues,
     open: u32,
     /// The first time that there were too many: how many, and how many were allowed.
     exceeded: Option<(u32, u32)>,
 }
 
+/// How many ready queues there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queues {
+    /// The configuration names the hosts.
+    One,
+    /// The DNS names them; so many sets until now.
+    Named(u32),
+}
+
 impl Watch {
-    fn allowed(&self, now_us: u64) -> u32 {
+    /// What one ready queue may have.
+    fn allowed_each(&self, now_us: u64) -> u32 {
         let (until_us, before) = self.before;
         if now_us < until_us { self.max.max(before) } else { self.max }
+    }
+
+    fn allowed(&self, now_us: u64) -> u32 {
+        let queues = match self.queues {
+            Queues::One => 1,
+            Queues::Named(count) => count,
+        };
+        queues * self.allowed_each(now_us)
     }
 }
 
@@ -185,26 +207,48 @@ impl Network {
         }
     }
 
-    /// Counts the connections towards these addresses, all together: never more than `max`.
-    pub fn watch(&self, addresses: Vec<SocketAddr>, max: u32) {
+    /// Counts the connections towards these addresses, all together: never more than `max` for
+    /// each ready queue.
+    pub fn watch(&self, addresses: Vec<SocketAddr>, max: u32, queues: Queues) {
         self.0.state.borrow_mut().watches.push(Watch {
             addresses,
             max,
             before: (0, 0),
+            queues,
             open: 0,
             exceeded: None,
         });
     }
 
-    /// From now on `max` holds for the connections towards these addresses, but for those that are
-    /// there, and for what is begun within `grace_us`.
-    pub fn limit(&self, address: SocketAddr, max: u32, grace_us: u64) {
+    /// From now on `max` holds for the connections of a ready queue towards any of these addresses,
+    /// but for those that are there, and for what is begun within `grace_us`.
+    pub fn limit(&self, addresses: &[SocketAddr], max: u32, grace_us: u64) {
         let until_us = self.0.executor.now_us() + grace_us;
         let mut state = self.0.state.borrow_mut();
-        for watch in state.watches.iter_mut().filter(|watch| watch.addresses.contains(&address)) {
-            let before = watch.allowed(self.0.executor.now_us());
+        let is_one = |watch: &&mut Watch| watch.addresses.iter().any(|to| addresses.contains(to));
+        for watch in state.watches.iter_mut().filter(is_one) {
+            let before = watch.allowed_each(self.0.executor.now_us());
             watch.before = (until_us, before.max(max));
             watch.max = max;
+        }
+    }
+
+    /// The DNS has named these hosts together: that is one ready queue more.
+    pub fn add_queue(&self, hosts: &HostSet) {
+        let mut state = self.0.state.borrow_mut();
+        let is_one = |watch: &&mut Watch| watch.addresses.iter().any(|to| hosts.contains(&to.ip()));
+        for watch in state.watches.iter_mut().filter(is_one) {
+            if let Queues::Named(count) = &mut watch.queues {
+                *count += 1;
+            }
+        }
+    }
+
+    /// A life of the node begins: the DNS has named nothing to it.
+    pub fn forget_queues(&self) {
+        let mut state = self.0.state.borrow_mut();
+        for watch in state.watches.iter_mut().filter(|watch| watch.queues != Queues::One) {
+            watch.queues = Queues::Named(0);
         }
     }
 

@@ -6,6 +6,7 @@ use super::log::{LogParts, SimDisk, SimLog};
 use super::network::{Network, SimAccepted};
 use super::plan::NODE;
 use super::plant::Plant;
+use super::ready_queues::ReadyQueues;
 use super::trace::Trace;
 use super::world::{DnsFaults, SimDns, SimSpawn, SimStore, SimTime, SimWorld};
 use crate::random::Random;
@@ -38,6 +39,8 @@ pub struct Ground {
     pub disks: Vec<Rc<SimDisk>>,
     /// Names.
     pub dns: Rc<DnsFaults>,
+    /// Whom they lead to.
+    pub ready_queues: Rc<ReadyQueues>,
     /// The books.
     pub account: Rc<Account>,
     /// The configuration file.
@@ -149,7 +152,12 @@ impl Node {
         let seed = || ground.random.borrow_mut().next_u64();
         SimWorld::new(
             ground.network.attach(self.group, NODE),
-            SimDns::new(executor.clone(), Rc::clone(&ground.dns), seed()),
+            SimDns::new(
+                executor.clone(),
+                Rc::clone(&ground.dns),
+                seed(),
+                (self.group, Rc::clone(&ground.ready_queues)),
+            ),
             SimTime::new(executor.clone(), seed(), Rc::clone(&ground.wall_offset_ms)),
             SimSpawn::new(executor, self.group),
             store,

@@ -11,7 +11,7 @@ use crate::random::Random;
 use mta::seams::{Listener as _, Net as _};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 /// Recipients whose local part ends so exist nowhere.
@@ -68,7 +68,7 @@ async fn listen(neighbours: &Rc<Neighbours>, hop: &Rc<Hop>, host: SocketAddr, un
         let (task, hop) = (Rc::clone(neighbours), Rc::clone(hop));
         neighbours.executor.spawn(OUTSIDE, async move {
             // An error is the node's going away.
-            let _ = serve(&task, &hop, stream).await;
+            let _ = serve(&task, &hop, host, stream).await;
         });
     }
 }
@@ -102,6 +102,7 @@ async fn babble(
 async fn serve(
     neighbours: &Rc<Neighbours>,
     hop: &Rc<Hop>,
+    host: SocketAddr,
     mut stream: SimStream,
 ) -> std::io::Result<()> {
     if neighbours.draws(neighbours.weather.peer_refuse / 4) {
@@ -113,6 +114,7 @@ async fn serve(
         dialogue: Dialogue::new(offer),
         content: Vec::new(),
         hop: Rc::clone(hop),
+        host: host.ip(),
         taken_bytes: 0,
         garbled: false,
         mute: false,
@@ -172,6 +174,7 @@ struct Session {
     dialogue: Dialogue,
     content: Vec<u8>,
     hop: Rc<Hop>,
+    host: IpAddr,
     /// Of all that came.
     taken_bytes: u64,
     /// What was replied to what can't be known any more.
@@ -271,7 +274,7 @@ impl Session {
         let network = &self.neighbours.network;
         let written_us = network.written_by_client_at(connection, self.taken_bytes);
         if let (Some(group), Some(at_us)) = (network.client_of(connection), written_us) {
-            self.neighbours.beginnings.note(&self.hop, group, at_us);
+            self.neighbours.beginnings.note(self.host, group, at_us);
         }
     }
 

@@ -8,6 +8,7 @@ use super::plant::Plant;
 use super::world::Zones;
 use crate::random::Random;
 use mta::seams::Mx;
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -364,18 +365,29 @@ impl Plan {
     /// Transactions in flight to all next hops together.
     #[must_use]
     pub fn in_flight_max(&self) -> u32 {
-        // While the old connections of a route that was moved end, the new ones begin; the same
-        // goes for hosts that the DNS names in another way.
-        let ways = 1 + self.changes.len().max(self.zone_changes.len()) as u32;
-        let of = |hop: &Hop| hop.connections_max * hop.in_flight_max;
-        ways * self.widest_hops().iter().map(of).sum::<u32>()
+        let of = |(number, hop): (usize, &Hop)| {
+            self.ready_queues_max(number) * hop.connections_max * hop.in_flight_max
+        };
+        self.widest_hops().iter().enumerate().map(of).sum()
+    }
+
+    /// Ready queues that lead to a hop: while the old connections of a route that was moved end,
+    /// the new ones begin; the same goes for other hosts that the DNS names.
+    fn ready_queues_max(&self, hop: usize) -> u32 {
+        let moved = self.changes.iter().filter(|change| change.hop == hop);
+        let hops: BTreeSet<usize> = moved.map(|change| change.goes_to).chain([hop]).collect();
+        let named = |change: &ZoneChange| change.preferences.iter().map(Option::is_some).collect();
+        let all = vec![true; self.hops[hop].hosts.len()];
+        let changes = self.zone_changes.iter().filter(|_| hop == BY_MX);
+        let sets: BTreeSet<Vec<bool>> = changes.map(named).chain([all]).collect();
+        (hops.len() + sets.len() - 1) as u32
     }
 
     /// How far away deadlines may be.
     #[must_use]
     pub fn horizon(&self) -> Horizon {
         // Jitter makes them a fifth longer, and a clock of milliseconds cuts something off.
-        Horizon { retry_ms: 25_000, back_off_ms: 25_000, expiry_ms: 3_600_000 + 1_000 }
+        Horizon { retry_ms: 24_001, back_off_ms: 24_001, expiry_ms: 3_600_001, dead_ms: 90_001 }
     }
 
     /// What the node may use.

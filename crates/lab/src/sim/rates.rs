@@ -3,10 +3,12 @@
 
 use super::executor::Group;
 use super::plan::Hop;
+use super::ready_queues::{HostSet, ReadyQueues, groups_of};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-/// What a rate allows.
+/// What a rate allows each ready queue.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimit {
     /// Transactions per second.
@@ -25,49 +27,67 @@ impl RateLimit {
         // more while the first grant is on its way.
         let held = 2.0 * (per_second / 10.0).floor().max(1.0) * f64::from(shards);
         let burst = (per_second / 4.0).floor().max(1.0);
-        // What a connection takes may have to be read from the spool before it begins.
-        let taken = hop.connections_max * hop.in_flight_max;
+        // What a connection takes may have to be read from the spool before it begins, or to wait
+        // for those in flight; until then the connection takes no more.
+        let taken = hop.connections_max;
         let extra = burst + held + f64::from(taken);
         (hop.per_second > 0).then_some(RateLimit { per_second, extra })
     }
 }
 
-/// When transactions began, by next hop and life of the node.
+/// When transactions began, by life of the node and host.
 #[derive(Debug, Default)]
-pub struct Beginnings(RefCell<BTreeMap<(String, Group), Vec<u64>>>);
+pub struct Beginnings(RefCell<BTreeMap<(Group, IpAddr), Vec<u64>>>);
 
 impl Beginnings {
-    /// The node began a transaction towards `hop`: it wrote MAIL at `at_us`.
-    pub fn note(&self, hop: &Hop, group: Group, at_us: u64) {
-        let key = (hop.domains[0].clone(), group);
-        self.0.borrow_mut().entry(key).or_default().push(at_us);
+    /// The node began a transaction with `host`: it wrote MAIL at `at_us`.
+    pub fn note(&self, host: IpAddr, group: Group, at_us: u64) {
+        self.0.borrow_mut().entry((group, host)).or_default().push(at_us);
     }
 
     /// What is wrong with those towards `hop`, for people.
     #[must_use]
-    pub fn exceeded(&self, hop: &Hop, limit: RateLimit) -> Vec<String> {
+    pub fn exceeded(&self, hop: &Hop, limit: RateLimit, queues: &ReadyQueues) -> Vec<String> {
+        let hosts: Vec<IpAddr> = hop.hosts.iter().map(|host| host.ip()).collect();
+        let groups = if hop.by_mx { groups_of(&hosts) } else { vec![hosts] };
+        let lives: BTreeSet<Group> = self.0.borrow().keys().map(|&(group, _)| group).collect();
         let mut wrong = Vec::new();
-        for ((domain, group), times_us) in self.0.borrow().iter() {
-            if *domain != hop.domains[0] {
-                continue;
-            }
-            let mut times_us = times_us.clone();
-            times_us.sort_unstable();
-            if let Some((count, from_us, to_us)) = worst(&times_us, limit) {
-                wrong.push(format!(
-                    "{count} transactions to {domain} by {group:?} from {from_us} to {to_us} us, \
-                     at {} per second",
-                    limit.per_second
-                ));
+        for life in lives {
+            for hosts in &groups {
+                let hosts: HostSet = hosts.iter().copied().collect();
+                let since_us = if hop.by_mx { queues.since_us(life, &hosts) } else { vec![0] };
+                let times_us = self.times_us(life, &hosts);
+                if let Some((count, from_us, to_us)) = worst(&times_us, limit, &since_us) {
+                    wrong.push(format!(
+                        "{count} transactions to {:?} at {hosts:?} by {life:?} from {from_us} to \
+                         {to_us} us, at {} per second for each of {} ready queues",
+                        hop.domains[0],
+                        limit.per_second,
+                        since_us.len()
+                    ));
+                }
             }
         }
         wrong
     }
+
+    /// When this life of the node began transactions with these hosts, in order.
+    fn times_us(&self, life: Group, hosts: &HostSet) -> Vec<u64> {
+        let beginnings = self.0.borrow();
+        let of = |&host: &IpAddr| beginnings.get(&(life, host)).into_iter().flatten();
+        let mut times_us: Vec<u64> = hosts.iter().flat_map(of).copied().collect();
+        times_us.sort_unstable();
+        times_us
+    }
 }
 
-/// A stretch of time with more than is allowed: how many, from when, until when.
-fn worst(times_us: &[u64], limit: RateLimit) -> Option<(usize, u64, u64)> {
-    let allowed_at = |at_us: u64| limit.per_second * at_us as f64 / 1e6;
+/// A stretch of time with more than is allowed to ready queues that are there since `since_us`: how
+/// many, from when, until when.
+fn worst(times_us: &[u64], limit: RateLimit, since_us: &[u64]) -> Option<(usize, u64, u64)> {
+    let allowed_at = |at_us: u64| {
+        let lasted_us: u64 = since_us.iter().map(|&since_us| at_us.saturating_sub(since_us)).sum();
+        limit.per_second * lasted_us as f64 / 1e6
+    };
     // The beginning of the stretch that is worst for all that come later.
     let mut start = 0;
     for (number, &at_us) in times_us.iter().enumerate() {
@@ -76,7 +96,9 @@ fn worst(times_us: &[u64], limit: RateLimit) -> Option<(usize, u64, u64)> {
             start = number;
         }
         let count = number + 1 - start;
-        let allowed = limit.extra + allowed_at(at_us) - allowed_at(times_us[start]);
+        let queues = since_us.iter().filter(|&&since_us| since_us <= at_us).count();
+        let extra = limit.extra * queues as f64;
+        let allowed = extra + allowed_at(at_us) - allowed_at(times_us[start]);
         if count as f64 > allowed + 1e-3 {
             return Some((count, times_us[start], at_us));
         }
@@ -91,14 +113,29 @@ mod tests {
     #[test]
     fn a_stretch_with_more_than_the_rate_and_its_burst_is_found() {
         let limit = RateLimit { per_second: 2.0, extra: 2.0 };
+        let worst = |times_us: &[u64]| worst(times_us, limit, &[0]);
         let even: Vec<u64> = (0..20).map(|n| n * 500_000).collect();
-        assert_eq!(worst(&even, limit), None);
+        assert_eq!(worst(&even), None);
         let mut burst = even.clone();
         burst.insert(10, burst[10]);
-        assert_eq!(worst(&burst, limit), None);
+        assert_eq!(worst(&burst), None);
         burst.insert(10, burst[10]);
-        assert_eq!(worst(&burst, limit), Some((3, 5_000_000, 5_000_000)));
+        assert_eq!(worst(&burst), Some((3, 5_000_000, 5_000_000)));
         let fast: Vec<u64> = (0..20).map(|n| n * 400_000).collect();
-        assert!(worst(&fast, limit).is_some());
+        assert!(worst(&fast).is_some());
+    }
+
+    #[test]
+    fn another_ready_queue_adds_its_rate_from_when_it_is_there() {
+        let limit = RateLimit { per_second: 2.0, extra: 1.0 };
+        // Two a second, and four a second from 5 s on.
+        let first: Vec<u64> = (0..10).map(|n| n * 500_000).collect();
+        let then = (0..20).map(|n| 5_000_000 + n * 250_000);
+        let times_us: Vec<u64> = first.into_iter().chain(then).collect();
+        assert_eq!(worst(&times_us, limit, &[0, 5_000_000]), None);
+        assert!(worst(&times_us, limit, &[0, 8_000_000]).is_some());
+        assert!(worst(&times_us, limit, &[0]).is_some());
+        // None may begin where there is none.
+        assert_eq!(worst(&times_us, limit, &[]), Some((1, 0, 0)));
     }
 }

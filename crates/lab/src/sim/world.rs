@@ -4,6 +4,7 @@
 use super::account::Account;
 use super::executor::{self, Executor, Group};
 use super::network::SimNet;
+use super::ready_queues::{HostSet, ReadyQueues};
 use super::trace::Trace;
 use crate::random::Random;
 use bytes::Bytes;
@@ -202,14 +203,28 @@ pub struct SimDns {
     executor: Executor,
     faults: Rc<DnsFaults>,
     random: Rc<RefCell<Random>>,
+    /// Who asks, and who is told what was answered.
+    asker: (Group, Rc<ReadyQueues>),
 }
 
 impl SimDns {
     /// Answers from the zones, with faults.
     #[must_use]
-    pub fn new(executor: Executor, faults: Rc<DnsFaults>, seed: u64) -> SimDns {
+    pub fn new(
+        executor: Executor,
+        faults: Rc<DnsFaults>,
+        seed: u64,
+        asker: (Group, Rc<ReadyQueues>),
+    ) -> SimDns {
         let random = Rc::new(RefCell::new(Random::new(seed)));
-        SimDns { executor, faults, random }
+        SimDns { executor, faults, random, asker }
+    }
+
+    /// The addresses of these hosts.
+    fn host_set(&self, records: &[Mx]) -> HostSet {
+        let zones = self.faults.zones.borrow();
+        let addresses = records.iter().filter_map(|mx| zones.addresses.get(&mx.host));
+        addresses.flatten().copied().collect()
     }
 
     async fn ask<T>(
@@ -255,7 +270,10 @@ impl SimDns {
 
 impl Dns for SimDns {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
-        self.ask(domain, |zones| zones.mx.get(domain).cloned()).await
+        let records = self.ask(domain, |zones| zones.mx.get(domain).cloned()).await?;
+        let (group, queues) = &self.asker;
+        queues.name(*group, self.host_set(&records));
+        Ok(records)
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {

@@ -162,7 +162,7 @@ macro_rules! peer_section {
             /// all of them in doubt, so that so many may arrive twice.
             #[schemars(range(min = 1, max = 100))]
             pub transactions_in_flight: u32,
-            /// Messages a second. 0: no limit.
+            /// Messages a second to the hosts of one ready queue, over all shards. 0: no limit.
             #[schemars(range(min = 0.0))]
             pub messages_per_second: f64,
             /// Recipients of one message that share a transaction. RFC 5321 §4.5.3.1.8: every
