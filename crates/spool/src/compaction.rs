@@ -58,8 +58,9 @@ impl Compaction {
         self.victim
     }
 
-    /// Picks the segment that frees most for least, if one is sparse enough.
-    pub(crate) fn choose(&mut self, live: &Live, percent: u8, newest_too: bool) {
+    /// Picks the segment that frees most for least, if one is sparse enough and what is needed of
+    /// it fits into `room` bytes.
+    pub(crate) fn choose(&mut self, live: &Live, percent: u8, newest_too: bool, room: u64) {
         if self.victim.is_some() {
             return;
         }
@@ -75,7 +76,12 @@ impl Compaction {
                 // What is needed by nobody is released without compaction.
                 let free = segment.live_count == 0
                     && live.segments.dependencies(segment.key.generation).is_empty();
-                !free && needed.saturating_mul(100) < segment.length * u64::from(percent)
+                // Copies come with index entries: short messages take more room than they had, and
+                // copying them for nothing would never come to an end.
+                let indexed = segment.live_count * INDEXED_BYTES_TYPICAL as u64;
+                let copied = needed.saturating_add(indexed);
+                let gains = copied <= room && copied.saturating_mul(10) < segment.length * 9;
+                !free && gains && needed.saturating_mul(100) < segment.length * u64::from(percent)
             })
             .min_by_key(|(needed, segment)| needed.saturating_mul(1_000) / segment.length.max(1));
         if let Some((_, segment)) = best {

@@ -89,7 +89,8 @@ pub enum Completion {
 /// Why nothing was made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The disk is nearly full: 452 4.3.1. Submits without an accept still go through.
+    /// The disk is nearly full: 452 4.3.1. Submits without an accept still go through, and so do
+    /// reports as long as a segment can be had: an accept with the settle of recipients that failed.
     Full,
     /// A write or sync failed: no more promises from this log, 451 4.3.0.
     Poisoned,

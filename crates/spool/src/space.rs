@@ -35,6 +35,11 @@ pub(crate) struct Space {
 }
 
 impl Space {
+    /// Whether a segment can be used after the active one, now or as soon as it is renamed.
+    pub(crate) fn has_next(&self) -> bool {
+        self.ready_count() > 0 || self.naming || self.recycling_count > 0
+    }
+
     /// Segments that can be used at once.
     pub(crate) fn ready_count(&self) -> usize {
         self.spares.len() + usize::from(self.next.is_some())

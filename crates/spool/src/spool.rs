@@ -10,7 +10,7 @@ use crate::io::{Io, IoDone, IoTicket, Op, Outcome, SealWrite, WriteBuffer};
 use crate::live::Live;
 use crate::memory::Memory;
 use crate::prepare::activate;
-use crate::record::{BlobId, Body, Record};
+use crate::record::{BlobId, Body, Record, SettleKind};
 use crate::recovery::Recovery;
 use crate::request::{Completion, LoadError, RecoveredMessage, Refusal, Request, Ticket};
 use crate::segment::{self, Segment, SegmentKey, blob_name};
@@ -54,7 +54,42 @@ struct Submit {
     records: Vec<Record>,
     /// Records and index entries, at most.
     bytes: u64,
-    has_accept: bool,
+    kind: SubmitKind,
+}
+
+/// About what a settle and its index entry take, with a share of the batch.
+const SETTLE_BYTES: u64 = 128;
+
+/// What a submit does to the space, the more urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SubmitKind {
+    /// It adds no message.
+    Changes,
+    /// It ends recipients that can't be settled without the message that comes with it.
+    Report,
+    /// It adds a message.
+    Accept,
+}
+
+impl SubmitKind {
+    fn of(records: &[Record]) -> SubmitKind {
+        let is_failed = |kind: SettleKind| matches!(kind, SettleKind::Failed | SettleKind::Expired);
+        let ends = |record: &Record| match record {
+            Record::Settle(settle) => settle.recipients.iter().any(|(_, kind)| is_failed(*kind)),
+            _ => false,
+        };
+        if !records.iter().any(|record| matches!(record, Record::Accept(_))) {
+            SubmitKind::Changes
+        } else if records.iter().any(ends) {
+            SubmitKind::Report
+        } else {
+            SubmitKind::Accept
+        }
+    }
+
+    fn has_accept(self) -> bool {
+        self != SubmitKind::Changes
+    }
 }
 
 /// A batch that is being written.
@@ -237,17 +272,18 @@ impl Spool {
     }
 
     fn handle_submit(&mut self, ticket: Ticket, records: Vec<Record>) {
-        let mut bytes = 0;
-        let mut has_accept = false;
-        for record in &records {
-            bytes += (codec::record_bytes(record) + codec::indexed_bytes_max(record)) as u64;
-            has_accept |= matches!(record, Record::Accept(_));
-        }
+        let kind = SubmitKind::of(&records);
+        let bytes = records
+            .iter()
+            .map(|record| (codec::record_bytes(record) + codec::indexed_bytes_max(record)) as u64);
+        let bytes = bytes.sum::<u64>();
         let refusal = if self.poisoned.is_some() {
             Some(Refusal::Poisoned)
         } else if bytes > self.submit_bytes_max() {
             Some(Refusal::TooLarge)
-        } else if has_accept && let Err(refusal) = self.check_accepting() {
+        } else if kind == SubmitKind::Accept
+            && let Err(refusal) = self.check_accepting()
+        {
             Some(refusal)
         } else {
             None
@@ -255,8 +291,8 @@ impl Spool {
         if let Some(refusal) = refusal {
             return self.complete(ticket, Completion::Refused(refusal));
         }
-        self.pending_accepts_count += usize::from(has_accept);
-        self.pending.push_back(Submit { ticket, records, bytes, has_accept });
+        self.pending_accepts_count += usize::from(kind.has_accept());
+        self.pending.push_back(Submit { ticket, records, bytes, kind });
     }
 
     fn submit_bytes_max(&self) -> u64 {
@@ -299,67 +335,90 @@ impl Spool {
         if self.commit.is_some() || self.poisoned.is_some() {
             return None;
         }
-        let (seal, accepts_too) = self.make_room()?;
+        let (seal, allowed) = self.make_room()?;
         let buffer = self.buffer.take().unwrap_or_default();
         let mut batch = self.writer.begin_batch(&self.live, buffer);
         let step = self.config.compact_step_bytes as u64;
         self.compaction.add_to(&mut self.writer, &mut self.live, &mut batch, step);
-        let submits = self.add_pending(&mut batch, accepts_too);
+        let submits = self.add_pending(&mut batch, allowed);
         Some(self.emit(seal, batch, submits))
     }
 
     /// Sees to it that the first thing that waits fits into the active segment. `None` when nothing
-    /// waits or no segment can be had; otherwise whether accepts may be written.
-    fn make_room(&mut self) -> Option<(Option<SealWrite>, bool)> {
-        loop {
-            let compaction = self.compaction.first_bytes(&self.live);
-            if compaction.is_some_and(|bytes| bytes > self.submit_bytes_max() / 3 * 4) {
-                self.compaction.skip_first();
-                continue;
+    /// waits or no segment can be had; otherwise up to what may be written.
+    fn make_room(&mut self) -> Option<(Option<SealWrite>, SubmitKind)> {
+        let compaction = loop {
+            let bytes = self.compaction.first_bytes(&self.live);
+            if bytes.is_none_or(|bytes| bytes <= self.submit_bytes_max() / 3 * 4) {
+                break bytes;
             }
-            let first = self.pending.front().map(|submit| (submit.bytes, submit.has_accept));
-            let (bytes, has_accept) = match (compaction, first) {
-                (Some(bytes), _) => (bytes, false),
-                (None, first) => first?,
-            };
-            if self.writer.fits(0, bytes) {
-                return Some((None, true));
+            self.compaction.skip_first();
+        };
+        let mut allowed = SubmitKind::Accept;
+        let mut first = match compaction {
+            Some(bytes) => Some((bytes, SubmitKind::Changes)),
+            None => self.first_pending(allowed),
+        };
+        loop {
+            let (bytes, kind) = first?;
+            let is_report = kind == SubmitKind::Report;
+            if self.writer.fits(0, bytes) && (!is_report || self.leaves_reserve(0, bytes)) {
+                return Some((None, allowed));
             }
             let config = &self.config;
             let ok = self.space.may_accept_roll(config.reserve_bytes, config.segment_bytes);
-            if !has_accept || ok {
-                return Some((Some(self.roll()?), ok));
+            if kind < SubmitKind::Accept && self.space.next.is_some() || ok {
+                let allowed = if ok { allowed } else { allowed.min(SubmitKind::Report) };
+                return Some((Some(self.roll()?), allowed));
             }
-            self.wait_or_refuse();
-            // Settles need not wait behind an accept that has no room.
-            let other = self.pending.iter().find(|submit| !submit.has_accept)?.bytes;
-            if self.writer.fits(0, other) {
-                return Some((None, false));
-            }
-            return Some((Some(self.roll()?), false));
+            // What is more urgent need not wait behind what has no room.
+            allowed = match kind {
+                SubmitKind::Accept => SubmitKind::Report,
+                SubmitKind::Report => SubmitKind::Changes,
+                SubmitKind::Changes if compaction.is_none() => return None,
+                // Settles are shorter than what compaction copies.
+                SubmitKind::Changes => {
+                    let (bytes, _) = self.first_pending(allowed.min(kind))?;
+                    return self.writer.fits(0, bytes).then_some((None, kind));
+                }
+            };
+            self.wait_or_refuse(kind);
+            first = self.first_pending(allowed);
         }
     }
 
-    /// Accepts wait for a segment that is in the making; if none is, they are refused.
-    fn wait_or_refuse(&mut self) {
+    fn first_pending(&self, allowed: SubmitKind) -> Option<(u64, SubmitKind)> {
+        let first = self.pending.iter().find(|submit| submit.kind <= allowed)?;
+        Some((first.bytes, first.kind))
+    }
+
+    /// Whether a report of so many bytes, after `used` bytes of the batch, leaves enough for
+    /// compaction and for the settles of all that is live, if no other segment can be had.
+    fn leaves_reserve(&self, used: u64, bytes: u64) -> bool {
+        let settles = self.live.index.count().saturating_mul(SETTLE_BYTES);
+        self.space.has_next() || self.writer.leaves(used, bytes, settles)
+    }
+
+    /// What is of this kind waits for a segment that is in the making; if none is, it is refused.
+    fn wait_or_refuse(&mut self, kind: SubmitKind) {
         if self.space.coming_count() > self.space.ready_count() {
             return;
         }
         self.space.exhausted = true;
-        self.refuse_pending(Refusal::Full);
+        self.refuse_pending(Refusal::Full, kind);
         self.ask_for_space();
     }
 
-    /// Refuses what waits: all of it, or if only space is lacking what has an accept.
-    fn refuse_pending(&mut self, refusal: Refusal) {
+    /// Refuses what waits, from `kind` on.
+    fn refuse_pending(&mut self, refusal: Refusal, kind: SubmitKind) {
         for submit in std::mem::take(&mut self.pending) {
-            if submit.has_accept || refusal != Refusal::Full {
+            if submit.kind >= kind {
                 self.complete(submit.ticket, Completion::Refused(refusal));
+                self.pending_accepts_count -= usize::from(submit.kind.has_accept());
             } else {
                 self.pending.push_back(submit);
             }
         }
-        self.pending_accepts_count = 0;
     }
 
     fn roll(&mut self) -> Option<SealWrite> {
@@ -374,12 +433,14 @@ impl Spool {
         Some(seal)
     }
 
-    /// Moves what waits into the batch while there is room.
-    fn add_pending(&mut self, batch: &mut Batch, accepts_too: bool) -> Vec<(Ticket, u64)> {
+    /// Moves what waits and is `allowed` into the batch while there is room.
+    fn add_pending(&mut self, batch: &mut Batch, allowed: SubmitKind) -> Vec<(Ticket, u64)> {
         let mut submits = Vec::with_capacity(self.pending.len().min(1_024));
         let mut passed = VecDeque::new();
         while let Some(submit) = self.pending.pop_front() {
-            if submit.has_accept && !accepts_too {
+            let too_much = submit.kind == SubmitKind::Report
+                && !self.leaves_reserve(batch.length(), submit.bytes);
+            if submit.kind > allowed || too_much {
                 passed.push_back(submit);
                 continue;
             }
@@ -389,7 +450,7 @@ impl Spool {
                 self.pending.push_front(submit);
                 break;
             }
-            self.pending_accepts_count -= usize::from(submit.has_accept);
+            self.pending_accepts_count -= usize::from(submit.kind.has_accept());
             if let Err(refusal) = self.check_submit(&submit.records) {
                 self.complete(submit.ticket, Completion::Refused(refusal));
                 continue;
@@ -558,7 +619,7 @@ impl Spool {
     /// No more promises: what the disk holds now is not known.
     pub(crate) fn poison(&mut self, error: &DiskError) {
         self.poisoned.get_or_insert_with(|| error.text.clone());
-        self.refuse_pending(Refusal::Poisoned);
+        self.refuse_pending(Refusal::Poisoned, SubmitKind::Changes);
     }
 
     fn handle_bulk_done(&mut self, waiting: Waiting, result: Result<Outcome, DiskError>) {
@@ -690,7 +751,10 @@ impl Spool {
             || self.space.failed
             || self.space.free_bytes < reserve.saturating_mul(2);
         let percent = if tight { 90 } else { self.config.compact_below_percent };
-        self.compaction.choose(&self.live, percent, tight);
+        // What does not fit is not begun: it would take the last room from the settles.
+        let spare = self.space.ready_count() as u64 * self.config.segment_bytes;
+        let room = if tight { self.writer.room_bytes() + spare } else { u64::MAX };
+        self.compaction.choose(&self.live, percent, tight, room);
         if let Some(op) = self.compaction.poll_op(&mut self.live, &self.config) {
             let waiting = match op {
                 Op::Scan { .. } => Waiting::CompactionScan,

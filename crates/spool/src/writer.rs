@@ -101,6 +101,18 @@ impl Writer {
         self.offset + needed <= self.footer_offset
     }
 
+    /// About what the active segment has room for, less what settles need meanwhile.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let used = self.offset + self.catalog.bytes_max() + overhead(self.block_bytes);
+        self.footer_offset.saturating_sub(used + self.footer_offset / 16)
+    }
+
+    /// Whether a quarter of the active segment, and no less than `rest` bytes, is left behind so many
+    /// bytes more.
+    pub(crate) fn leaves(&self, used: u64, bytes: u64, rest: u64) -> bool {
+        self.offset + used + bytes + rest.max(self.footer_offset / 4) <= self.footer_offset
+    }
+
     fn header(&self, live: &Live, offset: u64) -> BatchHeader {
         BatchHeader {
             node: self.node,

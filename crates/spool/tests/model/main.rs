@@ -6,7 +6,7 @@ mod world;
 use history::event;
 use proptest::prelude::*;
 use spool::memdisk::Faults;
-use spool::{Durability, SpoolConfig};
+use spool::{Disk, Durability, SpoolConfig};
 use world::{World, tiny};
 
 fn run(config: SpoolConfig, capacity: u64, seed: u64, faults: Faults, events: &[(u8, u16)]) {
@@ -72,4 +72,68 @@ fn unsynced_logs_survive_the_death_of_the_process() {
         world.restart(false);
     }
     assert!(world.durable_count > 200);
+}
+
+/// A log that refuses mail, on a disk without a free byte.
+fn full(recipients: u32, bytes: usize) -> World {
+    const CAPACITY_BYTES: u64 = 600 << 10;
+    let config = SpoolConfig {
+        segment_bytes: 64 << 10,
+        first_segment_bytes: 64 << 10,
+        batch_bytes_max: 16 << 10,
+        index_every_bytes: 16 << 10,
+        compact_step_bytes: 16 << 10,
+        reserve_bytes: 80 << 10,
+        ..tiny()
+    };
+    let mut world = World::new(config, CAPACITY_BYTES, 5);
+    while world.full_count == 0 {
+        (0..8).for_each(|_| world.accept(recipients, bytes));
+        world.drain();
+    }
+    let free = world.disk.free_bytes().expect("a number");
+    world.disk.set_capacity_bytes(CAPACITY_BYTES - free);
+    assert_eq!(world.disk.free_bytes().expect("a number"), 0);
+    world
+}
+
+#[test]
+fn mail_that_bounces_leaves_a_full_disk() {
+    let mut world = full(1, 2_500);
+    let queued = world.open_count();
+    assert!(queued > 100, "{queued}");
+    // Reports take the place of what they are about, and leave.
+    for _ in 0..queued {
+        world.bounce(8, 2_000);
+        world.drain();
+        world.deliver_reports();
+        world.drain();
+    }
+    assert_eq!((world.open_count(), world.spool.status().live_count), (0, 0));
+    world.restart(true);
+    assert_eq!(world.spool.status().live_count, 0);
+}
+
+#[test]
+fn reports_leave_room_for_settles() {
+    let mut world = full(2, 2_500);
+    // Neither they nor what they are about leave: there must come an end.
+    let refused = world.full_count;
+    let queued = world.open_count();
+    world.bounce(4, 2_000);
+    world.drain();
+    assert_eq!(world.full_count, refused, "the first ones find room");
+    for _ in 0..queued {
+        world.bounce(4, 2_000);
+        world.drain();
+    }
+    assert!(world.full_count > refused, "some find none");
+    world.accept(1, 10);
+    world.drain();
+    world.settle_all();
+    world.drain();
+    let status = world.spool.status();
+    assert_eq!((status.live_count, status.pending_count), (0, 0), "{status:?}");
+    world.restart(true);
+    assert_eq!(world.spool.status().live_count, 0);
 }

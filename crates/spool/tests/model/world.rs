@@ -271,13 +271,51 @@ impl World {
 
     /// One recipient fails and the sender is told: both or neither.
     pub(crate) fn dsn(&mut self) {
-        let Some((id, open)) = self.pick() else { return };
-        let index = open[0];
+        if let Some((id, open)) = self.pick() {
+            self.report(id, open[0], 300);
+        }
+    }
+
+    /// Messages (`false`: reports) that are known to be accepted, with their open recipients.
+    fn open_ones(&self, messages: bool) -> Vec<(u64, Vec<u32>)> {
+        let ones = self
+            .msgs
+            .iter()
+            .filter(|(_, msg)| msg.accepted == Sure::Yes && msg.dsn_of.is_none() == messages);
+        let open = |msg: &Msg| {
+            let of = |at: &u32| msg.rcpts[*at as usize].settled.is_none();
+            (0..msg.rcpts.len() as u32).filter(of).collect::<Vec<_>>()
+        };
+        ones.map(|(&id, msg)| (id, open(msg))).filter(|(_, open)| !open.is_empty()).collect()
+    }
+
+    /// How many messages have open recipients.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open_ones(true).len()
+    }
+
+    /// The first open recipient of each of `count` messages fails.
+    pub(crate) fn bounce(&mut self, count: usize, bytes: usize) {
+        for (id, open) in self.open_ones(true).into_iter().take(count) {
+            self.report(id, open[0], bytes);
+        }
+    }
+
+    /// Reports arrive.
+    pub(crate) fn deliver_reports(&mut self) {
+        for (id, open) in self.open_ones(false) {
+            self.mark_settling(id, &open);
+            let record = World::settle_record(id, &open, SettleKind::Relayed);
+            self.submit(Submitted::Settle(id, open), vec![record]);
+        }
+    }
+
+    fn report(&mut self, id: u64, index: u32, bytes: usize) {
         self.mark_settling(id, &[index]);
         let settle = World::settle_record(id, &[index], SettleKind::Failed);
-        let body = Body::Memory(vec![content(self.next_sequence_id(), 300)]);
-        let (dsn, accept) = self.accept_record(1, body, 300);
-        self.new_msg(dsn, 1, 300, false);
+        let body = Body::Memory(vec![content(self.next_sequence_id(), bytes)]);
+        let (dsn, accept) = self.accept_record(1, body, bytes);
+        self.new_msg(dsn, 1, bytes, false);
         if let Some(msg) = self.msgs.get_mut(&dsn) {
             msg.dsn_of = Some((id, index));
         }
