@@ -174,6 +174,10 @@ impl Committer {
             self.tell_shards();
             self.tell_status(stop);
             if stop && self.spool.is_idle() {
+                if let Some(io) = self.spool.close() {
+                    // After all that went there before. If it fails, less is known at the start.
+                    let _ = self.bulk.send(io);
+                }
                 return;
             }
         }

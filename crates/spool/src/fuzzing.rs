@@ -166,6 +166,7 @@ pub fn segment(generation: u32, batches: &[MadeBatch], has_footer: bool) -> (Str
         version: VERSION,
         node: 7,
         log: 3,
+        registered: false,
         first_offset: SECTOR_BYTES,
         previous: (generation.saturating_sub(1), 0),
         marks,

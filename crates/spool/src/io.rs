@@ -2,6 +2,7 @@
 
 use crate::checksums::{self, Piece};
 use crate::disk::{Disk, DiskError, read_full};
+use crate::register;
 use crate::scan::IdRanges;
 use crate::segment::SegmentKey;
 use bytes::Bytes;
@@ -60,6 +61,8 @@ pub(crate) enum Op {
     BlobWrite { file: FileName, offset: u64, data: Bytes, create: bool },
     /// Blob content and name to stable storage.
     BlobSync { file: FileName, sync: bool },
+    /// Write both copies of the register.
+    Register { bytes: Vec<u8>, sync: bool },
     /// Ask for free space.
     Space,
 }
@@ -84,6 +87,8 @@ pub(crate) enum Outcome {
     Many(Vec<Bytes>),
     Scanned(Vec<u64>),
     Free(u64),
+    /// Whether there still is a register.
+    Registered(bool),
 }
 
 /// What one batch writes: small things copied into one buffer, large ones by reference.
@@ -239,6 +244,9 @@ impl Op {
                     disk.sync_data(&file)?;
                 }
                 sync_dir(disk, sync)
+            }
+            Op::Register { bytes, sync } => {
+                register::write(disk, &bytes, sync).map(Outcome::Registered)
             }
             Op::Space => disk.free_bytes().map(Outcome::Free),
         }

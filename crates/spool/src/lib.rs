@@ -21,6 +21,7 @@ mod memory;
 mod prepare;
 pub mod record;
 mod recovery;
+mod register;
 pub mod request;
 mod scan;
 mod segment;

@@ -81,6 +81,8 @@ impl Spool {
                     Ok(_) => {
                         self.space.next = Some(key);
                         self.space.note_ready();
+                        self.registrar.enter(key, self.config.segment_bytes);
+                        self.keep_register();
                     }
                     Err(error) => self.poison(&error),
                 }
@@ -163,7 +165,9 @@ pub(crate) fn activate(
         let length = config.first_segment_bytes.min(config.segment_bytes);
         match make(disk, key, length, sync) {
             Ok(()) => length,
-            Err(error) if error.kind == DiskErrorKind::Full => reuse(disk, recovery, key, error)?,
+            Err(error) if error.kind == DiskErrorKind::Full => {
+                reuse(disk, recovery, (key, sync), error)?
+            }
             Err(error) => return Err(error.into()),
         }
     };
@@ -191,7 +195,7 @@ fn make(disk: &dyn Disk, key: SegmentKey, length: u64, sync: bool) -> Result<(),
 fn reuse(
     disk: &dyn Disk,
     recovery: &mut Recovery,
-    key: SegmentKey,
+    (key, sync): (SegmentKey, bool),
     error: DiskError,
 ) -> Result<u64, DiskError> {
     let segments = &mut recovery.live.segments;
@@ -202,6 +206,7 @@ fn reuse(
     let Some(segment) = found.and_then(|generation| segments.map.remove(&generation)) else {
         return Err(error);
     };
+    recovery.register.strike(disk, segment.key.generation, sync)?;
     disk.rename(&segment.file, &key.name())?;
     Ok(segment.length)
 }

@@ -9,10 +9,12 @@ use crate::disk::{Disk, DiskError, read_full};
 use crate::io::{SealWrite, WriteBuffer};
 use crate::live::Live;
 use crate::record::BlobId;
+use crate::register::Register;
 use crate::request::{RecoveredMessage, RecoveredRecipient};
 use crate::scan::{self, Extent, Found, IndexBatch};
 use crate::segment::{
     Footer, Header, Marks, Name, SECTOR_BYTES, Segment, SegmentKey, VERSION, blob_name,
+    damaged_name,
 };
 use mail::{Domain, Mailbox, MessageId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,8 +39,12 @@ pub(crate) struct Recovery {
     /// includes its footer.
     doubtful: (u64, bool),
     unfinished: Vec<String>,
-    /// A segment lies there that was put aside because of damage.
-    quarantined: bool,
+    /// Segments that were put aside because of damage, or are missing and were told of.
+    aside: BTreeSet<(u32, u64)>,
+    /// Segments that must be there and are not.
+    missing: Vec<SegmentKey>,
+    /// What the register said.
+    pub register: Register,
     blob_files: BTreeSet<u64>,
     missing_blobs: BTreeMap<u64, BlobId>,
     /// How each segment is to be read in the second pass.
@@ -81,7 +87,7 @@ impl Recovery {
                     recovery.unfinished.push(name);
                 }
                 Name::Damaged(key) => {
-                    recovery.quarantined = true;
+                    recovery.aside.insert((key.generation, key.salt));
                     recovery.use_generation(key.generation);
                 }
                 Name::Blob(blob) => {
@@ -92,7 +98,14 @@ impl Recovery {
             }
         }
         recovery.spares.sort_unstable();
-        let extents = scan::survey(disk, keys.into_values())?;
+        let survey = scan::survey(disk, keys.into_values(), &recovery.aside)?;
+        let extents = survey.extents;
+        for key in survey.missing {
+            recovery.damage(&key.name(), 0, 0, MISSING);
+            recovery.use_generation(key.generation);
+            recovery.missing.push(key);
+        }
+        recovery.register = survey.register;
         for extent in &extents {
             if let Some(header) = extent.header {
                 check_header(&extent.key.name(), header, owner)?;
@@ -254,9 +267,13 @@ impl Recovery {
         for name in std::mem::take(&mut self.unfinished) {
             disk.remove(&name)?;
         }
+        for &key in &self.missing {
+            // An empty file in its place: the next start won't miss it, and shall not forget it.
+            disk.create(&damaged_name(key))?;
+        }
         let named: BTreeSet<u64> = self.live.blobs.values().map(|blob| blob.0).collect();
         // After damage it may be the body of a message whose record is lost: kept for the operator.
-        let keeps = self.quarantined || self.report.damaged_count > 0;
+        let keeps = !self.aside.is_empty() || self.report.damaged_count > 0;
         for &blob in self.blob_files.difference(&named) {
             if !keeps {
                 disk.remove(&blob_name(blob))?;
@@ -455,6 +472,9 @@ impl Recovery {
     }
 }
 
+/// What is told of a segment that the register names and that is not there.
+pub(crate) const MISSING: &str = "the segment is missing";
+
 /// What is wrong with a blob of `found` bytes, if anything is.
 pub(crate) fn wrong_length(id: MessageId, body_bytes: u64, found: u64) -> Option<String> {
     (found != body_bytes)
@@ -552,6 +572,7 @@ mod tests {
             version: VERSION + 1,
             node: 0,
             log: 0,
+            registered: false,
             first_offset: 4096,
             previous: (0, 0),
             marks: Marks::default(),

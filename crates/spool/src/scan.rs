@@ -3,8 +3,9 @@
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
 use crate::codec::{RawRecord, kind, read_head, read_record};
 use crate::disk::{Disk, DiskError, read_full};
+use crate::register::Register;
 use crate::segment::{Footer, Header, SECTOR_BYTES, SegmentKey, u64_at};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a walk comes across, in order.
 #[derive(Debug)]
@@ -30,14 +31,14 @@ pub(crate) struct ScanEnd {
     pub proven: u64,
 }
 
-/// A segment file and what it and the one after it say about its end.
+/// A segment file and what it, the one after it and the register say about its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub key: SegmentKey,
     pub length: u64,
     pub header: Option<Header>,
     pub footer: Option<Footer>,
-    /// Where the header of the segment after it says that its data ends.
+    /// Where the header of the segment after it, or the register, says that its data ends.
     pub said_end: Option<u64>,
 }
 
@@ -61,12 +62,25 @@ impl Extent {
     }
 }
 
-/// Looks at both ends of all segments, which come in ascending order.
+/// All segments at a glance.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// Those that are there, in ascending order.
+    pub extents: Vec<Extent>,
+    /// Those that must be there and are not.
+    pub missing: Vec<SegmentKey>,
+    /// What the register says; empty if it says nothing of use.
+    pub register: Register,
+}
+
+/// Looks at both ends of all segments, which come in ascending order, and at the register. Those
+/// in `aside` were put aside because of damage.
 pub(crate) fn survey(
     disk: &dyn Disk,
     keys: impl Iterator<Item = SegmentKey>,
-) -> Result<Vec<Extent>, DiskError> {
-    let mut extents = Vec::new();
+    aside: &BTreeSet<(u32, u64)>,
+) -> Result<Survey, DiskError> {
+    let mut extents: Vec<Extent> = Vec::new();
     let mut said = BTreeMap::new();
     for key in keys {
         let file = key.name();
@@ -77,10 +91,35 @@ pub(crate) fn survey(
         }
         extents.push(Extent { key, length, header, footer, said_end: None });
     }
-    for extent in &mut extents {
-        extent.said_end = said.get(&extent.key.generation).copied();
+    let mut register = Register::read(disk)?.unwrap_or_default();
+    let newest = register.entries.keys().max().copied();
+    let goes_on_without = |extent: &Extent| {
+        let begun_without = extent.header.is_some_and(|header| !header.registered);
+        begun_without && Some(extent.key.generation) > newest
+    };
+    if extents.iter().any(goes_on_without) {
+        // A program that keeps no register was here since: what it freed is still entered.
+        register.entries.clear();
     }
-    Ok(extents)
+    let mut missing = register.entries.clone();
+    for extent in &mut extents {
+        let said_end = said.get(&extent.key.generation).copied();
+        let entered = register.get_mut(extent.key).and_then(|entry| {
+            missing.remove(&extent.key.generation);
+            if entry.end == 0 && said_end.is_none() && extent.length < entry.length {
+                // Files are made in their full length: all that is gone may have been data.
+                entry.end = entry.length.saturating_sub(SECTOR_BYTES);
+            }
+            (entry.end > 0).then_some(entry.end)
+        });
+        extent.said_end = said_end.max(entered);
+    }
+    let missing = missing
+        .into_iter()
+        .map(|(generation, entry)| SegmentKey { generation, salt: entry.salt })
+        .filter(|key| !aside.contains(&(key.generation, key.salt)))
+        .collect();
+    Ok(Survey { extents, missing, register })
 }
 
 /// The fuzzer's segments are small: there, more than one window shall be needed.

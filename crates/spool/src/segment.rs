@@ -107,6 +107,8 @@ pub(crate) struct Header {
     pub version: u16,
     pub node: u16,
     pub log: u8,
+    /// There was a register when it was begun.
+    pub registered: bool,
     /// Where the first batch begins.
     pub first_offset: u64,
     /// The segment that was full before this one was begun, and where its data ends; zeros for
@@ -136,6 +138,7 @@ impl Header {
         block[4..6].copy_from_slice(&self.version.to_le_bytes());
         block[6..8].copy_from_slice(&self.node.to_le_bytes());
         block[8] = self.log;
+        block[9] = u8::from(self.registered);
         block[16..24].copy_from_slice(&self.first_offset.to_le_bytes());
         block[24..28].copy_from_slice(&key.generation.to_le_bytes());
         block[28..32].copy_from_slice(&self.previous.0.to_le_bytes());
@@ -154,6 +157,7 @@ impl Header {
             version: u16_at(block, 4)?,
             node: u16_at(block, 6)?,
             log: *block.get(8)?,
+            registered: *block.get(9)? & 1 != 0,
             first_offset: u64_at(block, 16)?,
             previous: (u32_at(block, 28)?, u64_at(block, 32)?),
             marks: Marks {

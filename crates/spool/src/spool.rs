@@ -12,6 +12,7 @@ use crate::memory::Memory;
 use crate::prepare::activate;
 use crate::record::{BlobId, Body, Record, SettleKind};
 use crate::recovery::Recovery;
+use crate::register::{Leaving, Registrar};
 use crate::request::{Completion, LoadError, RecoveredMessage, Refusal, Request, Ticket};
 use crate::segment::{self, Segment, SegmentKey, blob_name};
 use crate::space::Space;
@@ -28,6 +29,7 @@ pub struct Spool {
     pub(crate) live: Live,
     writer: Writer,
     pub(crate) space: Space,
+    pub(crate) registrar: Registrar,
     blobs: Blobs,
     compaction: Compaction,
     pub(crate) memory: Option<Memory>,
@@ -116,6 +118,7 @@ pub(crate) enum Waiting {
     NameSegment { key: SegmentKey },
     Retire { generation: u32, spare: bool },
     RemoveUnfinished,
+    Register,
     Space,
     CompactionRead,
     CompactionScan,
@@ -148,16 +151,20 @@ impl Spool {
         recovery.report.freed_segments_count = free.count() as u64;
         let (key, length) = activate(disk, &config, &mut recovery, sync)?;
         recovery.live.segments.map.insert(key.generation, Segment::new(key, length));
+        let known = std::mem::take(&mut recovery.register);
+        let mut registrar = Registrar::recovered(known, recovery.live.segments.map.values());
+        registrar.write_now(disk, sync)?;
         let next = (recovery.next_batch, recovery.next_position);
         let writer = Writer::new(&config, key, length, recovery.last, next);
         // Before anything is freed: the numbers that were used are known from here on.
-        let header = writer.segment_header(&recovery.live);
+        let header = writer.segment_header(&recovery.live, !registrar.off);
         disk.write_at(&writer.file, 0, &mut [IoSlice::new(&header)])?;
         if sync {
             disk.sync_data(&writer.file)?;
         }
         let damaged_count = recovery.damaged_count();
         let mut spool = Spool::new(config, writer, recovery.live);
+        spool.registrar = registrar;
         spool.next_generation = recovery.next_generation;
         spool.space.spares = recovery.spares.iter().map(|&(generation, _)| generation).collect();
         spool.space.free_bytes = disk.free_bytes()?;
@@ -172,6 +179,7 @@ impl Spool {
             live,
             writer,
             space: Space::default(),
+            registrar: Registrar::default(),
             blobs: Blobs::default(),
             compaction: Compaction::default(),
             memory: None,
@@ -337,7 +345,7 @@ impl Spool {
         }
         let (seal, allowed) = self.make_room()?;
         let buffer = self.buffer.take().unwrap_or_default();
-        let mut batch = self.writer.begin_batch(&self.live, buffer);
+        let mut batch = self.writer.begin_batch(&self.live, !self.registrar.off, buffer);
         let step = self.config.compact_step_bytes as u64;
         self.compaction.add_to(&mut self.writer, &mut self.live, &mut batch, step);
         let submits = self.add_pending(&mut batch, allowed);
@@ -654,6 +662,11 @@ impl Spool {
             }
             (Waiting::Blob(BlobIo::Remove) | Waiting::RemoveUnfinished, _) => {}
             (Waiting::Space, result) => self.handle_space(result),
+            (Waiting::Register, Ok(outcome)) => {
+                self.registrar.handle_written(matches!(outcome, Outcome::Registered(true)));
+                self.keep_register();
+            }
+            (Waiting::Register, Err(error)) => self.poison(&error),
             (Waiting::CompactionRead | Waiting::CompactionScan, result) => match result {
                 Ok(Outcome::Many(records)) => self.compaction.handle_read(records),
                 Ok(Outcome::Scanned(ids)) => self.compaction.handle_scanned(ids),
@@ -741,7 +754,31 @@ impl Spool {
             Op::Remove { file: from, sync }
         };
         self.space.recycling_count += usize::from(spare);
-        self.push_bulk(op, Waiting::Retire { generation, spare });
+        self.registrar.leave(Leaving { generation, spare, op });
+        self.keep_register();
+    }
+
+    /// Writes the register when it has changed, and makes an end of what it no longer names.
+    pub(crate) fn keep_register(&mut self) {
+        for Leaving { generation, spare, op } in self.registrar.take_struck() {
+            self.push_bulk(op, Waiting::Retire { generation, spare });
+        }
+        if let Some(bytes) = self.registrar.poll_write() {
+            let op = Op::Register { bytes, sync: self.is_sync() };
+            self.push_bulk(op, Waiting::Register);
+        }
+    }
+
+    /// The last operation, for an orderly stop: notes where the log ends, so that it is noticed if
+    /// its last segment is cut or emptied. To be performed after all others; nothing may be
+    /// submitted any more. `None` while a batch is under way, or when there is nothing to note.
+    pub fn close(&mut self) -> Option<Io> {
+        let waits = self.commit.is_some() || self.poisoned.is_some() || self.memory.is_some();
+        if waits {
+            return None;
+        }
+        let bytes = self.registrar.closing(self.writer.key.generation, self.writer.offset)?;
+        Some(Io { ticket: self.ticket(), op: Op::Register { bytes, sync: self.is_sync() } })
     }
 
     fn compact(&mut self) {

@@ -6,7 +6,7 @@ use crate::config::{Damage, RecoveryReport, SpoolError};
 use crate::disk::{Disk, read_full};
 use crate::live::Live;
 use crate::record::Meta;
-use crate::recovery::{Recovery, wrong_length};
+use crate::recovery::{MISSING, Recovery, wrong_length};
 use crate::scan::{self, Extent, Found};
 use crate::segment::{Name, Segment, blob_name};
 use mail::MessageId;
@@ -46,13 +46,15 @@ pub struct VerifyReport {
 pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
     let mut verifier = Verifier::default();
     let mut keys = BTreeMap::new();
-    let mut blob_files = BTreeSet::new();
+    let (mut blob_files, mut aside) = (BTreeSet::new(), BTreeSet::new());
     for name in disk.list()? {
         match Name::parse(&name) {
             Name::Segment(key) => {
                 keys.insert(key.generation, key);
             }
-            Name::Damaged(_) => verifier.report.quarantined_count += 1,
+            Name::Damaged(key) => {
+                aside.insert((key.generation, key.salt));
+            }
             Name::Blob(blob) => {
                 blob_files.insert(blob);
             }
@@ -61,8 +63,13 @@ pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
     }
     // What a restart would find, from the indices; it must agree with what all records say.
     let recovery = Recovery::new().read(disk, None)?;
-    for extent in scan::survey(disk, keys.into_values())? {
-        verifier.read_segment(disk, &extent)?;
+    verifier.report.quarantined_count = aside.len() as u64;
+    let survey = scan::survey(disk, keys.into_values(), &aside)?;
+    for key in survey.missing {
+        verifier.damage(&key.name(), 0, 0, MISSING.into());
+    }
+    for extent in &survey.extents {
+        verifier.read_segment(disk, extent)?;
     }
     verifier.compare(&recovery.live);
     verifier.check_blobs(disk, &blob_files)?;
@@ -235,7 +242,7 @@ fn wrong_body(
     body_bytes: u64,
     meta: &Meta,
 ) -> Result<Option<(u64, u64, String)>, SpoolError> {
-    let (mut offset, mut wrong_count, mut first) = (0, 0_u64, None);
+    let (mut offset, mut count, mut wrong_count, mut first) = (0, 0_u64, 0_u64, None);
     let mut buffer = Vec::new();
     while offset < body_bytes {
         let piece = match checksums::piece(meta, body_bytes, offset) {
@@ -244,16 +251,16 @@ fn wrong_body(
             Err(error) => return Ok(Some((offset, 0, format!("is {error}")))),
         };
         buffer.resize(piece.bytes, 0);
-        let count = read_full(disk, file, offset, &mut buffer)?;
-        buffer.truncate(count);
+        let read = read_full(disk, file, offset, &mut buffer)?;
+        buffer.truncate(read);
+        count += 1;
         if !checksums::is_right(&buffer, piece) {
             wrong_count += 1;
             first.get_or_insert((offset, piece.bytes as u64));
         }
         offset += piece.bytes as u64;
     }
-    let told = |(offset, bytes)| {
-        (offset, bytes, format!("is not what was written, in {wrong_count} pieces"))
-    };
+    let told =
+        |(offset, bytes)| (offset, bytes, format!("is damaged: {wrong_count} of {count} pieces"));
     Ok(first.map(told))
 }

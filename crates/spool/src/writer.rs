@@ -128,11 +128,16 @@ impl Writer {
     }
 
     /// The first block of the active segment, as long as it holds no batch.
-    pub(crate) fn segment_header(&self, live: &Live) -> [u8; SECTOR_BYTES as usize] {
+    pub(crate) fn segment_header(
+        &self,
+        live: &Live,
+        registered: bool,
+    ) -> [u8; SECTOR_BYTES as usize] {
         let header = Header {
             version: VERSION,
             node: self.node,
             log: self.log,
+            registered,
             first_offset: self.block_bytes,
             previous: self.previous,
             marks: Marks {
@@ -176,12 +181,17 @@ impl Writer {
     /// Begins a batch; before it goes the segment's header, or an index batch if one is due. The
     /// index is written before anything of this batch takes effect: it must not leave out what
     /// only this batch settles.
-    pub(crate) fn begin_batch(&mut self, live: &Live, mut buffer: WriteBuffer) -> Batch {
+    pub(crate) fn begin_batch(
+        &mut self,
+        live: &Live,
+        registered: bool,
+        mut buffer: WriteBuffer,
+    ) -> Batch {
         buffer.clear();
         let mut write_offset = self.offset;
         if self.offset == self.block_bytes {
             write_offset = 0;
-            buffer.small.extend_from_slice(&self.segment_header(live));
+            buffer.small.extend_from_slice(&self.segment_header(live, registered));
             buffer.small.resize(self.block_bytes as usize, 0);
         } else if self.offset - self.indexed_to >= self.index_every_bytes {
             self.offset += self.write_index(&mut buffer, live, write_offset);

@@ -10,6 +10,7 @@ use spool::{
     RecoveredMessage, RecoveryReport, Request, Settle, SettleKind, Spool, SpoolConfig, SpoolError,
     State, Ticket, checksums,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 fn small() -> SpoolConfig {
@@ -328,6 +329,176 @@ fn a_segment_that_lost_its_end_is_damage() {
 }
 
 #[test]
+fn a_segment_that_was_removed_is_missed() {
+    let orphan = "00000000000000ff.blob";
+    let names = segment_names(&filled(1).0);
+    for (at, name) in names.iter().enumerate() {
+        let (disk, count) = filled(1);
+        assert_eq!(spool::verify(&disk).expect("verifies").damaged_count, 0);
+        disk.remove(name).expect("there");
+        disk.put(orphan, vec![1]);
+        let verified = spool::verify(&disk).expect("verifies");
+        let [damage] = &verified.damage[..] else { panic!("{verified:?}") };
+        assert_eq!((&*damage.file, &*damage.what), (&**name, "the segment is missing"));
+        let (spool, report, found) = open(&disk, small());
+        assert_eq!((report.damaged_count, &report.damage[..]), (1, &verified.damage[..]), "{at}");
+        assert!(found.len() < count && found.len() as u64 == verified.live_count);
+        // Its generation is not used again, even if it was the highest.
+        drop(spool);
+        assert!(!disk.list().expect("lists").contains(name));
+        // It is told once, and remembered for as long as the operator leaves that file there.
+        let aside = name.replace("segment", "damaged");
+        assert_eq!(disk.content(&aside), Some(Vec::new()));
+        let (_, report, _) = open(&disk, small());
+        assert_eq!((report.damaged_count, report.orphan_blobs_count), (0, 1));
+        let verified = spool::verify(&disk).expect("verifies");
+        assert_eq!((verified.damaged_count, verified.quarantined_count), (0, 1));
+        assert!(disk.content(orphan).is_some());
+        disk.remove(&aside).expect("there");
+        let (_, report, _) = open(&disk, small());
+        assert_eq!((report.damaged_count, report.orphan_blobs_count), (0, 1));
+        assert!(disk.content(orphan).is_none());
+    }
+}
+
+#[test]
+fn without_a_register_nothing_is_missed() {
+    let (disk, count) = filled(1);
+    let names = segment_names(&disk);
+    disk.remove(&names[0]).expect("there");
+    disk.remove("register").expect("there");
+    let (_, report, found) = open(&disk, small());
+    assert_eq!(report.damaged_count, 0, "as in a spool from before there was one");
+    assert!(found.len() < count);
+    // It has one again.
+    disk.remove(&names[1]).expect("there");
+    assert_eq!(spool::verify(&disk).expect("verifies").damaged_count, 1);
+}
+
+#[test]
+fn a_log_that_went_on_without_a_register_misses_nothing() {
+    for registered in [0, 1] {
+        let (disk, _) = filled(1);
+        let names = segment_names(&disk);
+        // A later segment, as a program begins it that keeps a register or does not.
+        let mut block = disk.content(&names[0]).expect("there")[..512].to_vec();
+        assert_eq!(block[9], 1);
+        block[9] = registered;
+        let mut seed = 0xf0_u32.to_le_bytes().to_vec();
+        seed.extend_from_slice(&5_u64.to_le_bytes());
+        seed.extend_from_slice(&0_u64.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&seed), &block[..508]);
+        block[508..].copy_from_slice(&crc.to_le_bytes());
+        disk.put("000000f0-0000000000000005.segment", block);
+        disk.remove(&names[0]).expect("there");
+        let verified = spool::verify(&disk).expect("verifies");
+        assert_eq!(verified.damaged_count, registered.into(), "{verified:?}");
+    }
+}
+
+#[test]
+fn after_an_orderly_stop_the_end_of_the_last_segment_is_known() {
+    let last = |disk: &MemDisk| {
+        let mut names = segment_names(disk);
+        names.retain(|name| disk.content(name).is_some_and(|c| c[512..].iter().any(|b| *b != 0)));
+        names.pop().expect("one")
+    };
+    let zeroed = |content: &[u8]| vec![0; content.len()];
+    let empty = |_: &[u8]| Vec::new();
+    let cut = |content: &[u8]| content[..3 * 4_096].to_vec();
+    let torn = |content: &[u8]| {
+        let mut content = content.to_vec();
+        let end = content.iter().rposition(|byte| *byte != 0).expect("data");
+        content[end - 600..].fill(0);
+        content
+    };
+    type Change = fn(&[u8]) -> Vec<u8>;
+    // Of a log that was not stopped but ended, only what is shorter than it was made is noticed.
+    let changes: [(Change, bool); 4] = [(zeroed, false), (empty, true), (cut, true), (torn, false)];
+    for stopped in [true, false] {
+        for (change, shortened) in changes {
+            let disk = MemDisk::new(1, 1 << 30);
+            let (mut spool, _, _) = open(&disk, small());
+            for sequence in 1..=30 {
+                submit(&mut spool, &disk, vec![Record::Accept(Box::new(plain(sequence, 3_000)))]);
+            }
+            if stopped {
+                assert!(spool.close().expect("there is a log").perform(&disk).error().is_none());
+            }
+            drop(spool);
+            let intact = spool::verify(&disk).expect("verifies");
+            assert_eq!((intact.damaged_count, intact.torn_count, intact.live_count), (0, 0, 30));
+            let name = last(&disk);
+            disk.put(&name, change(&disk.content(&name).expect("there")));
+            let noticed = stopped || shortened;
+            // At every start, until the segment is needed no more and put aside.
+            for _ in 0..3 {
+                let verified = spool::verify(&disk).expect("verifies");
+                assert_eq!(verified.damaged_count > 0, noticed, "{verified:?}");
+                let (_, report, found) = open(&disk, small());
+                assert_eq!(report.damaged_count > 0, noticed, "{report:?}");
+                assert!(report.damage.iter().all(|damage| *damage.file == *name), "{report:?}");
+                assert!(found.len() < 30);
+            }
+        }
+    }
+}
+
+/// Accepts and settles until segments came free, stops in good order and goes on. `Err` when the
+/// disk is gone. Noted is what was acknowledged and not settled since.
+fn life(disk: &MemDisk, open_ids: &mut BTreeSet<u64>) -> Result<(), SpoolError> {
+    for round in 0..2 {
+        let (mut spool, _) = Spool::open(disk, small(), &mut |_| ())?;
+        let first = spool.next_sequence();
+        for step in 1..=45 {
+            let sequence = first + step;
+            let mut records = vec![Record::Accept(Box::new(plain(sequence, 3_000)))];
+            if step > 3 && step % 9 != 0 {
+                let id = MessageId::new(0, 0, sequence - 3);
+                open_ids.remove(&id.sequence());
+                let recipients = vec![(0, SettleKind::Relayed)];
+                records.push(Record::Settle(Settle { id, at: Wall(1), recipients }));
+            }
+            spool.handle_request(Request::Submit { ticket: Ticket(1), records });
+            if matches!(run(&mut spool, disk)[..], [(_, Completion::Durable { .. })]) {
+                open_ids.insert(sequence);
+            }
+        }
+        assert!(disk.has_crashed() || spool.status().released_count > 0, "round {round}");
+        if let Some(io) = spool.close() {
+            let _ = io.perform(disk);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_crash_at_any_moment_is_no_damage() {
+    for seed in 0..3_u64 {
+        for fuse in 0.. {
+            let disk = MemDisk::new(seed << 32 | fuse, 1 << 30);
+            disk.set_fuse(fuse);
+            let mut open_ids = BTreeSet::new();
+            let died = life(&disk, &mut open_ids).is_err() || disk.has_crashed();
+            disk.crash();
+            // And again while it recovers.
+            disk.set_fuse(fuse % 29);
+            let _ = Spool::open(&disk, small(), &mut |_| ());
+            disk.crash();
+            let verified = spool::verify(&disk).expect("verifies");
+            assert_eq!(verified.damaged_count, 0, "seed {seed} fuse {fuse}: {verified:?}");
+            let (_, report, found) = open(&disk, small());
+            assert_eq!(report.damaged_count, 0, "seed {seed} fuse {fuse}: {report:?}");
+            let found: BTreeSet<u64> = found.iter().map(|m| m.id.sequence()).collect();
+            assert!(found.is_superset(&open_ids), "seed {seed} fuse {fuse}");
+            if !died {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_blob_of_another_length_is_damage() {
     let disk = MemDisk::new(1, 1 << 30);
     let (mut spool, _, _) = open(&disk, small());
@@ -399,7 +570,7 @@ fn a_bit_that_changes_in_a_blob_is_damage_and_its_piece_is_never_read() {
         assert_eq!(&*what, format!("{name} at {second}: bad length or checksum"));
         let [damage] = &verified.damage[..] else { panic!("{verified:?}") };
         assert_eq!((&*damage.file, damage.offset, damage.bytes), (name, second as u64, 5_000));
-        assert!(damage.what.contains("0000000000000001 is not what was written, in 1 pieces"));
+        assert!(damage.what.contains("0000000000000001 is damaged: 1 of 2 pieces"));
         // The checksums come along when the message is found by the index of its segment.
         let (mut spool, _, found) = open(&disk, small());
         assert_eq!(found[0].meta.fields.len(), 1);

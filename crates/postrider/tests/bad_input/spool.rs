@@ -71,6 +71,9 @@ fn original() -> Files {
     // The first segment is there at once, and left as soon as a second one is written to the end.
     send(&server, "x@warm.test", "warm");
     wait_until("a second segment", || with_extension(&files, "segment").len() > 1);
+    // What settles it would come into one batch with the first of the others.
+    let events = || std::fs::read_to_string(files.path("events.jsonl")).unwrap_or_default();
+    wait_until("a settled message", || events().contains("\"delivered\""));
     MESSAGES.iter().for_each(|(subject, _)| send(&server, "b@far.test", subject));
     server.stop();
     let first = only(&files, "segment", "Subject: one");
@@ -214,6 +217,12 @@ fn carry_out(files: &Files, what: &str, hop: &str) -> Option<String> {
         "empty the blob" => edit(blob(), Vec::clear),
         "cut the blob" => edit(blob(), |bytes| bytes.truncate(5_000)),
         "flip a bit in the blob" => edit(blob(), |bytes| bytes[600_000] ^= 1),
+        "remove the register" => std::fs::remove_file(spool("register")).expect("a file"),
+        "flip a bit in the register" => edit(spool("register"), |bytes| bytes[40] ^= 1),
+        "remove the register and the first segment" => {
+            std::fs::remove_file(spool("register")).expect("a file");
+            std::fs::remove_file(segment(files, "first")).expect("a file");
+        }
         "add a blob of no message" => add("00000000000000ff.blob", b"orphan"),
         "add files of other programs" => {
             add("core", b"\x7fELF");

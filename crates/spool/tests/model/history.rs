@@ -21,6 +21,10 @@ pub(crate) fn event(world: &mut World, what: u8, argument: u16) {
         }
         22 if argument % 8 == 0 => world.restart(false),
         23 if argument % 4 == 0 => world.restart(true),
+        23 if argument % 4 == 1 => {
+            world.stop();
+            world.restart(argument % 3 == 0);
+        }
         _ => world.pump(2),
     }
     if world.disk.has_crashed() || world.poisoned {

@@ -474,6 +474,22 @@ impl World {
         panic!("the spool never comes to rest");
     }
 
+    /// An orderly stop.
+    pub(crate) fn stop(&mut self) {
+        for _ in 0..1_000 {
+            self.gather();
+            self.step_io(false);
+            if self.spool.is_idle() {
+                break;
+            }
+        }
+        let last = self.spool.close();
+        // What was begun is ended; whether it succeeded nobody will know.
+        for io in std::mem::take(&mut self.ios).into_iter().chain(last) {
+            let _ = io.perform(&self.disk);
+        }
+    }
+
     /// Power loss (or a kill of the process), restart, and all the laws.
     pub(crate) fn restart(&mut self, power_loss: bool) {
         if power_loss {

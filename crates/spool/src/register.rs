@@ -1,0 +1,329 @@
+//! The register: which segments must be there, so that one that was removed is missed.
+//!
+//! A segment is entered when it has its name durably, and struck out durably before its file is
+//! renamed or removed. So a segment that is entered and not there was not taken by us. After an
+//! orderly stop it also says where the data of the segment written last ends.
+//!
+//! The file has two copies, written and synced one after the other, in place: a crash tears one of
+//! them at most, and on a full disk segments can still be freed.
+
+use crate::disk::{Disk, DiskError, DiskErrorKind, read_full};
+use crate::io::Op;
+use crate::segment::{Segment, SegmentKey, VERSION, u16_at, u32_at, u64_at};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::mem::take;
+
+/// The file's name.
+pub(crate) const REGISTER: &str = "register";
+const MAGIC: &[u8; 4] = b"PRRG";
+/// Of one copy.
+const COPY_BYTES: usize = 16 << 10;
+/// Magic, version, node, log, count, sequence.
+const HEAD_BYTES: usize = 24;
+/// Generation, salt, length, end.
+const ENTRY_BYTES: usize = 20;
+/// If there are more segments, the oldest are not entered.
+const ENTRIES_MAX: usize = (COPY_BYTES - HEAD_BYTES - 4) / ENTRY_BYTES;
+
+/// What the register says of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub salt: u64,
+    /// Of the file.
+    pub length: u64,
+    /// Where its data ends at least; 0: not known.
+    pub end: u64,
+}
+
+/// The content of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Register {
+    /// Rises with each write.
+    sequence: u64,
+    /// By generation.
+    pub entries: BTreeMap<u32, Entry>,
+}
+
+impl Register {
+    /// The newer of the two copies that are whole, of whatever log; `None` when neither is.
+    pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Register>, DiskError> {
+        let mut newest: Option<Register> = None;
+        for copy in 0..2 {
+            let mut bytes = vec![0; COPY_BYTES];
+            let offset = (copy * COPY_BYTES) as u64;
+            let count = match read_full(disk, REGISTER, offset, &mut bytes) {
+                Ok(count) => count,
+                Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let found = bytes.get(..count).and_then(Register::decode);
+            newest = match (newest, found) {
+                (Some(one), Some(two)) if two.sequence > one.sequence => Some(two),
+                (one, two) => one.or(two),
+            };
+        }
+        Ok(newest)
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Register> {
+        if !bytes.starts_with(MAGIC) || u16_at(bytes, 4)? != VERSION {
+            return None;
+        }
+        let count = u32_at(bytes, 8)? as usize;
+        let end = count.checked_mul(ENTRY_BYTES)?.checked_add(HEAD_BYTES)?;
+        if u32_at(bytes, end)? != crc32c::crc32c(bytes.get(..end)?) {
+            return None;
+        }
+        let mut register = Register { sequence: u64_at(bytes, 16)?, ..Register::default() };
+        for entry in bytes.get(HEAD_BYTES..end)?.chunks_exact(ENTRY_BYTES) {
+            let (salt, length) = (u64_at(entry, 4)?, u64::from(u32_at(entry, 12)?));
+            let end = u64::from(u32_at(entry, 16)?);
+            register.entries.insert(u32_at(entry, 0)?, Entry { salt, length, end });
+        }
+        Some(register)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; HEAD_BYTES];
+        let left_out = self.entries.len().saturating_sub(ENTRIES_MAX);
+        let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes();
+        let mut count = 0_u32;
+        for (generation, entry) in self.entries.iter().skip(left_out) {
+            out.extend_from_slice(&generation.to_le_bytes());
+            out.extend_from_slice(&entry.salt.to_le_bytes());
+            out.extend_from_slice(&number(entry.length));
+            out.extend_from_slice(&number(entry.end));
+            count += 1;
+        }
+        out[..4].copy_from_slice(MAGIC);
+        out[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        out[8..12].copy_from_slice(&count.to_le_bytes());
+        out[16..24].copy_from_slice(&self.sequence.to_le_bytes());
+        let crc = crc32c::crc32c(&out);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The entry of exactly this segment.
+    pub(crate) fn get(&self, key: SegmentKey) -> Option<&Entry> {
+        self.entries.get(&key.generation).filter(|entry| entry.salt == key.salt)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn get_mut(&mut self, key: SegmentKey) -> Option<&mut Entry> {
+        self.entries.get_mut(&key.generation).filter(|entry| entry.salt == key.salt)
+    }
+
+    /// The bytes of its next version.
+    pub(crate) fn next(&mut self) -> Vec<u8> {
+        self.sequence += 1;
+        self.encode()
+    }
+
+    /// Strikes out a segment whose file is about to be used for something else, if it is entered.
+    pub(crate) fn strike(
+        &mut self,
+        disk: &dyn Disk,
+        generation: u32,
+        sync: bool,
+    ) -> Result<(), DiskError> {
+        if self.entries.remove(&generation).is_some() {
+            write(disk, &self.next(), sync)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes both copies, making the file if there is none. `false`: there is no room for it, and the
+/// file is gone.
+pub(crate) fn write(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<bool, DiskError> {
+    match write_copies(disk, bytes, sync) {
+        Err(error) if error.kind == DiskErrorKind::Full => {
+            // A register that can't be kept true is worse than none.
+            match disk.remove(REGISTER) {
+                Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            if sync {
+                disk.sync_dir()?;
+            }
+            Ok(false)
+        }
+        other => other.map(|()| true),
+    }
+}
+
+fn write_copies(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<(), DiskError> {
+    let length = match disk.length(REGISTER) {
+        Ok(length) => length,
+        Err(error) if error.kind == DiskErrorKind::NotFound => 0,
+        Err(error) => return Err(error),
+    };
+    let is_new = length < 2 * COPY_BYTES as u64;
+    if is_new {
+        disk.create(REGISTER)?;
+        disk.write_at(REGISTER, 0, &mut [IoSlice::new(&[0; 2 * COPY_BYTES])])?;
+    }
+    for copy in 0..2 {
+        disk.write_at(REGISTER, (copy * COPY_BYTES) as u64, &mut [IoSlice::new(bytes)])?;
+        if sync {
+            disk.sync_data(REGISTER)?;
+        }
+    }
+    if is_new && sync {
+        disk.sync_dir()?;
+    }
+    Ok(())
+}
+
+/// Keeps the register true while the log runs: a segment leaves it before it leaves the directory.
+#[derive(Debug, Default)]
+pub(crate) struct Registrar {
+    register: Register,
+    /// There is no register: nothing is entered, and everything may leave.
+    pub off: bool,
+    busy: bool,
+    changed: bool,
+    leaving: Vec<Leaving>,
+    /// Those that the write under way strikes out.
+    struck: Vec<Leaving>,
+}
+
+/// A segment that is needed no more.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub generation: u32,
+    /// It becomes a spare.
+    pub spare: bool,
+    /// What makes an end of it.
+    pub op: Op,
+}
+
+impl Registrar {
+    /// Enters all segments that are there, with what was known of them; `sequence` goes on.
+    pub(crate) fn recovered<'a>(
+        known: Register,
+        segments: impl Iterator<Item = &'a Segment>,
+    ) -> Registrar {
+        let mut registrar = Registrar::default();
+        registrar.register.sequence = known.sequence;
+        for segment in segments {
+            let (length, end) = known.get(segment.key).map_or((0, 0), |e| (e.length, e.end));
+            registrar.insert(segment.key, length.max(segment.length), end);
+        }
+        registrar
+    }
+
+    fn insert(&mut self, key: SegmentKey, length: u64, end: u64) {
+        let entry = Entry { salt: key.salt, length, end };
+        self.register.entries.insert(key.generation, entry);
+        self.changed = true;
+    }
+
+    /// Writes it at once.
+    pub(crate) fn write_now(&mut self, disk: &dyn Disk, sync: bool) -> Result<(), DiskError> {
+        self.changed = false;
+        self.off = !write(disk, &self.register.next(), sync)?;
+        Ok(())
+    }
+
+    /// A segment has its name durably.
+    pub(crate) fn enter(&mut self, key: SegmentKey, length: u64) {
+        self.insert(key, length, 0);
+    }
+
+    /// A segment is needed no more.
+    pub(crate) fn leave(&mut self, leaving: Leaving) {
+        self.register.entries.remove(&leaving.generation);
+        self.changed = true;
+        self.leaving.push(leaving);
+    }
+
+    /// Segments that may go at once.
+    pub(crate) fn take_struck(&mut self) -> Vec<Leaving> {
+        let mut gone = if self.busy { Vec::new() } else { take(&mut self.struck) };
+        if self.off {
+            gone.append(&mut self.leaving);
+        }
+        gone
+    }
+
+    /// What must be written, when something changed and no write is under way.
+    pub(crate) fn poll_write(&mut self) -> Option<Vec<u8>> {
+        if self.off || self.busy || !self.changed {
+            return None;
+        }
+        (self.busy, self.changed) = (true, false);
+        self.struck.append(&mut self.leaving);
+        Some(self.register.next())
+    }
+
+    /// A write was performed; `kept` is what it came to.
+    pub(crate) fn handle_written(&mut self, kept: bool) {
+        self.busy = false;
+        self.off = !kept;
+    }
+
+    /// What an orderly stop leaves: the active segment's data ends there.
+    pub(crate) fn closing(&mut self, generation: u32, end: u64) -> Option<Vec<u8>> {
+        if self.off {
+            return None;
+        }
+        self.register.entries.get_mut(&generation)?.end = end;
+        Some(self.register.next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memdisk::MemDisk;
+
+    fn register(count: u32) -> Register {
+        let entry = |n: u32| (n, Entry { salt: u64::from(n) << 40, length: 4096, end: n.into() });
+        Register { sequence: 7, entries: (1..=count).map(entry).collect() }
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written_from_either_copy() {
+        let disk = MemDisk::new(1, 1 << 20);
+        assert_eq!(Register::read(&disk), Ok(None));
+        let written = register(5);
+        assert_eq!(write(&disk, &written.encode(), true), Ok(true));
+        for copy in 0..2 {
+            assert!(disk.flip_bit(REGISTER, (copy * COPY_BYTES as u64 + 30) * 8));
+            assert_eq!(Register::read(&disk), Ok((copy == 0).then(|| written.clone())));
+        }
+        let newer = Register { sequence: 8, ..register(4) };
+        disk.write_at(REGISTER, 0, &mut [IoSlice::new(&newer.encode())]).expect("written");
+        assert_eq!(Register::read(&disk), Ok(Some(newer)));
+    }
+
+    #[test]
+    fn more_segments_than_there_is_room_for_leave_out_the_oldest() {
+        let disk = MemDisk::new(1, 1 << 20);
+        let mut all = register(ENTRIES_MAX as u32 + 3);
+        assert_eq!(write(&disk, &all.encode(), true), Ok(true));
+        all.entries.retain(|&generation, _| generation > 3);
+        assert_eq!(Register::read(&disk), Ok(Some(all)));
+    }
+
+    #[test]
+    fn without_room_there_is_none() {
+        let disk = MemDisk::new(1, COPY_BYTES as u64);
+        assert_eq!(write(&disk, &register(1).encode(), true), Ok(false));
+        assert_eq!(disk.list(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn garbage_is_no_register() {
+        let disk = MemDisk::new(1, 1 << 20);
+        let mut huge = register(1).encode();
+        huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
+        for content in [Vec::new(), vec![0; 40_000], b"PRRG".to_vec(), huge] {
+            disk.put(REGISTER, content);
+            assert_eq!(Register::read(&disk), Ok(None));
+        }
+    }
+}
