@@ -12,7 +12,7 @@ use bytes::Bytes;
 use mail::{MessageId, Mono, Reply};
 use smtp::server::{Need, Progress, ServerSession, Transaction};
 use spool::{BlobId, Completion, Request};
-use std::future::poll_fn;
+use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -421,4 +421,35 @@ impl<W: World> Drop for Session<W> {
     }
 }
 
-use std::future::Future as _;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+    use smtp::server::ServerConfig;
+
+    #[test]
+    fn a_client_that_reads_nothing_has_no_more_commands_handled() {
+        let mut machine = ServerSession::new(Arc::new(ServerConfig::default()), Mono(0));
+        let mut intake = Intake::new(&Budget::new(0), 1);
+        for (command, reply_max) in [("NOOP\r\n", 40), ("EHLO a\r\n", 400)] {
+            machine.output().clear();
+            let sent = command.repeat(SCRATCH_BYTES / command.len());
+            let (mut rest, mut answered, mut rounds) = (sent.as_bytes(), 0, 0);
+            while !rest.is_empty() {
+                let progress = feed(&mut machine, &mut intake, Mono(0), rest);
+                rest = &rest[progress.consumed..];
+                let written = machine.output().len();
+                assert!(written >= REPLIES_BYTES || rest.is_empty(), "{written}");
+                let most = REPLIES_BYTES + COMMANDS_BYTES / command.len() * reply_max;
+                assert!(written < most, "{written} bytes of replies wait");
+                // As if the client had read them.
+                let text = String::from_utf8_lossy(machine.output());
+                answered += text.lines().filter(|line| line.starts_with("250 ")).count();
+                machine.output().clear();
+                rounds += 1;
+            }
+            assert_eq!(answered, sent.len() / command.len());
+            assert!(rounds > 4, "{command:?}: {rounds}");
+        }
+    }
+}
