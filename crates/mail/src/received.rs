@@ -1,7 +1,7 @@
 //! The trace field Received (RFC 5321 §4.4).
 
 use crate::{MessageId, Wall};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// What goes into a Received field.
 #[derive(Clone, Copy, Debug)]
@@ -101,12 +101,7 @@ impl Line<'_> {
             IpAddr::V4(ip) => {
                 self.space("([255.255.255.255])".len());
                 self.out.extend_from_slice(b"([");
-                for (i, octet) in ip.octets().into_iter().enumerate() {
-                    if i > 0 {
-                        self.out.push(b'.');
-                    }
-                    write_decimal(self.out, octet);
-                }
+                write_ipv4(self.out, ip);
             }
             IpAddr::V6(ip) => {
                 let text = ip.to_string();
@@ -116,6 +111,16 @@ impl Line<'_> {
             }
         }
         self.out.extend_from_slice(b"])");
+    }
+}
+
+/// The address as it prints, without the cost of formatting: every message has one.
+pub fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
+    for (i, octet) in ip.octets().into_iter().enumerate() {
+        if i > 0 {
+            out.push(b'.');
+        }
+        write_decimal(out, octet);
     }
 }
 

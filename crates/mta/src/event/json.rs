@@ -1,7 +1,8 @@
 //! Events as JSON lines. The field names are documented in `docs/events.md` and are a promise.
 
 use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Trouble};
-use mail::{EnhancedStatus, Failure, Reply, Wall};
+use mail::{EnhancedStatus, Failure, MessageId, Reply, Wall};
+use std::net::IpAddr;
 
 /// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
 pub fn write_lines(event: &Event, out: &mut Vec<u8>) {
@@ -54,7 +55,7 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         Kind::Held { reason } => line.text("reason", reason),
         Kind::Released | Kind::Removed => {}
         Kind::DsnQueued { dsn, action } => {
-            line.id("dsn", dsn.0);
+            line.id("dsn", *dsn);
             line.plain("action", action);
         }
         Kind::Refused(refusal) => refusal_fields(&mut line, refusal),
@@ -69,7 +70,7 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
 }
 
 fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipient: Option<u32>) {
-    line.id("id", message.id.0);
+    line.id("id", message.id);
     if let Some(position) = message.position {
         line.position(position);
     }
@@ -102,10 +103,10 @@ fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipie
 }
 
 fn client_fields(line: &mut Line<'_>, client: &Client) {
-    use std::io::Write as _;
-    // An IP address needs no escaping, and writing to a Vec cannot fail.
     line.key("client");
-    let _ = write!(line.out, "\"{}\"", client.address.ip().to_canonical());
+    line.out.push(b'"');
+    write_address(line.out, client.address.ip().to_canonical());
+    line.out.push(b'"');
     line.number("client_port", u64::from(client.address.port()));
     line.text("helo", &client.helo);
     line.text("listener", &client.listener);
@@ -218,12 +219,10 @@ impl Line<'_> {
     }
 
     /// A message id: 16 hex digits, as `MessageId` prints.
-    fn id(&mut self, name: &str, value: u64) {
+    fn id(&mut self, name: &str, id: MessageId) {
         self.key(name);
         self.out.push(b'"');
-        for shift in (0..16).rev() {
-            self.out.push(HEX[(value >> (shift * 4) & 0xf) as usize]);
-        }
+        self.out.extend_from_slice(&id.hex());
         self.out.push(b'"');
     }
 
@@ -276,7 +275,8 @@ fn write_string(out: &mut Vec<u8>, text: &str) {
 /// controls are too, so that a log shown on a terminal does nothing to it.
 fn write_escaped(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
-    if !bytes.iter().any(|&b| needs_care(b)) {
+    // To the end even if one is found early: so the compiler looks at many at a time.
+    if !bytes.iter().fold(false, |found, &b| found | needs_care(b)) {
         out.extend_from_slice(bytes);
         return;
     }
@@ -295,6 +295,16 @@ fn write_escaped(out: &mut Vec<u8>, text: &str) {
             }
             c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
+    }
+}
+
+/// An IP address needs no escaping.
+fn write_address(out: &mut Vec<u8>, address: IpAddr) {
+    use std::io::Write as _;
+    match address {
+        IpAddr::V4(address) => mail::received::write_ipv4(out, address),
+        // Writing to a Vec cannot fail.
+        IpAddr::V6(address) => write!(out, "{address}").unwrap_or_default(),
     }
 }
 
