@@ -50,7 +50,8 @@ const OVERHEAD_SECONDS: f64 = 5.0;
 /// for. Ratios are taken pair by pair within a round. See docs/benchmarks.md.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Writes report.json and report.html into the output directory, and tables to standard output.
+Writes report.json, report.html and report.md into the output directory, and tables to standard
+output.
 
 Exit code: 0 all is valid; 1 a result is INVALID (a loss, an unexplained duplicate, a spool that is \
 on no real disk); 2 the command line is wrong, or nothing could be measured.
@@ -316,6 +317,7 @@ impl Bench {
         self.report.manifest.seconds = self.begun.elapsed().as_secs_f64();
         let json = serde_json::to_string_pretty(&self.report).map_err(|error| error.to_string())?;
         write(&self.directory.join("report.json"), &json)?;
+        write(&self.directory.join("report.md"), &table::markdown(&self.report))?;
         let pages = page::write(&self.report, &self.directory);
         pages.map(drop).map_err(|error| format!("{}: {error}", self.directory.display()))
     }

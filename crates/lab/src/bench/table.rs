@@ -1,8 +1,8 @@
-//! The report on a terminal.
+//! The report as text: for a terminal, and as Markdown for a document.
 
 use super::number::{three_digits, with_unit};
 use super::report::{Case, Ending, Mark, Report, Scenario, Severity, Spread, Summary};
-use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+use comfy_table::{Cell, CellAlignment, Color, Table, TableStyle, presets};
 use std::io::IsTerminal as _;
 
 /// The columns, as figure and heading; those that no contender has are left out.
@@ -91,23 +91,9 @@ fn case_text<'a>(
     for left_out in &case.left_out {
         out += &format!("left out: {}: {}\n", left_out.name, left_out.why);
     }
-    out += &figures_table(case, contenders).to_string();
+    out += &figures_table(case, contenders, presets::UTF8_BORDERS_ONLY).to_string();
     out.push('\n');
-    for ratio in &case.ratios {
-        let shown = [
-            "delivered_per_second",
-            "accepted_per_second",
-            "cpu_us_per_message",
-            "drained_per_second",
-        ];
-        if shown.contains(&ratio.figure.as_str()) {
-            let Spread { median, min, max, .. } = &ratio.spread;
-            out += &format!(
-                "{} ÷ {}, {}: {median:.2} ({min:.2} to {max:.2})\n",
-                ratio.of, ratio.to, ratio.title
-            );
-        }
-    }
+    ratios(case).for_each(|line| out += &format!("{line}\n"));
     for round in &case.rounds {
         for measurement in &round.measurements {
             let who = format!("round {}, {}", round.number, measurement.contender);
@@ -117,11 +103,42 @@ fn case_text<'a>(
     out
 }
 
-fn figures_table<'a>(case: &Case, contenders: impl Iterator<Item = &'a str>) -> Table {
+/// The tables alone, each with its ratios, and below each scenario the command that made it.
+pub(super) fn markdown(report: &Report) -> String {
+    let mut out = String::new();
+    for scenario in &report.scenarios {
+        for case in scenario.cases.iter().filter(|case| !case.rounds.is_empty()) {
+            let contenders = report.manifest.contenders.iter().map(|c| c.name.as_str());
+            let table = figures_table(case, contenders, presets::ASCII_MARKDOWN);
+            out += &format!("### {} {}: {}\n\n{table}\n\n", scenario.name, case.name, case.title);
+            ratios(case).for_each(|line| out += &format!("- {line}\n"));
+            out.push('\n');
+        }
+    }
+    let command = report.manifest.command_line.join(" ");
+    out + &format!("```sh\n{command}\n```\n")
+}
+
+/// The ratios that most is read from, a line each.
+fn ratios(case: &Case) -> impl Iterator<Item = String> {
+    const SHOWN: [&str; 4] =
+        ["delivered_per_second", "accepted_per_second", "cpu_us_per_message", "drained_per_second"];
+    let shown = case.ratios.iter().filter(|ratio| SHOWN.contains(&ratio.figure.as_str()));
+    shown.map(|ratio| {
+        let Spread { median, min, max, .. } = &ratio.spread;
+        format!("{} ÷ {}, {}: {median:.2} ({min:.2} to {max:.2})", ratio.of, ratio.to, ratio.title)
+    })
+}
+
+fn figures_table<'a>(
+    case: &Case,
+    contenders: impl Iterator<Item = &'a str>,
+    style: TableStyle,
+) -> Table {
     let has = |name: &str| case.summaries.iter().any(|summary| summary.figure == name);
     let columns: Vec<(&str, &str)> = COLUMNS.into_iter().filter(|(name, _)| has(name)).collect();
     let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY);
+    table.load_style(style);
     let mut header = vec!["median of rounds"];
     header.extend(columns.iter().map(|(_, heading)| *heading));
     header.extend(["missing", "twice", "valid"]);
@@ -193,7 +210,7 @@ fn mark_line(who: &str, mark: &Mark) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use super::{markdown, text};
     use crate::bench::report::{
         Account, Case, Contender, Mark, Measurement, Report, Round, Scenario, Severity,
     };
@@ -220,5 +237,9 @@ mod tests {
         let text = text(&report);
         assert!(text.contains("INVALID: round 1, x: LOSS: 3"), "{text}");
         assert!(report.is_invalid());
+        report.manifest.command_line = vec!["postrider-lab".to_owned(), "bench".to_owned()];
+        let markdown = markdown(&report);
+        assert!(markdown.contains("| x ") && markdown.contains("|--"), "{markdown}");
+        assert!(markdown.ends_with("```sh\npostrider-lab bench\n```\n"), "{markdown}");
     }
 }
