@@ -9,6 +9,9 @@ use crate::space::ZERO_STEP_BYTES;
 use crate::spool::{Spool, Waiting};
 use std::mem::take;
 
+/// With no less room in the active segment the next but one can wait.
+const ROOMY_BYTES: u64 = 64 << 20;
+
 /// A number that nobody can guess who does not know `salt` (the finaliser of SplitMix64).
 pub(crate) fn segment_key(salt: u64, generation: u32) -> SegmentKey {
     let mut n = salt ^ u64::from(generation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -31,6 +34,12 @@ impl Spool {
         }
         let coming = self.space.coming_count();
         if coming >= self.config.spare_segments_max || self.space.zeroing.is_some() {
+            return;
+        }
+        // Mail that passes through frees segments as fast as it fills them: as long as there is much
+        // room, none is zero-written that one of these may save.
+        let roomy = ROOMY_BYTES.max(self.config.segment_bytes / 2);
+        if coming > 0 && self.writer.room_bytes() > roomy {
             return;
         }
         // The reserve may be made of the last disk space, the others not.

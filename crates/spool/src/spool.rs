@@ -27,7 +27,7 @@ use std::io::IoSlice;
 pub struct Spool {
     pub(crate) config: SpoolConfig,
     pub(crate) live: Live,
-    writer: Writer,
+    pub(crate) writer: Writer,
     pub(crate) space: Space,
     pub(crate) registrar: Registrar,
     blobs: Blobs,
