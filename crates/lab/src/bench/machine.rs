@@ -5,13 +5,18 @@ use crate::cpu::usage;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Syncs that are timed.
 const SYNCS: usize = 100;
 /// The file they overwrite.
 const PROBE_BYTES: usize = 1 << 20;
 const BLOCK_BYTES: usize = 4096;
+
+/// How long is looked at what others do on the machine.
+const BUSY_LOOK: Duration = Duration::from_millis(500);
+/// With more of it in use by others, figures are doubtful.
+const BUSY_PERCENT_MAX: f64 = 15.0;
 
 /// Describes the machine and the file system below `directory`.
 pub(super) fn describe(directory: &Path) -> Machine {
@@ -40,6 +45,7 @@ pub(super) fn describe(directory: &Path) -> Machine {
             .next()
             .and_then(|v| v.parse().ok())
             .unwrap_or(0.0),
+        busy_before_percent: busy_percent(),
         ..Machine::default()
     };
     if let Some(mount) = find_mount(&read("/proc/self/mountinfo"), directory) {
@@ -48,6 +54,13 @@ pub(super) fn describe(directory: &Path) -> Machine {
         machine.spool_mount_options = mount.options;
     }
     machine
+}
+
+/// How busy the machine is now. The load average would still know of the run before this one.
+fn busy_percent() -> f64 {
+    let before = Busy::now();
+    std::thread::sleep(BUSY_LOOK);
+    Busy::now().percent_since(before)
 }
 
 /// Bytes that everybody has written to the device below `directory` since the machine was started;
@@ -106,11 +119,11 @@ pub(super) fn judge(machine: &Machine) -> Vec<Mark> {
     if file_system.is_empty() {
         mark(Severity::Doubtful, "the file system of the spools is unknown".to_owned());
     }
-    if machine.load_before > 0.5 * f64::from(machine.cores) {
-        let load = machine.load_before;
+    let busy = machine.busy_before_percent;
+    if busy > BUSY_PERCENT_MAX {
         mark(
             Severity::Doubtful,
-            format!("others were at work on this machine before: load {load:.1}"),
+            format!("others were at work on this machine before: {busy:.0} % of it"),
         );
     }
     if cfg!(debug_assertions) {

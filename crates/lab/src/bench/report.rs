@@ -65,6 +65,9 @@ pub struct Machine {
     pub spool_mount_options: String,
     /// Load average over a minute before the run began: others may have been at work.
     pub load_before: f64,
+    /// Share of all processors that was in use before the run.
+    #[serde(default)]
+    pub busy_before_percent: f64,
 }
 
 /// A server that was measured.

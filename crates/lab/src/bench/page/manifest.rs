@@ -87,6 +87,7 @@ fn draw_machine(body: &mut Markup, manifest: &Manifest) {
         ("kernel", machine.kernel.clone()),
         ("spools", spool),
         ("load before", format!("{:.2}", machine.load_before)),
+        ("busy before", format!("{:.0} %", machine.busy_before_percent)),
         ("began", manifest.began_at.clone()),
         ("took", format!("{} s", grouped(manifest.seconds, 0))),
         ("seed", manifest.seed.to_string()),

@@ -65,6 +65,7 @@ fn manifest() -> Manifest {
             spool_device: "/dev/vda".into(),
             spool_mount_options: "rw,relatime".into(),
             load_before: 3.2,
+            busy_before_percent: 2.0,
         },
         contenders: CONTENDERS.iter().map(contender).collect(),
         skipped: vec![Skipped {
