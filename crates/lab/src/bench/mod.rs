@@ -64,7 +64,8 @@ pub struct BenchOptions {
     /// The scenario, or `all`; --list shows them
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenario: Option<String>,
-    /// Who is measured, separated by commas; the first is held against each of the others
+    /// Who is measured, separated by commas; the first is held against each of the others. Postrider
+    /// is, and goes first, unless one of its variants is named
     #[arg(
         long,
         value_name = "NAME,...",
@@ -163,6 +164,9 @@ impl Bench {
         let named =
             options.against.iter().map(|name| Contender::named(name.trim(), &options.target));
         let mut contenders = named.collect::<Result<Vec<Contender>, String>>()?;
+        if !contenders.iter().any(|contender| matches!(contender, Contender::Postrider { .. })) {
+            contenders.insert(0, Contender::named("postrider", &[])?);
+        }
         if !(options.scale.is_finite() && options.scale > 0.0) {
             return Err(format!("--scale {} is not above 0", options.scale));
         }
