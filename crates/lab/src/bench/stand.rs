@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 const STEP: Duration = Duration::from_millis(20);
 /// When nothing was accepted or delivered for so long, nothing more will come.
 const STILL_MAX: Duration = Duration::from_secs(60);
-/// What a server does after the last delivery (recording it) is counted for so long.
-const AFTERMATH: Duration = Duration::from_millis(300);
+/// What a server does after the last delivery (recording it) is counted for so long. Postrider brings
+/// its count of syncs up to date twice a second.
+const AFTERMATH: Duration = Duration::from_millis(600);
 /// A server that used less of a processor than this has nothing more to do.
 const IDLE_SHARE_MAX: f64 = 0.02;
 /// What a server does behind the warm-up may take so long: zeroing segments of a log, for one.
