@@ -5,7 +5,9 @@ use crate::escape::escape;
 use crate::model;
 use crate::stream::{Cut, Item, in_pieces, items};
 use mail::{ContentScanner, Mono, Reply};
-use smtp::server::{BareNewline, ContentSink, Need, ServerConfig, ServerSession, Transaction};
+use smtp::server::{
+    BareNewline, ContentSink, Need, Nul, ServerConfig, ServerSession, Transaction,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +40,11 @@ fn listener(flags: u8, limits: u8) -> ServerConfig {
     let mode = if flags & 1 == 0 { BareNewline::Reject } else { BareNewline::Normalize };
     let mut config = ServerConfig {
         bare_newline: mode,
+        nul: match flags >> 5 & 3 {
+            0 => Nul::Keep,
+            1 => Nul::Strip,
+            _ => Nul::Reject,
+        },
         lmtp: flags & 2 != 0,
         starttls: flags & 4 != 0,
         chunking: flags & 8 == 0,
@@ -259,7 +266,7 @@ impl Driver {
     /// What is accepted is what was sent, by a reading of the whole stream.
     fn check_content(&mut self, transaction: &Transaction) {
         let content = std::mem::take(&mut self.sink.0);
-        let verdict = match self.content.take() {
+        let mut verdict = match self.content.take() {
             Some(Content::Data(at)) => {
                 let verdict = model::data(&self.stream[at..]).expect("an end");
                 assert_eq!(at + verdict.taken, self.stream.len(), "another end");
@@ -269,6 +276,11 @@ impl Driver {
             None => panic!("a message without content"),
         };
         assert!(!verdict.bare || self.config.bare_newline == BareNewline::Normalize);
+        match self.config.nul {
+            Nul::Strip => verdict.stored.retain(|&byte| byte != 0),
+            Nul::Reject => assert!(!verdict.stored.contains(&0)),
+            Nul::Keep => {}
+        }
         assert_eq!(escape(&content), escape(&verdict.stored));
         let mut scanner = ContentScanner::default();
         scanner.push(&content);

@@ -219,7 +219,8 @@ fn every_byte_stands_behind_our_received_field() {
         )
     };
     let routes: String = peers.iter().map(route).collect();
-    let server = Server::start(&files, &config(&routes));
+    let listener = "relay_from = [\"127.0.0.0/8\"]\nnul = \"keep\"";
+    let server = Server::start(&files, &config_with("", listener, &routes));
     let contents: [&[u8]; 5] = [
         b"",
         b"\r\n",

@@ -19,7 +19,7 @@ mod path;
 mod replies;
 mod session;
 
-pub use config::{BareNewline, ServerConfig};
+pub use config::{BareNewline, Nul, ServerConfig};
 pub use session::ServerSession;
 
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, Recipient};

@@ -58,7 +58,7 @@ pub use route::{
 pub use settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Listener, Log, Postmaster, Retry, SpoolSection,
 };
-pub use written::{Balance, BareNewline, Durability, EightBit, LogLevel};
+pub use written::{Balance, BareNewline, Durability, EightBit, LogLevel, Nul};
 
 use document::Document;
 use mail::{Domain, Mailbox};

@@ -1,6 +1,6 @@
 //! What the program works with: the file's values, resolved and immutable.
 
-use super::written::{BareNewline, Durability, LogLevel};
+use super::written::{BareNewline, Durability, LogLevel, Nul};
 use ipnet::IpNet;
 use mail::Mailbox;
 use std::net::{IpAddr, SocketAddr};
@@ -74,6 +74,8 @@ pub struct Listener {
     pub session_timeout: Duration,
     /// Bare CR or LF in content.
     pub bare_newline: BareNewline,
+    /// NUL in content.
+    pub nul: Nul,
     /// Offer CHUNKING.
     pub chunking: bool,
     /// Offer PIPELINING.

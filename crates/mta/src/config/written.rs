@@ -7,7 +7,7 @@
 mod listener;
 mod route;
 
-pub use listener::{BareNewline, ListenerText};
+pub use listener::{BareNewline, ListenerText, Nul};
 pub use route::{
     Balance, DiscardText, EightBit, LmtpText, MaildirText, MxText, PeerText, RetryOverrideText,
     RouteText, SmtpText,

@@ -6,7 +6,7 @@ use crate::event::{Client, Event, Kind, Refusal};
 use crate::seams::{Time, World};
 use crate::shard::Shard;
 use mail::{Recipient, Reply};
-use smtp::server::{BareNewline, MailCommand, ServerConfig};
+use smtp::server::{BareNewline, MailCommand, Nul, ServerConfig};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,6 +55,11 @@ fn server_config(config: &Config, listener: &Listener) -> ServerConfig {
         bare_newline: match listener.bare_newline {
             config::BareNewline::Reject => BareNewline::Reject,
             config::BareNewline::Normalize => BareNewline::Normalize,
+        },
+        nul: match listener.nul {
+            config::Nul::Reject => Nul::Reject,
+            config::Nul::Strip => Nul::Strip,
+            config::Nul::Keep => Nul::Keep,
         },
         lmtp: false,
     }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The server's listeners by name, with the keys that differ from the default.
-const LISTENERS: [(&str, &str); 12] = [
+const LISTENERS: [(&str, &str); 14] = [
     ("in", RELAY),
     (
         "small",
@@ -27,6 +27,8 @@ const LISTENERS: [(&str, &str); 12] = [
     ("short", "session_timeout = \"1s\""),
     ("plain", "chunking = false\npipelining = false\nsmtputf8 = false\ndsn = false"),
     ("normalize", "bare_newline = \"normalize\""),
+    ("strip", "nul = \"strip\""),
+    ("keep", "nul = \"keep\""),
 ];
 const RELAY: &str = "relay_from = [\"127.0.0.0/8\"]";
 

@@ -46,6 +46,8 @@ pub struct ServerConfig {
     pub dsn: bool,
     /// What happens to content with a bare CR or LF.
     pub bare_newline: BareNewline,
+    /// What happens to content with a NUL.
+    pub nul: Nul,
     /// Speak LMTP: LHLO, and one reply per recipient after the content (RFC 2033 §4).
     pub lmtp: bool,
 }
@@ -73,6 +75,7 @@ impl Default for ServerConfig {
             smtputf8: true,
             dsn: true,
             bare_newline: BareNewline::Reject,
+            nul: Nul::Reject,
             lmtp: false,
         }
     }
@@ -86,4 +89,17 @@ pub enum BareNewline {
     Reject,
     /// Each becomes CRLF in what is stored; the end is still only CRLF . CRLF.
     Normalize,
+}
+
+/// What happens to content with a NUL. Where lines begin and where the content ends is decided
+/// before: a server that drops NULs first could take CRLF NUL . CRLF for the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nul {
+    /// Read to the true end, then 550 5.6.0.
+    #[default]
+    Reject,
+    /// They are left out of what is stored.
+    Strip,
+    /// They are content as any octet.
+    Keep,
 }

@@ -11,11 +11,14 @@
 //! is the only place where one is removed, whether or not a bare newline follows it; a dot behind
 //! a bare newline is kept, and counted as the dot line that it becomes when that is normalised.
 //!
+//! NULs are dealt with last, when it is known what is content and where its lines begin: what is
+//! left of a line may begin with a dot then, but never end the content.
+//!
 //! All is found in one pass: the facts are those that [`mail::ContentScanner`] finds in what
-//! reaches the sink.
+//! reaches the sink. (Content that NULs are taken from is scanned once more.)
 
-use super::{BareNewline, ContentSink};
-use mail::{ContentFacts, Reply};
+use super::{BareNewline, ContentSink, Nul};
+use mail::{ContentFacts, ContentScanner, Reply};
 
 /// Where the reader stands in the stream. What is withheld is not in the sink yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,9 @@ pub(super) struct ContentReader {
     /// DATA: dots are stuffed and end the content. BDAT: they are plain octets.
     dots: bool,
     bare_newline: BareNewline,
+    nul: Nul,
+    /// For [`Nul::Strip`]: finds the facts of what is left.
+    stripped: Option<Box<ContentScanner>>,
     bytes_max: u64,
     line_bytes_max: u64,
     facts: ContentFacts,
@@ -62,6 +68,8 @@ impl ContentReader {
             at: At::Text,
             dots: false,
             bare_newline: config.bare_newline,
+            nul: config.nul,
+            stripped: (config.nul == Nul::Strip).then(Box::default),
             bytes_max: config.message_bytes_max,
             line_bytes_max: match config.content_line_bytes_max {
                 0 => u64::MAX,
@@ -163,6 +171,8 @@ impl ContentReader {
                 (5, 6, 0),
                 "Content has a bare CR or LF; lines must end with CRLF",
             ))
+        } else if self.facts.has_nul && self.nul == Nul::Reject {
+            Some(Reply::new(550, (5, 6, 0), "Content has a NUL octet"))
         } else if self.longest_line.max(self.line_bytes) > self.line_bytes_max {
             let text = format!("Content has a line of more than {} bytes", self.line_bytes_max);
             Some(Reply::new(550, (5, 6, 0), text))
@@ -173,6 +183,9 @@ impl ContentReader {
 
     /// The facts of all that is in the sink.
     pub(super) fn facts(&self) -> ContentFacts {
+        if let Some(scanner) = &self.stripped {
+            return ContentScanner::clone(scanner).finish();
+        }
         let longest_line = self.longest_line.max(self.line_bytes);
         ContentFacts {
             longest_line: u32::try_from(longest_line).unwrap_or(u32::MAX),
@@ -233,8 +246,18 @@ impl ContentReader {
             return;
         }
         self.facts.has_8bit = self.facts.has_8bit || !piece.is_ascii();
-        self.facts.has_nul = self.facts.has_nul || memchr::memchr(0, piece).is_some();
-        sink.push(piece);
+        let has_nul = memchr::memchr(0, piece).is_some();
+        self.facts.has_nul |= has_nul;
+        match &mut self.stripped {
+            None if has_nul && self.nul == Nul::Reject => self.refused = true,
+            None => sink.push(piece),
+            Some(scanner) => {
+                for part in piece.split(|&byte| byte == 0).filter(|part| !part.is_empty()) {
+                    scanner.push(part);
+                    sink.push(part);
+                }
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the content readers must do, said a second time: slowly, on whole messages, without states.
 
 use crate::driver::Driver;
-use smtp::server::{BareNewline, ServerConfig};
+use smtp::server::{BareNewline, Nul, ServerConfig};
 
 /// What becomes of content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,12 @@ fn normalized(bytes: &[u8]) -> Vec<u8> {
 
 /// A session that was told 354, or that waits for BDAT.
 pub(crate) fn ready(bare_newline: BareNewline, data: bool) -> Driver {
-    let mut driver = Driver::greeted(ServerConfig { bare_newline, ..ServerConfig::default() });
+    ready_with(Nul::Keep, bare_newline, data)
+}
+
+/// The same at a listener that may not keep NULs.
+pub(crate) fn ready_with(nul: Nul, bare_newline: BareNewline, data: bool) -> Driver {
+    let mut driver = Driver::greeted(ServerConfig { bare_newline, nul, ..ServerConfig::default() });
     driver.feed(b"MAIL FROM:<ann@a.example>\r\nRCPT TO:<bob@b.example>\r\n");
     if data {
         driver.feed(b"DATA\r\n");

@@ -3,7 +3,7 @@
 use crate::driver::{Driver, Policy, reply};
 use crate::model;
 use proptest::prelude::*;
-use smtp::server::{BareNewline, ServerConfig};
+use smtp::server::{BareNewline, Nul, ServerConfig};
 
 /// Pieces of dialogue that, put together, get deep into a session now and then.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
@@ -167,5 +167,31 @@ proptest! {
         }
         driver.feed(b"NOOP\r\n");
         model::check(&driver, &verdict, mode, &crate::escape::escape(&stream));
+    }
+
+    #[test]
+    fn nuls_go_or_refuse_and_end_nothing(
+        wire in proptest::collection::vec(
+            proptest::sample::select(b"\r\n.a\0\r\n.\0".to_vec()), 0..60),
+        piece in 1_usize..9,
+        data in any::<bool>(),
+    ) {
+        let stream = if data { [&wire[..], b"\r\n.\r\n"].concat() } else { wire };
+        let mut verdict =
+            if data { model::data(&stream).expect("an end") } else { model::bdat(&stream) };
+        let has_nul = verdict.stored.contains(&0);
+        verdict.stored.retain(|&byte| byte != 0);
+        for nul in [Nul::Strip, Nul::Reject] {
+            let mut driver = model::ready_with(nul, BareNewline::Normalize, data);
+            if !data {
+                driver.feed(format!("BDAT {} LAST\r\n", stream.len()).as_bytes());
+            }
+            stream[..verdict.taken].chunks(piece).for_each(|piece| driver.feed(piece));
+            driver.feed(b"NOOP\r\n");
+            let stored: Vec<_> = driver.stored.iter().map(|stored| &stored.content).collect();
+            let refused = has_nul && nul == Nul::Reject;
+            prop_assert_eq!(stored, if refused { vec![] } else { vec![&verdict.stored] });
+            prop_assert_eq!(driver.trace.last().map(String::as_str), Some("S: 250 2.0.0 Ok"));
+        }
     }
 }

@@ -15,7 +15,7 @@
 
 use crate::driver::{Driver, Policy, reply};
 use crate::escape::unescape;
-use smtp::server::{BareNewline, ServerConfig};
+use smtp::server::{BareNewline, Nul, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -181,6 +181,8 @@ fn set(config: &mut ServerConfig, policy: &mut Policy, line: &str) {
             config.smtputf8 = false;
             config.dsn = false;
         }
+        "nul_strip" => config.nul = Nul::Strip,
+        "nul_keep" => config.nul = Nul::Keep,
         "normalize" => config.bare_newline = BareNewline::Normalize,
         "lmtp" => {
             config.lmtp = true;

@@ -81,6 +81,7 @@ impl Resolver<'_> {
             transfer_timeout: self.timeout(&key("transfer_timeout"), &text.transfer_timeout),
             session_timeout: self.timeout(&key("session_timeout"), &text.session_timeout),
             bare_newline: text.bare_newline,
+            nul: text.nul,
             chunking: text.chunking,
             pipelining: text.pipelining,
             smtputf8: text.smtputf8,

@@ -64,6 +64,9 @@ pub struct ListenerText {
     /// What happens to a message with a CR or LF that stands alone. Servers that disagree about
     /// where lines end let a sender smuggle a second message inside the first.
     pub bare_newline: BareNewline,
+    /// What happens to a message with a NUL octet. No message may have one (RFC 5322 §4), and
+    /// servers that drop them disagree with others about where a message ends.
+    pub nul: Nul,
     /// Offer CHUNKING (BDAT, RFC 3030). This and the three below are switched off only to see how
     /// a peer copes.
     pub chunking: bool,
@@ -98,6 +101,7 @@ impl Default for ListenerText {
             transfer_timeout: "30m".into(),
             session_timeout: "6h".into(),
             bare_newline: BareNewline::Reject,
+            nul: Nul::Reject,
             chunking: true,
             pipelining: true,
             smtputf8: true,
@@ -115,4 +119,17 @@ pub enum BareNewline {
     Reject,
     /// Each becomes CR LF in what is stored.
     Normalize,
+}
+
+/// What happens to a message with a NUL octet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Nul {
+    /// It is read to its true end and refused with 550 5.6.0.
+    #[default]
+    Reject,
+    /// They are left out of what is stored.
+    Strip,
+    /// They are stored and sent on.
+    Keep,
 }
