@@ -257,7 +257,7 @@ impl Recovery {
     }
 
     /// Makes what was read durable, and seals every segment: after this the log can go on in a new
-    /// one. Removes what no record names.
+    /// one.
     pub(crate) fn settle_disk(
         &mut self,
         disk: &dyn Disk,
@@ -271,16 +271,6 @@ impl Recovery {
             // An empty file in its place: the next start won't miss it, and shall not forget it.
             disk.create(&damaged_name(key))?;
         }
-        let named: BTreeSet<u64> = self.live.blobs.values().map(|blob| blob.0).collect();
-        // After damage it may be the body of a message whose record is lost: kept for the operator.
-        let keeps = !self.aside.is_empty() || self.report.damaged_count > 0;
-        for &blob in self.blob_files.difference(&named) {
-            if !keeps {
-                disk.remove(&blob_name(blob))?;
-            }
-            self.report.orphan_blobs_count += 1;
-        }
-        self.blob_files = named;
         if sync {
             self.write_again(disk)?;
         }
@@ -299,6 +289,23 @@ impl Recovery {
         if sync {
             disk.sync_dir()?;
         }
+        Ok(())
+    }
+
+    /// Removes the blobs that no record names, last of all: a settle that was read may have been in
+    /// memory only until [`Recovery::settle_disk`] came to its end, and until the new segment's
+    /// header is durable the next start may see the log as this one did.
+    pub(crate) fn remove_orphans(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
+        let named: BTreeSet<u64> = self.live.blobs.values().map(|blob| blob.0).collect();
+        // After damage it may be the body of a message whose record is lost: kept for the operator.
+        let keeps = !self.aside.is_empty() || self.report.damaged_count > 0;
+        for &blob in self.blob_files.difference(&named) {
+            if !keeps {
+                disk.remove(&blob_name(blob))?;
+            }
+            self.report.orphan_blobs_count += 1;
+        }
+        self.blob_files = named;
         Ok(())
     }
 

@@ -162,6 +162,7 @@ impl Spool {
         if sync {
             disk.sync_data(&writer.file)?;
         }
+        recovery.remove_orphans(disk)?;
         let damaged_count = recovery.damaged_count();
         let mut spool = Spool::new(config, writer, recovery.live);
         spool.registrar = registrar;

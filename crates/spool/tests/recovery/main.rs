@@ -1,0 +1,4 @@
+//! Starts after a start that failed, on disks that fail, are full, or hold what they should not.
+
+mod order;
+mod setup;
