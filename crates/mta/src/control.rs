@@ -232,6 +232,8 @@ pub enum BlockerKind {
     Time,
     /// Finding the route and next hop (DNS).
     Resolving,
+    /// A place among the DNS lookups that may be under way at once.
+    Lookup,
     /// Its turn among others for the same next hop.
     Turn,
     /// A connection slot.

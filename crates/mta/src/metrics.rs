@@ -72,7 +72,7 @@ pub trait Bounds {
     const BOUNDS_US: &'static [u64];
 }
 
-/// From a tenth of a millisecond to five seconds: disk syncs.
+/// From a tenth of a millisecond to five seconds: disk syncs, DNS answers.
 #[derive(Debug, Default)]
 pub struct CommitBounds;
 
@@ -311,6 +311,10 @@ metric_set! {
     queue_recipients_unreported: Gauge = "queue_recipients" {state = "unreported"} "Queued recipients now, by state.";
     queue_slots_free: Gauge = "queue_slots_free" {} "Recipients that may still be queued before 452 4.3.1.";
     unsettled: Gauge = "unsettled_recipients" {} "Recipients done with whose settle record is not on stable storage yet.";
+    lookups: Counter = "dns_lookups" {} "Questions to the DNS, those answered from the cache included.";
+    lookups_failed: Counter = "dns_lookups_failed" {} "Questions to the DNS that got no answer or SERVFAIL and its like.";
+    lookups_waiting: Gauge = "dns_lookups_waiting" {} "Lookups that wait in line because max_lookups of [dns] are under way.";
+    lookup_time: Histogram<CommitBounds> = "dns_lookup" {} "From a question to the DNS to its answer, the wait in line not counted.";
     delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "From acceptance to delivery or relay, per recipient.";
 }
 

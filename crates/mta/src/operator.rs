@@ -9,6 +9,7 @@ use crate::ingress::event_message;
 use crate::message::Message;
 use crate::outcome::{give_up_at, received_at, said_of, unread_address, wall_of};
 use crate::recovery::text_field;
+use crate::route::asker_of;
 use crate::seams::{Spawn, Time, World};
 use crate::settle::emit_at;
 use crate::shard::Shard;
@@ -413,13 +414,32 @@ impl<W: World> Shard<W> {
             address,
             state,
             next_try: until.filter(|_| state == RecipientState::Scheduled),
-            blocker: control::Blocker { kind: kind_of(&why), text: why.to_string(), until },
+            blocker: self.in_line(entry, &why, until).unwrap_or_else(|| control::Blocker {
+                kind: kind_of(&why),
+                text: why.to_string(),
+                until,
+            }),
             expires_at: give_up_at(self, received_at, entry),
             attempts: entry.attempts,
             last_failure: entry.last_failure.as_ref().map(ToString::to_string),
             route: route.map(|route| route.name.to_string()),
             next_hop: route.and_then(|route| route.channel.next_hop()),
         })
+    }
+
+    /// What an entry waits for in a line of the process, if its queue waits there.
+    fn in_line(
+        &self,
+        entry: &EntryDetail,
+        why: &Blocker,
+        until: Option<Wall>,
+    ) -> Option<control::Blocker> {
+        let Blocker::Resolving { domain, .. } = why else { return None };
+        let lookups = &self.shared.lookups;
+        let place = lookups.place(asker_of(self, entry.scheduled))?;
+        let (before, all) = (place.before, lookups.parts().max);
+        let text = format!("its turn to look up {domain}: {before} before it, {all} at once");
+        Some(control::Blocker { kind: BlockerKind::Lookup, text, until })
     }
 
     /// The recipients of a message that were given up and not reported.

@@ -4,7 +4,9 @@
 
 use crate::config::{self, Channel, Config, HostPort, Peer, Route};
 use crate::egress::{Host, HostGroup, NextHop};
-use crate::seams::{Dns, DnsError, Mx, Spawn, World};
+use crate::line::{Standing, Who};
+use crate::lookup::Asker;
+use crate::seams::{DnsError, Mx, Spawn, World};
 use crate::shard::Shard;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono};
 use queue::{ReadyKey, ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey};
@@ -17,8 +19,6 @@ use std::time::Duration;
 /// How long hosts that DNS named are taken for granted; the resolver's own cache keeps to the
 /// records' TTL.
 const MX_FRESH: Duration = Duration::from_secs(300);
-/// How long a domain with DNS trouble is left alone.
-const DNS_RETRY: Duration = Duration::from_secs(60);
 /// Hosts of a domain that are looked at, best first.
 const HOSTS_MAX: usize = 16;
 
@@ -39,9 +39,10 @@ pub(crate) fn start_resolution<W: World>(shard: &Rc<Shard<W>>, scheduled: Schedu
         let hop = static_hop(&route);
         return answer_hop(shard, scheduled, hop, Mono::NEVER);
     };
+    let asker = asker(shard, scheduled);
     let (peer, task) = (Arc::clone(peer), Rc::clone(shard));
     shard.world.spawn().spawn(async move {
-        match resolve_mx(&task, &config, &route, &peer, &key.domain).await {
+        match resolve_mx(&task, asker, &config, &route, &peer, &key.domain).await {
             Ok(hop) => {
                 let fresh_until = task.now() + MX_FRESH;
                 answer_hop(&task, scheduled, hop, fresh_until);
@@ -49,16 +50,27 @@ pub(crate) fn start_resolution<W: World>(shard: &Rc<Shard<W>>, scheduled: Schedu
             Err(failure) => {
                 let resolution = match failure.class {
                     Class::Permanent => Resolution::Refuse(Arc::new(failure)),
-                    Class::Transient => Resolution::Retry {
-                        failure: Arc::new(failure),
-                        again_at: task.now() + DNS_RETRY,
-                    },
+                    Class::Transient => Resolution::Retry(Arc::new(failure)),
                 };
                 answer(&task, scheduled, resolution);
             }
         }
         task.pump();
     });
+}
+
+/// As whom a scheduled queue asks the DNS.
+fn asker<W: World>(shard: &Shard<W>, scheduled: ScheduledId) -> Asker {
+    let in_trouble = shard.queue.borrow().is_in_trouble(scheduled);
+    Asker {
+        who: asker_of(shard, scheduled),
+        standing: if in_trouble { Standing::Doubtful } else { Standing::Unknown },
+    }
+}
+
+/// What a scheduled queue is called in the line for lookups.
+pub(crate) fn asker_of<W: World>(shard: &Shard<W>, scheduled: ScheduledId) -> Who {
+    Who::new(shard.number, scheduled.0)
 }
 
 /// The route of a scheduled queue: the postmaster's, or what an operator chose, else what the
@@ -166,6 +178,7 @@ fn host_of(host: &HostPort) -> Host {
 
 async fn resolve_mx<W: World>(
     shard: &Rc<Shard<W>>,
+    asker: Asker,
     config: &Config,
     route: &Route,
     peer: &Peer,
@@ -176,14 +189,14 @@ async fn resolve_mx<W: World>(
             vec![HostGroup { hosts: vec![Host { name: ip.to_string().into(), port: peer.port }] }];
         let hop =
             config::next_hop("mx", std::iter::once(SocketAddr::new(ip, peer.port).to_string()));
-        return refuse_ourselves(shard, config, domain, groups)
+        return refuse_ourselves(shard, asker, config, domain, groups)
             .await
             .map(|groups| make_hop(route, hop, groups));
     }
     let ascii = domain.to_ascii().map_err(|error| {
         dns_failure(Class::Permanent, EnhancedStatus::new(5, 1, 2), domain, &error.to_string())
     })?;
-    let records = match shard.world.dns().mx(&ascii).await {
+    let records = match shard.look_up_mx(asker, &ascii).await {
         Ok(records) => records,
         // RFC 5321 §5.1: without MX records the domain itself is the host.
         Err(DnsError::NoRecords) => vec![Mx { preference: 0, host: ascii.clone() }],
@@ -192,9 +205,9 @@ async fn resolve_mx<W: World>(
             let status = EnhancedStatus::new(5, 1, 2);
             return Err(dns_failure(Class::Permanent, status, domain, text));
         }
-        Err(DnsError::Transient(text)) => {
+        Err(error) => {
             let status = EnhancedStatus::new(4, 4, 3);
-            return Err(dns_failure(Class::Transient, status, domain, &text));
+            return Err(dns_failure(Class::Transient, status, domain, &error.to_string()));
         }
     };
     // RFC 7505 §3: a single MX with an empty host.
@@ -205,9 +218,9 @@ async fn resolve_mx<W: World>(
     }
     let implicit = records.len() == 1 && records[0].host == ascii;
     let groups = group(records, peer.port, config.hostname.as_str(), domain)?;
-    let groups = refuse_ourselves(shard, config, domain, groups).await?;
+    let groups = refuse_ourselves(shard, asker, config, domain, groups).await?;
     if implicit {
-        check_implicit(shard, domain, &ascii).await?;
+        check_implicit(shard, asker, domain, &ascii).await?;
     }
     let names = groups.iter().flat_map(|g| &g.hosts).map(|h| format!("{}:{}", h.name, h.port));
     Ok(make_hop(route, config::next_hop("mx", names), groups))
@@ -221,18 +234,20 @@ fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str
 /// A domain without MX must at least have an address, else its mail can never go.
 async fn check_implicit<W: World>(
     shard: &Rc<Shard<W>>,
+    asker: Asker,
     domain: &Domain,
     ascii: &str,
 ) -> Result<(), Failure> {
-    match shard.world.dns().addresses(ascii).await {
+    match shard.look_up_addresses(asker, ascii).await {
         Ok(addresses) if !addresses.is_empty() => Ok(()),
         Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {
             let status = EnhancedStatus::new(5, 1, 2);
             let text = "the domain has neither MX nor address records";
             Err(dns_failure(Class::Permanent, status, domain, text))
         }
-        Err(DnsError::Transient(text)) => {
-            Err(dns_failure(Class::Transient, EnhancedStatus::new(4, 4, 3), domain, &text))
+        Err(error) => {
+            let (status, text) = (EnhancedStatus::new(4, 4, 3), error.to_string());
+            Err(dns_failure(Class::Transient, status, domain, &text))
         }
     }
 }
@@ -276,6 +291,7 @@ fn loops_back(domain: &Domain) -> Failure {
 /// them a message would go round in circles.
 async fn refuse_ourselves<W: World>(
     shard: &Rc<Shard<W>>,
+    asker: Asker,
     config: &Config,
     domain: &Domain,
     groups: Vec<HostGroup>,
@@ -285,7 +301,7 @@ async fn refuse_ourselves<W: World>(
         let mut own = false;
         let mut hosts = Vec::new();
         for host in group.hosts {
-            if is_ourselves(shard, config, &host).await {
+            if is_ourselves(shard, asker, config, &host).await {
                 own = true;
             } else {
                 hosts.push(host);
@@ -301,7 +317,12 @@ async fn refuse_ourselves<W: World>(
     if kept.is_empty() { Err(loops_back(domain)) } else { Ok(kept) }
 }
 
-async fn is_ourselves<W: World>(shard: &Rc<Shard<W>>, config: &Config, host: &Host) -> bool {
+async fn is_ourselves<W: World>(
+    shard: &Rc<Shard<W>>,
+    asker: Asker,
+    config: &Config,
+    host: &Host,
+) -> bool {
     let listening: Vec<SocketAddr> = config
         .listeners
         .iter()
@@ -314,7 +335,7 @@ async fn is_ourselves<W: World>(shard: &Rc<Shard<W>>, config: &Config, host: &Ho
     let addresses = match host.name.parse::<IpAddr>() {
         Ok(ip) => vec![ip],
         // A host that can't be looked up now is no loop; opening will say what is wrong with it.
-        Err(_) => shard.world.dns().addresses(&host.name).await.unwrap_or_default(),
+        Err(_) => shard.look_up_addresses(asker, &host.name).await.unwrap_or_default(),
     };
     addresses.iter().any(|ip| {
         ip.is_unspecified()

@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use mail::{Mono, Wall};
+use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -132,6 +133,19 @@ pub enum DnsError {
     NoRecords,
     /// SERVFAIL, timeout, …: try again.
     Transient(String),
+    /// There was no descriptor or no memory to ask with: nobody was asked.
+    Lack,
+}
+
+impl fmt::Display for DnsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DnsError::NoSuchDomain => f.write_str("the domain does not exist"),
+            DnsError::NoRecords => f.write_str("there are no such records"),
+            DnsError::Transient(text) => f.write_str(text),
+            DnsError::Lack => f.write_str("nothing is left to ask with"),
+        }
+    }
 }
 
 /// Name resolution.

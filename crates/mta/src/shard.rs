@@ -13,6 +13,8 @@ use crate::control::{ControlRequest, ShardAnswer};
 use crate::egress::{self, IdleConnections, NextHop};
 use crate::event::{EventSink, RefusalMeter};
 use crate::ingress::ListenerRules;
+use crate::line::Line;
+use crate::lookup;
 use crate::message::MessageCache;
 use crate::metrics::Metrics;
 use crate::route::retry_policy;
@@ -92,6 +94,10 @@ pub struct Shared {
     pub sessions_max: u32,
     /// Connections to next hops at once.
     pub egress_connections: Arc<Budget>,
+    /// DNS lookups at once.
+    pub lookups: Arc<Line>,
+    /// Lookups that the limit of open files allows.
+    lookups_max: u32,
 }
 
 impl Shared {
@@ -105,6 +111,8 @@ impl Shared {
             sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
             sessions_max: u32::MAX,
             egress_connections: Budget::new(u64::MAX),
+            lookups: Line::new(lookup::parts(config.dns.max_lookups)),
+            lookups_max: u32::MAX,
         }
     }
 
@@ -113,6 +121,21 @@ impl Shared {
     #[must_use]
     pub fn with_connections(self, sessions_max: u32, egress_max: u64) -> Shared {
         Shared { sessions_max, egress_connections: Budget::new(egress_max), ..self }
+    }
+
+    /// Limits lookups to what descriptors allow, whatever the configuration says.
+    #[must_use]
+    pub fn with_lookups(self, lookups_max: u32) -> Shared {
+        let max = u64::from(lookups_max).min(self.lookups.parts().max);
+        self.lookups.set_parts(lookup::parts(u32::try_from(max).unwrap_or(u32::MAX)));
+        Shared { lookups_max, ..self }
+    }
+
+    /// Follows limits that a reload changed.
+    fn adopt(&self, config: &Config) {
+        self.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
+        self.body_memory.set_max(config.spool.body_memory_bytes);
+        self.lookups.set_parts(lookup::parts(config.dns.max_lookups.min(self.lookups_max)));
     }
 
     /// Sessions now, those included that are being turned away.
@@ -389,8 +412,7 @@ impl<W: World> Shard<W> {
     }
 
     fn reload(self: &Rc<Self>, config: Arc<Config>) {
-        self.shared.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
-        self.shared.body_memory.set_max(config.spool.body_memory_bytes);
+        self.shared.adopt(&config);
         let mut active = Active::new(config);
         active.listeners = rules_by_socket(&self.active().listeners, &active.listeners);
         *self.config.borrow_mut() = Rc::new(active);
@@ -470,6 +492,7 @@ impl<W: World> Shard<W> {
             let (slots, memory) = (&self.shared.queue_slots, &self.shared.body_memory);
             metrics.queue_slots_free.set_u64(slots.max().saturating_sub(slots.used()));
             metrics.body_memory_bytes.set_u64(memory.used());
+            metrics.lookups_waiting.set_u64(self.shared.lookups.waiting());
         }
     }
 

@@ -1,5 +1,6 @@
 //! How many files the process may have open, and who gets how many of them.
 
+use crate::world::SOCKETS_PER_LOOKUP;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Runtimes, pipes, the control socket, the event log, name servers, operators.
@@ -8,6 +9,8 @@ const HOUSE: u64 = 64;
 const LOG_FILES_MAX: u64 = 128;
 /// What a log opens for a moment.
 const LOG_SPARE: u64 = 16;
+/// DNS lookups have this part of all at most.
+const LOOKUPS_PART: u64 = 8;
 
 /// The descriptors of the process, divided. Sessions must not take what delivery needs, and
 /// neither what the spool needs: a relay that can't write is no relay.
@@ -17,26 +20,29 @@ pub(crate) struct Descriptors {
     pub(crate) sessions_max: u32,
     /// Connections to next hops at once.
     pub(crate) egress_max: u64,
+    /// DNS lookups at once.
+    pub(crate) lookups_max: u32,
     /// Files that each log keeps open.
     pub(crate) log_files_max: usize,
 }
 
 impl Descriptors {
     /// Raises the limit of the process as far as it goes, and divides what there is.
-    pub(crate) fn claim(logs: usize) -> Descriptors {
+    pub(crate) fn claim(logs: usize, max_lookups: u32) -> Descriptors {
         let limit = getrlimit(Resource::Nofile);
         let all = limit.maximum;
         // Refused: then it stays what it was.
         let raised = setrlimit(Resource::Nofile, Rlimit { current: all, maximum: all });
         let count = if raised.is_ok() { all } else { limit.current };
-        Descriptors::divide(count.unwrap_or(u64::MAX), logs as u64)
+        Descriptors::divide(count.unwrap_or(u64::MAX), logs as u64, max_lookups)
     }
 
-    fn divide(limit: u64, logs: u64) -> Descriptors {
+    fn divide(limit: u64, logs: u64, max_lookups: u32) -> Descriptors {
         let logs = logs.max(1);
         // Where there are few, everybody has less.
         let reserve = (HOUSE + logs * (LOG_FILES_MAX + LOG_SPARE)).min(limit / 2);
-        let connections = limit - reserve;
+        let lookups = (limit / LOOKUPS_PART / SOCKETS_PER_LOOKUP).clamp(1, u64::from(max_lookups));
+        let connections = limit - reserve - lookups * SOCKETS_PER_LOOKUP;
         let egress_max = (connections / 3).max(1);
         let turned_away = u64::from(mta::acceptor::TURNED_AWAY_MAX);
         let sessions = (connections - egress_max).saturating_sub(turned_away).max(1);
@@ -44,6 +50,7 @@ impl Descriptors {
         Descriptors {
             sessions_max: u32::try_from(sessions).unwrap_or(u32::MAX),
             egress_max,
+            lookups_max: u32::try_from(lookups).unwrap_or(u32::MAX),
             log_files_max: usize::try_from(log_files.clamp(4, LOG_FILES_MAX)).unwrap_or(4),
         }
     }
@@ -57,20 +64,24 @@ mod tests {
     fn everybody_has_a_part_and_all_parts_fit() {
         for limit in [256, 1024, 4096, 20_000, 524_288, u64::MAX] {
             for logs in [1, 2, 8] {
-                let parts = Descriptors::divide(limit, logs);
+                let parts = Descriptors::divide(limit, logs, 256);
                 let taken = u64::from(parts.sessions_max)
                     + parts.egress_max
+                    + u64::from(parts.lookups_max) * SOCKETS_PER_LOOKUP
                     + u64::from(mta::acceptor::TURNED_AWAY_MAX)
                     + logs * parts.log_files_max as u64;
                 assert!(taken + 32 <= limit, "{limit} {logs}: {parts:?}");
-                assert!(parts.sessions_max >= 64 && parts.egress_max >= 40, "{limit} {parts:?}");
+                assert!(parts.sessions_max >= 48 && parts.egress_max >= 32, "{limit} {parts:?}");
             }
         }
     }
 
     #[test]
     fn the_usual_limit_is_divided_so() {
-        let parts = Descriptors::divide(1024, 1);
-        assert_eq!((parts.sessions_max, parts.egress_max, parts.log_files_max), (528, 272, 128));
+        let parts = Descriptors::divide(1024, 1, 256);
+        assert_eq!((parts.sessions_max, parts.egress_max, parts.log_files_max), (444, 230, 128));
+        assert_eq!(parts.lookups_max, 21);
+        assert_eq!(Descriptors::divide(20_000, 1, 256).lookups_max, 256);
+        assert_eq!(Descriptors::divide(20_000, 1, 100).lookups_max, 100);
     }
 }

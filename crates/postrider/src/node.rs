@@ -68,6 +68,7 @@ struct ShardSeed {
     metrics: Arc<Metrics>,
     clock: Clock,
     store: MailboxFiles,
+    resolver: Resolver,
     /// Shard 0 listens for all.
     acceptor: Option<AcceptorSeed>,
 }
@@ -96,13 +97,15 @@ impl Node {
             events: Arc::default(),
         };
         let events = start_events(config, shards, &metrics, console)?;
-        let descriptors = Descriptors::claim(config.spool.paths.len());
+        let descriptors = Descriptors::claim(config.spool.paths.len(), config.dns.max_lookups);
         warn_of_few(config, descriptors, console);
         let logs = open_logs(config, descriptors, &senders, &metrics, console)?;
         let shared = Shared::new(config, shards)
-            .with_connections(descriptors.sessions_max, descriptors.egress_max);
+            .with_connections(descriptors.sessions_max, descriptors.egress_max)
+            .with_lookups(descriptors.lookups_max);
         let shared = Arc::new(shared);
         let store = MailboxThread::start().map_err(|e| format!("cannot start a thread: {e}"))?;
+        let resolver = Resolver::new(&config.dns);
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
         let mut acceptor = Some(AcceptorSeed { bound, stop });
@@ -123,6 +126,7 @@ impl Node {
                 metrics: Arc::clone(&metrics.shards[usize::from(number)]),
                 clock: Clock::new(started, seed_of(number)),
                 store: store.clone(),
+                resolver: resolver.clone(),
                 acceptor: acceptor.take(),
             };
             let thread = thread::Builder::new()
@@ -408,8 +412,7 @@ fn run_shard(seed: ShardSeed) {
         }
     };
     LocalSet::new().block_on(&runtime, async move {
-        let resolver = Resolver::new(&seed.config.dns);
-        let world = Real::new(seed.clock, resolver, seed.store);
+        let world = Real::new(seed.clock, seed.resolver, seed.store);
         let console: Rc<dyn Console> = Rc::new(SharedConsole(Arc::clone(&seed.console)));
         if let Some(acceptor) = seed.acceptor {
             let listening = Listening {

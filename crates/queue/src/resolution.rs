@@ -21,12 +21,8 @@ pub enum Resolution {
         fresh_until: Mono,
     },
     /// It could not be found out (DNS trouble): the whole scheduled queue waits.
-    Retry {
-        /// Why.
-        failure: Arc<Failure>,
-        /// Ask again then.
-        again_at: Mono,
-    },
+    /// It is asked again by its retry policy, as if each question were an attempt.
+    Retry(Arc<Failure>),
     /// Nowhere, for good: each due entry comes out as [`Action::Failed`].
     Refuse(Arc<Failure>),
 }
@@ -49,12 +45,18 @@ impl Queue {
                 // An answer that is stale at once would be asked for again for ever.
                 Known::Ready(ReadyId(ready), fresh_until.max(Mono(now.0.saturating_add(1))))
             }
-            Resolution::Retry { failure, again_at } => {
-                Known::Trouble(failure, again_at.max(Mono(now.0.saturating_add(1))))
+            Resolution::Retry(failure) => {
+                let queue = &mut self.scheduled[number];
+                queue.troubles = queue.troubles.saturating_add(1);
+                let (retry, troubles) = (Arc::clone(&queue.retry), queue.troubles);
+                Known::Trouble(failure, now + retry.delay(troubles, &mut self.random))
             }
             Resolution::Refuse(failure) => Known::Refused(failure),
         };
         let queue = &mut self.scheduled[number];
+        if !matches!(known, Known::Trouble(..)) {
+            queue.troubles = 0;
+        }
         // An answer asked for before a reload is as old as the question.
         queue.epoch = if queue.asked { queue.asked_epoch } else { self.epoch };
         queue.asked = false;
@@ -102,6 +104,12 @@ impl Queue {
             queue.asked_epoch = self.epoch;
             self.actions.push_back(Action::Resolve(ScheduledId(number)));
         }
+    }
+
+    /// Whether the last question for this queue's next hop was in vain.
+    #[must_use]
+    pub fn is_in_trouble(&self, scheduled: ScheduledId) -> bool {
+        self.scheduled.get(scheduled.0).is_some_and(|queue| queue.troubles > 0)
     }
 
     /// Sets the timer of a scheduled queue.

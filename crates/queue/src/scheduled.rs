@@ -34,6 +34,8 @@ pub(crate) struct Scheduled {
     pub(crate) asked_epoch: u32,
     /// `Resolve` was asked and not answered.
     pub(crate) asked: bool,
+    /// Questions in vain since the last answer.
+    pub(crate) troubles: u16,
     /// Entries in any state.
     pub(crate) entries: u32,
     /// Last use, for dropping it.
@@ -53,6 +55,7 @@ impl Scheduled {
             epoch: 0,
             asked_epoch: 0,
             asked: false,
+            troubles: 0,
             entries: 0,
             used: JUST_ASKED_FOR,
             last_failure: None,

@@ -317,15 +317,24 @@ fn trouble_with_the_dns_holds_the_scheduled_queue_up() {
     let mut one = One::new();
     let id = one.push(1);
     let [Action::Resolve(scheduled)] = one.poll()[..] else { panic!("asks") };
-    let again_at = one.now + SECOND * 30;
-    let answer = Resolution::Retry { failure: failure("SERVFAIL"), again_at };
-    one.queue.handle_resolved(one.now, scheduled, answer.clone());
-    assert_eq!(one.poll(), []);
-    let why = one.queue.why(one.now, id).expect("queued");
-    assert_eq!((why.kind(), why.deadline()), ("resolution_failed", again_at));
-    one.push(2);
-    assert_eq!(one.poll(), []);
-    assert_eq!(one.later(SECOND * 30), [Action::Resolve(scheduled)]);
+    let answer = Resolution::Retry(failure("SERVFAIL"));
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        one.queue.handle_resolved(one.now, scheduled, answer.clone());
+        assert!(one.queue.is_in_trouble(scheduled));
+        one.push(2);
+        assert_eq!(one.poll(), []);
+        let why = one.queue.why(one.now, id).expect("queued");
+        assert_eq!(why.kind(), "resolution_failed");
+        let wait = why.deadline().since(one.now);
+        waits.push(wait.as_secs_f64());
+        assert_eq!(one.later(wait), [Action::Resolve(scheduled)]);
+    }
+    // By the retry policy: from a minute to an hour, each time a little different.
+    for (wait, policy) in waits.iter().zip([60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0]) {
+        assert!((0.9 * policy..=1.1 * policy).contains(wait), "{waits:?}");
+    }
+    assert!((waits[6] - waits[7]).abs() > 1e-3, "{waits:?}");
     one.queue.handle_resolved(one.now, scheduled, answer);
     one.poll();
     one.queue.retry(one.now, &Filter::Id(MessageId(1)));

@@ -24,7 +24,7 @@
 //!                             eight_bit, chunking, pipelining, connect_timeout, greeting_timeout, command_timeout,
 //!                             data_timeout, content_timeout, final_timeout, idle_timeout }
 //!   retry: Retry            { first, factor, longest, jitter, give_up_after, warn_after }
-//!   dns: Dns                { servers, timeout, attempts, cache_max }
+//!   dns: Dns                { servers, timeout, attempts, cache_max, max_lookups }
 //!   admin: Admin            { address: Option<SocketAddr>, control: PathBuf }
 //!   events: Option<Events>  { path, rotate_bytes, rotate_after, keep_files, waiting_max }
 //!   log: Log                { level }

@@ -322,6 +322,7 @@ impl Resolver<'_> {
             timeout: self.timeout("dns.timeout", &written.timeout),
             attempts: written.attempts,
             cache_max: written.cache_max,
+            max_lookups: written.max_lookups,
         }
     }
 

@@ -126,6 +126,8 @@ pub struct Dns {
     pub attempts: u8,
     /// Answers remembered.
     pub cache_max: u32,
+    /// Lookups at once.
+    pub max_lookups: u32,
 }
 
 /// Bytes of a control socket's path at most. sockaddr_un holds 108 with the final NUL, and the

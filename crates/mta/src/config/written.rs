@@ -171,11 +171,21 @@ pub struct DnsText {
     pub attempts: u8,
     /// How many answers are remembered.
     pub cache_max: u32,
+    /// Lookups under way at once, over all shards; the rest waits in line. Fewer where the limit
+    /// of open files is low: each takes up to six, and all together an eighth of them at most.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub max_lookups: u32,
 }
 
 impl Default for DnsText {
     fn default() -> DnsText {
-        DnsText { servers: Vec::new(), timeout: "5s".into(), attempts: 2, cache_max: 65_536 }
+        DnsText {
+            servers: Vec::new(),
+            timeout: "5s".into(),
+            attempts: 2,
+            cache_max: 65_536,
+            max_lookups: 256,
+        }
     }
 }
 

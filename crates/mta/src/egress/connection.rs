@@ -66,7 +66,7 @@ enum Idled {
 
 /// Opens a connection for the slot's ready queue and works it off.
 pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, mut slot: Slot<W>, hop: Rc<NextHop>) {
-    let mut connection = match opening::open(&shard, &hop).await {
+    let mut connection = match opening::open(&shard, slot.ready, &hop).await {
         Ok(connection) => connection,
         Err(failure) => {
             shard.metrics.connections_failed.inc();

@@ -6,9 +6,12 @@ use super::{Host, HostGroup, NextHop};
 use crate::alarm::Alarm;
 use crate::budget::Share;
 use crate::config::{Balance, Channel, EightBit, Peer};
-use crate::seams::{Dns, DnsError, Net, Time, World};
+use crate::line::{Standing, Who};
+use crate::lookup::Asker;
+use crate::seams::{DnsError, Net, Time, World};
 use crate::shard::Shard;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
+use queue::ReadyId;
 use smtp::client::{ClientConfig, ClientEvent, ClientSession, StartTls};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -24,6 +27,7 @@ const ADDRESSES_MAX: usize = 8;
 /// The failure of the last host tried.
 pub(super) async fn open<W: World>(
     shard: &Rc<Shard<W>>,
+    ready: ReadyId,
     hop: &Rc<NextHop>,
 ) -> Result<Connection<W>, Failure> {
     let Some(parameters) = hop.channel.peer() else {
@@ -32,7 +36,7 @@ pub(super) async fn open<W: World>(
     let mut last = None;
     let mut tried = 0;
     for host in order(shard, &hop.hosts, parameters.balance) {
-        let addresses = match addresses(shard, &host).await {
+        let addresses = match addresses(shard, ready, &host).await {
             Ok(addresses) => addresses,
             Err(failure) => {
                 last = Some(failure);
@@ -77,7 +81,11 @@ fn order<W: World>(shard: &Shard<W>, groups: &[HostGroup], balance: Balance) -> 
     all
 }
 
-async fn addresses<W: World>(shard: &Rc<Shard<W>>, host: &Host) -> Result<Vec<IpAddr>, Failure> {
+async fn addresses<W: World>(
+    shard: &Rc<Shard<W>>,
+    ready: ReadyId,
+    host: &Host,
+) -> Result<Vec<IpAddr>, Failure> {
     if let Ok(ip) = host.name.parse::<IpAddr>() {
         return Ok(vec![ip]);
     }
@@ -88,7 +96,9 @@ async fn addresses<W: World>(shard: &Rc<Shard<W>>, host: &Host) -> Result<Vec<Ip
         reply: None,
         text: text.into(),
     };
-    match shard.world.dns().addresses(&host.name).await {
+    let who = Who::other(shard.number, ready.0);
+    let asker = Asker { who, standing: Standing::Unknown };
+    match shard.look_up_addresses(asker, &host.name).await {
         Ok(addresses) if !addresses.is_empty() => Ok(addresses),
         // A host that a route or an MX names should exist: it may yet appear.
         Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(failure(
@@ -96,8 +106,8 @@ async fn addresses<W: World>(shard: &Rc<Shard<W>>, host: &Host) -> Result<Vec<Ip
             EnhancedStatus::new(4, 4, 4),
             "the host has no address".to_owned(),
         )),
-        Err(DnsError::Transient(text)) => {
-            Err(failure(Class::Transient, EnhancedStatus::new(4, 4, 3), text))
+        Err(error) => {
+            Err(failure(Class::Transient, EnhancedStatus::new(4, 4, 3), error.to_string()))
         }
     }
 }

@@ -92,7 +92,7 @@ fn words(error: DnsError) -> String {
     match error {
         DnsError::NoSuchDomain => "the domain does not exist".to_owned(),
         DnsError::NoRecords => "the domain has neither MX nor address".to_owned(),
-        DnsError::Transient(text) => format!("no answer now: {text}"),
+        error @ (DnsError::Transient(_) | DnsError::Lack) => format!("no answer now: {error}"),
     }
 }
 

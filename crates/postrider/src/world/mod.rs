@@ -8,7 +8,7 @@ mod tokio_time;
 
 pub(crate) use listening_socket::AcceptedSocket;
 pub(crate) use mailbox_files::{MailboxFiles, MailboxThread};
-pub(crate) use resolver::Resolver;
+pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
 pub(crate) use tokio_time::{Clock, wall_now};
 

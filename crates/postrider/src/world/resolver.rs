@@ -7,10 +7,16 @@ use hickory_resolver::net::{DnsError as NetDnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::RData;
 use mta::config;
+use mta::lack;
 use mta::seams::{Dns, DnsError, Mx};
 use std::net::IpAddr;
 
-/// A resolver with its cache, one per shard.
+/// UDP sockets that one lookup has open at most: A and AAAA at once, and of each the question
+/// and the two that hickory asks again while it waits for the answer.
+pub(crate) const SOCKETS_PER_LOOKUP: u64 = 6;
+
+/// A resolver; clones share one cache.
+#[derive(Clone)]
 pub(crate) struct Resolver {
     resolver: Option<TokioResolver>,
     /// Why there is none.
@@ -56,6 +62,9 @@ fn build(config: &config::Dns) -> Result<TokioResolver, NetError> {
     options.timeout = config.timeout;
     options.attempts = usize::from(config.attempts);
     options.cache_size = u64::from(config.cache_max);
+    // One name server after the other, the quickest first: each that is asked at the same time
+    // would double the sockets.
+    options.num_concurrent_reqs = 1;
     // A search list would turn a missing domain into one of our own.
     options.ndots = 0;
     builder.build()
@@ -68,6 +77,8 @@ fn error_of(error: &NetError) -> DnsError {
             ResponseCode::NoError => DnsError::NoRecords,
             code => DnsError::Transient(format!("the server answered {code}")),
         },
+        NetError::Io(error) if lack::is_ours(error) => DnsError::Lack,
+        NetError::Busy => DnsError::Lack,
         other => DnsError::Transient(other.to_string()),
     }
 }

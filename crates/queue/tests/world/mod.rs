@@ -362,7 +362,7 @@ impl World {
             let digits: String = domain.chars().filter(char::is_ascii_digit).collect();
             let hop = digits.parse::<u64>().expect("a number") % self.weather.hops;
             let answer = if self.dice.chance(self.weather.resolve_fails) {
-                Resolution::Retry { failure: failure("SERVFAIL"), again_at: self.now + SECOND * 5 }
+                Resolution::Retry(failure("SERVFAIL"))
             } else {
                 Resolution::Ready {
                     key: ready_key(&format!("hop{hop}")),
