@@ -39,6 +39,7 @@ fn configuration(flags: u8) -> ClientConfig {
         lmtp: flags & 1 != 0,
         chunking: flags & 2 == 0,
         pipelining: flags & 4 == 0,
+        unasked_content: flags & 64 == 0,
         starttls: match flags >> 3 & 3 {
             1 => StartTls::Opportunistic,
             2 => StartTls::Required,
@@ -74,6 +75,8 @@ struct Driver {
     is_closed: bool,
     is_writing: bool,
     has_quit: bool,
+    /// A content was sent: the session may QUIT by itself when it is refused.
+    has_sent: bool,
     tls_wanted: bool,
     /// The line that the peer has begun.
     line: Vec<u8>,
@@ -93,6 +96,7 @@ impl Driver {
             is_closed: false,
             is_writing: false,
             has_quit: false,
+            has_sent: false,
             tls_wanted: false,
             line: Vec::new(),
             is_broken: false,
@@ -219,6 +223,9 @@ impl Driver {
                 let running = self.running.back_mut().expect("content of a transaction");
                 assert!(!running.sent, "content twice");
                 running.sent = true;
+                self.has_sent = true;
+                // MAIL and a RCPT have been answered.
+                assert!(self.config.unasked_content || running.replies >= 2, "{running:?}");
                 self.trace.push(format!("{piece:?}"));
             }
         }
@@ -259,7 +266,7 @@ impl Driver {
                 ClientEvent::Done { outcomes, doubtful, .. } => self.done(&outcomes, doubtful),
                 ClientEvent::Closed(failure) => {
                     assert!(self.running.is_empty(), "Done comes before Closed");
-                    assert!(failure.is_some() || self.has_quit);
+                    assert!(failure.is_some() || self.has_quit || self.has_sent);
                     assert_eq!(self.session.deadline(), Mono::NEVER);
                     (self.is_ready, self.is_closed) = (false, true);
                 }

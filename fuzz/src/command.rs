@@ -150,6 +150,7 @@ pub(crate) fn client_config() -> ClientConfig {
         starttls: StartTls::Off,
         chunking: true,
         pipelining: true,
+        unasked_content: true,
         eight_bit_as_is: false,
         reply_line_bytes_max: 512,
         reply_lines_max: 32,

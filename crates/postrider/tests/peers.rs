@@ -8,7 +8,10 @@
 mod escape;
 mod support;
 use escape::unescape;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
 use support::client::{Client, queued_id};
+use support::foreign::{Foreign, build_go, is_installed};
 use support::peer::Peer;
 use support::server::Server;
 use support::tool::{python, run, succeed};
@@ -232,5 +235,84 @@ fn one_body_never_becomes_two_messages() {
         wait_until("an empty queue", || server.queue().is_empty());
         assert_eq!(files.wait_events("received", accepted).len(), accepted);
         server.stop();
+    }
+}
+
+/// A message that is also a dialogue: what a server reads that refuses the content without
+/// discarding it.
+const DIALOGUE: &str = "MAIL FROM:<ceo@bank.test>\r\nRCPT TO:<victim@far.test>\r\nDATA\r\n\
+    From: ceo@bank.test\r\nSubject: smuggled\r\n\r\npay now\r\n..\r\nQUIT\r\n";
+
+/// Sends the dialogue from a sender and to a recipient of whom one is refused, and waits for the
+/// refusal.
+fn send_dialogues(files: &Files, server: &Server) {
+    let mut client = Client::connect(server.address());
+    client.mail("attacker@source.test", &["refused@far.test NOTIFY=NEVER"], DIALOGUE);
+    client.mail("refused@source.test", &["you@far.test NOTIFY=NEVER"], DIALOGUE);
+    for failed in files.wait_events("failed", 2) {
+        assert!(failed["reply"].as_str().is_some_and(|text| text.starts_with("550")), "{failed}");
+    }
+}
+
+#[test]
+fn a_peer_that_refuses_everybody_sees_nothing_of_the_content() {
+    for features in ["250-PIPELINING\r\n250 CHUNKING", "250 PIPELINING", "250 CHUNKING"] {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&lines);
+        // It takes whatever comes for a command: it discards no chunk.
+        let peer = Peer::start_at("127.0.0.1:0", features, move |line| {
+            seen.lock().expect("no panic").push(line.to_owned());
+            let has_mail = || {
+                let seen = seen.lock().expect("no panic");
+                seen.iter().rfind(|line| line.starts_with("MAIL")).cloned().unwrap_or_default()
+            };
+            match line.split([':', ' ']).next() {
+                _ if line.contains("<refused@") => Some("550 5.1.1 Refused".to_owned()),
+                Some("RCPT") if has_mail().contains("<refused@") => Some("503 No".to_owned()),
+                Some("DATA") => Some("503 5.5.1 No".to_owned()),
+                _ => None,
+            }
+        });
+        let files = Files::new();
+        let route = format!("[[route]]\nsmtp = {{ hosts = [\"{}\"] }}", peer.address);
+        let server = Server::start(&files, &config(&route));
+        send_dialogues(&files, &server);
+        server.stop();
+        let lines = lines.lock().expect("no panic");
+        let known = ["EHLO", "MAIL", "RCPT", "DATA", "RSET", "QUIT"];
+        let strange = lines.iter().find(|line| {
+            !line.is_empty() && !known.contains(&line.split(' ').next().unwrap_or_default())
+        });
+        assert_eq!(strange, None, "{lines:#?}");
+        assert!(lines.iter().all(|line| !line.contains("bank.test")), "{lines:#?}");
+        assert_eq!(peer.taken(), []);
+    }
+}
+
+#[test]
+fn go_smtp_is_not_smuggled_into() {
+    if !is_installed("go") {
+        return;
+    }
+    let files = Files::new();
+    let program = build_go(&files, "go-smtp");
+    // The last one shows that the trap works: content before a recipient is accepted is what a
+    // next hop like this must not be given.
+    for (keys, is_smuggled) in
+        [("", false), ("chunking = false", false), ("unasked_content = true", true)]
+    {
+        let hop = Foreign::start(Command::new(&program));
+        let files = Files::new();
+        let route = format!("[[route]]\nsmtp = {{ hosts = [\"{}\"], {keys} }}", hop.address);
+        let server = Server::start(&files, &config(&route));
+        send_dialogues(&files, &server);
+        // It hears all that was sent before this one, on whatever connection.
+        Client::connect(server.address()).mail("a@source.test", &["b@far.test"], "x: y\r\n\r\n");
+        files.wait_events("relayed", 1);
+        server.stop();
+        let messages = hop.events_of("message");
+        let smuggled = messages.iter().filter(|message| message["from"] == "ceo@bank.test").count();
+        assert_eq!(smuggled > 0, is_smuggled, "{keys}: {messages:#?}");
+        assert_eq!(messages.len(), 1 + smuggled, "{keys}: {messages:#?}");
     }
 }

@@ -112,7 +112,7 @@ fn answer_three_at_once(listener: &TcpListener) -> Vec<String> {
 fn several_transactions_are_in_flight_on_one_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let limits = "max_connections = 1, transactions_in_flight = 3, idle_timeout = \"100ms\"";
+    let limits = "unasked_content = true, max_connections = 1, transactions_in_flight = 3, idle_timeout = \"100ms\"";
     let route = format!("[[route]]\nsmtp = {{ hosts = [\"{address}\"], {limits} }}");
     let files = Files::new();
     let server = Server::start(&files, &config(&route));
@@ -172,7 +172,7 @@ fn refusals_amid_transactions_in_flight_touch_no_other() {
         &files,
         &config(&format!(
             "[[route]]\nsmtp = {{ hosts = [\"{address}\"], max_connections = 2, \
-             transactions_in_flight = 10 }}\nretry = {{ first = \"100ms\", longest = \"1s\" }}"
+             unasked_content = true, transactions_in_flight = 10 }}\nretry = {{ first = \"100ms\", longest = \"1s\" }}"
         )),
     );
     let sent = files.path("source.ledger").display().to_string();

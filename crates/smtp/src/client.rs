@@ -36,6 +36,10 @@ pub struct ClientConfig {
     pub chunking: bool,
     /// Use PIPELINING when offered.
     pub pipelining: bool,
+    /// Where the peer offers PIPELINING and CHUNKING, say a content of up to 1 MiB with BDAT before
+    /// a recipient is accepted, which RFC 3030 §2 forbids: only towards a peer that is known to
+    /// discard refused chunks. [`ClientSession::start`] may then be called before `Ready`.
+    pub unasked_content: bool,
     /// 8-bit content towards a peer without 8BITMIME goes as it is, instead of failing with 5.6.3.
     pub eight_bit_as_is: bool,
     /// A reply line with its CRLF; more is a protocol error. RFC 5321 §4.5.3.1.5 says 512.
@@ -134,6 +138,7 @@ pub enum ClientEvent {
         answered: bool,
     },
     /// The session is over and must be closed, unfinished writes included. Inside a transaction
-    /// `Done` comes first. `None`: after QUIT.
+    /// `Done` comes first. `None`: after QUIT, which the session says by itself where a content
+    /// sent with BDAT was refused.
     Closed(Option<Failure>),
 }

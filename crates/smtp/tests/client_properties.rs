@@ -41,24 +41,32 @@ struct Driver {
     has_quit: bool,
 }
 
+fn config(lmtp: bool, starttls: StartTls) -> ClientConfig {
+    ClientConfig {
+        hostname: "relay.example".into(),
+        peer: "mx.test[192.0.2.1]:25".into(),
+        lmtp,
+        starttls,
+        chunking: true,
+        pipelining: true,
+        unasked_content: false,
+        eight_bit_as_is: false,
+        reply_line_bytes_max: 80,
+        reply_lines_max: 12,
+        greeting_timeout: Duration::from_secs(300),
+        command_timeout: Duration::from_secs(300),
+        data_timeout: Duration::from_secs(120),
+        content_timeout: Duration::from_secs(180),
+        final_timeout: Duration::from_secs(600),
+    }
+}
+
 impl Driver {
     fn new(lmtp: bool, starttls: StartTls, chunking: bool, pipelining: bool) -> Driver {
-        let config = ClientConfig {
-            hostname: "relay.example".into(),
-            peer: "mx.test[192.0.2.1]:25".into(),
-            lmtp,
-            starttls,
-            chunking,
-            pipelining,
-            eight_bit_as_is: false,
-            reply_line_bytes_max: 80,
-            reply_lines_max: 12,
-            greeting_timeout: Duration::from_secs(300),
-            command_timeout: Duration::from_secs(300),
-            data_timeout: Duration::from_secs(120),
-            content_timeout: Duration::from_secs(180),
-            final_timeout: Duration::from_secs(600),
-        };
+        Driver::with(ClientConfig { chunking, pipelining, ..config(lmtp, starttls) })
+    }
+
+    fn with(config: ClientConfig) -> Driver {
         Driver {
             session: ClientSession::new(Arc::new(config), Mono(0)),
             now: Mono(0),
@@ -183,7 +191,7 @@ impl Driver {
                 }
                 ClientEvent::Closed(failure) => {
                     assert!(self.running.is_none(), "Done comes before Closed");
-                    assert!(failure.is_some() || self.has_quit);
+                    assert!(failure.is_some() || self.has_quit || self.content_given);
                     assert_eq!(self.session.deadline(), Mono::NEVER);
                     self.is_ready = false;
                     self.is_closed = true;
@@ -282,10 +290,13 @@ proptest! {
         starttls in starttls(),
         chunking: bool,
         pipelining: bool,
+        unasked_content: bool,
         opening in opening(),
         acts in prop::collection::vec(act(), 0..60),
     ) {
-        let mut driver = Driver::new(lmtp, starttls, chunking, pipelining);
+        let config = config(lmtp, starttls);
+        let mut driver =
+            Driver::with(ClientConfig { chunking, pipelining, unasked_content, ..config });
         for act in opening.iter().chain(&acts) {
             driver.act(act);
         }
@@ -300,6 +311,36 @@ proptest! {
         for act in &acts {
             driver.act(act);
         }
+        driver.end();
+    }
+
+    #[test]
+    fn content_waits_till_a_recipient_is_accepted(
+        lmtp: bool,
+        offers in opening(),
+        mail in prop::sample::select(vec![250, 250, 250, 451, 550]),
+        rcpts in prop::collection::vec(prop::sample::select(vec![250, 251, 450, 452, 550, 552]), 1..5),
+        behind in prop::collection::vec(reply(), 0..4),
+    ) {
+        let mut driver = Driver::with(config(lmtp, StartTls::Off));
+        for act in &offers {
+            driver.act(act);
+        }
+        driver.act(&Act::Start { recipients: rcpts.len(), body_bytes: 100, has_8bit: false });
+        let mut is_accepted = false;
+        for (number, code) in [mail].iter().chain(&rcpts).enumerate() {
+            for byte in format!("{code} said\r\n").bytes() {
+                driver.act(&Act::Poll { writes: true });
+                prop_assert!(is_accepted || !driver.content_given);
+                driver.act(&Act::Say(vec![byte]));
+            }
+            is_accepted |= number > 0 && mail == 250 && code / 100 == 2;
+        }
+        for reply in behind {
+            driver.act(&Act::Poll { writes: true });
+            driver.act(&Act::Say(reply));
+        }
+        prop_assert!(is_accepted || !driver.content_given);
         driver.end();
     }
 

@@ -67,7 +67,7 @@ fn config(place: &Place, durability: &str, in_flight: u32) -> String {
     let connections = place.connections_max.unwrap_or(CONNECTIONS_MAX);
     let in_flight = match in_flight {
         1 => String::new(),
-        more => format!(", transactions_in_flight = {more}"),
+        more => format!(", unasked_content = true, transactions_in_flight = {more}"),
     };
     format!(
         r#"hostname = "relay.bench.grey"

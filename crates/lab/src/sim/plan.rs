@@ -422,14 +422,14 @@ impl Plan {
             let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
             let _ = write!(
                 text,
-                "[[route]]\ndomains = {:?}\n{}max_connections = {}, transactions_in_flight = {}, \
+                "[[route]]\ndomains = {:?}\n{}max_connections = {}, {}\
                  messages_per_second = {}, \
                  connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
                  content_timeout = \"15s\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
                 hop.domains,
                 hop.channel(),
                 hop.connections_max + more,
-                hop.in_flight_max,
+                hop.in_flight(),
                 hop.per_second * faster,
             );
             if hop.dead {
@@ -490,6 +490,15 @@ impl Hop {
         }
         let hosts: Vec<String> = self.hosts.iter().map(|host| format!("\"{host}\"")).collect();
         format!("smtp = {{ hosts = [{}], ", hosts.join(", "))
+    }
+
+    /// No key for hosts that DNS names; towards the others content goes unasked where there is
+    /// any use in it.
+    fn in_flight(&self) -> String {
+        match (self.by_mx, self.in_flight_max) {
+            (true, _) | (_, 1) => String::new(),
+            (_, more) => format!("unasked_content = true, transactions_in_flight = {more}, "),
+        }
     }
 }
 

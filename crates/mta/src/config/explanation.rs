@@ -1,7 +1,7 @@
 //! What would happen to a recipient, and which line of the file decided it.
 
 use super::quantity::{write_duration, write_size};
-use super::route::{Channel, DomainPattern, Route};
+use super::route::{Channel, DomainPattern, Peer, Route};
 use super::settings::{Listener, Retry};
 use super::{Config, Decision, next_hop};
 use mail::Mailbox;
@@ -283,7 +283,9 @@ impl Explainer<'_> {
         self.key(section, "max_connections", limit(peer.max_connections));
         self.key(section, "max_opens", limit(peer.max_opens));
         self.key(section, "messages_per_connection", limit(peer.messages_per_connection));
-        self.key(section, "transactions_in_flight", peer.transactions_in_flight.to_string());
+        if !matches!(route.channel, Channel::Mx(_)) {
+            self.named_hosts(section, peer);
+        }
         let rate = match peer.messages_per_second {
             0.0 => "no limit".to_owned(),
             rate => rate.to_string(),
@@ -291,6 +293,12 @@ impl Explainer<'_> {
         self.key(section, "messages_per_second", rate);
         self.key(section, "recipients_per_message", limit(peer.recipients_per_message));
         self.key(section, "connect_timeout", write_duration(peer.connect_timeout));
+    }
+
+    /// Keys of the channels whose hosts the configuration names.
+    fn named_hosts(&mut self, section: &str, peer: &Peer) {
+        self.key(section, "unasked_content", peer.unasked_content.to_string());
+        self.key(section, "transactions_in_flight", peer.transactions_in_flight.to_string());
     }
 
     fn retry(&mut self, at: &str, retry: &Retry) {

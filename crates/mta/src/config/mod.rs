@@ -19,8 +19,8 @@
 //!   routes: Vec<Arc<Route>> { index, name, domains, channel, retry: Retry, line }
 //!     Channel = Smtp(Arc<Peer>) | Lmtp(Arc<Peer>) | Mx(Arc<Peer>) | Maildir(Arc<Maildir>) | Discard
 //!     Peer                  { hosts: Vec<HostPort>, port, max_connections, max_opens,
-//!                             messages_per_connection, transactions_in_flight,
-//!                             messages_per_second, recipients_per_message, adaptive, balance,
+//!                             messages_per_connection, unasked_content,
+//!                             transactions_in_flight, messages_per_second, recipients_per_message, adaptive, balance,
 //!                             eight_bit, chunking, pipelining, connect_timeout, greeting_timeout, command_timeout,
 //!                             data_timeout, content_timeout, final_timeout, idle_timeout }
 //!   retry: Retry            { first, factor, longest, jitter, give_up_after, warn_after }

@@ -139,6 +139,8 @@ pub struct Peer {
     pub max_opens: u32,
     /// Messages on one connection.
     pub messages_per_connection: u32,
+    /// Content before a recipient is accepted.
+    pub unasked_content: bool,
     /// Transactions in flight on one connection.
     pub transactions_in_flight: u32,
     /// Messages a second.

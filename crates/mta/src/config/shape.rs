@@ -16,6 +16,14 @@ pub(super) fn check(root: &DeTable<'_>, document: &Document, problems: &mut Vec<
     checker.check_table("", root, &schema);
 }
 
+/// Keys that a section lacks for a reason.
+const ELSEWHERE: &[(&str, &[&str], &str)] = &[(
+    "route.mx",
+    &["unasked_content", "transactions_in_flight"],
+    "only `smtp` and `lmtp` have it: content before a recipient is accepted is for hosts that the \
+     operator knows, never for those that DNS names",
+)];
+
 struct Checker<'a> {
     schema: &'a Value,
     document: &'a Document,
@@ -51,7 +59,11 @@ impl<'a> Checker<'a> {
             .map(|candidate| (distance(key_text, candidate), *candidate))
             .min()
             .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4);
+        let elsewhere = ELSEWHERE
+            .iter()
+            .find(|(section, keys, _)| section_of(path) == *section && keys.contains(&key_text));
         let help = match near {
+            _ if let Some((.., help)) = elsewhere => (*help).to_owned(),
             Some((_, candidate)) => format!("did you mean `{candidate}`?"),
             None if known.is_empty() => "this section has no keys".to_owned(),
             None => format!("keys here: {}", known.join(", ")),

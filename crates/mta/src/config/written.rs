@@ -9,8 +9,8 @@ mod route;
 
 pub use listener::{BareNewline, ListenerText, Nul};
 pub use route::{
-    Balance, DiscardText, EightBit, LmtpText, MaildirText, MxText, PeerText, RetryOverrideText,
-    RouteText, SmtpText,
+    Balance, DiscardText, EightBit, LmtpText, MaildirText, MxText, NamedHostsText, PeerText,
+    RetryOverrideText, RouteText, SmtpText,
 };
 
 use super::quantity::{DurationText, SizeText};

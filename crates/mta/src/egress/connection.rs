@@ -257,6 +257,12 @@ impl<W: World> Connection<W> {
                 }
                 // By us, and no fault of the peer's.
                 ClientEvent::Closed(_) if cut => return Err(CloseReason::Normal),
+                // With QUIT: the peer has answered, and is only not to be trusted with more.
+                ClientEvent::Closed(None) if concluded => {
+                    let now = self.shard.now();
+                    self.shard.queue.borrow_mut().handle_success(now, slot.ready);
+                    return Err(CloseReason::Normal);
+                }
                 ClientEvent::Closed(failure) => {
                     // Never without Done before it; kept from being lost if it were.
                     while let Some(first) = self.in_flight.pop_front() {

@@ -187,6 +187,7 @@ fn client_config(hostname: &str, parameters: &Peer, hop: &NextHop, peer: &str) -
         starttls: StartTls::Off,
         chunking: parameters.chunking,
         pipelining: parameters.pipelining,
+        unasked_content: parameters.unasked_content,
         eight_bit_as_is: parameters.eight_bit == EightBit::AsIs,
         reply_line_bytes_max: 2048,
         reply_lines_max: 100,

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod client;
+pub mod foreign;
 pub mod http;
 pub mod peer;
 pub mod server;

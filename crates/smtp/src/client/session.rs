@@ -14,6 +14,9 @@ use std::time::Duration;
 /// with what follows it, up to this.
 const EARLY_BYTES_MAX: usize = 65_536;
 
+/// Nothing hangs on the reply to QUIT: RFC 5321 §4.1.1.10 has a client wait for it, but not for ever.
+const QUIT_TIMEOUT_MAX: Duration = Duration::from_secs(10);
+
 /// A buffer that grew beyond this for many recipients doesn't keep its memory.
 const BUFFER_BYTES_KEPT: usize = 16_384;
 
@@ -173,8 +176,7 @@ impl ClientSession {
             State::Quit | State::Closed => {}
             State::Idle => {
                 self.is_stale = false;
-                self.buffer.extend_from_slice(b"QUIT\r\n");
-                self.state = State::Quit;
+                self.say_quit();
                 self.arm(now);
             }
             _ => {
@@ -184,6 +186,11 @@ impl ClientSession {
                 self.close(None);
             }
         }
+    }
+
+    pub(super) fn say_quit(&mut self) {
+        self.buffer.extend_from_slice(b"QUIT\r\n");
+        self.state = State::Quit;
     }
 
     /// Takes what the peer sent.
@@ -396,8 +403,8 @@ impl ClientSession {
             | State::Handshake
             | State::Mail
             | State::Rcpt(_)
-            | State::Rset
-            | State::Quit => Some(self.config.command_timeout),
+            | State::Rset => Some(self.config.command_timeout),
+            State::Quit => Some(self.config.command_timeout.min(QUIT_TIMEOUT_MAX)),
             State::Data => Some(self.config.data_timeout),
             State::Final(_) | State::LoneDot => Some(self.config.final_timeout),
         }

@@ -12,8 +12,9 @@ use super::session::{ClientSession, Flow, State, Verdict, Writing};
 use super::{ClientEvent, Outgoing, Output};
 use mail::{Class, EnhancedStatus, Failure, Reply};
 
-/// A content longer than this isn't sent with BDAT before the peer has let a recipient in: the
-/// round trip that is saved wouldn't show, the bytes sent for nothing would.
+/// A content longer than this isn't sent before the peer has let a recipient in, though the
+/// configuration allows it: the round trip that is saved wouldn't show, the bytes sent for nothing
+/// would.
 const UNASKED_CONTENT_BYTES_MAX: u64 = 1 << 20;
 
 /// The transaction that is running.
@@ -25,7 +26,8 @@ pub(super) struct Transaction {
     /// Positive replies to RCPT.
     accepted_count: usize,
     is_mail_refused: bool,
-    /// RCPT, and DATA unless BDAT is used, were said without waiting.
+    /// RCPT, and DATA unless BDAT is used, were said without waiting. BDAT waits for the replies
+    /// (RFC 3030 §2): a peer that refuses a chunk and doesn't discard it reads it as commands.
     is_pipelined: bool,
     /// CHUNKING is used.
     pub(super) is_bdat: bool,
@@ -68,6 +70,9 @@ enum Leftover {
     Nothing,
     /// The envelope: RSET before the next MAIL.
     Envelope,
+    /// RFC 3030 §2: "indeterminate", after a refused BDAT. What it doesn't discard it may read as
+    /// commands, so nothing is said to it but QUIT.
+    Anything,
 }
 
 impl ClientSession {
@@ -90,8 +95,7 @@ impl ClientSession {
                 push_rcpt(&mut self.buffer, recipient, &self.offered);
             }
         }
-        let is_content_said =
-            is_pipelined && is_bdat && content_bytes(&outgoing) <= UNASKED_CONTENT_BYTES_MAX;
+        let is_content_said = self.may_be_unasked(&outgoing) && is_pipelined && is_bdat;
         if is_content_said {
             self.say_bdat(content_bytes(&outgoing));
         } else if is_pipelined && !is_bdat {
@@ -103,8 +107,13 @@ impl ClientSession {
             Some(Transaction { is_pipelined, is_bdat, is_content_said, ..transaction });
     }
 
-    /// Whether a transaction may be said behind those in flight. RFC 2920 §3.1 lets MAIL, RCPT and
-    /// RSET stand anywhere in a group of commands, RFC 3030 §4.2 BDAT.
+    /// Whether the content may be said before the peer has let a recipient in.
+    fn may_be_unasked(&self, outgoing: &Outgoing) -> bool {
+        self.config.unasked_content && content_bytes(outgoing) <= UNASKED_CONTENT_BYTES_MAX
+    }
+
+    /// Whether a transaction may be said behind those in flight, content and all. RFC 2920 §3.1
+    /// lets MAIL, RCPT and RSET stand anywhere in a group of commands.
     pub(super) fn can_follow(&self, outgoing: &Outgoing) -> bool {
         self.transaction.as_ref().is_some_and(|t| t.is_content_said && t.is_pipelined)
             && self.writing == Writing::Nothing
@@ -112,7 +121,7 @@ impl ClientSession {
             && self.is_pipelining()
             && self.is_chunking()
             && !outgoing.recipients.is_empty()
-            && content_bytes(outgoing) <= UNASKED_CONTENT_BYTES_MAX
+            && self.may_be_unasked(outgoing)
             && self.obstacle(outgoing).is_none()
     }
 
@@ -347,9 +356,15 @@ impl ClientSession {
     /// RFC 5321 §4.1.1.4: the end of the content clears the envelope, whatever the reply. After
     /// BDAT (RFC 3030 §2) that is so only if it was accepted.
     fn leftover_after_final(&self, is_accepted: bool) -> Leftover {
-        match self.transaction.as_ref().is_some_and(|t| t.is_bdat) && !is_accepted {
-            true => Leftover::Envelope,
-            false => Leftover::Nothing,
+        let Some(transaction) = &self.transaction else { return Leftover::Nothing };
+        // In LMTP one recipient that has it says that the chunk was read as one.
+        let is_taken = || transaction.outcomes.iter().flatten().any(Result::is_ok);
+        if is_accepted || !transaction.is_bdat {
+            Leftover::Nothing
+        } else if self.config.unasked_content || is_taken() {
+            Leftover::Envelope
+        } else {
+            Leftover::Anything
         }
     }
 
@@ -410,6 +425,7 @@ impl ClientSession {
                 self.buffer.extend_from_slice(b"RSET\r\n");
                 self.state = State::Rset;
             }
+            Leftover::Anything => self.say_quit(),
         }
     }
 }

@@ -4,7 +4,9 @@ use super::Resolver;
 use crate::config::POSTMASTER_ROUTE;
 use crate::config::route::{Channel, DomainPattern, HostPort, Maildir, Peer, Route, RouteTable};
 use crate::config::settings::Retry;
-use crate::config::written::{Balance, PeerText, RetryOverrideText, RetryText, RouteText};
+use crate::config::written::{
+    Balance, NamedHostsText, PeerText, RetryOverrideText, RetryText, RouteText,
+};
 use mail::Domain;
 use std::sync::Arc;
 
@@ -149,15 +151,30 @@ impl Resolver<'_> {
         }
         if let Some(smtp) = &text.smtp {
             let path = format!("{at}.smtp");
-            return Some(Channel::Smtp(self.hosts(&path, &smtp.hosts, &smtp.peer(smtp.balance))));
+            let named = NamedHostsText {
+                balance: smtp.balance,
+                unasked_content: smtp.unasked_content,
+                transactions_in_flight: smtp.transactions_in_flight,
+            };
+            return Some(Channel::Smtp(self.hosts(&path, &smtp.hosts, &smtp.peer(named))));
         }
         if let Some(lmtp) = &text.lmtp {
             let path = format!("{at}.lmtp");
-            return Some(Channel::Lmtp(self.hosts(&path, &lmtp.hosts, &lmtp.peer(lmtp.balance))));
+            let named = NamedHostsText {
+                balance: lmtp.balance,
+                unasked_content: lmtp.unasked_content,
+                transactions_in_flight: lmtp.transactions_in_flight,
+            };
+            return Some(Channel::Lmtp(self.hosts(&path, &lmtp.hosts, &lmtp.peer(named))));
         }
         if let Some(mx) = &text.mx {
             let path = format!("{at}.mx");
-            let peer = self.peer(&path, &mx.peer(Balance::Failover), Vec::new());
+            let named = NamedHostsText {
+                balance: Balance::Failover,
+                unasked_content: false,
+                transactions_in_flight: 1,
+            };
+            let peer = self.peer(&path, &mx.peer(named), Vec::new());
             return Some(Channel::Mx(Arc::new(peer)));
         }
         match &text.maildir {
@@ -210,12 +227,22 @@ impl Resolver<'_> {
     fn peer(&mut self, at: &str, text: &PeerText, hosts: Vec<HostPort>) -> Peer {
         let key = |name: &str| format!("{at}.{name}");
         self.tls_off(&key("tls"), &text.tls);
+        if text.transactions_in_flight > 1 && !text.unasked_content {
+            let help = "it sends each content before its recipients are accepted; if the hosts are \
+                        known to discard what they refuse, add `unasked_content = true`";
+            self.error(
+                &key("transactions_in_flight"),
+                "`transactions_in_flight` above 1 needs `unasked_content = true`",
+                help,
+            );
+        }
         Peer {
             hosts,
             port: text.port,
             max_connections: text.max_connections,
             max_opens: text.max_opens,
             messages_per_connection: text.messages_per_connection,
+            unasked_content: text.unasked_content,
             transactions_in_flight: text.transactions_in_flight,
             messages_per_second: text.messages_per_second,
             recipients_per_message: text.recipients_per_message,

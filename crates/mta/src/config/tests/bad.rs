@@ -30,6 +30,17 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     (ROUTE, "discard = { really = true }", "4:13: unknown key `really` in `route.discard`"),
     (ROUTE, "mx = { hosts = [\"h\"] }", "4:8: unknown key `hosts` in `route.mx`"),
+    (ROUTE, "mx = { unasked_content = true }", "4:8: unknown key `unasked_content` in `route.mx`"),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], transactions_in_flight = 2 }",
+        "5:50: `transactions_in_flight` above 1 needs `unasked_content = true`",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nlmtp = { hosts = [\"h\"], unasked_content = false, transactions_in_flight = 2 }",
+        "5:75: `transactions_in_flight` above 1 needs `unasked_content = true`",
+    ),
     (END, "[spol]", "6:2: unknown key `spol`"),
     // Wrong types.
     (TOP, "hostname = 5", "1:12: `hostname` must be text in quotes, not a whole number"),

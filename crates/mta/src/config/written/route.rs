@@ -98,6 +98,8 @@ pub struct PeerText {
     pub max_opens: u32,
     /// Messages on one connection.
     pub messages_per_connection: u32,
+    /// Content before a recipient is accepted.
+    pub unasked_content: bool,
     /// Transactions in flight on one connection.
     pub transactions_in_flight: u32,
     /// Messages a second.
@@ -130,6 +132,17 @@ pub struct PeerText {
     pub idle_timeout: DurationText,
 }
 
+/// The keys of those channels only whose hosts the configuration names.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedHostsText {
+    /// Which of several hosts.
+    pub balance: Balance,
+    /// Content before a recipient is accepted.
+    pub unasked_content: bool,
+    /// Transactions in flight on one connection.
+    pub transactions_in_flight: u32,
+}
+
 /// serde's `flatten` would lose the places of errors, so the shared keys are spelled out in each
 /// section by this macro, which is the one place where they are described.
 macro_rules! peer_section {
@@ -156,12 +169,6 @@ macro_rules! peer_section {
             pub max_opens: u32,
             /// Messages sent over one connection before it is closed. 0: no limit.
             pub messages_per_connection: u32,
-            /// Transactions sent over one connection before the peer has replied to the first of
-            /// them, when it offers PIPELINING and CHUNKING. More than 1 is for long paths: each
-            /// message no longer waits for a round trip, but a connection that breaks leaves
-            /// all of them in doubt, so that so many may arrive twice.
-            #[schemars(range(min = 1, max = 100))]
-            pub transactions_in_flight: u32,
             /// Messages a second to the hosts of one ready queue, over all shards. 0: no limit.
             #[schemars(range(min = 0.0))]
             pub messages_per_second: f64,
@@ -203,7 +210,6 @@ macro_rules! peer_section {
                     max_connections: $connections,
                     max_opens: 20,
                     messages_per_connection: 1_000,
-                    transactions_in_flight: 1,
                     messages_per_second: 0.0,
                     recipients_per_message: 100,
                     adaptive: $adaptive,
@@ -224,18 +230,19 @@ macro_rules! peer_section {
         impl $name {
             /// The shared keys.
             #[must_use]
-            pub fn peer(&self, balance: Balance) -> PeerText {
+            pub fn peer(&self, named: NamedHostsText) -> PeerText {
                 PeerText {
                     port: self.port,
                     tls: self.tls.clone(),
                     max_connections: self.max_connections,
                     max_opens: self.max_opens,
                     messages_per_connection: self.messages_per_connection,
-                    transactions_in_flight: self.transactions_in_flight,
+                    unasked_content: named.unasked_content,
+                    transactions_in_flight: named.transactions_in_flight,
                     messages_per_second: self.messages_per_second,
                     recipients_per_message: self.recipients_per_message,
                     adaptive: self.adaptive,
-                    balance,
+                    balance: named.balance,
                     eight_bit: self.eight_bit,
                     chunking: self.chunking,
                     pipelining: self.pipelining,
@@ -262,6 +269,18 @@ peer_section! {
         hosts: Vec<String> = Vec::new(),
         /// Which of several hosts is used.
         balance: Balance = Balance::RoundRobin,
+        /// When the peer offers PIPELINING and CHUNKING, send the content (up to 1 MiB) behind the
+        /// recipients without waiting for their replies, which saves a round trip. RFC 3030 §2
+        /// forbids it: a peer that refuses a chunk without discarding it reads it as commands, and
+        /// whoever wrote the message then speaks to it as this server. Only for a host of your own
+        /// that is known to discard them, as Postrider does.
+        unasked_content: bool = false,
+        /// Transactions sent over one connection before the peer has replied to the first of
+        /// them, when it offers PIPELINING and CHUNKING. More than 1 is for long paths, and needs
+        /// `unasked_content = true`: each message no longer waits for a round trip, but a
+        /// connection that breaks leaves all of them in doubt, so that so many may arrive twice.
+        #[schemars(range(min = 1, max = 100))]
+        transactions_in_flight: u32 = 1,
     }
     port 25, max_connections 50, adaptive false
 }
@@ -274,6 +293,18 @@ peer_section! {
         hosts: Vec<String> = Vec::new(),
         /// Which of several hosts is used.
         balance: Balance = Balance::RoundRobin,
+        /// When the peer offers PIPELINING and CHUNKING, send the content (up to 1 MiB) behind the
+        /// recipients without waiting for their replies, which saves a round trip. RFC 3030 §2
+        /// forbids it: a peer that refuses a chunk without discarding it reads it as commands, and
+        /// whoever wrote the message then speaks to it as this server. Only for a host of your own
+        /// that is known to discard them, as Postrider does.
+        unasked_content: bool = false,
+        /// Transactions sent over one connection before the peer has replied to the first of
+        /// them, when it offers PIPELINING and CHUNKING. More than 1 is for long paths, and needs
+        /// `unasked_content = true`: each message no longer waits for a round trip, but a
+        /// connection that breaks leaves all of them in doubt, so that so many may arrive twice.
+        #[schemars(range(min = 1, max = 100))]
+        transactions_in_flight: u32 = 1,
     }
     port 24, max_connections 50, adaptive false
 }

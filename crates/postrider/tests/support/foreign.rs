@@ -1,0 +1,88 @@
+//! Other people's servers as next hops: built or started by the test, killed at its end.
+
+use super::{Files, wait_until};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// A server that writes a line of JSON to its standard output for each thing that it does, the
+/// first of them `{"event": "listening", "address": "127.0.0.1:PORT"}`.
+pub struct Foreign {
+    child: Child,
+    events: Arc<Mutex<Vec<Value>>>,
+    /// `127.0.0.1:PORT`.
+    pub address: String,
+}
+
+impl Foreign {
+    /// Starts it, and waits until it listens.
+    pub fn start(mut command: Command) -> Foreign {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&events);
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let event = serde_json::from_str(&line).expect("a line of JSON");
+                kept.lock().expect("no panic").push(event);
+            }
+        });
+        let mut server = Foreign { child, events, address: String::new() };
+        wait_until("it listens", || !server.events_of("listening").is_empty());
+        let address = server.events_of("listening")[0]["address"].as_str().map(str::to_owned);
+        server.address = address.expect("an address");
+        server
+    }
+
+    /// What it has told so far of one kind.
+    pub fn events_of(&self, kind: &str) -> Vec<Value> {
+        let events = self.events.lock().expect("no panic");
+        events.iter().filter(|event| event["event"] == kind).cloned().collect()
+    }
+
+    /// Waits for as many events of a kind, and returns them.
+    pub fn wait_events(&self, kind: &str, count: usize) -> Vec<Value> {
+        wait_until(&format!("{count} events {kind}"), || self.events_of(kind).len() >= count);
+        self.events_of(kind)
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a program can be found. Where it can't, the caller skips its test, but never in
+/// continuous integration, which installs all of them.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    if !is_there {
+        assert!(std::env::var_os("CI").is_none(), "{program} is missing");
+        eprintln!("SKIPPED: {program} is not installed (scripts/install-test-packages)");
+    }
+    is_there
+}
+
+/// Builds the Go module in `tests/peers/NAME` into the test's directory and returns the program.
+/// The modules that it needs are fetched once, at the versions that its go.sum pins.
+pub fn build_go(files: &Files, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers").join(name);
+    let program = files.path(name);
+    let output = Command::new("go")
+        .args(["build", "-mod=readonly", "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir(&source)
+        .output();
+    let output = output.unwrap_or_else(|error| panic!("go: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", source.display());
+    program
+}
