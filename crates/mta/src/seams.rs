@@ -187,7 +187,8 @@ pub trait Spawn: Clone + 'static {
 /// Where mailbox files are written.
 pub trait MailStore: 'static {
     /// Writes `pieces` as the new message `name` of the Maildir `directory` (made if missing):
-    /// into tmp, synced, then into new, and the directory synced.
+    /// into tmp, synced, then into new, and the directory synced. The pieces have CRLF at line
+    /// ends, the file what this system's files have.
     fn deliver(
         &self,
         directory: PathBuf,

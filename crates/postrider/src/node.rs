@@ -96,10 +96,12 @@ impl Node {
             logs: config.spool.paths.iter().map(|_| Arc::default()).collect(),
             events: Arc::default(),
         };
-        let events = start_events(config, shards, &metrics, console)?;
         let descriptors = Descriptors::claim(config.spool.paths.len(), config.dns.max_lookups);
         warn_of_few(config, descriptors, console);
         let logs = open_logs(config, descriptors, &senders, &metrics, console)?;
+        // After the spool: the event log usually lies in its directory, which only the spool may
+        // make, with its mode, and whose errors are told as the spool's.
+        let events = start_events(config, shards, &metrics, console)?;
         let shared = Shared::new(config, shards)
             .with_connections(descriptors.sessions_max, descriptors.egress_max)
             .with_lookups(descriptors.lookups_max);
@@ -469,7 +471,15 @@ impl Listening<'_> {
                 }
                 Err(error) => {
                     let (name, address) = (&listener.name, listener.address);
-                    let text = format!("cannot listen on {address} (listener {name}): {error}");
+                    let hint = match error.kind() {
+                        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+                            "; ports below 1024 need root or CAP_NET_BIND_SERVICE \
+                             (AmbientCapabilities= in a systemd unit)"
+                        }
+                        _ => "",
+                    };
+                    let text =
+                        format!("cannot listen on {address} (listener {name}): {error}{hint}");
                     let _ = seed.bound.send(Err(io::Error::new(error.kind(), text)));
                     return;
                 }

@@ -39,7 +39,7 @@ fn the_first_five_minutes() {
         let line = format!("cd '{}' && {line}", files.dir().display());
         succeed("sh", &["-c", &line])
     };
-    assert!(shell(find).contains("Subject: Hello\r\n\r\nFirst light.\r\n"));
+    assert!(shell(find).contains("Subject: Hello\n\nFirst light.\n"));
     let tail = "tail -n 2 postrider-data/spool/events.jsonl";
     assert!(readme.contains(tail));
     wait_until("both events of the last message", || {

@@ -15,11 +15,13 @@ use super::written::{
 use super::{Config, POSTMASTER_ROUTE, Route, RouteTable};
 use crate::config::route::{Channel, Maildir};
 use mail::{Domain, Mailbox};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// RFC 1035 §4.2.
+const DNS_PORT: u16 = 53;
 const DEFAULT_SPOOL: &str = "/var/spool/postrider";
 
 /// Reads and resolves.
@@ -102,6 +104,7 @@ impl Resolver<'_> {
             &mut routes,
             &table,
         );
+        self.advise(written, &listeners, &routes);
         Some(Parts {
             shards: written.shards,
             dns: self.dns(&written.dns),
@@ -116,6 +119,26 @@ impl Resolver<'_> {
             table,
             retry,
         })
+    }
+
+    /// Warns of what is legal and hardly meant.
+    fn advise(&mut self, written: &FileText, listeners: &[super::Listener], routes: &[Route]) {
+        let sends_by_mx = routes.iter().any(|route| matches!(route.channel, Channel::Mx(_)));
+        if let Some(name) = written.hostname.as_deref().filter(|name| !name.contains('.'))
+            && sends_by_mx
+        {
+            let help = "strict servers refuse such a name in EHLO: use the one that DNS knows";
+            self.warn("hostname", format!("\"{name}\" is a name without a domain"), help);
+        }
+        let relays = routes.iter().rposition(|r| r.is_catch_all() && !r.channel.is_local());
+        if let Some(index) = relays
+            && routes[index].line > 0
+            && listeners.iter().all(|listener| listener.relay_from.is_empty())
+        {
+            let message = "no client may use the route for all other domains";
+            let help = "name in a listener's `relay_from` the networks that may send anywhere";
+            self.warn(&format!("route[{index}]"), message, help);
+        }
     }
 
     fn error(&mut self, path: &str, message: impl Into<String>, help: &str) {
@@ -195,9 +218,29 @@ impl Resolver<'_> {
         parsed
     }
 
+    /// The address of a name server; the port is 53 unless another is given.
+    fn name_server(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
+        match text.parse::<IpAddr>() {
+            Ok(address) => Some(SocketAddr::new(address, DNS_PORT)),
+            Err(_) => {
+                let parsed = text.parse().ok();
+                if parsed.is_none() {
+                    let help = "an IP address is wanted, with a port unless it is 53: \
+                                \"192.0.2.53\", \"127.0.0.1:5353\" or \"[::1]:5353\"";
+                    self.error(path, format!("\"{text}\" is not a name server"), help);
+                }
+                parsed
+            }
+        }
+    }
+
     fn file_path(&mut self, path: &str, text: &str) -> PathBuf {
         if text.is_empty() || text.contains('\0') {
             self.error(path, "not a path", "");
+        }
+        if text == "~" || text.starts_with("~/") {
+            let help = "no shell reads this file: write the home directory out";
+            self.warn(path, format!("\"{text}\" is a directory named ~"), help);
         }
         PathBuf::from(text)
     }
@@ -317,7 +360,7 @@ impl Resolver<'_> {
         let servers = written.servers.iter().enumerate();
         Dns {
             servers: servers
-                .filter_map(|(i, text)| self.socket_address(&format!("dns.servers[{i}]"), text))
+                .filter_map(|(i, text)| self.name_server(&format!("dns.servers[{i}]"), text))
                 .collect(),
             timeout: self.timeout("dns.timeout", &written.timeout),
             attempts: written.attempts,

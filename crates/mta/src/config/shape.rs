@@ -202,6 +202,7 @@ fn describe_title(title: &str) -> &str {
     match title {
         "duration" => "a duration in quotes, such as \"5m\"",
         "size" => "a size, such as 65536 or \"64KiB\"",
+        "name server" => "an address in quotes, such as \"192.0.2.53\"",
         "address:port" => "an address and port in quotes, such as \"127.0.0.1:25\"",
         "network" => "a network in quotes, such as \"192.0.2.0/24\"",
         "domain" => "a domain in quotes, such as \"example.org\"",

@@ -161,8 +161,8 @@ impl Default for RetryText {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DnsText {
-    /// Name servers as `address:port`. Without any: those in `/etc/resolv.conf`.
-    #[schemars(extend("items" = { "type": "string", "title": "address:port" }))]
+    /// Name servers as `address` or `address:port`. Without any: those in `/etc/resolv.conf`.
+    #[schemars(extend("items" = { "type": "string", "title": "name server" }))]
     pub servers: Vec<String>,
     /// Wait for one answer.
     pub timeout: DurationText,

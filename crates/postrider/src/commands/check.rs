@@ -29,16 +29,23 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         match &loaded {
             Ok(config) => {
                 eprint!("{}", config.render_warnings(colour));
-                let (listeners, routes) = (config.listeners.len(), config.routes.len());
+                // Line 0 is the route that is added for the postmaster.
+                let routes = config.routes.iter().filter(|route| route.line > 0).count();
                 super::print(&format!(
-                    "{}: right ({listeners} listeners, {routes} routes)\n",
-                    config.file_name()
+                    "{}: right ({}, {})\n",
+                    config.file_name(),
+                    counted(config.listeners.len(), "listener"),
+                    counted(routes, "route"),
                 ));
             }
             Err(errors) => eprint!("{}", errors.render(colour)),
         }
     }
     if right { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 fn as_json(problem: &Problem) -> serde_json::Value {

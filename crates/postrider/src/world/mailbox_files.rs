@@ -101,7 +101,7 @@ fn run(jobs: &mpsc::Receiver<Job>) {
             }
             Job::Append { handle, piece, answer } => {
                 let result = match open.get_mut(&handle) {
-                    Some(mail) => mail.file.write_all(&piece),
+                    Some(mail) => mail.append(&piece),
                     None => Err(io::ErrorKind::NotFound.into()),
                 };
                 let _ = answer.send(result);
@@ -121,7 +121,7 @@ fn run(jobs: &mpsc::Receiver<Job>) {
 fn deliver(directory: &Path, name: &str, pieces: &[Bytes]) -> io::Result<()> {
     let mut mail = NewMail::begin(directory, name)?;
     for piece in pieces {
-        if let Err(error) = mail.file.write_all(piece) {
+        if let Err(error) = mail.append(piece) {
             let _ = fs::remove_file(&mail.tmp);
             return Err(error);
         }
@@ -132,6 +132,7 @@ fn deliver(directory: &Path, name: &str, pieces: &[Bytes]) -> io::Result<()> {
 /// A file in tmp.
 struct NewMail {
     file: File,
+    lines: LineEnds,
     tmp: PathBuf,
     new: PathBuf,
 }
@@ -150,17 +151,64 @@ impl NewMail {
             }
             other => other?,
         };
-        Ok(NewMail { file, tmp, new })
+        Ok(NewMail { file, lines: LineEnds::default(), tmp, new })
+    }
+
+    /// Appends a piece of the message as it came, with CRLF at line ends.
+    fn append(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.file.write_all(&self.lines.localise(piece))
     }
 
     /// The content is synced before the name appears in new, and the name before we say so.
-    fn publish(self) -> io::Result<()> {
+    fn publish(mut self) -> io::Result<()> {
+        self.file.write_all(self.lines.rest())?;
         self.file.sync_data()?;
         fs::rename(&self.tmp, &self.new)?;
         match self.new.parent() {
             Some(parent) => File::open(parent)?.sync_all(),
             None => Ok(()),
         }
+    }
+}
+
+/// Turns CRLF into the LF that ends lines in the files of this system, as every reader of Maildirs
+/// expects. A CR that ends no line stays.
+#[derive(Debug, Default)]
+struct LineEnds {
+    /// The piece before ended in a CR, which is not written yet.
+    has_cr: bool,
+}
+
+impl LineEnds {
+    /// What to write for the next piece.
+    fn localise(&mut self, piece: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(piece.len() + 1);
+        if self.has_cr && !piece.is_empty() && piece[0] != b'\n' {
+            out.push(b'\r');
+        }
+        self.has_cr &= piece.is_empty();
+        let mut begin = 0;
+        for cr in memchr::memchr_iter(b'\r', piece) {
+            match piece.get(cr + 1) {
+                Some(b'\n') => {
+                    out.extend_from_slice(&piece[begin..cr]);
+                    begin = cr + 1;
+                }
+                Some(_) => {}
+                None => {
+                    self.has_cr = true;
+                    out.extend_from_slice(&piece[begin..cr]);
+                    return out;
+                }
+            }
+        }
+        out.extend_from_slice(&piece[begin..]);
+        out
+    }
+
+    /// What to write at the end.
+    fn rest(&self) -> &'static [u8] {
+        if self.has_cr { b"\r" } else { b"" }
     }
 }
 
@@ -203,6 +251,22 @@ mod tests {
         mail.publish().unwrap();
         assert!(!directory.join("tmp/2.b").exists());
         assert_eq!(fs::read(directory.join("new/2.b")).unwrap(), b"half");
+    }
+
+    #[test]
+    fn lines_end_in_lf_wherever_pieces_end() {
+        let whole = b"\r\nSubject: a\r\n\r\nb\rc\r\r\nd\n\r";
+        let expected = b"\nSubject: a\n\nb\rc\r\nd\n\r";
+        for first in 0..=whole.len() {
+            for second in first..=whole.len() {
+                let mut lines = LineEnds::default();
+                let pieces = [&whole[..first], &whole[first..second], &whole[second..]];
+                let mut out: Vec<u8> =
+                    pieces.iter().flat_map(|piece| lines.localise(piece)).collect();
+                out.extend_from_slice(lines.rest());
+                assert_eq!(out, expected, "cut at {first} and {second}");
+            }
+        }
     }
 
     #[test]

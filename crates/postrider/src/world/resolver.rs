@@ -60,7 +60,8 @@ fn build(config: &config::Dns) -> Result<TokioResolver, NetError> {
     };
     let options = builder.options_mut();
     options.timeout = config.timeout;
-    options.attempts = usize::from(config.attempts);
+    // The library counts what follows the first question.
+    options.attempts = usize::from(config.attempts).saturating_sub(1);
     options.cache_size = u64::from(config.cache_max);
     // One name server after the other, the quickest first: each that is asked at the same time
     // would double the sockets.
@@ -109,5 +110,35 @@ impl Dns for Resolver {
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
         let answer = self.get()?.lookup_ip(absolute(host)).await;
         answer.map(|lookup| lookup.iter().collect()).map_err(|error| error_of(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    /// Questions that a name server which never answers is asked in one lookup.
+    fn questions_asked(attempts: u8) -> usize {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let config = config::Dns {
+            servers: vec![silent.local_addr().unwrap()],
+            timeout: Duration::from_millis(100),
+            attempts,
+            cache_max: 16,
+            max_lookups: 16,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answer = runtime.block_on(async { Resolver::new(&config).mx("far.test").await });
+        assert!(matches!(answer, Err(DnsError::Transient(_))), "{answer:?}");
+        silent.set_nonblocking(true).unwrap();
+        let mut packet = [0; 512];
+        std::iter::from_fn(|| silent.recv(&mut packet).ok()).count()
+    }
+
+    #[test]
+    fn a_question_is_asked_as_often_as_configured() {
+        assert_eq!([1, 2, 3].map(questions_asked), [1, 2, 3]);
     }
 }

@@ -26,6 +26,10 @@ impl Net for Sockets {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         // A restart must not wait for the last run's connections to leave TIME_WAIT.
         socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            // `[::]:25` beside `0.0.0.0:25` must not take that one's clients, nor its place.
+            socket.set_only_v6(true)?;
+        }
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
@@ -78,5 +82,21 @@ impl Stream for Connection {
 
     async fn upgrade_client(self, _name: &str) -> io::Result<Connection> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "no TLS in this build"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mta::seams::Listener;
+
+    #[test]
+    fn the_wildcards_of_both_families_can_be_listened_on_at_one_port() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let both = Sockets.listen("[::]:0".parse().unwrap()).unwrap();
+            let port = both.local_addr().unwrap().port();
+            Sockets.listen(SocketAddr::from(([0, 0, 0, 0], port))).unwrap();
+        });
     }
 }

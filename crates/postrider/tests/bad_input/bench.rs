@@ -129,7 +129,7 @@ impl Bench {
         let mut delivered = self.take_delivered();
         let own = delivered.remove("witness.test/w").unwrap_or_default();
         let [own] = &own[..] else { panic!("[{id}]: {} witnesses arrived", own.len()) };
-        assert_eq!(content(own), format!("Subject: {id}\r\n\r\nStill here.\r\n").as_bytes());
+        assert_eq!(content(own), format!("Subject: {id}\n\nStill here.\n").as_bytes());
         let bad = |line: &String| {
             let error = line.contains("Z error ") && !line.contains("Z error reload: ");
             error || line.contains("panicked")

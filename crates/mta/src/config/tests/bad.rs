@@ -142,7 +142,7 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     (END, "[admin]\naddress = \"8025\"", "7:11: \"8025\" is not an address and port"),
     (END, "[events]\nrotate_bytes = 10", "7:16: less than 4096 bytes"),
-    (END, "[dns]\nservers = [\"127.0.0.1\"]", "7:12: \"127.0.0.1\" is not an address and port"),
+    (END, "[dns]\nservers = [\"ns.example\"]", "7:12: \"ns.example\" is not a name server"),
     // Routes to nowhere.
     (ROUTE, "domains = [\"a.example\"]", "3:1: route 1 leads nowhere"),
     (ROUTE, "domains = [\"a.example\"]\nmx = {}\ndiscard = {}", "6:1: route 1 leads to 2 channels"),

@@ -268,3 +268,35 @@ fn a_machine_without_a_name_is_called_localhost() {
     assert_eq!(name("Mail.example.org"), "mail.example.org");
     assert_eq!(name("not a name"), "localhost");
 }
+
+#[test]
+fn name_servers_have_port_53_unless_another_is_given() {
+    let text = "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n\
+                [dns]\nservers = [\"192.0.2.53\", \"::1\", \"127.0.0.1:5353\"]\n";
+    let servers = config(text).dns.servers;
+    let expected = ["192.0.2.53:53", "[::1]:53", "127.0.0.1:5353"];
+    assert_eq!(servers, expected.map(|text| text.parse().unwrap()));
+}
+
+#[test]
+fn what_is_legal_and_hardly_meant_is_warned_of() {
+    let text = "hostname = \"vm\"\n[spool]\npath = \"~/spool\"\n\
+                [[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\nmx = {}\n";
+    let warnings = |text: &str| -> Vec<String> {
+        let config = config(text);
+        let shown = |p: &crate::config::Problem| format!("{}: {}", p.line, p.message);
+        config.warnings.iter().map(shown).collect()
+    };
+    let expected = [
+        "1: no route for the postmaster's mail (postmaster@vm)",
+        "1: \"vm\" is a name without a domain",
+        "3: \"~/spool\" is a directory named ~",
+        "6: no client may use the route for all other domains",
+    ];
+    assert_eq!(warnings(text), expected);
+    let meant = text
+        .replace("\"vm\"", "\"vm.example\"")
+        .replace("~/", "/")
+        .replace(":25\"", ":25\"\nrelay_from = [\"127.0.0.0/8\"]");
+    assert_eq!(warnings(&meant), ["1: no route for the postmaster's mail (postmaster@vm.example)"]);
+}

@@ -11,7 +11,8 @@ pub struct ListenerText {
     /// The name of this listener in logs, metrics and events. Without it: its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// IP address and port to listen on. Required.
+    /// IP address and port to listen on. `0.0.0.0` takes IPv4 clients only and `[::]` IPv6 clients
+    /// only: a server for both has a listener for each. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "address:port"))]
     pub address: Option<String>,
