@@ -65,7 +65,7 @@ impl Queue {
         }
         for _ in 0..STALE_MAX {
             let queue = &mut self.ready[ready.0];
-            if queue.is_rated() && queue.share.tokens == 0 {
+            if queue.tokens() == 0 {
                 break;
             }
             let Some(pick) = queue.backlog.pick() else { return wait };
@@ -77,9 +77,7 @@ impl Queue {
             let queue = &mut self.ready[ready.0];
             queue.backlog.charge(pick, work.entries.len());
             queue.used = now;
-            if queue.is_rated() {
-                queue.share.tokens -= 1;
-            }
+            queue.spend_token();
             return Take::Work(work);
         }
         self.mark(ready.0);

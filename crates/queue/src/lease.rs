@@ -1,32 +1,48 @@
-//! How shards share the limits of one ready queue.
+//! How ready queues share a named limit, those of one shard and those of all.
 //!
-//! Each ready queue has one owning shard, found by hashing its key. The owner keeps a pool of
-//! connection slots and rate tokens and lends them; every shard, the owner's own ready queue
-//! included, keeps a [`Share`] of what was lent to it. The messages between two shards arrive in
-//! order and are never lost, but may be late. From that follows the invariant: what a shard uses
-//! it holds, what it holds the owner has counted as lent, and what is lent never exceeds the limit.
+//! Each named limit has one owning shard, found by hashing its name. The owner keeps a pool of
+//! connection slots and rate tokens and lends them; every ready queue that obeys the limit, on the
+//! owner's shard or another, keeps a [`Share`] of what was lent to it. The messages between two
+//! shards arrive in order and are never lost, but may be late. From that follows the invariant:
+//! what a ready queue uses it holds, what it holds the owner has counted as lent, and what is lent
+//! never exceeds the limit.
+//!
+//! A ready queue that obeys several limits needs a slot of each for a connection. All ask in the
+//! order of the names, and for no more of one than the one before has lent: so nobody holds what
+//! another waits for while waiting for what that other holds. Should a recall upset this, the
+//! turns end it.
 //!
 //! Asks are absolute ("so much more do I still want"), so a new one replaces what the owner knew.
 //! The borrower's idea of what is still asked is never larger than the owner's, because grants
 //! lower both; so no ask is ever forgotten.
 //!
-//! A queue without limits needs no pool and sends nothing; nor does a process of one shard.
+//! A limit of nothing needs no pool, and nothing is said about it; nor is in a process of one shard.
 
-use crate::ReadyKey;
-use crate::limits::{Rate, ReadyLimits};
+use crate::NamedLimit;
+use crate::limits::Rate;
 use mail::Mono;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a slot or token may lie unused at a borrower.
 pub(crate) const SPARE_AFTER: Duration = Duration::from_millis(500);
-/// With fewer slots than shards that want one, how long each keeps its turn.
+/// With fewer slots than borrowers that want one, how long each keeps its turn.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
 
-/// What one shard's queue says to another's about one ready queue.
+/// What one shard's queue says to another's about what a ready queue borrows of a named limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseMessage {
-    pub(crate) key: ReadyKey,
+    pub(crate) limit: Arc<str>,
+    /// Number of the ready queue on the borrowing shard.
+    pub(crate) ready: u32,
     pub(crate) word: Word,
+}
+
+/// Who borrows: a ready queue of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Borrower {
+    pub(crate) shard: u16,
+    pub(crate) ready: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -50,25 +66,24 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    pub(crate) fn new(epoch: u32, limits: &ReadyLimits) -> Terms {
+    pub(crate) fn new(epoch: u32, limit: &NamedLimit) -> Terms {
         Terms {
             epoch,
-            connections_max: limits.connections_max,
-            messages_per_second: limits.messages_per_second,
+            connections_max: limit.connections_max,
+            messages_per_second: limit.messages_per_second,
         }
     }
 }
 
-/// The shard that owns a ready queue's limits: FNV-1a of the key, the same in every process.
-pub(crate) fn owner_of(key: &ReadyKey, shards: u16) -> u16 {
-    let bytes = key.source.bytes().chain([0]).chain(key.next_hop.bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+/// The shard that owns a named limit: FNV-1a of the name, the same in every process.
+pub(crate) fn owner_of(limit: &str, shards: u16) -> u16 {
+    let hash = limit.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     ((hash >> 32) % u64::from(shards.max(1))) as u16
 }
 
-/// What a shard was lent.
+/// What a ready queue was lent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Share {
     /// Connection slots held.
@@ -114,7 +129,7 @@ impl Share {
 
 #[derive(Clone, Debug)]
 struct Party {
-    shard: u16,
+    borrower: Borrower,
     lent: u32,
     recalled: u32,
     wants: u32,
@@ -130,17 +145,17 @@ struct Party {
 pub(crate) struct Pool {
     terms: Terms,
     rate: Option<Rate>,
-    /// By shard number; only those that have or want something.
+    /// In order; only those that have or want something.
     parties: Vec<Party>,
-    /// The shard that was served last with a slot, and with tokens.
-    slot_turn: u16,
-    token_turn: u16,
+    /// Who was served last with a slot, and with tokens.
+    slot_turn: Borrower,
+    token_turn: Borrower,
     /// The limits changed since it was last settled.
     changed: bool,
 }
 
 /// To whom the owner says what.
-pub(crate) type Orders = Vec<(u16, Word)>;
+pub(crate) type Orders = Vec<(Borrower, Word)>;
 
 impl Pool {
     pub(crate) fn new(terms: Terms) -> Pool {
@@ -148,8 +163,8 @@ impl Pool {
             rate: Rate::new(terms.messages_per_second),
             terms,
             parties: Vec::new(),
-            slot_turn: 0,
-            token_turn: 0,
+            slot_turn: Borrower { shard: 0, ready: 0 },
+            token_turn: Borrower { shard: 0, ready: 0 },
             changed: false,
         }
     }
@@ -185,12 +200,12 @@ impl Pool {
         self.terms = terms;
     }
 
-    fn party(&mut self, shard: u16) -> &mut Party {
-        let at = match self.parties.binary_search_by_key(&shard, |p| p.shard) {
+    fn party(&mut self, borrower: Borrower) -> &mut Party {
+        let at = match self.parties.binary_search_by_key(&borrower, |p| p.borrower) {
             Ok(at) => at,
             Err(at) => {
                 let party = Party {
-                    shard,
+                    borrower,
                     lent: 0,
                     recalled: 0,
                     wants: 0,
@@ -205,15 +220,15 @@ impl Pool {
         &mut self.parties[at]
     }
 
-    pub(crate) fn ask(&mut self, shard: u16, slots: u32, extra: u32, tokens: u32) {
-        let party = self.party(shard);
+    pub(crate) fn ask(&mut self, borrower: Borrower, slots: u32, extra: u32, tokens: u32) {
+        let party = self.party(borrower);
         party.wants = slots;
         party.extra = extra;
         party.tokens_wanted = tokens;
     }
 
-    pub(crate) fn take_back(&mut self, shard: u16, slots: u32, tokens: u32) {
-        let party = self.party(shard);
+    pub(crate) fn take_back(&mut self, borrower: Borrower, slots: u32, tokens: u32) {
+        let party = self.party(borrower);
         debug_assert!(slots <= party.lent);
         party.lent = party.lent.saturating_sub(slots);
         party.recalled = party.recalled.saturating_sub(slots).min(party.lent);
@@ -255,8 +270,8 @@ impl Pool {
     }
 
     /// Places in `parties`, beginning after `turn`.
-    fn round(&self, turn: u16) -> impl Iterator<Item = usize> + use<> {
-        let start = self.parties.partition_point(|p| p.shard <= turn);
+    fn round(&self, turn: Borrower) -> impl Iterator<Item = usize> + use<> {
+        let start = self.parties.partition_point(|p| p.borrower <= turn);
         let count = self.parties.len();
         (0..count).map(move |i| (start + i) % count)
     }
@@ -267,8 +282,8 @@ impl Pool {
             party.since = now;
         }
         party.lent += slots;
-        self.slot_turn = party.shard;
-        grant(orders, party.shard, slots, 0);
+        self.slot_turn = party.borrower;
+        grant(orders, party.borrower, slots, 0);
     }
 
     fn grant_slots(&mut self, now: Mono, orders: &mut Orders) {
@@ -317,7 +332,7 @@ impl Pool {
                 break;
             }
             self.parties[at].tokens_wanted = wanted - tokens;
-            self.token_turn = self.parties[at].shard;
+            self.token_turn = self.parties[at].borrower;
             grant(orders, self.token_turn, 0, tokens);
         }
     }
@@ -363,45 +378,45 @@ impl Pool {
             party.recalled += 1;
             // Of several slots one goes; the rest have a new turn.
             party.since = now;
-            recall(orders, party.shard, 1);
+            recall(orders, party.borrower, 1);
         }
     }
 
     /// Recalls `count` slots from those that hold the most, as long as they hold more than `keep`.
     fn recall_most(&mut self, mut count: u32, keep: u32, orders: &mut Orders) {
         while count > 0 {
-            // Ties go to the lowest shard, so that two runs agree.
+            // Ties go to the lowest number, so that two runs agree.
             let most = self.parties.iter_mut().rev().max_by_key(|p| p.lent - p.recalled);
             let Some(party) = most.filter(|p| p.lent - p.recalled > keep) else { break };
             let slots = count.min((party.lent - party.recalled - keep).div_ceil(2));
             party.recalled += slots;
             count -= slots;
-            recall(orders, party.shard, slots);
+            recall(orders, party.borrower, slots);
         }
     }
 }
 
-fn grant(orders: &mut Orders, shard: u16, slots: u32, tokens: u32) {
+fn grant(orders: &mut Orders, borrower: Borrower, slots: u32, tokens: u32) {
     for (to, word) in orders.iter_mut() {
         if let Word::Grant { slots: s, tokens: t } = word
-            && *to == shard
+            && *to == borrower
         {
             *s += slots;
             *t += tokens;
             return;
         }
     }
-    orders.push((shard, Word::Grant { slots, tokens }));
+    orders.push((borrower, Word::Grant { slots, tokens }));
 }
 
-fn recall(orders: &mut Orders, shard: u16, more: u32) {
+fn recall(orders: &mut Orders, borrower: Borrower, more: u32) {
     for (to, word) in orders.iter_mut() {
         if let Word::Recall { slots } = word
-            && *to == shard
+            && *to == borrower
         {
             *slots += more;
             return;
         }
     }
-    orders.push((shard, Word::Recall { slots: more }));
+    orders.push((borrower, Word::Recall { slots: more }));
 }

@@ -9,6 +9,10 @@
 //! queue of that hop. [`Action::Open`] and [`Action::Wake`] bring connections, which fetch work
 //! with [`Queue::take`] and report with [`Queue::handle_outcome`].
 //!
+//! What decides how mail is delivered is in the key of its ready queue ([`ReadyKey`]). What
+//! several ready queues have to share (connections, messages per second) are named limits
+//! ([`NamedLimit`]), lent by one shard to the ready queues of all ([`lease`]).
+//!
 //! Precision: an entry falls due, and a back-off ends, to the microsecond of the clock handed in.
 //! Expiry and delay notices are exact where an entry falls due or comes back from an attempt;
 //! for entries that wait in any other state a sweep passes by, every second in small queues and
@@ -20,6 +24,7 @@ mod failures;
 pub mod lease;
 mod limits;
 mod listing;
+mod named_limit;
 mod operator;
 mod outcome;
 mod queue;
@@ -38,6 +43,7 @@ mod why;
 pub use connections::{CloseReason, Take, Work};
 pub use limits::ReadyLimits;
 pub use listing::{Page, QueueCounts, ReadyCounts, ScheduledCounts};
+pub use named_limit::NamedLimit;
 pub use operator::Filter;
 pub use outcome::{Deferred, EntryOutcome};
 pub use queue::{Queue, QueueConfig};
@@ -79,13 +85,18 @@ pub struct ScheduledKey {
     pub route: Arc<str>,
 }
 
-/// What is sent together: all limits towards a peer hang on it.
+/// What is sent together. All that decides how mail is delivered is in here, so that nothing
+/// another domain publishes or another route says can change it; what is shared with others are
+/// limits, by their names ([`NamedLimit`]).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadyKey {
     /// Egress source; empty for the default.
     pub source: Arc<str>,
-    /// Canonical text of the channel and its set of hosts: `smtp:mx1.example,mx2.example`.
+    /// Canonical text of the channel, the route, and the hosts in the order in which they are
+    /// tried: `mx:careful:mx1.example:25>mx2.example:25`.
     pub next_hop: Arc<str>,
+    /// What is asked of TLS; empty while nothing is.
+    pub tls: Arc<str>,
 }
 
 /// A recipient to be queued.
@@ -133,6 +144,8 @@ pub enum Action {
     Removed(EntryDetail),
     /// The sender should be told of the delay. The entry stays.
     Warn(EntryDetail),
+    /// This ready queue was dropped, long unused: what is kept for it elsewhere can go.
+    Forgotten(ReadyId),
     /// Send this to another shard's queue, which takes it with [`Queue::handle_lease`].
     Lease {
         /// Shard to send it to.

@@ -4,17 +4,14 @@ use mail::{Failure, Mono};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits of a ready queue, over all shards together. 0 means no limit.
+/// Limits of a ready queue alone, on one shard. 0 means no limit. What it shares with others, and
+/// with itself on other shards, are [`crate::NamedLimit`]s.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadyLimits {
-    /// Connections at once.
-    pub connections_max: u32,
     /// Connections being opened at once.
     pub opens_max: u32,
     /// Messages a connection carries before it is closed.
     pub messages_per_connection: u32,
-    /// Messages per second.
-    pub messages_per_second: f64,
     /// Recipients in one transaction.
     pub recipients_per_message: u32,
     /// Whether concurrency adapts: grows on success, shrinks on 421 and timeouts.
@@ -168,11 +165,11 @@ const WINDOW_MAX: f64 = 1000.0;
 const SHRINK_EVERY: Duration = Duration::from_secs(1);
 
 impl Window {
-    pub(crate) fn new(limits: &ReadyLimits) -> Window {
-        let ceiling = if limits.connections_max == 0 {
-            WINDOW_MAX
-        } else {
-            f64::from(limits.connections_max)
+    /// `connections_max` is the lowest of all limits that are shared, 0 where there is none.
+    pub(crate) fn new(limits: &ReadyLimits, connections_max: u32) -> Window {
+        let ceiling = match connections_max {
+            0 => WINDOW_MAX,
+            max => f64::from(max),
         };
         Window {
             adaptive: limits.adaptive,
@@ -184,8 +181,8 @@ impl Window {
     }
 
     /// Follows changed limits without forgetting what was learnt.
-    pub(crate) fn adjust(&mut self, limits: &ReadyLimits) {
-        let fresh = Window::new(limits);
+    pub(crate) fn adjust(&mut self, limits: &ReadyLimits, connections_max: u32) {
+        let fresh = Window::new(limits, connections_max);
         self.size = self.size.min(fresh.ceiling);
         self.ceiling = fresh.ceiling;
         self.adaptive = fresh.adaptive;
@@ -264,14 +261,12 @@ mod tests {
     #[test]
     fn the_window_halves_once_per_second_and_grows_back() {
         let limits = ReadyLimits {
-            connections_max: 50,
             opens_max: 0,
             messages_per_connection: 0,
-            messages_per_second: 0.0,
             recipients_per_message: 0,
             adaptive: true,
         };
-        let mut window = Window::new(&limits);
+        let mut window = Window::new(&limits, 50);
         for _ in 0..100 {
             window.grow();
         }

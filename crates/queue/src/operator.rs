@@ -6,6 +6,7 @@ use crate::scheduled::Known;
 use crate::slab::{HELD, REMOVED, State};
 use crate::{Blocker, EntryDetail, EntryId};
 use mail::{Domain, MessageId, Mono};
+use std::sync::Arc;
 
 /// Which entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,19 +151,24 @@ impl Queue {
             let failure = queue.gate.failure.clone();
             return Blocker::OpenBackoff { next_hop, failure, until: queue.gate.open_after };
         }
-        if queue.is_rated() && queue.share.tokens == 0 {
-            let known = queue.pool.as_ref().and_then(|pool| pool.next_token());
+        if let Some(rate) = queue.rates().find(|rate| rate.share.tokens == 0) {
+            let known = self.pool(&rate.name).and_then(|pool| pool.next_token());
             let until = known.filter(|at| *at > now).unwrap_or(now + crate::lease::SPARE_AFTER);
-            return Blocker::Rate { next_hop, until };
+            return Blocker::Rate { next_hop: Arc::clone(&rate.name), until };
         }
-        let max = queue.limits.connections_max;
-        let used = queue.pool.as_ref().map_or(queue.connections(), |pool| pool.lent());
-        let borrowed_out = queue.share.asked > 0 && queue.connections() >= queue.share.usable();
-        if borrowed_out && queue.owner != self.config.shard {
-            return Blocker::LeaseWait { next_hop, owner: queue.owner, deadline };
-        }
-        if max > 0 && used.max(queue.connections()) >= max {
-            return Blocker::ConnectionSlots { next_hop, used, max, deadline };
+        for limit in queue.borrows.iter().filter(|limit| limit.is_limited()) {
+            let (share, name) = (&limit.share, Arc::clone(&limit.name));
+            if queue.connections() < share.usable() {
+                continue;
+            }
+            if share.asked > 0 && limit.owner != self.config.shard {
+                return Blocker::LeaseWait { next_hop: name, owner: limit.owner, deadline };
+            }
+            let max = limit.terms.connections_max;
+            let used = self.pool(&name).map_or(queue.connections(), |pool| pool.lent());
+            if used.max(queue.connections()) >= max {
+                return Blocker::ConnectionSlots { next_hop: name, used, max, deadline };
+            }
         }
         let before = crate::backlog::Backlog::place(&self.slab, slot, 1000);
         Blocker::Turn { next_hop, before, deadline }

@@ -1,6 +1,7 @@
 //! The queue itself: entries come in, and what is to be done comes out.
 
 use crate::failures::Failures;
+use crate::named_limit::Limit;
 use crate::random::Random;
 use crate::ready::Ready;
 use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
@@ -62,6 +63,10 @@ pub struct Queue {
     pub(crate) ready: Table<Ready>,
     pub(crate) ready_names: BTreeMap<ReadyKey, u32>,
     pub(crate) ready_timers: Timers,
+    /// Named limits that this shard lends.
+    pub(crate) limits: Table<Limit>,
+    pub(crate) limit_names: BTreeMap<Arc<str>, u32>,
+    pub(crate) limit_timers: Timers,
     /// Ready queues to be looked at.
     pub(crate) dirty: VecDeque<u32>,
     /// Ready queues to be looked at when the pause ends.
@@ -106,6 +111,9 @@ impl Queue {
             ready: Table::default(),
             ready_names: BTreeMap::new(),
             ready_timers: Timers::default(),
+            limits: Table::default(),
+            limit_names: BTreeMap::new(),
+            limit_timers: Timers::default(),
             dirty: VecDeque::new(),
             stalled: Vec::new(),
             paused: None,
@@ -341,7 +349,10 @@ impl Queue {
             return Mono(0);
         }
         let first = |timers: &Timers| timers.peek().map_or(Mono::NEVER, |(at, _)| at);
-        first(&self.scheduled_timers).min(first(&self.ready_timers)).min(self.next_sweep())
+        first(&self.scheduled_timers)
+            .min(first(&self.ready_timers))
+            .min(first(&self.limit_timers))
+            .min(self.next_sweep())
     }
 
     /// Does one piece of work, if there is one.
@@ -360,6 +371,12 @@ impl Queue {
             && at <= now
         {
             self.service(now, number);
+            return true;
+        }
+        if let Some((at, number)) = self.limit_timers.peek()
+            && at <= now
+        {
+            self.settle_limit(now, number);
             return true;
         }
         self.sweep_a_piece(now)
@@ -383,8 +400,13 @@ impl Queue {
     /// All answers about next hops are stale, because the configuration changed: they are asked
     /// for again as entries fall due, and what is in ready queues already is looked up again.
     pub fn invalidate_resolutions(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1);
+        self.epoch = self.epoch.saturating_add(1);
         self.sweep.hurry();
+        let filled = |(number, queue): (u32, &Ready)| (queue.backlog.len() > 0).then_some(number);
+        let filled: Vec<u32> = self.ready.iter().filter_map(filled).collect();
+        for ready in filled {
+            self.mark(ready);
+        }
         #[cfg(feature = "planted")]
         if self.drops_timers {
             self.scheduled_timers = Timers::default();

@@ -1,18 +1,20 @@
 //! A ready queue: what may go to one next hop now, and the connections that carry it.
 
+use crate::NamedLimit;
 use crate::ReadyKey;
 use crate::backlog::Backlog;
-use crate::lease::{Pool, Share, Terms};
 use crate::limits::{Gate, ReadyLimits, Window};
+use crate::named_limit::{self, Borrowed, Borrows};
 use mail::Mono;
 
 /// One ready queue.
 pub(crate) struct Ready {
     pub(crate) key: ReadyKey,
     pub(crate) limits: ReadyLimits,
-    pub(crate) terms: Terms,
-    /// The shard that lends the limits.
-    pub(crate) owner: u16,
+    /// What it borrows of the limits that it shares with others.
+    pub(crate) borrows: Borrows,
+    /// The reload after which its limits were told last.
+    pub(crate) epoch: u32,
     /// Scheduled queues whose answer names this one.
     pub(crate) references: u32,
     pub(crate) backlog: Backlog,
@@ -26,9 +28,6 @@ pub(crate) struct Ready {
     pub(crate) woken: u32,
     pub(crate) gate: Gate,
     pub(crate) window: Window,
-    pub(crate) share: Share,
-    /// On the owning shard, once somebody asked.
-    pub(crate) pool: Option<Box<Pool>>,
     /// In the list of those to be looked at.
     pub(crate) dirty: bool,
     /// In the list of those to be looked at when the pause ends.
@@ -38,13 +37,13 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    pub(crate) fn new(key: ReadyKey, limits: ReadyLimits, terms: Terms, owner: u16) -> Ready {
+    pub(crate) fn new(key: ReadyKey, limits: ReadyLimits) -> Ready {
         Ready {
             key,
-            window: Window::new(&limits),
+            window: Window::new(&limits, 0),
             limits,
-            terms,
-            owner,
+            borrows: Borrows::new(),
+            epoch: 0,
             references: 0,
             backlog: Backlog::default(),
             opening: 0,
@@ -52,8 +51,6 @@ impl Ready {
             idle: 0,
             woken: 0,
             gate: Gate::new(),
-            share: Share::default(),
-            pool: None,
             dirty: false,
             stalled: false,
             used: Mono(0),
@@ -67,37 +64,63 @@ impl Ready {
 
     /// Connections that it may have now.
     pub(crate) fn allowed(&self) -> u32 {
-        let leased = if self.limits.connections_max == 0 { u32::MAX } else { self.share.usable() };
-        leased.min(self.window.allowed())
+        let limited = self.borrows.iter().filter(|b| b.is_limited());
+        limited.map(|b| b.share.usable()).fold(self.window.allowed(), u32::min)
     }
 
-    pub(crate) fn is_rated(&self) -> bool {
-        self.limits.messages_per_second > 0.0
+    /// The lowest of the limits on connections, 0 where there is none.
+    pub(crate) fn connections_max(&self) -> u32 {
+        let limited = self.borrows.iter().filter(|b| b.is_limited());
+        limited.map(|b| b.terms.connections_max).min().unwrap_or(0)
     }
 
-    /// Takes over limits that may have changed.
-    pub(crate) fn adopt(&mut self, limits: &ReadyLimits, epoch: u32) {
-        self.terms = Terms::new(epoch, limits);
-        if self.limits != *limits {
+    /// The limits on messages per second.
+    pub(crate) fn rates(&self) -> impl Iterator<Item = &Borrowed> {
+        self.borrows.iter().filter(|b| b.is_rated())
+    }
+
+    /// Messages that the rates let go now.
+    pub(crate) fn tokens(&self) -> u32 {
+        self.rates().map(|b| b.share.tokens).min().unwrap_or(u32::MAX)
+    }
+
+    /// A message goes.
+    pub(crate) fn spend_token(&mut self) {
+        for borrowed in self.borrows.iter_mut().filter(|b| b.is_rated()) {
+            borrowed.share.tokens = borrowed.share.tokens.saturating_sub(1);
+        }
+    }
+
+    /// Takes over limits that may have changed; whether they have.
+    pub(crate) fn adopt(
+        &mut self,
+        limits: &ReadyLimits,
+        shared: &[NamedLimit],
+        epoch: u32,
+        shards: u16,
+    ) -> bool {
+        let before = self.connections_max();
+        let is_obeyed = |limit: &NamedLimit| self.borrows.iter().any(|b| b.obeys(limit));
+        let same = shared.iter().all(is_obeyed)
+            && self.borrows.iter().filter(|b| !b.retired).count() == shared.len();
+        if same && self.limits == *limits && self.epoch == epoch {
+            return false;
+        }
+        named_limit::adopt(&mut self.borrows, shared, epoch, shards);
+        self.epoch = epoch;
+        if self.limits != *limits || self.connections_max() != before {
             self.limits = limits.clone();
-            self.window.adjust(limits);
+            self.window.adjust(limits, self.connections_max());
         }
-        if let Some(pool) = &mut self.pool {
-            pool.adopt(self.terms);
-        }
+        true
     }
 
     /// Nothing hangs on it any more.
-    pub(crate) fn is_unused(&self, now: Mono) -> bool {
-        let pool_home = self
-            .pool
-            .as_ref()
-            .is_none_or(|pool| pool.is_home() && pool.next_token().is_none_or(|at| at <= now));
+    pub(crate) fn is_unused(&self) -> bool {
         self.references == 0
             && self.backlog.len() == 0
             && self.connections() == 0
-            && self.share.is_home()
-            && pool_home
+            && self.borrows.iter().all(|b| b.share.is_home())
             && !self.dirty
             && !self.stalled
     }

@@ -1,10 +1,9 @@
 //! From due to ready: finding out where a scheduled queue's messages go.
 
-use crate::lease::{Terms, owner_of};
 use crate::queue::Queue;
 use crate::ready::Ready;
 use crate::scheduled::Known;
-use crate::{Action, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
+use crate::{Action, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
 use mail::{Failure, Mono};
 use std::sync::Arc;
 
@@ -15,8 +14,10 @@ pub enum Resolution {
     Ready {
         /// The ready queue.
         key: ReadyKey,
-        /// Limits towards it.
+        /// Its own limits.
         limits: ReadyLimits,
+        /// The limits that it shares with others, each name once.
+        shared: Vec<NamedLimit>,
         /// Ask again for what falls due after this.
         fresh_until: Mono,
     },
@@ -28,15 +29,21 @@ pub enum Resolution {
 }
 
 impl Queue {
-    /// Takes the answer to [`Action::Resolve`].
-    pub fn handle_resolved(&mut self, now: Mono, scheduled: ScheduledId, answer: Resolution) {
+    /// Takes the answer to [`Action::Resolve`]; tells which ready queue it names, if it is one.
+    /// That number stands for the key until [`Action::Forgotten`] says otherwise.
+    pub fn handle_resolved(
+        &mut self,
+        now: Mono,
+        scheduled: ScheduledId,
+        answer: Resolution,
+    ) -> Option<ReadyId> {
         let number = scheduled.0;
-        if self.scheduled.get(number).is_none() {
-            return;
-        }
+        let queue = self.scheduled.get(number)?;
+        // An answer asked for before a reload is as old as the question.
+        let epoch = if queue.asked { queue.asked_epoch } else { self.epoch };
         let known = match answer {
-            Resolution::Ready { key, limits, fresh_until } => {
-                let ready = self.intern_ready(now, &key, &limits);
+            Resolution::Ready { key, limits, shared, fresh_until } => {
+                let ready = self.intern_ready(now, &key, &limits, &shared, epoch);
                 let longest = self.scheduled[number].retry.longest;
                 let queue = &mut self.ready[ready];
                 // Referenced before the old answer is let go: they are mostly the same.
@@ -53,18 +60,22 @@ impl Queue {
             }
             Resolution::Refuse(failure) => Known::Refused(failure),
         };
+        let ready = match &known {
+            Known::Ready(ready, _) => Some(*ready),
+            _ => None,
+        };
         let queue = &mut self.scheduled[number];
         if !matches!(known, Known::Trouble(..)) {
             queue.troubles = 0;
         }
-        // An answer asked for before a reload is as old as the question.
-        queue.epoch = if queue.asked { queue.asked_epoch } else { self.epoch };
+        queue.epoch = epoch;
         queue.asked = false;
         queue.used = now;
         let before = std::mem::replace(&mut queue.known, known);
         self.drop_reference(now, &before);
         self.finish_refusing(now, number);
         self.arm(number);
+        ready
     }
 
     /// One scheduled queue less names this ready queue.
@@ -77,22 +88,29 @@ impl Queue {
         }
     }
 
-    pub(crate) fn intern_ready(&mut self, now: Mono, key: &ReadyKey, limits: &ReadyLimits) -> u32 {
-        if let Some(&number) = self.ready_names.get(key) {
-            let queue = &mut self.ready[number];
-            queue.used = now;
-            if queue.limits != *limits || queue.terms.epoch != self.epoch {
-                queue.adopt(limits, self.epoch);
-                self.mark(number);
+    fn intern_ready(
+        &mut self,
+        now: Mono,
+        key: &ReadyKey,
+        limits: &ReadyLimits,
+        shared: &[NamedLimit],
+        epoch: u32,
+    ) -> u32 {
+        let number = match self.ready_names.get(key) {
+            Some(&number) => number,
+            None => {
+                let number = self.ready.insert(Ready::new(key.clone(), limits.clone()));
+                self.ready_names.insert(key.clone(), number);
+                number
             }
-            return number;
-        }
-        let terms = Terms::new(self.epoch, limits);
-        let owner = owner_of(key, self.config.shards);
-        let mut queue = Ready::new(key.clone(), limits.clone(), terms, owner);
+        };
+        let queue = &mut self.ready[number];
         queue.used = now;
-        let number = self.ready.insert(queue);
-        self.ready_names.insert(key.clone(), number);
+        // What was asked for before a reload must not bring the old limits back.
+        if epoch >= queue.epoch && queue.adopt(limits, shared, epoch, self.config.shards) {
+            self.tell_terms(now, number);
+            self.mark(number);
+        }
         number
     }
 

@@ -1,9 +1,12 @@
 //! Looking at a ready queue: whom to wake, what to open, what to borrow, what to give back.
 
-use crate::lease::{LeaseMessage, Orders, Pool, SPARE_AFTER, Terms, Word};
+use crate::lease::{SPARE_AFTER, Word};
 use crate::queue::Queue;
-use crate::{Action, ReadyId, ReadyKey, ReadyLimits};
+use crate::{Action, ReadyId};
 use mail::Mono;
+
+/// Entries whose way became invalid that are moved away at one look.
+const STALE_MAX: u32 = 256;
 
 /// How far the decisions for one ready queue came.
 struct Demand {
@@ -24,20 +27,16 @@ impl Queue {
         if self.paused.is_some() && queue.backlog.len() > 0 {
             self.stall(number);
         }
-        self.settle_pool(now, number);
+        self.send_back_stale(number);
         self.borrow_tokens(now, number);
         let mut demand = self.wake(now, number);
         self.borrow_slots(now, number, &demand);
         self.open(now, number, &mut demand);
         self.close_excess(number);
         let spare = self.give_back(now, number, &demand);
-        let queue = &mut self.ready[number];
         let mut next = spare;
         if demand.unserved > 0 {
             next = next.min(demand.gated_until.unwrap_or(Mono::NEVER));
-        }
-        if let Some(pool) = &queue.pool {
-            next = next.min(pool.next_timeout());
         }
         self.ready_timers.set(number, next);
     }
@@ -51,15 +50,20 @@ impl Queue {
         }
     }
 
-    fn settle_pool(&mut self, now: Mono, number: u32) {
-        let queue = &mut self.ready[number];
-        if let Some(pool) = &mut queue.pool
-            && pool.next_timeout() <= now
-        {
-            let mut orders = Orders::new();
-            pool.settle(now, &mut orders);
-            self.obey(now, number, orders);
+    /// After a reload: what waits here and goes elsewhere now goes back to be looked up again,
+    /// without a connection to find that out.
+    fn send_back_stale(&mut self, number: u32) {
+        if self.ready[number].epoch == self.epoch {
+            return;
         }
+        for _ in 0..STALE_MAX {
+            let Some(pick) = self.ready[number].backlog.pick() else { return };
+            if self.is_on_its_way(pick.slot) {
+                return;
+            }
+            self.reschedule(pick.slot);
+        }
+        self.mark(number);
     }
 
     /// Wakes idle connections for what they can take.
@@ -71,10 +75,7 @@ impl Queue {
         };
         let coming = queue.woken + queue.opening;
         let unserved = waiting.saturating_sub(coming);
-        let mut runnable = unserved;
-        if queue.is_rated() {
-            runnable = runnable.min(queue.share.tokens.saturating_sub(coming));
-        }
+        let runnable = unserved.min(queue.tokens().saturating_sub(coming));
         let wakes = runnable.min(queue.idle);
         queue.idle -= wakes;
         queue.woken += wakes;
@@ -129,67 +130,96 @@ impl Queue {
         self.paused.is_none() && !stuck && queue.backlog.len() > 0
     }
 
-    /// Asks for rate tokens when fewer than half a batch are left for what waits.
+    /// Asks for rate tokens where fewer than half a batch are left for what waits.
     fn borrow_tokens(&mut self, now: Mono, number: u32) {
-        let queue = &self.ready[number];
-        let share = &queue.share;
-        if !queue.is_rated() || !self.uses_tokens(now, number) {
+        if self.ready[number].rates().next().is_none() || !self.uses_tokens(now, number) {
             return;
         }
-        let batch = crate::limits::Rate::new(queue.limits.messages_per_second)
-            .map_or(1, |rate| rate.batch());
-        if share.tokens >= batch.div_ceil(2) || share.tokens_asked > 0 {
-            return;
-        }
-        let waiting = queue.backlog.transactions(queue.limits.recipients_per_message);
-        let wanted = waiting.min(batch).saturating_sub(share.tokens);
-        if wanted > 0 {
-            self.ask(now, number, queue.share.asked, 0, wanted);
+        for at in 0..self.ready[number].borrows.len() {
+            let queue = &self.ready[number];
+            let borrowed = &queue.borrows[at];
+            let rate = crate::limits::Rate::new(borrowed.terms.messages_per_second);
+            let Some(rate) = rate.filter(|_| borrowed.is_rated()) else { continue };
+            let (share, batch) = (&borrowed.share, rate.batch());
+            if share.tokens >= batch.div_ceil(2) || share.tokens_asked > 0 {
+                continue;
+            }
+            let waiting = queue.backlog.transactions(queue.limits.recipients_per_message);
+            let wanted = waiting.min(batch).saturating_sub(share.tokens);
+            if wanted > 0 {
+                self.ask(now, number, at, (share.asked, 0, wanted));
+            }
         }
     }
 
-    /// Asks for connection slots if there are too few for what waits.
+    /// Asks for connection slots where there are too few for what waits.
     fn borrow_slots(&mut self, now: Mono, number: u32, demand: &Demand) {
         let queue = &self.ready[number];
-        let max = queue.limits.connections_max;
-        if max == 0 || demand.unconnected == 0 || demand.gated_until.is_some() {
+        if demand.unconnected == 0 || demand.gated_until.is_some() {
             return;
         }
-        let target = if queue.gate.probing {
-            1
-        } else {
-            let target = queue.connections().saturating_add(demand.unconnected);
-            target.min(max).min(queue.window.allowed())
-        };
-        let lack = target.saturating_sub(queue.share.usable());
-        if lack <= queue.share.asked {
-            return;
+        let wanted = queue.connections().saturating_add(demand.unconnected);
+        let mut target = if queue.gate.probing { 1 } else { wanted.min(queue.window.allowed()) };
+        for at in 0..self.ready[number].borrows.len() {
+            let borrowed = &self.ready[number].borrows[at];
+            if !borrowed.is_limited() {
+                continue;
+            }
+            let (max, share) = (borrowed.terms.connections_max, &borrowed.share);
+            target = target.min(max);
+            let lack = target.saturating_sub(share.usable());
+            if lack > share.asked {
+                // A quarter of the limit in advance if it is free, so that a growing need does not
+                // ask for each connection; the owner's own queue is near enough to do that.
+                let local = borrowed.owner == self.config.shard;
+                let extra = if local { 0 } else { (max / 4).saturating_sub(target) };
+                self.ask(now, number, at, (lack, extra, share.tokens_asked));
+            }
+            // Of the next limit no more than this one lets be used.
+            target = target.min(self.ready[number].borrows[at].share.usable());
         }
-        // A quarter of the limit in advance if it is free, so that a growing need does not ask
-        // for each connection; the owner's own queue is near enough to do that.
-        let local = queue.owner == self.config.shard;
-        let extra = if local { 0 } else { (max / 4).saturating_sub(target) };
-        self.ask(now, number, lack, extra, queue.share.tokens_asked);
     }
 
-    fn ask(&mut self, now: Mono, number: u32, slots: u32, extra: u32, tokens: u32) {
-        let queue = &mut self.ready[number];
-        queue.share.asked = slots;
-        queue.share.tokens_asked = tokens;
-        let terms = queue.terms;
-        self.tell_owner(now, number, Word::Ask { slots, extra, tokens, terms });
+    /// Asks for slots, more of them if they are free, and tokens.
+    fn ask(&mut self, now: Mono, number: u32, at: usize, wanted: (u32, u32, u32)) {
+        let (slots, extra, tokens) = wanted;
+        let borrowed = &mut self.ready[number].borrows[at];
+        borrowed.share.asked = slots;
+        borrowed.share.tokens_asked = tokens;
+        let terms = borrowed.terms;
+        self.tell_owner(now, number, at, Word::Ask { slots, extra, tokens, terms });
     }
 
     /// Gives back what was recalled and is free, and what lies unused. Says when to look again.
     fn give_back(&mut self, now: Mono, number: u32, demand: &Demand) -> Mono {
         let uses_tokens = self.uses_tokens(now, number);
+        let mut wanted = if demand.gated_until.is_some() { 0 } else { demand.unconnected };
+        let mut next = Mono::NEVER;
+        for at in 0..self.ready[number].borrows.len() {
+            next = next.min(self.give_back_of(now, number, at, (wanted, uses_tokens)));
+            let queue = &self.ready[number];
+            if queue.borrows[at].is_limited() {
+                // What one limit does not let be used is of no use at the next.
+                let usable = queue.borrows[at].share.usable();
+                wanted = wanted.min(usable.saturating_sub(queue.connections()));
+            }
+        }
+        self.ready[number].borrows.retain(|b| !b.retired || !b.share.is_home());
+        next
+    }
+
+    /// The same for the limit at place `at`, of which so many slots, and tokens or not, are wanted
+    /// besides those in use.
+    fn give_back_of(&mut self, now: Mono, number: u32, at: usize, use_of: (u32, bool)) -> Mono {
         let queue = &mut self.ready[number];
-        let local = queue.owner == self.config.shard;
-        let share = &mut queue.share;
-        let used = queue.opening + queue.open;
-        let free = share.slots.saturating_sub(used);
-        let wanted = if demand.gated_until.is_some() { 0 } else { demand.unconnected };
-        let unlimited = queue.limits.connections_max == 0;
+        let connections = queue.opening + queue.open;
+        let borrowed = &mut queue.borrows[at];
+        let local = borrowed.owner == self.config.shard;
+        let (unlimited, rated) = (!borrowed.is_limited(), borrowed.is_rated());
+        let wanted = if unlimited { 0 } else { use_of.0 };
+        let uses_tokens = rated && use_of.1;
+        let share = &mut borrowed.share;
+        let free = share.slots.saturating_sub(connections);
         let spare = if unlimited { share.slots } else { free.saturating_sub(wanted) };
         let spare_tokens = if uses_tokens { 0 } else { share.tokens };
         let spare_asks = share.asked > 0 && wanted == 0 || share.tokens_asked > 0 && !uses_tokens;
@@ -208,99 +238,18 @@ impl Queue {
         } else {
             share.spare_since = None;
         }
+        let asked = (share.asked, share.tokens_asked);
         if withdraw {
-            let slots = if wanted == 0 { 0 } else { queue.share.asked };
-            let tokens = if uses_tokens { queue.share.tokens_asked } else { 0 };
-            self.ask(now, number, slots, 0, tokens);
+            let slots = if wanted == 0 { 0 } else { asked.0 };
+            let tokens = if uses_tokens { asked.1 } else { 0 };
+            self.ask(now, number, at, (slots, 0, tokens));
         }
         if back != (0, 0) {
-            let share = &mut self.ready[number].share;
+            let share = &mut self.ready[number].borrows[at].share;
             share.returned(back.0);
             share.tokens -= back.1;
-            self.tell_owner(now, number, Word::Return { slots: back.0, tokens: back.1 });
+            self.tell_owner(now, number, at, Word::Return { slots: back.0, tokens: back.1 });
         }
         next
-    }
-
-    fn tell_owner(&mut self, now: Mono, number: u32, word: Word) {
-        let queue = &self.ready[number];
-        if queue.owner == self.config.shard {
-            self.hear(now, number, self.config.shard, word);
-        } else {
-            let message = LeaseMessage { key: queue.key.clone(), word };
-            self.actions.push_back(Action::Lease { shard: queue.owner, message });
-        }
-    }
-
-    /// Takes a message that another shard's queue gave out as [`Action::Lease`]. Those of one
-    /// shard must come in the order in which they were given out, and none may be lost.
-    pub fn handle_lease(&mut self, now: Mono, from_shard: u16, message: LeaseMessage) {
-        let LeaseMessage { key, word } = message;
-        let number = match self.ready_names.get(&key) {
-            Some(number) => *number,
-            None => self.ready_for_others(now, &key, &word),
-        };
-        self.ready[number].used = now;
-        self.hear(now, number, from_shard, word);
-    }
-
-    /// A ready queue that has no messages here, only limits to lend.
-    fn ready_for_others(&mut self, now: Mono, key: &ReadyKey, word: &Word) -> u32 {
-        let mut limits = ReadyLimits {
-            connections_max: 0,
-            opens_max: 0,
-            messages_per_connection: 0,
-            messages_per_second: 0.0,
-            recipients_per_message: 0,
-            adaptive: false,
-        };
-        if let Word::Ask { terms, .. } = word {
-            limits.connections_max = terms.connections_max;
-            limits.messages_per_second = terms.messages_per_second;
-        }
-        self.intern_ready(now, key, &limits)
-    }
-
-    fn hear(&mut self, now: Mono, number: u32, from: u16, word: Word) {
-        let queue = &mut self.ready[number];
-        match word {
-            Word::Grant { slots, tokens } => {
-                queue.share.granted(slots, tokens);
-                return self.mark(number);
-            }
-            Word::Recall { slots } => {
-                queue.share.recalled(slots);
-                return self.mark(number);
-            }
-            Word::Ask { slots, extra, tokens, terms } => {
-                let pool = queue.pool.get_or_insert_with(|| Box::new(Pool::new(terms)));
-                pool.adopt(terms);
-                pool.ask(from, slots, extra, tokens);
-            }
-            Word::Return { slots, tokens } => {
-                let own = Terms::new(queue.terms.epoch, &queue.limits);
-                let pool = queue.pool.get_or_insert_with(|| Box::new(Pool::new(own)));
-                pool.take_back(from, slots, tokens);
-            }
-        }
-        let mut orders = Orders::new();
-        if let Some(pool) = &mut queue.pool {
-            pool.settle(now, &mut orders);
-            let next = pool.next_timeout();
-            self.ready_timers.hasten(number, next);
-        }
-        self.obey(now, number, orders);
-    }
-
-    /// Passes on what the pool decided.
-    fn obey(&mut self, now: Mono, number: u32, orders: Orders) {
-        for (shard, word) in orders {
-            if shard == self.config.shard {
-                self.hear(now, number, shard, word);
-            } else {
-                let message = LeaseMessage { key: self.ready[number].key.clone(), word };
-                self.actions.push_back(Action::Lease { shard, message });
-            }
-        }
     }
 }

@@ -48,7 +48,7 @@ impl Sweep {
 impl Queue {
     pub(crate) fn next_sweep(&self) -> Mono {
         let chunks = if self.slab.loaded() == 0 { Mono::NEVER } else { self.sweep.at };
-        let queues = self.scheduled.len() + self.ready.len();
+        let queues = self.scheduled.len() + self.ready.len() + self.limits.len();
         chunks.min(if queues == 0 { Mono::NEVER } else { self.sweep.tidy_at })
     }
 
@@ -124,12 +124,13 @@ impl Queue {
 
     /// Drops queues that have long been unused.
     fn tidy(&mut self, now: Mono) {
-        let rows = self.scheduled.end().max(self.ready.end());
+        let rows = self.scheduled.end().max(self.ready.end()).max(self.limits.end());
         let first = self.sweep.tidy_row;
         let last = rows.min(first + TIDY_ROWS);
         for row in first..last {
             self.tidy_scheduled(now, row);
             self.tidy_ready(now, row);
+            self.tidy_limit(now, row);
         }
         let done = last >= rows;
         self.sweep.tidy_row = if done { 0 } else { last };
@@ -158,12 +159,13 @@ impl Queue {
 
     fn tidy_ready(&mut self, now: Mono, number: u32) {
         let Some(queue) = self.ready.get(number) else { return };
-        if !queue.is_unused(now) || now < queue.used + self.config.forget_after {
+        if !queue.is_unused() || now < queue.used + self.config.forget_after {
             return;
         }
         let key = queue.key.clone();
         self.ready_timers.set(number, Mono::NEVER);
         self.ready_names.remove(&key);
         self.ready.remove(number);
+        self.actions.push_back(Action::Forgotten(ReadyId(number)));
     }
 }

@@ -23,7 +23,8 @@ fn resident() -> (i64, i64) {
 fn answer(queue: &mut Queue, now: Mono, scheduled: ScheduledId, hop: &str) {
     let answer = Resolution::Ready {
         key: ready_key(hop),
-        limits: limits(),
+        limits: limits().own(),
+        shared: vec![limits().shared(hop)],
         fresh_until: now + SECOND * 86_400,
     };
     queue.handle_resolved(now, scheduled, answer);

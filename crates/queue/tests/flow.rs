@@ -5,10 +5,12 @@ mod world;
 use mail::{MessageId, Mono};
 use queue::{
     Action, Blocker, CloseReason, EntryOutcome, Filter, Pause, Queue, QueueConfig, ReadyId,
-    ReadyLimits, Resolution, RetryPolicy, ScheduledId, Take, Work,
+    Resolution, RetryPolicy, ScheduledId, Take, Work,
 };
 use std::time::Duration;
-use world::{MS, SECOND, Weather, World, entry, failure, limits, policy, ready_key, scheduled_key};
+use world::{
+    Limits, MS, SECOND, Weather, World, entry, failure, limits, policy, ready_key, scheduled_key,
+};
 
 struct One {
     queue: Queue,
@@ -39,11 +41,12 @@ impl One {
     }
 
     /// Answers the open question.
-    fn resolve(&mut self, hop: &str, limits: &ReadyLimits) -> Vec<Action> {
+    fn resolve(&mut self, hop: &str, limits: &Limits) -> Vec<Action> {
         let scheduled = ScheduledId(0);
         let answer = Resolution::Ready {
             key: ready_key(hop),
-            limits: limits.clone(),
+            limits: limits.own(),
+            shared: vec![limits.shared(hop)],
             fresh_until: self.now + SECOND * 3600,
         };
         self.queue.handle_resolved(self.now, scheduled, answer);
@@ -127,7 +130,7 @@ fn opening_ramps_up_by_opens_max() {
         one.push(id);
     }
     one.poll();
-    let few = ReadyLimits { opens_max: 2, ..limits() };
+    let few = Limits { opens_max: 2, ..limits() };
     assert_eq!(one.resolve("mx", &few), vec![Action::Open(READY); 2]);
     work(one.open(READY));
     assert_eq!(one.poll(), [Action::Open(READY)]);
@@ -347,7 +350,7 @@ fn an_operator_holds_releases_and_removes() {
     let first = one.push(1);
     one.push(2);
     one.poll();
-    one.resolve("mx", &ReadyLimits { connections_max: 1, ..limits() });
+    one.resolve("mx", &Limits { connections_max: 1, ..limits() });
     let flying = work(one.open(READY));
     assert_eq!(one.queue.hold(one.now, MessageId(1)).len(), 1);
     assert_eq!(one.queue.hold(one.now, MessageId(2)).len(), 1);
@@ -393,7 +396,7 @@ fn a_reload_reaches_queued_mail() {
         one.push(id);
     }
     one.poll();
-    one.resolve("old", &ReadyLimits { connections_max: 1, ..limits() });
+    one.resolve("old", &Limits { connections_max: 1, ..limits() });
     let first = work(one.open(READY));
     one.queue.invalidate_resolutions();
     one.outcome(&first, &EntryOutcome::Settled);
@@ -437,7 +440,7 @@ fn connections_close_when_they_carried_enough_or_the_limit_fell() {
         one.push(id);
     }
     one.poll();
-    let five = ReadyLimits { messages_per_connection: 3, connections_max: 5, ..limits() };
+    let five = Limits { messages_per_connection: 3, connections_max: 5, ..limits() };
     assert_eq!(one.resolve("mx", &five).len(), 5);
     for _ in 0..5 {
         one.open(READY);
@@ -447,7 +450,7 @@ fn connections_close_when_they_carried_enough_or_the_limit_fell() {
     one.queue.handle_closed(one.now, READY, CloseReason::Normal);
     assert_eq!(one.poll(), [Action::Open(READY)]);
     one.open(READY);
-    one.resolve("mx", &ReadyLimits { connections_max: 2, ..five });
+    one.resolve("mx", &Limits { connections_max: 2, ..five });
     let mut closed = 0;
     while one.queue.take(one.now, READY, 0) == Take::Close {
         one.queue.handle_closed(one.now, READY, CloseReason::Normal);
@@ -461,7 +464,7 @@ fn connections_close_when_they_carried_enough_or_the_limit_fell() {
 fn throttling_shrinks_and_does_not_spin() {
     let weather = Weather {
         throttled: 1000,
-        limits: ReadyLimits { adaptive: true, ..limits() },
+        limits: Limits { adaptive: true, ..limits() },
         ..Weather::fair()
     };
     let mut world = World::new(1, 1, weather);
@@ -493,7 +496,7 @@ fn connections_that_break_at_once_do_not_spin() {
 
 #[test]
 fn messages_per_second_are_kept_to_on_one_shard() {
-    let limits = ReadyLimits { messages_per_second: 20.0, ..limits() };
+    let limits = Limits { messages_per_second: 20.0, ..limits() };
     let mut world = World::new(1, 1, Weather { limits, ..Weather::fair() });
     for _ in 0..200 {
         world.push(0, 0, |_| {});
@@ -518,7 +521,7 @@ fn priorities_and_tenants_share_a_hop() {
         one.push_with(&policy(), new);
     }
     one.poll();
-    one.resolve("mx", &ReadyLimits { connections_max: 1, ..limits() });
+    one.resolve("mx", &Limits { connections_max: 1, ..limits() });
     let mut order = vec![work(one.open(READY)).id.0];
     for carried in 1..24 {
         order.push(work(one.queue.take(one.now, READY, carried)).id.0);

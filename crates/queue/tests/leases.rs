@@ -4,17 +4,17 @@ mod world;
 
 use mail::Mono;
 use proptest::prelude::*;
-use queue::{Filter, ReadyLimits};
+use queue::{Filter, ReadyKey};
 use std::time::Duration;
-use world::{MS, SECOND, Weather, World, limits, ready_key};
+use world::{Limits, MS, SECOND, Weather, World, hosts_of, limits, ready_key};
 
-fn with_limits(limits: ReadyLimits) -> Weather {
+fn with_limits(limits: Limits) -> Weather {
     Weather { limits, ..Weather::fair() }
 }
 
 #[test]
 fn without_limits_nothing_is_said() {
-    let mut world = World::new(4, 1, with_limits(ReadyLimits { connections_max: 0, ..limits() }));
+    let mut world = World::new(4, 1, with_limits(Limits { connections_max: 0, ..limits() }));
     for n in 0..1000 {
         world.push(n % 4, 0, |_| {});
     }
@@ -68,7 +68,7 @@ fn a_shard_that_comes_late_gets_its_part() {
 
 #[test]
 fn a_single_connection_goes_round() {
-    let mut world = World::new(4, 1, with_limits(ReadyLimits { connections_max: 1, ..limits() }));
+    let mut world = World::new(4, 1, with_limits(Limits { connections_max: 1, ..limits() }));
     for n in 0..20_000 {
         world.push(n % 4, 0, |_| {});
     }
@@ -81,7 +81,7 @@ fn a_single_connection_goes_round() {
 
 #[test]
 fn scarce_rate_tokens_go_round() {
-    let slow = ReadyLimits { messages_per_second: 2.0, ..limits() };
+    let slow = Limits { messages_per_second: 2.0, ..limits() };
     let mut world = World::new(3, 1, with_limits(slow));
     let start = world.now;
     for n in 0..300 {
@@ -100,7 +100,7 @@ fn scarce_rate_tokens_go_round() {
 
 #[test]
 fn what_was_lent_comes_home() {
-    let rated = ReadyLimits { messages_per_second: 500.0, ..limits() };
+    let rated = Limits { messages_per_second: 500.0, ..limits() };
     let mut world = World::new(3, 1, Weather { hops: 5, ..with_limits(rated) });
     for n in 0..3000 {
         world.push((n % 3) as usize, n, |_| {});
@@ -151,7 +151,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0..8usize, 0..4u64, 1..200u64, any::<bool>())
+        4 => (0..8usize, 0..6u64, 1..200u64, any::<bool>())
             .prop_map(|(shard, domain, count, at_once)| Step::Push { shard, domain, count, at_once }),
         3 => (0..3000u64).prop_map(|ms| Step::Wait { ms }),
         1 => (0..500u64, 0..100u64, 0..100u64)
@@ -167,8 +167,8 @@ prop_compose! {
         messages_per_connection in prop_oneof![Just(0u32), 1..20u32],
         messages_per_second in prop_oneof![Just(0.0), 5.0..50.0f64, 50.0..5000.0f64],
         adaptive in any::<bool>(),
-    ) -> ReadyLimits {
-        ReadyLimits {
+    ) -> Limits {
+        Limits {
             connections_max,
             opens_max,
             messages_per_connection,
@@ -179,17 +179,119 @@ prop_compose! {
     }
 }
 
-fn check_rate(world: &World, start: Mono, limits: &ReadyLimits) {
+/// When transactions were taken that some limit counts together.
+fn taken_by(world: &World, counts: impl Fn(&ReadyKey) -> bool) -> Vec<Mono> {
+    let taken = world.taken.iter().filter(|(key, _)| counts(key));
+    let mut taken: Vec<Mono> = taken.flat_map(|(_, at)| at).copied().collect();
+    taken.sort();
+    taken
+}
+
+fn check_rate(taken: &[Mono], start: Mono, limits: &Limits) {
     if limits.messages_per_second <= 0.0 {
         return;
     }
     let burst = (limits.messages_per_second / 4.0).max(1.0);
-    for taken in world.taken.values() {
-        for (n, at) in taken.iter().enumerate() {
-            let allowed = burst + limits.messages_per_second * at.since(start).as_secs_f64();
-            assert!(n as f64 <= allowed + 1e-3, "message {n} taken too early");
+    for (n, at) in taken.iter().enumerate() {
+        let allowed = burst + limits.messages_per_second * at.since(start).as_secs_f64();
+        assert!(n as f64 <= allowed + 1e-3, "message {n} taken too early");
+    }
+}
+
+/// Most connections that were open at once to any of these hops.
+fn peak(world: &World, hops: &[&str]) -> usize {
+    hops.iter().filter_map(|hop| world.peak.get(&ready_key(hop))).copied().max().unwrap_or(0)
+}
+
+#[test]
+fn ready_queues_with_the_same_hosts_in_another_order_share_connections() {
+    for shards in [1, 3] {
+        let weather =
+            Weather { orders: 3, ..with_limits(Limits { connections_max: 6, ..limits() }) };
+        let mut world = World::new(shards, 1, weather);
+        for n in 0..9_000 {
+            world.push((n % u64::from(shards)) as usize, n % 3, |_| {});
+        }
+        for _ in 0..2_000 {
+            world.run_for(MS);
+            assert!(world.connections() <= 6, "{} connections", world.connections());
+        }
+        // All orders had their part.
+        for hop in ["hop0", "hop0>1", "hop0>2"] {
+            assert!(world.taken[&ready_key(hop)].len() > 300, "{hop} with {shards} shards");
+        }
+        world.run_for(SECOND * 60);
+        assert_eq!(world.settled(), 9_000);
+    }
+}
+
+#[test]
+fn the_last_slot_goes_round_among_ready_queues() {
+    for shards in [1, 2] {
+        let weather =
+            Weather { orders: 4, ..with_limits(Limits { connections_max: 1, ..limits() }) };
+        let mut world = World::new(shards, 1, weather);
+        for n in 0..40_000 {
+            world.push((n % u64::from(shards)) as usize, n % 4, |_| {});
+        }
+        for _ in 0..60_000 {
+            world.run_for(MS);
+            assert!(world.connections() <= 1);
+        }
+        for order in 1..4 {
+            assert!(world.taken[&ready_key(&format!("hop0>{order}"))].len() > 1000);
         }
     }
+}
+
+#[test]
+fn a_ready_queue_obeys_all_its_limits_and_nobody_waits_for_ever() {
+    let provider = Limits { connections_max: 3, messages_per_second: 50.0, ..limits() };
+    let hops = Limits { connections_max: 2, ..limits() };
+    let weather = Weather { hops: 4, provider: Some(provider), ..with_limits(hops) };
+    let mut world = World::new(3, 1, weather);
+    let start = world.now;
+    for n in 0..1_200 {
+        world.push((n % 3) as usize, n % 4, |_| {});
+    }
+    for _ in 0..5_000 {
+        world.run_for(MS);
+        assert!(world.connections() <= 3, "{} connections", world.connections());
+    }
+    assert!(peak(&world, &["hop0", "hop1", "hop2", "hop3"]) <= 2);
+    for hop in 0..4 {
+        let taken = world.taken[&ready_key(&format!("hop{hop}"))].len();
+        assert!(taken > 20, "hop{hop} had {taken} of some 250 turns");
+    }
+    let taken: usize = world.taken.values().map(Vec::len).sum();
+    assert!(taken as f64 <= 13.0 + 50.0 * world.now.since(start).as_secs_f64(), "{taken}");
+    world.run_for(SECOND * 60);
+    assert_eq!(world.settled(), 1_200);
+}
+
+#[test]
+fn a_limit_that_is_named_no_more_gets_all_of_its_own_back() {
+    let provider = Limits { connections_max: 3, ..limits() };
+    let weather = Weather { hops: 2, provider: Some(provider), ..with_limits(limits()) };
+    let mut world = World::new(2, 1, weather);
+    for n in 0..20_000 {
+        world.push((n % 2) as usize, n / 2 % 2, |_| {});
+    }
+    world.run_for(SECOND);
+    assert!(world.connections() <= 3);
+    world.weather.provider = None;
+    for shard in &mut world.shards {
+        shard.queue.invalidate_resolutions();
+    }
+    world.run_for(SECOND);
+    assert!(world.connections() > 30, "{} connections", world.connections());
+    world.run_for(SECOND * 60);
+    assert_eq!(world.settled(), 20_000);
+    world.run_for(SECOND * 1500);
+    for shard in &world.shards {
+        assert_eq!(shard.queue.counts().ready_queues, 0, "something was not given back");
+    }
+    assert!(world.shards.iter().all(|shard| shard.forgotten == 2));
 }
 
 proptest! {
@@ -201,9 +303,12 @@ proptest! {
         seed in any::<u64>(),
         limits in any_limits(),
         lease_us in prop_oneof![Just(0u64), 0..2000u64, 0..300_000u64],
+        provider in prop_oneof![Just(None), any_limits().prop_map(Some)],
+        orders in 1..4u64,
         steps in prop::collection::vec(step(), 1..25),
     ) {
-        let weather = Weather { lease_us, hops: 2, ..with_limits(limits.clone()) };
+        let many = with_limits(limits.clone());
+        let weather = Weather { lease_us, hops: 2, orders, provider: provider.clone(), ..many };
         let mut world = World::new(shards, seed, weather);
         let start = world.now;
         let mut pushed = 0;
@@ -236,12 +341,17 @@ proptest! {
         (world.weather.open_fails, world.weather.lost, world.weather.throttled) = (0, 0, 0);
         world.run_for(SECOND * 1500);
         prop_assert_eq!((world.queued(), world.settled()), (0, pushed));
-        if limits.connections_max > 0 {
-            for peak in world.peak.values() {
-                prop_assert!(*peak <= limits.connections_max as usize, "{} connections", peak);
-            }
+        for (hosts, peak) in &world.peak_shared {
+            let limits = if hosts.is_empty() { provider.as_ref() } else { Some(&limits) };
+            let max = limits.map_or(0, |limits| limits.connections_max as usize);
+            prop_assert!(max == 0 || *peak <= max, "{} connections to {:?}", peak, hosts);
         }
-        check_rate(&world, start, &limits);
+        for hosts in ["hop0", "hop1"] {
+            check_rate(&taken_by(&world, |key| hosts_of(key) == hosts), start, &limits);
+        }
+        if let Some(provider) = &provider {
+            check_rate(&taken_by(&world, |_| true), start, provider);
+        }
         world.run_for(SECOND * 1500);
         for shard in &world.shards {
             prop_assert_eq!(shard.queue.counts().ready_queues, 0, "something was not given back");

@@ -4,9 +4,9 @@ mod world;
 
 use mail::{Domain, MessageId};
 use proptest::prelude::*;
-use queue::{Filter, Pause, ReadyLimits, RetryPolicy};
+use queue::{Filter, Pause, RetryPolicy};
 use std::time::Duration;
-use world::{SECOND, Weather, World, limits, policy};
+use world::{Limits, SECOND, Weather, World, limits, policy};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -196,7 +196,7 @@ proptest! {
             warn_after: Some(SECOND * 20),
             ..policy()
         };
-        let limits = ReadyLimits { adaptive, recipients_per_message: 7, ..limits() };
+        let limits = Limits { adaptive, recipients_per_message: 7, ..limits() };
         let mut world = World::new(shards, seed, Weather { retry, limits, ..Weather::fair() });
         let mut books = Books::default();
         for step in &steps {

@@ -6,8 +6,8 @@
 use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono};
 use queue::lease::LeaseMessage;
 use queue::{
-    Action, CloseReason, EntryId, EntryOutcome, NewEntry, Queue, QueueConfig, ReadyId, ReadyKey,
-    ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey, Take, Work,
+    Action, CloseReason, EntryId, EntryOutcome, NamedLimit, NewEntry, Queue, QueueConfig, ReadyId,
+    ReadyKey, ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey, Take, Work,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,8 +16,38 @@ use std::time::Duration;
 pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
 
-pub fn limits() -> ReadyLimits {
-    ReadyLimits {
+/// Limits of a hop: its own, and what is shared under its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    pub connections_max: u32,
+    pub opens_max: u32,
+    pub messages_per_connection: u32,
+    pub messages_per_second: f64,
+    pub recipients_per_message: u32,
+    pub adaptive: bool,
+}
+
+impl Limits {
+    pub fn own(&self) -> ReadyLimits {
+        ReadyLimits {
+            opens_max: self.opens_max,
+            messages_per_connection: self.messages_per_connection,
+            recipients_per_message: self.recipients_per_message,
+            adaptive: self.adaptive,
+        }
+    }
+
+    pub fn shared(&self, name: &str) -> NamedLimit {
+        NamedLimit {
+            name: Arc::from(name),
+            connections_max: self.connections_max,
+            messages_per_second: self.messages_per_second,
+        }
+    }
+}
+
+pub fn limits() -> Limits {
+    Limits {
         connections_max: 50,
         opens_max: 0,
         messages_per_connection: 0,
@@ -52,7 +82,12 @@ pub fn scheduled_key(domain: &str) -> ScheduledKey {
 }
 
 pub fn ready_key(next_hop: &str) -> ReadyKey {
-    ReadyKey { source: Arc::from(""), next_hop: Arc::from(next_hop) }
+    ReadyKey { source: Arc::from(""), next_hop: Arc::from(next_hop), tls: Arc::from("") }
+}
+
+/// The set of hosts in a key, whatever their order.
+pub fn hosts_of(key: &ReadyKey) -> &str {
+    key.next_hop.split('>').next().unwrap_or_default()
 }
 
 pub fn entry(id: u64, now: Mono) -> NewEntry {
@@ -103,7 +138,12 @@ pub struct Weather {
     pub throttled: u64,
     pub lost: u64,
     pub resolve_fails: u64,
-    pub limits: ReadyLimits,
+    pub limits: Limits,
+    /// What all hops share besides, if anything.
+    pub provider: Option<Limits>,
+    /// Domains go to a host set, each to the ready queue of its order: `hop<n mod hops>`, and
+    /// behind it an order of so many.
+    pub orders: u64,
     /// Domains go to `hop<n mod hops>`.
     pub hops: u64,
     pub retry: RetryPolicy,
@@ -123,6 +163,8 @@ impl Weather {
             lost: 0,
             resolve_fails: 0,
             limits: limits(),
+            provider: None,
+            orders: 1,
             hops: 1,
             retry: policy(),
         }
@@ -153,6 +195,7 @@ pub struct Shard {
     pub failed: usize,
     pub removed: usize,
     pub warned: usize,
+    pub forgotten: usize,
     pub wakes: usize,
     pub opens: usize,
 }
@@ -169,6 +212,8 @@ pub struct World {
     pub taken: BTreeMap<ReadyKey, Vec<Mono>>,
     /// Most connections at once, by hop.
     pub peak: BTreeMap<ReadyKey, usize>,
+    /// Most connections at once by what shares a limit: a set of hosts, and `""` for all.
+    pub peak_shared: BTreeMap<String, usize>,
     pub next_id: u64,
 }
 
@@ -183,6 +228,7 @@ impl World {
             failed: 0,
             removed: 0,
             warned: 0,
+            forgotten: 0,
             wakes: 0,
             opens: 0,
         };
@@ -195,6 +241,7 @@ impl World {
             lease_messages: 0,
             taken: BTreeMap::new(),
             peak: BTreeMap::new(),
+            peak_shared: BTreeMap::new(),
             next_id: 0,
         }
     }
@@ -256,6 +303,7 @@ impl World {
             Action::Failed(..) => shard.failed += 1,
             Action::Removed(_) => shard.removed += 1,
             Action::Warn(_) => shard.warned += 1,
+            Action::Forgotten(_) => shard.forgotten += 1,
             Action::Lease { shard: to, message } => {
                 self.lease_messages += 1;
                 let late = Duration::from_micros(self.dice.roll(self.weather.lease_us + 1));
@@ -360,13 +408,22 @@ impl World {
         for (_, scheduled) in due {
             let domain = shard.queue.scheduled_key(scheduled).expect("known").domain.to_string();
             let digits: String = domain.chars().filter(char::is_ascii_digit).collect();
-            let hop = digits.parse::<u64>().expect("a number") % self.weather.hops;
+            let number = digits.parse::<u64>().expect("a number");
+            let (hop, order) = (number % self.weather.hops, number / self.weather.hops);
+            let hosts = format!("hop{hop}");
+            let key = match order % self.weather.orders {
+                0 => hosts.clone(),
+                order => format!("{hosts}>{order}"),
+            };
+            let limits = &self.weather.limits;
+            let provider = self.weather.provider.as_ref().map(|all| all.shared("a provider"));
             let answer = if self.dice.chance(self.weather.resolve_fails) {
                 Resolution::Retry(failure("SERVFAIL"))
             } else {
                 Resolution::Ready {
-                    key: ready_key(&format!("hop{hop}")),
-                    limits: self.weather.limits.clone(),
+                    key: ready_key(&key),
+                    limits: limits.own(),
+                    shared: [limits.shared(&hosts)].into_iter().chain(provider).collect(),
                     fresh_until: self.now + SECOND * 60,
                 }
             };
@@ -425,8 +482,15 @@ impl World {
         for connection in self.shards.iter().flat_map(|s| &s.connections) {
             *used.entry(connection.hop.clone()).or_default() += 1;
         }
+        let mut shared: BTreeMap<String, usize> = BTreeMap::new();
         for (hop, used) in used {
+            *shared.entry(String::new()).or_default() += used;
+            *shared.entry(hosts_of(&hop).to_owned()).or_default() += used;
             let peak = self.peak.entry(hop).or_default();
+            *peak = used.max(*peak);
+        }
+        for (hosts, used) in shared {
+            let peak = self.peak_shared.entry(hosts).or_default();
             *peak = used.max(*peak);
         }
     }
