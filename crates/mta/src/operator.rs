@@ -423,7 +423,7 @@ impl<W: World> Shard<W> {
             attempts: entry.attempts,
             last_failure: entry.last_failure.as_ref().map(ToString::to_string),
             route: route.map(|route| route.name.to_string()),
-            next_hop: route.and_then(|route| route.channel.next_hop()),
+            next_hop: route.and_then(|route| route.next_hop()),
         })
     }
 

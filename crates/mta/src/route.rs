@@ -2,14 +2,17 @@
 //!
 //! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
 
-use crate::config::{self, Channel, Config, HostPort, Peer, Route};
+use crate::config::{self, Channel, Config, Peer, Route};
 use crate::egress::{Host, HostGroup, NextHop};
 use crate::line::{Standing, Who};
 use crate::lookup::Asker;
 use crate::seams::{DnsError, Mx, Spawn, World};
 use crate::shard::Shard;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono};
-use queue::{ReadyKey, ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey};
+use queue::{
+    NamedLimit, ReadyKey, ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey,
+};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -36,16 +39,16 @@ pub(crate) fn start_resolution<W: World>(shard: &Rc<Shard<W>>, scheduled: Schedu
     };
     let route = Arc::clone(route);
     let Channel::Mx(peer) = &route.channel else {
-        let hop = static_hop(&route);
-        return answer_hop(shard, scheduled, hop, Mono::NEVER);
+        let found = Found { hosts: static_hosts(&route), fresh_until: Mono::NEVER };
+        return answer_hop(shard, scheduled, &config, &route, found);
     };
     let asker = asker(shard, scheduled);
     let (peer, task) = (Arc::clone(peer), Rc::clone(shard));
     shard.world.spawn().spawn(async move {
-        match resolve_mx(&task, asker, &config, &route, &peer, &key.domain).await {
-            Ok(hop) => {
-                let fresh_until = task.now() + MX_FRESH;
-                answer_hop(&task, scheduled, hop, fresh_until);
+        match resolve_mx(&task, asker, &config, &peer, &key.domain).await {
+            Ok(hosts) => {
+                let found = Found { hosts, fresh_until: task.now() + MX_FRESH };
+                answer_hop(&task, scheduled, &config, &route, found);
             }
             Err(failure) => {
                 let resolution = match failure.class {
@@ -106,33 +109,72 @@ fn answer<W: World>(shard: &Rc<Shard<W>>, scheduled: ScheduledId, resolution: Re
     shard.queue.borrow_mut().handle_resolved(now, scheduled, resolution);
 }
 
+/// The hosts of a next hop, and how long they are taken for granted.
+struct Found {
+    hosts: Vec<HostGroup>,
+    fresh_until: Mono,
+}
+
 fn answer_hop<W: World>(
     shard: &Rc<Shard<W>>,
     scheduled: ScheduledId,
-    hop: NextHop,
-    fresh_until: Mono,
+    config: &Config,
+    route: &Route,
+    found: Found,
 ) {
-    let (key, limits) = (hop.key.clone(), hop.limits.clone());
-    shard.hops.borrow_mut().insert(key.clone(), Rc::new(hop));
-    answer(shard, scheduled, Resolution::Ready { key, limits, fresh_until });
+    let (key, shared) = names(shard, route, &found.hosts);
+    let limits = limits_of(route.channel.peer());
+    let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
+    let now = shard.now();
+    let ready = shard.queue.borrow_mut().handle_resolved(now, scheduled, answer);
+    let Some(ready) = ready else { return };
+    let hop = NextHop {
+        route: Arc::clone(&route.name),
+        channel: route.channel.clone(),
+        hosts: found.hosts,
+        hostname: config.hostname.clone(),
+        superseded: Cell::new(false),
+    };
+    shard.hops.learn(ready, hop);
 }
 
-/// Limits of a ready queue; of local channels, how many workers write at once.
+/// The name of the ready queue, and the limits that it shares: those of the route towards the set
+/// of hosts, whatever their order.
+fn names<W: World>(
+    shard: &Shard<W>,
+    route: &Route,
+    hosts: &[HostGroup],
+) -> (ReadyKey, Vec<NamedLimit>) {
+    let channel = route.channel.name();
+    let text = |host: &Host| config::host_text(&host.name, host.port);
+    let groups: Vec<Vec<String>> =
+        hosts.iter().map(|group| group.hosts.iter().map(text).collect()).collect();
+    let next_hop = match route.next_hop() {
+        Some(name) => name,
+        None => config::next_hop(channel, &route.name, &groups),
+    };
+    let nothing = || Arc::clone(&shard.nothing);
+    let key = ReadyKey { source: nothing(), next_hop: next_hop.into(), tls: nothing() };
+    let shared = route.channel.peer().map(|peer| NamedLimit {
+        name: config::host_set(channel, &route.name, &groups).into(),
+        connections_max: peer.max_connections,
+        messages_per_second: peer.messages_per_second,
+    });
+    (key, shared.into_iter().collect())
+}
+
+/// Limits of a ready queue alone; of local channels, how many workers write at once.
 fn limits_of(peer: Option<&Arc<Peer>>) -> ReadyLimits {
     match peer {
         Some(peer) => ReadyLimits {
-            connections_max: peer.max_connections,
             opens_max: peer.max_opens,
             messages_per_connection: peer.messages_per_connection,
-            messages_per_second: peer.messages_per_second,
             recipients_per_message: peer.recipients_per_message,
             adaptive: peer.adaptive,
         },
         None => ReadyLimits {
-            connections_max: 0,
             opens_max: LOCAL_WORKERS,
             messages_per_connection: 0,
-            messages_per_second: 0.0,
             recipients_per_message: 0,
             adaptive: false,
         },
@@ -142,56 +184,34 @@ fn limits_of(peer: Option<&Arc<Peer>>) -> ReadyLimits {
 /// Workers of a local channel that may be starting at once. They end when the queue is empty.
 const LOCAL_WORKERS: u32 = 8;
 
-fn static_hop(route: &Route) -> NextHop {
-    let hosts = match route.channel.peer() {
-        // "failover" keeps the order; "round_robin" treats all hosts alike.
-        Some(peer) => match peer.balance {
-            config::Balance::Failover => {
-                peer.hosts.iter().map(|h| HostGroup { hosts: vec![host_of(h)] }).collect()
-            }
-            config::Balance::RoundRobin => {
-                vec![HostGroup { hosts: peer.hosts.iter().map(host_of).collect() }]
-            }
-        },
-        None => Vec::new(),
-    };
-    make_hop(route, route.channel.next_hop().unwrap_or_default(), hosts)
-}
-
-fn make_hop(route: &Route, next_hop: String, hosts: Vec<HostGroup>) -> NextHop {
-    NextHop {
-        key: ReadyKey { source: Arc::from(""), next_hop: Arc::from(next_hop) },
-        route: Arc::clone(&route.name),
-        channel: route.channel.clone(),
-        hosts,
-        limits: limits_of(route.channel.peer()),
+/// The hosts that the file names. "failover" keeps the order; "round_robin" treats all hosts
+/// alike.
+fn static_hosts(route: &Route) -> Vec<HostGroup> {
+    let Some(peer) = route.channel.peer() else { return Vec::new() };
+    let hosts = peer.hosts.iter().map(|host| {
+        let name = match &host.host {
+            config::Host::Address(ip) => Arc::from(ip.to_string()),
+            config::Host::Name(name) => Arc::from(name.as_str()),
+        };
+        Host { name, port: host.port }
+    });
+    match peer.balance {
+        config::Balance::Failover => hosts.map(|host| HostGroup { hosts: vec![host] }).collect(),
+        config::Balance::RoundRobin => vec![HostGroup { hosts: hosts.collect() }],
     }
-}
-
-fn host_of(host: &HostPort) -> Host {
-    let name = match &host.host {
-        config::Host::Address(ip) => Arc::from(ip.to_string()),
-        config::Host::Name(name) => Arc::from(name.as_str()),
-    };
-    Host { name, port: host.port }
 }
 
 async fn resolve_mx<W: World>(
     shard: &Rc<Shard<W>>,
     asker: Asker,
     config: &Config,
-    route: &Route,
     peer: &Peer,
     domain: &Domain,
-) -> Result<NextHop, Failure> {
+) -> Result<Vec<HostGroup>, Failure> {
     if let Some(ip) = domain.literal() {
         let groups =
             vec![HostGroup { hosts: vec![Host { name: ip.to_string().into(), port: peer.port }] }];
-        let hop =
-            config::next_hop("mx", std::iter::once(SocketAddr::new(ip, peer.port).to_string()));
-        return refuse_ourselves(shard, asker, config, domain, groups)
-            .await
-            .map(|groups| make_hop(route, hop, groups));
+        return refuse_ourselves(shard, asker, config, domain, groups).await;
     }
     let ascii = domain.to_ascii().map_err(|error| {
         dns_failure(Class::Permanent, EnhancedStatus::new(5, 1, 2), domain, &error.to_string())
@@ -222,8 +242,7 @@ async fn resolve_mx<W: World>(
     if implicit {
         check_implicit(shard, asker, domain, &ascii).await?;
     }
-    let names = groups.iter().flat_map(|g| &g.hosts).map(|h| format!("{}:{}", h.name, h.port));
-    Ok(make_hop(route, config::next_hop("mx", names), groups))
+    Ok(groups)
 }
 
 fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str) -> Failure {

@@ -10,7 +10,7 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::console::Console;
 use crate::control::{ControlRequest, ShardAnswer};
-use crate::egress::{self, IdleConnections, NextHop};
+use crate::egress::{self, Hops, IdleConnections};
 use crate::event::{EventSink, RefusalMeter};
 use crate::ingress::ListenerRules;
 use crate::line::Line;
@@ -24,7 +24,7 @@ use crate::spool_client::{LogPort, SpoolClient};
 use crate::unreported::Unreported;
 use mail::{MessageId, Mono};
 use queue::lease::LeaseMessage;
-use queue::{Action, Pause, Queue, QueueConfig, ReadyId, ReadyKey, RetryPolicy, ScheduledKey};
+use queue::{Action, Pause, Queue, QueueConfig, ReadyId, RetryPolicy, ScheduledKey};
 use spool::{Completion, RecoveredMessage, Ticket};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -185,7 +185,7 @@ pub struct Shard<W: World> {
     pub(crate) refusals: RefCell<RefusalMeter>,
     pub(crate) console: Rc<dyn Console>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) hops: RefCell<BTreeMap<ReadyKey, Rc<NextHop>>>,
+    pub(crate) hops: Hops,
     pub(crate) idle: IdleConnections,
     pub(crate) scratch: RefCell<Box<[u8]>>,
     /// Why messages are held.
@@ -328,7 +328,7 @@ impl<W: World> Shard<W> {
             refusals: RefCell::new(RefusalMeter::new(10, 100, now)),
             console: parts.console,
             metrics: parts.metrics,
-            hops: RefCell::default(),
+            hops: Hops::default(),
             idle: IdleConnections::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             holds: RefCell::default(),
@@ -417,7 +417,6 @@ impl<W: World> Shard<W> {
         active.listeners = rules_by_socket(&self.active().listeners, &active.listeners);
         *self.config.borrow_mut() = Rc::new(active);
         self.queue.borrow_mut().invalidate_resolutions();
-        self.hops.borrow_mut().retain(|_, hop| Rc::strong_count(hop) > 1);
         self.pump();
     }
 
@@ -518,6 +517,7 @@ impl<W: World> Shard<W> {
             Action::Failed(entry, failure) => crate::outcome::refuse(self, entry, failure),
             Action::Removed(entry) => crate::outcome::removed(self, entry),
             Action::Warn(entry) => crate::outcome::warn(self, entry),
+            Action::Forgotten(ready) => self.hops.forget(ready),
             Action::Lease { shard, message } => {
                 let mail = ShardMail::Lease { from: self.number, message };
                 // A shard whose mail nobody takes has ended: so will this one.

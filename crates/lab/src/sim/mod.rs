@@ -298,10 +298,9 @@ impl Stage {
     fn limit(&self, grace_us: u64) {
         let hops = self.plan.hops_after(self.changes.get());
         for original in &self.plan.hops {
-            // Two routes with the same hosts share their connections, and the limit of the one
-            // that was looked up last.
+            // Two routes to the same hosts have connections of their own.
             let here = hops.iter().filter(|hop| hop.hosts == original.hosts);
-            let max = here.map(|hop| hop.connections_max).max().unwrap_or(0);
+            let max = here.map(|hop| hop.connections_max).sum();
             self.ground.network.limit(&original.hosts, max, grace_us);
         }
     }

@@ -3,7 +3,7 @@
 use super::quantity::{write_duration, write_size};
 use super::route::{Channel, DomainPattern, Peer, Route};
 use super::settings::{Listener, Retry};
-use super::{Config, Decision, next_hop};
+use super::{Config, Decision, host_text, next_hop};
 use mail::Mailbox;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -21,9 +21,9 @@ pub struct ExplainRequest<'a> {
     pub listener: Option<&'a str>,
     /// The client's address; by default a stranger.
     pub client: Option<IpAddr>,
-    /// For `mx` routes: what the lookup gave, best first, or why there is no answer. `None`: no
-    /// lookup was made.
-    pub mx: Option<Result<&'a [String], &'a str>>,
+    /// For `mx` routes: the hosts that the lookup gave, groups of equal preference, the best first,
+    /// or why there is no answer. `None`: no lookup was made.
+    pub mx: Option<Result<&'a [Vec<String>], &'a str>>,
 }
 
 /// Who decided.
@@ -249,7 +249,7 @@ impl Explainer<'_> {
             Channel::Smtp(peer) | Channel::Lmtp(peer) => {
                 let hosts: Vec<String> = peer.hosts.iter().map(ToString::to_string).collect();
                 self.key(section, "hosts", hosts.join(", "));
-                route.channel.next_hop()
+                route.next_hop()
             }
             Channel::Mx(peer) => match request.mx {
                 None => {
@@ -261,18 +261,21 @@ impl Explainer<'_> {
                     self.step("hosts", format!("none: {reason}"), Origin::Dns);
                     None
                 }
-                Some(Ok(hosts)) => {
+                Some(Ok(groups)) => {
+                    let hosts: Vec<&str> = groups.iter().flatten().map(String::as_str).collect();
                     self.step("hosts", hosts.join(", "), Origin::Dns);
-                    let hosts = hosts.iter().map(|host| format!("{host}:{}", peer.port));
-                    Some(next_hop("mx", hosts))
+                    let text = |host: &String| host_text(host, peer.port);
+                    let groups: Vec<Vec<String>> =
+                        groups.iter().map(|group| group.iter().map(text).collect()).collect();
+                    Some(next_hop("mx", &route.name, &groups))
                 }
             },
             Channel::Maildir(maildir) => {
                 let path = maildir.path_for(recipient).display().to_string();
                 self.key(section, "path", path);
-                route.channel.next_hop()
+                route.next_hop()
             }
-            Channel::Discard => route.channel.next_hop(),
+            Channel::Discard => route.next_hop(),
         }
     }
 

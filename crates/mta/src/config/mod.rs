@@ -37,6 +37,7 @@ mod decision;
 mod document;
 mod embedded;
 mod explanation;
+mod next_hop;
 mod problem;
 pub mod quantity;
 pub mod reference;
@@ -51,10 +52,9 @@ pub mod written;
 pub use decision::Decision;
 pub use embedded::EMBEDDED;
 pub use explanation::{ExplainRequest, Explanation, Origin, Step};
+pub use next_hop::{host_set, host_text, next_hop};
 pub use problem::{ConfigErrors, Problem};
-pub use route::{
-    Channel, DomainPattern, Host, HostPort, Maildir, Peer, Route, RouteTable, next_hop,
-};
+pub use route::{Channel, DomainPattern, Host, HostPort, Maildir, Peer, Route, RouteTable};
 pub use settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Listener, Log, Postmaster, Retry, SpoolSection,
 };

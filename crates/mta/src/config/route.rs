@@ -1,5 +1,6 @@
 //! Routes: which one a domain takes, and what it leads to.
 
+use super::next_hop::next_hop;
 use super::settings::Retry;
 use super::written::{Balance, EightBit};
 use mail::map::FixedMap;
@@ -32,6 +33,32 @@ impl Route {
     #[must_use]
     pub fn is_catch_all(&self) -> bool {
         self.domains.is_empty()
+    }
+
+    /// The hosts that the file names, as the ready queue's name has them: groups in the order in
+    /// which they are tried. Empty for `mx`, whose hosts come from DNS, and for what stays here.
+    #[must_use]
+    pub fn host_groups(&self) -> Vec<Vec<String>> {
+        let Some(peer) = self.channel.peer() else { return Vec::new() };
+        let hosts = peer.hosts.iter().map(ToString::to_string);
+        match peer.balance {
+            Balance::Failover => hosts.map(|host| vec![host]).collect(),
+            Balance::RoundRobin if peer.hosts.is_empty() => Vec::new(),
+            Balance::RoundRobin => vec![hosts.collect()],
+        }
+    }
+
+    /// Name of the ready queue that it leads to; `None` for `mx`, where the hosts come from DNS.
+    #[must_use]
+    pub fn next_hop(&self) -> Option<String> {
+        match &self.channel {
+            Channel::Mx(_) => None,
+            Channel::Maildir(maildir) => {
+                let path = vec![vec![maildir.template().to_owned()]];
+                Some(next_hop(self.channel.name(), &self.name, &path))
+            }
+            _ => Some(next_hop(self.channel.name(), &self.name, &self.host_groups())),
+        }
     }
 }
 
@@ -95,35 +122,6 @@ impl Channel {
             Channel::Maildir(_) | Channel::Discard => None,
         }
     }
-
-    /// Canonical text of what a ready queue is for: channel and set of hosts, sorted, so that the
-    /// same hosts in another order share a queue; with `failover` the order is part of it. For
-    /// `mx` the hosts come from DNS, see [`next_hop`].
-    #[must_use]
-    pub fn next_hop(&self) -> Option<String> {
-        match self {
-            Channel::Mx(_) => None,
-            Channel::Smtp(peer) | Channel::Lmtp(peer) => {
-                let hosts = peer.hosts.iter().map(ToString::to_string);
-                if peer.balance == Balance::Failover && peer.hosts.len() > 1 {
-                    let hosts: Vec<String> = hosts.collect();
-                    return Some(format!("{}:{}", self.name(), hosts.join(">")));
-                }
-                Some(next_hop(self.name(), hosts))
-            }
-            Channel::Maildir(maildir) => Some(format!("maildir:{}", maildir.template())),
-            Channel::Discard => Some("discard:".to_owned()),
-        }
-    }
-}
-
-/// Canonical text of channel and hosts: `smtp:mx1.example:25,mx2.example:25`.
-#[must_use]
-pub fn next_hop(channel: &str, hosts: impl Iterator<Item = String>) -> String {
-    let mut hosts: Vec<String> = hosts.collect();
-    hosts.sort();
-    hosts.dedup();
-    format!("{channel}:{}", hosts.join(","))
 }
 
 /// How hosts are spoken to. 0 is "no limit" in all limits that allow it.

@@ -97,6 +97,9 @@ impl<W: World> Connection<W> {
         let idle = hop.channel.peer().map_or(Duration::ZERO, |peer| peer.idle_timeout);
         let until = self.shard.now() + idle;
         loop {
+            if hop.superseded.get() {
+                return None;
+            }
             let now = self.shard.now();
             let take = self.shard.queue.borrow_mut().take(now, slot.ready, self.carried);
             match take {

@@ -2,26 +2,27 @@
 
 pub(crate) mod connection;
 mod content;
+mod hops;
 mod idle;
 mod local;
 mod opening;
 
+pub(crate) use hops::Hops;
 pub(crate) use idle::IdleConnections;
 
 use crate::config::Channel;
 use crate::event::Hop;
 use crate::seams::{Spawn, World};
 use crate::shard::Shard;
-use mail::{Class, EnhancedStatus, Failure};
-use queue::{CloseReason, ReadyId, ReadyKey, ReadyLimits};
+use mail::{Class, Domain, EnhancedStatus, Failure};
+use queue::{CloseReason, ReadyId};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Where a ready queue's messages go, and how.
 #[derive(Debug)]
 pub(crate) struct NextHop {
-    /// The ready queue's key.
-    pub(crate) key: ReadyKey,
     /// The route it comes from, as events name it.
     pub(crate) route: Arc<str>,
     /// How to deliver.
@@ -29,8 +30,10 @@ pub(crate) struct NextHop {
     /// For smtp, lmtp and mx: hosts in the order in which they are tried, groups of equal
     /// preference together.
     pub(crate) hosts: Vec<HostGroup>,
-    /// Limits towards it.
-    pub(crate) limits: ReadyLimits,
+    /// What we call ourselves there.
+    pub(crate) hostname: Domain,
+    /// The configuration says something else by now.
+    pub(crate) superseded: Cell<bool>,
 }
 
 /// Hosts of equal preference.
@@ -48,6 +51,14 @@ pub(crate) struct Host {
 }
 
 impl NextHop {
+    /// Whether a connection to one is as good as a connection to the other.
+    fn is_like(&self, other: &NextHop) -> bool {
+        self.route == other.route
+            && self.channel == other.channel
+            && self.hosts == other.hosts
+            && self.hostname == other.hostname
+    }
+
     /// The channel's name as events and `explain` show it.
     pub(crate) fn channel_name(&self) -> &'static str {
         self.channel.name()
@@ -65,15 +76,10 @@ impl NextHop {
 
 /// Opens one more connection (or starts one more worker) for `ready`, whose slot is taken.
 pub(crate) fn start_connection<W: World>(shard: &Rc<Shard<W>>, ready: ReadyId) {
-    let key = shard.queue.borrow().ready_key(ready).cloned();
-    let hop = key.and_then(|key| shard.hops.borrow().get(&key).cloned());
-    let Some(hop) = hop else {
-        // The hop was forgotten by a reload between two actions: the queue asks again.
-        let failure = Failure::local(
-            Class::Transient,
-            EnhancedStatus::new(4, 3, 0),
-            "the next hop is being determined again",
-        );
+    let Some(hop) = shard.hops.get(ready) else {
+        // Never: what the queue knows came with its hop, and is forgotten with it.
+        let status = EnhancedStatus::new(4, 3, 0);
+        let failure = Failure::local(Class::Transient, status, "the next hop is not known");
         let now = shard.now();
         shard.queue.borrow_mut().handle_open_failed(now, ready, Arc::new(failure));
         return;

@@ -138,7 +138,7 @@ async fn open_address<W: World>(
         let status = EnhancedStatus::new(4, 4, 1);
         Failure::network(name.clone(), status, format!("cannot connect: {error}"))
     })?;
-    let config = client_config(shard.active().config.hostname.as_str(), parameters, hop, &name);
+    let config = client_config(parameters, hop, &name);
     let session = ClientSession::new(Arc::new(config), time.now());
     #[cfg(feature = "planted")]
     let session = planted(shard, session);
@@ -179,9 +179,9 @@ fn peer_name(host: &Host, peer: SocketAddr) -> Box<str> {
     }
 }
 
-fn client_config(hostname: &str, parameters: &Peer, hop: &NextHop, peer: &str) -> ClientConfig {
+fn client_config(parameters: &Peer, hop: &NextHop, peer: &str) -> ClientConfig {
     ClientConfig {
-        hostname: hostname.to_owned(),
+        hostname: hop.hostname.as_str().to_owned(),
         peer: Box::from(peer),
         lmtp: matches!(hop.channel, Channel::Lmtp(_)),
         starttls: StartTls::Off,

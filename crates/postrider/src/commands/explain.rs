@@ -55,10 +55,10 @@ pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
     }
 }
 
-/// The hosts that DNS names for a domain, best first, or why there are none (RFC 5321 §5.1).
-fn mx_hosts(config: &Config, domain: &Domain) -> Result<Vec<String>, String> {
+/// The hosts that DNS names for a domain, groups of equal preference, the best first, or why there are none (RFC 5321 §5.1).
+fn mx_hosts(config: &Config, domain: &Domain) -> Result<Vec<Vec<String>>, String> {
     if let Some(address) = domain.literal() {
-        return Ok(vec![address.to_string()]);
+        return Ok(vec![vec![address.to_string()]]);
     }
     let name = domain.to_ascii().map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -71,7 +71,7 @@ fn mx_hosts(config: &Config, domain: &Domain) -> Result<Vec<String>, String> {
             Ok(records) => in_order(records),
             // No MX: the domain itself is the host, if it has an address.
             Err(DnsError::NoRecords) => match resolver.addresses(&name).await {
-                Ok(_) => Ok(vec![name]),
+                Ok(_) => Ok(vec![vec![name]]),
                 Err(error) => Err(words(error)),
             },
             Err(error) => Err(words(error)),
@@ -79,13 +79,15 @@ fn mx_hosts(config: &Config, domain: &Domain) -> Result<Vec<String>, String> {
     })
 }
 
-fn in_order(mut records: Vec<Mx>) -> Result<Vec<String>, String> {
+fn in_order(mut records: Vec<Mx>) -> Result<Vec<Vec<String>>, String> {
     // RFC 7505: a null MX says that the domain takes no mail.
     if records.iter().all(|mx| mx.host.is_empty()) {
         return Err("the domain takes no mail (null MX)".to_owned());
     }
+    records.retain(|mx| !mx.host.is_empty());
     records.sort_by(|a, b| (a.preference, &a.host).cmp(&(b.preference, &b.host)));
-    Ok(records.into_iter().map(|mx| mx.host).filter(|host| !host.is_empty()).collect())
+    let groups = records.chunk_by(|a, b| a.preference == b.preference);
+    Ok(groups.map(|group| group.iter().map(|mx| mx.host.clone()).collect()).collect())
 }
 
 fn words(error: DnsError) -> String {
@@ -103,8 +105,8 @@ mod tests {
     #[test]
     fn hosts_stand_in_the_order_of_preference() {
         let mx = |preference, host: &str| Mx { preference, host: host.to_owned() };
-        let hosts = in_order(vec![mx(20, "b"), mx(10, "z"), mx(10, "a")]);
-        assert_eq!(hosts, Ok(vec!["a".to_owned(), "z".to_owned(), "b".to_owned()]));
+        let hosts = in_order(vec![mx(20, "b"), mx(10, "z"), mx(10, "a")]).unwrap();
+        assert_eq!(hosts, [vec!["a", "z"], vec!["b"]]);
         assert!(in_order(vec![mx(0, "")]).is_err());
     }
 }

@@ -6,6 +6,7 @@
 pub mod client;
 pub mod foreign;
 pub mod http;
+pub mod name_server;
 pub mod peer;
 pub mod server;
 pub mod tool;

@@ -37,7 +37,6 @@ impl Resolver<'_> {
             let channel = self.channel(&at, index, text);
             self.enter(&at, index, text.domains.is_none(), &domains, &routes, &mut table);
             let channel = channel.unwrap_or(Channel::Discard);
-            self.shared_hosts(&at, &channel, &routes);
             routes.push(Route {
                 index,
                 name,
@@ -183,25 +182,6 @@ impl Resolver<'_> {
         }
     }
 
-    /// Limits belong to the ready queue, and that to the hosts: two opinions can't both hold.
-    fn shared_hosts(&mut self, at: &str, channel: &Channel, before: &[Route]) {
-        let (Some(next_hop), Some(peer)) = (channel.next_hop(), channel.peer()) else { return };
-        let other = before.iter().find(|route| {
-            route.channel.next_hop().as_ref() == Some(&next_hop)
-                && route.channel.peer().is_some_and(|theirs| !same_settings(theirs, peer))
-        });
-        if let Some(other) = other {
-            let message =
-                format!("route {} has the same hosts with other settings", other.index + 1);
-            let help = format!(
-                "on line {}; their mail shares connections and limits, and the settings of either \
-                 may be used for both: make them alike",
-                other.line
-            );
-            self.warn(&format!("{at}.{}", channel.name()), message, &help);
-        }
-    }
-
     fn hosts(&mut self, at: &str, written: &[String], text: &PeerText) -> Arc<Peer> {
         let path = format!("{at}.hosts");
         if written.is_empty() {
@@ -282,12 +262,6 @@ impl Resolver<'_> {
             }
         }
     }
-}
-
-/// All but the hosts (their set is known to be the same) and the port they stand for.
-fn same_settings(a: &Peer, b: &Peer) -> bool {
-    Peer { hosts: Vec::new(), port: 0, ..a.clone() }
-        == Peer { hosts: Vec::new(), port: 0, ..b.clone() }
 }
 
 /// A wildcard of an earlier route that takes all that `pattern` could.
