@@ -581,3 +581,21 @@ fn pages_list_everything_once() {
     assert_eq!(one.queue.page(one.now, &Filter::Id(MessageId(77)), 0, 10).entries.len(), 1);
     assert_eq!(one.queue.scheduled_queues().next().map(|q| q.waiting), Some(3000));
 }
+
+#[test]
+fn after_a_reload_mail_moves_on_without_a_connection_to_the_old_hop() {
+    let mut one = One::new();
+    for id in 0..1000 {
+        one.push(id);
+    }
+    one.poll();
+    one.resolve("old", &Limits { connections_max: 1, ..limits() });
+    one.queue.handle_open_failed(one.now, READY, failure("refused"));
+    one.queue.invalidate_resolutions();
+    // Long before the back-off ends or the sweep comes by.
+    let actions = one.poll();
+    assert!(matches!(actions[..], [Action::Resolve(_)]), "{actions:?}");
+    let actions = one.resolve("new", &Limits { connections_max: 1, ..limits() });
+    assert_eq!(actions, [Action::Open(ReadyId(1))]);
+    assert_eq!(one.queue.ready_queues().map(|q| q.entries).collect::<Vec<_>>(), [0, 1000]);
+}

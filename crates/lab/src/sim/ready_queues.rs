@@ -1,6 +1,6 @@
 //! The ready queues that a life of the node may have towards the hop that is found by MX records.
 //!
-//! Limits belong to a ready queue, and the set of hosts is its name: where the DNS names another
+//! Limits belong to a route and a set of hosts, in whatever order: where the DNS names another
 //! set than before, what is resolved from then on has limits of its own, while what was resolved
 //! before keeps to the old ones for as long as an answer is fresh. So the judge counts the sets
 //! that the DNS has named to a life of the node. It can't see which of them a connection is for,

@@ -161,15 +161,15 @@ macro_rules! peer_section {
             pub port: u16,
             /// TLS towards the peer. Only `"off"` until TLS is built.
             pub tls: String,
-            /// Connections at once to the hosts of one ready queue (domains with the same hosts
-            /// share one), over all shards.
+            /// Connections at once to a set of hosts by this route, over all shards: domains with the
+            /// same hosts share them, in whatever order they name these.
             #[schemars(range(min = 1))]
             pub max_connections: u32,
             /// Connections that may be in the middle of being opened at once. 0: no limit.
             pub max_opens: u32,
             /// Messages sent over one connection before it is closed. 0: no limit.
             pub messages_per_connection: u32,
-            /// Messages a second to the hosts of one ready queue, over all shards. 0: no limit.
+            /// Messages a second to a set of hosts by this route, over all shards. 0: no limit.
             #[schemars(range(min = 0.0))]
             pub messages_per_second: f64,
             /// Recipients of one message that share a transaction. RFC 5321 §4.5.3.1.8: every
