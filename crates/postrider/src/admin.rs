@@ -3,6 +3,7 @@
 //! never holds up mail.
 
 mod connection;
+mod host;
 mod numbers;
 
 pub(crate) use numbers::Numbers;
@@ -11,6 +12,7 @@ use crate::control_socket::ControlSocket;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use connection::LimitedListener;
@@ -37,6 +39,8 @@ pub(crate) type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 
 /// What the admin thread serves.
 pub(crate) struct AdminParts {
+    /// The server's name, by which requests may be made.
+    pub(crate) hostname: Arc<str>,
     /// For HTTP; `None`: no HTTP.
     pub(crate) address: Option<SocketAddr>,
     /// The control socket, bound already, and what it leads to.
@@ -70,7 +74,7 @@ impl AdminServer {
                 if let Some((socket, plane)) = parts.control {
                     tokio::spawn(socket.serve(Arc::new(plane)));
                 }
-                let router = router(parts.numbers, parts.health);
+                let router = router(parts.hostname, parts.numbers, parts.health);
                 if let Some(listener) = listener.and_then(|l| LimitedListener::new(l).ok()) {
                     tokio::spawn(async move { axum::serve(listener, router).await });
                 }
@@ -109,12 +113,13 @@ struct Sources {
     health: HealthCheck,
 }
 
-fn router(numbers: Numbers, health: HealthCheck) -> Router {
+fn router(hostname: Arc<str>, numbers: Numbers, health: HealthCheck) -> Router {
     let mut registry = Registry::with_prefix("postrider");
     registry.register_collector(Box::new(numbers));
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
+        .layer(middleware::from_fn_with_state(hostname, host::check))
         .with_state(Sources { registry: Arc::new(registry), health })
 }
 

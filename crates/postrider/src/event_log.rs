@@ -5,8 +5,9 @@
 //! holds up mail: when the disk takes nothing more, events wait; when too many wait, further ones
 //! are dropped and counted, and a `lost` line names the first of them.
 //!
-//! Every line about a message carries the position of its spool record, so that what a crash or
-//! an overflow kept out of the file can be made again from the spool.
+//! Every line about a message carries the position of its spool record, so that a reader can tell
+//! one event from another. What a crash or an overflow kept out of the file is lost: the spool
+//! frees the records of messages that are settled and keeps none for this log.
 
 mod file;
 

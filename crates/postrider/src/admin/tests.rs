@@ -18,6 +18,7 @@ fn numbers() -> Numbers {
 
 fn serve(numbers: Numbers, health: HealthCheck) -> AdminServer {
     AdminServer::start(AdminParts {
+        hostname: "mx.example.org".into(),
         address: Some("127.0.0.1:0".parse().unwrap()),
         control: None,
         numbers,
@@ -27,9 +28,14 @@ fn serve(numbers: Numbers, health: HealthCheck) -> AdminServer {
 }
 
 fn get(server: &AdminServer, path: &str) -> String {
+    get_as(server, path, "localhost")
+}
+
+/// Asks by this name.
+fn get_as(server: &AdminServer, path: &str, host: &str) -> String {
     let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -108,5 +114,15 @@ fn every_metric_is_documented() {
             .find_map(|suffix| name.strip_suffix(suffix).filter(|n| n.ends_with("_seconds")))
             .unwrap_or(name);
         assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/metrics.md");
+    }
+}
+
+#[test]
+fn nothing_is_told_to_who_came_by_another_name() {
+    let server = serve(numbers(), Arc::new(Health::default));
+    for path in ["/metrics", "/healthz"] {
+        let answer = get_as(&server, path, "rebound.example");
+        assert!(answer.starts_with("HTTP/1.1 421"), "{answer}");
+        assert!(get_as(&server, path, "mx.example.org:8025").starts_with("HTTP/1.1 200"));
     }
 }

@@ -160,6 +160,7 @@ fn start_admin(
         .map_err(|error| format!("cannot open the control socket {}: {error}", path.display()))?;
     let find_problems = node.problem_finder();
     AdminServer::start(AdminParts {
+        hostname: config.hostname.as_str().into(),
         address: config.admin.address,
         control: Some((socket, ControlPlane::new(node.shard_ports(), jobs))),
         numbers: Numbers {

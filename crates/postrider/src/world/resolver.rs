@@ -1,15 +1,16 @@
 //! Names by way of hickory-resolver.
 
 use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{NameServerConfig, ResolverConfig};
+use hickory_resolver::config::{NameServerConfig, ProtocolConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError as NetDnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::RData;
+use hickory_resolver::system_conf::read_system_conf;
 use mta::config;
 use mta::lack;
 use mta::seams::{Dns, DnsError, Mx};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// UDP sockets that one lookup has open at most: A and AAAA at once, and of each the question
 /// and the two that hickory asks again while it waits for the answer.
@@ -18,46 +19,70 @@ pub(crate) const SOCKETS_PER_LOOKUP: u64 = 6;
 /// A resolver; clones share one cache.
 #[derive(Clone)]
 pub(crate) struct Resolver {
-    resolver: Option<TokioResolver>,
-    /// Why there is none.
-    trouble: String,
+    /// Or why there is none.
+    ways: Result<Ways, String>,
+}
+
+/// How name servers are asked.
+#[derive(Clone)]
+struct Ways {
+    usual: TokioResolver,
+    /// For what came garbled: servers that send more than was agreed without saying that it is
+    /// truncated are understood over TCP (RFC 7766 §5).
+    over_tcp: TokioResolver,
 }
 
 impl Resolver {
     /// Asks the servers that `config` names, or those of the system. Without any, every question
     /// is answered with a transient error: mail waits, nothing is returned.
     pub(crate) fn new(config: &config::Dns) -> Resolver {
-        match build(config) {
-            Ok(resolver) => Resolver { resolver: Some(resolver), trouble: String::new() },
-            Err(error) => Resolver { resolver: None, trouble: error.to_string() },
-        }
+        let ways = || {
+            let servers = servers(config)?;
+            let tcp_only = servers.iter().cloned().map(without_udp).collect();
+            Ok(Ways { usual: build(config, servers)?, over_tcp: build(config, tcp_only)? })
+        };
+        Resolver { ways: ways().map_err(|error: NetError| error.to_string()) }
     }
 
-    fn get(&self) -> Result<&TokioResolver, DnsError> {
-        self.resolver.as_ref().ok_or_else(|| {
-            DnsError::Transient(format!("no resolver is configured: {}", self.trouble))
-        })
+    /// Asks, and once more over TCP if the answer could not be read.
+    async fn ask<T>(
+        &self,
+        question: impl AsyncFn(&TokioResolver) -> Result<T, NetError>,
+    ) -> Result<T, DnsError> {
+        let ways = self.ways.as_ref().map_err(|trouble| {
+            DnsError::Transient(format!("no resolver is configured: {trouble}"))
+        })?;
+        let answer = match question(&ways.usual).await {
+            Err(NetError::Proto(_)) => question(&ways.over_tcp).await,
+            answer => answer,
+        };
+        answer.map_err(|error| error_of(&error))
     }
 }
 
-fn build(config: &config::Dns) -> Result<TokioResolver, NetError> {
-    let mut builder = if config.servers.is_empty() {
-        TokioResolver::builder_tokio()?
-    } else {
-        let servers = config
-            .servers
-            .iter()
-            .map(|server| {
-                let mut entry = NameServerConfig::udp_and_tcp(server.ip());
-                for connection in &mut entry.connections {
-                    connection.port = server.port();
-                }
-                entry
-            })
-            .collect();
-        let parts = ResolverConfig::from_parts(None, Vec::new(), servers);
-        TokioResolver::builder_with_config(parts, TokioRuntimeProvider::default())
+/// The name servers of `config`, or those of the system.
+fn servers(config: &config::Dns) -> Result<Vec<NameServerConfig>, NetError> {
+    if config.servers.is_empty() {
+        return Ok(read_system_conf()?.0.name_servers);
+    }
+    let server = |server: &SocketAddr| {
+        let mut entry = NameServerConfig::udp_and_tcp(server.ip());
+        for connection in &mut entry.connections {
+            connection.port = server.port();
+        }
+        entry
     };
+    Ok(config.servers.iter().map(server).collect())
+}
+
+fn without_udp(mut server: NameServerConfig) -> NameServerConfig {
+    server.connections.retain(|connection| connection.protocol != ProtocolConfig::Udp);
+    server
+}
+
+fn build(config: &config::Dns, servers: Vec<NameServerConfig>) -> Result<TokioResolver, NetError> {
+    let parts = ResolverConfig::from_parts(None, Vec::new(), servers);
+    let mut builder = TokioResolver::builder_with_config(parts, TokioRuntimeProvider::default());
     let options = builder.options_mut();
     options.timeout = config.timeout;
     // The library counts what follows the first question.
@@ -91,8 +116,8 @@ fn absolute(name: &str) -> String {
 
 impl Dns for Resolver {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
-        let answer = self.get()?.mx_lookup(absolute(domain)).await;
-        let lookup = answer.map_err(|error| error_of(&error))?;
+        let name = absolute(domain);
+        let lookup = self.ask(async |resolver| resolver.mx_lookup(name.as_str()).await).await?;
         let records = lookup
             .answers()
             .iter()
@@ -108,16 +133,76 @@ impl Dns for Resolver {
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
-        let answer = self.get()?.lookup_ip(absolute(host)).await;
-        answer.map(|lookup| lookup.iter().collect()).map_err(|error| error_of(&error))
+        let name = absolute(host);
+        let lookup = self.ask(async |resolver| resolver.lookup_ip(name.as_str()).await).await?;
+        Ok(lookup.iter().collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, UdpSocket};
     use std::time::Duration;
+
+    /// The answer to an MX question: `count` hosts, none of them compressed.
+    fn mx_answer(question: &[u8], count: u8) -> Vec<u8> {
+        let mut answer = question.to_vec();
+        // A response without error (RFC 1035 §4.1.1), and no additional records.
+        answer[2] |= 0x80;
+        answer[7] = count;
+        answer[10..12].fill(0);
+        let name_end = answer[12..].iter().position(|&byte| byte == 0).unwrap() + 13;
+        answer.truncate(name_end + 4);
+        for number in 0..count {
+            let host = format!("a-long-name-of-a-host-{number:02}");
+            answer.extend([0xc0, 12, 0, 15, 0, 1, 0, 0, 1, 0]);
+            answer.extend([0, 2 + 1 + host.len() as u8 + 1, 0, number]);
+            answer.push(host.len() as u8);
+            answer.extend(host.bytes());
+            answer.push(0);
+        }
+        answer
+    }
+
+    #[test]
+    fn an_answer_that_was_cut_without_saying_so_is_asked_for_over_tcp() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = tcp.local_addr().unwrap();
+        let udp = UdpSocket::bind(address).unwrap();
+        std::thread::spawn(move || {
+            let mut question = [0; 512];
+            while let Ok((bytes, from)) = udp.recv_from(&mut question) {
+                let mut answer = mx_answer(&question[..bytes], 41);
+                answer.truncate(1232);
+                let _ = udp.send_to(&answer, from);
+            }
+        });
+        std::thread::spawn(move || {
+            for stream in tcp.incoming() {
+                let mut stream = stream.unwrap();
+                let mut length = [0; 2];
+                while stream.read_exact(&mut length).is_ok() {
+                    let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+                    stream.read_exact(&mut question).unwrap();
+                    let answer = mx_answer(&question, 41);
+                    let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
+                    stream.write_all(&[&length[..], &answer].concat()).unwrap();
+                }
+            }
+        });
+        let config = config::Dns {
+            servers: vec![address],
+            timeout: Duration::from_secs(10),
+            attempts: 1,
+            cache_max: 16,
+            max_lookups: 16,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answer = runtime.block_on(async { Resolver::new(&config).mx("far.test").await });
+        assert_eq!(answer.unwrap().len(), 41);
+    }
 
     /// Questions that a name server which never answers is asked in one lookup.
     fn questions_asked(attempts: u8) -> usize {

@@ -63,7 +63,9 @@ pub struct ListenerText {
     /// The whole session.
     pub session_timeout: DurationText,
     /// What happens to a message with a CR or LF that stands alone. Servers that disagree about
-    /// where lines end let a sender smuggle a second message inside the first.
+    /// where lines end let a sender smuggle a second message inside the first. The first thing to
+    /// look at when a client that used to work gets 550 5.6.0: `curl --upload-file` with a file
+    /// whose lines end in LF (it needs `--crlf`), and scripts that write to a socket.
     pub bare_newline: BareNewline,
     /// What happens to a message with a NUL octet. No message may have one (RFC 5322 §4), and
     /// servers that drop them disagree with others about where a message ends.
