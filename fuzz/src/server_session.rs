@@ -225,7 +225,7 @@ impl Driver {
                 self.recipients += usize::from(positive);
                 self.session.answer_rcpt(self.now, verdict);
             }
-            Need::Data { recipients } => {
+            Need::Data { recipients, .. } => {
                 assert_eq!(recipients, self.recipients);
                 assert!(self.sink.0.is_empty() && recipients > 0);
                 let at = self.stream.len();

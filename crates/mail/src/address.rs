@@ -5,8 +5,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Longest local part in octets (RFC 5321 §4.5.3.1.1).
-pub const LOCAL_BYTES_MAX: usize = 64;
+/// Longest local part in octets. Everybody must take 64 (RFC 5321 §4.5.3.1.1); VERP, SRS and BATV
+/// make longer ones every day.
+pub const LOCAL_BYTES_MAX: usize = 250;
 /// Longest domain in octets (RFC 5321 §4.5.3.1.2).
 pub const DOMAIN_BYTES_MAX: usize = 255;
 /// Longest path in octets without its two angle brackets (RFC 5321 §4.5.3.1.3: 256 with them).
@@ -156,13 +157,13 @@ impl Mailbox {
         let address = &text[start..];
         let at = local_end(address.as_bytes()).map_err(|e| e.at(start))?;
         if at > LOCAL_BYTES_MAX {
-            return Err(AddressError::new("local part is longer than 64 octets", start));
+            return Err(AddressError::new("local part is longer than 250 octets", start));
         }
         if address.as_bytes().get(at) != Some(&b'@') {
             return Err(AddressError::new("expected @ and a domain", start + at));
         }
         check_domain(&address[at + 1..]).map_err(|e| e.at(start + at + 1))?;
-        // Not lossy: at most 64.
+        // Not lossy: at most 250.
         Ok(Mailbox { text: address.into(), at: at as u32 })
     }
 
@@ -208,6 +209,25 @@ impl Mailbox {
     #[must_use]
     pub fn domain(&self) -> Domain {
         Domain::normalise(self.domain_str())
+    }
+
+    /// Whether both name the same mailbox: one local part, however it is quoted, and one domain.
+    #[must_use]
+    pub fn is_same(&self, other: &Mailbox) -> bool {
+        let (mine, theirs) = (self.domain_str(), other.domain_str());
+        if mine.is_empty() || theirs.is_empty() {
+            // The bare postmaster, in any case.
+            return mine == theirs;
+        }
+        if self.local_unquoted() != other.local_unquoted() {
+            return false;
+        }
+        let settled = |domain: &str| domain.is_ascii() && !domain.starts_with('[');
+        if settled(mine) && settled(theirs) {
+            mine.eq_ignore_ascii_case(theirs)
+        } else {
+            self.domain() == other.domain()
+        }
     }
 
     /// Some character is not ASCII: delivery needs SMTPUTF8.
@@ -327,7 +347,8 @@ fn check_domain(text: &str) -> Result<(), AddressError> {
     if text.starts_with('[') { check_literal(text) } else { check_name(text) }
 }
 
-/// Domain = sub-domain *("." sub-domain), where a sub-domain is LDH or a U-label.
+/// Domain = sub-domain *("." sub-domain), where a sub-domain is LDH or a U-label. The underscore,
+/// which no host name may have, is taken: the DNS has such names, and real mail comes from them.
 fn check_name(text: &str) -> Result<(), AddressError> {
     if !text.is_ascii() {
         return check_u_name(text);
@@ -338,7 +359,7 @@ fn check_name(text: &str) -> Result<(), AddressError> {
         if b == b'.' {
             check_label_edges(bytes, label_start, i)?;
             label_start = i + 1;
-        } else if !b.is_ascii_alphanumeric() && b != b'-' {
+        } else if !b.is_ascii_alphanumeric() && b != b'-' && b != b'_' {
             return Err(AddressError::new("character not allowed in a domain", i));
         }
     }

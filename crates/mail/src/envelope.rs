@@ -43,6 +43,16 @@ impl Notify {
         self.0 & event.0 & 0x7f != 0
     }
 
+    /// What is wanted when the same recipient is given twice: all that either asks for.
+    #[must_use]
+    pub fn union(self, other: Notify) -> Notify {
+        if self == other {
+            return self;
+        }
+        // What one of the two asks for by name, the other's silence doesn't take away.
+        Notify((self.0 | other.0) & 0x7f)
+    }
+
     /// Whether the client gave a NOTIFY parameter.
     #[must_use]
     pub fn is_specified(self) -> bool {
@@ -89,6 +99,9 @@ mod tests {
         assert_eq!(wants(Notify::NEVER), [false, false, false]);
         assert_eq!(wants(Notify::UNSPECIFIED), [false, true, true]);
         assert_eq!(wants(Notify(1 | 4)), [true, false, true]);
+        assert_eq!(Notify::NEVER.union(Notify::SUCCESS), Notify::SUCCESS);
+        assert_eq!(Notify::UNSPECIFIED.union(Notify::SUCCESS), Notify(1 | 2 | 4));
+        assert_eq!(Notify::UNSPECIFIED.union(Notify::UNSPECIFIED), Notify::UNSPECIFIED);
         assert!(!Notify::UNSPECIFIED.is_specified());
         assert!(Notify::NEVER.is_specified() && Notify::FAILURE.is_specified());
     }

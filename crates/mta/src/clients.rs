@@ -1,22 +1,61 @@
-//! How many sessions each listener has, and each client address there, over all shards.
+//! Who is connected, and how much each client did lately, over all shards.
+//!
+//! A client is an IPv4 address or an IPv6 /64, which is one customer's: of addresses within it he has
+//! as many as he likes. Of /64s a stranger with a /32 has four thousand million: what is remembered
+//! of clients that have no session is bounded, and who did least lately is forgotten first.
 
+use mail::Mono;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Parts that are locked apart, so that shards seldom meet.
 const PARTS: usize = 64;
+/// Clients remembered in each part, beyond those that have a session.
+const REMEMBERED_MAX: usize = 1_024;
+/// The rates are per minute, and a minute's worth may come at once.
+const MINUTE_US: u64 = 60_000_000;
 
-/// Who has a session: the listener's index, the client's address.
+/// Whose client: the listener's index, the client's network.
 type Key = (usize, IpAddr);
 
-/// Sessions per listener and client address. Touched twice per session, not per message.
+/// What is counted by the minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Connections accepted.
+    Connections,
+    /// MAIL commands.
+    Messages,
+    /// Recipients that were not refused.
+    Recipients,
+    /// Whatever was refused.
+    Refusals,
+}
+
+const RATES: usize = 4;
+
+/// What is known of a client.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    sessions: u32,
+    /// For each rate the moment at which all that came so far is paid for, in microseconds.
+    paid_us: [u64; RATES],
+}
+
+impl Record {
+    /// When nothing of it matters any more.
+    fn over_us(&self) -> u64 {
+        self.paid_us.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// Sessions per listener and client, and rates of clients.
 #[derive(Debug)]
 pub struct Clients {
     listeners: Vec<AtomicU32>,
     // Addresses are chosen by strangers: an ordered map can't be flooded with collisions.
-    parts: Vec<Mutex<BTreeMap<Key, u32>>>,
+    parts: Vec<Mutex<BTreeMap<Key, Record>>>,
 }
 
 /// Sessions at a moment, the one that began then included.
@@ -24,8 +63,8 @@ pub struct Clients {
 pub struct SessionCounts {
     /// Of the listener.
     pub listener: u32,
-    /// Of the client's address at this listener.
-    pub address: u32,
+    /// Of the client at this listener.
+    pub client: u32,
 }
 
 impl Clients {
@@ -38,58 +77,182 @@ impl Clients {
         }
     }
 
-    fn part(&self, ip: IpAddr) -> &Mutex<BTreeMap<Key, u32>> {
-        let last = match ip {
+    fn part(&self, network: IpAddr) -> MutexGuard<'_, BTreeMap<Key, Record>> {
+        let last = match network {
             IpAddr::V4(ip) => ip.octets()[3],
             IpAddr::V6(ip) => ip.octets()[7],
         };
-        &self.parts[usize::from(last) % PARTS]
+        self.parts[usize::from(last) % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One session more; how many that makes.
-    pub fn enter(&self, listener: usize, ip: IpAddr) -> SessionCounts {
+    pub fn enter(&self, listener: usize, ip: IpAddr, now: Mono) -> SessionCounts {
         let before = self.listeners.get(listener).map_or(0, |n| n.fetch_add(1, Ordering::Relaxed));
-        let mut part = self.part(ip).lock().unwrap_or_else(PoisonError::into_inner);
-        let count = part.entry((listener, ip)).or_insert(0);
-        *count += 1;
-        SessionCounts { listener: before.saturating_add(1), address: *count }
+        let network = network_of(ip);
+        let mut part = self.part(network);
+        let record = entry(&mut part, (listener, network), now);
+        record.sessions += 1;
+        SessionCounts { listener: before.saturating_add(1), client: record.sessions }
     }
 
     /// One session less.
-    pub fn leave(&self, listener: usize, ip: IpAddr) {
+    pub fn leave(&self, listener: usize, ip: IpAddr, now: Mono) {
         if let Some(count) = self.listeners.get(listener) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
-        let mut part = self.part(ip).lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = part.get_mut(&(listener, ip)) {
-            *count -= 1;
-            if *count == 0 {
-                part.remove(&(listener, ip));
+        let key = (listener, network_of(ip));
+        let mut part = self.part(key.1);
+        if let Some(record) = part.get_mut(&key) {
+            record.sessions = record.sessions.saturating_sub(1);
+            if record.sessions == 0 && record.over_us() <= now.0 {
+                part.remove(&key);
             }
         }
     }
+
+    /// Counts one of what `per_minute` limits (0: nothing is counted). `false`: it is one too many,
+    /// and not counted.
+    #[must_use]
+    pub fn charge(
+        &self,
+        listener: usize,
+        ip: IpAddr,
+        rate: Rate,
+        per_minute: u32,
+        now: Mono,
+    ) -> bool {
+        let Some(each_us) = MINUTE_US.checked_div(u64::from(per_minute)) else { return true };
+        let key = (listener, network_of(ip));
+        let mut part = self.part(key.1);
+        let paid_us = &mut entry(&mut part, key, now).paid_us[rate as usize];
+        let after = (*paid_us).max(now.0).saturating_add(each_us);
+        let within = after <= now.0.saturating_add(MINUTE_US);
+        if within {
+            *paid_us = after;
+        }
+        within
+    }
+
+    /// Whether one more would be too many.
+    #[must_use]
+    pub fn is_exhausted(
+        &self,
+        listener: usize,
+        ip: IpAddr,
+        rate: Rate,
+        per_minute: u32,
+        now: Mono,
+    ) -> bool {
+        let Some(each_us) = MINUTE_US.checked_div(u64::from(per_minute)) else { return false };
+        let key = (listener, network_of(ip));
+        let part = self.part(key.1);
+        let paid_us = part.get(&key).map_or(0, |record| record.paid_us[rate as usize]);
+        paid_us.max(now.0).saturating_add(each_us) > now.0.saturating_add(MINUTE_US)
+    }
+}
+
+/// What is counted as one client.
+fn network_of(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// The record of a client; room for a new one is made at the cost of those who did least lately.
+fn entry(part: &mut BTreeMap<Key, Record>, key: Key, now: Mono) -> &mut Record {
+    if part.len() >= REMEMBERED_MAX && !part.contains_key(&key) {
+        part.retain(|_, record| record.sessions > 0 || record.over_us() > now.0);
+        // Half of them at once, so that this is seldom done.
+        let mut idle: Vec<(u64, Key)> = part
+            .iter()
+            .filter(|(_, record)| record.sessions == 0)
+            .map(|(key, record)| (record.over_us(), *key))
+            .collect();
+        if idle.len() >= REMEMBERED_MAX / 2 {
+            idle.sort_unstable();
+            for (_, key) in idle.iter().take(REMEMBERED_MAX / 2) {
+                part.remove(key);
+            }
+        }
+    }
+    part.entry(key).or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const START: Mono = Mono(1_000_000_000);
+
+    fn after(seconds: u64) -> Mono {
+        Mono(START.0 + seconds * 1_000_000)
+    }
+
     #[test]
-    fn sessions_are_counted_per_listener_and_address_and_forgotten() {
+    fn sessions_are_counted_per_listener_and_client_and_forgotten() {
         let clients = Clients::new(2);
         let (a, b): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 65].into());
         let enter = |listener, ip| {
-            let counts = clients.enter(listener, ip);
-            (counts.listener, counts.address)
+            let counts = clients.enter(listener, ip, START);
+            (counts.listener, counts.client)
         };
         assert_eq!([enter(0, a), enter(0, a), enter(0, b)], [(1, 1), (2, 2), (3, 1)]);
         assert_eq!(enter(1, a), (1, 1), "another listener's sessions don't count");
-        clients.leave(0, a);
+        clients.leave(0, a, START);
         assert_eq!(enter(0, a), (3, 2));
         for (listener, ip) in [(0, a), (0, a), (0, b), (1, a)] {
-            clients.leave(listener, ip);
+            clients.leave(listener, ip, START);
         }
         assert!(clients.parts.iter().all(|part| part.lock().unwrap().is_empty()));
         assert_eq!(enter(1, b), (1, 1));
+    }
+
+    #[test]
+    fn a_64_is_one_client_and_a_mapped_address_is_the_ipv4_one() {
+        let clients = Clients::new(1);
+        let enter = |text: &str| clients.enter(0, text.parse().unwrap(), START).client;
+        assert_eq!(enter("2001:db8:0:1::1"), 1);
+        assert_eq!(enter("2001:db8:0:1:ffff::2"), 2);
+        assert_eq!(enter("2001:db8:0:2::1"), 1);
+        assert_eq!(enter("192.0.2.1"), 1);
+        assert_eq!(enter("::ffff:192.0.2.1"), 2);
+    }
+
+    #[test]
+    fn a_rate_lets_a_minutes_worth_pass_and_then_one_at_a_time() {
+        let clients = Clients::new(1);
+        let ip: IpAddr = [192, 0, 2, 1].into();
+        let charge = |rate, now| clients.charge(0, ip, rate, 60, now);
+        let passed = (0..100).filter(|_| charge(Rate::Messages, START)).count();
+        assert_eq!(passed, 60);
+        assert!(clients.is_exhausted(0, ip, Rate::Messages, 60, START));
+        assert!(!clients.is_exhausted(0, ip, Rate::Recipients, 60, START), "each has its own");
+        assert!(charge(Rate::Recipients, START));
+        assert!(!charge(Rate::Messages, Mono(after(1).0 - 1)));
+        assert!(charge(Rate::Messages, after(1)));
+        assert!(!charge(Rate::Messages, after(1)));
+        // What was refused is not held against it.
+        assert_eq!((0..100).filter(|_| charge(Rate::Messages, after(61))).count(), 60);
+        assert!((0..10_000).all(|_| clients.charge(0, ip, Rate::Messages, 0, START)), "no limit");
+    }
+
+    #[test]
+    fn a_stranger_with_a_32_does_not_grow_the_table_without_limit() {
+        let clients = Clients::new(1);
+        let victim: IpAddr = "2001:db8::1".parse().unwrap();
+        clients.enter(0, victim, START);
+        while clients.charge(0, victim, Rate::Refusals, 100, START) {}
+        for n in 0..300_000_u32 {
+            let [a, b] = [(n >> 16) as u16, n as u16];
+            let ip = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb9, a, b, 0, 0, 0, 1));
+            assert!(clients.charge(0, ip, Rate::Connections, 100, START));
+        }
+        let remembered: usize = clients.parts.iter().map(|part| part.lock().unwrap().len()).sum();
+        assert!(remembered <= PARTS * REMEMBERED_MAX, "{remembered}");
+        assert!(clients.is_exhausted(0, victim, Rate::Refusals, 100, START), "has a session");
     }
 }

@@ -279,11 +279,12 @@ metric_set! {
     messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
     recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
     bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";
-    refused_connect: Counter = "refused" {step = "connect"} "Refusals at intake, by the step at which they were given.";
-    refused_mail: Counter = "refused" {step = "mail"} "Refusals at intake, by the step at which they were given.";
-    refused_rcpt: Counter = "refused" {step = "rcpt"} "Refusals at intake, by the step at which they were given.";
-    refused_data: Counter = "refused" {step = "data"} "Refusals at intake, by the step at which they were given.";
-    refused_content: Counter = "refused" {step = "content"} "Refusals at intake, by the step at which they were given.";
+    refused_protocol: Counter = "refused" {reason = "protocol"} "Refusals at intake, by their reason.";
+    refused_size: Counter = "refused" {reason = "size"} "Refusals at intake, by their reason.";
+    refused_content: Counter = "refused" {reason = "content"} "Refusals at intake, by their reason.";
+    refused_policy: Counter = "refused" {reason = "policy"} "Refusals at intake, by their reason.";
+    refused_limit: Counter = "refused" {reason = "limit"} "Refusals at intake, by their reason.";
+    refused_resources: Counter = "refused" {reason = "resources"} "Refusals at intake, by their reason.";
     queue_full: Counter = "queue_full_refusals" {} "Transactions answered with 452 because the queue had no slots left.";
     commit_refused: Counter = "commit_refusals" {} "Messages answered with 451 or 452 because the spool could not take them.";
     content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";

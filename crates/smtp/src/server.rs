@@ -16,10 +16,13 @@ mod dispatch;
 mod line;
 mod parameters;
 mod path;
+mod recipients;
+mod refusal;
 mod replies;
 mod session;
 
 pub use config::{BareNewline, Nul, ServerConfig};
+pub use refusal::Refused;
 pub use session::ServerSession;
 
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, Recipient};
@@ -53,6 +56,9 @@ pub enum Need {
     Data {
         /// Accepted recipients.
         recipients: usize,
+        /// The command was DATA: no content may come before 354. When some is at hand already,
+        /// [`ServerSession::refuse_early_content`] is the answer.
+        waits_for_354: bool,
     },
     /// The content is complete and clean; it is all in the sink. Answer with
     /// [`ServerSession::answer_message`] when it is durable.

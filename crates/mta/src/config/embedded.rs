@@ -12,6 +12,7 @@ path = "./postrider-data/spool"
 [[listener]]
 name = "local"
 address = "127.0.0.1:2525"
+exempt_from_limits = ["127.0.0.0/8"] # try it as hard as you like
 
 [[route]]                            # no domains: everything
 maildir = { path = "./postrider-data/mail/{domain}/{local}" }

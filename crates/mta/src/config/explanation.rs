@@ -180,7 +180,10 @@ impl Explainer<'_> {
                 format!("accepted from everybody, as {}", config.postmaster.address),
                 Origin::Rule("RFC 5321 4.5.1"),
             ),
-            Decision::Denied { .. } | Decision::NoRoute { .. } => {
+            Decision::Denied { .. }
+            | Decision::NoRoute { .. }
+            | Decision::Routed { .. }
+            | Decision::NoMailbox { .. } => {
                 let reply = decision.refusal().map(|reply| {
                     let status = reply.enhanced.map(|e| e.to_string()).unwrap_or_default();
                     format!("{} {status} {}", reply.code, reply.text)

@@ -248,9 +248,9 @@ impl Resolver<'_> {
     fn hostname(&mut self, written: Option<&str>, machine: Domain) -> Domain {
         let Some(text) = written else { return machine };
         match Domain::parse(text) {
-            Ok(name) if name.as_str().is_ascii() && !name.as_str().starts_with('[') => name,
+            Ok(name) if name.as_str().is_ascii() && !name.as_str().contains(['[', '_']) => name,
             Ok(_) => {
-                let help = "a name in ASCII is wanted: peers without SMTPUTF8 see it too";
+                let help = "ASCII letters, digits and hyphens are wanted: every peer sees it";
                 self.error("hostname", format!("\"{text}\" is not a host name"), help);
                 machine
             }

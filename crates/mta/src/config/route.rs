@@ -273,6 +273,17 @@ impl Maildir {
         &self.template
     }
 
+    /// Whether this recipient's Maildir can have its name: the parts of a path have at most 255
+    /// octets, and escapes make long local parts longer.
+    #[must_use]
+    pub fn fits(&self, recipient: &Mailbox) -> bool {
+        if recipient.local().len() <= SHORT_LOCAL_BYTES {
+            return true;
+        }
+        let path = self.path_for(recipient);
+        path.iter().all(|part| part.len() <= FILE_NAME_BYTES_MAX)
+    }
+
     /// The Maildir of this recipient. Nothing in an address can lead out of the template's tree.
     #[must_use]
     pub fn path_for(&self, recipient: &Mailbox) -> PathBuf {
@@ -287,7 +298,7 @@ impl Maildir {
                 push_file_name(&mut path, &domain);
                 rest = tail;
             } else if let Some(tail) = rest.strip_prefix("{local}") {
-                push_file_name(&mut path, &unquoted(recipient.local()).to_lowercase());
+                push_file_name(&mut path, &recipient.local_unquoted().to_lowercase());
                 rest = tail;
             } else {
                 break;
@@ -298,18 +309,10 @@ impl Maildir {
     }
 }
 
-/// A quoted local part and its plain form are the same mailbox (RFC 5321 §4.1.2).
-fn unquoted(local: &str) -> String {
-    let Some(inner) = local.strip_prefix('"').and_then(|l| l.strip_suffix('"')) else {
-        return local.to_owned();
-    };
-    let mut plain = String::with_capacity(inner.len());
-    let mut chars = inner.chars();
-    while let Some(c) = chars.next() {
-        plain.extend(if c == '\\' { chars.next() } else { Some(c) });
-    }
-    plain
-}
+/// A local part up to this fits into a file name, every octet of it escaped.
+const SHORT_LOCAL_BYTES: usize = 64;
+/// NAME_MAX of Linux and of nearly all file systems.
+const FILE_NAME_BYTES_MAX: usize = 255;
 
 /// Appends a text as part of one file name: what a path gives a meaning to, and `%`, as `%XX`.
 fn push_file_name(path: &mut String, text: &str) {

@@ -58,12 +58,24 @@ pub struct Listener {
     pub max_commands: u32,
     /// Errors per session.
     pub max_errors: u32,
+    /// Refused recipients per session; 0: no limit.
+    pub max_refused_recipients: u32,
     /// Messages per session; 0: no limit.
     pub max_messages: u32,
     /// Sessions at once.
     pub max_sessions: u32,
-    /// Sessions at once from one address.
+    /// Sessions at once from one client.
     pub max_sessions_per_address: u32,
+    /// Connections of one client; 0 here and below: no limit.
+    pub connections_per_minute: u32,
+    /// Messages of one client.
+    pub messages_per_minute: u32,
+    /// Accepted recipients of one client.
+    pub recipients_per_minute: u32,
+    /// Refusals to one client.
+    pub refusals_per_minute: u32,
+    /// Whose clients none of these concerns.
+    pub exempt_from_limits: Vec<IpNet>,
     /// Wait for a command.
     pub command_timeout: Duration,
     /// Wait for a piece of content.
@@ -76,6 +88,8 @@ pub struct Listener {
     pub bare_newline: BareNewline,
     /// NUL in content.
     pub nul: Nul,
+    /// Take recipients that name a way beyond their domain, from everybody.
+    pub allow_routed_recipients: bool,
     /// Offer CHUNKING.
     pub chunking: bool,
     /// Offer PIPELINING.
@@ -89,6 +103,13 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// Whether the limits per client don't concern this one.
+    #[must_use]
+    pub fn is_exempt(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.exempt_from_limits.iter().any(|network| network.contains(&client))
+    }
+
     /// The network of `relay_from` that lets this client send to any domain.
     #[must_use]
     pub fn relay_network(&self, client: IpAddr) -> Option<(usize, IpNet)> {

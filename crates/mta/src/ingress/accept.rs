@@ -1,5 +1,6 @@
 //! From content that is complete to a message that is durable and queued.
 
+use super::policy;
 use crate::budget::Share;
 use crate::config::{self, Config};
 use crate::event::{self, Client, Event};
@@ -43,7 +44,10 @@ pub(super) async fn commit<W: World>(
         let sealed = shard.spool.request(id, |ticket| Request::BlobSeal { ticket, blob }).await;
         if !matches!(sealed, Completion::BlobDone) {
             shard.spool.drop_blob(id, blob);
-            return refusal_reply(&sealed);
+            let reply = refusal_reply(&sealed);
+            let refused = policy::content_refused(&accepted.transaction.envelope, reply.clone());
+            policy::account(shard, || accepted.client, refused);
+            return reply;
         }
     }
     let client = Arc::clone(&accepted.client);
@@ -79,9 +83,14 @@ fn conclude<W: World>(
         } else if let Some(blob) = blob {
             shard.spool.drop_blob(message.id, blob);
         }
-        shard.metrics.refused_content.inc();
         shard.metrics.commit_refused.inc();
-        return refusal_reply(completion);
+        let reply = refusal_reply(completion);
+        policy::account(
+            shard,
+            || client,
+            policy::content_refused(&message.envelope, reply.clone()),
+        );
+        return reply;
     };
     // Each slot is given back when its recipient is settled.
     let _ = slots.keep();

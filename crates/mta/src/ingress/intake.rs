@@ -116,6 +116,11 @@ impl Intake {
         owed == 0 || self.share.try_grow(owed)
     }
 
+    /// Whether it holds memory that others could use.
+    pub(crate) fn holds_budget(&self) -> bool {
+        self.share.amount() > 0
+    }
+
     /// The blob that takes the body, if it goes to one.
     pub(crate) fn blob(&self) -> Option<BlobId> {
         self.blob

@@ -1,13 +1,14 @@
 //! Who may say what: limits of a listener, relay decisions, refusals in the log.
 
-use crate::clients::SessionCounts;
+use crate::clients::{Rate, SessionCounts};
 use crate::config::{self, Config, Listener};
 use crate::event::{Client, Event, Kind, Refusal};
+use crate::metrics::{Counter, Metrics};
 use crate::seams::{Time, World};
 use crate::shard::Shard;
-use mail::{Recipient, Reply};
-use smtp::server::{BareNewline, MailCommand, Nul, ServerConfig};
-use std::net::{IpAddr, SocketAddr};
+use mail::{Envelope, Mailbox, Recipient, Reply};
+use smtp::server::{BareNewline, Nul, Refused, ServerConfig};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,7 +16,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct ListenerRules {
     pub(crate) name: Arc<str>,
-    pub(crate) server: Arc<ServerConfig>,
+    /// For clients that may relay.
+    server: Arc<ServerConfig>,
+    /// For all others.
+    stranger: Arc<ServerConfig>,
     pub(crate) hops_max: usize,
     pub(crate) listener: Arc<Listener>,
 }
@@ -23,11 +27,24 @@ pub(crate) struct ListenerRules {
 impl ListenerRules {
     /// What `listener` of `config` asks of its sessions.
     pub(crate) fn new(config: &Config, listener: &Arc<Listener>) -> ListenerRules {
+        let server = server_config(config, listener);
+        // Whoever may ask for reports makes us send them: to a reverse-path that a stranger
+        // forges, one for each recipient (RFC 3461 §10.1).
+        let stranger = ServerConfig { dsn: false, ..server.clone() };
         ListenerRules {
             name: Arc::clone(&listener.name),
-            server: Arc::new(server_config(config, listener)),
+            server: Arc::new(server),
+            stranger: Arc::new(stranger),
             hops_max: listener.max_hops as usize,
             listener: Arc::clone(listener),
+        }
+    }
+
+    /// What a session with this client is told.
+    pub(super) fn server(&self, client: IpAddr) -> &Arc<ServerConfig> {
+        match self.listener.relay_network(client) {
+            Some(_) => &self.server,
+            None => &self.stranger,
         }
     }
 }
@@ -42,6 +59,7 @@ fn server_config(config: &Config, listener: &Listener) -> ServerConfig {
         content_line_bytes_max: listener.max_line_bytes,
         commands_max: listener.max_commands,
         errors_max: listener.max_errors,
+        refused_recipients_max: listener.max_refused_recipients,
         messages_max: listener.max_messages,
         command_timeout: listener.command_timeout,
         content_timeout: listener.content_timeout,
@@ -77,14 +95,14 @@ pub(super) struct ClientCount<W: World> {
 
 impl<W: World> ClientCount<W> {
     pub(super) fn enter(shard: &Rc<Shard<W>>, listener: usize, ip: IpAddr) -> ClientCount<W> {
-        let at_start = shard.shared.clients.enter(listener, ip);
+        let at_start = shard.shared.clients.enter(listener, ip, shard.now());
         ClientCount { shard: Rc::clone(shard), listener, ip, at_start }
     }
 }
 
 impl<W: World> Drop for ClientCount<W> {
     fn drop(&mut self) {
-        self.shard.shared.clients.leave(self.listener, self.ip);
+        self.shard.shared.clients.leave(self.listener, self.ip, self.shard.now());
     }
 }
 
@@ -103,16 +121,62 @@ pub(super) fn admit<W: World>(
     if shard.stopping.until().is_some() {
         return turned_away((4, 3, 2), "The server is shutting down");
     }
-    let sessions = shard.shared.session_count();
-    if over(count.at_start.listener, rules.listener.max_sessions)
-        || sessions > shard.shared.sessions_max
-    {
+    let listener = &rules.listener;
+    let may_relay = listener.relay_network(count.ip).is_some();
+    // What strangers can't take is there for those whom the server is for.
+    let part = |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
+    let own = part(listener.max_sessions, !may_relay && !listener.relay_from.is_empty());
+    let all = part(shard.shared.sessions_max, !may_relay && shard.active().config.has_relay());
+    if over(count.at_start.listener, own) || shard.shared.session_count() > all {
         return turned_away((4, 3, 2), "Too many sessions; try again later");
     }
-    if over(count.at_start.address, rules.listener.max_sessions_per_address) {
+    let exempt = listener.is_exempt(count.ip);
+    let each = listener.max_sessions_per_address;
+    let each = if may_relay { each.saturating_mul(RELAY_SESSIONS_FACTOR) } else { each };
+    if !exempt && over(count.at_start.client, each) {
         return turned_away((4, 7, 0), "Too many sessions from your address");
     }
+    if !count.charge(rules, Rate::Connections) {
+        return turned_away((4, 7, 0), "Too many connections from your address in a minute");
+    }
+    if count.is_exhausted(rules, Rate::Refusals) {
+        return turned_away((4, 7, 0), "Too much of yours was refused within a minute");
+    }
     Ok(())
+}
+
+/// One in so many sessions is kept for clients that may relay.
+const RESERVED_PART: u32 = 10;
+/// Clients that may relay may have so many times `max_sessions_per_address`.
+const RELAY_SESSIONS_FACTOR: u32 = 20;
+
+impl<W: World> ClientCount<W> {
+    /// What is allowed per minute of this; 0, which is no limit, for clients that may relay and for
+    /// those that the configuration exempts.
+    fn per_minute(&self, rules: &ListenerRules, rate: Rate) -> u32 {
+        let listener = &rules.listener;
+        let max = match rate {
+            Rate::Connections => listener.connections_per_minute,
+            Rate::Messages => listener.messages_per_minute,
+            Rate::Recipients => listener.recipients_per_minute,
+            Rate::Refusals => listener.refusals_per_minute,
+        };
+        let free = max == 0 || listener.relay_network(self.ip).is_some();
+        if free || listener.is_exempt(self.ip) { 0 } else { max }
+    }
+
+    /// Counts one; `false`: one too many.
+    pub(super) fn charge(&self, rules: &ListenerRules, rate: Rate) -> bool {
+        let clients = &self.shard.shared.clients;
+        let max = self.per_minute(rules, rate);
+        max == 0 || clients.charge(self.listener, self.ip, rate, max, self.shard.now())
+    }
+
+    fn is_exhausted(&self, rules: &ListenerRules, rate: Rate) -> bool {
+        let clients = &self.shard.shared.clients;
+        let max = self.per_minute(rules, rate);
+        max > 0 && clients.is_exhausted(self.listener, self.ip, rate, max, self.shard.now())
+    }
 }
 
 /// 0 is no limit.
@@ -122,18 +186,25 @@ fn over(count: u32, max: u32) -> bool {
 
 /// Whether the reverse-path may send at all. The spool's state is looked at here already, so that
 /// a client learns early that it is in vain.
-#[allow(clippy::unnecessary_wraps)]
 pub(super) fn decide_mail<W: World>(
     shard: &Rc<Shard<W>>,
-    _rules: &ListenerRules,
-    _peer: SocketAddr,
-    _command: &MailCommand,
+    rules: &ListenerRules,
+    count: &ClientCount<W>,
 ) -> Result<(), Reply> {
     if shard.settles.is_poisoned() {
-        shard.metrics.refused_mail.inc();
         return Err(Reply::new(451, (4, 3, 0), "The spool cannot write; try again later"));
     }
+    if count.is_exhausted(rules, Rate::Refusals) {
+        return Err(slow_down("Too much of yours was refused within a minute"));
+    }
+    if !count.charge(rules, Rate::Messages) {
+        return Err(slow_down("Too many messages from your address in a minute"));
+    }
     Ok(())
+}
+
+fn slow_down(why: &'static str) -> Reply {
+    Reply::new(450, (4, 7, 1), why)
 }
 
 /// Whether this client may send to this recipient.
@@ -143,37 +214,104 @@ pub(super) fn decide_mail<W: World>(
 pub(super) fn decide_rcpt<W: World>(
     shard: &Rc<Shard<W>>,
     rules: &ListenerRules,
-    peer: SocketAddr,
+    count: &ClientCount<W>,
     recipient: &Recipient,
 ) -> Result<(), Reply> {
+    if count.is_exhausted(rules, Rate::Refusals) {
+        return Err(slow_down("Too much of yours was refused within a minute"));
+    }
     let active = shard.active();
-    let decision = active.config.decide(&rules.listener, Some(peer.ip()), &recipient.mailbox);
-    let Some(reply) = decision.refusal() else { return Ok(()) };
-    shard.metrics.refused_rcpt.inc();
-    let client = Arc::new(super::session::client_of(peer, rules, "", ""));
-    let refused = Box::from(recipient.mailbox.as_str());
-    log_refusal(shard, client, "RCPT", None, Some(refused), &reply);
-    Err(reply)
+    let decision = active.config.decide(&rules.listener, Some(count.ip), &recipient.mailbox);
+    if let Some(reply) = decision.refusal() {
+        return Err(reply);
+    }
+    if !count.charge(rules, Rate::Recipients) {
+        return Err(slow_down("Too many recipients from your address in a minute"));
+    }
+    Ok(())
 }
 
-/// Puts a refusal into the event log, unless there were too many lately.
-pub(super) fn log_refusal<W: World>(
+/// Counts a refusal and puts it into the event log, unless there were too many lately. Every
+/// refusal at intake passes here, once.
+pub(super) fn account<W: World>(
     shard: &Shard<W>,
-    client: Arc<Client>,
-    step: &'static str,
-    sender: Option<Box<str>>,
-    recipient: Option<Box<str>>,
-    reply: &Reply,
+    client: impl FnOnce() -> Arc<Client>,
+    refused: Refused,
 ) {
+    reason_counter(&shard.metrics, &refused.reply).inc();
     if !shard.events.is_on() {
         return;
     }
     let Some(unlogged) = shard.refusals.borrow_mut().admit(shard.now()) else { return };
-    let reply = reply.clone();
+    let Refused { step, sender, recipient, reply } = refused;
+    let client = client();
     shard.events.emit(Event {
         at: shard.world.time().wall(),
         message: None,
         recipients: crate::event::Recipients::new(),
         kind: Kind::Refused(Box::new(Refusal { client, step, sender, recipient, reply, unlogged })),
     });
+}
+
+/// A refusal of what `envelope` was to carry; the recipient is named when there is only one.
+pub(super) fn content_refused(envelope: &Envelope, reply: Reply) -> Refused {
+    let sender = envelope.reverse_path.as_ref().map_or("", Mailbox::as_str);
+    let recipient = match envelope.recipients.as_slice() {
+        [only] => Some(Box::from(only.mailbox.as_str())),
+        _ => None,
+    };
+    Refused { step: "content", sender: Some(Box::from(sender)), recipient, reply }
+}
+
+/// Why, as far as a label may tell: by the enhanced status (RFC 3463 §3).
+fn reason_counter<'a>(metrics: &'a Metrics, reply: &Reply) -> &'a Counter {
+    let Some(status) = reply.enhanced else { return &metrics.refused_protocol };
+    match (status.class, status.subject, status.detail) {
+        (5, 3, 4) => &metrics.refused_size,
+        (_, 3, 2) | (4, 7, _) | (4, 5, 3) => &metrics.refused_limit,
+        (_, 3, _) => &metrics.refused_resources,
+        (_, 6, _) | (5, 4, 6) => &metrics.refused_content,
+        (_, 5, _) | (5, 1, 3 | 7) => &metrics.refused_protocol,
+        _ => &metrics.refused_policy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reply_has_a_reason() {
+        let metrics = Metrics::default();
+        let reason = |code, status| {
+            let counter = reason_counter(&metrics, &Reply::new(code, status, "no"));
+            let all = [
+                ("protocol", &metrics.refused_protocol),
+                ("size", &metrics.refused_size),
+                ("content", &metrics.refused_content),
+                ("policy", &metrics.refused_policy),
+                ("limit", &metrics.refused_limit),
+                ("resources", &metrics.refused_resources),
+            ];
+            let found = all.into_iter().find(|(_, other)| std::ptr::eq(counter, *other));
+            found.map_or("", |(name, _)| name)
+        };
+        for (code, status, expected) in [
+            (500, (5, 5, 2), "protocol"),
+            (501, (5, 1, 3), "protocol"),
+            (501, (5, 1, 7), "protocol"),
+            (552, (5, 3, 4), "size"),
+            (550, (5, 6, 0), "content"),
+            (554, (5, 4, 6), "content"),
+            (550, (5, 7, 1), "policy"),
+            (550, (5, 1, 2), "policy"),
+            (421, (4, 7, 0), "limit"),
+            (421, (4, 3, 2), "limit"),
+            (452, (4, 5, 3), "limit"),
+            (452, (4, 3, 1), "resources"),
+            (451, (4, 3, 0), "resources"),
+        ] {
+            assert_eq!(reason(code, status), expected, "{code} {status:?}");
+        }
+    }
 }

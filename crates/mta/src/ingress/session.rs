@@ -5,12 +5,13 @@ use super::intake::{Attention, Intake};
 use super::policy::{self, ClientCount, ListenerRules};
 use crate::alarm::Alarm;
 use crate::budget::Share;
+use crate::clients::Rate;
 use crate::event::Client;
 use crate::seams::{Net, Stream, Time, World};
 use crate::shard::{Busy, SCRATCH_BYTES, Shard};
 use bytes::Bytes;
-use mail::{MessageId, Mono, Reply};
-use smtp::server::{Need, Progress, ServerSession, Transaction};
+use mail::{MessageId, Mono, Recipient, Reply};
+use smtp::server::{Need, Progress, Refused, ServerSession, Transaction};
 use spool::{BlobId, Completion, Request};
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
@@ -28,6 +29,17 @@ const BUDGET_WAIT: Duration = Duration::from_secs(1);
 /// How often it looks meanwhile.
 const BUDGET_LOOK: Duration = Duration::from_millis(20);
 
+/// Recipients draw on the budget of bodies in steps of this; the first step is free, like a small
+/// body.
+const ENVELOPE_STEP_BYTES: u64 = 16 * 1024;
+/// Content that holds memory others want goes to disk when nothing more of it came for this long.
+const HOLDER_IDLE_MAX: Duration = Duration::from_secs(5);
+/// How long a client that still sends is read before its connection is closed on it: a close with
+/// input unread may take away the last reply before the client has seen it.
+const LINGER: Duration = Duration::from_secs(1);
+/// How much of it is read.
+const LINGER_BYTES: usize = 1024 * 1024;
+
 /// How much of what may be commands is handled before their replies are looked at.
 const COMMANDS_BYTES: usize = 4 * 1024;
 /// Replies that are due are written before more commands are handled: a client that reads none
@@ -44,24 +56,30 @@ pub(super) async fn run<W: World>(
 ) {
     let now = shard.now();
     let count = ClientCount::enter(&shard, listener, peer.ip());
+    let server = Arc::clone(rules.server(peer.ip()));
     let machine = match policy::admit(&shard, &rules, &count) {
-        Ok(()) => ServerSession::new(Arc::clone(&rules.server), now),
+        Ok(()) => ServerSession::new(server, now),
         Err(reply) => {
             shard.metrics.sessions_refused.inc();
-            shard.metrics.refused_connect.inc();
-            let client = Arc::new(client_of(peer, &rules, "", ""));
-            policy::log_refusal(&shard, client, "connect", None, None, &reply);
-            ServerSession::refused(Arc::clone(&rules.server), reply, now)
+            let client = || Arc::new(client_of(peer, &rules, "", ""));
+            let refused =
+                Refused { step: "connect", sender: None, recipient: None, reply: reply.clone() };
+            policy::account(&shard, client, refused);
+            ServerSession::refused(server, reply, now)
         }
     };
     let session = Session {
         alarm: Alarm::new(shard.world.time().clone()),
         intake: Intake::new(&shard.shared.body_memory, shard.active().config.spool.blob_bytes),
         slots: Share::none(&shard.shared.queue_slots),
+        envelope: Share::none(&shard.shared.body_memory),
+        envelope_bytes: 0,
+        heard_at: now,
         blob_owner: None,
         rest: Vec::new(),
         rest_from: 0,
         peer,
+        count,
         rules,
         machine,
         stream: Some(stream),
@@ -94,6 +112,12 @@ struct Session<W: World> {
     intake: Intake,
     /// Queue slots reserved for the transaction's recipients.
     slots: Share,
+    /// What the recipients draw of body memory.
+    envelope: Share,
+    /// About what they take.
+    envelope_bytes: u64,
+    /// When the last input came.
+    heard_at: Mono,
     /// The id that the message under way will have, once a blob was begun for it.
     blob_owner: Option<MessageId>,
     /// Input behind a need, kept while the need is answered.
@@ -101,6 +125,7 @@ struct Session<W: World> {
     /// How much of `rest` the machine has taken.
     rest_from: usize,
     peer: SocketAddr,
+    count: ClientCount<W>,
     rules: Rc<ListenerRules>,
 }
 
@@ -123,8 +148,17 @@ impl<W: World> Session<W> {
                     if self.attend().await.is_err() {
                         // 421 may come at any time (RFC 5321 §3.8): better than silence.
                         let reply = self.spill_refusal(421);
+                        let host = &self.shard.active().config.hostname;
+                        let reply =
+                            Reply { text: format!("{host} {}", reply.text).into(), ..reply };
                         reply.write_to(self.machine.output());
-                        return self.flush().await;
+                        self.account(Refused {
+                            step: "content",
+                            sender: None,
+                            recipient: None,
+                            reply,
+                        });
+                        return self.end().await;
                     }
                     if !self.rest.is_empty() {
                         need = self.resume();
@@ -132,21 +166,26 @@ impl<W: World> Session<W> {
                     }
                     match self.read(notify, stop.as_mut()).await? {
                         Some(need) => need,
-                        None => return self.flush().await,
+                        None => return self.end().await,
                     }
                 }
-                Need::Mail(command) => {
-                    let answer = policy::decide_mail(&self.shard, &self.rules, self.peer, &command);
+                Need::Mail(_) => {
+                    let answer = policy::decide_mail(&self.shard, &self.rules, &self.count);
                     self.machine.answer_mail(self.shard.now(), answer);
                     self.resume()
                 }
                 Need::Rcpt(recipient) => {
                     let answer =
-                        policy::decide_rcpt(&self.shard, &self.rules, self.peer, &recipient);
+                        policy::decide_rcpt(&self.shard, &self.rules, &self.count, &recipient)
+                            .and_then(|()| self.hold_recipient(&recipient));
                     self.machine.answer_rcpt(self.shard.now(), answer);
                     self.resume()
                 }
-                Need::Data { recipients } => {
+                Need::Data { waits_for_354: true, .. } if self.rest_from < self.rest.len() => {
+                    self.machine.refuse_early_content(self.shard.now());
+                    self.resume()
+                }
+                Need::Data { recipients, .. } => {
                     let answer = self.reserve(recipients);
                     self.machine.answer_data(self.shard.now(), answer);
                     self.resume()
@@ -165,7 +204,7 @@ impl<W: World> Session<W> {
                     self.encrypt().await?;
                     Need::Input
                 }
-                Need::Close => return self.flush().await,
+                Need::Close => return self.end().await,
             };
         }
     }
@@ -200,6 +239,10 @@ impl<W: World> Session<W> {
             if let Poll::Ready(done) = self.poll_read(cx) {
                 return Poll::Ready(done);
             }
+            if self.is_stalled_holder() {
+                // What it holds goes to disk.
+                return Poll::Ready(Ok(Some(Need::Input)));
+            }
             // One registration serves the whole session; it wakes when the stop begins, and once
             // more when the grace is over.
             if stop.as_mut().poll(cx).is_ready() {
@@ -223,6 +266,7 @@ impl<W: World> Session<W> {
             Poll::Pending => return Poll::Pending,
         };
         let now = self.shard.now();
+        self.heard_at = now;
         let progress = feed(&mut self.machine, &mut self.intake, now, &scratch[..n]);
         if progress.consumed < n {
             self.rest.extend_from_slice(&scratch[progress.consumed..n]);
@@ -240,16 +284,81 @@ impl<W: World> Session<W> {
 
     /// Whether the session ends without further input.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
-        while self.alarm.poll(cx, self.machine.deadline()).is_ready() {
+        loop {
+            let mut deadline = self.machine.deadline();
+            if self.intake.holds_budget() {
+                deadline = deadline.min(self.look_at_stall());
+            }
+            if self.alarm.poll(cx, deadline).is_pending() {
+                return Poll::Pending;
+            }
             if self.machine.handle_timeout(self.shard.now()) {
                 return Poll::Ready(Ok(None));
             }
+            if self.is_stalled_holder() {
+                return Poll::Ready(Ok(Some(Need::Input)));
+            }
         }
-        Poll::Pending
+    }
+
+    /// Whether content that came holds memory, nothing more of it comes, and memory is short.
+    fn is_stalled_holder(&self) -> bool {
+        let memory = &self.shard.shared.body_memory;
+        self.intake.holds_budget()
+            && self.shard.now() >= self.heard_at + HOLDER_IDLE_MAX
+            && memory.used() > memory.max() / 2
+    }
+
+    /// When that is worth another look.
+    fn look_at_stall(&self) -> Mono {
+        let first = self.heard_at + HOLDER_IDLE_MAX;
+        let now = self.shard.now();
+        if now < first { first } else { now + HOLDER_IDLE_MAX }
+    }
+
+    /// Puts what the machine refused into the account.
+    fn account_refusals(&mut self) {
+        for refused in self.machine.take_refusals() {
+            self.account(refused);
+        }
+    }
+
+    fn account(&self, refused: Refused) {
+        let (helo, protocol) = (self.machine.helo(), self.machine.protocol());
+        let client = || Arc::new(client_of(self.peer, &self.rules, helo, protocol));
+        policy::account(&self.shard, client, refused);
+        // Beyond the limit there is nothing more to count: it is looked at where it is too late.
+        let _ = self.count.charge(&self.rules, Rate::Refusals);
+    }
+
+    /// Says the last words; to a client that still sends so that it hears them.
+    async fn end(&mut self) -> io::Result<()> {
+        self.flush().await?;
+        if !self.machine.was_cut() {
+            return Ok(());
+        }
+        let until = self.shard.now() + LINGER;
+        let mut left = LINGER_BYTES;
+        poll_fn(|cx| {
+            while let Some(stream) = &mut self.stream {
+                let mut scratch = self.shard.scratch.borrow_mut();
+                match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+                    Poll::Ready(Ok(n)) if n > 0 && n < left => left -= n,
+                    Poll::Ready(_) => break,
+                    // Nothing came so far: nothing is lost by closing.
+                    Poll::Pending if left == LINGER_BYTES => break,
+                    Poll::Pending => return self.alarm.poll(cx, until),
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        Ok(())
     }
 
     /// Writes the replies that piled up.
     async fn flush(&mut self) -> io::Result<()> {
+        self.account_refusals();
         let mut from = 0;
         while from < self.machine.output().len() {
             from += poll_fn(|cx| self.poll_write(cx, from)).await?;
@@ -291,13 +400,30 @@ impl<W: World> Session<W> {
         if self.slots.try_grow(recipients as u64) {
             return Ok(());
         }
-        self.shard.metrics.refused_data.inc();
         self.shard.metrics.queue_full.inc();
         Err(Reply::new(452, (4, 3, 1), "The queue is full; try again later"))
     }
 
+    /// Takes memory for a recipient.
+    fn hold_recipient(&mut self, recipient: &Recipient) -> Result<(), Reply> {
+        let text =
+            recipient.mailbox.as_str().len() + recipient.orcpt.as_ref().map_or(0, |o| o.len());
+        // The record, its texts, and its entry in the index.
+        self.envelope_bytes += (size_of::<Recipient>() + text + 64) as u64;
+        if self.envelope_bytes <= self.envelope.amount() + ENVELOPE_STEP_BYTES
+            || self.envelope.try_grow(ENVELOPE_STEP_BYTES)
+        {
+            return Ok(());
+        }
+        Err(Reply::new(452, (4, 3, 1), "No memory for more recipients; try again later"))
+    }
+
     /// Before more is read: covers what the content holds, or sends it to disk.
     async fn attend(&mut self) -> io::Result<()> {
+        if self.is_stalled_holder() {
+            self.shard.metrics.spilled.inc();
+            self.spill(true).await?;
+        }
         loop {
             match self.intake.attention() {
                 Attention::None => return Ok(()),
@@ -368,13 +494,14 @@ impl<W: World> Session<W> {
         if self.intake.hops() > self.rules.hops_max {
             self.abandon();
             let reply = Reply::new(554, (5, 4, 6), "Too many Received fields: a mail loop");
-            shard.metrics.refused_content.inc();
-            policy::log_refusal(&shard, client, "content", None, None, &reply);
+            self.account(policy::content_refused(&transaction.envelope, reply.clone()));
             return reply;
         }
         if self.intake.blob().is_some() && self.spill(true).await.is_err() {
             self.abandon();
-            return self.spill_refusal(if shard.settles.is_poisoned() { 451 } else { 452 });
+            let reply = self.spill_refusal(if shard.settles.is_poisoned() { 451 } else { 452 });
+            self.account(policy::content_refused(&transaction.envelope, reply.clone()));
+            return reply;
         }
         let message = Accepted {
             id: self.blob_owner.take().unwrap_or_else(|| shard.spool.allocate_id()),
@@ -386,12 +513,19 @@ impl<W: World> Session<W> {
         let slots = std::mem::replace(&mut self.slots, Share::none(&shard.shared.queue_slots));
         let reply = accept::commit(&shard, message, slots).await;
         let _ = self.intake.reset();
+        self.let_envelope_go();
         reply
+    }
+
+    fn let_envelope_go(&mut self) {
+        self.envelope_bytes = 0;
+        self.envelope.clear();
     }
 
     /// The transaction ended without a message.
     fn abandon(&mut self) {
         self.slots.clear();
+        self.let_envelope_go();
         if let (Some(blob), Some(id)) = (self.intake.reset(), self.blob_owner.take()) {
             self.shard.spool.drop_blob(id, blob);
         }

@@ -47,7 +47,7 @@ fn metrics_are_added_up_over_shards() {
     let shards: Vec<Arc<Metrics>> = numbers.shards.clone();
     shards[0].messages_received.add(3);
     shards[1].messages_received.add(4);
-    shards[1].refused_rcpt.inc();
+    shards[1].refused_policy.inc();
     shards[0].delivery_delay.observe(Duration::from_millis(3));
     shards[1].delivery_delay.observe(Duration::from_secs(10_000_000));
     let server = serve(numbers, Arc::new(Health::default));
@@ -56,8 +56,8 @@ fn metrics_are_added_up_over_shards() {
     for line in [
         "# TYPE postrider_messages_received counter",
         "postrider_messages_received_total 7",
-        "postrider_refused_total{step=\"rcpt\"} 1",
-        "postrider_refused_total{step=\"mail\"} 0",
+        "postrider_refused_total{reason=\"policy\"} 1",
+        "postrider_refused_total{reason=\"size\"} 0",
         "postrider_delivery_delay_seconds_bucket{le=\"0.001\"} 0",
         "postrider_delivery_delay_seconds_bucket{le=\"0.005\"} 1",
         "postrider_delivery_delay_seconds_bucket{le=\"432000.0\"} 1",

@@ -71,6 +71,7 @@ impl Bench {
              [[route]]\ndomains = [\"far.test\", \"*.far.test\", \"client.test\", \"relay.test\",\n\
              \"witness.test\", \"xn--bcher-kva.test\"]\n\
              maildir = { path = \"mail/{domain}/{local}\" }\n\
+             [[route]]\ndomains = [\"hop.test\"]\nsmtp = { hosts = [\"127.0.0.1:9\"] }\n\
              [[route]]\nsmtp = { hosts = [\"127.0.0.1:9\"] }\n",
         );
         let server = Server::start(&files, &text);

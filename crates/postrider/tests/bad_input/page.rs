@@ -12,7 +12,8 @@ const HEAD: &str = "\
 What Postrider does with input that is wrong. Each row is a test that is played against the running
 program: `BAD_INPUT=ROW cargo test -p postrider --test bad_input` plays one alone.
 
-`\\r`, `\\n`, `\\xHH` are octets; `\\*N{…}` is N times what stands in braces; a line without an
+`\\r`, `\\n`, `\\xHH` are octets; `\\*N{…}` is N times what stands in braces (`\\i`: the
+number of the time); a line without an
 ending of its own ends with CRLF. `{id}` is a message's id.
 
 The last column is what the test proves afterwards. For every row but those of spool files it proves

@@ -33,8 +33,18 @@ pub(super) enum Verb {
     Unimplemented,
     /// A browser or a forged request that speaks HTTP.
     Http,
+    /// A header field, of HTTP or of a message.
+    Field,
     /// No command at all.
     Unknown,
+}
+
+impl Verb {
+    /// Whether it takes a transaction further, or ends it.
+    pub(super) fn advances(self) -> bool {
+        use Verb::{Bdat, Data, Ehlo, Helo, Lhlo, Mail, Quit, Rcpt, Rset, StartTls};
+        matches!(self, Mail | Rcpt | Data | Bdat | Rset | Ehlo | Helo | Lhlo | Quit | StartTls)
+    }
 }
 
 /// Why a line cannot be a command.
@@ -58,11 +68,26 @@ pub(super) fn parse(line: &[u8]) -> Result<(Verb, &str), LineError> {
     }
     let line = std::str::from_utf8(line).map_err(|_| LineError::NotUtf8)?;
     let (word, argument) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-    Ok((verb(word), argument.trim_matches([' ', '\t'])))
+    let argument = argument.trim_matches([' ', '\t']);
+    Ok((if is_http(line) { Verb::Http } else { verb(word) }, argument))
+}
+
+/// Ends in ` HTTP/1.1` or the like, whatever the method: a client that was talked into sending
+/// somebody else's commands (server-side request forgery, DNS rebinding) begins so.
+fn is_http(line: &str) -> bool {
+    let Some([before @ .., major, b'.', minor]) =
+        line.trim_ascii_end().as_bytes().last_chunk::<9>()
+    else {
+        return false;
+    };
+    major.is_ascii_digit() && minor.is_ascii_digit() && before.eq_ignore_ascii_case(b" HTTP/")
 }
 
 fn verb(word: &str) -> Verb {
     let mut upper = [0_u8; 8];
+    if word.ends_with(':') {
+        return Verb::Field;
+    }
     let Some(upper) = upper.get_mut(..word.len()) else { return Verb::Unknown };
     upper.copy_from_slice(word.as_bytes());
     upper.make_ascii_uppercase();
@@ -98,9 +123,24 @@ mod tests {
         assert_eq!(parse(b"mAiL  FROM:<a@b> \t"), Ok((Verb::Mail, "FROM:<a@b>")));
         assert_eq!(parse(b"StartTLS"), Ok((Verb::StartTls, "")));
         assert_eq!(parse(b"NOOP\tx y"), Ok((Verb::Noop, "x y")));
-        for unknown in ["", " NOOP", "NOO", "NOOPS", "STARTTLSX", "MAIL:", "données"] {
+        for unknown in ["", " NOOP", "NOO", "NOOPS", "STARTTLSX", "MAILX", "données"] {
             assert_eq!(parse(unknown.as_bytes()).map(|(verb, _)| verb), Ok(Verb::Unknown));
         }
+    }
+
+    #[test]
+    fn what_looks_like_http_or_a_header_is_told_apart() {
+        let verb = |line: &str| parse(line.as_bytes()).map(|(verb, _)| verb);
+        for http in ["FOO / HTTP/1.1", "PATCH /x HTTP/2.0 ", "NOOP x http/1.0", "EHLO / HTTP/1.1"] {
+            assert_eq!(verb(http), Ok(Verb::Http), "{http}");
+        }
+        for field in ["Host: x", "Subject:", ":", "Content-Security-Policy: x"] {
+            assert_eq!(verb(field), Ok(Verb::Field), "{field}");
+        }
+        for other in ["NOOP HTTP/1.", "NOOP xHTTP/1.1", "NOOP /1.1", "NOOP x:"] {
+            assert_eq!(verb(other), Ok(Verb::Noop), "{other}");
+        }
+        assert_eq!(verb("/1.1"), Ok(Verb::Unknown));
     }
 
     #[test]

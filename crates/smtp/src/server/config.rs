@@ -22,11 +22,17 @@ pub struct ServerConfig {
     pub commands_max: u32,
     /// 4yz/5yz replies to commands per session, 421 4.7.0 beyond it. Refused content does not
     /// count, nor do recipients beyond `recipients_max`: their sender must be able to send DATA
-    /// for the ones that were accepted (RFC 5321 §4.5.3.1.10).
+    /// for the ones that were accepted (RFC 5321 §4.5.3.1.10). For the same reason no refused
+    /// recipient counts in a transaction in which one is accepted. An accepted message forgives
+    /// all.
     pub errors_max: u32,
+    /// Refused recipients per session, 421 4.7.0 beyond it. An accepted message forgives them, too.
+    /// 0: no limit.
+    pub refused_recipients_max: u32,
     /// Messages per session, 421 4.7.0 at the MAIL beyond it. 0: no limit.
     pub messages_max: u32,
-    /// Waiting for the next command. RFC 5321 §4.5.3.2.7: at least 5 minutes.
+    /// Waiting for the next command; within a transaction for the next one that takes it further,
+    /// so that no NOOP keeps it. RFC 5321 §4.5.3.2.7: at least 5 minutes.
     pub command_timeout: Duration,
     /// Between two pieces of content. RFC 5321 §4.5.3.2.5.
     pub content_timeout: Duration,
@@ -64,6 +70,7 @@ impl Default for ServerConfig {
             content_line_bytes_max: 0,
             commands_max: 1_000_000,
             errors_max: 100,
+            refused_recipients_max: 1_000,
             messages_max: 0,
             command_timeout: Duration::from_secs(300),
             content_timeout: Duration::from_secs(180),

@@ -4,6 +4,7 @@ use super::bdat::Chunk;
 use super::command::{self, LineError, Verb};
 use super::content;
 use super::parameters::{MailParameters, RcptParameters};
+use super::refusal::About;
 use super::session::{Awaited, Greeting, Phase, ServerSession};
 use super::{MailCommand, Need, Transaction, path, replies};
 use mail::{ContentFacts, Envelope, Mailbox, Mono, Notify, Recipient, Reply};
@@ -18,20 +19,26 @@ impl ServerSession {
         let (verb, argument) = match command::parse(line) {
             Ok(command) => command,
             Err(error) => {
-                self.lost_line(describe(error), line.get(..4).is_some_and(is_bdat));
+                self.lost_line(now, describe(error), line.get(..4).is_some_and(is_bdat));
                 return None;
             }
         };
+        self.keep_waiting(now, verb.advances());
         if verb != Verb::Quit && !self.count_command() {
             return None;
         }
         match self.perform(now, verb, argument) {
-            Ok(need) => need,
+            Ok(need) => return need,
             Err(reply) => {
-                self.refuse(&reply);
-                None
+                let about = About::command(verb, argument);
+                if verb == Verb::Rcpt && self.transaction.is_some() {
+                    self.refuse_recipient(about, &reply);
+                } else {
+                    self.refuse(about, &reply);
+                }
             }
         }
+        None
     }
 
     fn perform(&mut self, now: Mono, verb: Verb, argument: &str) -> Outcome {
@@ -67,10 +74,15 @@ impl ServerSession {
             Verb::StartTls => self.starttls(argument),
             Verb::Unimplemented => Err(unimplemented()),
             Verb::Http => {
-                self.close((4, 7, 0), "This is not an HTTP server");
+                self.end(About::step("command"), (4, 7, 0), "This is not an HTTP server");
                 Ok(None)
             }
-            Verb::Unknown => Err(replies::line("Unknown command")),
+            Verb::Field => {
+                self.end(About::step("command"), (4, 7, 0), "A header field is no command");
+                Ok(None)
+            }
+            Verb::Unknown if self.may_be_unknown() => Err(replies::line("Unknown command")),
+            Verb::Unknown => Ok(None),
         }
     }
 
@@ -126,7 +138,7 @@ impl ServerSession {
             return Err(replies::sequence("Sender is already given; send RSET to start anew"));
         }
         if self.config.messages_max != 0 && self.messages >= self.config.messages_max {
-            self.close((4, 7, 0), "Too many messages in one session");
+            self.end(About::step("MAIL"), (4, 7, 0), "Too many messages in one session");
             return Ok(None);
         }
         let text = behind(argument, "FROM:")
@@ -159,7 +171,7 @@ impl ServerSession {
         self.transaction = Some(Box::new(Transaction {
             envelope,
             facts: ContentFacts::default(),
-            protocol: self.protocol(given.smtputf8),
+            protocol: self.protocol_with(given.smtputf8),
             helo,
         }));
         self.chunks_failed = false;
@@ -190,16 +202,24 @@ impl ServerSession {
         ascii_or(path, smtputf8)?;
         let mailbox = Mailbox::parse(path, smtputf8).map_err(bad_recipient)?;
         let recipients = &mut transaction.envelope.recipients;
+        let notify = given.notify.unwrap_or(Notify::UNSPECIFIED);
+        let orcpt = given.orcpt.map(Box::from);
+        // In LMTP each RCPT gets a reply of its own in the end (RFC 2033 §4.2).
+        let known = if self.config.lmtp { None } else { self.known.find(recipients, &mailbox) };
+        if let Some(recipient) = known.and_then(|at| recipients.get_mut(at)) {
+            // It gets one copy, as in Postfix and Exim.
+            recipient.notify = recipient.notify.union(notify);
+            recipient.orcpt = recipient.orcpt.take().or(orcpt);
+            return self.say(replies::RCPT_OK);
+        }
         if recipients.len() >= self.config.recipients_max {
             // Not counted as an error: see `ServerConfig::errors_max`.
-            self.write(&Reply::new(452, (4, 5, 3), "Too many recipients in one transaction"));
+            let reply = Reply::new(452, (4, 5, 3), "Too many recipients in one transaction");
+            self.note(About { recipient: Some(path), ..About::step("RCPT") }, &reply);
+            self.write(&reply);
             return Ok(None);
         }
-        let recipient = Recipient {
-            mailbox,
-            notify: given.notify.unwrap_or(Notify::UNSPECIFIED),
-            orcpt: given.orcpt.map(Box::from),
-        };
+        let recipient = Recipient { mailbox, notify, orcpt };
         recipients.push(recipient.clone());
         self.phase = Phase::Answer(Awaited::Rcpt);
         Ok(Some(Need::Rcpt(recipient)))
@@ -214,7 +234,7 @@ impl ServerSession {
         }
         let recipients = self.ready_for_content()?;
         self.phase = Phase::Answer(Awaited::Data);
-        Ok(Some(Need::Data { recipients }))
+        Ok(Some(Need::Data { recipients, waits_for_354: true }))
     }
 
     /// RFC 3030 §2. Whatever is wrong with it, the octets that it announces are read first.
@@ -226,7 +246,7 @@ impl ServerSession {
         match self.admit_chunk(chunk) {
             Ok(recipients) if self.reader.is_none() => {
                 self.phase = Phase::Answer(Awaited::Chunk(chunk));
-                return Ok(Some(Need::Data { recipients }));
+                return Ok(Some(Need::Data { recipients, waits_for_354: false }));
             }
             Ok(_) => {
                 self.phase = Phase::Chunk { chunk, left: chunk.octets };
@@ -260,8 +280,7 @@ impl ServerSession {
 
     /// It is not known where the next command begins: content must not be taken for one.
     fn lost_chunk(&mut self) {
-        self.refuse(&bdat_syntax());
-        self.phase = Phase::Closing;
+        self.end(About::step("DATA"), (4, 5, 4), BDAT_SYNTAX);
     }
 
     /// How many recipients wait for content.
@@ -294,7 +313,7 @@ impl ServerSession {
     }
 
     /// RFC 3848, RFC 6531 §4.3.
-    fn protocol(&self, smtputf8: bool) -> &'static str {
+    pub(super) fn protocol_with(&self, smtputf8: bool) -> &'static str {
         match (self.greeting, smtputf8, self.tls) {
             (Greeting::Lhlo, false, false) => "LMTP",
             (Greeting::Lhlo, false, true) => "LMTPS",
@@ -308,6 +327,8 @@ impl ServerSession {
         }
     }
 }
+
+const BDAT_SYNTAX: &str = "Syntax: BDAT octets [LAST]";
 
 fn is_bdat(start: &[u8]) -> bool {
     start.eq_ignore_ascii_case(b"BDAT")
@@ -348,7 +369,7 @@ fn bad_recipient(why: impl std::fmt::Display) -> Reply {
 }
 
 fn bdat_syntax() -> Reply {
-    replies::argument("Syntax: BDAT octets [LAST]")
+    replies::argument(BDAT_SYNTAX)
 }
 
 /// Parameters belong to extensions, and HELO knows of none (RFC 5321 §4.1.1.11).

@@ -3,13 +3,18 @@
 use super::bdat::Chunk;
 use super::content::ContentReader;
 use super::line::{Line, LineReader};
+use super::recipients::RecipientIndex;
+use super::refusal::{About, Refused};
 use super::replies;
 use super::{ContentSink, Need, Progress, ServerConfig, Transaction};
-use mail::{Mono, Reply};
+use mail::{Mailbox, Mono, Reply};
 use std::sync::Arc;
 
 /// Output that grew beyond this with pipelined replies is given back once it is written.
 const OUTPUT_KEPT_BYTES_MAX: usize = 4_096;
+/// So many lines that are no commands before EHLO or HELO end the session: who speaks another
+/// protocol shall not get to where its text holds commands.
+const UNKNOWN_BEFORE_HELLO_MAX: u8 = 3;
 
 /// One session, from greeting to close.
 ///
@@ -27,12 +32,23 @@ pub struct ServerSession {
     pub(super) transaction: Option<Box<Transaction>>,
     /// A RCPT was given, whatever became of it.
     pub(super) rcpt_given: bool,
+    /// What is in the envelope.
+    pub(super) known: RecipientIndex,
     /// From 354 or the first chunk on.
     pub(super) reader: Option<ContentReader>,
     /// A chunk was refused that was not the last: more may be on their way (RFC 3030 §2).
     pub(super) chunks_failed: bool,
     commands: u32,
     errors: u32,
+    /// Those of `errors` that are recipients of this transaction: forgiven when one is accepted.
+    recipient_errors: u32,
+    refused_recipients: u32,
+    /// Lines before EHLO that were no commands.
+    unknown: u8,
+    /// See [`ServerSession::was_cut`].
+    cut: bool,
+    /// Not yet taken.
+    refusals: Vec<Refused>,
     pub(super) messages: u32,
     /// The end of the wait for a command or for content.
     wait_deadline: Mono,
@@ -112,10 +128,16 @@ impl ServerSession {
             tls: false,
             transaction: None,
             rcpt_given: false,
+            known: RecipientIndex::default(),
             reader: None,
             chunks_failed: false,
             commands: 0,
             errors: 0,
+            recipient_errors: 0,
+            refused_recipients: 0,
+            unknown: 0,
+            cut: false,
+            refusals: Vec::new(),
             messages: 0,
             wait_deadline: now + config.command_timeout,
             transfer_deadline: Mono::NEVER,
@@ -169,24 +191,46 @@ impl ServerSession {
             Line::Incomplete => return Some(Need::Input),
             Line::Complete(line) => Some(line),
             Line::TooLong { is_bdat } => {
-                self.lost_line("Line too long", is_bdat);
+                self.lost_line(now, "Line too long", is_bdat);
                 None
             }
         };
-        // A client that trickles bytes does not move this: it is the time for a whole line.
-        self.wait_deadline = now + self.config.command_timeout;
         line.and_then(|line| self.handle_line(now, &line))
     }
 
     /// A line that is no command. Behind a BDAT that was not understood comes content of unknown
     /// length: rather than taking that for commands, the session ends.
-    pub(super) fn lost_line(&mut self, why: &'static str, is_bdat: bool) {
-        if self.count_command() {
-            self.refuse(&replies::line(why));
-            if is_bdat {
-                self.phase = Phase::Closing;
-            }
+    pub(super) fn lost_line(&mut self, now: Mono, why: &'static str, is_bdat: bool) {
+        self.keep_waiting(now, false);
+        if !self.count_command() {
+            return;
         }
+        if is_bdat {
+            self.end(About::step("DATA"), (4, 5, 2), why);
+        } else if self.may_be_unknown() {
+            self.refuse(About::step("command"), &replies::line(why));
+        }
+    }
+
+    /// A line came. A client that trickles bytes does not get here: `command_timeout` is the time
+    /// for a whole line, and in a transaction for one that `advances` it.
+    pub(super) fn keep_waiting(&mut self, now: Mono, advances: bool) {
+        if advances || self.transaction.is_none() {
+            self.wait_deadline = now + self.config.command_timeout;
+        }
+    }
+
+    /// Counts a line that is no command; `false`: one too many before EHLO, the session ends.
+    pub(super) fn may_be_unknown(&mut self) -> bool {
+        if self.greeting != Greeting::None {
+            return true;
+        }
+        self.unknown = self.unknown.saturating_add(1);
+        let within = self.unknown < UNKNOWN_BEFORE_HELLO_MAX;
+        if !within {
+            self.end(About::step("command"), (4, 7, 0), "Too many unknown commands");
+        }
+        within
     }
 
     fn take_data(&mut self, now: Mono, rest: &mut &[u8], sink: &mut dyn ContentSink) -> Need {
@@ -227,6 +271,7 @@ impl ServerSession {
                 None
             }
             Some(reply) => {
+                self.note(About::step("content"), &reply);
                 self.write(&reply);
                 let need = self.end_transaction();
                 self.chunks_failed = true;
@@ -252,7 +297,7 @@ impl ServerSession {
             // The client could not know when it sent this: no further error.
             self.write(&reply);
         } else {
-            self.refuse(&reply);
+            self.refuse(About::step("DATA"), &reply);
         }
         if last {
             // RFC 2033 §4.2: as many replies as recipients, also to what is refused.
@@ -281,20 +326,23 @@ impl ServerSession {
         let replies = self.final_replies();
         let reader = self.reader.take();
         let refusal = reader.as_ref().and_then(ContentReader::refusal);
+        if let Some(reply) = &refusal {
+            self.note(About::step("content"), reply);
+        }
         if let (None, Some(reader), Some(mut transaction)) =
             (&refusal, &reader, self.transaction.take())
         {
             transaction.facts = reader.facts();
             self.messages = self.messages.saturating_add(1);
             self.rcpt_given = false;
+            self.known = RecipientIndex::default();
+            self.recipient_errors = 0;
             self.phase = Phase::Answer(Awaited::Message { replies });
             return Need::Message(transaction);
         }
         self.wait_for_command(now);
-        for _ in 0..replies {
-            if let Some(reply) = &refusal {
-                self.write(reply);
-            }
+        if let Some(reply) = &refusal {
+            (0..replies).for_each(|_| self.write(reply));
         }
         self.end_transaction();
         Need::Abandon
@@ -316,8 +364,8 @@ impl ServerSession {
         match answer {
             Ok(()) => self.output.extend_from_slice(replies::MAIL_OK),
             Err(reply) => {
+                self.refuse(About::step("MAIL"), &reply);
                 self.end_transaction();
-                self.refuse(&reply);
             }
         }
     }
@@ -328,12 +376,15 @@ impl ServerSession {
             return;
         }
         match answer {
-            Ok(()) => self.output.extend_from_slice(replies::RCPT_OK),
+            Ok(()) => {
+                self.output.extend_from_slice(replies::RCPT_OK);
+                self.errors =
+                    self.errors.saturating_sub(std::mem::take(&mut self.recipient_errors));
+            }
             Err(reply) => {
-                if let Some(transaction) = &mut self.transaction {
-                    transaction.envelope.recipients.pop();
-                }
-                self.refuse(&reply);
+                let last = self.transaction.as_mut().and_then(|t| t.envelope.recipients.pop());
+                let recipient = last.as_ref().map(|last| last.mailbox.as_str());
+                self.refuse_recipient(About { recipient, ..About::step("RCPT") }, &reply);
             }
         }
     }
@@ -356,8 +407,19 @@ impl ServerSession {
                 self.start_transfer(now);
             }
             (Some(Awaited::Chunk(chunk)), Err(reply)) => self.start_drop(now, chunk, reply),
-            (Some(_), Err(reply)) => self.refuse(&reply),
+            (Some(_), Err(reply)) => self.refuse(About::step("DATA"), &reply),
             _ => {}
+        }
+    }
+
+    /// Instead of [`ServerSession::answer_data`], when content came with DATA and before 354: who
+    /// does not wait for the answer may be sending somebody else's text, and after a refusal its
+    /// lines would be commands (RFC 2920 §3.1: DATA is the last of a group). 503, and the end.
+    pub fn refuse_early_content(&mut self, now: Mono) {
+        if self.take_awaited(now, |awaited| awaited == Awaited::Data).is_some() {
+            self.refuse(About::step("DATA"), &replies::sequence("Content came before 354"));
+            self.cut = true;
+            self.phase = Phase::Closing;
         }
     }
 
@@ -374,6 +436,9 @@ impl ServerSession {
             return;
         };
         debug_assert!(!replies.is_empty(), "a message needs a reply");
+        if replies.iter().any(Reply::is_positive) {
+            (self.errors, self.refused_recipients) = (0, 0);
+        }
         for number in 0..count {
             match replies.get(number).or(replies.last()) {
                 Some(reply) => self.write(reply),
@@ -414,7 +479,8 @@ impl ServerSession {
     /// The next moment at which [`ServerSession::handle_timeout`] must be called: the earliest of
     /// - `session_timeout` since the start,
     /// - while a command is awaited, `command_timeout` since the last one was answered, however
-    ///   many bytes of the next came meanwhile,
+    ///   many bytes of the next came meanwhile; in a transaction since the last one that took it
+    ///   further,
     /// - while content is awaited, `content_timeout` since the last piece,
     /// - from 354 or the first BDAT to the end of the content, `transfer_timeout`.
     ///
@@ -485,28 +551,96 @@ impl ServerSession {
         self.commands = self.commands.saturating_add(1);
         let within = self.commands <= self.config.commands_max;
         if !within {
-            self.close((4, 7, 0), "Too many commands");
+            self.end(About::step("command"), (4, 7, 0), "Too many commands");
         }
         within
     }
 
     /// Refuses a command, or ends the session that got too many refusals.
-    pub(super) fn refuse(&mut self, reply: &Reply) {
+    pub(super) fn refuse(&mut self, about: About<'_>, reply: &Reply) {
         debug_assert!(!reply.is_positive(), "{reply} refuses nothing");
         self.errors = self.errors.saturating_add(1);
         if self.errors > self.config.errors_max {
-            self.close((4, 7, 0), "Too many errors");
+            self.end(about, (4, 7, 0), "Too many errors");
         } else {
+            self.note(about, reply);
             self.write(reply);
         }
+    }
+
+    /// Refuses a recipient: an error only as long as the transaction has none that was accepted.
+    pub(super) fn refuse_recipient(&mut self, about: About<'_>, reply: &Reply) {
+        self.refused_recipients = self.refused_recipients.saturating_add(1);
+        let max = self.config.refused_recipients_max;
+        let accepted = self.transaction.as_ref().is_some_and(|t| !t.envelope.recipients.is_empty());
+        if max != 0 && self.refused_recipients > max {
+            self.end(about, (4, 7, 0), "Too many refused recipients");
+        } else if accepted {
+            self.note(about, reply);
+            self.write(reply);
+        } else {
+            self.recipient_errors = self.recipient_errors.saturating_add(1);
+            self.refuse(about, reply);
+        }
+    }
+
+    /// Keeps what is refused until it is taken. There are at most as many as lines in one input.
+    pub(super) fn note(&mut self, about: About<'_>, reply: &Reply) {
+        let envelope = self.transaction.as_ref().map(|transaction| &transaction.envelope);
+        let known = envelope.map(|e| e.reverse_path.as_ref().map_or("", Mailbox::as_str));
+        // What concerns the message concerns its recipient, when there is one.
+        let only = match envelope.map(|envelope| envelope.recipients.as_slice()) {
+            Some([only]) if matches!(about.step, "DATA" | "content") => Some(only.mailbox.as_str()),
+            _ => None,
+        };
+        self.refusals.push(Refused {
+            step: about.step,
+            sender: about.sender.or(known).map(Box::from),
+            recipient: about.recipient.or(only).map(Box::from),
+            reply: reply.clone(),
+        });
+    }
+
+    /// What was refused since the last call; replies given with
+    /// [`ServerSession::answer_message`] and [`ServerSession::refused`] are not among it, nor is
+    /// the end of a session by timeout or shutdown.
+    pub fn take_refusals(&mut self) -> Vec<Refused> {
+        std::mem::take(&mut self.refusals)
+    }
+
+    /// For Received's `with`, of the transaction if there is one; empty before EHLO.
+    #[must_use]
+    pub fn protocol(&self) -> &'static str {
+        let smtputf8 = self.transaction.as_ref().is_some_and(|t| t.envelope.smtputf8);
+        if self.helo.is_some() { self.protocol_with(smtputf8) } else { "" }
+    }
+
+    /// The server ended the session, by a refusal: the client may still be sending.
+    #[must_use]
+    pub fn was_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// What the client called itself; empty before EHLO.
+    #[must_use]
+    pub fn helo(&self) -> &str {
+        self.helo.as_deref().unwrap_or("")
     }
 
     /// Puts a reply into the output; 421 ends the session, whoever says it (RFC 5321 §3.8).
     pub(super) fn write(&mut self, reply: &Reply) {
         replies::write(&mut self.output, reply);
         if reply.code == 421 {
+            self.cut = true;
             self.phase = Phase::Closing;
         }
+    }
+
+    /// Refuses with 421, which ends the session.
+    pub(super) fn end(&mut self, about: About<'_>, status: (u8, u16, u16), why: &str) {
+        let reply = replies::closing(&self.config, status, why);
+        self.note(about, &reply);
+        self.write(&reply);
     }
 
     /// 421 in the output, nothing more is read.
@@ -538,6 +672,8 @@ impl ServerSession {
     pub(super) fn end_transaction(&mut self) -> Option<Need> {
         self.reader = None;
         self.rcpt_given = false;
+        self.known = RecipientIndex::default();
+        self.recipient_errors = 0;
         self.chunks_failed = false;
         self.transfer_deadline = Mono::NEVER;
         self.transaction.take().map(|_| Need::Abandon)

@@ -123,7 +123,7 @@ impl Driver {
                 let refusal = self.policy.rcpt.get(recipient.mailbox.as_str()).cloned();
                 self.session.answer_rcpt(now, refusal.map_or(Ok(()), Err));
             }
-            Need::Data { recipients } => {
+            Need::Data { recipients, .. } => {
                 self.trace.push(format!("N: data for {recipients}"));
                 assert!(self.content.0.is_empty(), "content of another message");
                 self.session.answer_data(now, self.policy.data.clone().map_or(Ok(()), Err));

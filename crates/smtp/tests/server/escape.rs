@@ -17,7 +17,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
 }
 
 /// Text to bytes; characters beyond ASCII stand for their UTF-8. `\*N{…}` repeats what is in the
-/// braces N times.
+/// braces N times; `\i` in there is the number of the time, from 0.
 pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text;
@@ -37,7 +37,13 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
             '*' => {
                 let (count, repeated) = rest.split_once('{').expect("a brace");
                 let (repeated, behind) = repeated.split_once('}').expect("a brace");
-                bytes.extend(unescape(repeated).repeat(count.parse().expect("a count")));
+                let count: usize = count.parse().expect("a count");
+                if repeated.contains("\\i") {
+                    let nth = |n: usize| unescape(&repeated.replace("\\i", &n.to_string()));
+                    bytes.extend((0..count).flat_map(nth));
+                } else {
+                    bytes.extend(unescape(repeated).repeat(count));
+                }
                 rest = behind;
             }
             other => panic!("unknown escape \\{other}"),
@@ -51,5 +57,6 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
 fn escapes_round_trip() {
     let all: Vec<u8> = (0..=255).collect();
     assert_eq!(unescape(&escape(&all)), all);
+    assert_eq!(unescape("\\*3{a\\i,}"), b"a0,a1,a2,");
     assert_eq!(unescape("é\\*3{a\\r}\\x00"), b"\xC3\xA9a\ra\ra\r\0");
 }

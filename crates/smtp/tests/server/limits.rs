@@ -162,7 +162,7 @@ fn shutdown_while_an_answer_is_owed() {
         match progress.need {
             Need::Mail(_) => session.answer_mail(START, Ok(())),
             Need::Rcpt(_) => session.answer_rcpt(START, Ok(())),
-            Need::Data { recipients: 1 } => session.answer_data(START, Ok(())),
+            Need::Data { recipients: 1, .. } => session.answer_data(START, Ok(())),
             Need::Message(_) => break,
             other => panic!("{other:?}"),
         }

@@ -169,6 +169,7 @@ fn set(config: &mut ServerConfig, policy: &mut Policy, line: &str) {
         "command_line_bytes_max" => config.command_line_bytes_max = length(),
         "commands_max" => config.commands_max = small(),
         "errors_max" => config.errors_max = small(),
+        "refused_recipients_max" => config.refused_recipients_max = small(),
         "messages_max" => config.messages_max = small(),
         "command_timeout" => config.command_timeout = seconds(value),
         "content_timeout" => config.content_timeout = seconds(value),

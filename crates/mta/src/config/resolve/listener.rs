@@ -3,7 +3,7 @@
 use super::Resolver;
 use crate::config::settings::Listener;
 use crate::config::written::ListenerText;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -73,15 +73,26 @@ impl Resolver<'_> {
             max_hops: text.max_hops,
             max_commands: text.max_commands,
             max_errors: text.max_errors,
+            max_refused_recipients: text.max_refused_recipients,
             max_messages: text.max_messages,
             max_sessions: text.max_sessions,
             max_sessions_per_address: text.max_sessions_per_address,
+            connections_per_minute: text.connections_per_minute,
+            messages_per_minute: text.messages_per_minute,
+            recipients_per_minute: text.recipients_per_minute,
+            refusals_per_minute: text.refusals_per_minute,
+            exempt_from_limits: self
+                .networks(&key("exempt_from_limits"), &text.exempt_from_limits)
+                .into_iter()
+                .map(|(_, network)| network)
+                .collect(),
             command_timeout: self.timeout(&key("command_timeout"), &text.command_timeout),
             content_timeout: self.timeout(&key("content_timeout"), &text.content_timeout),
             transfer_timeout: self.timeout(&key("transfer_timeout"), &text.transfer_timeout),
             session_timeout: self.timeout(&key("session_timeout"), &text.session_timeout),
             bare_newline: text.bare_newline,
             nul: text.nul,
+            allow_routed_recipients: text.allow_routed_recipients,
             chunking: text.chunking,
             pipelining: text.pipelining,
             smtputf8: text.smtputf8,
@@ -102,9 +113,24 @@ impl Resolver<'_> {
     }
 
     fn relay_from(&mut self, at: &str, written: &[String]) -> Vec<IpNet> {
+        let found = self.networks(&format!("{at}.relay_from"), written);
+        let mut networks = Vec::with_capacity(found.len());
+        for (path, network) in found {
+            if network.prefix_len() == 0 {
+                let help = "every client may send to any domain through this listener: that is \
+                            safe only if strangers can't reach it";
+                self.warn(&path, format!("\"{network}\" makes an open relay"), help);
+            }
+            networks.push(network);
+        }
+        networks
+    }
+
+    /// The networks of a list, each with its path in the file.
+    fn networks(&mut self, list: &str, written: &[String]) -> Vec<(String, IpNet)> {
         let mut networks = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
-            let path = format!("{at}.relay_from[{index}]");
+            let path = format!("{list}[{index}]");
             let parsed = text
                 .parse::<IpNet>()
                 .or_else(|error| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| error));
@@ -113,15 +139,16 @@ impl Resolver<'_> {
                 self.error(&path, format!("\"{text}\" is not a network"), help);
                 continue;
             };
-            if network.prefix_len() == 0 {
-                let help = "every client may send to any domain through this listener: that is \
-                            safe only if strangers can't reach it";
-                self.warn(&path, format!("\"{text}\" makes an open relay"), help);
-            } else if network.trunc() != network {
+            let Some(network) = canonical(network) else {
+                let help = "write the IPv4 network as one, such as \"192.0.2.0/24\"";
+                self.error(&path, format!("\"{text}\" holds IPv4 addresses and others"), help);
+                continue;
+            };
+            if network.prefix_len() > 0 && network.trunc() != network {
                 let message = format!("\"{text}\" has bits set behind its prefix");
                 self.warn(&path, message, &format!("it is taken as \"{}\"", network.trunc()));
             }
-            networks.push(network.trunc());
+            networks.push((path, network.trunc()));
         }
         networks
     }
@@ -143,4 +170,16 @@ impl Resolver<'_> {
             self.error(path, message, "");
         }
     }
+}
+
+/// An IPv4 network in its IPv6 clothes (`::ffff:10.0.0.0/104`) as the IPv4 network that it is:
+/// clients are compared so. `None` if it reaches beyond.
+fn canonical(network: IpNet) -> Option<IpNet> {
+    let mapped = match network {
+        IpNet::V6(v6) => v6.addr().to_ipv4_mapped(),
+        IpNet::V4(_) => None,
+    };
+    let Some(address) = mapped else { return Some(network) };
+    let prefix_len = network.prefix_len().checked_sub(96)?;
+    Ipv4Net::new(address, prefix_len).ok().map(IpNet::V4)
 }

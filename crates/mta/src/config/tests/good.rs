@@ -38,7 +38,7 @@ fn the_documented_example_means_what_it_says() {
     assert_eq!(config.spool.durability, Durability::Sync);
     assert_eq!(config.spool.unsettled_max, 1_024);
     assert_eq!(config.listeners[0].max_message_bytes, 52_428_800);
-    assert_eq!(config.listeners[0].max_hops, 50);
+    assert_eq!(config.listeners[0].max_hops, 100);
     assert_eq!(config.retry.first, Duration::from_secs(60));
     assert_eq!(config.retry.give_up_after, Duration::from_secs(5 * 86_400));
     assert_eq!(config.admin.address, Some("127.0.0.1:8025".parse().unwrap()));
@@ -50,6 +50,30 @@ fn the_documented_example_means_what_it_says() {
     assert_eq!(peer.hosts[0].to_string(), "127.0.0.1:55225");
     assert_eq!(peer.max_connections, 50);
     assert_eq!(config.routes[4].line, 29);
+}
+
+#[test]
+fn strangers_name_no_way_beyond_a_next_hop() {
+    let config = config(DESIGN);
+    let (friend, stranger) = ("127.0.0.5", "192.0.2.1");
+    for local in ["u%else.example", "else.example!u", "\"u@else.example\""] {
+        let relayed = format!("{local}@domain1.grey");
+        assert_eq!(decide(&config, stranger, &relayed), Decision::Routed { route: 0 });
+        assert_eq!(decide(&config, friend, &relayed), Decision::Named { route: 0 });
+        let kept = format!("{local}@example.net");
+        assert_eq!(decide(&config, stranger, &kept), Decision::Named { route: 1 });
+    }
+}
+
+#[test]
+fn ipv4_networks_in_ipv6_clothes_are_ipv4_networks() {
+    let text = DESIGN.replace("127.0.0.0/8", "::ffff:10.0.0.0/104");
+    assert_ne!(text, DESIGN);
+    let config = config(&text);
+    let relay = Decision::Relay { route: 4, network: 0 };
+    for client in ["10.1.2.3", "::ffff:10.1.2.3"] {
+        assert_eq!(decide(&config, client, "a@elsewhere.example"), relay, "{client}");
+    }
 }
 
 #[test]

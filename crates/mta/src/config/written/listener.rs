@@ -37,24 +37,45 @@ pub struct ListenerText {
     /// Longest line of a message, without its line end, 550 5.6.0 beyond it. The standard says
     /// 998 (RFC 5321 §4.5.3.1.6), much real mail is longer. 0: no limit.
     pub max_line_bytes: SizeText,
-    /// Received fields a message may carry already: more means that it is looping, 554 5.4.6.
+    /// Received fields a message may carry already: more means that it is looping, 554 5.4.6. RFC
+    /// 5321 §6.3 asks for at least 100.
     #[schemars(range(min = 1))]
     pub max_hops: u32,
     /// Commands in one session, 421 4.7.0 beyond it.
     #[schemars(range(min = 10))]
     pub max_commands: u32,
-    /// Commands answered with an error in one session, 421 4.7.0 beyond it.
+    /// Commands answered with an error in one session, 421 4.7.0 beyond it. Refused recipients are
+    /// none in a transaction in which one is accepted, and an accepted message forgives all.
     #[schemars(range(min = 1))]
     pub max_errors: u32,
+    /// Refused recipients in one session, 421 4.7.0 beyond it. An accepted message forgives them.
+    /// 0: no limit.
+    pub max_refused_recipients: u32,
     /// Messages in one session, 421 4.7.0 beyond it. 0: no limit.
     pub max_messages: u32,
-    /// Sessions at once on this listener, 421 4.3.2 beyond it.
+    /// Sessions at once on this listener, 421 4.3.2 beyond it. One in ten is kept for clients that
+    /// may relay, if there are such.
     #[schemars(range(min = 1))]
     pub max_sessions: u32,
-    /// Sessions at once on this listener from one client address, 421 4.7.0 beyond it.
+    /// Sessions at once on this listener from one client, 421 4.7.0 beyond it. A client is an IPv4
+    /// address or an IPv6 /64; one that may relay may have twenty times as many.
     #[schemars(range(min = 1))]
     pub max_sessions_per_address: u32,
-    /// Wait for the next command. RFC 5321 §4.5.3.2.7 asks for at least 5 minutes.
+    /// Connections within a minute from one client, 421 4.7.0 beyond it. This and the three below
+    /// do not concern clients that may relay. 0: no limit.
+    pub connections_per_minute: u32,
+    /// Messages within a minute from one client, 450 4.7.1 to MAIL beyond it. 0: no limit.
+    pub messages_per_minute: u32,
+    /// Accepted recipients within a minute from one client, 450 4.7.1 beyond it. 0: no limit.
+    pub recipients_per_minute: u32,
+    /// What was refused to one client within a minute, whatever it was; beyond it 421 4.7.0 to
+    /// connections, 450 4.7.1 to MAIL and RCPT. 0: no limit.
+    pub refusals_per_minute: u32,
+    /// Networks whose clients the limits per client do not concern, neither of sessions nor per
+    /// minute.
+    #[schemars(extend("items" = { "type": "string", "title": "network" }))]
+    pub exempt_from_limits: Vec<String>,
+    /// Wait for the next command; in a transaction, for the next one that takes it further. RFC 5321 §4.5.3.2.7 asks for at least 5 minutes.
     pub command_timeout: DurationText,
     /// Wait for the next piece of a message (RFC 5321 §4.5.3.2.5).
     pub content_timeout: DurationText,
@@ -70,6 +91,10 @@ pub struct ListenerText {
     /// What happens to a message with a NUL octet. No message may have one (RFC 5322 §4), and
     /// servers that drop them disagree with others about where a message ends.
     pub nul: Nul,
+    /// Take recipients such as `user%elsewhere@here`, `elsewhere!user@here` and
+    /// `"user@elsewhere"@here` from clients that may not relay, and send them on: a next hop that
+    /// follows such a way makes an open relay of both. Mailboxes on this server are always taken.
+    pub allow_routed_recipients: bool,
     /// Offer CHUNKING (BDAT, RFC 3030). This and the three below are switched off only to see how
     /// a peer copes.
     pub chunking: bool,
@@ -77,7 +102,9 @@ pub struct ListenerText {
     pub pipelining: bool,
     /// Offer SMTPUTF8 (RFC 6531).
     pub smtputf8: bool,
-    /// Offer DSN (RFC 3461).
+    /// Offer DSN (RFC 3461) to clients that may relay. Others are not offered it, and its
+    /// parameters are refused to them: a stranger could have reports sent to a sender of his
+    /// choice.
     pub dsn: bool,
 }
 
@@ -93,18 +120,25 @@ impl Default for ListenerText {
             max_recipients: 1_000,
             max_command_bytes: 4_096,
             max_line_bytes: "1MiB".into(),
-            max_hops: 50,
+            max_hops: 100,
             max_commands: 1_000_000,
             max_errors: 20,
+            max_refused_recipients: 1_000,
             max_messages: 0,
             max_sessions: 5_000,
-            max_sessions_per_address: 1_000,
+            max_sessions_per_address: 50,
+            connections_per_minute: 300,
+            messages_per_minute: 1_000,
+            recipients_per_minute: 10_000,
+            refusals_per_minute: 300,
+            exempt_from_limits: Vec::new(),
             command_timeout: "5m".into(),
             content_timeout: "5m".into(),
             transfer_timeout: "30m".into(),
             session_timeout: "6h".into(),
             bare_newline: BareNewline::Reject,
             nul: Nul::Reject,
+            allow_routed_recipients: false,
             chunking: true,
             pipelining: true,
             smtputf8: true,

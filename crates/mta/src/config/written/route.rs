@@ -13,7 +13,10 @@ pub struct RouteText {
     pub name: Option<String>,
     /// Recipient domains: `example.org` for that domain, `*.example.org` for everything below it.
     /// Without this key the route takes everything that no route before it took, and must be the
-    /// last. Mail for a domain named here is accepted from everybody.
+    /// last. Mail for a domain named here is accepted from everybody, for every local part: a next
+    /// hop that then refuses recipients makes this server return mail to forged senders
+    /// (backscatter). Name only domains whose next hop takes whatever it is sent, or stand behind
+    /// a server that knows the recipients.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("items" = { "type": "string", "title": "domain" }))]
     pub domains: Option<Vec<String>>,
