@@ -188,6 +188,9 @@ impl Driver {
             ret: None,
             envid: None,
             facts,
+            header_is_8bit: false,
+            eight_bit_as_is: false,
+            expires: mail::Mono::NEVER,
             prefix_bytes: 10,
         };
         if self.is_closed || !self.session.can_start(&outgoing) {

@@ -137,6 +137,9 @@ fn outgoing(envelope: &Envelope) -> Outgoing {
         ret: envelope.ret,
         envid: envelope.envid.clone(),
         facts: mail::ContentFacts { ends_with_crlf: true, ..mail::ContentFacts::default() },
+        header_is_8bit: false,
+        eight_bit_as_is: false,
+        expires: mail::Mono::NEVER,
         prefix_bytes: 0,
     }
 }
@@ -159,5 +162,6 @@ pub(crate) fn client_config() -> ClientConfig {
         data_timeout: Duration::from_secs(120),
         content_timeout: Duration::from_secs(180),
         final_timeout: Duration::from_secs(600),
+        transaction_timeout: Duration::from_secs(1200),
     }
 }

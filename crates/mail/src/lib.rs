@@ -13,6 +13,7 @@ pub mod map;
 pub mod received;
 pub mod reply;
 pub mod time;
+pub mod transfer_encoding;
 
 pub use address::{AddressError, Domain, Mailbox};
 pub use content::{ContentFacts, ContentScanner};

@@ -3,7 +3,7 @@
 //! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
 
 use crate::config::{self, Channel, Config, Peer, Route};
-use crate::egress::{Host, HostGroup, NextHop};
+use crate::egress::{Host, HostGroup, Lessons, NextHop};
 use crate::line::{Standing, Who};
 use crate::lookup::Asker;
 use crate::seams::{DnsError, Mx, Spawn, World};
@@ -134,6 +134,7 @@ fn answer_hop<W: World>(
         hosts: found.hosts,
         hostname: config.hostname.clone(),
         superseded: Cell::new(false),
+        lessons: Lessons::default(),
     };
     shard.hops.learn(ready, hop);
 }

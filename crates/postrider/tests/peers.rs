@@ -10,6 +10,7 @@ mod support;
 use escape::unescape;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use support::client::{Client, queued_id};
 use support::foreign::{Foreign, build_go, is_installed};
 use support::peer::Peer;
@@ -315,4 +316,141 @@ fn go_smtp_is_not_smuggled_into() {
         assert_eq!(smuggled > 0, is_smuggled, "{keys}: {messages:#?}");
         assert_eq!(messages.len(), 1 + smuggled, "{keys}: {messages:#?}");
     }
+}
+
+#[test]
+fn a_peer_that_does_not_know_bdat_gets_data() {
+    let files = Files::new();
+    let features = "250-PIPELINING\r\n250-8BITMIME\r\n250 CHUNKING";
+    let peer = Peer::start_at("127.0.0.1:0", features, |line| {
+        // One that passes on what the server behind it offers.
+        let is_known = ["", ".", "EHLO", "MAIL", "RCPT", "DATA", "RSET", "QUIT"];
+        let verb = line.split(' ').next().unwrap_or_default();
+        (!is_known.contains(&verb)).then(|| "502 5.5.1 Command not implemented".to_owned())
+    });
+    let route = format!("[[route]]\nsmtp = {{ hosts = [\"{}\"] }}", peer.address);
+    let server = Server::start(&files, &config(&route));
+    let mut client = Client::connect(server.address());
+    client.mail("a@source.test", &["b@far.test", "c@far.test"], "Subject: x\r\n\r\nx\r\n");
+    assert_eq!(peer.wait_taken(1)[0].rcpt.len(), 2);
+    client.mail("a@source.test", &["d@far.test"], "Subject: y\r\n\r\ny\r\n");
+    peer.wait_taken(2);
+    files.wait_events("relayed", 3);
+    assert_eq!((files.events_of("deferred").len(), files.events_of("failed").len()), (0, 0));
+    server.stop();
+}
+
+#[test]
+fn recipients_too_many_go_in_the_next_transaction() {
+    for features in
+        ["250 8BITMIME", "250 LIMITS RCPTMAX=3 MAILMAX=2", "250-PIPELINING\r\n250 CHUNKING"]
+    {
+        let files = Files::new();
+        let counts = Arc::new(Mutex::new((0, 0)));
+        let seen = Arc::clone(&counts);
+        let has_limits = features.contains("LIMITS");
+        let peer = Peer::start_at("127.0.0.1:0", features, move |line| {
+            let mut counts = seen.lock().expect("no panic");
+            match line.get(..4) {
+                Some("MAIL") => counts.0 = 0,
+                Some("RCPT") => counts.0 += 1,
+                _ => return line.starts_with("BDAT").then(|| "502 5.5.1 No".to_owned()),
+            }
+            (counts.0 > 3).then(|| {
+                counts.1 += 1;
+                "452 4.5.3 Too many recipients".to_owned()
+            })
+        });
+        let keys = "recipients_per_message = 20, max_connections = 1";
+        let route = format!("[[route]]\nsmtp = {{ hosts = [\"{}\"], {keys} }}", peer.address);
+        let server = Server::start(&files, &config(&route));
+        let names: Vec<String> = (0..10).map(|n| format!("u{n}@far.test")).collect();
+        let to: Vec<&str> = names.iter().map(String::as_str).collect();
+        Client::connect(server.address()).mail("a@source.test", &to, "Subject: x\r\n\r\nx\r\n");
+        files.wait_events("relayed", 10);
+        let taken = peer.wait_taken(4);
+        assert!(taken.iter().all(|message| message.rcpt.len() <= 3), "{taken:#?}");
+        assert_eq!(files.events_of("deferred").len(), 0);
+        // After the first transaction the limit is known; before it only where it is told.
+        let refused = counts.lock().expect("no panic").1;
+        assert!(if has_limits { refused == 0 } else { (7..=14).contains(&refused) }, "{refused}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_peer_that_drips_is_left() {
+    let files = Files::new();
+    let peer = Peer::start(|line| {
+        if line.starts_with("RCPT") {
+            std::thread::sleep(Duration::from_millis(400));
+        }
+        None
+    });
+    let keys = "command_timeout = \"1s\", transaction_timeout = \"1s\"";
+    let route = format!("[[route]]\nsmtp = {{ hosts = [\"{}\"], {keys} }}", peer.address);
+    let server = Server::start(&files, &config(&route));
+    let names: Vec<String> = (0..10).map(|n| format!("u{n}@far.test")).collect();
+    let to: Vec<&str> = names.iter().map(String::as_str).collect();
+    Client::connect(server.address()).mail("a@source.test", &to, "Subject: x\r\n\r\nx\r\n");
+    let deferred = files.wait_events("deferred", 10);
+    let why = deferred[0].to_string();
+    assert!(why.contains("the transaction took too long"), "{why}");
+    assert_eq!(peer.taken(), []);
+    server.stop();
+}
+
+/// Decodes a message and prints its leaves.
+const DECODE: &str = r#"
+import email, email.policy, json, sys
+message = email.message_from_bytes(open(sys.argv[1], "rb").read(), policy=email.policy.SMTP)
+leaves = [part.get_payload(decode=True).decode("utf-8") for part in message.walk()
+          if not part.is_multipart()]
+print(json.dumps({"leaves": leaves, "defects": len(message.defects)}))
+"#;
+
+#[test]
+fn a_peer_without_8bitmime_gets_what_python_decodes() {
+    let files = Files::new();
+    let peer = Peer::start_at("127.0.0.1:0", "250 DSN", |_| None);
+    let route = format!("[[route]]\nsmtp = {{ hosts = [\"{}\"] }}", peer.address);
+    let server = Server::start(&files, &config(&route));
+    let mut client = Client::connect(server.address());
+    let part = |kind: &str, text: &str| {
+        format!("--b\r\nContent-Type: {kind}\r\nContent-Transfer-Encoding: 8bit\r\n\r\n{text}\r\n")
+    };
+    let text = format!("Grüße = \r\n.\r\n{}", "lang und ß ".repeat(200));
+    let content = format!(
+        "Subject: x\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n{}{}--b--\r\n",
+        part("text/plain; charset=utf-8", &text),
+        part("application/json", "{\"ä\": 1}\r\n"),
+    );
+    client.say("MAIL FROM:<a@source.test> BODY=8BITMIME", "250");
+    client.say("RCPT TO:<b@far.test>", "250");
+    client.say("DATA", "354");
+    client.send(content.replace("\r\n.", "\r\n.."));
+    client.say(".", "250");
+    let taken = &peer.wait_taken(1)[0];
+    assert!(taken.content.is_ascii() && !taken.mail.contains("BODY="), "{taken:?}");
+    let lines = taken.content.split(|octet| *octet == b'\n');
+    assert!(lines.map(<[u8]>::len).max() <= Some(999));
+    let path = files.path("taken.eml");
+    std::fs::write(&path, &taken.content).expect("a file");
+    let told: serde_json::Value =
+        serde_json::from_str(&python(DECODE, &[&path.display().to_string()])).expect("JSON");
+    let leaves = serde_json::json!([text, "{\"ä\": 1}\r\n"]);
+    assert_eq!(told, serde_json::json!({ "leaves": leaves, "defects": 0 }));
+    // Signed, it can't be encoded, and is returned; a report has nobody to return to.
+    let signed = content.replace("multipart/mixed", "multipart/signed");
+    for (from, kind) in [("c@source.test", "failed"), ("", "relayed")] {
+        client.say(&format!("MAIL FROM:<{from}> BODY=8BITMIME"), "250");
+        client.say("RCPT TO:<b@far.test> NOTIFY=NEVER", "250");
+        client.say("DATA", "354");
+        client.send(signed.replace("\r\n.", "\r\n.."));
+        client.say(".", "250");
+        let count = 1 + usize::from(kind == "relayed");
+        let events = files.wait_events(kind, count);
+        assert!(kind == "relayed" || events[0].to_string().contains("5.6.3"), "{events:?}");
+    }
+    server.stop();
 }

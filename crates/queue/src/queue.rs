@@ -310,6 +310,12 @@ impl Queue {
         }
     }
 
+    /// When an entry is too old to be delivered; [`Mono::NEVER`] if it isn't there any more.
+    #[must_use]
+    pub fn expires(&self, entry: EntryId) -> Mono {
+        self.slab.get(entry).map_or(Mono::NEVER, |_| self.expires_at(entry.slot))
+    }
+
     /// When an entry is too old.
     pub(crate) fn expires_at(&self, slot: u32) -> Mono {
         let entry = &self.slab[slot];

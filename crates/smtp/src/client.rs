@@ -18,7 +18,7 @@ pub use capabilities::Capabilities;
 pub use dot_stuffer::{DotSlices, DotStuffer};
 pub use session::ClientSession;
 
-use mail::{BodyType, ContentFacts, Failure, Mailbox, Notify, Reply, Ret};
+use mail::{BodyType, ContentFacts, Failure, Mailbox, Mono, Notify, Reply, Ret};
 use std::time::Duration;
 
 /// How to speak to a peer.
@@ -56,7 +56,15 @@ pub struct ClientConfig {
     pub content_timeout: Duration,
     /// The reply after the final dot: 10 minutes.
     pub final_timeout: Duration,
+    /// A whole transaction, from MAIL to the last reply, however steadily it goes on; with
+    /// [`SLOWEST_BYTES_PER_SECOND`] it is the longer the more there is to send.
+    pub transaction_timeout: Duration,
 }
+
+/// Content that goes more slowly than this on the whole is not waited for.
+pub const SLOWEST_BYTES_PER_SECOND: u64 = 500;
+/// What a transaction's content may take beyond the transaction's own time.
+pub const CONTENT_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 
 /// TLS policy towards a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +94,13 @@ pub struct Outgoing {
     pub envid: Option<Box<str>>,
     /// Facts of the stored body.
     pub facts: ContentFacts,
+    /// Some octet of its header is 0x80 or more; needed only where `smtputf8` is set.
+    pub header_is_8bit: bool,
+    /// It goes as it is though it is 8-bit and the peer doesn't offer 8BITMIME, as with
+    /// [`ClientConfig::eight_bit_as_is`].
+    pub eight_bit_as_is: bool,
+    /// When the message is too old to be delivered: what isn't sent by then, is not.
+    pub expires: Mono,
     /// Length of what the driver puts before the body (Received, signatures): 7-bit, CRLF lines,
     /// no line that begins with a dot.
     pub prefix_bytes: u64,
@@ -118,6 +133,15 @@ pub enum Output {
     ContentStuffed,
 }
 
+/// What the replies to a transaction say of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lesson {
+    /// It offers CHUNKING and doesn't know BDAT.
+    BdatUnusable,
+    /// It takes no more recipients than this in a transaction (RFC 5321 §4.5.3.1.10).
+    RecipientsMax(usize),
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientEvent {
@@ -136,6 +160,11 @@ pub enum ClientEvent {
         /// The peer has replied to one of its commands. If it hasn't, a kept connection that
         /// broke had died before, and another one may be tried at once.
         answered: bool,
+        /// Of the recipients that failed those, in order, whose failure is only the transaction's:
+        /// they may be given to the peer again at once, in another.
+        untried: Vec<usize>,
+        /// What was learnt for other transactions with this peer.
+        lesson: Option<Lesson>,
     },
     /// The session is over and must be closed, unfinished writes included. Inside a transaction
     /// `Done` comes first. `None`: after QUIT, which the session says by itself where a content

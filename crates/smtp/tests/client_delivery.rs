@@ -240,6 +240,9 @@ impl Message {
             ret: None,
             envid: None,
             facts: scanner.finish(),
+            header_is_8bit: false,
+            eight_bit_as_is: false,
+            expires: Mono::NEVER,
             prefix_bytes: self.prefix.len() as u64,
         }
     }
@@ -284,6 +287,7 @@ fn config(lmtp: bool, unasked_content: bool) -> Arc<ClientConfig> {
         data_timeout: Duration::from_secs(120),
         content_timeout: Duration::from_secs(180),
         final_timeout: Duration::from_secs(600),
+        transaction_timeout: Duration::from_secs(3000),
     })
 }
 

@@ -58,6 +58,7 @@ fn config(lmtp: bool, starttls: StartTls) -> ClientConfig {
         data_timeout: Duration::from_secs(120),
         content_timeout: Duration::from_secs(180),
         final_timeout: Duration::from_secs(600),
+        transaction_timeout: Duration::from_secs(3000),
     }
 }
 
@@ -139,6 +140,9 @@ impl Driver {
             ret: None,
             envid: None,
             facts,
+            header_is_8bit: false,
+            eight_bit_as_is: false,
+            expires: Mono::NEVER,
             prefix_bytes: 10,
         };
         self.session.start(self.now, outgoing);

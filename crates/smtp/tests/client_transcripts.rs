@@ -59,6 +59,7 @@ fn config(options: &str) -> Arc<ClientConfig> {
         data_timeout: Duration::from_secs(120),
         content_timeout: Duration::from_secs(180),
         final_timeout: Duration::from_secs(600),
+        transaction_timeout: Duration::from_secs(3000),
     };
     for option in options.split_whitespace() {
         match option {
@@ -90,6 +91,9 @@ fn outgoing(line: &str) -> Outgoing {
         ret: None,
         envid: None,
         facts,
+        header_is_8bit: false,
+        eight_bit_as_is: false,
+        expires: Mono::NEVER,
         prefix_bytes: 0,
     };
     for word in line.split_whitespace() {
@@ -100,6 +104,10 @@ fn outgoing(line: &str) -> Outgoing {
             "bytes" => outgoing.facts.body_bytes = value.parse().unwrap(),
             "prefix" => outgoing.prefix_bytes = value.parse().unwrap(),
             "body" => outgoing.body = BodyType::EightBit,
+            "header-8bit" => outgoing.header_is_8bit = true,
+            "expires" => {
+                outgoing.expires = Mono(1_000_000 + value.parse::<u64>().unwrap() * 1_000_000)
+            }
             "has-8bit" => outgoing.facts.has_8bit = true,
             "no-final-crlf" => outgoing.facts.ends_with_crlf = false,
             "dot-lines" => outgoing.facts.dot_lines = value.parse().unwrap(),
@@ -243,14 +251,20 @@ impl Replay {
         match event {
             ClientEvent::Ready => writeln!(log, "event: ready").unwrap(),
             ClientEvent::StartTls => writeln!(log, "event: starttls").unwrap(),
-            ClientEvent::Done { outcomes, doubtful, .. } => {
+            ClientEvent::Done { outcomes, doubtful, untried, lesson, .. } => {
                 let doubtful = if *doubtful { ", doubtful" } else { "" };
                 writeln!(log, "event: done{doubtful}").unwrap();
-                for outcome in outcomes {
+                for (index, outcome) in outcomes.iter().enumerate() {
+                    if untried.contains(&index) {
+                        write!(log, "  untried:").unwrap();
+                    }
                     match outcome {
                         Ok(reply) => writeln!(log, "  accepted {reply}").unwrap(),
                         Err(failure) => writeln!(log, "  {}", describe(failure)).unwrap(),
                     }
+                }
+                if let Some(lesson) = lesson {
+                    writeln!(log, "  lesson: {lesson:?}").unwrap();
                 }
             }
             ClientEvent::Closed(None) => writeln!(log, "event: closed").unwrap(),

@@ -22,7 +22,8 @@
 //!                             messages_per_connection, unasked_content,
 //!                             transactions_in_flight, messages_per_second, recipients_per_message, adaptive, balance,
 //!                             eight_bit, chunking, pipelining, connect_timeout, greeting_timeout, command_timeout,
-//!                             data_timeout, content_timeout, final_timeout, idle_timeout }
+//!                             data_timeout, content_timeout, final_timeout,
+//!                             transaction_timeout, idle_timeout }
 //!   retry: Retry            { first, factor, longest, jitter, give_up_after, warn_after }
 //!   dns: Dns                { servers, timeout, attempts, cache_max, max_lookups }
 //!   admin: Admin            { address: Option<SocketAddr>, control: PathBuf }

@@ -167,6 +167,8 @@ pub struct Peer {
     pub content_timeout: Duration,
     /// Reply to the final dot.
     pub final_timeout: Duration,
+    /// A transaction as a whole, its content's time not counted.
+    pub transaction_timeout: Duration,
     /// Idle connection.
     pub idle_timeout: Duration,
 }

@@ -1,21 +1,24 @@
 //! One SMTP or LMTP connection: transaction after transaction until the queue has none for it.
 
 use super::content::{self, Wire, WriteError};
+use super::encoding::{self, Encoding, Fit};
 use super::opening;
 use super::{NextHop, Slot};
 use crate::budget::Share;
-use crate::config::Channel;
+use crate::config::{Channel, EightBit};
 use crate::event::Hop;
 use crate::message::Message;
 use crate::outcome::{self, Concluded};
 use crate::seams::{Stream, World};
 use crate::shard::{Busy, Shard};
-use mail::{Class, EnhancedStatus, Failure, Mono};
+use mail::{BodyType, Class, EnhancedStatus, Failure, Mono};
 use queue::{CloseReason, EntryOutcome, Take, Work};
+use smallvec::SmallVec;
 use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient, Output};
 use spool::LoadError;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -26,6 +29,8 @@ pub(super) struct Connection<W: World> {
     pub(super) shard: Rc<Shard<W>>,
     pub(super) wire: Wire<W>,
     pub(super) event_hop: Arc<Hop>,
+    /// The host's address.
+    pub(super) peer: SocketAddr,
     /// Scratch for the pieces to write.
     pub(super) plan: Vec<Output>,
     /// Transactions so far.
@@ -42,6 +47,8 @@ pub(super) struct Connection<W: World> {
 pub(super) struct InFlight {
     work: Work,
     message: Rc<Message>,
+    /// How its body is made fit for the peer.
+    encoding: Option<Rc<Encoding>>,
     /// The spool could not read its body to the end: the connection was cut there.
     unreadable: Option<LoadError>,
 }
@@ -97,7 +104,7 @@ impl<W: World> Connection<W> {
         let idle = hop.channel.peer().map_or(Duration::ZERO, |peer| peer.idle_timeout);
         let until = self.shard.now() + idle;
         loop {
-            if hop.superseded.get() {
+            if hop.superseded.get() || self.has_carried_all() {
                 return None;
             }
             let now = self.shard.now();
@@ -171,7 +178,7 @@ impl<W: World> Connection<W> {
     ) -> Result<(), CloseReason> {
         self.begin(work, hop, slot).await?;
         while !self.in_flight.is_empty() {
-            while self.in_flight.len() < self.in_flight_max(hop) {
+            while self.in_flight.len() < self.in_flight_max(hop) && !self.has_carried_all() {
                 let now = self.shard.now();
                 let take = self.shard.queue.borrow_mut().take(now, slot.ready, self.carried);
                 // What else the queue says it will say again when nothing is in flight.
@@ -181,6 +188,22 @@ impl<W: World> Connection<W> {
             self.finish_first(hop, slot).await?;
         }
         Ok(())
+    }
+
+    /// As many transactions as the peer takes in a session (RFC 9422 §4.1).
+    fn has_carried_all(&self) -> bool {
+        self.wire.session.capabilities().mail_max.is_some_and(|max| self.carried >= max)
+    }
+
+    /// Leaves as many recipients in the transaction as the peer takes, and gives the others back.
+    fn limit_recipients(&self, work: &mut Work, hop: &NextHop) {
+        let offered = self.wire.session.capabilities().recipients_max.map(|max| max as usize);
+        let learnt = hop.lessons.recipients_max(self.shard.now(), self.peer);
+        let max = offered.unwrap_or(usize::MAX).min(learnt.unwrap_or(usize::MAX)).max(1);
+        if work.entries.len() > max {
+            let rest = Work { id: work.id, entries: work.entries.drain(max..).collect() };
+            give_back(&self.shard, &rest);
+        }
     }
 
     fn in_flight_max(&self, hop: &NextHop) -> usize {
@@ -196,10 +219,11 @@ impl<W: World> Connection<W> {
     /// Starts a transaction, as soon as those in flight let it.
     async fn begin(
         &mut self,
-        work: Work,
+        mut work: Work,
         hop: &Rc<NextHop>,
         slot: &Slot<W>,
     ) -> Result<(), CloseReason> {
+        self.limit_recipients(&mut work, hop);
         let message = match self.shard.message(work.id).await {
             Ok(message) => message,
             Err(why) => {
@@ -207,7 +231,26 @@ impl<W: World> Connection<W> {
                 return Ok(());
             }
         };
-        let outgoing = outgoing(&message, &work);
+        let mut outgoing = outgoing(&message, &work);
+        if let Some((entry, ..)) = work.entries.first() {
+            outgoing.expires = self.shard.queue.borrow().expires(*entry);
+        }
+        if outgoing.smtputf8 && outgoing.facts.has_8bit {
+            match content::has_8bit_header(&self.shard, &message).await {
+                Ok(is_so) => outgoing.header_is_8bit = is_so,
+                Err(why) => {
+                    outcome::unreadable(&self.shard, &work, "body", &why);
+                    return Ok(());
+                }
+            }
+        }
+        let encoding = match self.encoding(&mut outgoing, &message, hop).await {
+            Ok(encoding) => encoding,
+            Err(why) => {
+                outcome::unreadable(&self.shard, &work, "body", &why);
+                return Ok(());
+            }
+        };
         while !self.wire.session.can_start(&outgoing) {
             if let Err(reason) = self.finish_first(hop, slot).await {
                 give_back(&self.shard, &work);
@@ -217,9 +260,39 @@ impl<W: World> Connection<W> {
         self.carried += 1;
         self.shard.metrics.transactions.inc();
         self.wire.session.start(self.shard.now(), outgoing);
-        self.in_flight.push_back(InFlight { work, message, unreadable: None });
+        self.in_flight.push_back(InFlight { work, message, encoding, unreadable: None });
         self.write().await;
         Ok(())
+    }
+
+    /// Makes the body fit for the peer, where the route has it encoded.
+    async fn encoding(
+        &self,
+        outgoing: &mut Outgoing,
+        message: &Message,
+        hop: &NextHop,
+    ) -> Result<Option<Rc<Encoding>>, LoadError> {
+        if hop.channel.peer().is_none_or(|peer| peer.eight_bit != EightBit::Encode) {
+            return Ok(None);
+        }
+        let takes_eight_bit = self.wire.session.capabilities().eight_bit_mime;
+        match encoding::fit(&self.shard, message, takes_eight_bit).await? {
+            Fit::AsItIs => Ok(None),
+            Fit::Encoded(encoding) => {
+                outgoing.facts = encoding.facts;
+                if !takes_eight_bit {
+                    outgoing.body = BodyType::SevenBit;
+                    // What is left is in header fields, of which 8BITMIME doesn't speak.
+                    outgoing.eight_bit_as_is = true;
+                }
+                Ok(Some(Rc::new(encoding)))
+            }
+            Fit::Unfit => {
+                // There is nobody to tell that a report was lost; nearly every peer takes it.
+                outgoing.eight_bit_as_is = outgoing.reverse_path.is_none();
+                Ok(None)
+            }
+        }
     }
 
     /// Waits for the outcome of the first in flight, and until another may be started.
@@ -230,8 +303,11 @@ impl<W: World> Connection<W> {
         let (mut gave_back, mut concluded, mut cut) = (false, false, false);
         loop {
             match self.next_event().await {
-                ClientEvent::Done { outcomes, doubtful, answered } => {
-                    let Some(first) = self.in_flight.pop_front() else { continue };
+                ClientEvent::Done { outcomes, doubtful, answered, untried, lesson } => {
+                    let Some(mut first) = self.in_flight.pop_front() else { continue };
+                    if let Some(lesson) = lesson {
+                        hop.lessons.learn(self.shard.now(), self.peer, lesson);
+                    }
                     if let Some(why) = &first.unreadable {
                         outcome::unreadable(&self.shard, &first.work, "body", why);
                         cut = true;
@@ -245,8 +321,12 @@ impl<W: World> Connection<W> {
                     if doubtful {
                         self.tell_doubtful(&first.message);
                     }
-                    self.conclude(&first, outcomes, hop);
                     concluded = true;
+                    let outcomes =
+                        give_back_untried(&self.shard, &mut first.work, outcomes, &untried);
+                    if !first.work.entries.is_empty() {
+                        self.conclude(&first, outcomes, hop);
+                    }
                 }
                 ClientEvent::Ready => {
                     let now = self.shard.now();
@@ -351,9 +431,14 @@ impl<W: World> Connection<W> {
         }
         let plan = std::mem::take(&mut self.plan);
         // Content is of the transaction that was started last.
-        let message = self.in_flight.back().map(|last| Rc::clone(&last.message));
+        let last = self.in_flight.back();
+        let (message, encoding) = match last {
+            Some(last) => (Some(Rc::clone(&last.message)), last.encoding.clone()),
+            None => (None, None),
+        };
+        let (message, encoding) = (message.as_deref(), encoding.as_deref());
         let written =
-            content::write_plan(&self.shard, &mut self.wire, &plan, message.as_deref()).await;
+            content::write_plan(&self.shard, &mut self.wire, &plan, message, encoding).await;
         self.plan = plan;
         match written {
             Ok(()) => self.wire.session.handle_written(self.shard.now()),
@@ -439,8 +524,33 @@ fn outgoing(message: &Message, work: &Work) -> Outgoing {
         ret: envelope.ret,
         envid: envelope.envid.clone(),
         facts: message.facts,
+        header_is_8bit: false,
+        expires: Mono::NEVER,
+        eight_bit_as_is: false,
         prefix_bytes: message.prefix.len() as u64,
     }
+}
+
+/// Gives back the recipients at `untried`, whose failure was only the transaction's, and leaves the
+/// others in `work`, with their outcomes.
+fn give_back_untried<W: World>(
+    shard: &Shard<W>,
+    work: &mut Work,
+    outcomes: Vec<Result<mail::Reply, Failure>>,
+    untried: &[usize],
+) -> Vec<Result<mail::Reply, Failure>> {
+    if untried.is_empty() {
+        return outcomes;
+    }
+    let is_untried = |index: usize| untried.binary_search(&index).is_ok();
+    let mut rest = Work { id: work.id, entries: SmallVec::new() };
+    for (index, entry) in std::mem::take(&mut work.entries).into_iter().enumerate() {
+        let whose = if is_untried(index) { &mut rest } else { &mut *work };
+        whose.entries.push(entry);
+    }
+    give_back(shard, &rest);
+    let outcomes = outcomes.into_iter().enumerate();
+    outcomes.filter(|(index, _)| !is_untried(*index)).map(|(_, outcome)| outcome).collect()
 }
 
 /// Gives work back untouched: it was not this message's fault.

@@ -1,11 +1,13 @@
 //! Writing a transaction: protocol bytes and content, in as few writes as the pieces allow.
 
+use super::encoding::Encoding;
 use crate::alarm::Alarm;
 use crate::message::{Message, MessageBody};
 use crate::recovery::refusal;
 use crate::seams::{Net, Stream, World};
 use crate::shard::Shard;
 use bytes::Bytes;
+use mail::transfer_encoding::Encoder;
 use smtp::client::DotStuffer;
 use smtp::client::{ClientSession, Output};
 use spool::{BlobId, Completion, LoadError, Request, checksums};
@@ -32,6 +34,12 @@ pub(super) enum WriteError {
     Unreadable(LoadError),
 }
 
+impl From<LoadError> for WriteError {
+    fn from(why: LoadError) -> WriteError {
+        WriteError::Unreadable(why)
+    }
+}
+
 impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> WriteError {
         WriteError::Io(error)
@@ -47,6 +55,7 @@ pub(super) async fn write_plan<W: World>(
     wire: &mut Wire<W>,
     plan: &[Output],
     message: Option<&Message>,
+    encoding: Option<&Encoding>,
 ) -> Result<(), WriteError> {
     let blob = message.and_then(|m| match &m.body {
         MessageBody::Blob(blob) => Some((m, *blob)),
@@ -55,10 +64,10 @@ pub(super) async fn write_plan<W: World>(
     let has_content = plan.iter().any(|piece| !matches!(piece, Output::Bytes { .. }));
     match blob {
         Some((message, blob)) if has_content => {
-            write_with_blob(shard, wire, plan, message, blob).await
+            write_with_blob(shard, wire, plan, message, blob, encoding).await
         }
         _ => {
-            let pieces = gather(plan, &wire.session, message);
+            let pieces = gather(plan, &wire.session, message, encoding);
             Ok(write_pieces(shard, wire, &pieces).await?)
         }
     }
@@ -81,7 +90,12 @@ impl Piece {
     }
 }
 
-fn gather(plan: &[Output], session: &ClientSession, message: Option<&Message>) -> Vec<Piece> {
+fn gather(
+    plan: &[Output],
+    session: &ClientSession,
+    message: Option<&Message>,
+    encoding: Option<&Encoding>,
+) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(plan.len() + 2);
     for output in plan {
         match (*output, message) {
@@ -92,24 +106,59 @@ fn gather(plan: &[Output], session: &ClientSession, message: Option<&Message>) -
             (output, Some(message)) => {
                 pieces.push(Piece::Content(message.prefix.clone()));
                 let MessageBody::Memory(body) = &message.body else { continue };
-                let mut stuffer = (output == Output::ContentStuffed).then(DotStuffer::new);
+                let mut form = Form::new(output, encoding);
                 for piece in body {
-                    push_content(&mut pieces, piece, stuffer.as_mut());
+                    form.push(&mut pieces, piece);
                 }
+                form.finish(&mut pieces);
             }
         }
     }
     pieces
 }
 
-/// Adds `piece` of a body, with dots in between where `stuffer` says so; nothing is copied.
-fn push_content(pieces: &mut Vec<Piece>, piece: &Bytes, stuffer: Option<&mut DotStuffer>) {
-    let Some(stuffer) = stuffer else {
-        pieces.push(Piece::Content(piece.clone()));
-        return;
-    };
-    // A doubled dot is the piece's own dot, taken twice.
-    pieces.extend(stuffer.slices(piece).map(|slice| Piece::Content(piece.slice_ref(slice))));
+/// The form in which a body goes out.
+struct Form<'e> {
+    encoder: Option<Encoder<'e>>,
+    stuffer: Option<DotStuffer>,
+}
+
+impl<'e> Form<'e> {
+    fn new(output: Output, encoding: Option<&'e Encoding>) -> Form<'e> {
+        Form {
+            encoder: encoding.map(|encoding| Encoder::new(&encoding.plan)),
+            stuffer: (output == Output::ContentStuffed).then(DotStuffer::new),
+        }
+    }
+
+    /// Adds `piece` of a body. It is copied only where it is encoded.
+    fn push(&mut self, pieces: &mut Vec<Piece>, piece: &Bytes) {
+        match &mut self.encoder {
+            Some(encoder) => {
+                let encoded = Bytes::from(encoder.push(piece));
+                self.stuff(pieces, &encoded);
+            }
+            None => self.stuff(pieces, piece),
+        }
+    }
+
+    /// The body is over.
+    fn finish(mut self, pieces: &mut Vec<Piece>) {
+        if let Some(encoder) = self.encoder.take() {
+            let rest = Bytes::from(encoder.finish());
+            self.stuff(pieces, &rest);
+        }
+    }
+
+    /// Dots in between where lines begin with one; nothing is copied.
+    fn stuff(&mut self, pieces: &mut Vec<Piece>, piece: &Bytes) {
+        let Some(stuffer) = &mut self.stuffer else {
+            pieces.push(Piece::Content(piece.clone()));
+            return;
+        };
+        // A doubled dot is the piece's own dot, taken twice.
+        pieces.extend(stuffer.slices(piece).map(|slice| Piece::Content(piece.slice_ref(slice))));
+    }
 }
 
 async fn write_with_blob<W: World>(
@@ -118,6 +167,7 @@ async fn write_with_blob<W: World>(
     plan: &[Output],
     message: &Message,
     blob: BlobId,
+    encoding: Option<&Encoding>,
 ) -> Result<(), WriteError> {
     for output in plan {
         if let Output::Bytes { start, end } = *output {
@@ -127,15 +177,18 @@ async fn write_with_blob<W: World>(
         }
         let prefix = [Piece::Content(message.prefix.clone())];
         write_pieces(shard, wire, &prefix).await?;
-        let mut stuffer = (*output == Output::ContentStuffed).then(DotStuffer::new);
+        let mut form = Form::new(*output, encoding);
         let mut offset = 0;
         while offset < message.facts.body_bytes {
             let piece = read_blob(shard, message, blob, offset).await?;
             offset += piece.len() as u64;
             let mut pieces = Vec::new();
-            push_content(&mut pieces, &piece, stuffer.as_mut());
+            form.push(&mut pieces, &piece);
             write_pieces(shard, wire, &pieces).await?;
         }
+        let mut pieces = Vec::new();
+        form.finish(&mut pieces);
+        write_pieces(shard, wire, &pieces).await?;
     }
     Ok(())
 }
@@ -150,6 +203,15 @@ pub(super) async fn read_blob<W: World>(
     blob: BlobId,
     offset: u64,
 ) -> Result<Bytes, WriteError> {
+    Ok(load_blob(shard, message, blob, offset).await?)
+}
+
+pub(super) async fn load_blob<W: World>(
+    shard: &Rc<Shard<W>>,
+    message: &Message,
+    blob: BlobId,
+    offset: u64,
+) -> Result<Bytes, LoadError> {
     let read = match checksums::piece(&message.meta, message.facts.body_bytes, offset) {
         Ok(piece) => {
             let request = |ticket| Request::BlobRead { ticket, blob, offset, piece };
@@ -162,8 +224,62 @@ pub(super) async fn read_blob<W: World>(
         other => {
             let why = refusal(other);
             shard.tell_unreadable(message.id, &why);
-            Err(WriteError::Unreadable(why))
+            Err(why)
         }
+    }
+}
+
+/// Whether the header that the message came with has an octet above 0x7f. What we add has none.
+///
+/// # Errors
+/// When the body cannot be read.
+pub(super) async fn has_8bit_header<W: World>(
+    shard: &Rc<Shard<W>>,
+    message: &Message,
+) -> Result<bool, LoadError> {
+    let mut scan = HeaderScan::default();
+    match &message.body {
+        MessageBody::Memory(pieces) => {
+            for piece in pieces {
+                if let Some(found) = scan.push(piece) {
+                    return Ok(found);
+                }
+            }
+        }
+        MessageBody::Blob(blob) => {
+            let mut offset = 0;
+            while offset < message.facts.body_bytes {
+                let piece = load_blob(shard, message, *blob, offset).await?;
+                if let Some(found) = scan.push(&piece) {
+                    return Ok(found);
+                }
+                offset += piece.len() as u64;
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Looks for an 8-bit octet before the empty line.
+#[derive(Debug, Default)]
+struct HeaderScan {
+    /// Octets of the line that is open, CR not counted.
+    line_bytes: usize,
+}
+
+impl HeaderScan {
+    /// `None`: not known yet.
+    fn push(&mut self, piece: &[u8]) -> Option<bool> {
+        for &octet in piece {
+            match octet {
+                b'\n' if self.line_bytes == 0 => return Some(false),
+                b'\n' => self.line_bytes = 0,
+                b'\r' => {}
+                0x80.. => return Some(true),
+                _ => self.line_bytes += 1,
+            }
+        }
+        None
     }
 }
 

@@ -2,13 +2,16 @@
 
 pub(crate) mod connection;
 mod content;
+mod encoding;
 mod hops;
 mod idle;
+mod lessons;
 mod local;
 mod opening;
 
 pub(crate) use hops::Hops;
 pub(crate) use idle::IdleConnections;
+pub(crate) use lessons::Lessons;
 
 use crate::config::Channel;
 use crate::event::Hop;
@@ -34,6 +37,8 @@ pub(crate) struct NextHop {
     pub(crate) hostname: Domain,
     /// The configuration says something else by now.
     pub(crate) superseded: Cell<bool>,
+    /// What its hosts' replies have taught.
+    pub(crate) lessons: Lessons,
 }
 
 /// Hosts of equal preference.

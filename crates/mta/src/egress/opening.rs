@@ -138,13 +138,15 @@ async fn open_address<W: World>(
         let status = EnhancedStatus::new(4, 4, 1);
         Failure::network(name.clone(), status, format!("cannot connect: {error}"))
     })?;
-    let config = client_config(parameters, hop, &name);
+    let mut config = client_config(parameters, hop, &name);
+    config.chunking &= !hop.lessons.is_bdat_unusable(time.now(), peer);
     let session = ClientSession::new(Arc::new(config), time.now());
     #[cfg(feature = "planted")]
     let session = planted(shard, session);
     let mut connection = Connection {
         shard: Rc::clone(shard),
         event_hop: hop.event_hop(&name),
+        peer,
         wire: Wire { stream, session, alarm },
         plan: Vec::new(),
         carried: 0,
@@ -196,5 +198,6 @@ fn client_config(parameters: &Peer, hop: &NextHop, peer: &str) -> ClientConfig {
         data_timeout: parameters.data_timeout,
         content_timeout: parameters.content_timeout,
         final_timeout: parameters.final_timeout,
+        transaction_timeout: parameters.transaction_timeout,
     }
 }

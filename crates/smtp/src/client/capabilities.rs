@@ -21,6 +21,10 @@ pub struct Capabilities {
     pub enhanced_status_codes: bool,
     /// STARTTLS (RFC 3207).
     pub starttls: bool,
+    /// LIMITS MAILMAX (RFC 9422 §4): transactions in one session.
+    pub mail_max: Option<u32>,
+    /// LIMITS RCPTMAX: recipients in one transaction.
+    pub recipients_max: Option<u32>,
 }
 
 impl Capabilities {
@@ -55,6 +59,43 @@ impl Capabilities {
             self.enhanced_status_codes = true;
         } else if is("STARTTLS") {
             self.starttls = true;
+        } else if is("LIMITS") {
+            words.for_each(|word| self.take_limit(word));
+        }
+    }
+
+    /// RFC 9422 §3: `NAME=VALUE`; what isn't understood is ignored.
+    fn take_limit(&mut self, word: &[u8]) {
+        let Some(equals) = memchr::memchr(b'=', word) else { return };
+        let (name, value) = (&word[..equals], &word[equals + 1..]);
+        // 1 to 6 digits, and never 0.
+        let value = std::str::from_utf8(value).ok().filter(|text| text.len() <= 6);
+        let value = value.and_then(|text| text.parse().ok()).filter(|limit| *limit > 0);
+        if name.eq_ignore_ascii_case(b"MAILMAX") {
+            self.mail_max = value;
+        } else if name.eq_ignore_ascii_case(b"RCPTMAX") {
+            self.recipients_max = value;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_far_as_they_are_understood() {
+        for (line, mail_max, recipients_max) in [
+            ("LIMITS MAILMAX=20 RCPTMAX=50", Some(20), Some(50)),
+            ("limits RCPTDOMAINMAX=1 rcptmax=999999", None, Some(999_999)),
+            ("LIMITS MAILMAX=0 RCPTMAX=1000000", None, None),
+            ("LIMITS MAILMAX= RCPTMAX =5 =7 X", None, None),
+            ("LIMITS", None, None),
+        ] {
+            let mut offered = Capabilities::default();
+            offered.take_line(line.as_bytes());
+            let found = (offered.mail_max, offered.recipients_max);
+            assert_eq!(found, (mail_max, recipients_max), "{line}");
         }
     }
 }

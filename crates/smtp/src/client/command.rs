@@ -2,7 +2,7 @@
 
 use super::{Capabilities, Outgoing, OutgoingRecipient};
 use mail::dsn::xtext;
-use mail::{BodyType, Notify, Ret};
+use mail::{BodyType, Mailbox, Notify, Ret};
 use std::borrow::Cow;
 
 /// Whether the content goes as 8BITMIME, and whether the transaction needs SMTPUTF8.
@@ -14,14 +14,38 @@ pub(super) struct MailNeeds {
 
 impl MailNeeds {
     pub(super) fn of(outgoing: &Outgoing) -> MailNeeds {
-        let addresses_need = outgoing.reverse_path.as_ref().is_some_and(|m| m.needs_smtputf8())
-            || outgoing.recipients.iter().any(|r| r.mailbox.needs_smtputf8());
         MailNeeds {
             eight_bit: outgoing.facts.has_8bit || outgoing.body == BodyType::EightBit,
-            // RFC 6531 §3.2: also for 8-bit header fields. Which part of the content is 8-bit
-            // isn't known here, so a message that came with SMTPUTF8 keeps it if any is.
-            smtputf8: addresses_need || (outgoing.smtputf8 && outgoing.facts.has_8bit),
+            smtputf8: message_needs_smtputf8(outgoing)
+                || outgoing.recipients.iter().any(|r| needs_smtputf8(&r.mailbox)),
         }
+    }
+}
+
+/// The address can't be written in ASCII: a local part has no other form, a domain has (RFC 5890).
+pub(super) fn needs_smtputf8(mailbox: &Mailbox) -> bool {
+    !mailbox.as_str().is_ascii()
+        && (!mailbox.local().is_ascii() || mailbox.domain().to_ascii().is_err())
+}
+
+/// RFC 6531 §3.2: whoever it goes to, for its sender or for an 8-bit header field. An 8-bit body
+/// needs only 8BITMIME.
+pub(super) fn message_needs_smtputf8(outgoing: &Outgoing) -> bool {
+    outgoing.reverse_path.as_ref().is_some_and(needs_smtputf8)
+        || (outgoing.smtputf8 && outgoing.header_is_8bit)
+}
+
+/// With U-labels where the transaction has SMTPUTF8, else with A-labels.
+fn push_address(out: &mut Vec<u8>, mailbox: &Mailbox, is_smtputf8: bool) {
+    if !is_smtputf8
+        && !mailbox.as_str().is_ascii()
+        && let Ok(domain) = mailbox.domain().to_ascii()
+    {
+        out.extend_from_slice(mailbox.local().as_bytes());
+        out.push(b'@');
+        out.extend_from_slice(domain.as_bytes());
+    } else {
+        out.extend_from_slice(mailbox.as_str().as_bytes());
     }
 }
 
@@ -42,11 +66,16 @@ pub(super) fn is_free_of_line_ends(outgoing: &Outgoing) -> bool {
             .all(|r| is_free(r.mailbox.as_str()) && r.orcpt.as_deref().is_none_or(is_free))
 }
 
-pub(super) fn push_mail(out: &mut Vec<u8>, outgoing: &Outgoing, offered: &Capabilities) {
+pub(super) fn push_mail(
+    out: &mut Vec<u8>,
+    outgoing: &Outgoing,
+    offered: &Capabilities,
+    is_smtputf8: bool,
+) {
     let needs = MailNeeds::of(outgoing);
     out.extend_from_slice(b"MAIL FROM:<");
     if let Some(mailbox) = &outgoing.reverse_path {
-        out.extend_from_slice(mailbox.as_str().as_bytes());
+        push_address(out, mailbox, is_smtputf8);
     }
     out.push(b'>');
     if offered.size.is_some() {
@@ -56,7 +85,7 @@ pub(super) fn push_mail(out: &mut Vec<u8>, outgoing: &Outgoing, offered: &Capabi
     if offered.eight_bit_mime && needs.eight_bit {
         out.extend_from_slice(b" BODY=8BITMIME");
     }
-    if offered.smtputf8 && needs.smtputf8 {
+    if is_smtputf8 {
         out.extend_from_slice(b" SMTPUTF8");
     }
     if offered.dsn {
@@ -74,9 +103,14 @@ pub(super) fn push_mail(out: &mut Vec<u8>, outgoing: &Outgoing, offered: &Capabi
     out.extend_from_slice(b"\r\n");
 }
 
-pub(super) fn push_rcpt(out: &mut Vec<u8>, recipient: &OutgoingRecipient, offered: &Capabilities) {
+pub(super) fn push_rcpt(
+    out: &mut Vec<u8>,
+    recipient: &OutgoingRecipient,
+    offered: &Capabilities,
+    is_smtputf8: bool,
+) {
     out.extend_from_slice(b"RCPT TO:<");
-    out.extend_from_slice(recipient.mailbox.as_str().as_bytes());
+    push_address(out, &recipient.mailbox, is_smtputf8);
     out.push(b'>');
     if offered.dsn {
         // RFC 3461 §4.1, §4.2.
@@ -148,7 +182,6 @@ fn push_decimal(out: &mut Vec<u8>, number: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::Mailbox;
 
     #[test]
     fn decimals() {
@@ -168,7 +201,12 @@ mod tests {
                 orcpt: Some(orcpt.into()),
             };
             let mut out = Vec::new();
-            push_rcpt(&mut out, &recipient, &Capabilities { dsn: true, ..Default::default() });
+            push_rcpt(
+                &mut out,
+                &recipient,
+                &Capabilities { dsn: true, ..Default::default() },
+                false,
+            );
             String::from_utf8(out).unwrap()
         };
         assert_eq!(rcpt("utf-8;j\u{f6}rg+40x"), "RCPT TO:<c@d> ORCPT=utf-8;j\\x{F6}rg@x\r\n");

@@ -50,10 +50,6 @@ pub(super) struct RawReply<'a> {
 }
 
 impl<'a> RawReply<'a> {
-    pub(super) fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-
     pub(super) fn is_positive(&self) -> bool {
         self.code / 100 == 2
     }
@@ -109,7 +105,19 @@ fn push_text(text: &mut String, part: &str) -> bool {
         text.push_str(part);
         return true;
     }
-    part.chars().all(|c| push_bounded(text, if c.is_control() { ' ' } else { c }))
+    part.chars().all(|c| push_bounded(text, if is_shown(c) { c } else { ' ' }))
+}
+
+/// Whether it is seen, and leaves what stands around it where it is: no control characters, and of
+/// Unicode none of the format characters (Cf), which turn text around or hide it, nor the separators
+/// of lines and paragraphs.
+fn is_shown(c: char) -> bool {
+    !c.is_control()
+        && !matches!(u32::from(c),
+            0xad | 0x600..=0x605 | 0x61c | 0x6dd | 0x70f | 0x890..=0x891 | 0x8e2 | 0x180e
+            | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xfeff | 0xfff0..=0xfffb
+            | 0x110bd | 0x110cd | 0x13430..=0x1343f | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a
+            | 0xe0000..=0xe0fff)
 }
 
 /// Says whether there was room.
@@ -258,7 +266,7 @@ impl ReplyReader {
 mod tests {
     use super::*;
 
-    const LIMITS: ReplyLimits = ReplyLimits { line_bytes_max: 40, lines_max: 3 };
+    const LIMITS: ReplyLimits = ReplyLimits { line_bytes_max: 60, lines_max: 3 };
 
     fn read(input: &[u8], step: usize) -> Result<Vec<Reply>, ReplyError> {
         let mut reader = ReplyReader::default();
@@ -288,10 +296,10 @@ mod tests {
 
     #[test]
     fn what_is_no_reply_is_refused_however_it_is_split() {
-        let long_edge = [b"250 ".as_slice(), &[b'x'; 34], b"\r\n"].concat();
-        let too_long = [b"250 ".as_slice(), &[b'x'; 35], b"\r\n"].concat();
-        let endless = [b'x'; 40];
-        for step in 1..50 {
+        let long_edge = [b"250 ".as_slice(), &[b'x'; 54], b"\r\n"].concat();
+        let too_long = [b"250 ".as_slice(), &[b'x'; 55], b"\r\n"].concat();
+        let endless = [b'x'; 60];
+        for step in 1..70 {
             assert_eq!(read(&long_edge, step).map(|r| r.len()), Ok(1));
             for (input, error) in [
                 (too_long.as_slice(), ReplyError::LineTooLong),
@@ -315,6 +323,9 @@ mod tests {
     fn text_is_cleaned_and_bounded() {
         let replies = read(b"550 5.1.1 a\tb\x07c\xff\r\n", 64).unwrap();
         assert_eq!(replies, [Reply::new(550, (5, 1, 1), "a b c\u{fffd}")]);
+        let bidi = "450 4.2.0 \u{202e}gpj.exe\u{2066}\u{200b}\u{feff}\u{e0041}\u{ad}é\r\n";
+        let replies = read(bidi.as_bytes(), 64).unwrap();
+        assert_eq!(replies, [Reply::new(450, (4, 2, 0), " gpj.exe     é")]);
 
         let mut wire = b"550-".to_vec();
         wire.extend_from_slice("é".repeat(600).as_bytes());

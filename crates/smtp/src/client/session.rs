@@ -3,16 +3,12 @@
 
 use super::reply::{RawReply, ReplyError, ReplyLimits, ReplyReader};
 use super::transaction::Transaction;
-use super::{Capabilities, ClientConfig, ClientEvent, Outgoing, Output};
+use super::{Capabilities, ClientConfig, ClientEvent, Lesson, Outgoing, Output};
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A positive final reply that comes before the driver said that all is written is kept till then,
-/// with what follows it, up to this.
-const EARLY_BYTES_MAX: usize = 65_536;
 
 /// Nothing hangs on the reply to QUIT: RFC 5321 §4.1.1.10 has a client wait for it, but not for ever.
 const QUIT_TIMEOUT_MAX: Duration = Duration::from_secs(10);
@@ -53,12 +49,13 @@ pub(super) enum Writing {
     Content,
 }
 
-/// What to do with the input behind a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
-    Continue,
-    /// Keep this reply and all behind it until the writing is over.
-    Hold,
+/// What [`ClientEvent::Done`] says besides the outcomes.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    pub(super) doubtful: bool,
+    pub(super) answered: bool,
+    pub(super) untried: Vec<usize>,
+    pub(super) lesson: Option<Lesson>,
 }
 
 /// Whether a failure leaves open what became of the content.
@@ -85,7 +82,8 @@ pub struct ClientSession {
     /// The begun reply in `reader` began before the last command was sent.
     is_stale: bool,
     reader: ReplyReader,
-    early: Vec<u8>,
+    /// The peer has shown that it doesn't know what it offers.
+    pub(super) is_bdat_unusable: bool,
     /// Commands; cleared when all of it is written.
     pub(super) buffer: Vec<u8>,
     /// So much of `buffer` was given to the driver.
@@ -112,7 +110,7 @@ impl ClientSession {
             writing: Writing::Nothing,
             is_stale: false,
             reader: ReplyReader::default(),
-            early: Vec::new(),
+            is_bdat_unusable: false,
             buffer: Vec::new(),
             polled: 0,
             content: None,
@@ -152,13 +150,13 @@ impl ClientSession {
         debug_assert!(self.can_start(&outgoing), "start() before Ready");
         if self.state == State::Idle {
             self.is_stale = self.reader.is_within_reply();
-            self.begin(outgoing);
+            self.begin(now, outgoing);
             self.arm(now);
             return;
         }
         if self.can_follow(&outgoing) {
             // The deadline goes on for the one whose replies come next.
-            return self.follow(outgoing);
+            return self.follow(now, outgoing);
         }
         let failure = Failure::network(
             self.config.peer.clone(),
@@ -166,7 +164,7 @@ impl ClientSession {
             "the session is over",
         );
         let outcomes = outgoing.recipients.iter().map(|_| Err(failure.clone())).collect();
-        self.push_done(outcomes, false, false);
+        self.push_done(outcomes, Ending::default());
     }
 
     /// Sends QUIT; only when idle (Ready was given and nothing started). Elsewhere it ends the
@@ -198,13 +196,6 @@ impl ClientSession {
         if self.state == State::Closed || input.is_empty() {
             return;
         }
-        if !self.early.is_empty() {
-            self.early.extend_from_slice(input);
-            if self.early.len() > EARLY_BYTES_MAX {
-                self.fail_protocol("replies came before their commands", Verdict::Missing);
-            }
-            return;
-        }
         // The reader is out of the session while a reply that it lends is looked at.
         let mut reader = std::mem::take(&mut self.reader);
         let limits = ReplyLimits {
@@ -221,11 +212,7 @@ impl ClientSession {
             match reader.next(&mut rest, limits) {
                 Ok(None) => break,
                 Ok(Some(raw)) => {
-                    if self.handle_reply(&raw) == Flow::Hold {
-                        self.early.extend_from_slice(raw.bytes());
-                        self.early.extend_from_slice(rest);
-                        break;
-                    }
+                    self.handle_reply(&raw);
                     self.arm(now);
                 }
                 Err(error) => self.fail_unreadable(error),
@@ -240,20 +227,17 @@ impl ClientSession {
         self.reader = reader;
     }
 
-    fn handle_reply(&mut self, raw: &RawReply<'_>) -> Flow {
+    fn handle_reply(&mut self, raw: &RawReply<'_>) {
         if self.state == State::Quit {
-            self.close(None);
-            return Flow::Continue;
+            return self.close(None);
         }
         // RFC 5321 §3.8: a server that must shut down says 421 at any moment.
         if raw.code == 421 {
             let failure = self.peer_failure(raw);
-            self.fail(failure, Verdict::Refused);
-            return Flow::Continue;
+            return self.fail(failure, Verdict::Refused);
         }
         if self.is_unasked() && !self.is_refusal_of_content(raw) {
-            self.fail_unexpected(raw);
-            return Flow::Continue;
+            return self.fail_unexpected(raw);
         }
         if let Some(transaction) = &mut self.transaction {
             transaction.is_answered = true;
@@ -266,14 +250,13 @@ impl ClientSession {
             State::Mail => self.on_mail(raw),
             State::Rcpt(index) => self.on_rcpt(index, raw),
             State::Data => self.on_data(raw),
-            State::Final(index) => return self.on_final(index, raw),
+            State::Final(index) => self.on_final(index, raw),
             State::LoneDot => self.on_lone_dot(raw),
             State::Rset => self.on_rset(raw),
             State::Handshake | State::Idle | State::Quit | State::Closed => {
                 self.fail_unexpected(raw);
             }
         }
-        Flow::Continue
     }
 
     /// The peer closed its side, or reading or writing failed; `text` says how.
@@ -293,13 +276,14 @@ impl ClientSession {
 
     /// Gives `Done`/`Closed` events if the deadline has passed.
     pub fn handle_timeout(&mut self, now: Mono) {
-        if now < self.deadline {
+        if now < self.deadline() {
             return;
         }
         match self.state {
             // Also where the deadline is NEVER and `now` is no moment at all.
             State::Closed | State::Idle => {}
             State::Quit => self.close(None),
+            _ if now < self.deadline => self.fail_network("the transaction took too long"),
             _ => self.fail_network("timed out"),
         }
     }
@@ -362,10 +346,6 @@ impl ClientSession {
             self.polled = 0;
         }
         self.arm(now);
-        if !self.early.is_empty() {
-            let early = std::mem::take(&mut self.early);
-            self.handle_input(now, &early);
-        }
     }
 
     /// Progress while a long content is written: pushes the deadline out.
@@ -383,7 +363,10 @@ impl ClientSession {
     /// When [`ClientSession::handle_timeout`] must be called.
     #[must_use]
     pub fn deadline(&self) -> Mono {
-        self.deadline
+        match &self.transaction {
+            Some(transaction) => self.deadline.min(transaction.deadline()),
+            None => self.deadline,
+        }
     }
 
     /// The deadline counts from `now`, RFC 5321 §4.5.3.2.
@@ -443,10 +426,10 @@ impl ClientSession {
     pub(super) fn push_done(
         &mut self,
         outcomes: Vec<Result<mail::Reply, Failure>>,
-        doubtful: bool,
-        answered: bool,
+        ending: Ending,
     ) {
-        let done = ClientEvent::Done { outcomes, doubtful, answered };
+        let Ending { doubtful, answered, untried, lesson } = ending;
+        let done = ClientEvent::Done { outcomes, doubtful, answered, untried, lesson };
         let behind_closed = matches!(self.events.back(), Some(ClientEvent::Closed(_)));
         let at = self.events.len() - usize::from(behind_closed);
         self.events.insert(at, done);
@@ -457,7 +440,6 @@ impl ClientSession {
         self.state = State::Closed;
         self.deadline = Mono::NEVER;
         self.content = None;
-        self.early = Vec::new();
         self.events.retain(|e| !matches!(e, ClientEvent::Ready | ClientEvent::StartTls));
         self.push_event(ClientEvent::Closed(failure));
     }
@@ -469,18 +451,11 @@ impl ClientSession {
     }
 
     /// What all transactions end with when the session does.
-    fn settle_all(&mut self, failure: &Failure, verdict: Verdict) {
+    pub(super) fn settle_all(&mut self, failure: &Failure, verdict: Verdict) {
         while self.transaction.is_some() {
             self.settle_open(Err(failure.clone()), verdict);
-            // What was held was for the first.
-            self.early.clear();
             self.transaction = self.following.pop_front();
         }
-    }
-
-    /// The last bytes of the content may have arrived, as far as this side knows.
-    pub(super) fn may_have_content(&self) -> bool {
-        self.is_content_written() || !self.early.is_empty()
     }
 
     pub(super) fn is_content_written(&self) -> bool {
@@ -524,7 +499,12 @@ impl ClientSession {
             true => Cow::Borrowed("a reply that nothing asked for"),
             false => Cow::Owned(format!("an unexpected reply to {}", self.command())),
         };
-        let mut failure = self.own_failure((4, 5, 0), &text);
+        self.fail_reply(raw, &text);
+    }
+
+    /// A reply that breaks the protocol as `text` says.
+    pub(super) fn fail_reply(&mut self, raw: &RawReply<'_>, text: &str) {
+        let mut failure = self.own_failure((4, 5, 0), text);
         failure.reply = Some(raw.to_reply());
         #[cfg(feature = "planted")]
         if self.forgives {

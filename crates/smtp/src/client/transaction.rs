@@ -5,12 +5,14 @@
 //! next. What differs is only whether the next command was said before or is said now.
 
 use super::command::{
-    MailNeeds, content_bytes, is_free_of_line_ends, push_bdat_last, push_mail, push_rcpt,
+    MailNeeds, content_bytes, is_free_of_line_ends, message_needs_smtputf8, needs_smtputf8,
+    push_bdat_last, push_mail, push_rcpt,
 };
 use super::reply::RawReply;
-use super::session::{ClientSession, Flow, State, Verdict, Writing};
-use super::{ClientEvent, Outgoing, Output};
-use mail::{Class, EnhancedStatus, Failure, Reply};
+use super::session::{ClientSession, Ending, State, Verdict, Writing};
+use super::{CONTENT_TIME_MAX, ClientEvent, Lesson, Outgoing, Output, SLOWEST_BYTES_PER_SECOND};
+use mail::{Class, EnhancedStatus, Failure, Mono, Reply};
+use std::time::Duration;
 
 /// A content longer than this isn't sent before the peer has let a recipient in, though the
 /// configuration allows it: the round trip that is saved wouldn't show, the bytes sent for nothing
@@ -37,13 +39,27 @@ pub(super) struct Transaction {
     pub(super) is_content_written: bool,
     /// The peer has replied to one of its commands.
     pub(super) is_answered: bool,
+    /// SMTPUTF8 was said with MAIL.
+    is_smtputf8: bool,
+    /// Recipients, in order, for whom no RCPT is said: they had their outcomes before.
+    unsaid: Vec<usize>,
+    /// See [`ClientEvent::Done`].
+    untried: Vec<usize>,
+    lesson: Option<Lesson>,
+    /// When it has taken too long.
+    until: Mono,
 }
 
 impl Transaction {
-    fn new(outgoing: Outgoing) -> Transaction {
+    fn new(outgoing: Outgoing, until: Mono) -> Transaction {
         Transaction {
             outcomes: vec![None; outgoing.recipients.len()],
             outgoing,
+            is_smtputf8: false,
+            unsaid: Vec::new(),
+            untried: Vec::new(),
+            lesson: None,
+            until,
             accepted_count: 0,
             is_mail_refused: false,
             is_pipelined: false,
@@ -53,15 +69,50 @@ impl Transaction {
             is_answered: false,
         }
     }
+
+    /// When it has taken too long. Once all is written the peer may have the message, whatever its
+    /// age: then only the transaction's own time counts.
+    pub(super) fn deadline(&self) -> Mono {
+        match self.is_content_written {
+            true => self.until,
+            false => self.until.min(self.outgoing.expires),
+        }
+    }
+
+    /// The first recipient from `index` on for whom RCPT is said.
+    fn next_said(&self, index: usize) -> usize {
+        (index..).find(|at| self.unsaid.binary_search(at).is_err()).unwrap_or(index)
+    }
+
+    /// Fills in the failures of recipients that this peer can't be given.
+    fn leave_out(&mut self, failure: Option<Failure>) {
+        let Some(failure) = failure else { return };
+        let recipients = self.outgoing.recipients.iter().zip(&mut self.outcomes).enumerate();
+        for (index, (recipient, outcome)) in recipients {
+            if needs_smtputf8(&recipient.mailbox) {
+                *outcome = Some(Err(failure.clone()));
+                self.unsaid.push(index);
+            }
+        }
+    }
 }
 
-/// RFC 5321 §4.5.3.1.10: 552 to RCPT from an old server means too many recipients, to be tried
-/// again, unless its status says otherwise.
+/// RFC 5321 §4.5.3.1.10: a recipient too many for the transaction; 552 from an old server. With no
+/// status, or with that of RFC 3463 §3.6.
 fn is_too_many(failure: &Failure) -> bool {
     failure.reply.as_ref().is_some_and(|reply| {
         let status = reply.enhanced.map(|e| (e.subject, e.detail));
-        reply.code == 552 && matches!(status, None | Some((5, 3)))
+        match status {
+            None => matches!(reply.code, 452 | 552),
+            Some((5, 3)) => matches!(reply.code, 450..=452 | 552),
+            Some(_) => false,
+        }
     })
+}
+
+/// RFC 5321 §4.2.4, §4.3.2: the command isn't known, or not then, though it was offered.
+fn is_unknown_command(code: u16) -> bool {
+    matches!(code, 500 | 502 | 503)
 }
 
 /// Whether the peer may hold on to something of the transaction that ended.
@@ -77,7 +128,7 @@ enum Leftover {
 
 impl ClientSession {
     /// Begins a transaction, or says at once why it can't be.
-    pub(super) fn begin(&mut self, outgoing: Outgoing) {
+    pub(super) fn begin(&mut self, now: Mono, outgoing: Outgoing) {
         let count = outgoing.recipients.len();
         if let Some(failure) = self.obstacle(&outgoing) {
             self.refuse(vec![Err(failure); count]);
@@ -87,24 +138,56 @@ impl ClientSession {
             self.refuse(Vec::new());
             return;
         }
-        let is_pipelined = self.is_pipelining();
-        let is_bdat = self.is_chunking();
-        push_mail(&mut self.buffer, &outgoing, &self.offered);
-        if is_pipelined {
-            for recipient in &outgoing.recipients {
-                push_rcpt(&mut self.buffer, recipient, &self.offered);
-            }
+        let mut transaction = self.transaction_of(now, outgoing);
+        transaction.is_pipelined = self.is_pipelining();
+        transaction.is_bdat = self.is_chunking();
+        if transaction.unsaid.len() == count {
+            return self.refuse(transaction.outcomes.into_iter().flatten().collect());
         }
-        let is_content_said = self.may_be_unasked(&outgoing) && is_pipelined && is_bdat;
-        if is_content_said {
-            self.say_bdat(content_bytes(&outgoing));
+        self.push_envelope(&transaction);
+        let Transaction { is_pipelined, is_bdat, .. } = transaction;
+        let bytes = content_bytes(&transaction.outgoing);
+        transaction.is_content_said =
+            self.may_be_unasked(&transaction.outgoing) && is_pipelined && is_bdat;
+        if transaction.is_content_said {
+            self.say_bdat(bytes);
         } else if is_pipelined && !is_bdat {
             self.buffer.extend_from_slice(b"DATA\r\n");
         }
         self.state = State::Mail;
-        let transaction = Transaction::new(outgoing);
-        self.transaction =
-            Some(Transaction { is_pipelined, is_bdat, is_content_said, ..transaction });
+        self.transaction = Some(transaction);
+    }
+
+    fn transaction_of(&self, now: Mono, outgoing: Outgoing) -> Transaction {
+        let seconds = content_bytes(&outgoing) / SLOWEST_BYTES_PER_SECOND;
+        let content_time = Duration::from_secs(seconds).min(CONTENT_TIME_MAX);
+        let until = now + self.config.transaction_timeout + content_time;
+        let is_smtputf8 = self.offered.smtputf8 && MailNeeds::of(&outgoing).smtputf8;
+        let mut transaction = Transaction { is_smtputf8, ..Transaction::new(outgoing, until) };
+        if !self.offered.smtputf8 {
+            // RFC 6531 §3.2: only who needs it can't be reached.
+            let is_any = transaction.outgoing.recipients.iter().any(|r| needs_smtputf8(&r.mailbox));
+            transaction.leave_out(is_any.then(|| self.lacks_smtputf8()));
+        }
+        transaction
+    }
+
+    fn lacks_smtputf8(&self) -> Failure {
+        // Status from RFC 6531 §3.6.
+        self.own_failure((5, 6, 7), "SMTPUTF8 is needed and not offered")
+    }
+
+    /// MAIL, and the RCPTs that don't wait for its reply.
+    fn push_envelope(&mut self, transaction: &Transaction) {
+        let Transaction { outgoing, is_smtputf8, .. } = transaction;
+        push_mail(&mut self.buffer, outgoing, &self.offered, *is_smtputf8);
+        if transaction.is_pipelined {
+            let mut index = transaction.next_said(0);
+            while let Some(recipient) = outgoing.recipients.get(index) {
+                push_rcpt(&mut self.buffer, recipient, &self.offered, *is_smtputf8);
+                index = transaction.next_said(index + 1);
+            }
+        }
     }
 
     /// Whether the content may be said before the peer has let a recipient in.
@@ -123,23 +206,23 @@ impl ClientSession {
             && !outgoing.recipients.is_empty()
             && self.may_be_unasked(outgoing)
             && self.obstacle(outgoing).is_none()
+            && (self.offered.smtputf8
+                || outgoing.recipients.iter().all(|r| !needs_smtputf8(&r.mailbox)))
     }
 
     /// Says a whole transaction behind those in flight.
-    pub(super) fn follow(&mut self, outgoing: Outgoing) {
+    pub(super) fn follow(&mut self, now: Mono, outgoing: Outgoing) {
         // If the one before it fails, its envelope is still there (RFC 3030 §2).
         self.buffer.extend_from_slice(b"RSET\r\n");
-        push_mail(&mut self.buffer, &outgoing, &self.offered);
-        for recipient in &outgoing.recipients {
-            push_rcpt(&mut self.buffer, recipient, &self.offered);
-        }
-        self.say_bdat(content_bytes(&outgoing));
-        self.following.push_back(Transaction {
+        let transaction = Transaction {
             is_pipelined: true,
             is_bdat: true,
             is_content_said: true,
-            ..Transaction::new(outgoing)
-        });
+            ..self.transaction_of(now, outgoing)
+        };
+        self.push_envelope(&transaction);
+        self.say_bdat(content_bytes(&transaction.outgoing));
+        self.following.push_back(transaction);
     }
 
     fn is_pipelining(&self) -> bool {
@@ -147,24 +230,24 @@ impl ClientSession {
     }
 
     fn is_chunking(&self) -> bool {
-        self.offered.chunking && self.config.chunking
+        self.offered.chunking && self.config.chunking && !self.is_bdat_unusable
     }
 
     /// Nothing was said for it.
     fn refuse(&mut self, outcomes: Vec<Result<Reply, Failure>>) {
-        self.push_done(outcomes, false, false);
+        self.push_done(outcomes, Ending::default());
         self.become_ready();
     }
 
     /// Why the peer can't be given this message, as far as its offers tell.
     fn obstacle(&self, outgoing: &Outgoing) -> Option<Failure> {
-        let needs = MailNeeds::of(outgoing);
         let bytes = content_bytes(outgoing);
-        if needs.smtputf8 && !self.offered.smtputf8 {
-            // RFC 6531 §3.2, status from RFC 6531 §3.6.
-            return Some(self.own_failure((5, 6, 7), "SMTPUTF8 is needed and not offered"));
+        if !self.offered.smtputf8 && message_needs_smtputf8(outgoing) {
+            // RFC 6531 §3.2.
+            return Some(self.lacks_smtputf8());
         }
-        if outgoing.facts.has_8bit && !self.offered.eight_bit_mime && !self.config.eight_bit_as_is {
+        let is_as_is = self.config.eight_bit_as_is || outgoing.eight_bit_as_is;
+        if outgoing.facts.has_8bit && !self.offered.eight_bit_mime && !is_as_is {
             // RFC 6152 §3.
             let text = "the content is 8-bit and 8BITMIME is not offered";
             return Some(self.own_failure((5, 6, 3), text));
@@ -207,7 +290,8 @@ impl ClientSession {
                 return;
             }
         }
-        self.await_rcpt(0);
+        let first = transaction.next_said(0);
+        self.await_rcpt(first);
     }
 
     /// Goes on to recipient `index`, or to the content when there is none such.
@@ -216,7 +300,8 @@ impl ClientSession {
         match transaction.outgoing.recipients.get(index) {
             Some(recipient) => {
                 if !transaction.is_pipelined {
-                    push_rcpt(&mut self.buffer, recipient, &self.offered);
+                    let is_smtputf8 = transaction.is_smtputf8;
+                    push_rcpt(&mut self.buffer, recipient, &self.offered, is_smtputf8);
                 }
                 self.state = State::Rcpt(index);
             }
@@ -235,9 +320,12 @@ impl ClientSession {
             match failure {
                 None => transaction.accepted_count += 1,
                 Some(mut failure) => {
-                    if transaction.accepted_count > 0 && is_too_many(&failure) {
+                    let accepted = transaction.accepted_count;
+                    if accepted > 0 && is_too_many(&failure) {
                         failure.class = Class::Transient;
                         failure.status = EnhancedStatus::new(4, 5, 3);
+                        transaction.untried.push(index);
+                        transaction.lesson.get_or_insert(Lesson::RecipientsMax(accepted));
                     }
                     if let Some(outcome) = transaction.outcomes.get_mut(index) {
                         *outcome = Some(Err(failure));
@@ -245,7 +333,8 @@ impl ClientSession {
                 }
             }
         }
-        self.await_rcpt(index + 1);
+        let next = transaction.next_said(index + 1);
+        self.await_rcpt(next);
     }
 
     /// All recipients are answered.
@@ -322,24 +411,26 @@ impl ClientSession {
             && self.transaction.as_ref().is_some_and(|t| !t.is_bdat)
     }
 
-    pub(super) fn on_final(&mut self, index: usize, raw: &RawReply<'_>) -> Flow {
+    pub(super) fn on_final(&mut self, index: usize, raw: &RawReply<'_>) {
         if !raw.is_positive() && !raw.is_refusal() {
-            self.fail_unexpected(raw);
-            return Flow::Continue;
+            return self.fail_unexpected(raw);
         }
-        if !self.is_content_written() {
-            if raw.is_positive() {
-                return Flow::Hold;
-            }
-            // What is left of the content can't be taken back, so nothing can follow it.
-            let failure = self.peer_failure(raw);
-            self.fail(failure, Verdict::Refused);
-            return Flow::Continue;
+        let is_written = self.is_content_written();
+        if !is_written && raw.is_positive() {
+            // It can't have what it says it has taken.
+            return self.fail_reply(raw, "the content was accepted before its end");
         }
         let is_wanted = self.transaction.as_ref().is_some_and(|t| t.accepted_count > 0);
+        if is_wanted && self.is_bdat_unknown(raw) {
+            return self.give_up_bdat(raw);
+        }
+        if !is_written {
+            // What is left of the content can't be taken back, so nothing can follow it.
+            let failure = self.peer_failure(raw);
+            return self.fail(failure, Verdict::Refused);
+        }
         if !is_wanted {
-            self.finish(Leftover::Envelope);
-            return Flow::Continue;
+            return self.finish(Leftover::Envelope);
         }
         let outcome =
             if raw.is_positive() { Ok(raw.to_reply()) } else { Err(self.peer_failure(raw)) };
@@ -350,7 +441,40 @@ impl ClientSession {
             self.settle_open(outcome, Verdict::Refused);
             self.end(leftover);
         }
-        Flow::Continue
+    }
+
+    /// The peer offered CHUNKING, and doesn't know BDAT though it has accepted a recipient.
+    fn is_bdat_unknown(&self, raw: &RawReply<'_>) -> bool {
+        is_unknown_command(raw.code)
+            && self.transaction.as_ref().is_some_and(|transaction| {
+                transaction.is_bdat && !transaction.outcomes.iter().flatten().any(Result::is_ok)
+            })
+    }
+
+    /// The message can go by DATA; not on this connection, where the chunk may be read as commands.
+    fn give_up_bdat(&mut self, raw: &RawReply<'_>) {
+        self.is_bdat_unusable = true;
+        let is_written = self.is_content_written();
+        let failure = self.peer_failure(raw);
+        if let Some(transaction) = &mut self.transaction {
+            let outcomes = transaction.outcomes.iter().enumerate();
+            let open = outcomes.filter(|(_, outcome)| outcome.is_none()).map(|(index, _)| index);
+            transaction.untried.extend(open);
+            transaction.untried.sort_unstable();
+            transaction.lesson = Some(Lesson::BdatUnusable);
+        }
+        if is_written {
+            self.settle_open(Err(failure), Verdict::Refused);
+            self.end(if self.config.unasked_content {
+                Leftover::Envelope
+            } else {
+                Leftover::Anything
+            });
+        } else {
+            // What is left of the content is not written.
+            self.settle_all(&failure, Verdict::Refused);
+            self.close(None);
+        }
     }
 
     /// RFC 5321 §4.1.1.4: the end of the content clears the envelope, whatever the reply. After
@@ -395,7 +519,7 @@ impl ClientSession {
     }
 
     fn settle(&mut self, mut outcome: Option<Result<Reply, Failure>>, verdict: Verdict) {
-        let may_have_content = self.may_have_content();
+        let may_have_content = self.is_content_written();
         let Some(transaction) = self.transaction.take() else { return };
         let mut open_count = transaction.outcomes.iter().filter(|o| o.is_none()).count();
         debug_assert!(open_count == 0 || outcome.is_some());
@@ -405,9 +529,9 @@ impl ClientSession {
             // The last one needs no copy.
             if open_count == 0 { outcome.take() } else { outcome.clone() }
         };
-        let outcomes = transaction.outcomes.into_iter().filter_map(|o| o.or_else(&mut give));
-        let outcomes = outcomes.collect();
-        self.push_done(outcomes, doubtful, transaction.is_answered);
+        let Transaction { outcomes, is_answered: answered, untried, lesson, .. } = transaction;
+        let outcomes = outcomes.into_iter().filter_map(|o| o.or_else(&mut give)).collect();
+        self.push_done(outcomes, Ending { doubtful, answered, untried, lesson });
     }
 
     /// After `Done`: on to the one in flight behind it, or ready for the next, by way of RSET if

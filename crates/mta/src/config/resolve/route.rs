@@ -237,6 +237,8 @@ impl Resolver<'_> {
             data_timeout: self.timeout(&key("data_timeout"), &text.data_timeout),
             content_timeout: self.timeout(&key("content_timeout"), &text.content_timeout),
             final_timeout: self.timeout(&key("final_timeout"), &text.final_timeout),
+            transaction_timeout: self
+                .timeout(&key("transaction_timeout"), &text.transaction_timeout),
             idle_timeout: self.duration(&key("idle_timeout"), &text.idle_timeout),
         }
     }

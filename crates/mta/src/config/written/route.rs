@@ -81,8 +81,13 @@ pub enum Balance {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EightBit {
-    /// The message is returned with 5.6.3.
+    /// It is encoded on the way out (quoted-printable or base64) where its MIME structure allows
+    /// it, and returned with 5.6.3 where not: when it is signed, for one. Lines over 998 octets,
+    /// which many peers refuse, are encoded, too, towards every peer, and left as they are where
+    /// that can't be done. Signatures of the body (DKIM) don't outlive it.
     #[default]
+    Encode,
+    /// The message is returned with 5.6.3.
     Fail,
     /// It is sent all the same; nearly every peer takes it.
     AsIs,
@@ -131,6 +136,8 @@ pub struct PeerText {
     pub content_timeout: DurationText,
     /// Reply to the final dot.
     pub final_timeout: DurationText,
+    /// A transaction as a whole.
+    pub transaction_timeout: DurationText,
     /// Idle connection.
     pub idle_timeout: DurationText,
 }
@@ -176,13 +183,15 @@ macro_rules! peer_section {
             #[schemars(range(min = 0.0))]
             pub messages_per_second: f64,
             /// Recipients of one message that share a transaction. RFC 5321 §4.5.3.1.8: every
-            /// server takes 100.
+            /// server takes 100. Fewer where the peer says so, by LIMITS (RFC 9422) or by 452 to
+            /// one too many.
             #[schemars(range(min = 1))]
             pub recipients_per_message: u32,
             /// Find out how many connections the peer likes: more while all goes well, fewer
             /// after 421 and timeouts, never more than `max_connections`.
             pub adaptive: bool,
-            /// What happens to 8-bit content when the peer does not offer 8BITMIME.
+            /// What happens to 8-bit content when the peer does not offer 8BITMIME, and to lines over
+            /// 998 octets.
             pub eight_bit: EightBit,
             /// Send with BDAT when the peer offers CHUNKING (RFC 3030).
             pub chunking: bool,
@@ -200,6 +209,10 @@ macro_rules! peer_section {
             pub content_timeout: DurationText,
             /// Wait for the reply that takes responsibility (RFC 5321 §4.5.3.2.6).
             pub final_timeout: DurationText,
+            /// A transaction as a whole, from MAIL to the last reply, however steadily the peer goes
+            /// on; 2 s more for each 1,000 octets of content, but no more than 6 hours more. A
+            /// message that becomes too old before all of it is sent is not waited for any longer.
+            pub transaction_timeout: DurationText,
             /// An idle connection is closed after this.
             pub idle_timeout: DurationText,
         }
@@ -216,7 +229,7 @@ macro_rules! peer_section {
                     messages_per_second: 0.0,
                     recipients_per_message: 100,
                     adaptive: $adaptive,
-                    eight_bit: EightBit::Fail,
+                    eight_bit: EightBit::Encode,
                     chunking: true,
                     pipelining: true,
                     connect_timeout: "30s".into(),
@@ -225,6 +238,7 @@ macro_rules! peer_section {
                     data_timeout: "2m".into(),
                     content_timeout: "3m".into(),
                     final_timeout: "10m".into(),
+                    transaction_timeout: "20m".into(),
                     idle_timeout: "10s".into(),
                 }
             }
@@ -255,6 +269,7 @@ macro_rules! peer_section {
                     data_timeout: self.data_timeout.clone(),
                     content_timeout: self.content_timeout.clone(),
                     final_timeout: self.final_timeout.clone(),
+                    transaction_timeout: self.transaction_timeout.clone(),
                     idle_timeout: self.idle_timeout.clone(),
                 }
             }

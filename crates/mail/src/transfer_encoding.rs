@@ -1,0 +1,431 @@
+//! Content made fit for a peer that takes less than it holds: 8-bit octets where there is no
+//! 8BITMIME (RFC 6152 §3), and lines over 998 octets (RFC 5321 §4.5.3.1.6), as quoted-printable or
+//! base64 (RFC 2045 §6).
+//!
+//! Content is walked over twice, in pieces split anywhere: a [`Survey`] finds out which leaves of
+//! the MIME structure (RFC 2046) must be encoded, and whether that can be done; an [`Encoder`] does
+//! it. Decoded, every leaf is what it was. Nothing else changes but what names the encoding: header
+//! fields stay as they are, 8-bit ones too (only SMTPUTF8 speaks of them), and so does whatever
+//! lies in a `multipart/signed` (RFC 1847 §2.1).
+
+mod coder;
+mod entity;
+#[cfg(test)]
+mod tests;
+
+use coder::Coder;
+use entity::{Entity, Kind, Label};
+use memchr::memchr;
+
+/// Octets of a line, its line end not counted, that every server takes (RFC 5321 §4.5.3.1.6).
+pub const LINE_BYTES_MAX: u32 = 998;
+/// A longer line is not held to be encoded.
+const HELD_LINE_BYTES_MAX: usize = 1 << 20;
+/// The header of a part, or of the whole.
+const HEADER_BYTES_MAX: usize = 256 << 10;
+/// Multiparts within each other.
+const DEPTH_MAX: usize = 32;
+/// Leaves of one message.
+const LEAVES_MAX: usize = 10_000;
+
+/// Why a content can't be encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unencodable {
+    /// In a `multipart/signed`, whose signature would no longer hold.
+    Signed,
+    /// The MIME structure is broken, or is one that allows no encoding.
+    Structure,
+    /// More lines, parts or depth than are looked at.
+    TooLarge,
+}
+
+impl Unencodable {
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Unencodable::Signed => "it is signed",
+            Unencodable::Structure => "its MIME structure does not allow it",
+            Unencodable::TooLarge => "it is too large or too deeply nested",
+        }
+    }
+}
+
+/// Which leaves are to be encoded, in the order in which they stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    leaves: Vec<bool>,
+    /// No octet above 0x7f may be left in a body.
+    seven_bit: bool,
+}
+
+impl Plan {
+    /// The content is fit as it is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.leaves.contains(&true)
+    }
+}
+
+/// Finds out what must be encoded.
+#[derive(Debug)]
+pub struct Survey {
+    walk: Walk,
+    found: Found,
+    failed: Option<Unencodable>,
+}
+
+impl Survey {
+    /// Of a content from its first octet on, for a peer that takes 8-bit bodies or not.
+    #[must_use]
+    pub fn new(takes_eight_bit: bool) -> Survey {
+        let found = Found { seven_bit: !takes_eight_bit, ..Found::default() };
+        Survey { walk: Walk::default(), found, failed: None }
+    }
+
+    /// Takes the next piece.
+    pub fn push(&mut self, piece: &[u8]) {
+        if self.failed.is_none() {
+            self.failed = self.walk.push(piece, &mut self.found).err();
+        }
+    }
+
+    /// What to do.
+    ///
+    /// # Errors
+    /// When something must be encoded and can't be.
+    pub fn finish(mut self) -> Result<Plan, Unencodable> {
+        if self.failed.is_none() {
+            self.failed = self.walk.finish(&mut self.found).err();
+        }
+        match self.failed {
+            Some(why) => Err(why),
+            None => Ok(Plan { leaves: self.found.leaves, seven_bit: self.found.seven_bit }),
+        }
+    }
+}
+
+/// Writes the content as a plan says that was made from the same content.
+#[derive(Debug)]
+pub struct Encoder<'p> {
+    walk: Walk,
+    writer: Writer<'p>,
+}
+
+impl<'p> Encoder<'p> {
+    /// From the first octet on.
+    #[must_use]
+    pub fn new(plan: &'p Plan) -> Encoder<'p> {
+        let writer = Writer { plan, leaf: 0, coder: Coder::Plain, out: Vec::new() };
+        Encoder { walk: Walk::default(), writer }
+    }
+
+    /// Takes the next piece and gives what can be written by now.
+    #[must_use]
+    pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
+        let walked = self.walk.push(piece, &mut self.writer);
+        // The survey has been here.
+        debug_assert!(walked.is_ok());
+        std::mem::take(&mut self.writer.out)
+    }
+
+    /// The content is over; gives the rest.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        let walked = self.walk.finish(&mut self.writer);
+        debug_assert!(walked.is_ok());
+        self.writer.out
+    }
+}
+
+/// What a walk is for.
+trait Sink {
+    /// The header of an entity, without the empty line behind it.
+    fn header(&mut self, fields: &[u8], entity: &Entity) -> Result<(), Unencodable>;
+    /// A line of a leaf, with its line end if it has one.
+    fn leaf_line(&mut self, line: &[u8]);
+    /// It is over, `at_boundary` or at the end of all.
+    fn leaf_end(&mut self, entity: &Entity, at_boundary: bool) -> Result<(), Unencodable>;
+    /// A line of structure: boundaries, and what stands around the parts.
+    fn line(&mut self, line: &[u8]) -> Result<(), Unencodable>;
+}
+
+/// Where a walk stands.
+#[derive(Debug)]
+enum Place {
+    /// In a header; of a message, or of a part of one.
+    Header {
+        is_message: bool,
+    },
+    Leaf(Entity),
+    /// Before the first or behind the last part of a multipart.
+    Around,
+}
+
+/// A multipart whose end has not come.
+#[derive(Debug)]
+struct Open {
+    boundary: Box<[u8]>,
+    is_signed: bool,
+    is_digest: bool,
+}
+
+/// Goes over a content line by line and keeps account of its structure.
+#[derive(Debug)]
+struct Walk {
+    /// The begun line.
+    held: Vec<u8>,
+    header: Vec<u8>,
+    place: Place,
+    open: Vec<Open>,
+    leaves: usize,
+}
+
+impl Default for Walk {
+    fn default() -> Walk {
+        Walk {
+            held: Vec::new(),
+            header: Vec::new(),
+            place: Place::Header { is_message: true },
+            open: Vec::new(),
+            leaves: 0,
+        }
+    }
+}
+
+impl Walk {
+    fn push(&mut self, piece: &[u8], sink: &mut impl Sink) -> Result<(), Unencodable> {
+        let mut rest = piece;
+        while let Some(lf) = memchr(b'\n', rest) {
+            let (line, behind) = rest.split_at(lf + 1);
+            rest = behind;
+            if self.held.is_empty() {
+                self.take_line(line, sink)?;
+                continue;
+            }
+            self.hold(line)?;
+            let held = std::mem::take(&mut self.held);
+            self.take_line(&held, sink)?;
+            self.held = held;
+            self.held.clear();
+        }
+        self.hold(rest)
+    }
+
+    fn hold(&mut self, part: &[u8]) -> Result<(), Unencodable> {
+        if self.held.len() + part.len() > HELD_LINE_BYTES_MAX {
+            return Err(Unencodable::TooLarge);
+        }
+        self.held.extend_from_slice(part);
+        Ok(())
+    }
+
+    fn finish(&mut self, sink: &mut impl Sink) -> Result<(), Unencodable> {
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() {
+            self.take_line(&held, sink)?;
+        }
+        self.end_part(false, sink)
+    }
+
+    fn take_line(&mut self, line: &[u8], sink: &mut impl Sink) -> Result<(), Unencodable> {
+        if let Some((at, is_close)) = self.boundary(line) {
+            self.end_part(true, sink)?;
+            self.open.truncate(at + usize::from(!is_close));
+            self.place = if is_close { Place::Around } else { Place::Header { is_message: false } };
+            return sink.line(line);
+        }
+        match &self.place {
+            Place::Leaf(_) => sink.leaf_line(line),
+            Place::Around => sink.line(line)?,
+            Place::Header { is_message } if matches!(line, b"\r\n" | b"\n") => {
+                let is_message = *is_message;
+                self.end_header(is_message, sink)?;
+                sink.line(line)?;
+            }
+            Place::Header { .. } => {
+                if self.header.len() + line.len() > HEADER_BYTES_MAX {
+                    return Err(Unencodable::TooLarge);
+                }
+                self.header.extend_from_slice(line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the line is a boundary (RFC 2046 §5.1.1) of one that is open, of which one, and
+    /// whether it closes it. That of an outer one ends the inner ones, too (§5.1.2).
+    fn boundary(&self, line: &[u8]) -> Option<(usize, bool)> {
+        if self.open.is_empty() {
+            return None;
+        }
+        let text = line.strip_prefix(b"--")?.trim_ascii_end();
+        self.open.iter().enumerate().rev().find_map(|(at, open)| {
+            match text.strip_prefix(&*open.boundary)? {
+                b"" => Some((at, false)),
+                b"--" => Some((at, true)),
+                _ => None,
+            }
+        })
+    }
+
+    /// Whatever part the walk is in is over.
+    fn end_part(&mut self, at_boundary: bool, sink: &mut impl Sink) -> Result<(), Unencodable> {
+        if let Place::Header { is_message } = self.place {
+            // A header without a body.
+            self.end_header(is_message, sink)?;
+        }
+        match std::mem::replace(&mut self.place, Place::Around) {
+            Place::Leaf(entity) => sink.leaf_end(&entity, at_boundary),
+            // The header was that of a message, and its own is missing.
+            Place::Header { .. } | Place::Around => Ok(()),
+        }
+    }
+
+    fn end_header(&mut self, is_message: bool, sink: &mut impl Sink) -> Result<(), Unencodable> {
+        let header = std::mem::take(&mut self.header);
+        let is_digest = !is_message && self.open.last().is_some_and(|open| open.is_digest);
+        let mut entity = Entity::read(&header, is_digest);
+        entity.is_message = is_message;
+        entity.is_signed = self.open.iter().any(|open| open.is_signed);
+        sink.header(&header, &entity)?;
+        self.header = header;
+        self.header.clear();
+        self.place = match std::mem::replace(&mut entity.kind, Kind::Opaque) {
+            Kind::Multipart { boundary, is_signed, is_digest } => {
+                // One boundary for two: which part is whose is anybody's guess.
+                let is_taken = self.open.iter().any(|open| open.boundary == boundary);
+                if is_taken {
+                    return Err(Unencodable::Structure);
+                }
+                if self.open.len() == DEPTH_MAX {
+                    return Err(Unencodable::TooLarge);
+                }
+                self.open.push(Open { boundary, is_signed, is_digest });
+                Place::Around
+            }
+            Kind::Message => Place::Header { is_message: true },
+            kind => {
+                self.leaves += 1;
+                if self.leaves > LEAVES_MAX {
+                    return Err(Unencodable::TooLarge);
+                }
+                entity.kind = kind;
+                Place::Leaf(entity)
+            }
+        };
+        Ok(())
+    }
+}
+
+/// What a survey has found.
+#[derive(Debug, Default)]
+struct Found {
+    leaves: Vec<bool>,
+    seven_bit: bool,
+    /// The open leaf must be encoded.
+    needs: bool,
+}
+
+impl Sink for Found {
+    fn header(&mut self, _fields: &[u8], _entity: &Entity) -> Result<(), Unencodable> {
+        self.needs = false;
+        Ok(())
+    }
+
+    fn leaf_line(&mut self, line: &[u8]) {
+        self.needs = self.needs
+            || (self.seven_bit && !line.is_ascii())
+            || line.strip_suffix(b"\r\n").unwrap_or(line).len() > LINE_BYTES_MAX as usize;
+    }
+
+    fn leaf_end(&mut self, entity: &Entity, _at_boundary: bool) -> Result<(), Unencodable> {
+        if self.needs && entity.is_signed {
+            return Err(Unencodable::Signed);
+        }
+        if self.needs && (entity.kind == Kind::Opaque || entity.label == Label::Encoded) {
+            return Err(Unencodable::Structure);
+        }
+        self.leaves.push(self.needs);
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), Unencodable> {
+        match self.seven_bit && !line.is_ascii() {
+            // What stands around parts has no encoding (RFC 2046 §5.1.1).
+            true => Err(Unencodable::Structure),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Writes what a plan says.
+#[derive(Debug)]
+struct Writer<'p> {
+    plan: &'p Plan,
+    /// Leaves so far.
+    leaf: usize,
+    coder: Coder,
+    out: Vec<u8>,
+}
+
+impl Writer<'_> {
+    /// The header with another name for the encoding, and with what makes a message MIME.
+    fn write_relabelled(&mut self, fields: &[u8], entity: &Entity, label: &str) {
+        let mut kept = 0;
+        for field in crate::header::fields(fields) {
+            if field.is(entity::ENCODING) {
+                self.out.extend_from_slice(&fields[kept..field.range.start]);
+                kept = field.range.end;
+            }
+        }
+        self.out.extend_from_slice(&fields[kept..]);
+        if !self.out.is_empty() && !self.out.ends_with(b"\n") {
+            self.out.extend_from_slice(b"\r\n");
+        }
+        if entity.is_message && !entity.has_version {
+            self.out.extend_from_slice(b"MIME-Version: 1.0\r\n");
+        }
+        if entity.is_message && !entity.has_type {
+            // RFC 1428 §3: 8-bit text of which nobody has said what it is.
+            self.out.extend_from_slice(b"Content-Type: text/plain; charset=unknown-8bit\r\n");
+        }
+        self.out.extend_from_slice(format!("{}: {label}\r\n", entity::ENCODING).as_bytes());
+    }
+}
+
+impl Sink for Writer<'_> {
+    fn header(&mut self, fields: &[u8], entity: &Entity) -> Result<(), Unencodable> {
+        let is_leaf = matches!(entity.kind, Kind::Text | Kind::Other | Kind::Opaque);
+        let is_encoded = is_leaf && self.plan.leaves.get(self.leaf) == Some(&true);
+        self.leaf += usize::from(is_leaf);
+        self.coder = match entity.kind {
+            Kind::Text if is_encoded => Coder::QuotedPrintable,
+            _ if is_encoded => Coder::base64(),
+            _ => Coder::Plain,
+        };
+        if is_encoded {
+            self.write_relabelled(fields, entity, self.coder.name());
+        } else if self.plan.seven_bit && entity.is_relabelled() {
+            // Nothing in it needs more any longer.
+            self.write_relabelled(fields, entity, "7bit");
+        } else {
+            self.out.extend_from_slice(fields);
+        }
+        Ok(())
+    }
+
+    fn leaf_line(&mut self, line: &[u8]) {
+        self.coder.push(line, &mut self.out);
+    }
+
+    fn leaf_end(&mut self, _entity: &Entity, at_boundary: bool) -> Result<(), Unencodable> {
+        self.coder.finish(at_boundary, &mut self.out);
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> Result<(), Unencodable> {
+        self.out.extend_from_slice(line);
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! What the header of an entity says of its body (RFC 2045 §5, §6).
+
+use crate::header::{self, Field};
+
+pub(super) const ENCODING: &str = "Content-Transfer-Encoding";
+
+/// What a body is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Lines of text: quoted-printable keeps them readable.
+    Text,
+    /// Anything else that is no structure.
+    Other,
+    /// A message (RFC 2046 §5.2.1): a header and a body of its own.
+    Message,
+    Multipart {
+        boundary: Box<[u8]>,
+        is_signed: bool,
+        is_digest: bool,
+    },
+    /// It can't be told, or may have no encoding: it stays as it is.
+    Opaque,
+}
+
+/// What its Content-Transfer-Encoding says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Label {
+    /// 7bit, also where there is none (RFC 2045 §6.1).
+    SevenBit,
+    /// 8bit or binary.
+    EightBit,
+    /// Something else: the octets are not the content.
+    Encoded,
+}
+
+/// A message or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entity {
+    pub(super) kind: Kind,
+    pub(super) label: Label,
+    pub(super) has_version: bool,
+    pub(super) has_type: bool,
+    /// No part of a multipart.
+    pub(super) is_message: bool,
+    /// It lies in a multipart/signed.
+    pub(super) is_signed: bool,
+}
+
+impl Entity {
+    /// Reads the fields of a header. `is_digest`: it is a part of a multipart/digest.
+    pub(super) fn read(fields: &[u8], is_digest: bool) -> Entity {
+        let (mut content_type, mut encoding) = (None, None);
+        let mut entity = Entity {
+            kind: Kind::Opaque,
+            label: Label::SevenBit,
+            has_version: false,
+            has_type: false,
+            is_message: false,
+            is_signed: false,
+        };
+        let (mut end, mut is_doubled) = (0, false);
+        for field in header::fields(fields) {
+            end = field.range.end;
+            if field.is("Content-Type") {
+                is_doubled |= content_type.replace(field).is_some();
+            } else if field.is(ENCODING) {
+                is_doubled |= encoding.replace(field).is_some();
+            } else if field.is("MIME-Version") {
+                entity.has_version = true;
+            }
+        }
+        entity.has_type = content_type.is_some();
+        entity.label = encoding.map_or(Label::SevenBit, |field| label(&field));
+        // Lines that are no fields, or two opinions: who knows where others see the body begin.
+        if end == fields.len() && !is_doubled {
+            entity.kind = kind(content_type.as_ref(), is_digest);
+        }
+        let is_structure = matches!(entity.kind, Kind::Message | Kind::Multipart { .. });
+        if is_structure && entity.label == Label::Encoded {
+            // RFC 2045 §6.4 forbids it.
+            entity.kind = Kind::Opaque;
+        }
+        entity
+    }
+
+    /// Its label says 8-bit, and may be changed.
+    pub(super) fn is_relabelled(&self) -> bool {
+        self.label == Label::EightBit && !self.is_signed && self.kind != Kind::Opaque
+    }
+}
+
+fn label(field: &Field<'_>) -> Label {
+    let value = field.unfolded();
+    let word = token(&value);
+    let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    if word.is_empty() || is("7bit") {
+        Label::SevenBit
+    } else if is("8bit") || is("binary") {
+        Label::EightBit
+    } else {
+        Label::Encoded
+    }
+}
+
+/// RFC 2045 §5.1, §5.2; RFC 2046 §5.1.5 for digests.
+fn kind(field: Option<&Field<'_>>, is_digest: bool) -> Kind {
+    let Some(field) = field else {
+        return if is_digest { Kind::Message } else { Kind::Text };
+    };
+    let value = field.unfolded();
+    let Some(slash) = memchr::memchr(b'/', &value) else { return Kind::Opaque };
+    let (major, minor) = (header::trim(&value[..slash]), token(&value[slash + 1..]));
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    if is(major, "text") {
+        Kind::Text
+    } else if is(major, "message") {
+        let prefix = minor.get(..6).unwrap_or_default();
+        match minor {
+            _ if is(minor, "rfc822") || is(minor, "news") => Kind::Message,
+            // RFC 6532 §3.7, RFC 6533 §4 to §6: these may be encoded.
+            _ if is(prefix, "global") => Kind::Text,
+            _ => Kind::Opaque,
+        }
+    } else if is(major, "multipart") {
+        match boundary(&value[slash + 1..]) {
+            Some(boundary) => Kind::Multipart {
+                boundary,
+                is_signed: is(minor, "signed"),
+                is_digest: is(minor, "digest"),
+            },
+            None => Kind::Opaque,
+        }
+    } else {
+        Kind::Other
+    }
+}
+
+/// The word at the start, up to a blank, a comment or a parameter.
+fn token(value: &[u8]) -> &[u8] {
+    let value = header::trim(value);
+    let end = value.iter().position(|b| matches!(b, b' ' | b'\t' | b';' | b'('));
+    &value[..end.unwrap_or(value.len())]
+}
+
+/// The parameter of that name (RFC 2045 §5.1), 1 to 70 octets that do not end in a blank (RFC 2046
+/// §5.1.1).
+fn boundary(parameters: &[u8]) -> Option<Box<[u8]>> {
+    let mut rest = &parameters[memchr::memchr(b';', parameters)? + 1..];
+    loop {
+        let equals = memchr::memchr(b'=', rest)?;
+        let name = header::trim(&rest[..equals]);
+        let (value, behind) = parameter_value(&rest[equals + 1..])?;
+        if name.eq_ignore_ascii_case(b"boundary") {
+            let is_valid = (1..=70).contains(&value.len()) && value.last() != Some(&b' ');
+            return is_valid.then(|| value.into());
+        }
+        rest = &behind[memchr::memchr(b';', behind)? + 1..];
+    }
+}
+
+/// A quoted string or a token, and what stands behind it.
+fn parameter_value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let text = header::trim(text);
+    let Some(quoted) = text.strip_prefix(b"\"") else {
+        let value = token(text);
+        return Some((value.to_vec(), &text[value.len()..]));
+    };
+    let mut value = Vec::new();
+    let mut octets = quoted.iter().enumerate();
+    while let Some((at, &octet)) = octets.next() {
+        match octet {
+            b'"' => return Some((value, &quoted[at + 1..])),
+            b'\\' => value.push(*octets.next()?.1),
+            _ => value.push(octet),
+        }
+    }
+    None
+}
