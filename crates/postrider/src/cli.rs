@@ -235,7 +235,10 @@ Exit codes:
 
 Examples:
   postrider spool verify /var/spool/postrider
-  cp -a /var/spool/postrider /tmp/copy && postrider spool verify /tmp/copy --json")]
+  postrider spool verify /var/spool/postrider --json
+
+The server must be stopped, or, for a copy, have been when it was made: what changes while it is read
+looks like damage.")]
 pub(crate) struct VerifyArgs {
     /// The spool directory.
     #[arg(value_name = "PATH", value_hint = ValueHint::DirPath)]

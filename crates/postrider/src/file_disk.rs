@@ -1,67 +1,81 @@
 //! The spool's disk: files of one directory, kept open by name.
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use spool::{Disk, DiskError, DiskErrorKind};
-use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Slices that one pwritev takes (IOV_MAX).
 const SLICES_MAX: usize = 1024;
 /// Files kept open, unless the process can afford only fewer; blobs come and go.
 const OPEN_MAX: usize = 128;
-/// Whoever holds a lock on this file owns the log.
+/// Whoever holds a lock on this file and on the directory owns the log: the file can be deleted
+/// while it is held, and not every file system (NFS) locks directories.
 const LOCK_FILE: &str = "lock";
+/// What a file system may put into its root.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// One log directory.
 #[derive(Debug)]
 pub(crate) struct FileDisk {
+    /// For people.
     directory: PathBuf,
-    /// For fsync of names.
+    /// All names are looked up in it: whatever is mounted over the path later, files and the fsync of
+    /// their names stay in one place.
     handle: File,
-    open: Mutex<BTreeMap<String, Arc<File>>>,
+    open: Mutex<OpenFiles>,
     open_max: usize,
+    /// Somebody wants to know whether what was written arrives.
+    syncs: AtomicBool,
     /// Held while the program runs, so that no second one writes to the log.
     _lock: Option<File>,
+}
+
+#[derive(Debug, Default)]
+struct OpenFiles {
+    by_name: BTreeMap<String, OpenFile>,
+    /// Files that were closed before they were synced, and what was written did not arrive.
+    failed: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: Arc<File>,
+    /// It was written and not synced since. If it were closed and left the memory of the system, an
+    /// error of writing it out would be told to nobody.
+    dirty: bool,
 }
 
 impl FileDisk {
     /// Opens the directory (made if missing, for its owner only) and locks it.
     ///
     /// # Errors
-    /// When it can't be made or opened, or another process has it.
+    /// When it can't be made or opened, another process has it, or it holds something else.
     pub(crate) fn open(directory: &Path) -> io::Result<FileDisk> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
-            // "File exists" would be true, but not what is wrong.
-            let in_the_way = error.kind() == io::ErrorKind::AlreadyExists;
-            if in_the_way { io::ErrorKind::NotADirectory.into() } else { error }
-        })?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(directory.join(LOCK_FILE))?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
-            if error == rustix::io::Errno::WOULDBLOCK {
-                let text = format!("{} is in use by another process", directory.display());
-                io::Error::new(io::ErrorKind::WouldBlock, text)
-            } else {
-                error.into()
-            }
-        })?;
-        FileDisk::with(directory, Some(lock))
+        make(directory)?;
+        refuse_foreign(directory)?;
+        let handle = open_directory(directory)?;
+        lock(&handle, FlockOperation::NonBlockingLockExclusive, directory, false)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&handle, LOCK_FILE, flags, OWNER_ONLY)?);
+        lock(&file, FlockOperation::NonBlockingLockExclusive, directory, true)?;
+        Ok(FileDisk::with(directory, handle, Some(file)))
     }
 
     /// Opens the directory of a log that no one writes to, to look at it.
     ///
     /// # Errors
-    /// When it can't be opened.
+    /// When it can't be opened, or a server has it.
     pub(crate) fn read_only(directory: &Path) -> io::Result<FileDisk> {
-        FileDisk::with(directory, None)
+        let handle = open_directory(directory)?;
+        lock(&handle, FlockOperation::NonBlockingLockShared, directory, false)?;
+        Ok(FileDisk::with(directory, handle, None))
     }
 
     /// Keeps so many files open at most.
@@ -69,43 +83,99 @@ impl FileDisk {
         FileDisk { open_max, ..self }
     }
 
-    fn with(directory: &Path, lock: Option<File>) -> io::Result<FileDisk> {
-        let handle = rustix::fs::open(
-            directory,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        Ok(FileDisk {
+    fn with(directory: &Path, handle: File, lock: Option<File>) -> FileDisk {
+        FileDisk {
             directory: directory.to_owned(),
-            handle: File::from(handle),
+            handle,
             open: Mutex::default(),
             open_max: OPEN_MAX,
+            syncs: AtomicBool::new(false),
             _lock: lock,
-        })
+        }
     }
 
-    fn file(&self, name: &str) -> io::Result<Arc<File>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = open.get(name) {
-            return Ok(Arc::clone(file));
+    fn open_files(&self) -> MutexGuard<'_, OpenFiles> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file, to be read, or to be written with `dirty`.
+    fn file(&self, name: &str, dirty: bool) -> io::Result<Arc<File>> {
+        let mut open = self.open_files();
+        if let Some(found) = open.by_name.get_mut(name) {
+            found.dirty |= dirty;
+            return Ok(Arc::clone(&found.file));
         }
-        let path = self.directory.join(name);
-        let writable = self._lock.is_some();
-        let file = Arc::new(OpenOptions::new().read(true).write(writable).open(path)?);
-        self.keep(&mut open, name, &file);
+        let access = if self._lock.is_some() { OFlags::RDWR } else { OFlags::RDONLY };
+        self.open_file(&mut open, name, access, dirty)
+    }
+
+    fn open_file(
+        &self,
+        open: &mut OpenFiles,
+        name: &str,
+        flags: OFlags,
+        dirty: bool,
+    ) -> io::Result<Arc<File>> {
+        let file = rustix::fs::openat(&self.handle, name, flags | OFlags::CLOEXEC, OWNER_ONLY)?;
+        let file = Arc::new(File::from(file));
+        self.make_room(open);
+        open.by_name.insert(name.to_owned(), OpenFile { file: Arc::clone(&file), dirty });
         Ok(file)
     }
 
-    fn keep(&self, open: &mut BTreeMap<String, Arc<File>>, name: &str, file: &Arc<File>) {
-        if open.len() >= self.open_max {
-            // Any of them will do; whoever uses it now has it by its own reference.
-            open.pop_first();
+    /// Closes files that nothing is lost with; if there is none, one that must be synced first.
+    fn make_room(&self, open: &mut OpenFiles) {
+        while open.by_name.len() >= self.open_max.max(1) {
+            let clean = open.by_name.iter().find(|(_, found)| !found.dirty);
+            let Some((name, _)) = clean.or_else(|| open.by_name.iter().next()) else { return };
+            let name = name.clone();
+            let Some(closed) = open.by_name.remove(&name) else { return };
+            // Whoever uses it now has it by its own reference.
+            let must_sync = closed.dirty && self.syncs.load(Ordering::Relaxed);
+            if must_sync && closed.file.sync_data().is_err() {
+                open.failed.insert(name);
+            }
         }
-        open.insert(name.to_owned(), Arc::clone(file));
     }
 
     fn forget(&self, name: &str) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let mut open = self.open_files();
+        open.by_name.remove(name);
+        open.failed.remove(name);
+    }
+
+    fn sync_file(&self, name: &str) -> io::Result<()> {
+        self.syncs.store(true, Ordering::Relaxed);
+        let file = self.file(name, false)?;
+        if self.open_files().failed.contains(name) {
+            return Err(io::Error::other("what was written earlier did not arrive"));
+        }
+        file.sync_data()?;
+        if let Some(found) = self.open_files().by_name.get_mut(name) {
+            found.dirty = false;
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.handle)? {
+            let entry = entry?;
+            // Names that are no text are not ours, nor are directories, sockets and the lock.
+            let Some(name) = entry.file_name().to_str().ok().filter(|name| *name != LOCK_FILE)
+            else {
+                continue;
+            };
+            let mut kind = entry.file_type();
+            if kind == FileType::Unknown {
+                let status = rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                kind = FileType::from_raw_mode(status.st_mode);
+            }
+            if kind == FileType::RegularFile {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -148,39 +218,98 @@ fn write_all_at(file: &File, mut offset: u64, mut pieces: &mut [IoSlice<'_>]) ->
     Ok(())
 }
 
+const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
+
+fn open_directory(directory: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(directory, flags, Mode::empty())?))
+}
+
+/// Locks the directory or the file in it; `must` says that a file system that can't is an error.
+fn lock(file: &File, how: FlockOperation, directory: &Path, must: bool) -> io::Result<()> {
+    match rustix::fs::flock(file, how) {
+        Err(Errno::WOULDBLOCK) => {
+            let text = format!("{} is in use by another process", directory.display());
+            Err(io::Error::new(io::ErrorKind::WouldBlock, text))
+        }
+        Err(error) if must => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the spool's directory, but not what it lies in: with a disk that is not mounted an empty
+/// spool would be begun in its place, and the queue on it would be out of sight.
+fn make(directory: &Path) -> io::Result<()> {
+    let parent = match directory.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match fs::DirBuilder::new().mode(0o700).create(directory) {
+        // Its own name must be on the disk before what is in it is promised.
+        Ok(()) => File::open(parent)?.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if !directory.is_dir() {
+                // "File exists" would be true, but not what is wrong.
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+            // A start that made it may have ended before its name was on the disk. Who may not read
+            // the parent did not make it.
+            File::open(parent).map_or(Ok(()), |parent| parent.sync_all())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = parent.display();
+            let text = format!(
+                "there is no directory {parent}: mount its disk, or make it (only the last one of a \
+                 path is made)"
+            );
+            Err(io::Error::new(io::ErrorKind::NotFound, text))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A directory with files and no spool is somebody else's.
+fn refuse_foreign(directory: &Path) -> io::Result<()> {
+    let mut foreign = None;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let text = name.to_str().unwrap_or("");
+        if text == LOCK_FILE || spool::is_spool_name(text) {
+            return Ok(());
+        }
+        let kind = entry.file_type()?;
+        if (kind.is_file() || kind.is_dir()) && text != LOST_AND_FOUND {
+            foreign.get_or_insert(name);
+        }
+    }
+    let Some(name) = foreign else { return Ok(()) };
+    let text = format!(
+        "it holds {} and no spool: name a directory that is empty or not there",
+        name.display()
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
 impl Disk for FileDisk {
     fn list(&self) -> Result<Vec<String>, DiskError> {
-        self.run("list", "", || {
-            let mut names = Vec::new();
-            for entry in fs::read_dir(&self.directory)? {
-                let entry = entry?;
-                let name = entry.file_name();
-                // Names that are no text are not ours, nor are directories, sockets and the lock.
-                if let Some(name) = name.to_str().filter(|name| *name != LOCK_FILE)
-                    && entry.file_type()?.is_file()
-                {
-                    names.push(name.to_owned());
-                }
-            }
-            Ok(names)
-        })
+        self.run("list", "", || self.names())
     }
 
     fn length(&self, name: &str) -> Result<u64, DiskError> {
-        self.run("look at", name, || Ok(fs::metadata(self.path(name))?.len()))
+        self.run("look at", name, || {
+            let status = rustix::fs::statat(&self.handle, name, AtFlags::empty())?;
+            u64::try_from(status.st_size).map_err(io::Error::other)
+        })
     }
 
     fn create(&self, name: &str) -> Result<(), DiskError> {
         self.run("create", name, || {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(self.path(name))?;
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            self.keep(&mut open, name, &Arc::new(file));
+            let mut open = self.open_files();
+            open.by_name.remove(name);
+            open.failed.remove(name);
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+            self.open_file(&mut open, name, flags, true)?;
             Ok(())
         })
     }
@@ -191,15 +320,19 @@ impl Disk for FileDisk {
         offset: u64,
         pieces: &mut [IoSlice<'_>],
     ) -> Result<(), DiskError> {
-        self.run("write", name, || write_all_at(&*self.file(name)?, offset, pieces))
+        self.run("write", name, || write_all_at(&*self.file(name, true)?, offset, pieces))
+    }
+
+    fn truncate(&self, name: &str, length_bytes: u64) -> Result<(), DiskError> {
+        self.run("cut", name, || self.file(name, true)?.set_len(length_bytes))
     }
 
     fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
-        self.run("read", name, || self.file(name)?.read_at(buffer, offset))
+        self.run("read", name, || self.file(name, false)?.read_at(buffer, offset))
     }
 
     fn sync_data(&self, name: &str) -> Result<(), DiskError> {
-        self.run("sync", name, || self.file(name)?.sync_data())
+        self.run("sync", name, || self.sync_file(name))
     }
 
     fn sync_dir(&self) -> Result<(), DiskError> {
@@ -209,12 +342,12 @@ impl Disk for FileDisk {
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
         self.forget(from);
         self.forget(to);
-        self.run("rename", from, || fs::rename(self.path(from), self.path(to)))
+        self.run("rename", from, || Ok(rustix::fs::renameat(&self.handle, from, &self.handle, to)?))
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
         self.forget(name);
-        self.run("remove", name, || fs::remove_file(self.path(name)))
+        self.run("remove", name, || Ok(rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())?))
     }
 
     fn free_bytes(&self) -> Result<u64, DiskError> {
@@ -251,6 +384,88 @@ mod tests {
         assert!(error.to_string().contains("in use by another process"), "{error}");
         drop(first);
         FileDisk::open(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_file_that_is_deleted_lets_nobody_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = FileDisk::open(directory.path()).unwrap();
+        fs::remove_file(directory.path().join(LOCK_FILE)).unwrap();
+        for error in [FileDisk::open(directory.path()), FileDisk::read_only(directory.path())] {
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains("in use by another process"), "{text}");
+        }
+        drop(first);
+        // Two may look at it at once.
+        let _one = FileDisk::read_only(directory.path()).unwrap();
+        let _two = FileDisk::read_only(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn what_the_spool_lies_in_is_not_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let mount = directory.path().join("mount");
+        let error = FileDisk::open(&mount.join("spool")).unwrap_err();
+        assert!(error.to_string().contains("mount its disk"), "{error}");
+        assert!(!mount.exists());
+        fs::create_dir(&mount).unwrap();
+        FileDisk::open(&mount.join("spool")).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join(LOST_AND_FOUND)).unwrap();
+        fs::write(directory.path().join("notes.txt"), "mine").unwrap();
+        let error = FileDisk::open(directory.path()).unwrap_err();
+        assert!(error.to_string().contains("it holds notes.txt and no spool"), "{error}");
+        assert!(!directory.path().join(LOCK_FILE).exists());
+        fs::remove_file(directory.path().join("notes.txt")).unwrap();
+        drop(FileDisk::open(directory.path()).unwrap());
+        // Where a spool is, other files may be, too.
+        fs::write(directory.path().join("notes.txt"), "mine").unwrap();
+        FileDisk::open(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn names_stay_in_the_directory_that_was_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, moved) = (directory.path().join("spool"), directory.path().join("moved"));
+        let disk = FileDisk::open(&path).unwrap();
+        disk.create("a").unwrap();
+        // As if something were mounted over it.
+        fs::rename(&path, &moved).unwrap();
+        fs::create_dir(&path).unwrap();
+        disk.create("b").unwrap();
+        disk.rename("a", "c").unwrap();
+        disk.remove("b").unwrap();
+        assert_eq!((disk.length("c").unwrap(), disk.list().unwrap()), (0, vec!["c".to_owned()]));
+        assert!(moved.join("c").exists() && fs::read_dir(&path).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn a_file_that_is_written_and_not_synced_stays_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = FileDisk::open(directory.path()).unwrap().keep_open(2);
+        let is_open = |name: &str| disk.open_files().by_name.contains_key(name);
+        for name in ["a", "b", "c"] {
+            disk.create(name).unwrap();
+            if name == "a" {
+                disk.write_at(name, 0, &mut [IoSlice::new(b"content")]).unwrap();
+            } else {
+                disk.sync_data(name).unwrap();
+            }
+        }
+        assert!(is_open("a") && !is_open("b") && is_open("c"));
+        // With nothing else to close it is synced first; what was written is there.
+        disk.create("d").unwrap();
+        disk.create("e").unwrap();
+        assert!(!is_open("a"));
+        let mut read = [0; 7];
+        assert_eq!(disk.read_at("a", 0, &mut read).unwrap(), 7);
+        disk.truncate("a", 3).unwrap();
+        disk.sync_data("a").unwrap();
+        assert_eq!(disk.length("a").unwrap(), 3);
     }
 
     #[test]

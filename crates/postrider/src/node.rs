@@ -20,6 +20,7 @@ use mta::spool_client::LogPort;
 use spool::{Durability, RecoveredMessage, Spool, SpoolConfig, SpoolStatus};
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
@@ -98,7 +99,8 @@ impl Node {
         };
         let descriptors = Descriptors::claim(config.spool.paths.len(), config.dns.max_lookups);
         warn_of_few(config, descriptors, console);
-        let logs = open_logs(config, descriptors, &senders, &metrics, console)?;
+        let disks = open_disks(config, descriptors)?;
+        let logs = open_logs(config, disks, &senders, &metrics, console)?;
         // After the spool: the event log usually lies in its directory, which only the spool may
         // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;
@@ -289,22 +291,28 @@ fn warn_of_few(config: &Config, descriptors: Descriptors, console: &ConsoleLog) 
     }
 }
 
+/// Opens every spool directory.
+fn open_disks(config: &Config, descriptors: Descriptors) -> Result<Vec<Arc<FileDisk>>, String> {
+    let open = |path: &PathBuf| {
+        let disk = FileDisk::open(path)
+            .map_err(|error| format!("cannot open the spool {}: {error}", path.display()))?;
+        Ok(Arc::new(disk.keep_open(descriptors.log_files_max)))
+    };
+    config.spool.paths.iter().map(open).collect()
+}
+
 /// Recovers every log and hands its messages to the shards.
 fn open_logs(
     config: &Config,
-    descriptors: Descriptors,
+    disks: Vec<Arc<FileDisk>>,
     shards: &[ShardSender<AcceptedSocket>],
     metrics: &NodeMetrics,
     console: &Arc<ConsoleLog>,
 ) -> Result<Vec<Log>, String> {
     let mut logs = Vec::new();
-    for (number, path) in config.spool.paths.iter().enumerate() {
+    for (number, (path, disk)) in config.spool.paths.iter().zip(disks).enumerate() {
         let log = u8::try_from(number).map_err(|_| "more than 256 spool paths".to_owned())?;
         let began = Instant::now();
-        let disk = FileDisk::open(path)
-            .map(|disk| disk.keep_open(descriptors.log_files_max))
-            .map_err(|error| format!("cannot open the spool {}: {error}", path.display()))?;
-        let disk = Arc::new(disk);
         let mut recovered = Recovered::new(shards);
         let (spool, report) =
             Spool::open(&*disk, spool_config(&config.spool, log), &mut |m| recovered.take(m))
@@ -322,6 +330,19 @@ fn open_logs(
                 report.damaged_count
             ),
         );
+        let (orphans, kept) = (report.orphan_blobs_count, report.kept_blobs_count);
+        if orphans > 0 {
+            let level = if kept > 0 { Level::Warn } else { Level::Info };
+            console.line(
+                level,
+                "spool",
+                format_args!(
+                    "blobs of no message path={} removed={} kept={kept}",
+                    path.display(),
+                    orphans - kept
+                ),
+            );
+        }
         for damage in &report.damage {
             console.line(Level::Error, "spool", format_args!("damage: {damage}"));
         }

@@ -51,6 +51,9 @@ pub struct SpoolConfig {
     /// A planted fault: recovery takes a torn batch for a whole one.
     #[cfg(feature = "planted")]
     pub trusts_torn_tail: bool,
+    /// A planted fault: recovery removes blobs of no message before anything else.
+    #[cfg(feature = "planted")]
+    pub removes_orphans_first: bool,
 }
 
 impl Default for SpoolConfig {
@@ -71,6 +74,8 @@ impl Default for SpoolConfig {
             compact_step_bytes: 256 << 10,
             #[cfg(feature = "planted")]
             trusts_torn_tail: false,
+            #[cfg(feature = "planted")]
+            removes_orphans_first: false,
         }
     }
 }
@@ -96,6 +101,16 @@ pub enum SpoolError {
         /// What its header says.
         log: u8,
     },
+    /// Two segments have one generation: a copy was put back beside a log that went on.
+    Twice {
+        /// Their file names.
+        files: [Box<str>; 2],
+    },
+    /// A file's generation leaves none for later ones.
+    Generation {
+        /// Its name.
+        file: Box<str>,
+    },
     /// The configuration makes no sense.
     Config(&'static str),
 }
@@ -110,6 +125,16 @@ impl fmt::Display for SpoolError {
             SpoolError::OtherLog { file, node, log } => {
                 write!(f, "spool: {file} belongs to node {node}, log {log}")
             }
+            SpoolError::Twice { files: [one, other] } => write!(
+                f,
+                "spool: {one} and {other} have the same generation, so they are of two spools: start \
+                 each in a directory of its own, and nothing of either is lost"
+            ),
+            SpoolError::Generation { file } => write!(
+                f,
+                "spool: after {file} there are no numbers for new segments: if it is not of this \
+                 spool, take it away"
+            ),
             SpoolError::Config(what) => write!(f, "spool: {what}"),
         }
     }
@@ -157,8 +182,10 @@ pub struct RecoveryReport {
     pub damaged_count: u64,
     /// The first of them, at most [`RecoveryReport::DAMAGE_MAX`].
     pub damage: Vec<Damage>,
-    /// Blobs that no message names; removed if nothing is damaged or was put aside because of it.
+    /// Blobs that no message names; removed but for those that are kept.
     pub orphan_blobs_count: u64,
+    /// Of these, those that may belong to a message whose record is lost; kept for the operator.
+    pub kept_blobs_count: u64,
     /// Segments that hold nothing any more, freed.
     pub freed_segments_count: u64,
 }
@@ -173,7 +200,7 @@ impl RecoveryReport {
 pub struct SpoolStatus {
     /// Messages with open recipients.
     pub live_count: u64,
-    /// Messages whose blob is lost; kept until an operator removes them.
+    /// Messages whose blob was lost at the start and that have open recipients still.
     pub damaged_count: u64,
     /// Segments that hold records.
     pub segments_count: u64,

@@ -1,5 +1,7 @@
 //! The seam to the disk: file operations on names in one log directory.
 
+use crate::segment::SECTOR_BYTES;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::IoSlice;
 
@@ -72,6 +74,13 @@ pub trait Disk: Send + Sync {
         pieces: &mut [IoSlice<'_>],
     ) -> Result<(), DiskError>;
 
+    /// Cuts the file at `length_bytes`; what is cut off may be used for something else once this and a
+    /// [`Disk::sync_data`] have returned.
+    ///
+    /// # Errors
+    /// When that fails.
+    fn truncate(&self, name: &str, length_bytes: u64) -> Result<(), DiskError>;
+
     /// Reads into `buffer` from `offset`: how many bytes, fewer at the end of the file or when the
     /// system feels like it, zero only at the end.
     ///
@@ -108,6 +117,47 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// When the file system can't be asked.
     fn free_bytes(&self) -> Result<u64, DiskError>;
+}
+
+/// With more sectors of one file unreadable, the disk fails, and no sector of it.
+const UNREADABLE_MAX: usize = 4_096;
+
+/// As [`read_full`], but reads around sectors that can't be read: they are left zero and noted in
+/// `unreadable`, by offset.
+pub(crate) fn read_around(
+    disk: &dyn Disk,
+    name: &str,
+    offset: u64,
+    buffer: &mut [u8],
+    unreadable: &mut BTreeSet<u64>,
+) -> Result<usize, DiskError> {
+    match read_full(disk, name, offset, buffer) {
+        Err(error) if error.kind == DiskErrorKind::Failed => {}
+        done => return done,
+    }
+    let length = disk.length(name)?;
+    let rest = usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let count = buffer.len().min(rest);
+    let mut done = 0;
+    while done < count {
+        let at = offset + done as u64;
+        let next = (at / SECTOR_BYTES + 1) * SECTOR_BYTES;
+        let to = count.min(done + (next - at) as usize);
+        let Some(part) = buffer.get_mut(done..to) else { break };
+        match read_full(disk, name, at, part) {
+            Ok(_) => {}
+            Err(error) if error.kind == DiskErrorKind::Failed => {
+                part.fill(0);
+                unreadable.insert(at / SECTOR_BYTES * SECTOR_BYTES);
+                if unreadable.len() > UNREADABLE_MAX {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        done = to;
+    }
+    Ok(count)
 }
 
 /// Reads until `buffer` is full or the file ends; how many bytes.

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 const DELAY_NOTICE: u8 = 1;
 const BLOB: u8 = 2;
-const DAMAGED: u8 = 4;
 /// Recipients beyond this number need a bitmap of their own.
 const INLINE_MAX: u16 = 64;
 /// Reasons kept for `queue why` take no more memory than this.
@@ -84,14 +83,6 @@ impl Entry {
 
     pub(crate) fn recipients_count(&self) -> u32 {
         u32::from(self.recipients_count)
-    }
-
-    pub(crate) fn is_damaged(&self) -> bool {
-        self.flags & DAMAGED != 0
-    }
-
-    pub(crate) fn set_damaged(&mut self) {
-        self.flags |= DAMAGED;
     }
 
     fn words(&self) -> &[u64] {
@@ -236,7 +227,7 @@ impl Entry {
         reasons.release(self.reason);
         let mut fresh =
             Entry::new((self.segment, self.offset, self.length), recipients_count, false);
-        fresh.flags = self.flags & (BLOB | DAMAGED);
+        fresh.flags = self.flags & BLOB;
         fresh.low = self.low;
         *self = fresh;
     }

@@ -39,5 +39,6 @@ pub use request::{
     Completion, LoadError, Loaded, LoadedBody, RecoveredMessage, RecoveredRecipient, Refusal,
     Request, Ticket,
 };
+pub use segment::is_spool_name;
 pub use spool::Spool;
 pub use verify::{VerifyReport, verify};

@@ -5,7 +5,7 @@
 //! Sectors of 512 bytes arrive whole or not at all. All decisions come from a seed.
 
 use crate::disk::{Disk, DiskError, DiskErrorKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,6 +43,8 @@ struct State {
     capacity_bytes: u64,
     /// Operations until the lights go out.
     fuse: Option<u64>,
+    /// Operations until one fails, how, and whether all after it do, too.
+    failure: Option<(u64, DiskErrorKind, bool)>,
     operations_count: u64,
     syncs_count: u64,
 }
@@ -62,6 +64,10 @@ struct Inode {
     synced: Vec<u8>,
     /// Sectors written since the last sync.
     dirty: BTreeMap<usize, ()>,
+    /// It was cut since the last sync.
+    is_cut: bool,
+    /// Sectors that can't be read until they are written.
+    unreadable: BTreeSet<usize>,
 }
 
 /// SplitMix64.
@@ -102,6 +108,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Inode {
     fn sync(&mut self) {
         self.synced.resize(self.content.len(), 0);
+        self.is_cut = false;
         for sector in std::mem::take(&mut self.dirty).into_keys() {
             self.keep(sector);
         }
@@ -126,6 +133,9 @@ impl Inode {
         let dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_keys().collect();
         let run = random.below(dirty.len() as u64 + 1) as usize;
         let how = random.below(4);
+        if std::mem::take(&mut self.is_cut) && random.below(2) == 0 {
+            self.synced.truncate(self.content.len());
+        }
         for (at, sector) in dirty.into_iter().enumerate() {
             let arrives = match how {
                 0 => false,
@@ -144,6 +154,16 @@ impl Inode {
 impl State {
     fn step(&mut self) -> Result<(), DiskError> {
         self.operations_count += 1;
+        if let Some((left, kind, forever)) = &mut self.failure {
+            if *left == 0 {
+                let kind = *kind;
+                if !*forever {
+                    self.failure = None;
+                }
+                return Err(DiskError::new(kind, "a failure that was asked for"));
+            }
+            *left -= 1;
+        }
         match &mut self.fuse {
             Some(0) => Err(failed("the machine has crashed")),
             Some(left) => {
@@ -202,6 +222,16 @@ impl MemDisk {
         lock(&self.state).fuse = Some(operations_count);
     }
 
+    /// After so many more operations one fails, or with `forever` every one.
+    pub fn set_failure(&self, operations_count: u64, kind: DiskErrorKind, forever: bool) {
+        lock(&self.state).failure = Some((operations_count, kind, forever));
+    }
+
+    /// No operation fails any more for having been asked to; whether one would still have.
+    pub fn clear_failure(&self) -> bool {
+        lock(&self.state).failure.take().is_some()
+    }
+
     /// The fuse has blown.
     #[must_use]
     pub fn has_crashed(&self) -> bool {
@@ -254,6 +284,13 @@ impl MemDisk {
         true
     }
 
+    /// The sector of a file that holds `offset` can't be read from now on, until it is written.
+    /// `false` when there is no such file.
+    pub fn set_unreadable(&self, name: &str, offset: u64) -> bool {
+        let Ok(inode) = lock(&self.state).inode(name) else { return false };
+        lock(&inode).unreadable.insert(offset as usize / SECTOR)
+    }
+
     /// A file's content, for tests.
     #[must_use]
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
@@ -264,7 +301,7 @@ impl MemDisk {
 
     /// Puts a file there, synced.
     pub fn put(&self, name: &str, content: Vec<u8>) {
-        let inode = Inode { synced: content.clone(), content, dirty: BTreeMap::new() };
+        let inode = Inode { synced: content.clone(), content, ..Inode::default() };
         let inode = Arc::new(Mutex::new(inode));
         let state = &mut *lock(&self.state);
         state.names.insert(name.into(), inode.clone());
@@ -335,8 +372,21 @@ impl Disk for MemDisk {
         }
         for sector in offset / SECTOR..end.div_ceil(SECTOR) {
             inode.dirty.insert(sector, ());
+            inode.unreadable.remove(&sector);
         }
         result
+    }
+
+    fn truncate(&self, name: &str, length_bytes: u64) -> Result<(), DiskError> {
+        let mut state = lock(&self.state);
+        state.step()?;
+        let inode = state.inode(name)?;
+        let mut inode = lock(&inode);
+        let length = (length_bytes as usize).min(inode.content.len());
+        inode.content.truncate(length);
+        inode.dirty.retain(|&sector, ()| sector * SECTOR < length);
+        inode.is_cut = true;
+        Ok(())
     }
 
     fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
@@ -349,6 +399,9 @@ impl Disk for MemDisk {
         let inode = lock(&inode);
         let from = (offset as usize).min(inode.content.len());
         let mut count = buffer.len().min(inode.content.len() - from);
+        if inode.unreadable.range(from / SECTOR..(from + count).div_ceil(SECTOR)).next().is_some() {
+            return Err(failed("input/output error (read)"));
+        }
         if count > 1 && state.random.hits(state.faults.short_read_permille) {
             count = 1 + state.random.below(count as u64 - 1) as usize;
         }

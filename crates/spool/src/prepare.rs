@@ -4,9 +4,12 @@ use crate::config::{SpoolConfig, SpoolError};
 use crate::disk::{Disk, DiskError, DiskErrorKind};
 use crate::io::{Op, Outcome, zero};
 use crate::recovery::Recovery;
-use crate::segment::{SegmentKey, spare_name, unfinished_name};
+use crate::segment::{
+    Header, SEGMENT_BLOCKS_MIN, SegmentKey, VERSION, spare_name, unfinished_name,
+};
 use crate::space::ZERO_STEP_BYTES;
 use crate::spool::{Spool, Waiting};
+use std::io::IoSlice;
 use std::mem::take;
 
 /// With no less room in the active segment the next but one can wait.
@@ -175,7 +178,10 @@ pub(crate) fn activate(
         match make(disk, key, length, sync) {
             Ok(()) => length,
             Err(error) if error.kind == DiskErrorKind::Full => {
-                reuse(disk, recovery, (key, sync), error)?
+                match reuse(disk, config, recovery, (key, sync))? {
+                    Some(length) => length,
+                    None => make_shorter(disk, key, config, sync)?,
+                }
             }
             Err(error) => return Err(error.into()),
         }
@@ -200,22 +206,57 @@ fn make(disk: &dyn Disk, key: SegmentKey, length: u64, sync: bool) -> Result<(),
     disk.rename(&file, &key.name())
 }
 
-/// The disk is full: takes a segment that nothing is needed of.
+/// The disk is full: as long a segment as there is room for. The segments that recovery sealed were
+/// cut, so there is about as much as the last one had left.
+fn make_shorter(
+    disk: &dyn Disk,
+    key: SegmentKey,
+    config: &SpoolConfig,
+    sync: bool,
+) -> Result<u64, DiskError> {
+    let shortest = config.block_bytes * SEGMENT_BLOCKS_MIN;
+    let room = disk.free_bytes()?.min(config.first_segment_bytes.min(config.segment_bytes));
+    let mut length = room / config.block_bytes * config.block_bytes;
+    loop {
+        length = length.max(shortest);
+        match make(disk, key, length, sync) {
+            Ok(()) => return Ok(length),
+            Err(error) if error.kind == DiskErrorKind::Full && length > shortest => {
+                length = length / 2 / config.block_bytes * config.block_bytes;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The disk is full: takes a segment that nothing is needed of, if there is one.
 fn reuse(
     disk: &dyn Disk,
+    config: &SpoolConfig,
     recovery: &mut Recovery,
     (key, sync): (SegmentKey, bool),
-    error: DiskError,
-) -> Result<u64, DiskError> {
+) -> Result<Option<u64>, DiskError> {
+    let marks = recovery.marks();
+    let previous = recovery.last;
     let segments = &mut recovery.live.segments;
     let generations: Vec<u32> = segments.map.keys().copied().collect();
     let found = generations.into_iter().find(|&generation| {
         segments.is_releasable(generation) && segments.get(generation).is_some_and(|s| !s.damaged)
     });
     let Some(segment) = found.and_then(|generation| segments.map.remove(&generation)) else {
-        return Err(error);
+        return Ok(None);
     };
+    // It may be the only one that says which numbers were used, and under its new name nothing in
+    // it is valid: so the new header is there before the name, at the end.
+    let (node, log, first_offset) = (config.node, config.log, config.block_bytes);
+    let header =
+        Header { version: VERSION, node, log, registered: true, first_offset, previous, marks };
+    let header = header.encode(key);
+    disk.write_at(&segment.file, segment.footer_offset(), &mut [IoSlice::new(&header)])?;
+    if sync {
+        disk.sync_data(&segment.file)?;
+    }
     recovery.register.strike(disk, segment.key.generation, sync)?;
     disk.rename(&segment.file, &key.name())?;
-    Ok(segment.length)
+    Ok(Some(segment.length))
 }

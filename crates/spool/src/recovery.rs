@@ -5,11 +5,11 @@ use crate::batch::BatchHeader;
 use crate::catalog::Catalog;
 use crate::codec::{self, AcceptHead, RawRecord, Summary, kind};
 use crate::config::{Damage, RecoveryReport, SpoolConfig, SpoolError};
-use crate::disk::{Disk, DiskError, read_full};
+use crate::disk::{Disk, DiskError, read_around};
 use crate::io::{SealWrite, WriteBuffer};
 use crate::live::Live;
 use crate::record::BlobId;
-use crate::register::Register;
+use crate::register::{REGISTER, Register};
 use crate::request::{RecoveredMessage, RecoveredRecipient};
 use crate::scan::{self, Extent, Found, IndexBatch};
 use crate::segment::{
@@ -46,7 +46,12 @@ pub(crate) struct Recovery {
     /// What the register said.
     pub register: Register,
     blob_files: BTreeSet<u64>,
-    missing_blobs: BTreeMap<u64, BlobId>,
+    /// Messages whose blob is missing or of another length.
+    pub lost_bodies: BTreeSet<u64>,
+    /// Generations of segments that may have held more than can be read of them.
+    lossy: BTreeSet<u32>,
+    /// Of each segment with a header: the first blob number that was not used when it was begun.
+    blob_marks: BTreeMap<u32, u64>,
     /// How each segment is to be read in the second pass.
     ends: BTreeMap<u32, u64>,
     indexed: BTreeSet<u32>,
@@ -72,44 +77,25 @@ impl Recovery {
         owner: Option<(u16, u8)>,
     ) -> Result<Recovery, SpoolError> {
         let mut recovery = self;
-        let mut keys = BTreeMap::new();
-        for name in disk.list()? {
-            match Name::parse(&name) {
-                Name::Segment(key) => {
-                    keys.insert(key.generation, key);
-                }
-                Name::Spare(generation) => {
-                    recovery.spares.push((generation, disk.length(&name)?));
-                    recovery.use_generation(generation);
-                }
-                Name::Unfinished(generation) => {
-                    recovery.use_generation(generation);
-                    recovery.unfinished.push(name);
-                }
-                Name::Damaged(key) => {
-                    recovery.aside.insert((key.generation, key.salt));
-                    recovery.use_generation(key.generation);
-                }
-                Name::Blob(blob) => {
-                    recovery.live.next_blob = recovery.live.next_blob.max(blob.saturating_add(1));
-                    recovery.blob_files.insert(blob);
-                }
-                Name::Other => {}
-            }
-        }
-        recovery.spares.sort_unstable();
+        let keys = recovery.read_names(disk)?;
         let survey = scan::survey(disk, keys.into_values(), &recovery.aside)?;
         let extents = survey.extents;
         for key in survey.missing {
             recovery.damage(&key.name(), 0, 0, MISSING);
             recovery.use_generation(key.generation);
+            recovery.lossy.insert(key.generation);
             recovery.missing.push(key);
         }
+        if let Some(error) = survey.register_error {
+            recovery.damage(REGISTER, 0, 0, &error.text);
+        }
+        recovery.use_marks(survey.register.marks);
         recovery.register = survey.register;
         for extent in &extents {
             if let Some(header) = extent.header {
                 check_header(&extent.key.name(), header, owner)?;
                 recovery.use_marks(header.marks);
+                recovery.blob_marks.insert(extent.key.generation, header.marks.blob);
             }
             let mut segment = Segment::new(extent.key, extent.length);
             segment.sealed = true;
@@ -124,6 +110,47 @@ impl Recovery {
         recovery.live.next_blob = recovery.live.next_blob.max(1);
         recovery.next_position = recovery.next_position.max(1);
         Ok(recovery)
+    }
+
+    /// What the names in the directory say, and all segments.
+    fn read_names(&mut self, disk: &dyn Disk) -> Result<BTreeMap<u32, SegmentKey>, SpoolError> {
+        let mut keys: BTreeMap<u32, SegmentKey> = BTreeMap::new();
+        for name in disk.list()? {
+            let generation = match Name::parse(&name) {
+                Name::Segment(key) => {
+                    if let Some(other) = keys.insert(key.generation, key) {
+                        let files = [other.name().as_ref().into(), name.into()];
+                        return Err(SpoolError::Twice { files });
+                    }
+                    key.generation
+                }
+                Name::Spare(generation) => {
+                    self.spares.push((generation, disk.length(&name)?));
+                    generation
+                }
+                Name::Unfinished(generation) => {
+                    self.unfinished.push(name.clone());
+                    generation
+                }
+                Name::Damaged(key) => {
+                    self.aside.insert((key.generation, key.salt));
+                    self.lossy.insert(key.generation);
+                    key.generation
+                }
+                Name::Blob(blob) => {
+                    self.live.next_blob = self.live.next_blob.max(blob.saturating_add(1));
+                    self.blob_files.insert(blob);
+                    continue;
+                }
+                Name::Other => continue,
+            };
+            if generation > GENERATION_MAX {
+                return Err(SpoolError::Generation { file: name.into() });
+            }
+            self.use_generation(generation);
+        }
+        self.spares.sort_unstable();
+        Ok(keys)
     }
 
     fn use_generation(&mut self, generation: u32) {
@@ -185,6 +212,7 @@ impl Recovery {
         }
         if is_damaged && let Some(segment) = self.live.segments.get_mut(key.generation) {
             segment.damaged = true;
+            self.lossy.insert(key.generation);
         }
         Ok(())
     }
@@ -228,7 +256,8 @@ impl Recovery {
         }
     }
 
-    /// Messages whose blob is not there are kept, but not handed over.
+    /// Messages whose blob is not there are handed over like any other: they are listed, wait for a
+    /// body that can be read, and are reported at their age.
     fn check_blobs(&mut self) {
         let missing: Vec<(u64, BlobId)> = self
             .live
@@ -239,21 +268,23 @@ impl Recovery {
             .collect();
         for (id, blob) in missing {
             let what = format!("the body of message {} is missing", MessageId(id));
-            self.give_up_blob(id, blob, &what);
+            self.note_lost_body(id, blob, &what);
         }
     }
 
-    fn give_up_blob(&mut self, id: u64, blob: BlobId, what: &str) {
+    fn note_lost_body(&mut self, id: u64, blob: BlobId, what: &str) {
         self.damage(&blob_name(blob.0), 0, 0, what);
-        if let Some(entry) = self.live.index.get_mut(id) {
-            entry.set_damaged();
-        }
-        self.missing_blobs.insert(id, blob);
+        self.lost_bodies.insert(id);
     }
 
-    /// Messages whose blob is lost.
-    pub(crate) fn damaged_count(&self) -> u64 {
-        self.missing_blobs.len() as u64
+    /// The next of each number.
+    pub(crate) fn marks(&self) -> Marks {
+        Marks {
+            batch: self.next_batch,
+            position: self.next_position,
+            sequence: self.live.next_sequence,
+            blob: self.live.next_blob,
+        }
     }
 
     /// Makes what was read durable, and seals every segment: after this the log can go on in a new
@@ -282,7 +313,8 @@ impl Recovery {
         }
         for (generation, end) in self.ends.clone() {
             let Some(segment) = self.live.segments.get(generation) else { continue };
-            if segment.live_count > 0 && !segment.damaged {
+            let goes = self.live.segments.is_releasable(generation);
+            if !goes && !segment.damaged {
                 self.seal(disk, config, segment.key, end, sync)?;
             }
         }
@@ -297,16 +329,25 @@ impl Recovery {
     /// header is durable the next start may see the log as this one did.
     pub(crate) fn remove_orphans(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
         let named: BTreeSet<u64> = self.live.blobs.values().map(|blob| blob.0).collect();
-        // After damage it may be the body of a message whose record is lost: kept for the operator.
-        let keeps = !self.aside.is_empty() || self.report.damaged_count > 0;
+        let kept_below = self.orphans_kept_below();
         for &blob in self.blob_files.difference(&named) {
-            if !keeps {
+            self.report.orphan_blobs_count += 1;
+            if blob < kept_below {
+                self.report.kept_blobs_count += 1;
+            } else {
                 disk.remove(&blob_name(blob))?;
             }
-            self.report.orphan_blobs_count += 1;
         }
         self.blob_files = named;
         Ok(())
+    }
+
+    /// What was lost may have named blobs that were begun before the segment after it: they are kept
+    /// for the operator.
+    fn orphans_kept_below(&self) -> u64 {
+        let Some(last) = self.lossy.last() else { return 0 };
+        let after = self.blob_marks.range(last.saturating_add(1)..).next();
+        after.map_or(u64::MAX, |(_, &mark)| mark)
     }
 
     /// Writes once more what was accepted and never known to be synced. If a sync failed and only
@@ -322,9 +363,10 @@ impl Recovery {
         ] {
             while from < to {
                 let mut buffer = vec![0; (to - from).min(1 << 20) as usize];
-                let count = read_full(disk, file, from, &mut buffer)?;
+                let mut unreadable = BTreeSet::new();
+                let count = read_around(disk, file, from, &mut buffer, &mut unreadable)?;
                 let Some(part) = buffer.get(..count).filter(|part| !part.is_empty()) else { break };
-                disk.write_at(file, from, &mut [IoSlice::new(part)])?;
+                write_around(disk, file, from, part, &unreadable)?;
                 from += count as u64;
             }
         }
@@ -332,7 +374,8 @@ impl Recovery {
     }
 
     /// Writes the last index batch and the footer of a segment that a crash left without, so that
-    /// the next start need not read all of it. Only the torn tail is overwritten.
+    /// the next start need not read all of it, and cuts the file behind them: on a full disk that is
+    /// room for the segment that the log goes on in. Only the torn tail is overwritten.
     fn seal(
         &mut self,
         disk: &dyn Disk,
@@ -343,7 +386,7 @@ impl Recovery {
     ) -> Result<(), DiskError> {
         let file = key.name();
         let Some(segment) = self.live.segments.get(key.generation) else { return Ok(()) };
-        let (length, footer_offset) = (segment.length, segment.footer_offset());
+        let length = segment.length;
         let mut catalog = Catalog::default();
         let mut previous_index = 0;
         scan::scan(disk, &file, key, length, Some(end), &mut |found| match found {
@@ -366,14 +409,18 @@ impl Recovery {
             previous_index,
             ..BatchHeader::default()
         };
-        if end + catalog.bytes_max() + config.block_bytes > footer_offset {
+        if end + catalog.bytes_max() + config.block_bytes > segment.footer_offset() {
             return Ok(());
         }
+        // A batch that was cut may be whole behind an index batch that was torn: the same index
+        // written here once more would make it valid again.
+        scan::cut(disk, &file, (key, length), end, sync)?;
         let mut buffer = WriteBuffer::default();
         let bytes =
             catalog.write(&mut buffer, &self.live.index, (key, end), header, config.block_bytes);
         self.next_batch += 1;
         let footer = Footer { end: end + bytes, index_offset: end };
+        let footer_offset = footer.end;
         let seal = SealWrite {
             file,
             index_offset: end,
@@ -382,6 +429,17 @@ impl Recovery {
             footer: footer.encode(key, footer_offset).to_vec(),
         };
         seal.write(disk, sync)?;
+        let length = footer_offset + SECTOR_BYTES;
+        disk.truncate(&seal.file, length)?;
+        if sync {
+            disk.sync_data(&seal.file)?;
+        }
+        if let Some(segment) = self.live.segments.get_mut(key.generation) {
+            segment.length = length;
+        }
+        if let Some(entry) = self.register.get_mut(key) {
+            entry.length = length;
+        }
         if self.last == (key.generation, end) {
             self.last.1 = footer.end;
         }
@@ -406,10 +464,7 @@ impl Recovery {
             let (mut malformed, mut short_blobs) = (Vec::new(), Vec::new());
             let mut visit = |record: &RawRecord<'_>| match self.message(record, key, &mut domains) {
                 Some(Some(message)) => {
-                    if let Some(short) = self.short_blob(disk, &message) {
-                        short_blobs.push(short);
-                        return;
-                    }
+                    short_blobs.extend(self.short_blob(disk, &message));
                     count += 1;
                     recovered(message);
                 }
@@ -439,7 +494,7 @@ impl Recovery {
                 self.damage(&file, offset, 0, "an accept record is malformed");
             }
             for (id, blob, what) in short_blobs {
-                self.give_up_blob(id, blob, &what);
+                self.note_lost_body(id, blob, &what);
             }
         }
         Ok(())
@@ -471,13 +526,37 @@ impl Recovery {
         let head = codec::read_head(record)?;
         let Some(entry) = self.live.index.get(head.id.0) else { return Some(None) };
         let is_newest = (entry.segment, u64::from(entry.offset)) == (key.generation, head.offset);
-        if !is_newest || entry.is_damaged() {
+        if !is_newest {
             return Some(None);
         }
         let summary = codec::read_summary(record, &mut |text| domains.get(text))?;
         Some(Some(recovered_message(&head, summary, entry, &self.live)))
     }
 }
+
+/// Writes at `offset` what is not unreadable, as [`read_around`] noted it.
+fn write_around(
+    disk: &dyn Disk,
+    file: &str,
+    offset: u64,
+    part: &[u8],
+    unreadable: &BTreeSet<u64>,
+) -> Result<(), DiskError> {
+    let mut from = offset;
+    let end = offset + part.len() as u64;
+    for stop in unreadable.iter().copied().chain([end]) {
+        let to = stop.clamp(from, end);
+        let good = part.get((from - offset) as usize..(to - offset) as usize).unwrap_or(&[]);
+        if !good.is_empty() {
+            disk.write_at(file, from, &mut [IoSlice::new(good)])?;
+        }
+        from = (stop + SECTOR_BYTES).clamp(from, end);
+    }
+    Ok(())
+}
+
+/// Of four thousand million generations, sixteen millions are left for the log to go on in.
+const GENERATION_MAX: u32 = u32::MAX - (1 << 24);
 
 /// What is told of a segment that the register names and that is not there.
 pub(crate) const MISSING: &str = "the segment is missing";

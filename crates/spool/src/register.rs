@@ -9,7 +9,7 @@
 
 use crate::disk::{Disk, DiskError, DiskErrorKind, read_full};
 use crate::io::Op;
-use crate::segment::{Segment, SegmentKey, VERSION, u16_at, u32_at, u64_at};
+use crate::segment::{Marks, Segment, SegmentKey, VERSION, u16_at, u32_at, u64_at};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::mem::take;
@@ -23,8 +23,11 @@ const COPY_BYTES: usize = 16 << 10;
 const HEAD_BYTES: usize = 24;
 /// Generation, salt, length, end.
 const ENTRY_BYTES: usize = 20;
+/// Batch, position, message sequence, blob; and a checksum of their own: builds from before there
+/// were marks read up to the checksum of the entries.
+const MARKS_BYTES: usize = 36;
 /// If there are more segments, the oldest are not entered.
-const ENTRIES_MAX: usize = (COPY_BYTES - HEAD_BYTES - 4) / ENTRY_BYTES;
+const ENTRIES_MAX: usize = (COPY_BYTES - HEAD_BYTES - 4 - MARKS_BYTES) / ENTRY_BYTES;
 
 /// What the register says of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,19 +46,28 @@ pub(crate) struct Register {
     sequence: u64,
     /// By generation.
     pub entries: BTreeMap<u32, Entry>,
+    /// All lower numbers may have been used: so much is known even without any segment.
+    pub marks: Marks,
 }
 
 impl Register {
-    /// The newer of the two copies that are whole, of whatever log; `None` when neither is.
-    pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Register>, DiskError> {
+    /// The newer of the two copies that are whole, of whatever log, `None` when neither is; and why
+    /// it could not be read.
+    pub(crate) fn read(
+        disk: &dyn Disk,
+    ) -> Result<(Option<Register>, Option<DiskError>), DiskError> {
         let mut newest: Option<Register> = None;
+        let mut failed = None;
         for copy in 0..2 {
             let mut bytes = vec![0; COPY_BYTES];
             let offset = (copy * COPY_BYTES) as u64;
             let count = match read_full(disk, REGISTER, offset, &mut bytes) {
                 Ok(count) => count,
-                Err(error) if error.kind == DiskErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(error),
+                Err(error) if error.kind == DiskErrorKind::NotFound => return Ok((None, None)),
+                Err(error) => {
+                    failed = Some(error);
+                    continue;
+                }
             };
             let found = bytes.get(..count).and_then(Register::decode);
             newest = match (newest, found) {
@@ -63,7 +75,8 @@ impl Register {
                 (one, two) => one.or(two),
             };
         }
-        Ok(newest)
+        let failed = failed.filter(|_| newest.is_none());
+        Ok((newest, failed))
     }
 
     fn decode(bytes: &[u8]) -> Option<Register> {
@@ -81,6 +94,7 @@ impl Register {
             let end = u64::from(u32_at(entry, 16)?);
             register.entries.insert(u32_at(entry, 0)?, Entry { salt, length, end });
         }
+        register.marks = bytes.get(end..).and_then(decode_marks).unwrap_or_default();
         Some(register)
     }
 
@@ -101,6 +115,14 @@ impl Register {
         out[8..12].copy_from_slice(&count.to_le_bytes());
         out[16..24].copy_from_slice(&self.sequence.to_le_bytes());
         let crc = crc32c::crc32c(&out);
+        let from = out.len();
+        out.extend_from_slice(&crc.to_le_bytes());
+        let marks = self.marks;
+        for mark in [marks.batch, marks.position, marks.sequence, marks.blob] {
+            out.extend_from_slice(&mark.to_le_bytes());
+        }
+        // With the checksum of the entries: marks of an earlier, longer register are not valid here.
+        let crc = crc32c::crc32c(out.get(from..).unwrap_or(&[]));
         out.extend_from_slice(&crc.to_le_bytes());
         out
     }
@@ -133,6 +155,20 @@ impl Register {
         }
         Ok(())
     }
+}
+
+/// What follows the entries: their checksum, the marks, and a checksum over both.
+fn decode_marks(bytes: &[u8]) -> Option<Marks> {
+    let end = MARKS_BYTES;
+    if u32_at(bytes, end)? != crc32c::crc32c(bytes.get(..end)?) {
+        return None;
+    }
+    Some(Marks {
+        batch: u64_at(bytes, 4)?,
+        position: u64_at(bytes, 12)?,
+        sequence: u64_at(bytes, 20)?,
+        blob: u64_at(bytes, 28)?,
+    })
 }
 
 /// Writes both copies, making the file if there is none. `false`: there is no room for it, and the
@@ -208,6 +244,7 @@ impl Registrar {
     ) -> Registrar {
         let mut registrar = Registrar::default();
         registrar.register.sequence = known.sequence;
+        registrar.register.marks = known.marks;
         for segment in segments {
             let (length, end) = known.get(segment.key).map_or((0, 0), |e| (e.length, e.end));
             registrar.insert(segment.key, length.max(segment.length), end);
@@ -219,6 +256,11 @@ impl Registrar {
         let entry = Entry { salt: key.salt, length, end };
         self.register.entries.insert(key.generation, entry);
         self.changed = true;
+    }
+
+    /// What was used so far, for the next write.
+    pub(crate) fn note_marks(&mut self, marks: Marks) {
+        self.register.marks = marks;
     }
 
     /// Writes it at once.
@@ -282,22 +324,26 @@ mod tests {
 
     fn register(count: u32) -> Register {
         let entry = |n: u32| (n, Entry { salt: u64::from(n) << 40, length: 4096, end: n.into() });
-        Register { sequence: 7, entries: (1..=count).map(entry).collect() }
+        Register {
+            sequence: 7,
+            entries: (1..=count).map(entry).collect(),
+            marks: Marks { batch: 9, position: 8, sequence: 7, blob: 6 },
+        }
     }
 
     #[test]
     fn it_is_read_as_it_was_written_from_either_copy() {
         let disk = MemDisk::new(1, 1 << 20);
-        assert_eq!(Register::read(&disk), Ok(None));
+        assert_eq!(Register::read(&disk), Ok((None, None)));
         let written = register(5);
         assert_eq!(write(&disk, &written.encode(), true), Ok(true));
         for copy in 0..2 {
             assert!(disk.flip_bit(REGISTER, (copy * COPY_BYTES as u64 + 30) * 8));
-            assert_eq!(Register::read(&disk), Ok((copy == 0).then(|| written.clone())));
+            assert_eq!(Register::read(&disk), Ok(((copy == 0).then(|| written.clone()), None)));
         }
         let newer = Register { sequence: 8, ..register(4) };
         disk.write_at(REGISTER, 0, &mut [IoSlice::new(&newer.encode())]).expect("written");
-        assert_eq!(Register::read(&disk), Ok(Some(newer)));
+        assert_eq!(Register::read(&disk), Ok((Some(newer), None)));
     }
 
     #[test]
@@ -306,7 +352,7 @@ mod tests {
         let mut all = register(ENTRIES_MAX as u32 + 3);
         assert_eq!(write(&disk, &all.encode(), true), Ok(true));
         all.entries.retain(|&generation, _| generation > 3);
-        assert_eq!(Register::read(&disk), Ok(Some(all)));
+        assert_eq!(Register::read(&disk), Ok((Some(all), None)));
     }
 
     #[test]
@@ -323,7 +369,7 @@ mod tests {
         huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         for content in [Vec::new(), vec![0; 40_000], b"PRRG".to_vec(), huge] {
             disk.put(REGISTER, content);
-            assert_eq!(Register::read(&disk), Ok(None));
+            assert_eq!(Register::read(&disk), Ok((None, None)));
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
 use crate::codec::{RawRecord, kind, read_head, read_record};
-use crate::disk::{Disk, DiskError, read_full};
+use crate::disk::{Disk, DiskError, DiskErrorKind, read_around};
 use crate::register::Register;
 use crate::segment::{Footer, Header, SECTOR_BYTES, SegmentKey, u64_at};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::IoSlice;
 
 /// What a walk comes across, in order.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub(crate) enum Found<'a> {
     Batch(u64, BatchHeader),
     /// A record of the batch found last, index batches left out.
     Record(RawRecord<'a>),
-    /// Something synced is not what it was.
+    /// Something synced is not what it was, or can't be read.
     Damage { offset: u64, bytes: u64, what: String },
 }
 
@@ -25,8 +26,10 @@ pub(crate) struct ScanEnd {
     pub end: u64,
     /// Something that was never acknowledged comes after it.
     pub torn: bool,
-    /// Some of what comes before it can't be read.
+    /// Some of what comes before it is not what it was, or a sector anywhere can't be read.
     pub damaged: bool,
+    /// A sector can't be read.
+    pub unreadable: bool,
     /// Everything before here was synced, says a later batch.
     pub proven: u64,
 }
@@ -71,6 +74,8 @@ pub(crate) struct Survey {
     pub missing: Vec<SegmentKey>,
     /// What the register says; empty if it says nothing of use.
     pub register: Register,
+    /// Why the register can't be read.
+    pub register_error: Option<DiskError>,
 }
 
 /// Looks at both ends of all segments, which come in ascending order, and at the register. Those
@@ -91,7 +96,8 @@ pub(crate) fn survey(
         }
         extents.push(Extent { key, length, header, footer, said_end: None });
     }
-    let mut register = Register::read(disk)?.unwrap_or_default();
+    let (register, register_error) = Register::read(disk)?;
+    let mut register = register.unwrap_or_default();
     let newest = register.entries.keys().max().copied();
     let goes_on_without = |extent: &Extent| {
         let begun_without = extent.header.is_some_and(|header| !header.registered);
@@ -106,8 +112,10 @@ pub(crate) fn survey(
         let said_end = said.get(&extent.key.generation).copied();
         let entered = register.get_mut(extent.key).and_then(|entry| {
             missing.remove(&extent.key.generation);
-            if entry.end == 0 && said_end.is_none() && extent.length < entry.length {
-                // Files are made in their full length: all that is gone may have been data.
+            let is_cut = extent.footer.is_none() && extent.length < entry.length;
+            if entry.end == 0 && said_end.is_none() && is_cut {
+                // Files are made in their full length, and cut only behind their footer: all that is
+                // gone may have been data.
                 entry.end = entry.length.saturating_sub(SECTOR_BYTES);
             }
             (entry.end > 0).then_some(entry.end)
@@ -119,7 +127,7 @@ pub(crate) fn survey(
         .map(|(generation, entry)| SegmentKey { generation, salt: entry.salt })
         .filter(|key| !aside.contains(&(key.generation, key.salt)))
         .collect();
-    Ok(Survey { extents, missing, register })
+    Ok(Survey { extents, missing, register, register_error })
 }
 
 /// The fuzzer's segments are small: there, more than one window shall be needed.
@@ -131,11 +139,13 @@ struct Window<'a> {
     file: &'a str,
     start: u64,
     buffer: Vec<u8>,
+    /// Sectors that can't be read, by offset.
+    unreadable: BTreeSet<u64>,
 }
 
 impl<'a> Window<'a> {
     fn new(disk: &'a dyn Disk, file: &'a str) -> Window<'a> {
-        Window { disk, file, start: 0, buffer: Vec::new() }
+        Window { disk, file, start: 0, buffer: Vec::new(), unreadable: BTreeSet::new() }
     }
 
     /// `bytes` bytes from `offset`, fewer where the file ends.
@@ -143,7 +153,8 @@ impl<'a> Window<'a> {
         let within = offset.checked_sub(self.start).map_or(usize::MAX, |at| at as usize);
         if within.saturating_add(bytes) > self.buffer.len() {
             self.buffer.resize(bytes.max(WINDOW_BYTES), 0);
-            let count = read_full(self.disk, self.file, offset, &mut self.buffer)?;
+            let bad = &mut self.unreadable;
+            let count = read_around(self.disk, self.file, offset, &mut self.buffer, bad)?;
             self.buffer.truncate(count);
             self.start = offset;
         }
@@ -151,6 +162,35 @@ impl<'a> Window<'a> {
         let to = from.saturating_add(bytes).min(self.buffer.len());
         Ok(self.buffer.get(from..to).unwrap_or(&[]))
     }
+
+    /// Whether a sector between the two can't be read.
+    fn is_unreadable(&self, from: u64, to: u64) -> bool {
+        self.unreadable.range(from / SECTOR_BYTES * SECTOR_BYTES..to).next().is_some()
+    }
+
+    /// Runs of sectors that can't be read, as offset and length.
+    fn unreadable_runs(&self) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for &sector in &self.unreadable {
+            match runs.last_mut() {
+                Some((from, bytes)) if *from + *bytes == sector => *bytes += SECTOR_BYTES,
+                _ => runs.push((sector, SECTOR_BYTES)),
+            }
+        }
+        runs
+    }
+}
+
+/// Reads a range, `None` when a sector of it can't be read.
+fn read_range(
+    disk: &dyn Disk,
+    file: &str,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<Option<usize>, DiskError> {
+    let mut unreadable = BTreeSet::new();
+    let count = read_around(disk, file, offset, buffer, &mut unreadable)?;
+    Ok(unreadable.is_empty().then_some(count))
 }
 
 /// The header and footer of a segment file.
@@ -161,12 +201,14 @@ pub(crate) fn read_ends(
     length: u64,
 ) -> Result<(Option<Header>, Option<Footer>), DiskError> {
     let mut block = [0; SECTOR_BYTES as usize];
-    let count = read_full(disk, file, 0, &mut block)?;
+    let count = read_range(disk, file, 0, &mut block)?.unwrap_or(0);
     let header = block.get(..count).and_then(|block| Header::decode(block, key));
     let offset = length.saturating_sub(SECTOR_BYTES);
-    let count = read_full(disk, file, offset, &mut block)?;
-    let footer = block.get(..count).and_then(|block| Footer::decode(block, key, offset));
-    Ok((header, footer))
+    let count = read_range(disk, file, offset, &mut block)?.unwrap_or(0);
+    let end = block.get(..count).unwrap_or(&[]);
+    let footer = Footer::decode(end, key, offset);
+    // A segment that was used again has its header there until it has one in front.
+    Ok((header.or_else(|| Header::decode(end, key)), footer))
 }
 
 /// Reads all index batches of a sealed segment, oldest first; `None` when there is damage in them.
@@ -180,7 +222,7 @@ pub(crate) fn read_index(
     let (mut offset, mut end) = (footer.index_offset, footer.end);
     while offset != 0 {
         let mut head = [0; BATCH_HEADER_BYTES];
-        let count = read_full(disk, file, offset, &mut head)?;
+        let count = read_range(disk, file, offset, &mut head)?.unwrap_or(0);
         let header = head.get(..count).and_then(|head| BatchHeader::decode(head, key, offset));
         let Some(header) = header.filter(|header| {
             let fits = offset.checked_add(header.total_bytes).is_some_and(|next| next <= end);
@@ -194,7 +236,7 @@ pub(crate) fn read_index(
         };
         let mut payload = vec![0; header.payload_bytes as usize];
         let payload_offset = offset + BATCH_HEADER_BYTES as u64;
-        let count = read_full(disk, file, payload_offset, &mut payload)?;
+        let count = read_range(disk, file, payload_offset, &mut payload)?.unwrap_or(0);
         payload.truncate(count);
         if !is_whole(&payload, key, payload_offset, &header) {
             return Ok(None);
@@ -340,6 +382,20 @@ impl<'a> Walk<'a> {
         known_end: Option<u64>,
         visit: &mut dyn FnMut(Found<'_>),
     ) -> Result<ScanEnd, DiskError> {
+        let mut result = self.scan_readable(known_end, visit)?;
+        for (offset, bytes) in self.window.unreadable_runs() {
+            (result.damaged, result.unreadable) = (true, true);
+            visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes can't be read") });
+        }
+        Ok(result)
+    }
+
+    /// Takes sectors that can't be read for zeros, but not for a torn tail.
+    fn scan_readable(
+        &mut self,
+        known_end: Option<u64>,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<ScanEnd, DiskError> {
         if known_end.is_some_and(|known| known > self.limit) {
             // The file has lost its end: no footer comes after its data.
             self.limit = self.length;
@@ -360,7 +416,8 @@ impl<'a> Walk<'a> {
                 }
                 return Ok(result);
             };
-            if !is_synced && known_end.is_none_or(|known| known == 0) {
+            let is_readable = !self.window.is_unreadable(0, SECTOR_BYTES);
+            if !is_synced && is_readable && known_end.is_none_or(|known| known == 0) {
                 // It was written with the first batch, and neither was synced.
                 result.torn = true;
                 return Ok(result);
@@ -384,7 +441,8 @@ impl<'a> Walk<'a> {
             let after =
                 batch.map_or(offset + SECTOR_BYTES, |(header, _)| offset + header.total_bytes);
             let (next, is_synced) = self.find(after, offset)?;
-            if !is_synced && known <= offset {
+            let is_readable = !self.window.is_unreadable(offset, after);
+            if !is_synced && is_readable && known <= offset {
                 result.torn = batch.is_some() || next.is_some();
                 break;
             }
@@ -520,6 +578,28 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Makes all batches at and after `from` invalid: what was cut must not come back when something
+/// else is written in front of it. They were never acknowledged.
+pub(crate) fn cut(
+    disk: &dyn Disk,
+    file: &str,
+    (key, length): (SegmentKey, u64),
+    from: u64,
+    sync: bool,
+) -> Result<(), DiskError> {
+    let mut walk = Walk::new(disk, file, key, length);
+    let mut at = from.next_multiple_of(SECTOR_BYTES);
+    let mut changed = false;
+    while at < walk.limit {
+        if walk.header(at)?.is_some() {
+            disk.write_at(file, at, &mut [IoSlice::new(&[0; SECTOR_BYTES as usize])])?;
+            changed = true;
+        }
+        at += SECTOR_BYTES;
+    }
+    if changed && sync { disk.sync_data(file) } else { Ok(()) }
+}
+
 /// Ranges of message ids, both ends included.
 pub(crate) type IdRanges = Vec<(u64, u64)>;
 
@@ -553,11 +633,17 @@ pub(crate) fn mentioned_ids(
             batch.records(key).for_each(|record| note(&record));
         }
     } else {
-        scan(disk, file, key, length, extent.known_end(), &mut |found| {
+        let end = scan(disk, file, key, length, extent.known_end(), &mut |found| {
             if let Found::Record(record) = found {
                 note(&record);
             }
         })?;
+        if end.unreadable {
+            return Err(DiskError::new(
+                DiskErrorKind::Failed,
+                format!("cannot read all of {file}"),
+            ));
+        }
     }
     ids.sort_unstable();
     ids.dedup();

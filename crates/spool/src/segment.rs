@@ -8,6 +8,9 @@ pub(crate) const VERSION: u16 = 1;
 /// What disks write at once; headers and footers have this size.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
+/// No segment is shorter, in blocks.
+pub(crate) const SEGMENT_BLOCKS_MIN: u64 = 16;
+
 const HEADER_MAGIC: &[u8; 4] = b"PRSG";
 const FOOTER_MAGIC: &[u8; 4] = b"PRFT";
 
@@ -50,6 +53,12 @@ pub(crate) enum Name {
     Blob(u64),
     /// Not ours.
     Other,
+}
+
+/// Whether a file of this name is one of a log.
+#[must_use]
+pub fn is_spool_name(text: &str) -> bool {
+    text == crate::register::REGISTER || Name::parse(text) != Name::Other
 }
 
 impl Name {

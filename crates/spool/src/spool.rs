@@ -19,7 +19,7 @@ use crate::space::Space;
 use crate::writer::{Batch, Writer};
 use bytes::Bytes;
 use mail::MessageId;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 
 /// One log.
@@ -47,6 +47,8 @@ pub struct Spool {
     /// Loads that wait until the batch under way is written.
     parked_loads: Vec<(Ticket, MessageId)>,
     poisoned: Option<Box<str>>,
+    /// Messages whose blob was lost at the start.
+    lost_bodies: BTreeSet<u64>,
     pub(crate) status: SpoolStatus,
 }
 
@@ -144,6 +146,10 @@ impl Spool {
         #[cfg(feature = "planted")]
         let recovery = recovery.trusting(config.trusts_torn_tail);
         let mut recovery = recovery.read(disk, Some((config.node, config.log)))?;
+        #[cfg(feature = "planted")]
+        if config.removes_orphans_first {
+            recovery.remove_orphans(disk)?;
+        }
         recovery.settle_disk(disk, &config, sync)?;
         recovery.hand_over(disk, recovered)?;
         let generations: Vec<u32> = recovery.live.segments.map.keys().copied().collect();
@@ -153,6 +159,7 @@ impl Spool {
         recovery.live.segments.map.insert(key.generation, Segment::new(key, length));
         let known = std::mem::take(&mut recovery.register);
         let mut registrar = Registrar::recovered(known, recovery.live.segments.map.values());
+        registrar.note_marks(recovery.marks());
         registrar.write_now(disk, sync)?;
         let next = (recovery.next_batch, recovery.next_position);
         let writer = Writer::new(&config, key, length, recovery.last, next);
@@ -163,13 +170,12 @@ impl Spool {
             disk.sync_data(&writer.file)?;
         }
         recovery.remove_orphans(disk)?;
-        let damaged_count = recovery.damaged_count();
         let mut spool = Spool::new(config, writer, recovery.live);
         spool.registrar = registrar;
         spool.next_generation = recovery.next_generation;
         spool.space.spares = recovery.spares.iter().map(|&(generation, _)| generation).collect();
         spool.space.free_bytes = disk.free_bytes()?;
-        spool.status.damaged_count = damaged_count;
+        spool.lost_bodies = recovery.lost_bodies;
         spool.go_on();
         Ok((spool, recovery.report))
     }
@@ -195,6 +201,7 @@ impl Spool {
             completions: VecDeque::new(),
             parked_loads: Vec::new(),
             poisoned: None,
+            lost_bodies: BTreeSet::new(),
             status: SpoolStatus::default(),
         }
     }
@@ -562,6 +569,7 @@ impl Spool {
         let spares = self.space.ready_count() as u64;
         SpoolStatus {
             live_count: self.live.index.count(),
+            damaged_count: self.lost_bodies_count(),
             segments_count: self.live.segments.map.len() as u64,
             spares_count: spares,
             segment_file_bytes: segments.clone().map(|segment| segment.length).sum::<u64>()
@@ -576,6 +584,11 @@ impl Spool {
             index_bytes: self.live.index.bytes(),
             ..self.status.clone()
         }
+    }
+
+    fn lost_bodies_count(&self) -> u64 {
+        let is_live = |id: &&u64| self.live.index.get(**id).is_some();
+        self.lost_bodies.iter().filter(is_live).count() as u64
     }
 
     /// Takes the result of an operation.
@@ -642,7 +655,7 @@ impl Spool {
                     Ok(Outcome::Data(data)) => Completion::BlobData(data),
                     Ok(Outcome::Wrong(what)) => Completion::LoadFailed(LoadError::Damaged(what)),
                     Err(error) if error.kind == DiskErrorKind::NotFound => {
-                        Completion::LoadFailed(LoadError::NotFound)
+                        Completion::LoadFailed(LoadError::Damaged(error.text))
                     }
                     Err(error) => Completion::LoadFailed(LoadError::Disk(error.text)),
                     Ok(_) => Completion::LoadFailed(LoadError::NotFound),
@@ -764,6 +777,7 @@ impl Spool {
         for Leaving { generation, spare, op } in self.registrar.take_struck() {
             self.push_bulk(op, Waiting::Retire { generation, spare });
         }
+        self.registrar.note_marks(self.writer.marks(&self.live));
         if let Some(bytes) = self.registrar.poll_write() {
             let op = Op::Register { bytes, sync: self.is_sync() };
             self.push_bulk(op, Waiting::Register);
@@ -820,10 +834,11 @@ fn check(config: &SpoolConfig) -> Result<(), SpoolError> {
     if block == 0 || !block.is_multiple_of(segment::SECTOR_BYTES) || block > 1 << 20 {
         return Err(SpoolError::Config("block_bytes must be a multiple of 512"));
     }
-    if config.segment_bytes > 2 << 30 || config.segment_bytes < 16 * block {
+    if config.segment_bytes > 2 << 30 || config.segment_bytes < segment::SEGMENT_BLOCKS_MIN * block
+    {
         return Err(SpoolError::Config("segment_bytes must be 16 blocks to 2 GiB"));
     }
-    if config.first_segment_bytes < 16 * block {
+    if config.first_segment_bytes < segment::SEGMENT_BLOCKS_MIN * block {
         return Err(SpoolError::Config("first_segment_bytes must be at least 16 blocks"));
     }
     if config.spare_segments_max < 2 {

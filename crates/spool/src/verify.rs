@@ -3,10 +3,11 @@
 use crate::checksums::{self, Piece};
 use crate::codec::{self, RawRecord, SmallRecord, kind};
 use crate::config::{Damage, RecoveryReport, SpoolError};
-use crate::disk::{Disk, read_full};
+use crate::disk::{Disk, read_around};
 use crate::live::Live;
 use crate::record::Meta;
 use crate::recovery::{MISSING, Recovery, wrong_length};
+use crate::register::REGISTER;
 use crate::scan::{self, Extent, Found};
 use crate::segment::{Name, Segment, blob_name};
 use mail::MessageId;
@@ -65,6 +66,9 @@ pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
     let recovery = Recovery::new().read(disk, None)?;
     verifier.report.quarantined_count = aside.len() as u64;
     let survey = scan::survey(disk, keys.into_values(), &aside)?;
+    if let Some(error) = survey.register_error {
+        verifier.damage(REGISTER, 0, 0, error.text.into());
+    }
     for key in survey.missing {
         verifier.damage(&key.name(), 0, 0, MISSING.into());
     }
@@ -251,10 +255,12 @@ fn wrong_body(
             Err(error) => return Ok(Some((offset, 0, format!("is {error}")))),
         };
         buffer.resize(piece.bytes, 0);
-        let read = read_full(disk, file, offset, &mut buffer)?;
+        let mut unreadable = BTreeSet::new();
+        let read = read_around(disk, file, offset, &mut buffer, &mut unreadable)?;
         buffer.truncate(read);
         count += 1;
-        if !checksums::is_right(&buffer, piece) {
+        // What can't be read is zeros here: of a piece of zeros they are right.
+        if !unreadable.is_empty() || !checksums::is_right(&buffer, piece) {
             wrong_count += 1;
             first.get_or_insert((offset, piece.bytes as u64));
         }

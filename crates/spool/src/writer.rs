@@ -140,14 +140,19 @@ impl Writer {
             registered,
             first_offset: self.block_bytes,
             previous: self.previous,
-            marks: Marks {
-                batch: self.next_batch,
-                position: self.next_position,
-                sequence: live.next_sequence,
-                blob: live.next_blob,
-            },
+            marks: self.marks(live),
         };
         header.encode(self.key)
+    }
+
+    /// The next of each number.
+    pub(crate) fn marks(&self, live: &Live) -> Marks {
+        Marks {
+            batch: self.next_batch,
+            position: self.next_position,
+            sequence: live.next_sequence,
+            blob: live.next_blob,
+        }
     }
 
     /// Finishes the active segment and goes on in `next`.

@@ -63,6 +63,10 @@ impl Disk for SimDisk {
         self.memory.write_at(name, offset, pieces)
     }
 
+    fn truncate(&self, name: &str, length_bytes: u64) -> Result<(), DiskError> {
+        self.memory.truncate(name, length_bytes)
+    }
+
     fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
         self.memory.read_at(name, offset, buffer)
     }

@@ -87,6 +87,15 @@ impl Signals {
     }
 }
 
+/// What the directories of the embedded default lie in: whoever tries it out has made none.
+fn make_data_directories(config: &Config) -> Result<(), String> {
+    for directory in config.spool.paths.iter().filter_map(|path| path.parent()) {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+    }
+    Ok(())
+}
+
 async fn serve(
     file: Option<PathBuf>,
     config: Arc<Config>,
@@ -99,6 +108,9 @@ async fn serve(
         console.line(Level::Warn, "config", format_args!("{name}:{line}: {text}"));
     }
     let shards = shards_of(&config, shards);
+    if file.is_none() {
+        make_data_directories(&config)?;
+    }
     let node = Node::start(&config, shards, console)?;
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let name = &listener.name;

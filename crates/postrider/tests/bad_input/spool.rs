@@ -240,6 +240,20 @@ fn carry_out(files: &Files, what: &str, hop: &str) -> Option<String> {
             std::fs::create_dir(spool(other)).expect("a directory");
         }
         "start as another node" => return Some(config(hop, 5, "path = \"spool\"")),
+        "put a segment of the same generation beside the first" => {
+            let path = segment(files, "first");
+            let name = path.file_name().expect("a name").to_str().expect("text");
+            std::fs::copy(&path, spool(&format!("{}-0123456789abcdef.segment", &name[..8])))
+                .expect("a copy");
+        }
+        "name a spool in a directory that is not there" => {
+            return Some(config(hop, 0, "path = \"mount/spool\""));
+        }
+        "name a directory with files of other programs" => {
+            std::fs::create_dir(files.path("other")).expect("a directory");
+            std::fs::write(files.path("other").join("README.txt"), b"hello").expect("a file");
+            return Some(config(hop, 0, "path = \"other\""));
+        }
         "list it as the second log" => {
             return Some(config(hop, 0, "paths = [\"first\", \"spool\"]"));
         }

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipient, Wall};
-use spool::memdisk::MemDisk;
+use spool::memdisk::{Faults, MemDisk};
 use spool::{
-    Accept, Attempt, BlobId, Body, BodyChecksums, Completion, Io, LoadedBody, Meta, Record,
-    RecoveredMessage, RecoveryReport, Refusal, Request, Settle, SettleKind, Spool, SpoolConfig,
-    State, Ticket, checksums,
+    Accept, Attempt, BlobId, Body, BodyChecksums, Completion, DiskErrorKind, Io, LoadedBody, Meta,
+    Record, RecoveredMessage, RecoveryReport, Refusal, Request, Settle, SettleKind, Spool,
+    SpoolConfig, State, Ticket, checksums,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,6 +78,13 @@ pub(crate) struct World {
     random: u64,
     pub(crate) durable_count: u64,
     pub(crate) full_count: u64,
+    /// Starts that fail before one that does not, at most.
+    pub(crate) failing_starts_max: usize,
+    /// Reads that fail in these starts, in thousandths. What could not be read may be told as
+    /// damage from then on, but must be there.
+    pub(crate) failing_reads_permille: u32,
+    /// A start could not read something.
+    was_unreadable: bool,
 }
 
 pub(crate) fn envelope(count: u32) -> Envelope {
@@ -124,6 +131,9 @@ impl World {
             random: seed,
             durable_count: 0,
             full_count: 0,
+            failing_starts_max: 3,
+            failing_reads_permille: 0,
+            was_unreadable: false,
         }
     }
 
@@ -497,10 +507,14 @@ impl World {
         } else {
             self.disk.kill();
         }
-        self.disk.set_faults(spool::memdisk::Faults::default());
+        self.disk.clear_failure();
+        self.disk.set_faults(Faults::default());
         self.ios.clear();
         self.submitted.clear();
         self.poisoned = false;
+        for _ in 0..self.below(self.failing_starts_max + 1) {
+            self.start_and_fail();
+        }
         let found = self.open();
         self.check(&found);
         let again = self.open();
@@ -514,12 +528,58 @@ impl World {
         self.load_all(&again);
     }
 
+    /// A start that ends early, with the process or the machine, or on a disk that fails.
+    fn start_and_fail(&mut self) {
+        match self.below(3) {
+            0 => self.disk.set_faults(Faults {
+                sync_permille: 60,
+                write_permille: 30,
+                read_permille: self.failing_reads_permille,
+                ..Faults::default()
+            }),
+            1 => {
+                let (at, forever) = (self.below(60) as u64, self.below(2) == 0);
+                let kind = [DiskErrorKind::Failed, DiskErrorKind::Full][self.below(2)];
+                self.disk.set_failure(at, kind, forever);
+            }
+            _ => {
+                let fuse = self.below(60) as u64;
+                self.disk.set_fuse(fuse);
+            }
+        }
+        let config = SpoolConfig { salt: self.random, ..self.config.clone() };
+        let report = Spool::open(&self.disk, config, &mut |_| ()).map(|(_, report)| report);
+        self.was_unreadable |= report.is_ok_and(|report| report.damaged_count > 0);
+        self.disk.clear_failure();
+        self.disk.set_faults(Faults::default());
+        if self.below(3) == 0 { self.disk.kill() } else { self.disk.crash() }
+    }
+
+    /// Recovers with an operation that fails, that one or all from then on, and once more without.
+    /// `false` when there are fewer operations.
+    pub(crate) fn restart_failing_at(
+        &mut self,
+        at: u64,
+        kind: DiskErrorKind,
+        forever: bool,
+        power_loss: bool,
+    ) -> bool {
+        self.disk.kill();
+        self.disk.set_failure(at, kind, forever);
+        let config = SpoolConfig { salt: self.random, ..self.config.clone() };
+        let report = Spool::open(&self.disk, config, &mut |_| ()).map(|(_, report)| report);
+        self.was_unreadable |= report.is_ok_and(|report| report.damaged_count > 0);
+        let is_over = !forever && self.disk.clear_failure();
+        self.restart(power_loss);
+        !is_over
+    }
+
     fn open(&mut self) -> Vec<RecoveredMessage> {
         let mut found = Vec::new();
         let config = SpoolConfig { salt: self.random, ..self.config.clone() };
         let (spool, report) =
             Spool::open(&self.disk, config, &mut |message| found.push(message)).expect("recovers");
-        assert_eq!(report.damaged_count, 0, "{:?}", report.damage);
+        assert!(report.damaged_count == 0 || self.was_unreadable, "{:?}", report.damage);
         assert_eq!(report.live_count, found.len() as u64);
         assert!(spool.next_sequence() <= self.next_sequence);
         let acked =
@@ -532,7 +592,7 @@ impl World {
         self.spool = spool;
         self.report = report;
         let verified = spool::verify(&self.disk).expect("verifies");
-        assert_eq!(verified.damaged_count, 0, "{:?}", verified.damage);
+        assert!(verified.damaged_count == 0 || self.was_unreadable, "{:?}", verified.damage);
         assert_eq!(verified.live_count, found.len() as u64);
         found
     }

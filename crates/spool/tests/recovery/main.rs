@@ -1,4 +1,8 @@
 //! Starts after a start that failed, on disks that fail, are full, or hold what they should not.
 
+mod foreign;
+mod full;
+mod golden;
 mod order;
 mod setup;
+mod unreadable;
