@@ -30,7 +30,7 @@ fn full() -> (MemDisk, Spool, u64) {
 fn a_full_disk_can_be_started_upon_again_and_again() {
     for power_loss in [false, true] {
         let (disk, mut spool, count) = full();
-        for life in 0..24 {
+        for life in 0..12 {
             // A retry may find no room any more; nothing depends on it.
             let _ = submit(&mut spool, &disk, vec![attempt(1 + life % count, 1 + life as u16)]);
             if power_loss {
