@@ -389,7 +389,7 @@ impl Recovery {
         let length = segment.length;
         let mut catalog = Catalog::default();
         let mut previous_index = 0;
-        scan::scan(disk, &file, key, length, Some(end), &mut |found| match found {
+        let walked = scan::scan(disk, &file, key, length, Some(end), &mut |found| match found {
             Found::Batch(offset, header) if header.is_index => {
                 previous_index = offset;
                 catalog.clear();
@@ -397,6 +397,10 @@ impl Recovery {
             Found::Record(record) => note_record(&mut catalog, &record),
             Found::Batch(..) | Found::Damage { .. } => {}
         })?;
+        if walked.damaged {
+            // It could be read a moment ago: an index of what can be read now would hide the rest.
+            return Ok(());
+        }
         let header = BatchHeader {
             node: config.node,
             log: config.log,

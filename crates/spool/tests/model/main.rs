@@ -10,10 +10,7 @@ use spool::{Disk, DiskErrorKind, Durability, SpoolConfig};
 use world::{World, tiny};
 
 fn run(config: SpoolConfig, capacity: u64, seed: u64, faults: Faults, events: &[(u8, u16)]) {
-    run_in(World::new(config, capacity, seed), faults, events);
-}
-
-fn run_in(mut world: World, faults: Faults, events: &[(u8, u16)]) {
+    let mut world = World::new(config, capacity, seed);
     for &(what, argument) in events {
         world.disk.set_faults(faults);
         event(&mut world, what, argument);
@@ -56,13 +53,6 @@ proptest! {
     #[test]
     fn a_full_disk_drains(seed: u64, events in events()) {
         run(tiny(), 160 << 10, seed, Faults::default(), &events);
-    }
-
-    #[test]
-    fn nothing_is_lost_when_a_start_cannot_read_all(seed: u64, events in events()) {
-        let mut world = World::new(tiny(), 1 << 30, seed);
-        world.failing_reads_permille = 30;
-        run_in(world, Faults::default(), &events);
     }
 
     #[test]
