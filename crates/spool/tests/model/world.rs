@@ -540,9 +540,8 @@ impl World {
             }
         }
         let config = SpoolConfig { salt: self.random, ..self.config.clone() };
-        if let Ok((_, report)) = Spool::open(&self.disk, config, &mut |_| ()) {
-            assert_eq!(report.damaged_count, 0, "{:?}", report.damage);
-        }
+        // What can't be read just then is told as damage; nothing may come of it.
+        let _ = Spool::open(&self.disk, config, &mut |_| ());
         self.disk.clear_failure();
         self.disk.set_faults(Faults::default());
         if self.below(3) == 0 { self.disk.kill() } else { self.disk.crash() }
@@ -560,9 +559,8 @@ impl World {
         self.disk.kill();
         self.disk.set_failure(at, kind, forever);
         let config = SpoolConfig { salt: self.random, ..self.config.clone() };
-        if let Ok((_, report)) = Spool::open(&self.disk, config, &mut |_| ()) {
-            assert_eq!(report.damaged_count, 0, "{:?}", report.damage);
-        }
+        // What can't be read just then is told as damage; nothing may come of it.
+        let _ = Spool::open(&self.disk, config, &mut |_| ());
         let is_over = !forever && self.disk.clear_failure();
         self.restart(power_loss);
         !is_over
