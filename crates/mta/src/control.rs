@@ -1,18 +1,34 @@
 //! What an operator can ask of a running server, and what it answers.
 //!
-//! A [`ControlRequest`] arrives at the [`ControlPlane`], which puts it before every shard, adds up
-//! the [`ShardAnswer`]s and returns [`ControlResponse`]s. Both ends of the
-//! socket use these types; as JSON they are documented in `docs/control.md`.
+//! A [`ControlRequest`] arrives at the [`ControlPlane`], which puts it before every shard and makes
+//! [`ControlResponse`]s of the [`ShardAnswer`]s as they come. Both ends of the socket use these
+//! types; as JSON they are documented in `docs/control.md`.
 
 mod merge;
+mod plane;
+mod selection;
+mod summary;
+mod suspension;
 pub mod text;
+
+pub use plane::{ControlPlane, NodeJob};
+pub(crate) use selection::is_hop;
+pub use selection::{Filter, Select};
+pub(crate) use summary::Counting;
+pub use summary::{AGE_BUCKETS, AgeGroup, Group, Summary};
+pub(crate) use suspension::longest;
+pub use suspension::{Scope, Suspension};
 
 use mail::{MessageId, Wall};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// Most items one `list` answers with, whatever was asked.
 pub const ITEMS_MAX: u32 = 100_000;
+/// Recipients that an item of a list shows.
+pub const LISTED_RECIPIENTS_MAX: usize = 10;
+/// The version of what is said on the socket.
+pub const PROTOCOL: u32 = 2;
 
 /// A request: one JSON line on the socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,39 +76,54 @@ pub enum ControlRequest {
         /// Which.
         select: Select,
     },
+    /// Gives recipients up now, and tells their senders.
+    QueueFail {
+        /// Which.
+        select: Select,
+        /// The enhanced status of the report, such as `5.7.1`; `5.0.0` if it is left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<String>,
+        /// Why, for the sender.
+        reason: String,
+    },
+    /// What is queued, counted by domain, next hop, reason and age.
+    QueueSummary {
+        /// Which recipients.
+        #[serde(default)]
+        filter: Filter,
+        /// Lines per table.
+        #[serde(default = "top_default")]
+        top: u32,
+    },
+    /// Stops delivery, also of mail to come, until it is resumed.
+    QueueSuspend {
+        /// What.
+        scope: Scope,
+        /// Why, for whoever looks later.
+        #[serde(default)]
+        reason: String,
+        /// When it ends by itself.
+        #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
+        until: Option<Wall>,
+    },
+    /// Ends a suspension.
+    QueueResume {
+        /// Of what.
+        scope: Scope,
+    },
+    /// The clock is right: mail may be given up for its age again.
+    TrustClock,
     /// Reads the configuration again.
     Reload,
     /// How the server is.
     Status,
+    /// How many queued recipients have no route. Asked by the server itself after a reload.
+    #[serde(skip)]
+    Unrouted,
 }
 
-/// Which queued messages a command is about. The fields must all match; an empty filter matches
-/// everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Filter {
-    /// Domain of a recipient that is still open, compared without case.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub domain: Option<String>,
-    /// The whole reverse-path; empty for `<>`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sender: Option<String>,
-    /// State of a recipient.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<RecipientState>,
-}
-
-/// What a changing command applies to. There is no default: everything must be asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Select {
-    /// One message.
-    #[serde(with = "text::id")]
-    Id(MessageId),
-    /// All that match.
-    Filter(Filter),
-    /// All.
-    All,
+fn top_default() -> u32 {
+    10
 }
 
 /// A response: JSON lines on the socket, the last one `done` or `error`.
@@ -103,10 +134,17 @@ pub enum ControlResponse {
     Item(Box<QueueItem>),
     /// How the server is.
     Status(Status),
+    /// What is queued, counted.
+    Summary(Box<Summary>),
+    /// How far a command has come; at most twice a second from each shard.
+    Progress(Tally),
     /// The command was carried out.
     Done {
         /// Messages that matched, shown or not.
         matched: u64,
+        /// What was done, where something was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tally: Option<Tally>,
         /// A line for people, where there is something to say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
@@ -159,8 +197,11 @@ pub struct QueueItem {
     /// The client that handed it in: address, then EHLO argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// Recipients that are still open.
+    /// Recipients that are still open; of an item of a list the first ten.
     pub recipients: Vec<QueueRecipient>,
+    /// How many are still open.
+    #[serde(default)]
+    pub recipients_open: u32,
     /// Recipients in its envelope, those done with included.
     pub recipients_count: u32,
 }
@@ -176,12 +217,13 @@ pub struct QueueRecipient {
     pub state: RecipientState,
     /// The one thing it waits for.
     pub blocker: Blocker,
-    /// When it is given up if nothing changes; once it was given up, the next try to report it.
-    #[serde(with = "text::wall")]
-    pub expires_at: Wall,
+    /// When it gets too old and is given up after one more try; once it was given up, the next try
+    /// to report it. Absent while nothing of it expires: on hold, suspended, or the clock is wrong.
+    #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Wall>,
     /// Attempts so far.
     pub attempts: u16,
-    /// When it is due, if it waits for a time.
+    /// The next moment at which something is known to happen, where one is.
     #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
     pub next_try: Option<Wall>,
     /// How the last attempt ended.
@@ -219,7 +261,7 @@ pub struct Blocker {
     pub kind: BlockerKind,
     /// For people, to follow "waiting for": `a connection slot of mx.example.com, 50/50 in use`.
     pub text: String,
-    /// When it ends at the latest or is looked at again.
+    /// The next moment at which something is known to happen about it, where one is.
     #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Wall>,
 }
@@ -246,8 +288,10 @@ pub enum BlockerKind {
     Backoff,
     /// The attempt that is running.
     Attempt,
-    /// An operator.
+    /// An operator, to release it.
     Operator,
+    /// An operator, to resume its domain, route or next hop, or everything.
+    Suspended,
     /// Memory to read its content into.
     Memory,
     /// The spool: a settle backlog, a poisoned log, no room for a report, or a record that can't be
@@ -262,6 +306,9 @@ pub enum BlockerKind {
 pub struct Status {
     /// Program version.
     pub version: String,
+    /// Version of what is said on this socket.
+    #[serde(default)]
+    pub protocol: u32,
     /// Milliseconds since it started.
     pub uptime_ms: u64,
     /// Messages with at least one open recipient.
@@ -271,6 +318,9 @@ pub struct Status {
     pub shards: Vec<ShardStatus>,
     /// Trouble, in sentences; empty when all is well.
     pub problems: Vec<String>,
+    /// What an operator has suspended.
+    #[serde(default)]
+    pub suspensions: Vec<Suspension>,
 }
 
 /// How a shard is.
@@ -293,119 +343,60 @@ pub struct ShardStatus {
     pub unreported: u64,
 }
 
-/// Puts a request before one shard and must not block. The shard sends its answer or, when it is
-/// stopping, drops the sender; nobody may be listening any more. `Reload` never comes here.
-pub type ShardPort = Box<dyn Fn(ControlRequest, oneshot::Sender<ShardAnswer>) + Send + Sync>;
+/// Puts a request before one shard and must not block. The shard sends its answer in parts, the
+/// last of which says so, or, when it is stopping, drops the sender; when nobody listens any more
+/// it stops what it does. `Reload` and suspensions never come here.
+pub type ShardPort = Box<dyn Fn(ControlRequest, mpsc::Sender<ShardAnswer>) + Send + Sync>;
 
-/// What a shard answers.
+/// Parts of a shard's answer that may wait for their reader.
+pub const PARTS_MAX: usize = 4;
+
+/// What a shard answers, or a part of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardAnswer {
     /// `QueueList`: its oldest that match, at most `limit`, in ascending order of
-    /// (`received_at`, `id`). `QueueShow`, `QueueWhy`: the message if it is here.
+    /// (`received_at`, `id`), over all parts. `QueueShow`, `QueueWhy`: the message if it is here.
     pub items: Vec<QueueItem>,
-    /// Messages that matched, including those that `limit` kept out; for commands, messages
-    /// changed.
-    pub matched: u64,
+    /// What was done so far, earlier parts included.
+    pub tally: Tally,
     /// `Status`.
     pub status: Option<ShardStatus>,
+    /// `QueueSummary`.
+    pub summary: Option<Box<Summary>>,
     /// What went wrong, if something did.
     pub error: Option<String>,
+    /// There is no more.
+    pub is_last: bool,
 }
 
-/// A request that concerns the node rather than its shards.
-#[derive(Debug)]
-pub enum NodeJob {
-    /// Read the configuration again: `Ok` says what changed, `Err` why the old one stays.
-    Reload(oneshot::Sender<Result<String, String>>),
-    /// Version, uptime, problems; the shards are filled in by the asker.
-    Status(oneshot::Sender<Status>),
+/// What a command came to, on one shard or on all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Messages that matched, shown or not; for commands, messages changed.
+    pub messages: u64,
+    /// Recipients changed, by commands that change recipients.
+    pub recipients: u64,
+    /// Recipients left alone because they are on hold.
+    pub held: u64,
+    /// Recipients left alone because they are being tried.
+    pub in_flight: u64,
+    /// Recipients looked at so far.
+    pub seen: u64,
+    /// Recipients there are.
+    pub total: u64,
 }
 
-/// Puts requests before the shards and merges what they answer.
-pub struct ControlPlane {
-    shards: Vec<ShardPort>,
-    node: mpsc::Sender<NodeJob>,
-}
-
-impl std::fmt::Debug for ControlPlane {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ControlPlane").field("shards", &self.shards.len()).finish_non_exhaustive()
-    }
-}
-
-impl ControlPlane {
-    /// `shards` in order of their numbers.
+impl Tally {
+    /// Both together.
     #[must_use]
-    pub fn new(shards: Vec<ShardPort>, node: mpsc::Sender<NodeJob>) -> ControlPlane {
-        ControlPlane { shards, node }
-    }
-
-    /// Carries out a request. The last response is `Done` or `Error`; one message per item.
-    pub async fn handle(&self, request: ControlRequest) -> Vec<ControlResponse> {
-        match request {
-            ControlRequest::Reload => self.reload().await,
-            ControlRequest::Status => self.status().await,
-            ControlRequest::QueueList { filter, limit } => {
-                let request = ControlRequest::QueueList { filter, limit: limit.min(ITEMS_MAX) };
-                let answers = self.ask_shards(&request).await;
-                merge::responses(&request, answers)
-            }
-            request => {
-                let answers = self.ask_shards(&request).await;
-                merge::responses(&request, answers)
-            }
+    pub fn and(self, other: Tally) -> Tally {
+        Tally {
+            messages: self.messages.saturating_add(other.messages),
+            recipients: self.recipients.saturating_add(other.recipients),
+            held: self.held.saturating_add(other.held),
+            in_flight: self.in_flight.saturating_add(other.in_flight),
+            seen: self.seen.saturating_add(other.seen),
+            total: self.total.saturating_add(other.total),
         }
     }
-
-    async fn reload(&self) -> Vec<ControlResponse> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.node.send(NodeJob::Reload(answer)).await.is_ok();
-        let outcome = if sent { answered.await.ok() } else { None };
-        vec![match outcome {
-            Some(Ok(text)) => ControlResponse::Done { matched: 0, text: Some(text) },
-            Some(Err(text)) => ControlResponse::Error { code: ErrorCode::Failed, text },
-            None => stopping(),
-        }]
-    }
-
-    async fn status(&self) -> Vec<ControlResponse> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.node.send(NodeJob::Status(answer)).await.is_ok();
-        let Some(mut status) = (if sent { answered.await.ok() } else { None }) else {
-            return vec![stopping()];
-        };
-        for (shard, answer) in self.ask_shards(&ControlRequest::Status).await.iter().enumerate() {
-            match (&answer.status, &answer.error) {
-                (Some(of_shard), _) => status.shards.push(of_shard.clone()),
-                (None, error) => {
-                    let error = error.as_deref().unwrap_or("no answer");
-                    status.problems.push(format!("shard {shard}: {error}"));
-                }
-            }
-        }
-        vec![ControlResponse::Status(status), ControlResponse::Done { matched: 0, text: None }]
-    }
-
-    /// Asks all shards at once; one answer each, in order.
-    async fn ask_shards(&self, request: &ControlRequest) -> Vec<ShardAnswer> {
-        let mut waiting = Vec::with_capacity(self.shards.len());
-        for shard in &self.shards {
-            let (answer, answered) = oneshot::channel();
-            shard(request.clone(), answer);
-            waiting.push(answered);
-        }
-        let mut answers = Vec::with_capacity(waiting.len());
-        for answered in waiting {
-            let answer = answered.await.ok();
-            answers.push(answer.unwrap_or_else(|| ShardAnswer {
-                error: Some("it is stopping".to_owned()),
-                ..ShardAnswer::default()
-            }));
-        }
-        answers
-    }
-}
-
-fn stopping() -> ControlResponse {
-    ControlResponse::Error { code: ErrorCode::Failed, text: "the server is stopping".to_owned() }
 }

@@ -45,7 +45,8 @@ pub struct Message {
     pub id: MessageId,
     /// The record from which the event derives, when it has one.
     pub position: Option<Position>,
-    /// Sender and recipients; `None` where it is not in memory and not worth reading.
+    /// Sender and recipients; `None` where it is not in memory and not worth reading: then
+    /// `body_bytes` is not known either.
     pub envelope: Option<Arc<Envelope>>,
     /// When it was accepted; the event's delay counts from here.
     pub received_at: Wall,

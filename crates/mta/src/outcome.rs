@@ -161,6 +161,21 @@ fn settle<W: World>(shard: &Rc<Shard<W>>, message: &Rc<Message>, sorted: Sorted)
     }
 }
 
+/// An operator has recipients of one message given up now.
+pub(crate) fn fail_now<W: World>(
+    shard: &Rc<Shard<W>>,
+    message: &Rc<Message>,
+    entries: &[EntryDetail],
+    failure: &Arc<Failure>,
+) {
+    let mut sorted = Sorted::default();
+    for entry in entries {
+        let failure = Arc::clone(failure);
+        failed(shard, message, entry.recipient, failure, entry.attempts, None, &mut sorted);
+    }
+    settle(shard, message, sorted);
+}
+
 /// Gives back what `count` settled recipients of a message held in memory.
 pub(crate) fn release<W: World>(shard: &Rc<Shard<W>>, id: MessageId, count: usize) {
     shard.shared.queue_slots.give_back(count as u64);
@@ -392,7 +407,7 @@ pub(crate) fn settle_removed<W: World>(shard: &Rc<Shard<W>>, message: &Message, 
     settle_later_as_removed(shard, message.id, indices, Some(event));
 }
 
-fn settle_later_as_removed<W: World>(
+pub(crate) fn settle_later_as_removed<W: World>(
     shard: &Rc<Shard<W>>,
     id: MessageId,
     indices: Vec<u32>,
@@ -441,9 +456,6 @@ pub(crate) fn give_up_at<W: World>(
     received_at: Wall,
     entry: &EntryDetail,
 ) -> Wall {
-    let queue = shard.queue.borrow();
-    let key = queue.scheduled_key(entry.scheduled);
-    let policy = key.map(|key| shard.retry_of(key));
-    let age = policy.map_or(Duration::ZERO, |policy| policy.give_up_after);
-    received_at.after(age)
+    let age = shard.queue.borrow().give_up_after(entry.scheduled);
+    received_at.after(age.unwrap_or_default())
 }

@@ -80,6 +80,8 @@ impl<W: World> Shard<W> {
         let age_before_start = age.saturating_sub(now.since(Mono(0)));
         let chosen_route = message.route_override.as_deref().unwrap_or("");
         let not_before = wall_field(&message.meta, tag::NOT_BEFORE);
+        let hold: Option<Arc<str>> = message.hold.as_deref().map(Arc::from);
+        let mut last = None;
         for recipient in message.open {
             let postmaster = is_for_postmaster(&message.meta, recipient.index);
             let route = if postmaster { POSTMASTER_ROUTE } else { chosen_route };
@@ -93,13 +95,13 @@ impl<W: World> Shard<W> {
                 due: now + wait(recipient.next_try, not_before, wall, longest),
                 attempts: recipient.attempts,
                 priority: crate::ingress::PRIORITY_NORMAL,
-                held: message.hold.is_some(),
+                held: hold.is_some(),
                 warned: message.delay_notice_sent,
             };
-            self.push_entry(now, &key, entry);
+            last = Some(self.push_entry(now, &key, entry));
         }
-        if let Some(reason) = message.hold {
-            self.holds.borrow_mut().insert(message.id, Arc::from(reason));
+        if let (Some(entry), Some(reason)) = (last, hold) {
+            self.queue.borrow_mut().hold(entry, &reason);
         }
     }
 }
@@ -130,7 +132,7 @@ fn wall_field(meta: &Meta, tag: u16) -> Option<Wall> {
     Some(Wall(u64::from_le_bytes(value.get(..8)?.try_into().ok()?)))
 }
 
-fn from_loaded(loaded: Loaded) -> Message {
+pub(crate) fn from_loaded(loaded: Loaded) -> Message {
     Message {
         id: loaded.id,
         received_at: loaded.received_at,

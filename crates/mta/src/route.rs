@@ -28,14 +28,17 @@ const HOSTS_MAX: usize = 16;
 /// Answers the queue's question for the route and next hop of `scheduled`.
 pub(crate) fn start_resolution<W: World>(shard: &Rc<Shard<W>>, scheduled: ScheduledId) {
     let Some(key) = shard.queue.borrow().scheduled_key(scheduled).cloned() else { return };
-    let config = Arc::clone(&shard.active().config);
+    shard.suspend_scheduled(scheduled, &key);
+    let active = shard.active();
+    let config = Arc::clone(&active.config);
     let Some(route) = route_of_key(&config, &key) else {
-        let failure = Failure::local(
-            Class::Permanent,
-            EnhancedStatus::new(5, 1, 2),
-            format!("no route leads to {}", key.domain),
-        );
-        return answer(shard, scheduled, Resolution::Refuse(Arc::new(failure)));
+        // It was accepted when there was one: a slip in the configuration must not bounce it.
+        // RFC 3463 §3.5: 4.4.4, unable to route.
+        let (what, when) = active.since;
+        let text = format!("no route leads to {} since the {what} of {when}", key.domain);
+        shard.console.warn("route", format_args!("{text}: its queued mail waits for one"));
+        let failure = Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 4), text);
+        return answer(shard, scheduled, Resolution::Unrouted(Arc::new(failure)));
     };
     let route = Arc::clone(route);
     let Channel::Mx(peer) = &route.channel else {
@@ -124,6 +127,7 @@ fn answer_hop<W: World>(
 ) {
     let (key, shared) = names(shard, route, &found.hosts);
     let limits = limits_of(route.channel.peer());
+    let named = key.clone();
     let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
     let now = shard.now();
     let ready = shard.queue.borrow_mut().handle_resolved(now, scheduled, answer);
@@ -137,6 +141,7 @@ fn answer_hop<W: World>(
         lessons: Lessons::default(),
     };
     shard.hops.learn(ready, hop);
+    shard.suspend_hop(ready, &named);
 }
 
 /// The name of the ready queue, and the limits that it shares: those of the route towards the set

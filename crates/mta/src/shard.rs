@@ -9,7 +9,7 @@ use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::console::Console;
-use crate::control::{ControlRequest, ShardAnswer};
+use crate::control::{ControlRequest, ShardAnswer, Suspension};
 use crate::egress::{self, Hops, IdleConnections};
 use crate::event::{EventSink, RefusalMeter};
 use crate::ingress::ListenerRules;
@@ -22,16 +22,15 @@ use crate::seams::{Net, Spawn, Time, World};
 use crate::settle::Settles;
 use crate::spool_client::{LogPort, SpoolClient};
 use crate::unreported::Unreported;
-use mail::{MessageId, Mono};
+use mail::{Mono, Wall};
 use queue::lease::LeaseMessage;
 use queue::{Action, Pause, Queue, QueueConfig, ReadyId, RetryPolicy, ScheduledKey};
 use spool::{Completion, RecoveredMessage, Ticket};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -65,9 +64,11 @@ pub enum ShardMail<A> {
     Control {
         /// What.
         request: ControlRequest,
-        /// Where the answer goes.
-        answer: oneshot::Sender<ShardAnswer>,
+        /// Where the parts of the answer go.
+        answer: mpsc::Sender<ShardAnswer>,
     },
+    /// An operator has suspended something, or resumed it: all that is suspended.
+    Suspensions(Arc<[Suspension]>),
     /// The configuration changed.
     Reload(Arc<Config>),
     /// Stop: transactions get `grace_ms`, then 421.
@@ -98,6 +99,18 @@ pub struct Shared {
     pub lookups: Arc<Line>,
     /// Lookups that the limit of open files allows.
     lookups_max: u32,
+    /// Whether the clock can be trusted.
+    pub clock: ClockDoubt,
+}
+
+/// Whether the clock lay so far from the spool's newest record at the start that it is not
+/// believed. Then nothing is given up for its age: mail that is a week old by such a clock may
+/// have come this morning.
+#[derive(Debug, Default)]
+pub struct ClockDoubt {
+    pub(crate) doubted: AtomicBool,
+    /// When the newest record was written, in milliseconds.
+    pub(crate) newest_ms: AtomicU64,
 }
 
 impl Shared {
@@ -113,7 +126,14 @@ impl Shared {
             egress_connections: Budget::new(u64::MAX),
             lookups: Line::new(lookup::parts(config.dns.max_lookups)),
             lookups_max: u32::MAX,
+            clock: ClockDoubt::default(),
         }
+    }
+
+    /// Has the shards doubt the clock as `clock` does.
+    #[must_use]
+    pub fn with_clock(self, clock: ClockDoubt) -> Shared {
+        Shared { clock, ..self }
     }
 
     /// Limits connections of both kinds, so that neither leaves the other, or the spool, without
@@ -188,8 +208,10 @@ pub struct Shard<W: World> {
     pub(crate) hops: Hops,
     pub(crate) idle: IdleConnections,
     pub(crate) scratch: RefCell<Box<[u8]>>,
-    /// Why messages are held.
-    pub(crate) holds: RefCell<BTreeMap<MessageId, Arc<str>>>,
+    /// What an operator has suspended.
+    pub(crate) suspensions: RefCell<Arc<[Suspension]>>,
+    /// Counts changes that all queues must follow.
+    pub(crate) change: Cell<u32>,
     /// The empty text, for keys.
     pub(crate) nothing: Arc<str>,
     pub(crate) stopping: Stopping,
@@ -223,10 +245,12 @@ pub(crate) struct Active {
     pub(crate) listeners: Vec<Rc<ListenerRules>>,
     retries: Vec<RetryPolicy>,
     default_retry: RetryPolicy,
+    /// By what it came into force, and when.
+    pub(crate) since: (&'static str, Wall),
 }
 
 impl Active {
-    fn new(config: Arc<Config>) -> Active {
+    fn new(config: Arc<Config>, since: (&'static str, Wall)) -> Active {
         Active {
             listeners: config
                 .listeners
@@ -236,6 +260,7 @@ impl Active {
             retries: config.routes.iter().map(|route| retry_policy(&route.retry)).collect(),
             default_retry: retry_policy(&config.retry),
             config,
+            since,
         }
     }
 
@@ -306,6 +331,7 @@ impl<W: World> Shard<W> {
     #[must_use]
     pub fn new(parts: ShardParts<W>) -> Rc<Shard<W>> {
         let now = parts.world.time().now();
+        let since = ("start", parts.world.time().wall());
         let shards = u16::try_from(parts.shards.len()).unwrap_or(u16::MAX);
         let queue = Queue::new(QueueConfig {
             seed: parts.world.time().random(),
@@ -321,7 +347,7 @@ impl<W: World> Shard<W> {
             )),
             settles: Settles::new(u64::from(parts.config.spool.unsettled_max), shards),
             unreported: Unreported::default(),
-            config: RefCell::new(Rc::new(Active::new(parts.config))),
+            config: RefCell::new(Rc::new(Active::new(parts.config, since))),
             shared: parts.shared,
             shards: parts.shards,
             events: parts.events,
@@ -331,7 +357,8 @@ impl<W: World> Shard<W> {
             hops: Hops::default(),
             idle: IdleConnections::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
-            holds: RefCell::default(),
+            suspensions: RefCell::new(Arc::new([])),
+            change: Cell::new(0),
             nothing: Arc::from(""),
             stopping: Stopping::default(),
             timer: Notify::new(),
@@ -365,6 +392,11 @@ impl<W: World> Shard<W> {
     ) {
         let timer = Rc::clone(&self);
         self.world.spawn().spawn(async move { timer.run_timer().await });
+        if self.shared.clock.is_doubted() {
+            // Before anything is queued.
+            self.queue.borrow_mut().keep_all(true);
+            self.world.spawn().spawn(Rc::clone(&self).watch_clock());
+        }
         while let Some(item) = mail.recv().await {
             self.handle_mail(item);
         }
@@ -393,6 +425,7 @@ impl<W: World> Shard<W> {
                 self.pump();
             }
             ShardMail::Control { request, answer } => self.handle_control(request, answer),
+            ShardMail::Suspensions(suspensions) => self.set_suspensions(suspensions),
             ShardMail::Reload(config) => self.reload(config),
             ShardMail::Stop { grace_ms, done } => {
                 let shard = Rc::clone(self);
@@ -413,11 +446,14 @@ impl<W: World> Shard<W> {
 
     fn reload(self: &Rc<Self>, config: Arc<Config>) {
         self.shared.adopt(&config);
-        let mut active = Active::new(config);
+        let since = ("reload", self.world.time().wall());
+        let mut active = Active::new(config, since);
         active.listeners = rules_by_socket(&self.active().listeners, &active.listeners);
         *self.config.borrow_mut() = Rc::new(active);
         self.queue.borrow_mut().invalidate_resolutions();
         self.pump();
+        // Retry policies, and suspensions of routes that are others now.
+        self.follow_changes();
     }
 
     /// Lets transactions finish for `grace_ms`, then has the rest broken off, and writes the last
@@ -564,7 +600,7 @@ mod tests {
     fn rules(text: &str) -> Vec<Rc<ListenerRules>> {
         let text = format!("hostname = \"relay.test\"\n{text}[[route]]\ndiscard = {{}}\n");
         let config = Config::parse(&text, "test.toml").unwrap();
-        Active::new(Arc::new(config)).listeners
+        Active::new(Arc::new(config), ("start", Wall(0))).listeners
     }
 
     #[test]

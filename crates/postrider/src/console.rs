@@ -1,6 +1,7 @@
 //! The console log on standard error: for the person who runs the server.
 
 use crate::mutex::lock;
+use crate::terminal::is_hidden;
 use crate::world::wall_now;
 use mta::console::{Console, Level};
 use std::collections::BTreeMap;
@@ -174,7 +175,7 @@ impl fmt::Write for OneLine {
                 '\n' => "\\n",
                 '\r' => "\\r",
                 '\t' => "\\t",
-                c if c.is_control() => "\u{fffd}",
+                c if is_hidden(c) => "\u{fffd}",
                 _ => "",
             };
             let length = if escaped.is_empty() { c.len_utf8() } else { escaped.len() };
@@ -224,11 +225,11 @@ mod tests {
 
     #[test]
     fn a_stranger_cannot_forge_lines_or_drive_the_terminal() {
-        let evil = "a\r\n2026 error all is lost \u{1b}[2J\u{9b}";
+        let evil = "a\r\n2026 error all is lost \u{1b}[2J\u{9b}\u{202e}\u{200b}";
         let text = written(Style::Plain, |console| console.warn("peer", format_args!("{evil}")));
         assert_eq!(text.lines().count(), 1);
         assert!(text.contains("warn  peer: a\\r\\n2026 error"), "{text}");
-        assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
+        assert!(!text.trim_end().chars().any(is_hidden), "{text:?}");
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! The control socket: who may write to it may run the server. It lies beside the spool with
 //! mode 0600; one JSON request per connection, JSON lines come back (`docs/control.md`).
 
-use mta::control::{ControlPlane, ControlRequest, ControlResponse, ErrorCode};
+use mta::control::{ControlPlane, ControlRequest, ControlResponse, ErrorCode, PROTOCOL};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 /// A request line, its newline included.
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
@@ -24,7 +26,9 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 const CLIENTS_MAX: usize = 16;
 /// Responses are written in pieces of about this size.
 const RESPONSE_BYTES: usize = 64 * 1024;
-/// How long `postrider queue` waits for the next line: a list reads from the spool.
+/// Responses that may wait for the client.
+const RESPONSES_MAX: usize = 64;
+/// How long `postrider queue` waits for the next line: while much is done, one comes every second.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A socket that listens; its file is removed when it is dropped.
@@ -141,21 +145,56 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 
 async fn serve_client(mut stream: UnixStream, plane: &ControlPlane) -> io::Result<()> {
     let request = tokio::time::timeout(REQUEST_TIMEOUT, read_request(&mut stream)).await;
-    let responses = match request {
-        Ok(Ok(request)) => plane.handle(request).await,
-        Ok(Err(text)) => vec![bad_request(text)],
-        Err(_) => vec![bad_request("no request within 10 seconds".to_owned())],
+    let (out, mut responses) = mpsc::channel(RESPONSES_MAX);
+    let (request, version) = match request {
+        Ok(Ok(request)) => request,
+        Ok(Err(text)) => return refuse(&mut stream, text).await,
+        Err(_) => return refuse(&mut stream, "no request within 10 seconds".to_owned()).await,
     };
+    let mut handling = pin!(plane.handle(request, out));
+    let mut is_handled = false;
     let mut text = Vec::new();
-    for response in responses {
+    loop {
+        // Dropping `handling`, because the client has gone, stops what the shards do for it.
+        let response = tokio::select! {
+            biased;
+            response = responses.recv() => response,
+            () = &mut handling, if !is_handled => {
+                is_handled = true;
+                continue;
+            }
+        };
+        let Some(response) = response else { break };
+        let is_progress = matches!(response, ControlResponse::Progress(_));
+        if is_progress && has_hung_up(&stream) {
+            return Ok(());
+        }
+        // Clients of the first version know of no progress.
+        if is_progress && version < 2 {
+            continue;
+        }
         serde_json::to_writer(&mut text, &response)?;
         text.push(b'\n');
-        if text.len() >= RESPONSE_BYTES {
+        if text.len() >= RESPONSE_BYTES || responses.is_empty() {
             send(&mut stream, &text).await?;
             text.clear();
         }
     }
     send(&mut stream, &text).await
+}
+
+/// Whether the client has closed the connection, and not only said that it sends no more.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut descriptors = [PollFd::new(stream, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut descriptors, Some(&now)).is_ok_and(|n| n > 0)
+        && descriptors.iter().any(|d| d.revents().intersects(PollFlags::HUP | PollFlags::ERR))
+}
+
+async fn refuse(stream: &mut UnixStream, text: String) -> io::Result<()> {
+    let mut line = serde_json::to_vec(&bad_request(text))?;
+    line.push(b'\n');
+    send(stream, &line).await
 }
 
 fn bad_request(text: String) -> ControlResponse {
@@ -166,8 +205,9 @@ async fn send(stream: &mut UnixStream, text: &[u8]) -> io::Result<()> {
     tokio::time::timeout(RESPONSE_TIMEOUT, stream.write_all(text)).await?
 }
 
-/// Reads one line; what is wrong with it as a sentence.
-async fn read_request(stream: &mut UnixStream) -> Result<ControlRequest, String> {
+/// Reads one line: the request, and the version of the protocol that it is in. What is wrong with
+/// it comes as a sentence.
+async fn read_request(stream: &mut UnixStream) -> Result<(ControlRequest, u32), String> {
     let mut line = Vec::new();
     loop {
         let mut piece = [0; 4_096];
@@ -184,7 +224,20 @@ async fn read_request(stream: &mut UnixStream) -> Result<ControlRequest, String>
             return Err("the request must be one line of JSON that ends with a newline".to_owned());
         }
     }
-    serde_json::from_slice(&line).map_err(|error| format!("the request is not understood: {error}"))
+    let misread = |error: serde_json::Error| format!("the request is not understood: {error}");
+    let mut request: serde_json::Value = serde_json::from_slice(&line).map_err(misread)?;
+    let version = request.as_object_mut().and_then(|fields| fields.remove("version"));
+    let version = match version {
+        None => 1,
+        Some(version) => version
+            .as_u64()
+            .and_then(|version| u32::try_from(version).ok())
+            .filter(|version| (1..=PROTOCOL).contains(version))
+            .ok_or_else(|| {
+                format!("this server speaks versions 1 to {PROTOCOL} of the protocol")
+            })?,
+    };
+    Ok((serde_json::from_value(request).map_err(misread)?, version))
 }
 
 /// Why a request got no answer.
@@ -211,7 +264,11 @@ pub(crate) fn ask(
     let mut stream = BlockingStream::connect(path).map_err(ClientError::Unreachable)?;
     let broken = |error: io::Error| ClientError::Broken(error.to_string());
     stream.set_read_timeout(Some(CLIENT_TIMEOUT)).map_err(broken)?;
-    let mut line = serde_json::to_vec(request).map_err(|e| ClientError::Broken(e.to_string()))?;
+    let request = serde_json::to_value(request).and_then(|mut request| {
+        request["version"] = PROTOCOL.into();
+        serde_json::to_vec(&request)
+    });
+    let mut line = request.map_err(|e| ClientError::Broken(e.to_string()))?;
     line.push(b'\n');
     stream.write_all(&line).map_err(broken)?;
     for line in BufReader::new(stream).lines() {

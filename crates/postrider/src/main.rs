@@ -14,6 +14,8 @@ mod event_log;
 mod file_disk;
 mod mutex;
 mod node;
+mod suspensions;
+mod terminal;
 mod world;
 
 use clap::Parser;

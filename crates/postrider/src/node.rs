@@ -6,16 +6,17 @@ use crate::descriptors::Descriptors;
 use crate::event_log::EventLog;
 use crate::file_disk::FileDisk;
 use crate::mutex::lock;
+use crate::suspensions::Suspensions;
 use crate::world::{AcceptedSocket, Clock, MailboxFiles, MailboxThread, Real, Resolver};
-use mail::MessageId;
+use mail::{MessageId, Wall};
 use mta::acceptor;
 use mta::config::{self, Config};
 use mta::console::{Console, Level};
-use mta::control::ShardPort;
+use mta::control::{Scope, ShardPort, Suspension};
 use mta::event::{EventSink, NoEvents};
 use mta::metrics::{EventMetrics, LogMetrics, Metrics};
 use mta::seams::{Listener as _, Net as _, World as _};
-use mta::shard::{Shard, ShardMail, ShardParts, ShardSender, Shared};
+use mta::shard::{ClockDoubt, Shard, ShardMail, ShardParts, ShardSender, Shared};
 use mta::spool_client::LogPort;
 use spool::{Durability, RecoveredMessage, Spool, SpoolConfig, SpoolStatus};
 use std::io;
@@ -54,6 +55,9 @@ pub(crate) struct Node {
     pub(crate) started: Instant,
     /// The configuration it was started with.
     first: Arc<Config>,
+    /// What an operator has stopped.
+    suspensions: Suspensions,
+    shared: Arc<Shared>,
 }
 
 /// What every shard thread is given.
@@ -100,11 +104,19 @@ impl Node {
         let descriptors = Descriptors::claim(config.spool.paths.len(), config.dns.max_lookups);
         warn_of_few(config, descriptors, console);
         let disks = open_disks(config, descriptors)?;
+        let suspensions = Suspensions::open(&config.spool.paths[0])?;
+        // Before what was queued: nothing of it may go where it must not.
+        for shard in &senders {
+            let all = suspensions.in_force(crate::world::wall_now());
+            let _ = shard.send(ShardMail::Suspensions(all));
+        }
+        let clock = doubt_clock(config, console);
         let logs = open_logs(config, disks, &senders, &metrics, console)?;
         // After the spool: the event log usually lies in its directory, which only the spool may
         // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;
         let shared = Shared::new(config, shards)
+            .with_clock(clock)
             .with_connections(descriptors.sessions_max, descriptors.egress_max)
             .with_lookups(descriptors.lookups_max);
         let shared = Arc::new(shared);
@@ -153,6 +165,8 @@ impl Node {
             metrics,
             started,
             first: Arc::clone(config),
+            suspensions,
+            shared,
         })
     }
 
@@ -197,6 +211,52 @@ impl Node {
         }
     }
 
+    /// What is suspended now.
+    pub(crate) fn suspensions(&self) -> Arc<[Suspension]> {
+        self.suspensions.in_force(crate::world::wall_now())
+    }
+
+    /// Suspends something. Says what was done.
+    ///
+    /// # Errors
+    /// A sentence; nothing has changed then.
+    pub(crate) fn suspend(&mut self, suspension: Suspension) -> Result<String, String> {
+        let told = self.suspensions.suspend(suspension, crate::world::wall_now())?;
+        self.tell_suspensions();
+        Ok(told)
+    }
+
+    /// Ends a suspension. Says what was done.
+    ///
+    /// # Errors
+    /// A sentence; nothing has changed then.
+    pub(crate) fn resume(&mut self, scope: &Scope) -> Result<String, String> {
+        let told = self.suspensions.resume(scope, crate::world::wall_now())?;
+        self.tell_suspensions();
+        Ok(told)
+    }
+
+    fn tell_suspensions(&self) {
+        let all = self.suspensions();
+        for shard in &self.shards {
+            let _ = shard.send(ShardMail::Suspensions(Arc::clone(&all)));
+        }
+    }
+
+    /// An operator says that the clock is right.
+    ///
+    /// # Errors
+    /// A sentence, if nobody doubted it.
+    pub(crate) fn trust_clock(&self) -> Result<String, String> {
+        if !self.shared.clock.is_doubted() {
+            return Err("nobody doubts the clock".to_owned());
+        }
+        self.shared.clock.trust();
+        Ok("the clock is taken to be right: mail that is too old is tried once more and then given \
+            up"
+        .to_owned())
+    }
+
     /// Messages with at least one open recipient, as of the last half second.
     pub(crate) fn message_count(&self) -> u64 {
         self.logs.iter().map(|log| lock(&log.status).live_count).sum()
@@ -205,7 +265,11 @@ impl Node {
     /// Looks at the logs when called, for as long as anybody wants to know.
     pub(crate) fn problem_finder(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
         let logs: Vec<_> = self.logs.iter().map(|log| Arc::clone(&log.status)).collect();
-        Arc::new(move || logs.iter().flat_map(|status| problems_of(&lock(status))).collect())
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move || {
+            let clock = shared.clock.problem(crate::world::wall_now());
+            logs.iter().flat_map(|status| problems_of(&lock(status))).chain(clock).collect()
+        })
     }
 
     /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was
@@ -232,6 +296,35 @@ impl Node {
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
+}
+
+/// Compares the clock with the newest record of the spool: the moment at which a file of it was
+/// last written to.
+fn doubt_clock(config: &Config, console: &ConsoleLog) -> ClockDoubt {
+    let is_record = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.ends_with(".segment") || name.ends_with(".blob")
+    };
+    let written = |entry: std::fs::DirEntry| entry.metadata().and_then(|meta| meta.modified()).ok();
+    let newest = config
+        .spool
+        .paths
+        .iter()
+        .filter_map(|path| std::fs::read_dir(path).ok())
+        .flatten()
+        .flatten()
+        .filter(is_record)
+        .filter_map(written)
+        .filter_map(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
+        .max()
+        .map(|since| Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)));
+    let now = crate::world::wall_now();
+    let doubt = ClockDoubt::new(newest, now);
+    if let Some(problem) = doubt.problem(now) {
+        console.line(Level::Error, "clock", format_args!("{problem}"));
+    }
+    doubt
 }
 
 /// Why a log does not take all mail, in sentences.

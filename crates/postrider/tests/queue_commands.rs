@@ -69,7 +69,7 @@ fn what_waits_is_listed_shown_and_explained() {
     let blocker = text(why, "/recipients/0/blocker/text");
     assert!(blocker.contains("refused"), "names the failure: {blocker}");
     assert!(blocker.contains(&hop), "names the hop: {blocker}");
-    assert!(text(why, "/recipients/0/blocker/until").ends_with('Z'), "has a deadline");
+    assert!(text(why, "/recipients/0/next_try").ends_with('Z'), "says when it is tried again");
     // For people the same.
     let answer = server.command(&["queue", "why", &a]);
     assert!(answer.out.contains("refused") && answer.out.contains(&hop), "{answer:?}");
@@ -251,20 +251,21 @@ fn what_cannot_be_read_is_listed_and_when_it_is_given_up_waits_to_be_reported() 
     assert_eq!(text(unread, "/recipients/0/blocker/kind"), "spool");
     let blocker = text(unread, "/recipients/0/blocker/text");
     assert!(blocker.starts_with("its record, which can't be read: damaged: "), "{unread}");
-    assert!(unread.pointer("/recipients/0/blocker/until").is_some(), "{unread}");
     let shown = server.command(&["queue", "why", &lost]);
     assert!(shown.out.contains("?@far.test: waiting for its record"), "{shown:?}");
     let by_sender = server.json(&["queue", "list", "--sender", "a@one.test"]);
     assert_eq!(by_sender.len(), 1, "nobody knows the sender: {by_sender:?}");
 
-    // Without a route they are given up; whom to tell stands in their records only.
+    // They get too old and have no route: whom to tell stands in their records only.
     let peer = Peer::start(|_| None);
     let route = format!(
-        "[[route]]\ndomains = [\"one.test\"]\nsmtp = {{ hosts = [\"{}\"] }}\n",
+        "[[route]]\ndomains = [\"one.test\"]\nsmtp = {{ hosts = [\"{}\"] }}\n\
+         [retry]\nfirst = \"1s\"\nlongest = \"1s\"\ngive_up_after = \"2s\"\n",
         peer.address
     );
     files.write(server::CONFIG, &config(&route));
-    assert_eq!(server.command(&["reload"]).code, 0);
+    let reloaded = server.command(&["reload"]);
+    assert!(reloaded.out.contains("3 queued recipients have no route now"), "{reloaded:?}");
     let unreported = || {
         let mut items =
             server.json(&["queue", "list", "--state", "unreported", "--domain", "far.test"]);
@@ -324,4 +325,272 @@ fn exit_codes_tell_what_happened() {
     let answer = server::command(files.dir(), &["queue", "list"]);
     assert_eq!(answer.code, 3, "{answer:?}");
     assert!(answer.err.contains("control.sock"), "{answer:?}");
+}
+
+#[test]
+fn mail_whose_route_has_gone_waits_for_one() {
+    let files = Files::new();
+    let (server, hop, [a, ..]) = stuck(&files);
+    let whole = std::fs::read_to_string(files.path(server::CONFIG)).expect("a configuration");
+    let slip = whole.replace("name = \"far\"", "name = \"far\"\ndomains = [\"fra.test\"]");
+    files.write(server::CONFIG, &slip);
+    let reloaded = server.command(&["reload"]);
+    assert_eq!(reloaded.code, 0, "{reloaded:?}");
+    assert!(reloaded.out.contains("3 queued recipients have no route now"), "{reloaded:?}");
+    wait_until("it waits for a route", || {
+        let answer = server.command(&["queue", "why", &a]);
+        answer.out.contains("waiting for a way to far.test to be found: no route leads to far.test")
+    });
+    let mut client = Client::connect(server.address());
+    client.say("MAIL FROM:<a@one.test>", "250");
+    client.say("RCPT TO:<x@far.test>", "550 5.1.2");
+    let peer = Peer::start_at(&hop, "250 HELP", |_| None);
+    files.write(server::CONFIG, &whole);
+    let reloaded = server.command(&["reload"]);
+    assert!(!reloaded.out.contains("no route now"), "{reloaded:?}");
+    peer.wait_taken(3);
+    wait_until("an empty queue", || server.queue().is_empty());
+    assert!(files.events_of("failed").is_empty(), "nobody is told that it failed");
+    server.stop();
+}
+
+#[test]
+fn a_reload_applies_its_retry_policy_to_what_is_queued() {
+    let files = Files::new();
+    let peer =
+        Peer::start(|line| line.starts_with("RCPT TO:<x@").then(|| "450 4.2.0 later".to_owned()));
+    let route = |retry: &str| {
+        config(&format!("[[route]]\nsmtp = {{ hosts = [\"{}\"] }}\n{retry}", peer.address))
+    };
+    let server = Server::start(&files, &route("[retry]\nfirst = \"1h\"\nlongest = \"1h\"\n"));
+    let id = Client::connect(server.address()).mail("", &["x@far.test"], "Subject: x\r\n\r\n");
+    files.wait_events("deferred", 1);
+    let short = "[retry]\nfirst = \"1s\"\nlongest = \"1s\"\ngive_up_after = \"4s\"\n";
+    files.write(server::CONFIG, &route(short));
+    assert_eq!(server.command(&["reload"]).code, 0);
+    wait_until("it is given up", || server.queue().is_empty());
+    let expired = files.wait_events("expired", 1);
+    assert_eq!(expired[0]["id"], id.as_str());
+    assert!(files.events_of("deferred").len() >= 2, "it was tried as often as the new policy says");
+    server.stop();
+}
+
+#[test]
+fn a_hold_does_not_end_by_itself_and_tells_why() {
+    let files = Files::new();
+    let (server, _, [a, b, c]) = stuck(&files);
+    for id in [&b, &c] {
+        server.command(&["queue", "remove", id]);
+    }
+    let hold = |reason: &str| server.command(&["queue", "hold", &a, "--reason", reason]);
+    assert_eq!(hold("look at it").out, "1 message held\n");
+    let whole = std::fs::read_to_string(files.path(server::CONFIG)).expect("a configuration");
+    files.write(server::CONFIG, &format!("{whole}give_up_after = \"1s\"\n"));
+    assert_eq!(server.command(&["reload"]).code, 0);
+    let shown = |words: &[&str]| server.command(&[&["queue"], words].concat()).out;
+    assert!(shown(&["why", &a]).contains("waiting for an operator to release it: look at it\n"));
+    assert!(hold("it is spam").out.contains("1 message held"));
+    assert!(shown(&["why", &a]).contains("release it: it is spam\n"));
+    let line = shown(&["list"]).lines().nth(1).expect("a line").to_owned();
+    assert!(line.contains("release it: it is spam") && line.ends_with(" -"), "{line}");
+    assert!(shown(&["show", &a]).contains("On hold     it is spam"));
+    let retried = server.command(&["queue", "retry", &a]);
+    assert_eq!(
+        retried.out,
+        "nothing made due; 1 recipient on hold left there (release them first)\n"
+    );
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(ids(&server.queue()), [&a], "it is too old and stays");
+    assert_eq!(server.command(&["queue", "release", &a]).out, "1 message released\n");
+    files.wait_events("expired", 1);
+    server.stop();
+}
+
+#[test]
+fn filters_tell_queued_mail_apart() {
+    let files = Files::new();
+    let (server, hop, [a, b, c]) = stuck(&files);
+    wait_until("the hop's failure is known", || {
+        server.json(&["queue", "list", "--failure", "refused"]).len() == 4
+    });
+    let matched = |words: &[&str]| {
+        let lines = server.json(&[&["queue", "list"], words].concat());
+        let items = &lines[..lines.len() - 1];
+        ids(items).iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()
+    };
+    let all = [a.clone(), b.clone(), c.clone()];
+    assert_eq!(matched(&["--recipient", "Y@far.test"]), std::slice::from_ref(&b));
+    assert_eq!(matched(&["--client", "127.0.0.1"]), all);
+    assert_eq!(matched(&["--client", "127.0.0.2"]), [] as [String; 0]);
+    assert_eq!(matched(&["--route", "far"]), all);
+    assert_eq!(matched(&["--route", "near"]), [] as [String; 0]);
+    assert_eq!(matched(&["--next-hop", &hop]), all);
+    assert_eq!(matched(&["--next-hop", "127.0.0.1", "--domain", "other.test"]), [c.clone()]);
+    assert_eq!(matched(&["--failure", "mailbox full"]), [] as [String; 0]);
+    assert_eq!(matched(&["--older-than", "1h"]), [] as [String; 0]);
+    assert_eq!(matched(&["--younger-than", "1h", "--sender", "a@one.test"]), [a.clone()]);
+    assert_eq!(matched(&["--state", "held"]), [] as [String; 0]);
+    let held = server.command(&["queue", "hold", "--recipient", "y@far.test", "--reason", "Odd"]);
+    assert_eq!(held.out, "1 message held\n", "{held:?}");
+    assert_eq!(matched(&["--state", "held"]), std::slice::from_ref(&b));
+    assert_eq!(matched(&["--failure", "odd"]), std::slice::from_ref(&b));
+    let summary = &server.json(&["queue", "summary"])[0];
+    assert_eq!((&summary["messages"], &summary["recipients"]), (&3.into(), &3.into()));
+    assert_eq!(text(summary, "/domains/0/name"), "far.test");
+    assert_eq!(summary["domains"][0]["recipients"], 2);
+    assert!(text(summary, "/next_hops/0/name").contains(&hop), "{summary}");
+    assert!(text(summary, "/reasons/0/name").contains("refused"), "{summary}");
+    assert_eq!(summary["ages"][0]["recipients"], 3, "{summary}");
+    let shown = server.command(&["queue", "summary", "--domain", "other.test"]);
+    assert!(shown.out.starts_with("1 recipient of 1 message.\n"), "{shown:?}");
+    server.stop();
+}
+
+#[test]
+fn an_operator_gives_mail_up_and_its_sender_is_told_once() {
+    let files = Files::new();
+    let (server, hop, [_, _, c]) = stuck(&files);
+    server.command(&["queue", "remove", &c]);
+    let mut client = Client::connect(server.address());
+    let to = ["x@far.test", "y@far.test", "z@other.test"];
+    let id = client.mail("many@one.test", &to, "Subject: three\r\n\r\n");
+    let words = ["queue", "fail", "--sender", "many@one.test", "--domain", "far.test"];
+    let given_up = [&words[..], &["--status", "5.7.1", "--reason", "not this way"]].concat();
+    let answer = server.command(&given_up);
+    assert_eq!(answer.out, "2 recipients of 1 message given up, their senders are told\n");
+    assert!(server.command(&[&words[..], &["--status", "4.0.0"]].concat()).code != 0);
+    let failed = files.wait_events("failed", 2);
+    assert!(failed.iter().all(|event| event["id"] == *id && event["status"] == "5.7.1"));
+    let left = server.json(&["queue", "show", &id]);
+    assert_eq!(left[0]["recipients_open"], 1);
+    assert_eq!(text(&left[0], "/recipients/0/address"), "z@other.test");
+    let peer = Peer::start_at(&hop, "250 HELP", |_| None);
+    wait_until("an empty queue", || server.queue().is_empty());
+    let taken = peer.wait_taken(4);
+    let reports: Vec<_> =
+        taken.iter().filter(|taken| taken.rcpt.iter().any(|to| to.contains("many@"))).collect();
+    assert_eq!(reports.len(), 1, "{taken:?}");
+    server.stop();
+}
+
+#[test]
+fn what_is_suspended_waits_across_a_restart_until_it_is_resumed() {
+    let files = Files::new();
+    let (server, hop, [a, _, c]) = stuck(&files);
+    let suspend = ["queue", "suspend", "--domain", "far.test", "--reason", "they are moving"];
+    let answer = server.command(&suspend);
+    assert_eq!(answer.out, "suspended the domain far.test, until it is resumed\n", "{answer:?}");
+    server.stop();
+    let server = Server::start_again(&files);
+    let peer = Peer::start_at(&hop, "250 HELP", |_| None);
+    // What comes later is stopped as well; other mail goes.
+    let late = Client::connect(server.address()).mail("c@one.test", &["w@far.test"], "x\r\n");
+    assert_eq!(peer.wait_taken(1)[0].rcpt, ["RCPT TO:<z@other.test>"]);
+    wait_until("the rest", || server.queue().len() == 3);
+    for id in [&a, &late] {
+        let words = "waiting for an operator to resume the domain far.test: they are moving";
+        wait_until("why it waits", || server.command(&["queue", "why", id]).out.contains(words));
+    }
+    let kind = |id: &str| {
+        server.json(&["queue", "why", id])[0]["recipients"][0]["blocker"]["kind"].clone()
+    };
+    assert_eq!(kind(&late), "suspended");
+    assert_eq!(server.command(&["queue", "retry", "--all"]).code, 0);
+    let status = server.command(&["status"]).out;
+    assert!(status.contains("Suspended: the domain far.test, since "), "{status}");
+    assert_eq!(peer.taken().len(), 1);
+    assert!(server.command(&["queue", "resume", "--route", "far"]).code != 0);
+    assert_eq!(server.command(&["queue", "resume", "--domain", "far.test"]).code, 0);
+    peer.wait_taken(4);
+    wait_until("an empty queue", || server.queue().is_empty());
+    assert!(c != late && !server.command(&["status"]).out.contains("Suspended"));
+    server.stop();
+}
+
+#[test]
+fn a_route_and_a_next_hop_are_suspended_for_a_while() {
+    let files = Files::new();
+    let peer = Peer::start(|_| None);
+    let server = Server::start(
+        &files,
+        &config(&format!(
+            "[[route]]\nname = \"out\"\nsmtp = {{ hosts = [\"{}\"] }}\n",
+            peer.address
+        )),
+    );
+    let host = peer.address.to_string();
+    for scope in [&["--route", "out"][..], &["--next-hop", &host], &["--all"]] {
+        let before = peer.taken().len();
+        let words = [&["queue", "suspend"], scope, &["--for", "1h"]].concat();
+        assert_eq!(server.command(&words).code, 0);
+        let mut client = Client::connect(server.address());
+        let id = client.mail("a@one.test", &["b@far.test"], "x\r\n");
+        wait_until("it is stopped", || {
+            let why = &server.json(&["queue", "why", &id])[0];
+            let blocker = &why["recipients"][0]["blocker"];
+            blocker["kind"] == "suspended" && blocker["until"].is_string()
+        });
+        assert_eq!(peer.taken().len(), before);
+        assert_eq!(server.command(&[&["queue", "resume"], scope].concat()).code, 0);
+        peer.wait_taken(before + 1);
+        wait_until("an empty queue", || server.queue().is_empty());
+    }
+    server.stop();
+}
+
+#[test]
+fn a_clock_that_jumped_gives_nothing_up_until_somebody_says_that_it_is_right() {
+    let files = Files::new();
+    let hop = format!("127.0.0.1:{}", free_port());
+    let text = config(&format!(
+        "[[route]]\nsmtp = {{ hosts = [\"{hop}\"] }}\n\
+         [retry]\nfirst = \"1s\"\nlongest = \"1s\"\ngive_up_after = \"3s\"\n"
+    ));
+    let server = Server::start(&files, &text);
+    let id = Client::connect(server.address()).mail("", &["b@far.test"], "x\r\n");
+    server.stop();
+    // As if the clock had gone ahead by six days since.
+    let six_days = Duration::from_secs(6 * 86_400);
+    for entry in std::fs::read_dir(files.path("spool")).expect("a spool") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "segment") {
+            let file = std::fs::File::options().write(true).open(&path).expect("a segment");
+            let written = file.metadata().expect("metadata").modified().expect("a time");
+            file.set_modified(written - six_days).expect("a file that is ours");
+        }
+    }
+    let server = Server::start_again(&files);
+    server.wait_console("a word about the clock", |line| line.contains("ahead of the newest"));
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(ids(&server.queue()), [&id], "it is too old by such a clock");
+    let status = server.command(&["status"]).out;
+    assert!(status.contains("Trouble: the clock is 6d 0h ahead"), "{status}");
+    let answer = server.command(&["queue", "trust-clock"]);
+    assert_eq!(answer.code, 0, "{answer:?}");
+    files.wait_events("expired", 1);
+    assert!(server.command(&["status"]).out.contains("All is well."));
+    assert!(server.command(&["queue", "trust-clock"]).code != 0, "nobody doubts it");
+    server.stop();
+}
+
+#[test]
+fn programs_may_say_which_version_of_the_protocol_they_speak() {
+    use std::io::{Read as _, Write as _};
+    let files = Files::new();
+    let (server, _, _) = stuck(&files);
+    let ask = |request: &str| {
+        let path = files.path("spool/control.sock");
+        let mut stream = std::os::unix::net::UnixStream::connect(path).expect("the socket");
+        stream.write_all(request.as_bytes()).expect("taken");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let old = ask("{\"command\":\"queue_hold\",\"select\":\"all\",\"reason\":\"x\"}\n");
+    assert!(old.starts_with("{\"response\":\"done\",\"matched\":3"), "{old}");
+    let new = ask("{\"version\":2,\"command\":\"queue_release\",\"select\":\"all\"}\n");
+    assert!(new.contains("\"matched\":3") && new.contains("3 messages released"), "{new}");
+    let future = ask("{\"version\":9,\"command\":\"status\"}\n");
+    assert!(future.contains("bad_request"), "{future}");
+    server.stop();
 }

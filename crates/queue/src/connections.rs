@@ -63,13 +63,16 @@ impl Queue {
             self.stall(ready.0);
             return wait;
         }
+        if queue.is_suspended(now) {
+            return wait;
+        }
         for _ in 0..STALE_MAX {
             let queue = &mut self.ready[ready.0];
             if queue.tokens() == 0 {
                 break;
             }
             let Some(pick) = queue.backlog.pick() else { return wait };
-            if !self.is_on_its_way(pick.slot) {
+            if !self.may_go(now, pick.slot) {
                 self.reschedule(pick.slot);
                 continue;
             }
@@ -84,6 +87,12 @@ impl Queue {
         wait
     }
 
+    /// Whether an entry may be tried where it is now.
+    fn may_go(&self, now: Mono, slot: u32) -> bool {
+        let queue = &self.scheduled[self.slab[slot].scheduled];
+        !queue.is_suspended(now) && self.is_on_its_way(slot)
+    }
+
     /// Whether the ready queue an entry is in is still where its scheduled queue's messages go.
     pub(crate) fn is_on_its_way(&self, slot: u32) -> bool {
         let entry = &self.slab[slot];
@@ -91,7 +100,7 @@ impl Queue {
         match queue.known {
             Known::Ready(ready, _) => queue.epoch == self.epoch && ready.0 == entry.ready,
             // While the DNS has trouble the old way is the best there is.
-            Known::Trouble(..) => queue.epoch == self.epoch,
+            Known::Trouble(..) => queue.epoch == self.epoch && !queue.way_lost,
             Known::Nothing | Known::Refused(_) => false,
         }
     }

@@ -16,11 +16,15 @@
 //! Precision: an entry falls due, and a back-off ends, to the microsecond of the clock handed in.
 //! Expiry and delay notices are exact where an entry falls due or comes back from an attempt;
 //! for entries that wait in any other state a sweep passes by, every second in small queues and
-//! every 30 s in big ones, so they come that much later at most.
+//! every 30 s in big ones, so they come that much later at most. Nothing expires that was not
+//! tried once more when it was too old (see `expiry.rs` for what counts as a try), and nothing
+//! that an operator holds or has suspended.
 
 mod backlog;
 mod connections;
+mod expiry;
 mod failures;
+mod hold;
 pub mod lease;
 mod limits;
 mod listing;
@@ -35,20 +39,23 @@ mod retry;
 mod scheduled;
 mod service;
 mod slab;
+mod suspension;
 mod sweep;
 mod table;
 mod timers;
 mod why;
 
 pub use connections::{CloseReason, Take, Work};
+pub use hold::Held;
 pub use limits::ReadyLimits;
-pub use listing::{Page, QueueCounts, ReadyCounts, ScheduledCounts};
+pub use listing::{Glance, GlanceState, QueueCounts, ReadyCounts, ScheduledCounts};
 pub use named_limit::NamedLimit;
-pub use operator::Filter;
+pub use operator::Retried;
 pub use outcome::{Deferred, EntryOutcome};
 pub use queue::{Queue, QueueConfig};
 pub use resolution::Resolution;
 pub use retry::RetryPolicy;
+pub use suspension::Suspension;
 pub use why::{Blocker, Pause};
 
 use mail::{Failure, MessageId, Mono};

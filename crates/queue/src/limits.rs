@@ -90,6 +90,8 @@ pub(crate) struct Gate {
     pub(crate) failure: Option<Arc<Failure>>,
     /// Ceiling of the back-off.
     pub(crate) longest: Duration,
+    /// When it was closed last; forgotten on success.
+    pub(crate) failed_at: Option<Mono>,
     streak: u32,
     /// Connections lost since the last success.
     losses: u32,
@@ -105,6 +107,7 @@ impl Gate {
             probing: false,
             failure: None,
             longest: BACK_OFF_MAX,
+            failed_at: None,
             streak: 0,
             losses: 0,
         }
@@ -116,6 +119,7 @@ impl Gate {
         if failure.is_some() {
             self.failure = failure;
         }
+        self.failed_at = Some(now);
         if now < self.open_after {
             return;
         }
@@ -139,6 +143,7 @@ impl Gate {
         self.losses = 0;
         self.probing = false;
         self.failure = None;
+        self.failed_at = None;
     }
 
     /// The operator wants it tried now.

@@ -1,9 +1,10 @@
 //! Looking at the queue without changing it.
 
 use crate::queue::Queue;
-use crate::slab::{CHUNK, State};
-use crate::{EntryDetail, EntryId, Filter, ReadyId, ReadyKey, ScheduledId, ScheduledKey};
-use mail::{MessageId, Mono};
+use crate::slab::{FIRST, HELD, NONE, State};
+use crate::{EntryDetail, EntryId, ReadyId, ReadyKey, ScheduledId, ScheduledKey};
+use mail::{Failure, MessageId, Mono};
+use std::sync::Arc;
 
 /// How many entries are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,17 +53,41 @@ pub struct ReadyCounts<'a> {
     pub opening: u32,
 }
 
-/// A part of a listing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Page {
-    /// The entries, in no order that means anything.
-    pub entries: Vec<EntryDetail>,
-    /// Where to go on; `None`: that was all.
-    pub next: Option<u32>,
+/// One entry at a glance, for those who look at all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// The entry.
+    pub entry: EntryId,
+    /// The message.
+    pub id: MessageId,
+    /// Recipient index.
+    pub recipient: u32,
+    /// Its scheduled queue.
+    pub scheduled: ScheduledId,
+    /// Its ready queue, if it is in one or was taken from one.
+    pub ready: Option<ReadyId>,
+    /// Where it stands.
+    pub state: GlanceState,
+    /// Age of the message, in microseconds.
+    pub age_us: u64,
+    /// Of the recipients of one message exactly one has this.
+    pub is_first: bool,
+    /// No other recipient of its message is queued.
+    pub is_alone: bool,
 }
 
-/// Slots looked at for one page, so that a rare match in a big queue does not block the shard.
-const PAGE_SLOTS_MAX: u32 = 64 * CHUNK;
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlanceState {
+    /// Waits for its time or for its next hop.
+    Scheduled,
+    /// Waits for a connection.
+    Ready,
+    /// Is being tried.
+    InFlight,
+    /// Is on hold, or will be when it comes back from its attempt.
+    Held,
+}
 
 impl Queue {
     /// Counts by state.
@@ -100,10 +125,59 @@ impl Queue {
         })
     }
 
-    /// The recipients of a message that are queued, by a scan of all entries.
+    /// Chunks of entries there are, for [`Queue::glances`].
     #[must_use]
-    pub fn entries(&self, now: Mono, id: MessageId) -> Vec<EntryDetail> {
-        self.slots_of(id).into_iter().map(|slot| self.detail(now, slot)).collect()
+    pub fn chunk_count(&self) -> u32 {
+        self.slab.chunk_count()
+    }
+
+    /// The entries of one chunk, about a thousand. Who looks at all chunks from 0 to
+    /// [`Queue::chunk_count`], with pauses for the sake of others in between, sees once what is
+    /// queued all the while; what comes or goes meanwhile may be missing.
+    pub fn glances(&self, now: Mono, chunk: u32) -> impl Iterator<Item = Glance> + '_ {
+        self.slab.slots(chunk).map(move |slot| self.glance(now, slot))
+    }
+
+    fn glance(&self, now: Mono, slot: u32) -> Glance {
+        let entry = &self.slab[slot];
+        let held = entry.has(HELD);
+        let state = match entry.state() {
+            _ if held => GlanceState::Held,
+            State::Ready => GlanceState::Ready,
+            State::InFlight => GlanceState::InFlight,
+            _ => GlanceState::Scheduled,
+        };
+        let is_placed = matches!(entry.state(), State::Ready | State::InFlight);
+        Glance {
+            entry: self.slab.entry_id(slot),
+            id: entry.id,
+            recipient: entry.recipient,
+            scheduled: ScheduledId(entry.scheduled),
+            ready: is_placed.then_some(ReadyId(entry.ready)),
+            state,
+            age_us: entry.age_us(now),
+            is_first: entry.has(FIRST),
+            is_alone: entry.sibling_next == NONE,
+        }
+    }
+
+    /// The recipients of a message that are queued, at a glance, named by one of them.
+    #[must_use]
+    pub fn glances_of(&self, now: Mono, entry: EntryId) -> Vec<Glance> {
+        if self.slab.get(entry).is_none() {
+            return Vec::new();
+        }
+        self.slots_of_message(entry.slot).into_iter().map(|slot| self.glance(now, slot)).collect()
+    }
+
+    /// The recipients of a message that are queued, named by one of them.
+    #[must_use]
+    pub fn entries(&self, now: Mono, entry: EntryId) -> Vec<EntryDetail> {
+        if self.slab.get(entry).is_none() {
+            return Vec::new();
+        }
+        let slots = self.slots_of_message(entry.slot);
+        slots.into_iter().map(|slot| self.detail(now, slot)).collect()
     }
 
     /// One entry; `None` if it is gone.
@@ -113,31 +187,46 @@ impl Queue {
         Some(self.detail(now, entry.slot))
     }
 
-    /// At most `limit` entries that match (fewer where matches are rare), beginning at `cursor`, which
-    /// is 0 at first and then [`Page::next`]. What is queued all the while is listed once; what
-    /// comes or goes between two pages may be missing.
+    /// What an entry or its queue failed with last, if that is still known.
     #[must_use]
-    pub fn page(&self, now: Mono, filter: &Filter, cursor: u32, limit: usize) -> Page {
-        let mut entries = Vec::new();
-        let first = cursor / CHUNK;
-        let last = self.slab.chunk_count().min(first + PAGE_SLOTS_MAX / CHUNK);
-        for chunk in first..last {
-            for slot in self.slab.slots(chunk).filter(|slot| *slot >= cursor) {
-                if entries.len() >= limit.max(1) {
-                    return Page { entries, next: Some(slot) };
-                }
-                let entry = &self.slab[slot];
-                let matches = match filter {
-                    Filter::All => true,
-                    Filter::Id(id) => entry.id == *id,
-                    Filter::Domain(domain) => self.scheduled[entry.scheduled].key.domain == *domain,
-                };
-                if matches {
-                    entries.push(self.detail(now, slot));
-                }
-            }
-        }
-        let more = last < self.slab.chunk_count();
-        Page { entries, next: more.then_some(last * CHUNK) }
+    pub fn last_failure(&self, entry: EntryId) -> Option<&Arc<Failure>> {
+        self.slab.get(entry)?;
+        self.last_failure_at(entry.slot)
+    }
+
+    /// The ready queue that an entry waits in, or was taken from.
+    #[must_use]
+    pub fn ready_of(&self, entry: EntryId) -> Option<&ReadyKey> {
+        let found = self.slab.get(entry)?;
+        let is_placed = matches!(found.state(), State::Ready | State::InFlight);
+        self.ready.get(found.ready).filter(|_| is_placed).map(|queue| &queue.key)
+    }
+
+    /// When an entry is given up for its age if nothing changes; `None` if it is gone.
+    #[must_use]
+    pub fn expiry(&self, entry: EntryId) -> Option<Mono> {
+        self.slab.get(entry)?;
+        Some(self.expires_at(entry.slot))
+    }
+
+    /// A piece of the scheduled queues, for who looks at all: the numbers and keys of those from
+    /// `from` on, and where to go on.
+    pub fn scheduled_piece(
+        &self,
+        from: u32,
+    ) -> (impl Iterator<Item = ScheduledCounts<'_>> + '_, Option<u32>) {
+        let end = self.scheduled.end();
+        let to = end.min(from.saturating_add(PIECE_ROWS));
+        let rows = (from..to).filter_map(|n| Some((n, self.scheduled.get(n)?)));
+        let counts = rows.map(|(number, queue)| ScheduledCounts {
+            id: ScheduledId(number),
+            key: &queue.key,
+            entries: queue.entries as usize,
+            waiting: queue.heap.len(),
+        });
+        (counts, (to < end).then_some(to))
     }
 }
+
+/// Queues looked at in one piece.
+const PIECE_ROWS: u32 = 1_024;

@@ -1,82 +1,65 @@
-//! What an operator does to messages. Each call scans all entries, which takes some milliseconds
-//! per million.
+//! What an operator does to entries.
 
 use crate::queue::Queue;
 use crate::scheduled::Known;
 use crate::slab::{HELD, REMOVED, State};
 use crate::{Blocker, EntryDetail, EntryId};
-use mail::{Domain, MessageId, Mono};
+use mail::{MessageId, Mono};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Which entries.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filter {
-    /// Every one.
-    All,
-    /// Those of a message.
-    Id(MessageId),
-    /// Those with this recipient domain.
-    Domain(Domain),
+/// What [`Queue::retry`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retried {
+    /// It is due now.
+    Due,
+    /// It is on hold, and stays there.
+    Held,
+    /// It is being tried anyway.
+    InFlight,
+    /// It is gone.
+    Gone,
 }
 
 impl Queue {
-    /// Holds a message: its recipients are not tried until [`Queue::release`]; those in flight
-    /// are held when they come back. Gives those that were not held before.
-    pub fn hold(&mut self, now: Mono, id: MessageId) -> Vec<EntryDetail> {
-        let mut slots = self.slots_of(id);
-        slots.retain(|slot| !self.slab[*slot].has(HELD));
-        for &slot in &slots {
-            self.detach(slot);
-            self.slab[slot].set(HELD, true);
-        }
-        slots.into_iter().map(|slot| self.detail(now, slot)).collect()
+    /// One recipient of each message with this id in a chunk; for chunks from 0 to
+    /// [`Queue::chunk_count`].
+    #[must_use]
+    pub fn find(&self, chunk: u32, id: MessageId) -> Option<EntryId> {
+        let slot = self.slab.slots(chunk).find(|slot| self.slab[*slot].id == id)?;
+        Some(self.slab.entry_id(slot))
     }
 
-    /// Lets a held message go on where it was. Gives those that were held.
-    pub fn release(&mut self, now: Mono, id: MessageId) -> Vec<EntryDetail> {
-        let mut slots = self.slots_of(id);
-        slots.retain(|slot| self.slab[*slot].has(HELD));
-        for &slot in &slots {
-            self.slab[slot].set(HELD, false);
-            if self.slab[slot].state() == State::Held {
-                self.place(now, slot);
+    /// Takes an entry out of every queue, to be settled by the caller. One in flight leaves when it
+    /// comes back undelivered, with [`crate::Action::Removed`]; then this gives `None`.
+    pub fn remove(&mut self, now: Mono, entry: EntryId) -> Option<EntryDetail> {
+        let state = self.slab.get(entry)?.state();
+        if state == State::InFlight {
+            self.slab[entry.slot].set(REMOVED, true);
+            return None;
+        }
+        Some(self.leave_with_detail(now, entry.slot))
+    }
+
+    /// Takes an entry out of every queue, to be settled by the caller; `None` if it is in flight,
+    /// where it stays, or gone.
+    pub fn take_out(&mut self, now: Mono, entry: EntryId) -> Option<EntryDetail> {
+        let state = self.slab.get(entry)?.state();
+        (state != State::InFlight).then(|| self.leave_with_detail(now, entry.slot))
+    }
+
+    /// Has an entry tried now, whatever it waits for, unless it is held.
+    pub fn retry(&mut self, now: Mono, entry: EntryId) -> Retried {
+        let Some(found) = self.slab.get(entry) else { return Retried::Gone };
+        match found.state() {
+            _ if found.has(HELD) => Retried::Held,
+            State::InFlight => Retried::InFlight,
+            State::Scheduled | State::Ready => {
+                self.hasten(now, entry.slot);
+                Retried::Due
             }
+            State::Held | State::Free => Retried::Gone,
         }
-        slots.into_iter().map(|slot| self.detail(now, slot)).collect()
-    }
-
-    /// Takes a message out of every queue and gives its recipients, to be settled as removed.
-    /// Those in flight leave when they come back undelivered, with [`crate::Action::Removed`].
-    pub fn remove(&mut self, now: Mono, id: MessageId) -> Vec<EntryDetail> {
-        let mut removed = Vec::new();
-        for slot in self.slots_of(id) {
-            if self.slab[slot].state() == State::InFlight {
-                self.slab[slot].set(REMOVED, true);
-            } else {
-                removed.push(self.leave_with_detail(now, slot));
-            }
-        }
-        removed
-    }
-
-    /// Has entries tried now, whatever they wait for, except those that are held. Gives how many
-    /// there are that are not in flight.
-    pub fn retry(&mut self, now: Mono, filter: &Filter) -> usize {
-        let slots: Vec<u32> = self
-            .slab
-            .iter()
-            .filter(|(_, e)| match filter {
-                Filter::All => true,
-                Filter::Id(id) => e.id == *id,
-                Filter::Domain(domain) => self.scheduled[e.scheduled].key.domain == *domain,
-            })
-            .filter(|(_, e)| matches!(e.state(), State::Scheduled | State::Ready))
-            .map(|(slot, _)| slot)
-            .collect();
-        for &slot in &slots {
-            self.hasten(now, slot);
-        }
-        slots.len()
     }
 
     fn hasten(&mut self, now: Mono, slot: u32) {
@@ -106,13 +89,15 @@ impl Queue {
     /// What an entry waits for; `None` if it is gone.
     #[must_use]
     pub fn why(&self, now: Mono, entry: EntryId) -> Option<Blocker> {
-        let state = self.slab.get(entry)?.state();
+        let found = self.slab.get(entry)?;
         let slot = entry.slot;
-        let deadline = self.expires_at(slot);
-        Some(match state {
+        Some(match found.state() {
             State::Free => return None,
-            State::Held => Blocker::Held { deadline },
-            State::InFlight => Blocker::InFlight { deadline },
+            State::InFlight => Blocker::InFlight,
+            State::Held => {
+                let reason = self.hold_reason_at(slot).cloned();
+                Blocker::Held { reason: reason.unwrap_or_else(|| Arc::from("")) }
+            }
             State::Scheduled => self.why_scheduled(now, slot),
             State::Ready => self.why_ready(now, slot),
         })
@@ -121,40 +106,48 @@ impl Queue {
     fn why_scheduled(&self, now: Mono, slot: u32) -> Blocker {
         let entry = &self.slab[slot];
         let queue = &self.scheduled[entry.scheduled];
-        if entry.due > now {
-            let failure = self.failures.get(entry.failure).cloned();
-            let due = entry.due.min(self.expires_at(slot));
-            return Blocker::Scheduled { due, failure };
+        if let Some(suspension) = queue.standstill.at(now) {
+            return Blocker::Suspended(Arc::clone(suspension));
         }
+        if entry.due > now {
+            return Blocker::Scheduled { due: entry.due, first: entry.attempts == 0 };
+        }
+        let domain = queue.key.domain.clone();
         match &queue.known {
             Known::Trouble(failure, until) if *until > now => {
-                Blocker::ResolutionFailed { failure: failure.clone(), until: *until }
+                Blocker::ResolutionFailed { domain, failure: failure.clone(), until: *until }
             }
-            _ => Blocker::Resolving {
-                domain: queue.key.domain.clone(),
-                deadline: self.expires_at(slot),
-            },
+            _ => Blocker::Resolving { domain },
         }
     }
 
     fn why_ready(&self, now: Mono, slot: u32) -> Blocker {
-        let queue = &self.ready[self.slab[slot].ready];
-        let deadline = self.expires_at(slot);
+        let entry = &self.slab[slot];
+        let of = &self.scheduled[entry.scheduled];
+        let queue = &self.ready[entry.ready];
+        if let Some(suspension) = of.standstill.at(now).or_else(|| queue.standstill.at(now)) {
+            return Blocker::Suspended(Arc::clone(suspension));
+        }
         let next_hop = queue.key.next_hop.clone();
         if let Some(pause) = &self.paused {
-            return Blocker::Paused { pause: pause.clone(), deadline };
+            return Blocker::Paused(pause.clone());
         }
         if queue.open == 0 && queue.opening > 0 {
-            return Blocker::Opening { next_hop, deadline };
+            return Blocker::Opening { next_hop };
         }
         if queue.open == 0 && queue.gate.open_after > now {
             let failure = queue.gate.failure.clone();
             return Blocker::OpenBackoff { next_hop, failure, until: queue.gate.open_after };
         }
+        let before = crate::backlog::Backlog::place(&self.slab, slot, PLACE_MAX);
         if let Some(rate) = queue.rates().find(|rate| rate.share.tokens == 0) {
+            let next_hop = Arc::clone(&rate.name);
             let known = self.pool(&rate.name).and_then(|pool| pool.next_token());
-            let until = known.filter(|at| *at > now).unwrap_or(now + crate::lease::SPARE_AFTER);
-            return Blocker::Rate { next_hop: Arc::clone(&rate.name), until };
+            let next = known.filter(|at| *at > now).unwrap_or(now + crate::lease::SPARE_AFTER);
+            let each = Duration::try_from_secs_f64(1.0 / rate.terms.messages_per_second);
+            // Its own token, as far as this shard knows, comes after those before it.
+            let until = next + each.unwrap_or(Duration::ZERO).saturating_mul(before);
+            return Blocker::Rate { next_hop, before, until };
         }
         for limit in queue.borrows.iter().filter(|limit| limit.is_limited()) {
             let (share, name) = (&limit.share, Arc::clone(&limit.name));
@@ -162,15 +155,22 @@ impl Queue {
                 continue;
             }
             if share.asked > 0 && limit.owner != self.config.shard {
-                return Blocker::LeaseWait { next_hop: name, owner: limit.owner, deadline };
+                return Blocker::LeaseWait { next_hop: name, owner: limit.owner, before };
             }
             let max = limit.terms.connections_max;
             let used = self.pool(&name).map_or(queue.connections(), |pool| pool.lent());
-            if used.max(queue.connections()) >= max {
-                return Blocker::ConnectionSlots { next_hop: name, used, max, deadline };
+            let used = used.max(queue.connections());
+            if used >= max {
+                return Blocker::ConnectionSlots { next_hop: name, used, max, before };
             }
         }
-        let before = crate::backlog::Backlog::place(&self.slab, slot, 1000);
-        Blocker::Turn { next_hop, before, deadline }
+        let bears = queue.window.allowed();
+        if queue.connections() >= bears {
+            return Blocker::Window { next_hop, bears, before };
+        }
+        Blocker::Turn { next_hop, before }
     }
 }
+
+/// Places in line are counted up to this.
+pub(crate) const PLACE_MAX: u32 = 1_000;

@@ -47,7 +47,11 @@ impl Queue {
                 None
             }
             EntryOutcome::Untried => {
-                if !self.left_on_return(now, entry.slot) {
+                // It was not tried: however old it is, it has its last try before it.
+                if self.slab[entry.slot].has(REMOVED) {
+                    let detail = self.leave_with_detail(now, entry.slot);
+                    self.actions.push_back(Action::Removed(detail));
+                } else {
                     self.give_back_untried(now, entry.slot);
                 }
                 None
@@ -67,8 +71,10 @@ impl Queue {
         }
         let retry = Arc::clone(&self.scheduled[self.slab[slot].scheduled].retry);
         let delay = retry.delay(attempts, &mut self.random);
-        // Never later than its expiry, so that it expires to the moment.
-        let next_try = (now + delay).min(self.expires_at(slot));
+        // The last try is made when it becomes too old, not before and not after. What is too old
+        // by now and stays all the same is tried at its usual pace.
+        let expires_at = Some(self.expires_at(slot)).filter(|at| *at > now);
+        let next_try = (now + delay).min(expires_at.unwrap_or(Mono::NEVER));
         self.slab[slot].due = next_try;
         self.moved(slot, State::Held);
         self.slab[slot].set_state(State::Held);
@@ -99,7 +105,7 @@ impl Queue {
     fn left_on_return(&mut self, now: Mono, slot: u32) -> bool {
         let action = if self.slab[slot].has(REMOVED) {
             Action::Removed
-        } else if self.expires_at(slot) <= now {
+        } else if self.is_too_old(now, slot) && !self.slab[slot].has(HELD) {
             Action::Expired
         } else {
             return false;

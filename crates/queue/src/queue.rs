@@ -1,11 +1,12 @@
 //! The queue itself: entries come in, and what is to be done comes out.
 
 use crate::failures::Failures;
+use crate::hold::HoldReasons;
 use crate::named_limit::Limit;
 use crate::random::Random;
 use crate::ready::Ready;
 use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
-use crate::slab::{HELD, Slab, State};
+use crate::slab::{HELD, NONE, Slab, State};
 use crate::sweep::Sweep;
 use crate::table::Table;
 use crate::timers::Timers;
@@ -79,6 +80,9 @@ pub struct Queue {
     /// Goes up when all answers about next hops become stale.
     pub(crate) epoch: u32,
     pub(crate) sweep: Sweep,
+    /// Nothing is given up, because nobody knows how old it is.
+    pub(crate) keeps_all: bool,
+    pub(crate) hold_reasons: HoldReasons,
     tenants: BTreeMap<Arc<str>, u32>,
     policies: Vec<Arc<RetryPolicy>>,
     spent: u32,
@@ -122,6 +126,8 @@ impl Queue {
             states: [0; 5],
             epoch: 0,
             sweep: Sweep::default(),
+            keeps_all: false,
+            hold_reasons: HoldReasons::default(),
             tenants: BTreeMap::new(),
             policies: Vec::new(),
             spent: 0,
@@ -161,7 +167,7 @@ impl Queue {
     }
 
     /// One copy of each policy, however many queues follow it.
-    fn policy(&mut self, retry: &RetryPolicy) -> Arc<RetryPolicy> {
+    pub(crate) fn policy(&mut self, retry: &RetryPolicy) -> Arc<RetryPolicy> {
         if let Some(known) = self.policies.iter().find(|known| ***known == *retry) {
             return Arc::clone(known);
         }
@@ -209,6 +215,7 @@ impl Queue {
         if entry.due <= now {
             let queue = &self.scheduled[entry.scheduled];
             if let Some(ready) = queue.fresh(now, self.epoch) {
+                self.slab[slot].due = now;
                 self.make_ready(slot, ready, false);
                 return;
             }
@@ -269,6 +276,7 @@ impl Queue {
     /// Forgets an entry, wherever it is.
     pub(crate) fn leave(&mut self, now: Mono, slot: u32) {
         self.detach(slot);
+        self.forget_hold(slot);
         let entry = &self.slab[slot];
         self.states[entry.state() as usize] -= 1;
         let queue = &mut self.scheduled[entry.scheduled];
@@ -286,8 +294,22 @@ impl Queue {
 
     pub(crate) fn detail(&self, now: Mono, slot: u32) -> EntryDetail {
         let entry = &self.slab[slot];
+        EntryDetail {
+            entry: self.slab.entry_id(slot),
+            id: entry.id,
+            recipient: entry.recipient,
+            scheduled: ScheduledId(entry.scheduled),
+            attempts: entry.attempts,
+            age: Duration::from_micros(entry.age_us(now)),
+            last_failure: self.last_failure_at(slot).cloned(),
+        }
+    }
+
+    /// What an entry or its queue failed with last, if that is still known.
+    pub(crate) fn last_failure_at(&self, slot: u32) -> Option<&Arc<mail::Failure>> {
+        let entry = &self.slab[slot];
         let queue = &self.scheduled[entry.scheduled];
-        let last_failure = self.failures.get(entry.failure);
+        let of_itself = self.failures.get(entry.failure);
         // What holds its queues up counts as well: an entry that never got a connection expires
         // because of that.
         let of_ready = match entry.state() {
@@ -299,27 +321,7 @@ impl Queue {
             _ => None,
         };
         let of_queue = queue.last_failure.as_ref().map(|(failure, _)| failure);
-        EntryDetail {
-            entry: self.slab.entry_id(slot),
-            id: entry.id,
-            recipient: entry.recipient,
-            scheduled: ScheduledId(entry.scheduled),
-            attempts: entry.attempts,
-            age: Duration::from_micros(entry.age_us(now)),
-            last_failure: of_ready.or(last_failure).or(of_resolution).or(of_queue).cloned(),
-        }
-    }
-
-    /// When an entry is too old to be delivered; [`Mono::NEVER`] if it isn't there any more.
-    #[must_use]
-    pub fn expires(&self, entry: EntryId) -> Mono {
-        self.slab.get(entry).map_or(Mono::NEVER, |_| self.expires_at(entry.slot))
-    }
-
-    /// When an entry is too old.
-    pub(crate) fn expires_at(&self, slot: u32) -> Mono {
-        let entry = &self.slab[slot];
-        entry.moment_at_age(self.scheduled[entry.scheduled].retry.give_up_us())
+        of_ready.or(of_itself).or(of_resolution).or(of_queue)
     }
 
     /// Has a ready queue looked at before the next `None`.
@@ -425,8 +427,14 @@ impl Queue {
         self.drops_timers = true;
     }
 
-    /// The slots of a message, by a scan of all entries.
-    pub(crate) fn slots_of(&self, id: mail::MessageId) -> Vec<u32> {
-        self.slab.iter().filter(|(_, e)| e.id == id).map(|(slot, _)| slot).collect()
+    /// The slots of the recipients of one message, beginning with `slot`.
+    pub(crate) fn slots_of_message(&self, slot: u32) -> Vec<u32> {
+        let mut slots = vec![slot];
+        let mut at = self.slab[slot].sibling_next;
+        while at != NONE && at != slot {
+            slots.push(at);
+            at = self.slab[at].sibling_next;
+        }
+        slots
     }
 }

@@ -5,6 +5,7 @@ use crate::ReadyKey;
 use crate::backlog::Backlog;
 use crate::limits::{Gate, ReadyLimits, Window};
 use crate::named_limit::{self, Borrowed, Borrows};
+use crate::suspension::Standstill;
 use mail::Mono;
 
 /// One ready queue.
@@ -28,6 +29,8 @@ pub(crate) struct Ready {
     pub(crate) woken: u32,
     pub(crate) gate: Gate,
     pub(crate) window: Window,
+    /// An operator stopped it.
+    pub(crate) standstill: Standstill,
     /// In the list of those to be looked at.
     pub(crate) dirty: bool,
     /// In the list of those to be looked at when the pause ends.
@@ -51,6 +54,7 @@ impl Ready {
             idle: 0,
             woken: 0,
             gate: Gate::new(),
+            standstill: Standstill::default(),
             dirty: false,
             stalled: false,
             used: Mono(0),
@@ -66,6 +70,10 @@ impl Ready {
     pub(crate) fn allowed(&self) -> u32 {
         let limited = self.borrows.iter().filter(|b| b.is_limited());
         limited.map(|b| b.share.usable()).fold(self.window.allowed(), u32::min)
+    }
+
+    pub(crate) fn is_suspended(&self, now: Mono) -> bool {
+        self.standstill.at(now).is_some()
     }
 
     /// The lowest of the limits on connections, 0 where there is none.

@@ -24,6 +24,9 @@ pub enum Resolution {
     /// It could not be found out (DNS trouble): the whole scheduled queue waits.
     /// It is asked again by its retry policy, as if each question were an attempt.
     Retry(Arc<Failure>),
+    /// Nowhere at present, not even where it went before: the whole scheduled queue waits, and asks
+    /// again as after [`Resolution::Retry`].
+    Unrouted(Arc<Failure>),
     /// Nowhere, for good: each due entry comes out as [`Action::Failed`].
     Refuse(Arc<Failure>),
 }
@@ -41,6 +44,7 @@ impl Queue {
         let queue = self.scheduled.get(number)?;
         // An answer asked for before a reload is as old as the question.
         let epoch = if queue.asked { queue.asked_epoch } else { self.epoch };
+        let way_lost = matches!(answer, Resolution::Unrouted(_));
         let known = match answer {
             Resolution::Ready { key, limits, shared, fresh_until } => {
                 let ready = self.intern_ready(now, &key, &limits, &shared, epoch);
@@ -52,7 +56,7 @@ impl Queue {
                 // An answer that is stale at once would be asked for again for ever.
                 Known::Ready(ReadyId(ready), fresh_until.max(Mono(now.0.saturating_add(1))))
             }
-            Resolution::Retry(failure) => {
+            Resolution::Retry(failure) | Resolution::Unrouted(failure) => {
                 let queue = &mut self.scheduled[number];
                 queue.troubles = queue.troubles.saturating_add(1);
                 let (retry, troubles) = (Arc::clone(&queue.retry), queue.troubles);
@@ -70,6 +74,8 @@ impl Queue {
         }
         queue.epoch = epoch;
         queue.asked = false;
+        queue.way_lost = way_lost;
+        queue.answered = now;
         queue.used = now;
         let before = std::mem::replace(&mut queue.known, known);
         self.drop_reference(now, &before);
@@ -133,6 +139,7 @@ impl Queue {
     /// Sets the timer of a scheduled queue.
     pub(crate) fn arm(&mut self, number: u32) {
         let queue = &self.scheduled[number];
+        let resumed = queue.standstill.until();
         let at = match (queue.heap.first(), &queue.known) {
             _ if queue.asked => Mono::NEVER,
             (None, _) => Mono::NEVER,
@@ -141,7 +148,7 @@ impl Queue {
             }
             (Some(slot), _) => self.slab[slot].due,
         };
-        self.scheduled_timers.set(number, at);
+        self.scheduled_timers.set(number, at.max(resumed));
     }
 
     /// Moves one due entry on, or asks where to.
@@ -151,11 +158,11 @@ impl Queue {
             self.arm(number);
             return;
         };
-        if self.slab[slot].due > now {
+        if self.slab[slot].due > now || queue.is_suspended(now) {
             self.arm(number);
             return;
         }
-        if self.expires_at(slot) <= now {
+        if self.is_given_up(now, slot) {
             let detail = self.leave_with_detail(now, slot);
             self.actions.push_back(Action::Expired(detail));
             return;
@@ -165,6 +172,7 @@ impl Queue {
             Known::Ready(ready, until) if current && now < *until => {
                 let ready = *ready;
                 self.detach(slot);
+                self.slab[slot].due = now;
                 self.make_ready(slot, ready, false);
             }
             Known::Refused(failure) if current => {

@@ -1,6 +1,7 @@
 //! Scheduled queues: what waits for its time, and for an answer to "where to?".
 
 use crate::slab::{Slab, State};
+use crate::suspension::Standstill;
 use crate::{ReadyId, RetryPolicy, ScheduledKey};
 use mail::{Failure, Mono};
 use std::sync::Arc;
@@ -38,6 +39,12 @@ pub(crate) struct Scheduled {
     pub(crate) troubles: u16,
     /// Entries in any state.
     pub(crate) entries: u32,
+    /// What is in ready queues may not go on there either.
+    pub(crate) way_lost: bool,
+    /// When the last answer came.
+    pub(crate) answered: Mono,
+    /// An operator stopped it.
+    pub(crate) standstill: Standstill,
     /// Last use, for dropping it.
     pub(crate) used: Mono,
     /// The last failure of any of its entries, with its ticket.
@@ -57,6 +64,9 @@ impl Scheduled {
             asked: false,
             troubles: 0,
             entries: 0,
+            way_lost: false,
+            answered: Mono(0),
+            standstill: Standstill::default(),
             used: JUST_ASKED_FOR,
             last_failure: None,
         }
@@ -65,9 +75,14 @@ impl Scheduled {
     /// The ready queue, if the answer is of this epoch and not too old.
     pub(crate) fn fresh(&self, now: Mono, epoch: u32) -> Option<ReadyId> {
         match self.known {
+            _ if self.is_suspended(now) => None,
             Known::Ready(ready, until) if self.epoch == epoch && now < until => Some(ready),
             _ => None,
         }
+    }
+
+    pub(crate) fn is_suspended(&self, now: Mono) -> bool {
+        self.standstill.at(now).is_some()
     }
 
     /// The ready queue that the last answer named, even if the answer is old.

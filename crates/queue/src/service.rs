@@ -38,6 +38,9 @@ impl Queue {
         if demand.unserved > 0 {
             next = next.min(demand.gated_until.unwrap_or(Mono::NEVER));
         }
+        if let Some(suspension) = self.ready[number].standstill.at(now) {
+            next = next.min(suspension.until);
+        }
         self.ready_timers.set(number, next);
     }
 
@@ -69,9 +72,10 @@ impl Queue {
     /// Wakes idle connections for what they can take.
     fn wake(&mut self, now: Mono, number: u32) -> Demand {
         let queue = &mut self.ready[number];
-        let waiting = match self.paused {
-            Some(_) => 0,
-            None => queue.backlog.transactions(queue.limits.recipients_per_message),
+        let waiting = if self.paused.is_some() || queue.is_suspended(now) {
+            0
+        } else {
+            queue.backlog.transactions(queue.limits.recipients_per_message)
         };
         let coming = queue.woken + queue.opening;
         let unserved = waiting.saturating_sub(coming);
@@ -127,7 +131,7 @@ impl Queue {
     fn uses_tokens(&self, now: Mono, number: u32) -> bool {
         let queue = &self.ready[number];
         let stuck = queue.open == 0 && queue.gate.open_after > now;
-        self.paused.is_none() && !stuck && queue.backlog.len() > 0
+        self.paused.is_none() && !queue.is_suspended(now) && !stuck && queue.backlog.len() > 0
     }
 
     /// Asks for rate tokens where fewer than half a batch are left for what waits.

@@ -24,6 +24,8 @@ pub(crate) const WARNED: u8 = 2;
 pub(crate) const FOLLOWER: u8 = 4;
 /// Removed by an operator while in flight: leaves when it comes back.
 pub(crate) const REMOVED: u8 = 8;
+/// Of the recipients of one message exactly one: who counts messages counts these.
+pub(crate) const FIRST: u8 = 16;
 
 /// Where an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub(crate) struct Entry {
     pub(crate) ready: u32,
     /// Scheduled: place in the heap. Ready: the next in the list. Free: the next free slot.
     pub(crate) link: u32,
-    /// Ready: the one before in the list.
+    /// Ready: the one before in the list. With [`HELD`]: the number of the reason, or `NONE`.
     pub(crate) previous: u32,
     /// Ring of the recipients of one message (of those pushed one after the other).
     pub(crate) sibling_next: u32,
@@ -191,6 +193,7 @@ impl Slab {
     }
 
     /// All entries in use, by slot.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> + '_ {
         self.chunks.iter().enumerate().filter(|(_, c)| c.live > 0).flat_map(|(i, c)| {
             c.entries
@@ -255,6 +258,7 @@ impl Slab {
         let id = self[slot].id;
         let last = std::mem::replace(&mut self.last, slot);
         if last == NONE || self[last].id != id {
+            self[slot].set(FIRST, true);
             return;
         }
         // A ring of one is written as NONE on both sides.
@@ -272,6 +276,9 @@ impl Slab {
     pub(crate) fn remove(&mut self, slot: u32) {
         let (next, previous) = (self[slot].sibling_next, self[slot].sibling_previous);
         if next != NONE {
+            if self[slot].has(FIRST) {
+                self[next].set(FIRST, true);
+            }
             if next == previous {
                 self[next].sibling_next = NONE;
                 self[next].sibling_previous = NONE;
@@ -382,9 +389,12 @@ mod tests {
             at = slab[at].sibling_next;
             assert_eq!(at, slots[expected]);
         }
+        let firsts = |slab: &Slab| slab.iter().filter(|(_, e)| e.has(FIRST)).count();
+        assert_eq!(firsts(&slab), 2);
         slab.remove(slots[1]);
         assert_eq!(slab[slots[0]].sibling_next, slots[2]);
         slab.remove(slots[0]);
+        assert_eq!(firsts(&slab), 2, "another stands for the message");
         slab.remove(slots[3]);
         assert_eq!(slab[slots[2]].sibling_next, NONE);
     }

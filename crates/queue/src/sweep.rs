@@ -73,15 +73,16 @@ impl Queue {
     fn sweep_chunk(&mut self, now: Mono, chunk: u32) {
         let slots: Vec<u32> = self.slab.slots(chunk).collect();
         for slot in slots {
-            if self.slab[slot].state() == State::InFlight {
+            if matches!(self.slab[slot].state(), State::InFlight | State::Held) {
                 continue;
             }
-            if self.expires_at(slot) <= now {
+            if self.is_given_up(now, slot) {
                 let detail = self.leave_with_detail(now, slot);
                 self.actions.push_back(Action::Expired(detail));
                 continue;
             }
             self.warn_if_late(now, slot);
+            self.follow_policy(now, slot);
             if self.slab[slot].state() == State::Ready {
                 self.check_way(now, slot);
             }
@@ -93,7 +94,11 @@ impl Queue {
     pub(crate) fn warn_if_late(&mut self, now: Mono, slot: u32) {
         let entry = &self.slab[slot];
         let warn_us = self.scheduled[entry.scheduled].retry.warn_us();
-        if entry.has(WARNED) || entry.moment_at_age(warn_us) > now || warn_us == u64::MAX {
+        if self.keeps_all
+            || entry.has(WARNED)
+            || entry.moment_at_age(warn_us) > now
+            || warn_us == u64::MAX
+        {
             return;
         }
         self.slab[slot].set(WARNED, true);
@@ -113,7 +118,7 @@ impl Queue {
                     self.want_resolution(number);
                 }
             }
-            Known::Trouble(_, until) if current => {
+            Known::Trouble(_, until) if current && !queue.way_lost => {
                 if *until <= now {
                     self.want_resolution(number);
                 }

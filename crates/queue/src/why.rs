@@ -1,6 +1,8 @@
 //! The one thing that each queued message waits for.
 
-use mail::{Failure, Mono};
+use crate::Suspension;
+use crate::operator::PLACE_MAX;
+use mail::{Culprit, Domain, Failure, Mono};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,41 +15,38 @@ pub enum Pause {
     Poisoned,
     /// The shard is stopping.
     Stopping,
-    /// An operator said so, with these words.
-    Operator(Arc<str>),
 }
 
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Pause::Unsettled => f.write_str("deliveries are waiting to be recorded on disk"),
-            Pause::Poisoned => f.write_str("the spool can't be written"),
-            Pause::Stopping => f.write_str("the server is stopping"),
-            Pause::Operator(words) => f.write_str(words),
-        }
+        f.write_str(match self {
+            Pause::Unsettled => "the disk, which has yet to record what was delivered",
+            Pause::Poisoned => "the spool, which can't be written: nothing more is delivered",
+            Pause::Stopping => "the next start: the server is stopping",
+        })
     }
 }
 
-/// What one entry waits for. Times inside are monotonic: [`Blocker::deadline`] gives the one
-/// that matters, for the caller to print in wall-clock time behind the text.
+/// What one entry waits for. Its text follows "waiting for"; times inside are monotonic, and
+/// [`Blocker::next`] gives them for the caller to print in wall-clock time behind the text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Blocker {
     /// Its time has not come.
     Scheduled {
         /// When it falls due.
         due: Mono,
-        /// Why it was put off.
-        failure: Option<Arc<Failure>>,
+        /// It was not tried yet.
+        first: bool,
     },
     /// Route and next hop are being found out.
     Resolving {
         /// The recipient domain.
-        domain: mail::Domain,
-        /// When it expires.
-        deadline: Mono,
+        domain: Domain,
     },
     /// Route and next hop could not be found out.
     ResolutionFailed {
+        /// The recipient domain.
+        domain: Domain,
         /// Why.
         failure: Arc<Failure>,
         /// When that is tried again.
@@ -61,15 +60,22 @@ pub enum Blocker {
         used: u32,
         /// Allowed.
         max: u32,
-        /// When the entry expires.
-        deadline: Mono,
+        /// Entries before it in its own list, counted up to 1,000.
+        before: u32,
+    },
+    /// As many connections are in use as the peer was found to bear.
+    Window {
+        /// The next hop.
+        next_hop: Arc<str>,
+        /// So many.
+        bears: u32,
+        /// Entries before it in its own list, counted up to 1,000.
+        before: u32,
     },
     /// A connection is being opened.
     Opening {
         /// The next hop.
         next_hop: Arc<str>,
-        /// When the entry expires.
-        deadline: Mono,
     },
     /// The last connections failed; the next is opened later.
     OpenBackoff {
@@ -84,7 +90,9 @@ pub enum Blocker {
     Rate {
         /// The next hop.
         next_hop: Arc<str>,
-        /// When the next may go, as far as this shard knows.
+        /// Entries before it in its own list, counted up to 1,000.
+        before: u32,
+        /// When its own turn may come, as far as this shard knows.
         until: Mono,
     },
     /// The shard that owns the limit was asked to lend of it.
@@ -93,115 +101,228 @@ pub enum Blocker {
         next_hop: Arc<str>,
         /// That shard.
         owner: u16,
-        /// When the entry expires.
-        deadline: Mono,
+        /// Entries before it in its own list, counted up to 1,000.
+        before: u32,
     },
     /// An operator holds it.
     Held {
-        /// When it expires.
-        deadline: Mono,
+        /// The operator's words.
+        reason: Arc<str>,
     },
+    /// An operator stopped what it would go through.
+    Suspended(Arc<Suspension>),
     /// Egress stands still.
-    Paused {
-        /// Why.
-        pause: Pause,
-        /// When the entry expires.
-        deadline: Mono,
-    },
+    Paused(Pause),
     /// It is being delivered.
-    InFlight {
-        /// When it would expire.
-        deadline: Mono,
-    },
+    InFlight,
     /// Connections are at work on those before it.
     Turn {
         /// The next hop.
         next_hop: Arc<str>,
         /// Entries before it in its own list, counted up to 1,000.
         before: u32,
-        /// When the entry expires.
-        deadline: Mono,
     },
 }
 
 impl Blocker {
-    /// The latest moment at which this ends by itself: the next try where it is known, else the
-    /// entry's expiry.
+    /// The next moment at which something is known to happen about it; `None` where that hangs on
+    /// others.
     #[must_use]
-    pub fn deadline(&self) -> Mono {
+    pub fn next(&self) -> Option<Mono> {
         match self {
             Blocker::Scheduled { due: at, .. }
             | Blocker::ResolutionFailed { until: at, .. }
             | Blocker::OpenBackoff { until: at, .. }
-            | Blocker::Rate { until: at, .. }
-            | Blocker::Resolving { deadline: at, .. }
-            | Blocker::ConnectionSlots { deadline: at, .. }
-            | Blocker::Opening { deadline: at, .. }
-            | Blocker::LeaseWait { deadline: at, .. }
-            | Blocker::Held { deadline: at }
-            | Blocker::Paused { deadline: at, .. }
-            | Blocker::InFlight { deadline: at }
-            | Blocker::Turn { deadline: at, .. } => *at,
-        }
-    }
-
-    /// One word for `--json` and metrics.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Blocker::Scheduled { .. } => "scheduled",
-            Blocker::Resolving { .. } => "resolving",
-            Blocker::ResolutionFailed { .. } => "resolution_failed",
-            Blocker::ConnectionSlots { .. } => "connection_slots",
-            Blocker::Opening { .. } => "opening",
-            Blocker::OpenBackoff { .. } => "open_backoff",
-            Blocker::Rate { .. } => "rate",
-            Blocker::LeaseWait { .. } => "lease_wait",
-            Blocker::Held { .. } => "held",
-            Blocker::Paused { .. } => "paused",
-            Blocker::InFlight { .. } => "in_flight",
-            Blocker::Turn { .. } => "turn",
+            | Blocker::Rate { until: at, .. } => Some(*at),
+            Blocker::Suspended(suspension) => {
+                Some(suspension.until).filter(|until| *until != Mono::NEVER)
+            }
+            Blocker::Resolving { .. }
+            | Blocker::ConnectionSlots { .. }
+            | Blocker::Window { .. }
+            | Blocker::Opening { .. }
+            | Blocker::LeaseWait { .. }
+            | Blocker::Held { .. }
+            | Blocker::Paused(_)
+            | Blocker::InFlight
+            | Blocker::Turn { .. } => None,
         }
     }
 }
 
-/// `waiting for a connection slot of smtp:mx.example.com, 50/50 in use`.
+/// So many before it, as part of a sentence.
+struct Before(u32);
+
+impl fmt::Display for Before {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("first in line"),
+            n if n >= PLACE_MAX => write!(f, "{n} or more before it"),
+            n => write!(f, "{n} before it"),
+        }
+    }
+}
+
+/// A failure within a sentence of our own: what we found ourselves needs no "this server".
+struct Told<'a>(&'a Failure);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.culprit {
+            Culprit::Local => f.write_str(&self.0.text),
+            _ => self.0.fmt(f),
+        }
+    }
+}
+
+/// To follow "waiting for": `a connection slot of smtp:mx.example.com, 50/50 in use, 3 before it`.
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Blocker::Scheduled { failure: Some(failure), .. } => {
-                write!(f, "waiting for its next try; the last: {failure}")
+            Blocker::Scheduled { first: false, .. } => f.write_str("its next try"),
+            Blocker::Scheduled { first: true, .. } => f.write_str("the time of its first try"),
+            Blocker::Resolving { domain } => {
+                write!(f, "an answer to where mail for {domain} goes")
             }
-            Blocker::Scheduled { failure: None, .. } => f.write_str("waiting for its time"),
-            Blocker::Resolving { domain, .. } => {
-                write!(f, "finding out where mail for {domain} goes")
+            Blocker::ResolutionFailed { domain, failure, .. } => {
+                write!(f, "a way to {domain} to be found: {}", Told(failure))
             }
-            Blocker::ResolutionFailed { failure, .. } => {
-                write!(f, "the way could not be found out: {failure}")
+            Blocker::ConnectionSlots { next_hop, used, max, before } => {
+                let before = Before(*before);
+                write!(f, "a connection slot of {next_hop}, {used}/{max} in use, {before}")
             }
-            Blocker::ConnectionSlots { next_hop, used, max, .. } => {
-                write!(f, "waiting for a connection slot of {next_hop}, {used}/{max} in use")
+            Blocker::Window { next_hop, bears, before } => {
+                let before = Before(*before);
+                write!(
+                    f,
+                    "a connection to {next_hop}, which bears {bears} at present, all in use, \
+                     {before}"
+                )
             }
-            Blocker::Opening { next_hop, .. } => write!(f, "opening a connection to {next_hop}"),
+            Blocker::Opening { next_hop } => {
+                write!(f, "a connection to {next_hop}, which is being opened")
+            }
             Blocker::OpenBackoff { next_hop, failure: Some(failure), .. } => {
-                write!(f, "no connection to {next_hop}: {failure}")
+                write!(f, "a connection to {next_hop}; the last attempt: {}", Told(failure))
             }
             Blocker::OpenBackoff { next_hop, failure: None, .. } => {
-                write!(f, "connections to {next_hop} keep breaking")
+                write!(f, "a connection to {next_hop}; the last ones broke")
             }
-            Blocker::Rate { next_hop, .. } => {
-                write!(f, "held to the message rate allowed to {next_hop}")
+            Blocker::Rate { next_hop, before, .. } => {
+                write!(f, "the message rate allowed to {next_hop}, {}", Before(*before))
             }
-            Blocker::LeaseWait { next_hop, owner, .. } => {
-                write!(f, "waiting for shard {owner} to lend of the limits of {next_hop}")
+            Blocker::LeaseWait { next_hop, owner, before } => {
+                let before = Before(*before);
+                write!(f, "shard {owner} to lend a connection slot of {next_hop}, {before}")
             }
-            Blocker::Held { .. } => f.write_str("held by an operator"),
-            Blocker::Paused { pause, .. } => write!(f, "delivery is paused: {pause}"),
-            Blocker::InFlight { .. } => f.write_str("being delivered"),
-            Blocker::Turn { next_hop, before, .. } => {
-                let more = if *before >= 1000 { " or more" } else { "" };
-                write!(f, "waiting for its turn at {next_hop}, {before}{more} before it")
+            Blocker::Held { reason } if reason.is_empty() => {
+                f.write_str("an operator to release it")
             }
+            Blocker::Held { reason } => write!(f, "an operator to release it: {reason}"),
+            Blocker::Suspended(suspension) => {
+                let Suspension { what, reason, .. } = &**suspension;
+                write!(f, "an operator to resume {what}")?;
+                if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
+            }
+            Blocker::Paused(pause) => pause.fmt(f),
+            Blocker::InFlight => f.write_str("the end of the attempt that is being made"),
+            Blocker::Turn { next_hop, before } => {
+                write!(f, "its turn at {next_hop}, {}", Before(*before))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{Class, EnhancedStatus};
+
+    /// Every sentence, to be read aloud.
+    #[test]
+    fn what_is_waited_for_follows_waiting_for() {
+        let hop = || Arc::from("smtp:mx.example.com:25");
+        let domain = || Domain::parse("example.com").expect("a domain");
+        let failure = |text: &str| {
+            Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 1), text))
+        };
+        let suspension = |reason: &str| {
+            let (what, reason) = (Arc::from("the domain example.com"), Arc::from(reason));
+            Arc::new(Suspension { what, reason, until: Mono(7) })
+        };
+        let (at, until) = (Mono(7), Mono(7));
+        let rows = [
+            (Blocker::Scheduled { due: at, first: false }, "its next try"),
+            (Blocker::Scheduled { due: at, first: true }, "the time of its first try"),
+            (
+                Blocker::Resolving { domain: domain() },
+                "an answer to where mail for example.com goes",
+            ),
+            (
+                Blocker::ResolutionFailed {
+                    domain: domain(),
+                    failure: failure("no route leads there since the reload of noon"),
+                    until,
+                },
+                "a way to example.com to be found: no route leads there since the reload of noon",
+            ),
+            (
+                Blocker::ConnectionSlots { next_hop: hop(), used: 50, max: 50, before: 3 },
+                "a connection slot of smtp:mx.example.com:25, 50/50 in use, 3 before it",
+            ),
+            (
+                Blocker::Window { next_hop: hop(), bears: 2, before: 0 },
+                "a connection to smtp:mx.example.com:25, which bears 2 at present, all in use, \
+                 first in line",
+            ),
+            (
+                Blocker::Opening { next_hop: hop() },
+                "a connection to smtp:mx.example.com:25, which is being opened",
+            ),
+            (
+                Blocker::OpenBackoff { next_hop: hop(), failure: Some(failure("refused")), until },
+                "a connection to smtp:mx.example.com:25; the last attempt: refused",
+            ),
+            (
+                Blocker::OpenBackoff { next_hop: hop(), failure: None, until },
+                "a connection to smtp:mx.example.com:25; the last ones broke",
+            ),
+            (
+                Blocker::Rate { next_hop: hop(), before: 1_000, until },
+                "the message rate allowed to smtp:mx.example.com:25, 1000 or more before it",
+            ),
+            (
+                Blocker::LeaseWait { next_hop: hop(), owner: 3, before: 1 },
+                "shard 3 to lend a connection slot of smtp:mx.example.com:25, 1 before it",
+            ),
+            (
+                Blocker::Held { reason: Arc::from("looks like spam") },
+                "an operator to release it: looks like spam",
+            ),
+            (Blocker::Held { reason: Arc::from("") }, "an operator to release it"),
+            (
+                Blocker::Suspended(suspension("they asked for it")),
+                "an operator to resume the domain example.com: they asked for it",
+            ),
+            (Blocker::Suspended(suspension("")), "an operator to resume the domain example.com"),
+            (
+                Blocker::Paused(Pause::Unsettled),
+                "the disk, which has yet to record what was delivered",
+            ),
+            (
+                Blocker::Paused(Pause::Poisoned),
+                "the spool, which can't be written: nothing more is delivered",
+            ),
+            (Blocker::Paused(Pause::Stopping), "the next start: the server is stopping"),
+            (Blocker::InFlight, "the end of the attempt that is being made"),
+            (
+                Blocker::Turn { next_hop: hop(), before: 12 },
+                "its turn at smtp:mx.example.com:25, 12 before it",
+            ),
+        ];
+        for (blocker, sentence) in rows {
+            assert_eq!(blocker.to_string(), sentence, "waiting for {blocker}");
+            assert!(blocker.next().is_none_or(|next| next == at), "{blocker:?}");
         }
     }
 }

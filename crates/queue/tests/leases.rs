@@ -4,7 +4,7 @@ mod world;
 
 use mail::Mono;
 use proptest::prelude::*;
-use queue::{Filter, ReadyKey};
+use queue::ReadyKey;
 use std::time::Duration;
 use world::{Limits, MS, SECOND, Weather, World, hosts_of, limits, ready_key};
 
@@ -332,7 +332,7 @@ proptest! {
                 Step::Retry => {
                     let now = world.now;
                     for shard in &mut world.shards {
-                        shard.queue.retry(now, &Filter::All);
+                        world::retry_all(&mut shard.queue, now);
                     }
                 }
             }

@@ -2,9 +2,9 @@
 
 mod world;
 
-use mail::{Domain, MessageId};
+use mail::MessageId;
 use proptest::prelude::*;
-use queue::{Filter, Pause, RetryPolicy};
+use queue::{Pause, RetryPolicy};
 use std::time::Duration;
 use world::{Limits, SECOND, Weather, World, limits, policy};
 
@@ -34,7 +34,14 @@ enum Step {
     Release(u64),
     Remove(u64),
     RetryAll,
-    RetryDomain(u64),
+    Suspend {
+        domain: u64,
+        until_s: u32,
+    },
+    SuspendHop {
+        hop: u64,
+        until_s: u32,
+    },
     Reload {
         hops: u64,
         connections_max: u32,
@@ -65,7 +72,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..300u64).prop_map(Step::Release),
         1 => (0..300u64).prop_map(Step::Remove),
         1 => Just(Step::RetryAll),
-        1 => (0..6u64).prop_map(Step::RetryDomain),
+        1 => (0..6u64, 0..100u32)
+            .prop_map(|(domain, until_s)| Step::Suspend { domain, until_s }),
+        1 => (0..5u64, 0..100u32).prop_map(|(hop, until_s)| Step::SuspendHop { hop, until_s }),
         1 => (1..5u64, 0..20u32, prop_oneof![Just(0.0), 20.0..500.0f64])
             .prop_map(|(hops, connections_max, messages_per_second)| {
                 Step::Reload { hops, connections_max, messages_per_second }
@@ -109,15 +118,46 @@ fn operate(world: &mut World, books: &mut Books, step: &Step) {
     for shard in &mut world.shards {
         let queue = &mut shard.queue;
         match step {
-            Step::Hold(id) => drop(queue.hold(now, MessageId(*id))),
-            Step::Release(id) => drop(queue.release(now, MessageId(*id))),
-            Step::Remove(id) => books.removed += queue.remove(now, MessageId(*id)).len(),
-            Step::RetryAll => {
-                queue.retry(now, &Filter::All);
+            Step::Hold(id) => {
+                if let Some(entry) = world::find(queue, *id) {
+                    queue.hold(entry, &format!("reason {}", id % 3).into());
+                }
             }
-            Step::RetryDomain(domain) => {
-                let domain = Domain::parse(&format!("d{domain}.example")).expect("a domain");
-                queue.retry(now, &Filter::Domain(domain));
+            Step::Release(id) => {
+                if let Some(entry) = world::find(queue, *id) {
+                    queue.release(now, entry);
+                }
+            }
+            Step::Remove(id) => {
+                let entry = world::find(queue, *id);
+                let entries = entry.map_or_else(Vec::new, |entry| queue.entries(now, entry));
+                for detail in entries {
+                    books.removed += usize::from(queue.remove(now, detail.entry).is_some());
+                }
+            }
+            Step::RetryAll => {
+                world::retry_all(queue, now);
+            }
+            Step::Suspend { domain, until_s } => {
+                let key = world::scheduled_key(&format!("d{domain}.example"));
+                let scheduled = queue.scheduled(&key, &world.weather.retry);
+                let suspension = queue::Suspension {
+                    what: "it".into(),
+                    reason: "".into(),
+                    until: now + SECOND * *until_s,
+                };
+                queue.suspend(now, scheduled, (*until_s > 0).then(|| suspension.into()));
+            }
+            Step::SuspendHop { hop, until_s } => {
+                let key = world::ready_key(&format!("hop{hop}"));
+                let suspension = queue::Suspension {
+                    what: "it".into(),
+                    reason: "".into(),
+                    until: now + SECOND * *until_s,
+                };
+                if let Some(ready) = queue.ready_id(&key) {
+                    queue.suspend_ready(now, ready, (*until_s > 0).then(|| suspension.into()));
+                }
             }
             Step::Reload { .. } => queue.invalidate_resolutions(),
             Step::Pause => queue.set_paused(Some(Pause::Unsettled)),

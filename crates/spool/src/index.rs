@@ -26,6 +26,8 @@ pub(crate) struct Entry {
     pub length: u32,
     /// Number of an interned reason, 0 for none.
     reason: u32,
+    /// The same for why it is held; see also [`More`].
+    hold: u32,
     /// Open recipients, when there are at most 64.
     open: u64,
     /// Attempts (16 bits) and next try plus one (48 bits, ms) of all recipients that have no entry
@@ -40,6 +42,7 @@ pub(crate) struct Entry {
 /// What few messages need.
 #[derive(Debug, Default)]
 struct More {
+    /// Why it is held, when there is no room for more interned reasons.
     hold: Option<Box<str>>,
     route_override: Option<Box<str>>,
     /// Open recipients when there are more than 64.
@@ -68,6 +71,7 @@ impl Entry {
             offset: at.1,
             length: at.2,
             reason: 0,
+            hold: 0,
             open: 0,
             retry: 0,
             more: None,
@@ -180,13 +184,23 @@ impl Entry {
         }
     }
 
-    pub(crate) fn hold(&self) -> Option<&str> {
-        self.more.as_ref()?.hold.as_deref()
+    pub(crate) fn hold<'a>(&'a self, reasons: &'a Reasons) -> Option<&'a str> {
+        let of_its_own = || self.more.as_ref()?.hold.as_deref();
+        reasons.text(self.hold).or_else(of_its_own)
     }
 
-    pub(crate) fn set_hold(&mut self, hold: Option<Box<str>>) {
-        if hold.is_some() || self.more.is_some() {
-            self.more.get_or_insert_default().hold = hold;
+    fn is_held(&self) -> bool {
+        self.hold != 0 || self.more.as_ref().is_some_and(|more| more.hold.is_some())
+    }
+
+    /// An operator holds a million messages for the same reason: that is kept once.
+    pub(crate) fn set_hold(&mut self, hold: Option<&str>, reasons: &mut Reasons) {
+        let number = hold.map_or(0, |text| reasons.intern(text));
+        reasons.release(self.hold);
+        self.hold = number;
+        let of_its_own = hold.filter(|_| number == 0).map(Box::from);
+        if of_its_own.is_some() || self.more.is_some() {
+            self.more.get_or_insert_default().hold = of_its_own;
         }
         self.tidy();
     }
@@ -225,6 +239,7 @@ impl Entry {
     /// Forgets all but where it is: everyone is open.
     pub(crate) fn reset(&mut self, recipients_count: u16, reasons: &mut Reasons) {
         reasons.release(self.reason);
+        reasons.release(self.hold);
         let mut fresh =
             Entry::new((self.segment, self.offset, self.length), recipients_count, false);
         fresh.flags = self.flags & BLOB;
@@ -240,7 +255,7 @@ impl Entry {
             open: self.open().collect(),
             retry: unpack(self.retry),
             retries: retries.iter().filter(|(index, _)| self.is_open(*index)).copied().collect(),
-            hold: self.hold().map(Box::from),
+            hold: self.hold(reasons).map(Box::from),
             route_override: self.route_override().map(Box::from),
             delay_notice_sent: self.delay_notice_sent(),
             reason: reasons.text(self.reason).map(Box::from),
@@ -253,9 +268,11 @@ impl Entry {
             && self.reason == 0
             && self.flags & DELAY_NOTICE == 0
             && self.open_count() == self.recipients_count()
-            && self.more.as_ref().is_none_or(|more| {
-                more.hold.is_none() && more.route_override.is_none() && more.retries.is_empty()
-            })
+            && !self.is_held()
+            && self
+                .more
+                .as_ref()
+                .is_none_or(|more| more.route_override.is_none() && more.retries.is_empty())
     }
 
     /// The opposite of [`Entry::residue`].
@@ -275,7 +292,7 @@ impl Entry {
         for &(index, retry) in &residue.retries {
             self.set_one_retry(index, retry);
         }
-        self.set_hold(residue.hold.clone());
+        self.set_hold(residue.hold.as_deref(), reasons);
         self.set_route_override(residue.route_override.clone());
         self.set_delay_notice_sent(residue.delay_notice_sent);
         self.set_reason(residue.reason.as_deref().unwrap_or(""), reasons);
@@ -295,6 +312,7 @@ impl Entry {
     /// To be called when the entry has left the index.
     pub(crate) fn release(self, reasons: &mut Reasons) {
         reasons.release(self.reason);
+        reasons.release(self.hold);
     }
 }
 
@@ -481,6 +499,33 @@ mod tests {
         assert_eq!(reasons.numbers.len(), 1);
         assert_eq!(a.reason(&reasons), Some("timed out"));
         a.release(&mut reasons);
+        assert_eq!((reasons.bytes, reasons.numbers.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_million_held_for_one_reason_keep_it_once_and_nothing_of_their_own() {
+        let mut reasons = Reasons::default();
+        let mut entries: Vec<Entry> = (0..3).map(|_| Entry::new((1, 2, 3), 1, false)).collect();
+        for entry in &mut entries {
+            entry.set_hold(Some("asked by marketing"), &mut reasons);
+            assert!(entry.more.is_none() && !entry.is_fresh());
+            assert_eq!(entry.hold(&reasons), Some("asked by marketing"));
+        }
+        assert_eq!(reasons.bytes, "asked by marketing".len());
+        // Empty words are words, and so are those for which there is no room.
+        entries[0].set_hold(Some(""), &mut reasons);
+        assert_eq!(entries[0].hold(&reasons), Some(""));
+        entries[1].set_hold(None, &mut reasons);
+        assert!(entries[1].is_fresh());
+        reasons.bytes += REASONS_BYTES_MAX;
+        entries[0].set_hold(Some("no room"), &mut reasons);
+        assert_eq!(entries[0].hold(&reasons), Some("no room"));
+        let residue = entries[0].residue(9, &reasons);
+        assert_eq!(residue.hold.as_deref(), Some("no room"));
+        entries[0].set_hold(None, &mut reasons);
+        assert!(entries[0].more.is_none());
+        reasons.bytes -= REASONS_BYTES_MAX;
+        entries.into_iter().for_each(|entry| entry.release(&mut reasons));
         assert_eq!((reasons.bytes, reasons.numbers.len()), (0, 0));
     }
 

@@ -96,7 +96,7 @@ impl Live {
     pub(crate) fn state(&mut self, state: &State) {
         let Some(entry) = self.index.get_mut(state.id.0) else { return };
         if let Some(hold) = &state.hold {
-            entry.set_hold(hold.as_deref().map(|text| crate::codec::cut(text).into()));
+            entry.set_hold(hold.as_deref().map(crate::codec::cut), &mut self.reasons);
         }
         if let Some(next_try) = state.next_try {
             entry.set_next_try(next_try);

@@ -4,12 +4,14 @@
 use super::account::{Account, DEAD_DOMAIN};
 use super::executor::Executor;
 use super::node::Node;
-use mail::MessageId;
-use mta::control::{BlockerKind, ControlRequest, Filter, ITEMS_MAX, QueueItem, ShardAnswer};
+use mail::{MessageId, Wall};
+use mta::control::{
+    BlockerKind, ControlRequest, Filter, ITEMS_MAX, PARTS_MAX, QueueItem, ShardAnswer,
+};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 /// The sweep passes by each entry so often: so much later an entry may leave than it should.
 const SWEEP_MS: u64 = 2_000;
@@ -75,9 +77,16 @@ impl Inspected {
 
     /// `None`: the process ended meanwhile.
     async fn ask(&self, shard: u16, request: ControlRequest) -> Option<ShardAnswer> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = mpsc::channel(PARTS_MAX);
         self.node.ask(shard, request, answer);
-        answered.await.ok()
+        let mut items = Vec::new();
+        loop {
+            let part = answered.recv().await?;
+            items.extend(part.items);
+            if part.is_last {
+                return Some(ShardAnswer { items, ..part });
+            }
+        }
     }
 }
 
@@ -119,19 +128,19 @@ impl Inspector {
             let listed = node.ask(shard, all).await?.items;
             for item in listed {
                 self.check(&item);
-                self.why(node, shard, item.id).await?;
-                items.push(item);
+                // A list does not show all recipients.
+                items.extend(self.why(node, shard, item.id).await?);
             }
         }
         node.node.check_limits();
         Some(items)
     }
 
-    async fn why(&self, node: &Inspected, shard: u16, id: MessageId) -> Option<()> {
+    /// Empty: it was settled meanwhile.
+    async fn why(&self, node: &Inspected, shard: u16, id: MessageId) -> Option<Vec<QueueItem>> {
         let answer = node.ask(shard, ControlRequest::QueueWhy { id }).await?;
-        // None: it was settled meanwhile.
         answer.items.iter().for_each(|item| self.check(item));
-        Some(())
+        Some(answer.items)
     }
 
     /// Every recipient has one named blocker and a deadline that can be true.
@@ -152,7 +161,9 @@ impl Inspector {
                 _ => SWEEP_MS,
             };
             let latest_ms = now_ms + self.horizon.of(blocker.kind, &recipient.address);
-            let wrong = match blocker.until {
+            // Where nobody knows when it goes on, it is given up some day.
+            let ends = blocker.until.or(recipient.expires_at.map(|at| at.max(Wall(now_ms))));
+            let wrong = match ends {
                 _ if blocker.text.is_empty() => "no named blocker".to_owned(),
                 None => "no deadline".to_owned(),
                 Some(until) if until.0 + late_ms < now_ms => {

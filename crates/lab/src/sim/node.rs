@@ -267,7 +267,7 @@ impl Node {
     }
 
     /// Asks a shard, as the control socket does.
-    pub fn ask(&self, shard: u16, request: ControlRequest, answer: oneshot::Sender<ShardAnswer>) {
+    pub fn ask(&self, shard: u16, request: ControlRequest, answer: mpsc::Sender<ShardAnswer>) {
         // Nobody answers if the process has ended.
         let _ = self.shards[usize::from(shard)].send(ShardMail::Control { request, answer });
     }

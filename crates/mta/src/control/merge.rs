@@ -1,63 +1,119 @@
 //! Many shards' answers as one.
 
-use super::{ControlRequest, ControlResponse, ErrorCode, QueueItem, Select, ShardAnswer};
+use super::summary::Counting;
+use super::{
+    ControlRequest, ControlResponse, ErrorCode, QueueItem, Select, ShardAnswer, ShardStatus, Tally,
+};
 
-/// What the asker gets to see: items in order, then `Done` or `Error`.
+/// What the shards have answered.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    pub(super) tally: Tally,
+    pub(super) items: Vec<QueueItem>,
+    pub(super) shards: Vec<ShardStatus>,
+    pub(super) errors: Vec<String>,
+    summary: Option<Counting>,
+}
+
+impl Gathering {
+    /// Takes the last part of a shard's answer.
+    pub(super) fn take(&mut self, shard: usize, part: ShardAnswer) {
+        self.items.extend(part.items);
+        self.shards.extend(part.status);
+        self.errors.extend(part.error.map(|error| format!("shard {shard}: {error}")));
+        if let Some(summary) = part.summary {
+            self.summary.get_or_insert_default().add(&summary);
+        }
+    }
+}
+
+/// What the asker gets to see: items, then `Done` or `Error`.
 pub(super) fn responses(
     request: &ControlRequest,
-    answers: Vec<ShardAnswer>,
+    mut gathering: Gathering,
 ) -> Vec<ControlResponse> {
-    let mut matched = 0_u64;
-    let mut items: Vec<QueueItem> = Vec::new();
-    let mut errors: Vec<String> = Vec::new();
-    for (shard, answer) in answers.into_iter().enumerate() {
-        matched = matched.saturating_add(answer.matched.max(answer.items.len() as u64));
-        items.extend(answer.items);
-        errors.extend(answer.error.map(|error| format!("shard {shard}: {error}")));
-    }
-    items.sort_by_key(|item| (item.received_at, item.id));
-    if let ControlRequest::QueueList { limit, .. } = request {
-        items.truncate(usize::try_from(*limit).unwrap_or(usize::MAX));
-    }
+    let items = std::mem::take(&mut gathering.items);
     let mut responses: Vec<ControlResponse> =
         items.into_iter().map(|item| ControlResponse::Item(Box::new(item))).collect();
-    responses.push(last(request, matched, &errors));
+    if let (ControlRequest::QueueSummary { top, .. }, Some(counting)) =
+        (request, gathering.summary.take())
+    {
+        let summary = counting.finish(usize::try_from(*top).unwrap_or(usize::MAX));
+        responses.push(ControlResponse::Summary(Box::new(summary)));
+    }
+    responses.push(last(request, &gathering));
     responses
 }
 
-fn last(request: &ControlRequest, matched: u64, errors: &[String]) -> ControlResponse {
-    let verb = match request {
-        ControlRequest::QueueRetry { .. } => Some("made due now"),
-        ControlRequest::QueueHold { .. } => Some("held"),
-        ControlRequest::QueueRelease { .. } => Some("released"),
-        ControlRequest::QueueRemove { .. } => Some("removed"),
-        _ => None,
-    };
-    if !errors.is_empty() {
-        let mut text = errors.join("; ");
-        if let Some(verb) = verb.filter(|_| matched > 0) {
-            text = format!("{text} ({} {verb} nevertheless)", messages(matched));
+/// The last response.
+pub(super) fn last(request: &ControlRequest, gathering: &Gathering) -> ControlResponse {
+    let tally = gathering.tally;
+    let told = told(request, tally);
+    if !gathering.errors.is_empty() {
+        let mut text = gathering.errors.join("; ");
+        if let Some(told) = told.filter(|_| tally.messages > 0) {
+            text = format!("{text} (nevertheless: {told})");
         }
         return ControlResponse::Error { code: ErrorCode::Failed, text };
     }
-    if matched == 0 && !matches!(request, ControlRequest::QueueList { .. }) {
+    let may_be_empty =
+        matches!(request, ControlRequest::QueueList { .. } | ControlRequest::QueueSummary { .. });
+    let nothing = tally.messages == 0 && tally.held == 0 && tally.in_flight == 0;
+    if nothing && !may_be_empty {
         return ControlResponse::Error { code: ErrorCode::NotFound, text: not_found(request) };
     }
-    let text = verb.map(|verb| format!("{} {verb}", messages(matched)));
-    ControlResponse::Done { matched, text }
+    let tally = Some(tally).filter(|_| told.is_some());
+    ControlResponse::Done { matched: gathering.tally.messages, tally, text: told }
 }
 
-fn messages(count: u64) -> String {
-    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
+/// What was done, for people.
+fn told(request: &ControlRequest, tally: Tally) -> Option<String> {
+    let messages = counted(tally.messages, "message");
+    let recipients = counted(tally.recipients, "recipient");
+    let of = if tally.recipients == tally.messages {
+        messages.clone()
+    } else {
+        format!("{recipients} of {messages}")
+    };
+    let mut text = match request {
+        ControlRequest::QueueRetry { .. } if tally.messages == 0 => "nothing made due".to_owned(),
+        ControlRequest::QueueRetry { .. } => format!("{of} made due now"),
+        ControlRequest::QueueHold { .. } => format!("{messages} held"),
+        ControlRequest::QueueRelease { .. } => format!("{messages} released"),
+        ControlRequest::QueueRemove { .. } => format!("{of} removed"),
+        ControlRequest::QueueFail { .. } if tally.messages == 0 => "nothing given up".to_owned(),
+        ControlRequest::QueueFail { .. } => format!("{of} given up, their senders are told"),
+        _ => return None,
+    };
+    if tally.held > 0 {
+        let held = counted(tally.held, "recipient");
+        text.push_str(&format!("; {held} on hold left there (release them first)"));
+    }
+    if tally.in_flight > 0 {
+        let flying = counted(tally.in_flight, "recipient");
+        let what = match request {
+            ControlRequest::QueueRemove { .. } => "being tried: removed unless delivered",
+            _ => "being tried left alone",
+        };
+        text.push_str(&format!("; {flying} {what}"));
+    }
+    Some(text)
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 fn not_found(request: &ControlRequest) -> String {
     match request {
+        ControlRequest::QueueRelease { select: Select::Id(id) } => {
+            format!("no message {id} is on hold")
+        }
         ControlRequest::QueueShow { id }
         | ControlRequest::QueueWhy { id }
         | ControlRequest::QueueRetry { select: Select::Id(id) }
         | ControlRequest::QueueHold { select: Select::Id(id), .. }
-        | ControlRequest::QueueRelease { select: Select::Id(id) }
+        | ControlRequest::QueueFail { select: Select::Id(id), .. }
         | ControlRequest::QueueRemove { select: Select::Id(id) } => {
             format!("no message {id} in the queue: it is done with, or was never here")
         }
@@ -69,50 +125,32 @@ fn not_found(request: &ControlRequest) -> String {
 mod tests {
     use super::*;
     use crate::control::Filter;
-    use mail::{MessageId, Wall};
+    use mail::MessageId;
 
-    fn item(id: u64, received_at: u64) -> QueueItem {
-        QueueItem {
-            id: MessageId(id),
-            sender: String::new(),
-            unreadable: None,
-            body_bytes: 1,
-            received_at: Wall(received_at),
-            age_ms: 0,
-            shard: 0,
-            held: None,
-            client: None,
-            recipients: Vec::new(),
-            recipients_count: 1,
+    fn gathered(parts: Vec<ShardAnswer>) -> Gathering {
+        let mut gathering = Gathering::default();
+        for (shard, part) in parts.into_iter().enumerate() {
+            gathering.tally = gathering.tally.and(part.tally);
+            gathering.take(shard, part);
         }
+        gathering
     }
 
-    fn list(limit: u32) -> ControlRequest {
-        ControlRequest::QueueList { filter: Filter::default(), limit }
-    }
-
-    #[test]
-    fn the_oldest_of_all_shards_come_first_and_the_rest_is_counted() {
-        let a =
-            ShardAnswer { items: vec![item(1, 10), item(3, 30)], matched: 7, ..Default::default() };
-        let b =
-            ShardAnswer { items: vec![item(2, 20), item(4, 30)], matched: 2, ..Default::default() };
-        let merged = responses(&list(3), vec![a, b]);
-        let ids: Vec<u64> = merged
-            .iter()
-            .filter_map(
-                |r| if let ControlResponse::Item(item) = r { Some(item.id.0) } else { None },
-            )
-            .collect();
-        assert_eq!(ids, [1, 2, 3]);
-        assert_eq!(merged[3], ControlResponse::Done { matched: 9, text: None });
+    fn text_of(request: &ControlRequest, tally: Tally) -> String {
+        let part = ShardAnswer { tally, ..ShardAnswer::default() };
+        match last(request, &gathered(vec![part])) {
+            ControlResponse::Done { text, .. } => text.unwrap_or_default(),
+            ControlResponse::Error { text, .. } => text,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
     fn an_empty_queue_is_no_error_but_an_unknown_id_is() {
-        let nothing = || vec![ShardAnswer::default(), ShardAnswer::default()];
-        let done = ControlResponse::Done { matched: 0, text: None };
-        assert_eq!(responses(&list(10), nothing()), [done]);
+        let nothing = || gathered(vec![ShardAnswer::default(), ShardAnswer::default()]);
+        let done = ControlResponse::Done { matched: 0, tally: None, text: None };
+        let list = ControlRequest::QueueList { filter: Filter::default(), limit: 5 };
+        assert_eq!(responses(&list, nothing()), [done]);
         let show = ControlRequest::QueueShow { id: MessageId(7) };
         let [ControlResponse::Error { code, text }] = &responses(&show, nothing())[..] else {
             panic!()
@@ -122,29 +160,61 @@ mod tests {
     }
 
     #[test]
+    fn what_was_done_is_told_in_messages_and_recipients() {
+        let retry = ControlRequest::QueueRetry { select: Select::All };
+        let of =
+            |messages, recipients, held| Tally { messages, recipients, held, ..Tally::default() };
+        assert_eq!(text_of(&retry, of(1, 1, 0)), "1 message made due now");
+        assert_eq!(
+            text_of(&retry, of(300, 300_000, 0)),
+            "300000 recipients of 300 messages made due now"
+        );
+        assert_eq!(
+            text_of(&retry, of(0, 0, 2)),
+            "nothing made due; 2 recipients on hold left there (release them first)"
+        );
+        assert_eq!(text_of(&retry, of(0, 0, 0)), "nothing in the queue matches");
+        let select = Select::All;
+        let fail =
+            ControlRequest::QueueFail { select: select.clone(), status: None, reason: "x".into() };
+        let flying = Tally { in_flight: 1, ..of(2, 2, 0) };
+        assert_eq!(
+            text_of(&fail, flying),
+            "2 messages given up, their senders are told; 1 recipient being tried left alone"
+        );
+        let hold = ControlRequest::QueueHold { select: select.clone(), reason: "x".into() };
+        assert_eq!(text_of(&hold, of(2, 0, 0)), "2 messages held");
+        let remove = ControlRequest::QueueRemove { select };
+        assert_eq!(text_of(&remove, of(1, 3, 0)), "3 recipients of 1 message removed");
+    }
+
+    #[test]
     fn one_shard_that_fails_shows_even_when_others_succeed() {
-        let good = ShardAnswer { matched: 2, ..Default::default() };
+        let tally = Tally { messages: 2, recipients: 2, ..Tally::default() };
+        let good = ShardAnswer { tally, ..Default::default() };
         let bad = ShardAnswer { error: Some("spool is full".into()), ..Default::default() };
         let remove = ControlRequest::QueueRemove { select: Select::All };
-        let [ControlResponse::Error { code, text }] = &responses(&remove, vec![good, bad])[..]
-        else {
-            panic!()
-        };
+        let all = responses(&remove, gathered(vec![good, bad]));
+        let [ControlResponse::Error { code, text }] = &all[..] else { panic!() };
         assert_eq!(*code, ErrorCode::Failed);
-        assert_eq!(text, "shard 1: spool is full (2 messages removed nevertheless)");
+        assert_eq!(text, "shard 1: spool is full (nevertheless: 2 messages removed)");
     }
 
     #[test]
     fn requests_survive_json_and_unknown_fields_do_not() {
+        let filter = Filter { domain: Some("a.example".into()), ..Filter::default() };
         let requests = [
-            list(5),
+            ControlRequest::QueueList { filter: filter.clone(), limit: 5 },
             ControlRequest::QueueHold { select: Select::Id(MessageId(42)), reason: "spam".into() },
-            ControlRequest::QueueRetry {
-                select: Select::Filter(Filter {
-                    domain: Some("a.example".into()),
-                    ..Filter::default()
-                }),
+            ControlRequest::QueueRetry { select: Select::Filter(filter.clone()) },
+            ControlRequest::QueueSummary { filter, top: 3 },
+            ControlRequest::QueueSuspend {
+                scope: crate::control::Scope::NextHop("mx.example".into()),
+                reason: "asked".into(),
+                until: Some(mail::Wall(1_795_262_469_000)),
             },
+            ControlRequest::QueueResume { scope: crate::control::Scope::All },
+            ControlRequest::TrustClock,
             ControlRequest::Status,
         ];
         for request in requests {
@@ -155,5 +225,6 @@ mod tests {
         assert!(serde_json::from_str::<ControlRequest>(typo).is_err());
         let all_by_accident = r#"{"command":"queue_remove"}"#;
         assert!(serde_json::from_str::<ControlRequest>(all_by_accident).is_err());
+        assert!(serde_json::from_str::<ControlRequest>(r#"{"command":"unrouted"}"#).is_err());
     }
 }

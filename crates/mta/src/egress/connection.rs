@@ -233,7 +233,10 @@ impl<W: World> Connection<W> {
         };
         let mut outgoing = outgoing(&message, &work);
         if let Some((entry, ..)) = work.entries.first() {
-            outgoing.expires = self.shard.queue.borrow().expires(*entry);
+            let expires = self.shard.queue.borrow().expiry(*entry);
+            // What is too old by now is having its last try, which takes as long as it takes.
+            let now = self.shard.now();
+            outgoing.expires = expires.filter(|at| *at > now).unwrap_or(Mono::NEVER);
         }
         if outgoing.smtputf8 && outgoing.facts.has_8bit {
             match content::has_8bit_header(&self.shard, &message).await {

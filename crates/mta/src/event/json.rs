@@ -95,7 +95,9 @@ fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipie
     if let Some(index) = recipient {
         line.number("recipient_index", u64::from(index));
     }
-    line.number("size", message.body_bytes);
+    if message.envelope.is_some() {
+        line.number("size", message.body_bytes);
+    }
     if !matches!(event.kind, Kind::Received { .. }) {
         let delay = event.at.since(message.received_at).as_millis();
         line.number("delay_ms", u64::try_from(delay).unwrap_or(u64::MAX));

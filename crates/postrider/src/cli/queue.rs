@@ -2,8 +2,9 @@
 
 use super::ServerArgs;
 use clap::{Args, Subcommand, ValueEnum};
-use mail::MessageId;
-use mta::control::{ControlRequest, Filter, RecipientState, Select};
+use mail::{MessageId, Wall};
+use mta::control::{ControlRequest, Filter, RecipientState, Scope, Select};
+use std::time::Duration;
 
 /// `postrider queue`.
 #[derive(Debug, Args)]
@@ -21,7 +22,10 @@ Examples:
   postrider queue list --domain example.org
   postrider queue why 000100000000a3f7
   postrider queue hold --sender news@example.org --reason 'asked by marketing'
-  postrider queue retry --domain example.org")]
+  postrider queue retry --next-hop mx.example.org --older-than 2h
+  postrider queue fail --recipient gone@example.org --reason 'account closed'
+  postrider queue suspend --domain example.org --for 2h --reason 'they are moving'
+  postrider queue summary")]
 pub(crate) struct QueueArgs {
     /// What to do.
     #[command(subcommand)]
@@ -33,32 +37,46 @@ pub(crate) struct QueueArgs {
 pub(crate) enum QueueCommand {
     /// List queued messages, oldest first
     List(ListArgs),
+    /// Count what is queued by domain, next hop, reason and age
+    Summary(SummaryArgs),
     /// Show everything known about one message
     Show(OneArgs),
     /// Say what one message waits for, and until when
     Why(OneArgs),
-    /// Try messages now, whenever they were due; those on hold stay there
+    /// Try recipients now, whenever they were due; those on hold stay there
     Retry(ChangeArgs),
-    /// Keep messages from being tried until they are released
+    /// Keep messages from being tried until they are released; they don't expire meanwhile
+    ///
+    /// What matches is the message as a whole. Holding it again changes the reason.
     Hold(HoldArgs),
-    /// End a hold
+    /// End a hold; what became too old meanwhile is tried once more
     Release(ChangeArgs),
-    /// Remove messages for good; nobody is told
+    /// Remove recipients for good; nobody is told
+    ///
+    /// Of a message only the recipients that match are removed.
     Remove(ChangeArgs),
+    /// Give recipients up now, and tell their senders
+    ///
+    /// Of a message only the recipients that match are given up; those that are being tried are
+    /// left alone.
+    Fail(FailArgs),
+    /// Stop delivery to a domain, route or next hop, or all of it, until it is resumed
+    ///
+    /// It stands for mail to come as well, survives restarts, and nothing expires meanwhile. What
+    /// is being tried is finished.
+    Suspend(SuspendArgs),
+    /// End a suspension
+    Resume(ResumeArgs),
+    /// Say that the clock is right, when the server doubts it, so that mail expires again
+    TrustClock(ServerArgs),
 }
 
 /// `queue list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only messages with a waiting recipient in this domain.
-    #[arg(long, value_name = "DOMAIN")]
-    pub(crate) domain: Option<String>,
-    /// Only messages from this sender; `<>` for reports.
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) sender: Option<String>,
-    /// Only messages with a recipient in this state.
-    #[arg(long, value_enum)]
-    pub(crate) state: Option<StateArg>,
+    /// Which.
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
     /// At most this many messages.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(mta::control::ITEMS_MAX)))]
@@ -104,23 +122,202 @@ pub(crate) struct HoldArgs {
     pub(crate) server: ServerArgs,
 }
 
-/// Which messages a change is about. There is no default: "all" must be said.
+/// `queue fail`.
+#[derive(Debug, Args)]
+pub(crate) struct FailArgs {
+    /// Which.
+    #[command(flatten)]
+    pub(crate) select: SelectArgs,
+    /// What the sender is told.
+    #[arg(long, value_name = "TEXT", default_value = "given up by an operator")]
+    pub(crate) reason: String,
+    /// The enhanced status code of the report (RFC 3463), which begins with 5.
+    #[arg(long, value_name = "5.X.Y", default_value = "5.0.0")]
+    pub(crate) status: String,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// `queue summary`.
+#[derive(Debug, Args)]
+pub(crate) struct SummaryArgs {
+    /// Which.
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Lines per table.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) top: u32,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// What is suspended or resumed.
 #[derive(Clone, Debug, Args)]
-#[group(required = true, multiple = true)]
-pub(crate) struct SelectArgs {
-    /// The message's ID: 16 hexadecimal digits.
-    #[arg(value_name = "ID", value_parser = parse_id, conflicts_with_all = ["domain", "sender", "all"])]
-    pub(crate) id: Option<MessageId>,
-    /// Messages with a waiting recipient in this domain; with --sender both must match.
-    #[arg(long, value_name = "DOMAIN", conflicts_with = "all")]
-    pub(crate) domain: Option<String>,
-    /// Messages from this sender; `<>` for reports.
-    #[arg(long, value_name = "ADDR", conflicts_with = "all")]
-    pub(crate) sender: Option<String>,
-    /// All messages.
+#[group(required = true, multiple = false)]
+pub(crate) struct ScopeArgs {
+    /// All delivery.
     #[arg(long)]
     pub(crate) all: bool,
+    /// Mail for this domain.
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// Mail that takes the route of this name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) route: Option<String>,
+    /// Mail to this next hop, or to all that have this host.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) next_hop: Option<String>,
 }
+
+impl ScopeArgs {
+    fn scope(&self) -> Scope {
+        match (&self.domain, &self.route, &self.next_hop) {
+            (Some(domain), ..) => Scope::Domain(domain.clone()),
+            (_, Some(route), _) => Scope::Route(route.clone()),
+            (.., Some(hop)) => Scope::NextHop(hop.clone()),
+            _ => Scope::All,
+        }
+    }
+}
+
+/// `queue suspend`.
+#[derive(Debug, Args)]
+pub(crate) struct SuspendArgs {
+    /// What.
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    /// Why, for whoever looks at the queue later.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) reason: String,
+    /// It ends by itself after this time, such as 2h.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time, conflicts_with = "until")]
+    pub(crate) lasting: Option<Duration>,
+    /// It ends by itself then, such as 2026-11-22T18:00:00.000Z.
+    #[arg(long, value_name = "WHEN", value_parser = parse_wall)]
+    pub(crate) until: Option<Wall>,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+impl SuspendArgs {
+    fn request(&self) -> ControlRequest {
+        let ends = self.lasting.map(|lasting| crate::world::wall_now().after(lasting));
+        ControlRequest::QueueSuspend {
+            scope: self.scope.scope(),
+            reason: self.reason.clone(),
+            until: ends.or(self.until),
+        }
+    }
+}
+
+/// `queue resume`.
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// What.
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// Which recipients a command is about: all that is given must match.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct FilterArgs {
+    /// Only recipients in this domain.
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
+    /// Only messages from this sender; `<>` for reports.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) sender: Option<String>,
+    /// Only this recipient.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) recipient: Option<String>,
+    /// Only messages that this client handed in: its IP address or EHLO name.
+    #[arg(long, value_name = "CLIENT")]
+    pub(crate) client: Option<String>,
+    /// Only recipients in this state.
+    #[arg(long, value_enum)]
+    pub(crate) state: Option<StateArg>,
+    /// Only recipients whose route has this name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) route: Option<String>,
+    /// Only recipients with this next hop, or with this host in it.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) next_hop: Option<String>,
+    /// Only recipients whose last failure, or reason of hold, has these words.
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) failure: Option<String>,
+    /// Only messages that are at least so old, such as 2h.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) older_than: Option<Duration>,
+    /// Only messages that are younger than this.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) younger_than: Option<Duration>,
+}
+
+impl FilterArgs {
+    fn filter(&self) -> Filter {
+        let ms = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        Filter {
+            domain: self.domain.clone(),
+            sender: self.sender.as_deref().map(reverse_path),
+            recipient: self.recipient.as_deref().map(reverse_path),
+            client: self.client.clone(),
+            state: self.state.map(RecipientState::from),
+            route: self.route.clone(),
+            next_hop: self.next_hop.clone(),
+            reason: self.failure.clone(),
+            older_than_ms: self.older_than.map(ms),
+            younger_than_ms: self.younger_than.map(ms),
+        }
+    }
+}
+
+/// What a change is about. There is no default: "all" must be said.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SelectArgs {
+    /// The message's ID: 16 hexadecimal digits.
+    #[arg(value_name = "ID", value_parser = parse_id, conflicts_with_all = FILTERS)]
+    #[arg(conflicts_with = "all", required_unless_present_any = OTHERWISE)]
+    pub(crate) id: Option<MessageId>,
+    /// All messages.
+    #[arg(long, conflicts_with_all = FILTERS)]
+    pub(crate) all: bool,
+    /// Or those that match.
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+}
+
+const FILTERS: [&str; 10] = [
+    "domain",
+    "sender",
+    "recipient",
+    "client",
+    "state",
+    "route",
+    "next_hop",
+    "failure",
+    "older_than",
+    "younger_than",
+];
+const OTHERWISE: [&str; 11] = [
+    "all",
+    "domain",
+    "sender",
+    "recipient",
+    "client",
+    "state",
+    "route",
+    "next_hop",
+    "failure",
+    "older_than",
+    "younger_than",
+];
 
 /// States of a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -154,14 +351,22 @@ impl QueueCommand {
     #[must_use]
     pub(crate) fn request(&self) -> ControlRequest {
         match self {
-            QueueCommand::List(list) => ControlRequest::QueueList {
-                filter: Filter {
-                    domain: list.domain.clone(),
-                    sender: list.sender.as_deref().map(reverse_path),
-                    state: list.state.map(RecipientState::from),
-                },
-                limit: list.limit,
+            QueueCommand::List(list) => {
+                ControlRequest::QueueList { filter: list.filter.filter(), limit: list.limit }
+            }
+            QueueCommand::Summary(summary) => {
+                ControlRequest::QueueSummary { filter: summary.filter.filter(), top: summary.top }
+            }
+            QueueCommand::Fail(fail) => ControlRequest::QueueFail {
+                select: fail.select.select(),
+                status: Some(fail.status.clone()),
+                reason: fail.reason.clone(),
             },
+            QueueCommand::Suspend(suspend) => suspend.request(),
+            QueueCommand::Resume(resume) => {
+                ControlRequest::QueueResume { scope: resume.scope.scope() }
+            }
+            QueueCommand::TrustClock(_) => ControlRequest::TrustClock,
             QueueCommand::Show(one) => ControlRequest::QueueShow { id: one.id },
             QueueCommand::Why(one) => ControlRequest::QueueWhy { id: one.id },
             QueueCommand::Retry(change) => {
@@ -187,6 +392,11 @@ impl QueueCommand {
             QueueCommand::List(list) => &list.server,
             QueueCommand::Show(one) | QueueCommand::Why(one) => &one.server,
             QueueCommand::Hold(hold) => &hold.server,
+            QueueCommand::Summary(summary) => &summary.server,
+            QueueCommand::Fail(fail) => &fail.server,
+            QueueCommand::Suspend(suspend) => &suspend.server,
+            QueueCommand::Resume(resume) => &resume.server,
+            QueueCommand::TrustClock(server) => server,
             QueueCommand::Retry(change)
             | QueueCommand::Release(change)
             | QueueCommand::Remove(change) => &change.server,
@@ -199,11 +409,7 @@ impl SelectArgs {
         match self.id {
             Some(id) => Select::Id(id),
             None if self.all => Select::All,
-            None => Select::Filter(Filter {
-                domain: self.domain.clone(),
-                sender: self.sender.as_deref().map(reverse_path),
-                state: None,
-            }),
+            None => Select::Filter(self.filter.filter()),
         }
     }
 }
@@ -212,6 +418,15 @@ impl SelectArgs {
 fn reverse_path(text: &str) -> String {
     let bare = text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).unwrap_or(text);
     bare.to_owned()
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    mta::config::quantity::parse_duration(text).map_err(str::to_owned)
+}
+
+fn parse_wall(text: &str) -> Result<Wall, String> {
+    mta::control::text::parse_wall(text)
+        .ok_or_else(|| "a time looks like 2026-11-22T18:00:00.000Z".to_owned())
 }
 
 fn parse_id(text: &str) -> Result<MessageId, String> {
@@ -245,7 +460,7 @@ mod tests {
         let filter = Filter {
             domain: Some("example.org".to_owned()),
             sender: Some(String::new()),
-            state: None,
+            ..Filter::default()
         };
         assert_eq!(
             request("remove --domain example.org --sender <>"),
@@ -255,5 +470,46 @@ mod tests {
             panic!()
         };
         assert_eq!((filter.state, limit), (Some(RecipientState::InFlight), 1_000));
+        let filter = Filter {
+            next_hop: Some("mx.test".to_owned()),
+            reason: Some("refused".to_owned()),
+            older_than_ms: Some(7_200_000),
+            ..Filter::default()
+        };
+        assert_eq!(
+            request("retry --next-hop mx.test --failure refused --older-than 2h"),
+            ControlRequest::QueueRetry { select: Select::Filter(filter) }
+        );
+        assert_eq!(
+            request("resume --route out"),
+            ControlRequest::QueueResume { scope: Scope::Route("out".to_owned()) }
+        );
+        let ControlRequest::QueueSuspend { scope, until, .. } =
+            request("suspend --all --until 2026-11-22T18:00:00.000Z")
+        else {
+            panic!()
+        };
+        assert_eq!((scope, until), (Scope::All, Some(Wall(1_795_370_400_000))));
+    }
+
+    #[test]
+    fn nothing_is_changed_that_was_not_named() {
+        let parses = |line: &str| {
+            let words = ["postrider", "queue"].into_iter().chain(line.split(' '));
+            Cli::try_parse_from(words).is_ok()
+        };
+        for command in ["hold", "release", "retry", "remove", "fail"] {
+            assert!(!parses(command), "{command}");
+            assert!(!parses(&format!("{command} 00000000000000ab --all")), "{command}");
+            assert!(!parses(&format!("{command} --domain a.test --all")), "{command}");
+            assert!(!parses(&format!("{command} 00000000000000ab --older-than 2h")), "{command}");
+            assert!(
+                parses(&format!("{command} --younger-than 2h --client 192.0.2.1")),
+                "{command}"
+            );
+        }
+        for command in ["suspend", "resume"] {
+            assert!(!parses(command) && !parses(&format!("{command} --all --domain a.test")));
+        }
     }
 }

@@ -7,10 +7,11 @@ use crate::cli::{QueueArgs, ServerArgs, exit};
 use crate::commands::load;
 use crate::control_socket::{self, ClientError};
 use mail::Wall;
-use mta::control::{ControlRequest, ControlResponse, ErrorCode, QueueItem};
-use std::io::{self, Write};
+use mta::control::{ControlRequest, ControlResponse, ErrorCode, QueueItem, Tally};
+use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// `postrider queue …`.
 pub(crate) fn run(args: &QueueArgs) -> ExitCode {
@@ -105,25 +106,91 @@ struct View {
     listed: Vec<QueueItem>,
     matched: u64,
     error: Option<(ErrorCode, String)>,
+    progress: Progress,
+}
+
+/// Between two lines about progress where there is no terminal to draw on.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+const BAR_WIDTH: u64 = 30;
+
+/// How far the server has come, on standard error: a bar on a terminal, a line now and then
+/// elsewhere.
+struct Progress {
+    is_terminal: bool,
+    said_at: Instant,
+    is_drawn: bool,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        let is_terminal = io::stderr().is_terminal();
+        Progress { is_terminal, said_at: Instant::now(), is_drawn: false }
+    }
+
+    fn show(&mut self, tally: Tally) {
+        // Standard error that is gone is nobody's loss.
+        if self.is_terminal {
+            let _ = write!(io::stderr(), "\r\x1b[K{}", bar(tally));
+            self.is_drawn = true;
+        } else if self.said_at.elapsed() >= PROGRESS_EVERY {
+            self.said_at = Instant::now();
+            let _ = writeln!(io::stderr(), "postrider: {}", so_far(tally));
+        }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.is_drawn) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn so_far(tally: Tally) -> String {
+    let Tally { seen, total, messages, .. } = tally;
+    let total = total.max(seen);
+    format!("{seen} of {total} recipients looked at, {messages} messages so far")
+}
+
+fn bar(tally: Tally) -> String {
+    let total = tally.total.max(tally.seen).max(1);
+    let filled = tally.seen.saturating_mul(BAR_WIDTH) / total;
+    let bar: String = (0..BAR_WIDTH).map(|n| if n < filled { '#' } else { '.' }).collect();
+    format!("[{bar}] {}", so_far(tally))
 }
 
 impl View {
     fn new(request: ControlRequest, json: bool) -> View {
-        View { request, json, listed: Vec::new(), matched: 0, error: None }
+        View {
+            request,
+            json,
+            listed: Vec::new(),
+            matched: 0,
+            error: None,
+            progress: Progress::new(),
+        }
     }
 
     /// Takes a response; what can be shown at once is.
     fn take(&mut self, response: ControlResponse, out: &mut impl Write) -> io::Result<()> {
+        if let ControlResponse::Progress(tally) = &response {
+            self.progress.show(*tally);
+            return Ok(());
+        }
+        self.progress.clear();
         if self.json {
             serde_json::to_writer(&mut *out, &response)?;
             out.write_all(b"\n")?;
         }
         match response {
             ControlResponse::Error { code, text } => self.error = Some((code, text)),
+            ControlResponse::Progress(_) => {}
             _ if self.json => {}
             ControlResponse::Item(item) => self.listed.push(*item),
+            ControlResponse::Summary(summary) => {
+                out.write_all(shown::summary(&summary).as_bytes())?;
+            }
             ControlResponse::Status(status) => out.write_all(shown::status(&status).as_bytes())?,
-            ControlResponse::Done { matched, text } => {
+            ControlResponse::Done { matched, text, .. } => {
                 self.matched = matched;
                 if let Some(text) = text {
                     writeln!(out, "{text}")?;
@@ -174,7 +241,7 @@ mod tests {
     #[test]
     fn json_is_the_responses_themselves() {
         let list = ControlRequest::QueueList { filter: Filter::default(), limit: 1 };
-        let done = ControlResponse::Done { matched: 0, text: None };
+        let done = ControlResponse::Done { matched: 0, tally: None, text: None };
         let error = ControlResponse::Error { code: ErrorCode::NotFound, text: "no".to_owned() };
         assert_eq!(seen(list, true, vec![done]), "{\"response\":\"done\",\"matched\":0}\n");
         let show = ControlRequest::QueueShow { id: MessageId(1) };
@@ -185,9 +252,22 @@ mod tests {
     }
 
     #[test]
+    fn progress_is_told_beside_the_answer() {
+        let tally = Tally { seen: 50, total: 100, messages: 7, ..Tally::default() };
+        let hold =
+            ControlRequest::QueueHold { select: mta::control::Select::All, reason: String::new() };
+        assert_eq!(seen(hold, true, vec![ControlResponse::Progress(tally)]), "");
+        assert_eq!(
+            bar(tally),
+            "[###############...............] 50 of 100 recipients looked at, 7 messages so far"
+        );
+        assert!(bar(Tally::default()).contains("0 of 0"));
+    }
+
+    #[test]
     fn an_empty_queue_says_so() {
         let list = ControlRequest::QueueList { filter: Filter::default(), limit: 1 };
-        let done = ControlResponse::Done { matched: 0, text: None };
+        let done = ControlResponse::Done { matched: 0, tally: None, text: None };
         assert_eq!(seen(list, false, vec![done]), "Nothing is queued.\n");
     }
 }

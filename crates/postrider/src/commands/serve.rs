@@ -111,7 +111,7 @@ async fn serve(
     if file.is_none() {
         make_data_directories(&config)?;
     }
-    let node = Node::start(&config, shards, console)?;
+    let mut node = Node::start(&config, shards, console)?;
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let name = &listener.name;
         console.line(Level::Info, "listen", format_args!("listening on {address} listener={name}"));
@@ -149,6 +149,15 @@ async fn serve(
                 NodeJob::Status(answer) => {
                     let _ = answer.send(status(&node));
                 }
+                NodeJob::Suspend(suspension, answer) => {
+                    let _ = answer.send(told(node.suspend(suspension), console));
+                }
+                NodeJob::Resume(scope, answer) => {
+                    let _ = answer.send(told(node.resume(&scope), console));
+                }
+                NodeJob::TrustClock(answer) => {
+                    let _ = answer.send(told(node.trust_clock(), console));
+                }
             },
         }
     }
@@ -158,6 +167,14 @@ async fn serve(
     drop(admin);
     console.line(Level::Info, "stop", format_args!("stopped"));
     Ok(())
+}
+
+/// Notes on the console what an operator has done.
+fn told(done: Result<String, String>, console: &ConsoleLog) -> Result<String, String> {
+    if let Ok(text) = &done {
+        console.line(Level::Info, "operator", format_args!("{text}"));
+    }
+    done
 }
 
 /// Opens the control socket and, if one is configured, the HTTP address.
@@ -196,7 +213,9 @@ fn status(node: &Node) -> Status {
     Status {
         version: crate::VERSION.to_owned(),
         uptime_ms: u64::try_from(node.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        protocol: mta::control::PROTOCOL,
         messages: node.message_count(),
+        suspensions: node.suspensions().to_vec(),
         shards: Vec::new(),
         problems: node.problem_finder()(),
     }
@@ -210,13 +229,19 @@ fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<Stri
             let config = Arc::new(config);
             node.reload(&config);
             let kept = node.kept_from_start(&config);
-            Ok(format!("configuration reloaded from {}{kept}", config.file_name()))
+            let mut text = format!("configuration reloaded from {}{kept}", config.file_name());
+            for warning in &config.warnings {
+                let (name, line, message) = (config.file_name(), warning.line, &warning.message);
+                console.line(Level::Warn, "config", format_args!("{name}:{line}: {message}"));
+                text.push_str(&format!("\n{name}:{line}: {message}"));
+            }
+            Ok(text)
         }
         Err(error) => Err(format!("the old configuration stays: {}", error.one_line())),
     };
     let (level, text) = match &told {
-        Ok(text) => (Level::Info, text),
-        Err(text) => (Level::Error, text),
+        Ok(text) => (Level::Info, text.lines().next().unwrap_or_default()),
+        Err(text) => (Level::Error, text.as_str()),
     };
     console.line(level, "reload", format_args!("{text}"));
     told

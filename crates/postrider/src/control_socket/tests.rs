@@ -1,7 +1,7 @@
 //! Server and client over a real socket, and clients that behave badly.
 
 use super::*;
-use mta::control::{NodeJob, Select, ShardAnswer, Status};
+use mta::control::{NodeJob, Select, ShardAnswer, Status, Tally};
 use std::io::Read;
 use std::thread;
 use tokio::sync::{mpsc, oneshot};
@@ -39,12 +39,16 @@ fn serve() -> Server {
                         NodeJob::Status(answer) => {
                             let _ = answer.send(Status::default());
                         }
+                        other => panic!("{other:?}"),
                     }
                 }
             });
             let shard = || -> mta::control::ShardPort {
                 Box::new(|_, answer| {
-                    let _ = answer.send(ShardAnswer { matched: 1, ..ShardAnswer::default() });
+                    let tally = Tally { messages: 1, recipients: 1, ..Tally::default() };
+                    let part = ShardAnswer { tally, ..ShardAnswer::default() };
+                    let _ = answer.try_send(part.clone());
+                    let _ = answer.try_send(ShardAnswer { is_last: true, ..part });
                 })
             };
             let plane = Arc::new(ControlPlane::new(vec![shard(), shard()], node));
@@ -82,10 +86,14 @@ fn raw(path: &Path, request: &[u8]) -> String {
 fn requests_reach_all_shards_and_the_node() {
     let server = serve();
     let remove = ControlRequest::QueueRemove { select: Select::All };
-    assert_eq!(
-        answers(&server.path, &remove),
-        [ControlResponse::Done { matched: 2, text: Some("2 messages removed".to_owned()) }]
-    );
+    let tally = Some(Tally { messages: 2, recipients: 2, ..Tally::default() });
+    let text = Some("2 messages removed".to_owned());
+    let mut said = answers(&server.path, &remove);
+    assert_eq!(said.pop(), Some(ControlResponse::Done { matched: 2, tally, text }));
+    assert!(!said.is_empty() && said.iter().all(|r| matches!(r, ControlResponse::Progress(_))));
+    // Who does not say which version it speaks hears of no progress.
+    let first = raw(&server.path, b"{\"command\":\"queue_remove\",\"select\":\"all\"}\n");
+    assert_eq!(first.lines().count(), 1, "{first}");
     assert_eq!(
         answers(&server.path, &ControlRequest::Reload),
         [ControlResponse::Error {
@@ -114,13 +122,15 @@ fn bad_requests_get_a_sentence() {
         (b"\xff\xff\n", "not understood"),
         (b"{\"command\":\"status\"", "must be one line"),
         (b"", "must be one line"),
+        (b"{\"command\":\"status\",\"version\":3}\n", "speaks versions 1 to 2"),
         (&[b' '; REQUEST_BYTES_MAX + 1], "longer than 65536 bytes"),
     ] {
         let answer = raw(&server.path, request);
         assert!(answer.contains("\"bad_request\"") && answer.contains(expected), "{answer}");
     }
     // And it still works.
-    assert_eq!(answers(&server.path, &ControlRequest::Status).len(), 2);
+    let said = answers(&server.path, &ControlRequest::Status);
+    assert!(said.iter().any(|response| matches!(response, ControlResponse::Status(_))));
 }
 
 #[test]

@@ -104,6 +104,25 @@ pub fn entry(id: u64, now: Mono) -> NewEntry {
     }
 }
 
+/// Everything that is queued.
+pub fn all_entries(queue: &Queue, now: Mono) -> Vec<EntryId> {
+    (0..queue.chunk_count())
+        .flat_map(|chunk| queue.glances(now, chunk))
+        .map(|glance| glance.entry)
+        .collect()
+}
+
+/// A recipient of a message.
+pub fn find(queue: &Queue, id: u64) -> Option<EntryId> {
+    (0..queue.chunk_count()).find_map(|chunk| queue.find(chunk, MessageId(id)))
+}
+
+/// Has everything tried now; gives how many are due.
+pub fn retry_all(queue: &mut Queue, now: Mono) -> usize {
+    let entries = all_entries(queue, now);
+    entries.into_iter().filter(|entry| queue.retry(now, *entry) == queue::Retried::Due).count()
+}
+
 /// splitmix64.
 pub struct Dice(pub u64);
 
@@ -511,15 +530,11 @@ impl World {
     /// Every entry has a blocker, and an end is in sight.
     pub fn check_blockers(&self) {
         for shard in &self.shards {
-            let mut cursor = Some(0);
-            while let Some(at) = cursor {
-                let page = shard.queue.page(self.now, &queue::Filter::All, at, 100);
-                for detail in page.entries {
-                    let blocker = shard.queue.why(self.now, detail.entry).expect("it is queued");
-                    assert!(blocker.deadline() < Mono::NEVER, "{blocker}");
-                    assert!(!blocker.to_string().is_empty());
-                }
-                cursor = page.next;
+            for entry in all_entries(&shard.queue, self.now) {
+                let blocker = shard.queue.why(self.now, entry).expect("it is queued");
+                let next = blocker.next().or(shard.queue.expiry(entry));
+                assert!(next.is_some_and(|at| at < Mono::NEVER), "{blocker}");
+                assert!(!blocker.to_string().is_empty());
             }
         }
     }

@@ -1,8 +1,9 @@
 //! The queue as text for people.
 
+use crate::terminal::clean;
 use comfy_table::{CellAlignment, Table, presets};
 use mail::Wall;
-use mta::control::{QueueItem, QueueRecipient, RecipientState, Status};
+use mta::control::{QueueItem, QueueRecipient, RecipientState, Status, Summary};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -20,13 +21,15 @@ pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall) -> String {
     table.set_header(["ID", "AGE", "BYTES", "FROM", "TO", "WAITS FOR", "NEXT TRY"]);
     for item in items {
         let Some(first) = item.recipients.first() else { continue };
-        let more = item.recipients.len().saturating_sub(1);
+        let open = item.recipients_open.max(u32::try_from(item.recipients.len()).unwrap_or(0));
+        let more = open.saturating_sub(1);
         let to = if more > 0 {
             format!("{} and {more} more", clean(&first.address))
         } else {
             clean(&first.address)
         };
-        let next_try = first.next_try.or(first.blocker.until);
+        // What is on hold is not tried at any time.
+        let next_try = first.next_try;
         table.add_row([
             item.id.to_string(),
             age(Duration::from_millis(item.age_ms)),
@@ -72,7 +75,7 @@ pub(super) fn show(item: &QueueItem, now: Wall) -> String {
         let _ = writeln!(text, "On hold     {}", clean(reason));
     }
     let _ = writeln!(text, "Shard       {}", item.shard);
-    let open = item.recipients.len();
+    let open = item.recipients_open;
     let _ = writeln!(text, "Recipients  {open} of {} still open", item.recipients_count);
     for recipient in &item.recipients {
         recipient_lines(&mut text, recipient, now);
@@ -88,8 +91,15 @@ fn recipient_lines(text: &mut String, recipient: &QueueRecipient, now: Wall) {
     if let Some(at) = recipient.next_try {
         let _ = writeln!(text, "    next try   {at} ({})", distance(at, now));
     }
-    let expires = recipient.expires_at;
-    let _ = writeln!(text, "    expires    {expires} ({})", distance(expires, now));
+    match recipient.expires_at {
+        Some(at) if at <= now => {
+            let _ = writeln!(text, "    expired    {at}, given up after one more try");
+        }
+        Some(at) => {
+            let _ = writeln!(text, "    expires    {at} ({})", distance(at, now));
+        }
+        None => text.push_str("    expires    never as things are\n"),
+    }
     if let Some(route) = &recipient.route {
         let _ = writeln!(text, "    route      {}", clean(route));
     }
@@ -112,10 +122,22 @@ pub(super) fn why(item: &QueueItem, now: Wall) -> String {
             clean(&recipient.address),
             clean(&recipient.blocker.text)
         );
-        if let Some(at) = recipient.next_try.or(recipient.blocker.until) {
-            let _ = write!(text, "; next try {}", from_now(at, now));
+        match (recipient.next_try, recipient.blocker.until) {
+            (Some(at), _) => {
+                let _ = write!(text, "; next try {}", from_now(at, now));
+            }
+            (None, Some(at)) => {
+                let _ = write!(text, ", until {}", from_now(at, now));
+            }
+            (None, None) => {}
         }
-        let _ = write!(text, "; expires {}", from_now(recipient.expires_at, now));
+        match recipient.expires_at {
+            Some(at) if at <= now => text.push_str("; too old, given up after one more try"),
+            Some(at) => {
+                let _ = write!(text, "; expires {}", from_now(at, now));
+            }
+            None => {}
+        }
         if let Some(failure) = &recipient.last_failure {
             let _ = write!(text, "; last try: {}", clean(failure));
         }
@@ -156,6 +178,17 @@ pub(super) fn status(status: &Status) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let _ = writeln!(text, "{}", table.trim_fmt());
+    for suspension in &status.suspensions {
+        let (scope, since) = (clean(&suspension.scope.to_string()), suspension.since);
+        let _ = write!(text, "Suspended: {scope}, since {since}");
+        if let Some(until) = suspension.until {
+            let _ = write!(text, ", until {until}");
+        }
+        if !suspension.reason.is_empty() {
+            let _ = write!(text, ": {}", clean(&suspension.reason));
+        }
+        text.push('\n');
+    }
     if status.problems.is_empty() {
         text.push_str("All is well.\n");
     }
@@ -163,6 +196,46 @@ pub(super) fn status(status: &Status) -> String {
         let _ = writeln!(text, "Trouble: {}", clean(problem));
     }
     text
+}
+
+/// What is queued, counted.
+pub(super) fn summary(summary: &Summary) -> String {
+    let recipients = counted(summary.recipients, "recipient");
+    let messages = counted(summary.messages, "message");
+    let mut text = format!("{recipients} of {messages}.\n");
+    let tables = [
+        ("DOMAIN", &summary.domains),
+        ("NEXT HOP", &summary.next_hops),
+        ("LAST FAILURE", &summary.reasons),
+    ];
+    for (title, groups) in tables.into_iter().filter(|(_, groups)| !groups.is_empty()) {
+        let rows = groups.iter().map(|group| {
+            let oldest = age(Duration::from_millis(group.oldest_ms));
+            vec![group.recipients.to_string(), oldest, clean(&group.name)]
+        });
+        let _ = writeln!(text, "\n{}", table(&["RECIPIENTS", "OLDEST", title], rows));
+    }
+    let ages = summary.ages.iter().filter(|group| group.recipients > 0);
+    let rows: Vec<_> =
+        ages.map(|group| vec![group.recipients.to_string(), group.name.clone()]).collect();
+    if !rows.is_empty() {
+        let _ = writeln!(text, "\n{}", table(&["RECIPIENTS", "AGE"], rows.into_iter()));
+    }
+    text
+}
+
+/// Columns of text, the first one of numbers.
+fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header.to_vec());
+    for row in rows {
+        table.add_row(row);
+    }
+    if let Some(column) = table.column_mut(0) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
 }
 
 fn state(state: RecipientState) -> &'static str {
@@ -186,11 +259,6 @@ fn sender(item: &QueueItem) -> String {
         sender if sender.is_empty() => "<>".to_owned(),
         sender => clean(sender),
     }
-}
-
-/// What strangers wrote must not drive the operator's terminal.
-fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn counted(n: u64, noun: &str) -> String {
@@ -239,7 +307,7 @@ fn age(duration: Duration) -> String {
 mod tests {
     use super::*;
     use mail::MessageId;
-    use mta::control::{Blocker, BlockerKind, ShardStatus};
+    use mta::control::{AgeGroup, Blocker, BlockerKind, Group, Scope, ShardStatus, Suspension};
 
     /// 2026-11-21T12:01:09Z.
     const NOW: Wall = Wall(1_795_262_469_000);
@@ -262,17 +330,54 @@ mod tests {
                 blocker: Blocker {
                     kind: BlockerKind::ConnectionSlot,
                     text: "a connection slot of mx.example.com, 50/50 in use".to_owned(),
-                    until: Some(Wall(NOW.0 + 182_000)),
+                    until: None,
                 },
-                expires_at: Wall(NOW.0 + 432_000_000 - 90_000),
+                expires_at: Some(Wall(NOW.0 + 432_000_000 - 90_000)),
                 attempts: 2,
                 next_try: None,
                 last_failure: Some("mx.example.com[192.0.2.1]:25 said: 421 4.7.0 busy".to_owned()),
                 route: Some("example.com".to_owned()),
                 next_hop: Some("smtp:mx.example.com".to_owned()),
             }],
+            recipients_open: 1,
             recipients_count: 3,
         }
+    }
+
+    #[test]
+    fn a_next_try_is_one_and_the_end_of_a_wait_is_another() {
+        let mut item = item();
+        item.recipients[0].last_failure = None;
+        item.recipients[0].next_try = Some(Wall(NOW.0 + 182_000));
+        assert!(why(&item, NOW).contains("in use; next try 12:04:11Z (in 3m 2s); expires"));
+        let recipient = &mut item.recipients[0];
+        (recipient.next_try, recipient.expires_at) = (None, None);
+        recipient.blocker.text = "an operator to resume the domain example.com".to_owned();
+        recipient.blocker.until = Some(Wall(NOW.0 + 182_000));
+        let text = why(&item, NOW);
+        assert!(text.ends_with("resume the domain example.com, until 12:04:11Z (in 3m 2s)\n"));
+        assert!(list(&[item.clone()], 1, NOW).lines().nth(1).unwrap().ends_with(" -"));
+        item.recipients[0].expires_at = Some(NOW);
+        assert!(why(&item, NOW).contains("; too old, given up after one more try"));
+    }
+
+    #[test]
+    fn a_summary_has_a_table_for_each_question() {
+        let group =
+            |name: &str| Group { name: name.to_owned(), recipients: 12, oldest_ms: 3_600_000 };
+        let text = summary(&Summary {
+            messages: 11,
+            recipients: 12,
+            domains: vec![group("a.test")],
+            next_hops: vec![group("smtp:mx\u{202e}.test:25")],
+            reasons: vec![group("450 busy")],
+            ages: vec![AgeGroup { name: "under 1m".to_owned(), below_ms: None, recipients: 12 }],
+        });
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert_eq!(lines[0], "12 recipients of 11 messages.");
+        assert!(lines.iter().any(|line| line.starts_with("12") && line.ends_with("a.test")));
+        assert!(text.contains("1h 0m") && text.contains("mx\u{fffd}.test"), "{text}");
+        assert!(text.contains("LAST FAILURE") && text.contains("under 1m"), "{text}");
     }
 
     #[test]
@@ -280,15 +385,14 @@ mod tests {
         assert_eq!(
             why(&item(), NOW),
             "000100000000002a → user@example.com: waiting for a connection slot of \
-             mx.example.com, 50/50 in use; next try 12:04:11Z (in 3m 2s); expires 2026-11-26 \
-             11:59:39Z (in 4d 23h); last try: mx.example.com[192.0.2.1]:25 said: 421 4.7.0 busy\n"
+             mx.example.com, 50/50 in use; expires 2026-11-26 11:59:39Z (in 4d 23h); last try: mx.example.com[192.0.2.1]:25 said: 421 4.7.0 busy\n"
         );
     }
 
     #[test]
     fn a_list_has_one_line_per_message_and_the_count() {
         let mut many = item();
-        many.recipients.push(many.recipients[0].clone());
+        many.recipients_open = 2;
         many.sender = "a@b.example".to_owned();
         let text = list(&[item(), many], 7, NOW);
         let lines: Vec<&str> = text.lines().collect();
@@ -323,14 +427,24 @@ mod tests {
     fn status_shows_trouble() {
         let mut status_now = Status {
             version: "1.2.3".to_owned(),
+            protocol: 2,
             uptime_ms: 3_600_000,
             messages: 7,
             shards: vec![ShardStatus { shard: 0, sessions: 12, ..ShardStatus::default() }],
             problems: Vec::new(),
+            suspensions: Vec::new(),
         };
         let text = status(&status_now);
         assert!(text.starts_with("postrider 1.2.3, up 1h 0m, messages queued: 7\n"), "{text}");
         assert!(text.ends_with("All is well.\n"), "{text}");
+        status_now.suspensions.push(Suspension {
+            scope: Scope::Route("out".to_owned()),
+            reason: "peer is moving".to_owned(),
+            since: NOW,
+            until: None,
+        });
+        let line = "Suspended: the route out, since 2026-11-21T12:01:09.000Z: peer is moving\n";
+        assert!(status(&status_now).contains(line));
         status_now.problems.push("log 0 is poisoned".to_owned());
         assert!(status(&status_now).ends_with("Trouble: log 0 is poisoned\n"));
     }

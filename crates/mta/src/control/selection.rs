@@ -1,0 +1,81 @@
+//! Which queued mail a command is about.
+
+use super::{RecipientState, text};
+use mail::MessageId;
+use serde::{Deserialize, Serialize};
+
+/// Which queued recipients a command is about. The fields must all match the same recipient; an
+/// empty filter matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Filter {
+    /// The recipient's domain, compared without case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// The whole reverse-path of the message; empty for `<>`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    /// The recipient's address, compared without case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recipient: Option<String>,
+    /// The client that handed the message in: its address, or its EHLO argument.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// State of the recipient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<RecipientState>,
+    /// Name of its route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    /// Its next hop, or one host of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_hop: Option<String>,
+    /// Words in its last failure or in the reason of its hold, compared without case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The message is at least so old.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub older_than_ms: Option<u64>,
+    /// The message is younger than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub younger_than_ms: Option<u64>,
+}
+
+/// What a changing command applies to. There is no default: everything must be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Select {
+    /// One message.
+    #[serde(with = "text::id")]
+    Id(MessageId),
+    /// All that match.
+    Filter(Filter),
+    /// All.
+    All,
+}
+
+/// Whether `wanted` is a next hop as the ready queue is called
+/// (`smtp:out:mx1.example:25>mx2.example:25`) or one of its hosts, with or without the port.
+pub(crate) fn is_hop(next_hop: &str, wanted: &str) -> bool {
+    let is = |text: &str| text.eq_ignore_ascii_case(wanted);
+    // Channel and route come first; neither has a colon in it.
+    let hosts = next_hop.splitn(3, ':').nth(2).unwrap_or("");
+    let without_port = |host: &str| host.rsplit_once(':').is_some_and(|(name, _)| is(name));
+    is(next_hop) || hosts.split([',', '>']).any(|host| is(host) || without_port(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_next_hop_is_known_by_its_whole_name_and_by_each_host() {
+        let hop = "smtp:out:mx1.example:25>[2001:db8::1]:25";
+        for name in [hop, "MX1.example", "mx1.example:25", "[2001:db8::1]", "[2001:db8::1]:25"] {
+            assert!(is_hop(hop, name), "{name}");
+        }
+        for name in ["", "mx2.example", "example", "smtp", "out", "25", "mx1.example:2525"] {
+            assert!(!is_hop(hop, name), "{name}");
+        }
+    }
+}

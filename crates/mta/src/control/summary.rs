@@ -1,0 +1,200 @@
+//! What is queued, counted.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Up to which age, in milliseconds, a message counts in which line; the last one has no end.
+pub const AGE_BUCKETS: [(u64, &str); 8] = [
+    (60_000, "under 1m"),
+    (300_000, "1m to 5m"),
+    (1_800_000, "5m to 30m"),
+    (7_200_000, "30m to 2h"),
+    (28_800_000, "2h to 8h"),
+    (86_400_000, "8h to 1d"),
+    (259_200_000, "1d to 3d"),
+    (u64::MAX, "3d and more"),
+];
+
+/// Names that a table tells apart while it counts; what comes after them counts as one.
+const NAMES_MAX: usize = 10_000;
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 200;
+/// The line of those that are not told apart or not shown.
+const OTHERS: &str = "(others)";
+
+/// What is queued, counted by recipients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Messages with a recipient that matched.
+    pub messages: u64,
+    /// Recipients that matched.
+    pub recipients: u64,
+    /// By domain, the largest first.
+    pub domains: Vec<Group>,
+    /// By next hop, as far as it is known.
+    pub next_hops: Vec<Group>,
+    /// By the last failure.
+    pub reasons: Vec<Group>,
+    /// By age.
+    pub ages: Vec<AgeGroup>,
+}
+
+/// One line of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// What they have in common.
+    pub name: String,
+    /// How many.
+    pub recipients: u64,
+    /// How old the oldest is.
+    pub oldest_ms: u64,
+}
+
+/// One line of the table of ages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgeGroup {
+    /// In words.
+    pub name: String,
+    /// Recipients of messages younger than this; absent in the last line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub below_ms: Option<u64>,
+    /// How many.
+    pub recipients: u64,
+}
+
+/// A table while it is counted; its size is bounded whatever it counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Count {
+    rows: BTreeMap<Box<str>, (u64, u64)>,
+    others: (u64, u64),
+}
+
+impl Count {
+    pub(crate) fn add(&mut self, name: &str, recipients: u64, oldest_ms: u64) {
+        let end = (0..=NAME_BYTES_MAX.min(name.len())).rev().find(|&n| name.is_char_boundary(n));
+        let name = &name[..end.unwrap_or(0)];
+        let row = if let Some(row) = self.rows.get_mut(name) {
+            row
+        } else if name != OTHERS && self.rows.len() < NAMES_MAX {
+            self.rows.entry(name.into()).or_default()
+        } else {
+            &mut self.others
+        };
+        row.0 = row.0.saturating_add(recipients);
+        row.1 = row.1.max(oldest_ms);
+    }
+
+    /// All rows, the largest first.
+    pub(crate) fn finish(self, top: usize) -> Vec<Group> {
+        let mut others = self.others;
+        let group = |(name, (recipients, oldest_ms)): (Box<str>, (u64, u64))| Group {
+            name: name.into(),
+            recipients,
+            oldest_ms,
+        };
+        let mut groups: Vec<Group> = self.rows.into_iter().map(group).collect();
+        groups.sort_by(|a, b| b.recipients.cmp(&a.recipients).then_with(|| a.name.cmp(&b.name)));
+        for left in groups.drain(top.min(groups.len())..) {
+            others = (others.0 + left.recipients, others.1.max(left.oldest_ms));
+        }
+        if others.0 > 0 {
+            let (recipients, oldest_ms) = others;
+            groups.push(Group { name: OTHERS.to_owned(), recipients, oldest_ms });
+        }
+        groups
+    }
+}
+
+/// A summary while it is counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counting {
+    pub(crate) messages: u64,
+    pub(crate) recipients: u64,
+    pub(crate) domains: Count,
+    pub(crate) next_hops: Count,
+    pub(crate) reasons: Count,
+    pub(crate) ages: [u64; AGE_BUCKETS.len()],
+}
+
+impl Counting {
+    /// Counts a recipient's age.
+    pub(crate) fn age(&mut self, age_ms: u64) {
+        let bucket = AGE_BUCKETS.iter().position(|(below, _)| age_ms < *below);
+        if let Some(count) = bucket.and_then(|bucket| self.ages.get_mut(bucket)) {
+            *count += 1;
+        }
+    }
+
+    /// Adds what another shard has counted.
+    pub(crate) fn add(&mut self, other: &Summary) {
+        self.messages += other.messages;
+        self.recipients += other.recipients;
+        let tables = [
+            (&mut self.domains, &other.domains),
+            (&mut self.next_hops, &other.next_hops),
+            (&mut self.reasons, &other.reasons),
+        ];
+        for (mine, theirs) in tables {
+            for group in theirs {
+                mine.add(&group.name, group.recipients, group.oldest_ms);
+            }
+        }
+        for (mine, theirs) in self.ages.iter_mut().zip(&other.ages) {
+            *mine += theirs.recipients;
+        }
+    }
+
+    pub(crate) fn finish(self, top: usize) -> Summary {
+        let ages = self.ages.into_iter().zip(AGE_BUCKETS).map(|(recipients, (below, name))| {
+            let below_ms = (below != u64::MAX).then_some(below);
+            AgeGroup { name: name.to_owned(), below_ms, recipients }
+        });
+        Summary {
+            messages: self.messages,
+            recipients: self.recipients,
+            domains: self.domains.finish(top),
+            next_hops: self.next_hops.finish(top),
+            reasons: self.reasons.finish(top),
+            ages: ages.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_are_shown_and_the_rest_is_counted() {
+        let mut count = Count::default();
+        for n in 0..NAMES_MAX + 5 {
+            count.add(&format!("d{n}"), 1, n as u64);
+        }
+        count.add("d7", 10, 1);
+        let groups = count.finish(2);
+        assert_eq!(groups.len(), 3);
+        assert_eq!((&*groups[0].name, groups[0].recipients, groups[0].oldest_ms), ("d7", 11, 7));
+        assert_eq!(groups[2].name, OTHERS);
+        let all: u64 = groups.iter().map(|group| group.recipients).sum();
+        assert_eq!(all, NAMES_MAX as u64 + 15);
+    }
+
+    #[test]
+    fn shards_add_up_and_ages_fall_into_their_lines() {
+        let mut counting = Counting::default();
+        for age_ms in [0, 59_999, 60_000, u64::MAX] {
+            counting.age(age_ms);
+        }
+        counting.recipients = 4;
+        counting.domains.add("a.test", 4, 9);
+        let one = counting.finish(10);
+        let mut both = Counting::default();
+        both.add(&one);
+        both.add(&one);
+        let both = both.finish(10);
+        assert_eq!((both.recipients, both.domains[0].recipients), (8, 8));
+        let ages: Vec<u64> = both.ages.iter().map(|age| age.recipients).collect();
+        assert_eq!(ages, [4, 2, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(both.ages[7].below_ms, None);
+    }
+}

@@ -1,0 +1,109 @@
+//! What an operator has stopped, with all mail to come, until it is resumed.
+
+use super::text;
+use mail::Wall;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a suspension stops.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Scope {
+    /// All delivery.
+    All,
+    /// Mail for this domain.
+    Domain(String),
+    /// Mail that takes the route of this name.
+    Route(String),
+    /// Mail to this next hop, or to any next hop that has this host.
+    NextHop(String),
+}
+
+impl Scope {
+    /// Whether it is about mail for this domain that takes this route.
+    #[must_use]
+    pub fn covers(&self, domain: &str, route: Option<&str>) -> bool {
+        match self {
+            Scope::All => true,
+            Scope::Domain(wanted) => domain.eq_ignore_ascii_case(wanted),
+            Scope::Route(wanted) => route == Some(wanted),
+            Scope::NextHop(_) => false,
+        }
+    }
+
+    /// Whether it is about this next hop.
+    #[must_use]
+    pub fn covers_hop(&self, next_hop: &str) -> bool {
+        match self {
+            Scope::NextHop(wanted) => super::selection::is_hop(next_hop, wanted),
+            Scope::All | Scope::Domain(_) | Scope::Route(_) => false,
+        }
+    }
+}
+
+/// To follow "suspend" or "resume".
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scope::All => f.write_str("all delivery"),
+            Scope::Domain(domain) => write!(f, "the domain {domain}"),
+            Scope::Route(route) => write!(f, "the route {route}"),
+            Scope::NextHop(hop) => write!(f, "the next hop {hop}"),
+        }
+    }
+}
+
+/// One suspension.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Suspension {
+    /// What.
+    pub scope: Scope,
+    /// Why, in the operator's words.
+    #[serde(default)]
+    pub reason: String,
+    /// Since when.
+    #[serde(with = "text::wall")]
+    pub since: Wall,
+    /// When it ends by itself.
+    #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Wall>,
+}
+
+/// Of those that apply, the one that ends last.
+pub(crate) fn longest<'a>(
+    all: &'a [Suspension],
+    now: Wall,
+    applies: impl Fn(&Scope) -> bool,
+) -> Option<&'a Suspension> {
+    let mine = all.iter().filter(|s| applies(&s.scope) && s.until.is_none_or(|until| until > now));
+    mine.max_by_key(|s| s.until.map_or(u64::MAX, |until| until.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_that_apply_the_one_that_ends_last_counts() {
+        let suspension = |scope, until: Option<u64>| Suspension {
+            scope,
+            reason: String::new(),
+            since: Wall(0),
+            until: until.map(Wall),
+        };
+        let all = [
+            suspension(Scope::Domain("a.test".to_owned()), Some(50)),
+            suspension(Scope::Route("out".to_owned()), Some(70)),
+            suspension(Scope::NextHop("mx.test".to_owned()), None),
+        ];
+        let of = |now, domain: &str, route| {
+            longest(&all, Wall(now), |s| s.covers(domain, route)).and_then(|s| s.until)
+        };
+        assert_eq!(of(10, "A.test", Some("out")), Some(Wall(70)));
+        assert_eq!(of(10, "a.test", None), Some(Wall(50)));
+        assert_eq!(of(60, "a.test", None), None);
+        assert!(longest(&all, Wall(60), |s| s.covers_hop("mx:out:mx.test:25")).is_some());
+        assert_eq!(all[2].scope.to_string(), "the next hop mx.test");
+    }
+}

@@ -1,0 +1,421 @@
+//! What an operator does to messages: hold, release, retry, remove, fail.
+
+use super::sieve::READS_MAX;
+use super::tally::Seen;
+use super::{Answer, Wanted};
+use crate::control::{Select, Tally};
+use crate::event::{Event, Kind, Recipients};
+use crate::ingress::event_message;
+use crate::message::Message;
+use crate::outcome::{self, received_at};
+use crate::seams::{Time, World};
+use crate::settle::emit_at;
+use crate::shard::Shard;
+use mail::{Class, EnhancedStatus, Failure, MessageId};
+use queue::{EntryId, Glance, Held, Retried};
+use spool::{Completion, Record, Settle, SettleKind, State};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Records that become durable together.
+const BATCH_MAX: usize = 512;
+
+/// Messages, each with those of its recipients that were found.
+type Found = BTreeMap<MessageId, Vec<Glance>>;
+
+fn by_message(glances: impl IntoIterator<Item = Glance>) -> Found {
+    let mut found = Found::new();
+    for glance in glances {
+        found.entry(glance.id).or_default().push(glance);
+    }
+    found
+}
+
+impl<W: World> Shard<W> {
+    /// Glances at all recipients of one message.
+    async fn glances_of(self: &Rc<Self>, id: MessageId) -> Vec<Glance> {
+        let Some(entry) = self.find(id).await else { return Vec::new() };
+        self.queue.borrow().glances_of(self.now(), entry)
+    }
+
+    pub(super) async fn retry(self: &Rc<Self>, select: Select, answer: &Answer) {
+        let mut seen = Seen::default();
+        match Wanted::from(select) {
+            Wanted::One(id) => {
+                let glances = self.glances_of(id).await;
+                self.retry_these(&glances, &mut seen, answer);
+                let unreported = self.unreported.hasten(|given_up, _| given_up == id);
+                count_unreported(answer, usize::from(unreported > 0), unreported);
+            }
+            Wanted::Matching(filter) => {
+                let mut walk = self.walk(filter, answer);
+                while let Some(found) = self.next_piece(&mut walk, answer).await {
+                    self.retry_these(&found, &mut seen, answer);
+                    self.pump();
+                }
+                for (id, _) in self.given_up_matching(&walk).await {
+                    let unreported = self.unreported.hasten(|given_up, _| given_up == id);
+                    count_unreported(answer, usize::from(seen.is_new_id(id)), unreported);
+                }
+            }
+        }
+        self.pump();
+    }
+
+    fn retry_these(&self, glances: &[Glance], seen: &mut Seen, answer: &Answer) {
+        let now = self.now();
+        let mut queue = self.queue.borrow_mut();
+        for glance in glances {
+            let retried = queue.retry(now, glance.entry);
+            answer.count(|tally| match retried {
+                Retried::Due => {
+                    tally.recipients += 1;
+                    tally.messages += u64::from(seen.is_new(glance));
+                }
+                Retried::Held => tally.held += 1,
+                Retried::InFlight => tally.in_flight += 1,
+                Retried::Gone => {}
+            });
+        }
+    }
+
+    /// Holds messages for `reason`, or releases them. Gives what went wrong.
+    pub(super) async fn hold(
+        self: &Rc<Self>,
+        select: Select,
+        reason: Option<Arc<str>>,
+        answer: &Answer,
+    ) -> Option<String> {
+        let mut seen = Seen::default();
+        let filter = match Wanted::from(select) {
+            Wanted::One(id) => {
+                let found = self.glances_of(id).await;
+                if found.is_empty() && reason.is_some() && !self.unreported.of(id).is_empty() {
+                    return Some(format!(
+                        "{id}: it was given up and can't be held; it stays until the report about \
+                         it can be written"
+                    ));
+                }
+                return self.hold_piece(found, reason.as_ref(), &mut seen, answer).await.err();
+            }
+            Wanted::Matching(filter) => filter,
+        };
+        let mut walk = self.walk(filter, answer);
+        while let Some(found) = self.next_piece(&mut walk, answer).await {
+            if let Err(error) = self.hold_piece(found, reason.as_ref(), &mut seen, answer).await {
+                return Some(error);
+            }
+            self.pump();
+        }
+        None
+    }
+
+    async fn hold_piece(
+        self: &Rc<Self>,
+        found: Vec<Glance>,
+        reason: Option<&Arc<str>>,
+        seen: &mut Seen,
+        answer: &Answer,
+    ) -> Result<(), String> {
+        let mut changing = Vec::new();
+        for glance in found {
+            let held_for = self.queue.borrow().hold_reason(glance.entry);
+            match (&held_for, reason) {
+                (Some(old), Some(new)) if old == new => {
+                    let counts = seen.is_new(&glance);
+                    answer.count(|tally| tally.messages += u64::from(counts));
+                }
+                (None, None) => {}
+                _ => changing.push(glance),
+            }
+        }
+        let mut changing = by_message(changing).into_iter().peekable();
+        while changing.peek().is_some() && !answer.is_unwanted() {
+            let batch: Found = changing.by_ref().take(BATCH_MAX).collect();
+            let positions = self.record_holds(&batch, reason).await?;
+            for (id, glances) in batch {
+                let Some(&position) = positions.get(&id.log()) else { continue };
+                // A recipient that has left meanwhile doesn't name its message any more.
+                let changed = glances.iter().find(|glance| self.apply_hold(glance.entry, reason));
+                if let Some(glance) = changed {
+                    let is_new = seen.is_new(glance);
+                    answer.count(|tally| tally.messages += u64::from(is_new));
+                    let kind = match reason {
+                        Some(reason) => Kind::Held { reason: Arc::clone(reason) },
+                        None => Kind::Released,
+                    };
+                    self.tell(id, glance.entry, kind, position);
+                }
+            }
+            answer.progress(self.now());
+        }
+        Ok(())
+    }
+
+    fn apply_hold(&self, entry: EntryId, reason: Option<&Arc<str>>) -> bool {
+        let now = self.now();
+        let mut queue = self.queue.borrow_mut();
+        match reason {
+            Some(reason) => queue.hold(entry, reason) != Held::Gone,
+            None => queue.release(now, entry),
+        }
+    }
+
+    /// Makes holds or releases durable, those of each log together; gives the position of each
+    /// log's records.
+    async fn record_holds(
+        self: &Rc<Self>,
+        batch: &Found,
+        reason: Option<&Arc<str>>,
+    ) -> Result<BTreeMap<u8, u64>, String> {
+        let mut by_log: BTreeMap<u8, Vec<Record>> = BTreeMap::new();
+        for &id in batch.keys() {
+            let record = Record::State(State {
+                id,
+                hold: Some(reason.map(|reason| Box::from(&**reason))),
+                next_try: None,
+                route_override: None,
+                delay_notice_sent: None,
+            });
+            by_log.entry(id.log()).or_default().push(record);
+        }
+        let mut positions = BTreeMap::new();
+        for (log, records) in by_log {
+            match self.spool.submit(MessageId::new(0, log, 0), records).await {
+                Completion::Durable { position } => positions.insert(log, position),
+                other => return Err(format!("the spool did not take the change: {other:?}")),
+            };
+        }
+        Ok(positions)
+    }
+
+    /// Emits an event about a message as a whole, with what is known of it without reading it:
+    /// an operator may be doing this to a million.
+    fn tell(&self, id: MessageId, entry: EntryId, kind: Kind, position: u64) {
+        if !self.events.is_on() {
+            return;
+        }
+        let cached = self.cache.borrow().get(id);
+        let message = match cached {
+            Some(message) => event_message(&message),
+            None => {
+                let queue = self.queue.borrow();
+                let Some(entry) = queue.entry(self.now(), entry) else { return };
+                crate::event::Message {
+                    id,
+                    position: None,
+                    envelope: None,
+                    received_at: received_at(self, &entry),
+                    body_bytes: 0,
+                }
+            }
+        };
+        let at = self.world.time().wall();
+        let event = Event { at, message: Some(message), recipients: Recipients::new(), kind };
+        emit_at(&*self.events, event, id.log(), position);
+    }
+
+    /// Removes recipients; nobody is told. Gives what went wrong.
+    pub(super) async fn remove(self: &Rc<Self>, select: Select, answer: &Answer) -> Option<String> {
+        let filter = match Wanted::from(select) {
+            Wanted::One(id) => {
+                let found = by_message(self.glances_of(id).await);
+                let queued = !found.is_empty();
+                let error = self.remove_these(found, answer).await.err();
+                let removed = self.unreported.remove(id);
+                count_unreported(
+                    answer,
+                    usize::from(!queued && !removed.is_empty()),
+                    removed.len(),
+                );
+                self.remove_unreported(id, removed).await;
+                return error;
+            }
+            Wanted::Matching(filter) => filter,
+        };
+        let mut walk = self.walk(filter, answer);
+        while let Some(found) = self.next_piece(&mut walk, answer).await {
+            if let Err(error) = self.remove_these(by_message(found), answer).await {
+                return Some(error);
+            }
+            self.pump();
+        }
+        if answer.is_unwanted() {
+            return None;
+        }
+        for (id, _) in self.given_up_matching(&walk).await {
+            let removed = self.unreported.remove(id);
+            count_unreported(answer, usize::from(!removed.is_empty()), removed.len());
+            self.remove_unreported(id, removed).await;
+        }
+        None
+    }
+
+    async fn remove_unreported(self: &Rc<Self>, id: MessageId, removed: Vec<u32>) {
+        if removed.is_empty() {
+            return;
+        }
+        outcome::release(self, id, removed.len());
+        match self.look_at(id).await {
+            Ok(message) => outcome::settle_removed(self, &message, removed),
+            Err(_) => outcome::settle_later_as_removed(self, id, removed, None),
+        }
+    }
+
+    async fn remove_these(self: &Rc<Self>, found: Found, answer: &Answer) -> Result<(), String> {
+        let mut found = found.into_iter().peekable();
+        while found.peek().is_some() && !answer.is_unwanted() {
+            let batch: Vec<_> = found.by_ref().take(READS_MAX).collect();
+            let ids: Vec<MessageId> = batch.iter().map(|(id, _)| *id).collect();
+            // Once they are removed they can't be read any more.
+            let read = if self.events.is_on() { self.look_at_all(&ids).await } else { Vec::new() };
+            let mut messages = read.into_iter().map(Result::ok).chain(std::iter::repeat(None));
+            let now = self.now();
+            let mut by_log: BTreeMap<u8, Vec<Record>> = BTreeMap::new();
+            let mut events = Vec::new();
+            for (id, glances) in batch {
+                let message = messages.next().flatten();
+                let (mut removed, mut in_flight) = (Vec::new(), 0);
+                for Glance { entry, .. } in glances {
+                    let mut queue = self.queue.borrow_mut();
+                    match queue.remove(now, entry) {
+                        Some(detail) => removed.push(detail.recipient),
+                        // It leaves when its attempt fails.
+                        None => in_flight += u64::from(queue.entry(now, entry).is_some()),
+                    }
+                }
+                answer.count(|tally| {
+                    tally.messages += u64::from(!removed.is_empty() || in_flight > 0);
+                    tally.recipients += removed.len() as u64 + in_flight;
+                    tally.in_flight += in_flight;
+                });
+                if removed.is_empty() {
+                    continue;
+                }
+                outcome::release(self, id, removed.len());
+                let at = self.world.time().wall();
+                let recipients = removed.iter().map(|&i| (i, SettleKind::Removed)).collect();
+                let record = Record::Settle(Settle { id, at, recipients });
+                by_log.entry(id.log()).or_default().push(record);
+                self.metrics.removals.add(removed.len() as u64);
+                events.extend(message.map(|message| (message, removed)));
+            }
+            self.settle_removals(by_log, events).await?;
+            answer.progress(self.now());
+        }
+        Ok(())
+    }
+
+    async fn settle_removals(
+        self: &Rc<Self>,
+        by_log: BTreeMap<u8, Vec<Record>>,
+        events: Vec<(Rc<Message>, Vec<u32>)>,
+    ) -> Result<(), String> {
+        let mut positions = BTreeMap::new();
+        for (log, records) in by_log {
+            match self.spool.submit(MessageId::new(0, log, 0), records).await {
+                Completion::Durable { position } => positions.insert(log, position),
+                other => return Err(format!("the spool did not take the removal: {other:?}")),
+            };
+        }
+        for (message, removed) in events {
+            let Some(&position) = positions.get(&message.id.log()) else { continue };
+            let event = Event {
+                at: self.world.time().wall(),
+                message: Some(event_message(&message)),
+                recipients: Recipients::from_slice(&removed),
+                kind: Kind::Removed,
+            };
+            emit_at(&*self.events, event, message.id.log(), position);
+        }
+        Ok(())
+    }
+
+    /// Gives recipients up now and tells their senders. Gives what went wrong.
+    pub(super) async fn fail(
+        self: &Rc<Self>,
+        select: Select,
+        status: Option<&str>,
+        reason: &str,
+        answer: &Answer,
+    ) -> Option<String> {
+        let status = match status.unwrap_or("5.0.0").split('.').collect::<Vec<_>>()[..] {
+            ["5", subject, detail] => subject.parse().ok().zip(detail.parse().ok()),
+            _ => None,
+        };
+        let Some((subject, detail)) = status.filter(|(s, d)| *s < 1_000 && *d < 1_000) else {
+            return Some("a status must look like 5.7.1 and begin with 5".to_owned());
+        };
+        let status = EnhancedStatus::new(5, subject, detail);
+        let failure = Arc::new(Failure::local(Class::Permanent, status, reason));
+        let filter = match Wanted::from(select) {
+            Wanted::One(id) => {
+                let found = by_message(self.glances_of(id).await);
+                return self.fail_these(found, &failure, answer).await;
+            }
+            Wanted::Matching(filter) => filter,
+        };
+        let mut walk = self.walk(filter, answer);
+        let mut error = None;
+        while let Some(found) = self.next_piece(&mut walk, answer).await {
+            error = self.fail_these(by_message(found), &failure, answer).await.or(error);
+        }
+        error
+    }
+
+    async fn fail_these(
+        self: &Rc<Self>,
+        found: Found,
+        failure: &Arc<Failure>,
+        answer: &Answer,
+    ) -> Option<String> {
+        let mut error = None;
+        let mut found = found.into_iter().peekable();
+        while found.peek().is_some() && !answer.is_unwanted() {
+            let batch: Vec<_> = found.by_ref().take(READS_MAX).collect();
+            let ids: Vec<MessageId> = batch.iter().map(|(id, _)| *id).collect();
+            let read = self.look_at_all(&ids).await;
+            let now = self.now();
+            for ((id, glances), message) in batch.into_iter().zip(read) {
+                let Ok(message) = message else {
+                    error = Some(format!("{id}: it can't be read, and whom to tell stands there"));
+                    continue;
+                };
+                let mut failed = Vec::new();
+                for Glance { entry, .. } in glances {
+                    let mut queue = self.queue.borrow_mut();
+                    let is_there = queue.entry(now, entry).is_some();
+                    match queue.take_out(now, entry) {
+                        Some(detail) => failed.push(detail),
+                        None => {
+                            answer.count(|tally: &mut Tally| {
+                                tally.in_flight += u64::from(is_there);
+                            });
+                        }
+                    }
+                }
+                if failed.is_empty() {
+                    continue;
+                }
+                answer.count(|tally| {
+                    tally.messages += 1;
+                    tally.recipients += failed.len() as u64;
+                });
+                outcome::fail_now(self, &message, &failed, failure);
+            }
+            self.pump();
+            answer.progress(self.now());
+            // The reports are written meanwhile: they don't pile up.
+            self.pause_for_others().await;
+        }
+        error
+    }
+}
+
+fn count_unreported(answer: &Answer, messages: usize, recipients: usize) {
+    answer.count(|tally| {
+        tally.messages += messages as u64;
+        tally.recipients += recipients as u64;
+    });
+}

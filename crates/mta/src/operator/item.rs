@@ -1,0 +1,237 @@
+//! Queued messages as an operator sees them.
+
+use crate::control::{self, BlockerKind, QueueItem, QueueRecipient, RecipientState};
+use crate::message::Message;
+use crate::outcome::{received_at, said_of, unread_address, wall_of};
+use crate::recovery::text_field;
+use crate::route::asker_of;
+use crate::seams::{Time, World};
+use crate::shard::Shard;
+use crate::unreported::GivenUp;
+use mail::{Mailbox, MessageId, Mono, Wall};
+use queue::{Blocker, EntryDetail, EntryId, Pause};
+use spool::LoadError;
+use spool::record::tag;
+use std::rc::Rc;
+
+impl<W: World> Shard<W> {
+    /// A message as an operator sees it, as far as it can be read; `None` if it was settled
+    /// meanwhile.
+    pub(super) fn item(
+        &self,
+        id: MessageId,
+        entry: Option<EntryId>,
+        read: Result<Rc<Message>, LoadError>,
+        recipients_max: usize,
+    ) -> Option<QueueItem> {
+        let entries = entry.map_or_else(Vec::new, |e| self.queue.borrow().entries(self.now(), e));
+        if entries.is_empty() && self.unreported.of(id).is_empty() {
+            return None;
+        }
+        let message = match read {
+            Ok(message) => message,
+            Err(why) => {
+                return Some(self.unread_item(id, &entries, &said_of(&why), recipients_max));
+            }
+        };
+        let queued = entries.iter().filter_map(|entry| {
+            let address = message.envelope.recipients.get(entry.recipient as usize)?;
+            self.recipient(address.mailbox.to_string(), message.received_at, entry)
+        });
+        let recipients = queued.chain(self.given_up_of(id)).take(recipients_max).collect();
+        let client = text_field(&message.meta, tag::CLIENT_ADDRESS).map(|address| {
+            let helo = text_field(&message.meta, tag::CLIENT_EHLO).unwrap_or("");
+            format!("{address} {helo}").trim_end().to_owned()
+        });
+        Some(QueueItem {
+            id,
+            sender: sender_of(&message).to_owned(),
+            unreadable: None,
+            body_bytes: message.facts.body_bytes,
+            received_at: message.received_at,
+            age_ms: self.age_ms(message.received_at),
+            shard: self.number,
+            held: self.held(entry),
+            client,
+            recipients,
+            recipients_open: self.open_count(id, &entries),
+            recipients_count: u32::try_from(message.envelope.recipients.len()).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// What the queue knows of a message that can't be read; `why`: what the spool said.
+    fn unread_item(
+        &self,
+        id: MessageId,
+        entries: &[EntryDetail],
+        why: &str,
+        recipients_max: usize,
+    ) -> QueueItem {
+        let given_up = self.unreported.of(id);
+        let received_at = match (entries.first(), given_up.first()) {
+            (Some(entry), _) => received_at(self, entry),
+            (None, Some((given_up, _))) => given_up.received_at,
+            (None, None) => self.world.time().wall(),
+        };
+        let queued = entries.iter().filter_map(|entry| {
+            let address = {
+                let queue = self.queue.borrow();
+                unread_address(queue.scheduled_key(entry.scheduled).map(|key| &key.domain))
+            };
+            let mut recipient = self.recipient(address, received_at, entry)?;
+            if recipient.state != RecipientState::Held {
+                recipient.blocker.kind = BlockerKind::Spool;
+                recipient.blocker.text = format!("its record, which can't be read: {why}");
+            }
+            Some(recipient)
+        });
+        let recipients: Vec<_> = queued.chain(self.given_up_of(id)).take(recipients_max).collect();
+        let open = self.open_count(id, entries);
+        QueueItem {
+            id,
+            sender: String::new(),
+            unreadable: Some(why.to_owned()),
+            body_bytes: 0,
+            received_at,
+            age_ms: self.age_ms(received_at),
+            shard: self.number,
+            held: self.held(entries.first().map(|entry| entry.entry)),
+            client: None,
+            recipients_open: open,
+            recipients_count: open,
+            recipients,
+        }
+    }
+
+    fn held(&self, entry: Option<EntryId>) -> Option<String> {
+        let reason = self.queue.borrow().hold_reason(entry?)?;
+        Some(if reason.is_empty() { "held by an operator".to_owned() } else { reason.to_string() })
+    }
+
+    fn open_count(&self, id: MessageId, entries: &[EntryDetail]) -> u32 {
+        u32::try_from(entries.len() + self.unreported.of(id).len()).unwrap_or(u32::MAX)
+    }
+
+    fn age_ms(&self, received_at: Wall) -> u64 {
+        let age = self.world.time().wall().since(received_at);
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn recipient(
+        &self,
+        address: String,
+        received_at: Wall,
+        entry: &EntryDetail,
+    ) -> Option<QueueRecipient> {
+        let queue = self.queue.borrow();
+        let why = queue.why(self.now(), entry.entry)?;
+        let key = queue.scheduled_key(entry.scheduled)?;
+        let active = self.active();
+        let route = crate::route::route_of_key(&active.config, key);
+        let until = why.next().map(|at| wall_of(self, at.max(self.now())));
+        let is_kept = matches!(why, Blocker::Held { .. } | Blocker::Suspended(_));
+        let give_up_after = queue.give_up_after(entry.scheduled);
+        let expires_at = give_up_after.filter(|_| !is_kept && !queue.keeps_all());
+        let placed = queue.ready_of(entry.entry).map(|key| key.next_hop.to_string());
+        Some(QueueRecipient {
+            index: entry.recipient,
+            address,
+            state: state_of(&why),
+            next_try: until.filter(|_| !is_kept),
+            blocker: self.in_line(entry, &why, until).unwrap_or_else(|| control::Blocker {
+                kind: kind_of(&why),
+                text: why.to_string(),
+                until,
+            }),
+            expires_at: expires_at.map(|age| received_at.after(age)),
+            attempts: entry.attempts,
+            last_failure: entry.last_failure.as_ref().map(ToString::to_string),
+            route: route.map(|route| route.name.to_string()),
+            next_hop: placed.or_else(|| route.and_then(|route| route.next_hop())),
+        })
+    }
+
+    /// What an entry waits for in a line of the process, if its queue waits there.
+    fn in_line(
+        &self,
+        entry: &EntryDetail,
+        why: &Blocker,
+        until: Option<Wall>,
+    ) -> Option<control::Blocker> {
+        let Blocker::Resolving { domain } = why else { return None };
+        let lookups = &self.shared.lookups;
+        let place = lookups.place(asker_of(self, entry.scheduled))?;
+        let (before, all) = (place.before, lookups.parts().max);
+        let text = format!("its turn to look up {domain}: {before} before it, {all} at once");
+        Some(control::Blocker { kind: BlockerKind::Lookup, text, until })
+    }
+
+    /// The recipients of a message that were given up and not reported.
+    fn given_up_of(&self, id: MessageId) -> impl Iterator<Item = QueueRecipient> {
+        let given_up = self.unreported.of(id).into_iter();
+        given_up.map(|(recipient, next_try)| self.given_up(recipient, next_try))
+    }
+
+    fn given_up(&self, recipient: GivenUp, next_try: Mono) -> QueueRecipient {
+        // While the spool has it, the try is now.
+        let next_try = wall_of(self, next_try.max(self.now()));
+        let text = match (&recipient.unreadable, self.settles.pause()) {
+            (Some(why), _) => {
+                format!(
+                    "its record, without which nobody can be told, and which can't be read: {why}"
+                )
+            }
+            (None, Some(Pause::Poisoned)) => {
+                "the spool, which can't be written: the report that it was given up can't be either"
+                    .to_owned()
+            }
+            _ => "room in the spool for the report that it was given up".to_owned(),
+        };
+        QueueRecipient {
+            index: recipient.index,
+            address: recipient.address,
+            state: RecipientState::Unreported,
+            blocker: control::Blocker { kind: BlockerKind::Spool, text, until: Some(next_try) },
+            expires_at: Some(next_try),
+            attempts: recipient.attempts,
+            next_try: Some(next_try),
+            last_failure: recipient.failure.as_ref().map(ToString::to_string),
+            route: None,
+            next_hop: None,
+        }
+    }
+}
+
+pub(super) fn sender_of(message: &Message) -> &str {
+    message.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str)
+}
+
+fn state_of(why: &Blocker) -> RecipientState {
+    match why {
+        Blocker::Held { .. } => RecipientState::Held,
+        Blocker::InFlight => RecipientState::InFlight,
+        Blocker::Scheduled { .. }
+        | Blocker::Resolving { .. }
+        | Blocker::ResolutionFailed { .. } => RecipientState::Scheduled,
+        _ => RecipientState::Ready,
+    }
+}
+
+fn kind_of(why: &Blocker) -> BlockerKind {
+    match why {
+        Blocker::Scheduled { .. } => BlockerKind::Time,
+        Blocker::Resolving { .. } | Blocker::ResolutionFailed { .. } => BlockerKind::Resolving,
+        Blocker::ConnectionSlots { .. } | Blocker::Window { .. } | Blocker::LeaseWait { .. } => {
+            BlockerKind::ConnectionSlot
+        }
+        Blocker::Opening { .. } => BlockerKind::Opening,
+        Blocker::OpenBackoff { .. } => BlockerKind::Backoff,
+        Blocker::Rate { .. } => BlockerKind::Rate,
+        Blocker::Held { .. } => BlockerKind::Operator,
+        Blocker::Suspended(_) => BlockerKind::Suspended,
+        Blocker::Paused(Pause::Stopping) => BlockerKind::Shutdown,
+        Blocker::Paused(_) => BlockerKind::Spool,
+        Blocker::InFlight => BlockerKind::Attempt,
+        Blocker::Turn { .. } => BlockerKind::Turn,
+    }
+}

@@ -1,0 +1,107 @@
+//! Listing: the oldest that match, page by page.
+
+use super::{Answer, Walk};
+use crate::control::{Filter, LISTED_RECIPIENTS_MAX, QueueItem, ShardAnswer};
+use crate::operator::sieve::READS_MAX;
+use crate::operator::tally::Seen;
+use crate::seams::{Time, World};
+use crate::shard::Shard;
+use mail::MessageId;
+use queue::EntryId;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+
+/// A message in the order of a list: how young it is in microseconds, its id, and one of its
+/// recipients, if any is queued.
+type Listed = (u64, MessageId, Option<(u32, u32)>);
+
+impl<W: World> Shard<W> {
+    /// Sends the oldest that match, at most `limit`, and counts all.
+    pub(super) async fn list(self: &Rc<Self>, filter: Filter, limit: u32, answer: &Answer) {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut walk = self.walk(filter, answer);
+        let mut seen = Seen::default();
+        let mut oldest: BinaryHeap<Listed> = BinaryHeap::new();
+        let keep = |oldest: &mut BinaryHeap<Listed>, listed: Listed| {
+            answer.count(|tally| tally.messages += 1);
+            if oldest.len() < limit {
+                oldest.push(listed);
+            } else if oldest.peek().is_some_and(|youngest| listed < *youngest) {
+                oldest.pop();
+                oldest.push(listed);
+            }
+        };
+        while let Some(found) = self.next_piece(&mut walk, answer).await {
+            for glance in found {
+                if seen.is_new(&glance) {
+                    let EntryId { slot, generation } = glance.entry;
+                    let young_us = u64::MAX - glance.age_us;
+                    keep(&mut oldest, (young_us, glance.id, Some((slot, generation))));
+                }
+            }
+        }
+        for (id, age_ms) in self.given_up_matching(&walk).await {
+            if seen.is_new_id(id) {
+                keep(&mut oldest, (u64::MAX - age_ms.saturating_mul(1_000), id, None));
+            }
+        }
+        let listed = oldest.into_sorted_vec();
+        for page in listed.chunks(READS_MAX) {
+            let items = self.page(page).await;
+            if items.is_empty() {
+                continue;
+            }
+            let part = ShardAnswer { items, ..answer.part() };
+            // Waits until the asker has taken what came before.
+            if answer.parts.send(part).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn page(self: &Rc<Self>, page: &[Listed]) -> Vec<QueueItem> {
+        let ids: Vec<MessageId> = page.iter().map(|(_, id, _)| *id).collect();
+        let read = self.look_at_all(&ids).await;
+        let mut items = Vec::new();
+        for (&(_, id, entry), read) in page.iter().zip(read) {
+            let entry = entry.map(|(slot, generation)| EntryId { slot, generation });
+            items.extend(self.item(id, entry, read, LISTED_RECIPIENTS_MAX));
+        }
+        items.sort_by_key(|item| (item.received_at, item.id));
+        items
+    }
+
+    /// Messages with recipients that were given up and match, with their ages.
+    pub(super) async fn given_up_matching(self: &Rc<Self>, walk: &Walk) -> Vec<(MessageId, u64)> {
+        let now = self.world.time().wall();
+        let mut matching = Vec::new();
+        for id in self.unreported.ids() {
+            let found = self.unreported.of(id).into_iter().find_map(|(given_up, _)| {
+                let age = u64::try_from(now.since(given_up.received_at).as_millis());
+                let age_ms = age.unwrap_or(u64::MAX);
+                walk.sieve.passes_given_up(&given_up, age_ms).then_some(age_ms)
+            });
+            let Some(age_ms) = found else { continue };
+            if let Some(sender) = walk.sieve.sender() {
+                let read = self.look_at(id).await;
+                if read.is_err() || read.is_ok_and(|m| super::item::sender_of(&m) != sender) {
+                    continue;
+                }
+            }
+            matching.push((id, age_ms));
+        }
+        matching
+    }
+
+    /// Everything about one message.
+    pub(super) async fn one(self: &Rc<Self>, id: MessageId, answer: &Answer) -> ShardAnswer {
+        let entry = self.find(id).await;
+        if entry.is_none() && self.unreported.of(id).is_empty() {
+            return ShardAnswer::default();
+        }
+        let read = self.look_at(id).await;
+        let item = self.item(id, entry, read, usize::MAX);
+        answer.count(|tally| tally.messages = u64::from(item.is_some()));
+        ShardAnswer { items: item.into_iter().collect(), ..ShardAnswer::default() }
+    }
+}

@@ -1,0 +1,200 @@
+//! Which entries a filter lets through: first by what the queue knows, then, where that is asked
+//! for, by what stands in the message.
+
+use super::Answer;
+use super::item::sender_of;
+use crate::config::Config;
+use crate::control::{Filter, RecipientState, is_hop};
+use crate::message::Message;
+use crate::recovery::text_field;
+use crate::seams::World;
+use crate::shard::Shard;
+use crate::unreported::GivenUp;
+use mail::MessageId;
+use queue::{Glance, GlanceState, Queue};
+use spool::record::tag;
+use spool::{Completion, LoadError};
+use std::rc::Rc;
+
+/// Messages that are read from the spool at once; each may be some megabytes.
+pub(super) const READS_MAX: usize = 16;
+
+/// A filter, ready to be used.
+pub(super) struct Sieve {
+    filter: Filter,
+}
+
+impl Sieve {
+    pub(super) fn new(filter: Filter) -> Sieve {
+        let lower = |text: Option<String>| text.map(|text| text.to_lowercase());
+        Sieve {
+            filter: Filter {
+                domain: lower(filter.domain),
+                recipient: lower(filter.recipient),
+                reason: lower(filter.reason),
+                ..filter
+            },
+        }
+    }
+
+    pub(super) fn reads_messages(&self) -> bool {
+        let Filter { sender, recipient, client, .. } = &self.filter;
+        sender.is_some() || recipient.is_some() || client.is_some()
+    }
+
+    /// Whether an entry may match, by what the queue knows of it.
+    pub(super) fn passes(&self, queue: &Queue, config: &Config, glance: &Glance) -> bool {
+        let filter = &self.filter;
+        let age_ms = glance.age_us / 1_000;
+        if filter.older_than_ms.is_some_and(|least| age_ms < least)
+            || filter.younger_than_ms.is_some_and(|most| age_ms >= most)
+            || filter.state.is_some_and(|state| state != state_of(glance.state))
+        {
+            return false;
+        }
+        if filter.domain.is_none()
+            && filter.route.is_none()
+            && filter.next_hop.is_none()
+            && filter.reason.is_none()
+        {
+            return true;
+        }
+        let Some(key) = queue.scheduled_key(glance.scheduled) else { return false };
+        if filter.domain.as_deref().is_some_and(|domain| key.domain.as_str() != domain) {
+            return false;
+        }
+        let route = crate::route::route_of_key(config, key);
+        if let Some(wanted) = &filter.route
+            && route.is_none_or(|route| *route.name != **wanted)
+        {
+            return false;
+        }
+        if let Some(wanted) = &filter.next_hop {
+            let placed = glance.ready.and_then(|ready| queue.ready_key(ready));
+            let is = match placed {
+                Some(key) => is_hop(&key.next_hop, wanted),
+                None => {
+                    route.and_then(|route| route.next_hop()).is_some_and(|hop| is_hop(&hop, wanted))
+                }
+            };
+            if !is {
+                return false;
+            }
+        }
+        filter.reason.as_deref().is_none_or(|words| {
+            let failure = queue.last_failure(glance.entry);
+            let failed = failure.is_some_and(|f| f.to_string().to_lowercase().contains(words));
+            let hold = queue.hold_reason(glance.entry);
+            failed || hold.is_some_and(|reason| reason.to_lowercase().contains(words))
+        })
+    }
+
+    /// Whether a recipient matches, by what stands in its message.
+    fn passes_message(&self, message: &Message, recipient: u32) -> bool {
+        let filter = &self.filter;
+        if filter.sender.as_deref().is_some_and(|sender| sender_of(message) != sender) {
+            return false;
+        }
+        if let Some(wanted) = &filter.client {
+            let is = |tag| {
+                text_field(&message.meta, tag).is_some_and(|text| text.eq_ignore_ascii_case(wanted))
+            };
+            if !is(tag::CLIENT_ADDRESS) && !is(tag::CLIENT_EHLO) {
+                return false;
+            }
+        }
+        filter.recipient.as_deref().is_none_or(|wanted| {
+            let recipient = message.envelope.recipients.get(recipient as usize);
+            recipient.is_some_and(|r| r.mailbox.as_str().to_lowercase() == wanted)
+        })
+    }
+
+    /// Whether a recipient that was given up and not reported matches.
+    pub(super) fn passes_given_up(&self, given_up: &GivenUp, age_ms: u64) -> bool {
+        let filter = &self.filter;
+        let domain = given_up.domain.as_ref().map(mail::Domain::as_str);
+        let failure = given_up.failure.as_ref().map(|f| f.to_string().to_lowercase());
+        filter.state.is_none_or(|state| state == RecipientState::Unreported)
+            && filter.domain.as_deref().is_none_or(|wanted| domain == Some(wanted))
+            && filter.recipient.as_deref().is_none_or(|w| given_up.address.to_lowercase() == w)
+            && filter.older_than_ms.is_none_or(|least| age_ms >= least)
+            && filter.younger_than_ms.is_none_or(|most| age_ms < most)
+            && filter.reason.as_deref().is_none_or(|words| {
+                failure.as_deref().is_some_and(|failure| failure.contains(words))
+            })
+            && filter.route.is_none()
+            && filter.next_hop.is_none()
+            && filter.client.is_none()
+    }
+
+    /// The sender that is asked for.
+    pub(super) fn sender(&self) -> Option<&str> {
+        self.filter.sender.as_deref()
+    }
+}
+
+fn state_of(state: GlanceState) -> RecipientState {
+    match state {
+        GlanceState::Scheduled => RecipientState::Scheduled,
+        GlanceState::Ready => RecipientState::Ready,
+        GlanceState::InFlight => RecipientState::InFlight,
+        GlanceState::Held => RecipientState::Held,
+    }
+}
+
+impl<W: World> Shard<W> {
+    /// Messages, in the order of `ids`, read from the spool all at once where they are not in
+    /// memory. At most [`READS_MAX`] should be asked for.
+    pub(super) async fn look_at_all(
+        self: &Rc<Self>,
+        ids: &[MessageId],
+    ) -> Vec<Result<Rc<Message>, LoadError>> {
+        // A request is on its way when its future is made.
+        let begun: Vec<_> = ids
+            .iter()
+            .map(|&id| match self.cache.borrow().get(id) {
+                Some(message) => Ok(message),
+                None => Err(self.spool.load(id)),
+            })
+            .collect();
+        let mut read = Vec::with_capacity(begun.len());
+        for one in begun {
+            read.push(match one {
+                Ok(message) => Ok(message),
+                Err(waiting) => match waiting.await {
+                    Completion::Loaded(loaded) => {
+                        Ok(Rc::new(crate::recovery::from_loaded(*loaded)))
+                    }
+                    other => Err(crate::recovery::refusal(other)),
+                },
+            });
+        }
+        read
+    }
+
+    /// Those of `found` whose messages match as well. What can't be read matches nothing.
+    pub(super) async fn sift_read(
+        self: &Rc<Self>,
+        sieve: &Sieve,
+        found: Vec<Glance>,
+        answer: &Answer,
+    ) -> Vec<Glance> {
+        let mut kept = Vec::new();
+        // Recipients of one message mostly stand together: it is read once for all of them.
+        let mut of_message = found.chunk_by(|a, b| a.id == b.id).peekable();
+        while of_message.peek().is_some() && !answer.is_unwanted() {
+            let batch: Vec<&[Glance]> = of_message.by_ref().take(READS_MAX).collect();
+            let ids: Vec<MessageId> =
+                batch.iter().filter_map(|of| of.first().map(|glance| glance.id)).collect();
+            let read = self.look_at_all(&ids).await;
+            for (glances, message) in batch.into_iter().zip(read) {
+                let Ok(message) = message else { continue };
+                let matching =
+                    glances.iter().filter(|g| sieve.passes_message(&message, g.recipient));
+                kept.extend(matching.copied());
+            }
+            answer.progress(self.now());
+        }
+        kept
+    }
+}

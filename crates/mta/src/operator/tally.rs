@@ -1,0 +1,64 @@
+//! Counting: each message once, and what is queued by what it has in common.
+
+use super::Answer;
+use crate::control::{Counting, Filter, Summary};
+use crate::seams::World;
+use crate::shard::Shard;
+use mail::MessageId;
+use mail::map::FixedSet;
+use queue::Glance;
+use std::rc::Rc;
+
+/// Which messages were counted. Those with one recipient need not be remembered.
+#[derive(Default)]
+pub(super) struct Seen(FixedSet<MessageId>);
+
+impl Seen {
+    pub(super) fn is_new(&mut self, glance: &Glance) -> bool {
+        glance.is_alone || self.0.insert(glance.id)
+    }
+
+    pub(super) fn is_new_id(&mut self, id: MessageId) -> bool {
+        self.0.insert(id)
+    }
+}
+
+impl<W: World> Shard<W> {
+    /// What is queued and matches, counted.
+    pub(super) async fn summary(self: &Rc<Self>, filter: Filter, answer: &Answer) -> Summary {
+        let mut walk = self.walk(filter, answer);
+        let mut counting = Counting::default();
+        let mut seen = Seen::default();
+        while let Some(found) = self.next_piece(&mut walk, answer).await {
+            let queue = self.queue.borrow();
+            let active = self.active();
+            for glance in found {
+                let age_ms = glance.age_us / 1_000;
+                counting.recipients += 1;
+                counting.messages += u64::from(seen.is_new(&glance));
+                counting.age(age_ms);
+                let Some(key) = queue.scheduled_key(glance.scheduled) else { continue };
+                counting.domains.add(key.domain.as_str(), 1, age_ms);
+                match glance.ready.and_then(|ready| queue.ready_key(ready)) {
+                    Some(ready) => counting.next_hops.add(&ready.next_hop, 1, age_ms),
+                    None => {
+                        let route = crate::route::route_of_key(&active.config, key);
+                        let hop = route.and_then(|route| route.next_hop());
+                        let hop = hop.as_deref().unwrap_or("(not known yet)");
+                        counting.next_hops.add(hop, 1, age_ms);
+                    }
+                }
+                match queue.last_failure(glance.entry) {
+                    Some(failure) => counting.reasons.add(&failure.to_string(), 1, age_ms),
+                    None => counting.reasons.add("(no failure)", 1, age_ms),
+                }
+            }
+            answer.count(|tally| tally.messages = counting.messages);
+        }
+        // What is not shown is counted by whoever puts the shards together.
+        counting.finish(SUMMARY_ROWS)
+    }
+}
+
+/// Rows of each table that a shard hands on.
+const SUMMARY_ROWS: usize = 1_000;

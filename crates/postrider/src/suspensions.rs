@@ -1,0 +1,144 @@
+//! What an operator has suspended, kept in a small file in the first spool directory: a suspension
+//! stands until it is resumed, whatever restarts in between.
+
+use mail::Wall;
+use mta::control::{Scope, Suspension};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The file's name.
+const NAME: &str = "suspensions.json";
+/// A file that is larger was not written here.
+const BYTES_MAX: u64 = 1 << 20;
+/// Suspensions at once.
+const SUSPENSIONS_MAX: usize = 1_000;
+
+/// All suspensions, and where they are kept.
+#[derive(Debug)]
+pub(crate) struct Suspensions {
+    path: PathBuf,
+    all: Vec<Suspension>,
+}
+
+impl Suspensions {
+    /// Reads what an earlier server kept in `directory`.
+    ///
+    /// # Errors
+    /// When the file is there and can't be read or understood: what was suspended must not go out
+    /// because of that.
+    pub(crate) fn open(directory: &Path) -> Result<Suspensions, String> {
+        let path = directory.join(NAME);
+        let failed = |what: &dyn std::fmt::Display| {
+            format!(
+                "cannot read what is suspended from {}: {what}; mend or remove the file",
+                path.display()
+            )
+        };
+        let all = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(failed(&error)),
+            Ok(meta) if meta.len() > BYTES_MAX => return Err(failed(&"it is too long")),
+            Ok(_) => {
+                let bytes = fs::read(&path).map_err(|error| failed(&error))?;
+                serde_json::from_slice(&bytes).map_err(|error| failed(&error))?
+            }
+        };
+        Ok(Suspensions { path, all })
+    }
+
+    /// Those that have not ended.
+    pub(crate) fn in_force(&self, now: Wall) -> Arc<[Suspension]> {
+        self.all.iter().filter(|s| s.until.is_none_or(|until| until > now)).cloned().collect()
+    }
+
+    /// Suspends, or changes the reason and end of what is suspended. Says what was done.
+    ///
+    /// # Errors
+    /// A sentence; nothing has changed then.
+    pub(crate) fn suspend(&mut self, mut new: Suspension, now: Wall) -> Result<String, String> {
+        if new.until.is_some_and(|until| until <= now) {
+            return Err("it would have ended already".to_owned());
+        }
+        new.since = now;
+        let mut all = self.in_force(now).to_vec();
+        if let Some(old) = all.iter().find(|old| old.scope == new.scope) {
+            new.since = old.since;
+        }
+        all.retain(|old| old.scope != new.scope);
+        if all.len() >= SUSPENSIONS_MAX {
+            return Err(format!("{SUSPENSIONS_MAX} things are suspended already"));
+        }
+        let until = new.until.map_or_else(
+            || "until it is resumed".to_owned(),
+            |until| format!("until {until}, if it is not resumed before"),
+        );
+        let told = format!("suspended {}, {until}", new.scope);
+        all.push(new);
+        self.write(all)?;
+        Ok(told)
+    }
+
+    /// Ends a suspension. Says what was done.
+    ///
+    /// # Errors
+    /// A sentence; nothing has changed then.
+    pub(crate) fn resume(&mut self, scope: &Scope, now: Wall) -> Result<String, String> {
+        let mut all = self.in_force(now).to_vec();
+        let before = all.len();
+        all.retain(|suspension| suspension.scope != *scope);
+        if all.len() == before {
+            return Err(format!("{scope} is not suspended; `postrider status` shows what is"));
+        }
+        self.write(all)?;
+        Ok(format!("resumed {scope}"))
+    }
+
+    /// Writes another file, syncs it and puts it in place of the old one.
+    fn write(&mut self, all: Vec<Suspension>) -> Result<(), String> {
+        let written = || -> io::Result<()> {
+            let fresh = self.path.with_extension("json.new");
+            let mut file = File::create(&fresh)?;
+            file.write_all(&serde_json::to_vec_pretty(&all)?)?;
+            file.sync_all()?;
+            fs::rename(&fresh, &self.path)?;
+            File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        };
+        written().map_err(|error| format!("cannot write {}: {error}", self.path.display()))?;
+        self.all = all;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn suspension(scope: Scope, until: Option<u64>) -> Suspension {
+        Suspension { scope, reason: "why".to_owned(), since: Wall(0), until: until.map(Wall) }
+    }
+
+    #[test]
+    fn what_is_suspended_is_found_again_until_it_ends_or_is_resumed() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut all = Suspensions::open(directory.path()).unwrap();
+        let domain = Scope::Domain("a.test".to_owned());
+        all.suspend(suspension(domain.clone(), None), Wall(10)).unwrap();
+        all.suspend(suspension(Scope::All, Some(50)), Wall(20)).unwrap();
+        assert!(all.suspend(suspension(Scope::All, Some(20)), Wall(20)).is_err());
+        let mut again = Suspensions::open(directory.path()).unwrap();
+        assert_eq!(again.in_force(Wall(49)).len(), 2);
+        assert_eq!(again.in_force(Wall(50)).len(), 1);
+        // Again: another end, since the same time.
+        again.suspend(suspension(domain.clone(), Some(90)), Wall(60)).unwrap();
+        let [one] = &again.in_force(Wall(60))[..] else { panic!() };
+        assert_eq!((one.since, one.until), (Wall(10), Some(Wall(90))));
+        assert!(again.resume(&Scope::All, Wall(60)).is_err());
+        assert_eq!(again.resume(&domain, Wall(60)).unwrap(), "resumed the domain a.test");
+        assert!(Suspensions::open(directory.path()).unwrap().in_force(Wall(60)).is_empty());
+        fs::write(directory.path().join(NAME), "{").unwrap();
+        let error = Suspensions::open(directory.path()).unwrap_err();
+        assert!(error.contains("suspensions.json"), "{error}");
+    }
+}

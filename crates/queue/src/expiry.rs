@@ -1,0 +1,140 @@
+//! When an entry is given up: it is too old, and its last try was made.
+//!
+//! A try that never came about counts when it could not: the next hop, or the way to it, failed
+//! after the entry fell due. So a dead next hop costs no attempt per message, and mail that became
+//! too old while the server was down, on hold or suspended is tried before anybody is told that it
+//! could not be delivered.
+
+use crate::queue::Queue;
+use crate::scheduled::Known;
+use crate::slab::State;
+use mail::Mono;
+use std::time::Duration;
+
+/// What is too old waits for its last try no longer than it may get old, and no longer than this:
+/// a next hop that neither takes mail nor fails must not keep it for ever.
+const LAST_TRY_WAIT_MAX: Duration = Duration::from_secs(86_400);
+
+impl Queue {
+    /// When an entry is too old.
+    pub(crate) fn expires_at(&self, slot: u32) -> Mono {
+        let entry = &self.slab[slot];
+        entry.moment_at_age(self.scheduled[entry.scheduled].retry.give_up_us())
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_too_old(&self, now: Mono, slot: u32) -> bool {
+        !self.keeps_all && self.expires_at(slot) <= now
+    }
+
+    /// Whether an entry that waits is too old and has had its last try.
+    pub(crate) fn is_given_up(&self, now: Mono, slot: u32) -> bool {
+        if !self.is_too_old(now, slot) {
+            return false;
+        }
+        let entry = &self.slab[slot];
+        let queue = &self.scheduled[entry.scheduled];
+        if queue.is_suspended(now) {
+            return false;
+        }
+        let mut due = entry.due.max(queue.standstill.ended(now));
+        let failed_at = match entry.state() {
+            State::Scheduled if entry.due > now => return false,
+            State::Scheduled => match queue.known {
+                Known::Trouble(..) => Some(queue.answered),
+                _ => None,
+            },
+            State::Ready => {
+                let ready = &self.ready[entry.ready];
+                if ready.is_suspended(now) {
+                    return false;
+                }
+                due = due.max(ready.standstill.ended(now));
+                ready.gate.failed_at
+            }
+            State::Held | State::InFlight | State::Free => return false,
+        };
+        let wait = queue.retry.give_up_after.min(LAST_TRY_WAIT_MAX);
+        failed_at.is_some_and(|at| at >= due) || now >= due.max(self.expires_at(slot)) + wait
+    }
+
+    /// Nothing is given up and no delay told while `keeps` is set: the clock can't be trusted.
+    pub fn keep_all(&mut self, keeps: bool) {
+        if self.keeps_all && !keeps {
+            self.sweep.hurry();
+        }
+        self.keeps_all = keeps;
+    }
+
+    /// Whether [`Queue::keep_all`] is in force.
+    #[must_use]
+    pub fn keeps_all(&self) -> bool {
+        self.keeps_all
+    }
+
+    /// The entries in a chunk that came before `before` are younger than was thought, or older:
+    /// the clock that their age was taken from was wrong by `wrong_us`. For chunks from 0 to
+    /// [`Queue::chunk_count`].
+    pub fn correct_ages(&mut self, chunk: u32, before: Mono, wrong_us: i64) {
+        let before = i64::try_from(before.0).unwrap_or(i64::MAX);
+        let slots: Vec<u32> = self.slab.slots(chunk).collect();
+        for slot in slots {
+            let received_us = &mut self.slab[slot].received_us;
+            if *received_us < before {
+                *received_us = received_us.saturating_add(wrong_us).min(before);
+            }
+        }
+    }
+
+    /// Age at which a scheduled queue's mail is given up; `None` if the queue is not known.
+    #[must_use]
+    pub fn give_up_after(&self, scheduled: crate::ScheduledId) -> Option<Duration> {
+        self.scheduled.get(scheduled.0).map(|queue| queue.retry.give_up_after)
+    }
+
+    /// What waits for its time longer than its policy has it wait, because the policy changed,
+    /// waits as long as that says. It is tried once more when it becomes too old.
+    pub(crate) fn follow_policy(&mut self, now: Mono, slot: u32) {
+        let entry = &self.slab[slot];
+        if entry.state() != State::Scheduled || entry.due <= now {
+            return;
+        }
+        let (number, attempts, mut due) = (entry.scheduled, entry.attempts, entry.due);
+        let retry = &self.scheduled[number].retry;
+        // What was not tried yet waits for a time that its sender named.
+        if attempts > 0 && due > now + retry.longest_delay() {
+            let retry = std::sync::Arc::clone(retry);
+            due = now + retry.delay(attempts, &mut self.random);
+        }
+        if !self.keeps_all {
+            due = due.min(self.expires_at(slot).max(now));
+        }
+        if due < self.slab[slot].due {
+            self.slab[slot].due = due;
+            self.scheduled[number].heap.hastened(&mut self.slab, slot);
+            self.arm(number);
+        }
+    }
+
+    /// The configuration is another now, and this is what it says of a scheduled queue: what that
+    /// means for entries that wait is followed when the sweep passes, which is told to hurry. Where
+    /// they go is asked again when they are due, whatever the last answer was.
+    pub fn set_retry(&mut self, scheduled: crate::ScheduledId, retry: &crate::RetryPolicy) {
+        let Some(queue) = self.scheduled.get(scheduled.0) else { return };
+        let is_another = *queue.retry != *retry;
+        if matches!(queue.known, Known::Trouble(..)) {
+            // That may be over: nobody waits for the time at which it would have been asked again.
+            self.arm(scheduled.0);
+        }
+        if !is_another {
+            return;
+        }
+        self.scheduled[scheduled.0].retry = self.policy(retry);
+        if let Some(ready) = self.scheduled[scheduled.0].ready()
+            && let Some(ready) = self.ready.get_mut(ready.0)
+        {
+            ready.gate.longest = retry.longest.min(crate::limits::BACK_OFF_MAX);
+        }
+        self.sweep.hurry();
+    }
+}

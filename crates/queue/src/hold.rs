@@ -1,0 +1,133 @@
+//! What an operator holds, and why.
+
+use crate::EntryId;
+use crate::queue::Queue;
+use crate::slab::{HELD, NONE, State};
+use mail::Mono;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The reasons of all that is held; the same words once, however many messages they hold.
+#[derive(Default)]
+pub(crate) struct HoldReasons {
+    numbers: BTreeMap<Arc<str>, u32>,
+    /// By number: the words, and how many entries name them.
+    rows: Vec<Option<(Arc<str>, u32)>>,
+    free: Vec<u32>,
+}
+
+impl HoldReasons {
+    /// The number of the words, counted once more.
+    fn take(&mut self, words: &Arc<str>) -> u32 {
+        if let Some(&number) = self.numbers.get(words) {
+            if let Some(Some((_, count))) = self.rows.get_mut(number as usize) {
+                *count += 1;
+            }
+            return number;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.rows.push(None);
+            self.rows.len() as u32 - 1
+        });
+        if let Some(row) = self.rows.get_mut(number as usize) {
+            *row = Some((Arc::clone(words), 1));
+        }
+        self.numbers.insert(Arc::clone(words), number);
+        number
+    }
+
+    fn give_back(&mut self, number: u32) {
+        let Some(row) = self.rows.get_mut(number as usize) else { return };
+        let Some((words, count)) = row else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.numbers.remove(words);
+            *row = None;
+            self.free.push(number);
+        }
+    }
+
+    fn get(&self, number: u32) -> Option<&Arc<str>> {
+        self.rows.get(number as usize)?.as_ref().map(|(words, _)| words)
+    }
+}
+
+/// What a hold came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// It was not held before.
+    New,
+    /// It was, for another reason.
+    Again,
+    /// It was, for this reason.
+    Already,
+    /// It is gone.
+    Gone,
+}
+
+impl Queue {
+    /// Holds a message, named by one of its recipients: they are not tried until
+    /// [`Queue::release`] and do not expire; those in flight are held when they come back.
+    pub fn hold(&mut self, entry: EntryId, reason: &Arc<str>) -> Held {
+        if self.slab.get(entry).is_none() {
+            return Held::Gone;
+        }
+        let mut outcome = Held::Already;
+        for slot in self.slots_of_message(entry.slot) {
+            if self.slab[slot].has(HELD) {
+                if self.hold_reason_at(slot) != Some(reason) {
+                    self.hold_reasons.give_back(self.slab[slot].previous);
+                    self.slab[slot].previous = self.hold_reasons.take(reason);
+                    outcome = if outcome == Held::New { outcome } else { Held::Again };
+                }
+                continue;
+            }
+            self.detach(slot);
+            self.slab[slot].set(HELD, true);
+            self.slab[slot].previous = self.hold_reasons.take(reason);
+            outcome = Held::New;
+        }
+        outcome
+    }
+
+    /// Lets a held message go on where it was, named by one of its recipients. However old it has
+    /// become, it is tried once more. False: it is gone, or was not held.
+    pub fn release(&mut self, now: Mono, entry: EntryId) -> bool {
+        if self.slab.get(entry).is_none() {
+            return false;
+        }
+        let mut slots = self.slots_of_message(entry.slot);
+        slots.retain(|slot| self.slab[*slot].has(HELD));
+        for &slot in &slots {
+            self.forget_hold(slot);
+            let due = self.slab[slot].due;
+            self.slab[slot].due = due.max(now);
+            if self.slab[slot].state() == State::Held {
+                self.place(now, slot);
+            }
+        }
+        !slots.is_empty()
+    }
+
+    /// Why a message is held, named by one of its recipients; `None` if it is not.
+    #[must_use]
+    pub fn hold_reason(&self, entry: EntryId) -> Option<Arc<str>> {
+        let found = self.slab.get(entry)?;
+        let of = self.hold_reason_at(entry.slot).cloned();
+        found.has(HELD).then(|| of.unwrap_or_else(|| Arc::from("")))
+    }
+
+    pub(crate) fn hold_reason_at(&self, slot: u32) -> Option<&Arc<str>> {
+        let entry = &self.slab[slot];
+        self.hold_reasons.get(entry.previous).filter(|_| entry.has(HELD))
+    }
+
+    pub(crate) fn forget_hold(&mut self, slot: u32) {
+        let entry = &mut self.slab[slot];
+        if entry.has(HELD) {
+            entry.set(HELD, false);
+            let number = std::mem::replace(&mut entry.previous, NONE);
+            self.hold_reasons.give_back(number);
+        }
+    }
+}
