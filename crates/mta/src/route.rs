@@ -3,7 +3,7 @@
 //! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
 
 use crate::config::{self, Channel, Config, Peer, Route};
-use crate::egress::{Host, HostGroup, Lessons, NextHop};
+use crate::egress::{Host, HostGroup, HostStates, Lessons, NextHop};
 use crate::line::{Standing, Who};
 use crate::lookup::Asker;
 use crate::seams::{DnsError, Mx, Spawn, World};
@@ -136,6 +136,7 @@ fn answer_hop<W: World>(
         route: Arc::clone(&route.name),
         channel: route.channel.clone(),
         hosts: found.hosts,
+        states: HostStates::default(),
         hostname: config.hostname.clone(),
         superseded: Cell::new(false),
         lessons: Lessons::default(),
@@ -247,6 +248,8 @@ async fn resolve_mx<W: World>(
     let groups = refuse_ourselves(shard, asker, config, domain, groups).await?;
     if implicit {
         check_implicit(shard, asker, domain, &ascii).await?;
+    } else {
+        check_existence(shard, asker, domain, &groups).await?;
     }
     Ok(groups)
 }
@@ -277,6 +280,26 @@ async fn check_implicit<W: World>(
     }
 }
 
+/// RFC 5321 §5.1: MX records of which none is usable are an error. Asked now and not when
+/// connecting, because records that are a few minutes old may name hosts that have gone since.
+async fn check_existence<W: World>(
+    shard: &Rc<Shard<W>>,
+    asker: Asker,
+    domain: &Domain,
+    groups: &[HostGroup],
+) -> Result<(), Failure> {
+    for host in groups.iter().flat_map(|group| &group.hosts) {
+        match shard.look_up_addresses(asker, &host.name).await {
+            Ok(addresses) if addresses.is_empty() => {}
+            Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {}
+            // What is wrong with a host that can't be looked up now, opening will say.
+            Ok(_) | Err(_) => return Ok(()),
+        }
+    }
+    let (status, text) = (EnhancedStatus::new(5, 4, 4), "none of the domain's MX hosts exists");
+    Err(dns_failure(Class::Permanent, status, domain, text))
+}
+
 /// Hosts by preference. RFC 5321 §5.1: if we are among them, only those preferred to us count.
 fn group(
     mut records: Vec<Mx>,
@@ -284,7 +307,12 @@ fn group(
     ourselves: &str,
     domain: &Domain,
 ) -> Result<Vec<HostGroup>, Failure> {
-    records.retain(|mx| !mx.host.is_empty());
+    // RFC 1035 §3.3.9: an MX names a host; what reads as an address is none.
+    records.retain(|mx| !mx.host.is_empty() && mx.host.parse::<IpAddr>().is_err());
+    if records.is_empty() {
+        let (status, text) = (EnhancedStatus::new(5, 4, 4), "the domain's MX records name no host");
+        return Err(dns_failure(Class::Permanent, status, domain, text));
+    }
     records.sort_by(|a, b| (a.preference, &a.host).cmp(&(b.preference, &b.host)));
     // A host that is named twice counts where it is preferred.
     let mut seen = BTreeSet::new();
@@ -348,13 +376,14 @@ async fn is_ourselves<W: World>(
     config: &Config,
     host: &Host,
 ) -> bool {
+    let proxies = &config.proxy_addresses;
     let listening: Vec<SocketAddr> = config
         .listeners
         .iter()
         .map(|listener| listener.address)
         .filter(|address| address.port() == host.port)
         .collect();
-    if listening.is_empty() {
+    if listening.is_empty() && proxies.is_empty() {
         return false;
     }
     let addresses = match host.name.parse::<IpAddr>() {
@@ -362,11 +391,14 @@ async fn is_ourselves<W: World>(
         // A host that can't be looked up now is no loop; opening will say what is wrong with it.
         Err(_) => shard.look_up_addresses(asker, &host.name).await.unwrap_or_default(),
     };
-    addresses.iter().any(|ip| {
-        ip.is_unspecified()
-            || listening
-                .iter()
-                .any(|own| own.ip() == *ip || (own.ip().is_unspecified() && ip.is_loopback()))
+    addresses.iter().map(IpAddr::to_canonical).any(|ip| {
+        let is_own = |own: &SocketAddr| {
+            let own = own.ip().to_canonical();
+            own == ip || (own.is_unspecified() && ip.is_loopback())
+        };
+        proxies.contains(&ip)
+            || (!listening.is_empty() && ip.is_unspecified())
+            || listening.iter().any(is_own)
     })
 }
 
@@ -389,6 +421,15 @@ mod tests {
         let records = vec![mx(20, "c"), mx(10, "b"), mx(10, "a"), mx(30, "a")];
         let groups = group(records, 25, "relay", &domain);
         assert_eq!(names(groups), [vec!["a", "b"], vec!["c"]]);
+    }
+
+    #[test]
+    fn addresses_are_no_hosts() {
+        let domain = Domain::parse("example.org").unwrap();
+        let records = vec![mx(10, "127.0.0.4"), mx(20, "b"), mx(30, "::1")];
+        assert_eq!(names(group(records, 25, "relay", &domain)), [["b"]]);
+        let failure = group(vec![mx(10, "127.0.0.4")], 25, "relay", &domain).unwrap_err();
+        assert_eq!(failure.status, EnhancedStatus::new(5, 4, 4));
     }
 
     #[test]

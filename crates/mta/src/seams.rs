@@ -108,6 +108,12 @@ pub trait Stream: Sized + 'static {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
 
+    /// The address at this end.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+
     /// Becomes encrypted as the server's side.
     fn upgrade_server(self) -> impl Future<Output = io::Result<Self>>;
 

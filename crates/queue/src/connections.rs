@@ -162,11 +162,30 @@ impl Queue {
 
     /// A connection could not be opened: the ready queue backs off, its messages are not touched.
     pub fn handle_open_failed(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
-        let jitter = self.random.around_zero();
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         queue.opening = queue.opening.saturating_sub(1);
+        self.handle_open_trouble(now, ready, failure);
+    }
+
+    fn handle_open_trouble(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
+        let jitter = self.random.around_zero();
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
         queue.gate.fail(now, Some(failure), jitter);
         queue.gate.probing = true;
+        self.touched(now, ready);
+    }
+
+    /// No connection could be opened, and never will be: what waits comes out as
+    /// [`crate::Action::Failed`]. For what comes later it is tried again.
+    pub fn handle_refused(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        queue.opening = queue.opening.saturating_sub(1);
+        // Where connections are open, others of its hosts take mail.
+        if queue.open > 0 {
+            return self.handle_open_trouble(now, ready, failure);
+        }
+        queue.gate.succeed();
+        queue.refused = Some(failure);
         self.touched(now, ready);
     }
 

@@ -6,7 +6,8 @@ use crate::backlog::Backlog;
 use crate::limits::{Gate, ReadyLimits, Window};
 use crate::named_limit::{self, Borrowed, Borrows};
 use crate::suspension::Standstill;
-use mail::Mono;
+use mail::{Failure, Mono};
+use std::sync::Arc;
 
 /// One ready queue.
 pub(crate) struct Ready {
@@ -31,6 +32,8 @@ pub(crate) struct Ready {
     pub(crate) window: Window,
     /// An operator stopped it.
     pub(crate) standstill: Standstill,
+    /// There will never be mail service: what waits fails, and then the question is open again.
+    pub(crate) refused: Option<Arc<Failure>>,
     /// In the list of those to be looked at.
     pub(crate) dirty: bool,
     /// In the list of those to be looked at when the pause ends.
@@ -55,6 +58,7 @@ impl Ready {
             woken: 0,
             gate: Gate::new(),
             standstill: Standstill::default(),
+            refused: None,
             dirty: false,
             stalled: false,
             used: Mono(0),

@@ -28,6 +28,7 @@ impl Queue {
             self.stall(number);
         }
         self.send_back_stale(number);
+        self.fail_refused(now, number);
         self.borrow_tokens(now, number);
         let mut demand = self.wake(now, number);
         self.borrow_slots(now, number, &demand);
@@ -69,10 +70,29 @@ impl Queue {
         self.mark(number);
     }
 
+    /// Where there will never be mail service: what waits fails.
+    fn fail_refused(&mut self, now: Mono, number: u32) {
+        for _ in 0..STALE_MAX {
+            let queue = &mut self.ready[number];
+            let Some(failure) = queue.refused.clone() else { return };
+            let Some(pick) = queue.backlog.pick() else {
+                queue.refused = None;
+                return;
+            };
+            if self.is_on_its_way(pick.slot) {
+                let detail = self.leave_with_detail(now, pick.slot);
+                self.actions.push_back(Action::Failed(detail, failure));
+            } else {
+                self.reschedule(pick.slot);
+            }
+        }
+        self.mark(number);
+    }
+
     /// Wakes idle connections for what they can take.
     fn wake(&mut self, now: Mono, number: u32) -> Demand {
         let queue = &mut self.ready[number];
-        let waiting = if self.paused.is_some() || queue.is_suspended(now) {
+        let waiting = if self.paused.is_some() || queue.is_suspended(now) || queue.refused.is_some() {
             0
         } else {
             queue.backlog.transactions(queue.limits.recipients_per_message)

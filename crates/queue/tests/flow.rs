@@ -831,3 +831,25 @@ fn a_next_hop_that_is_suspended_gets_nothing_until_it_is_resumed() {
     assert_eq!(one.poll(), [Action::Wake(READY)]);
     work(one.queue.take(one.now, READY, 0));
 }
+
+#[test]
+fn what_waits_for_a_hop_without_mail_service_fails_and_what_comes_later_asks_again() {
+    let mut one = One::new();
+    for id in 0..1000 {
+        one.push(id);
+    }
+    one.poll();
+    one.resolve("mx", &Limits { connections_max: 1, ..limits() });
+    one.queue.handle_refused(one.now, READY, failure("521 no mail here"));
+    let actions = one.poll();
+    assert_eq!(actions.len(), 1000);
+    assert!(actions.iter().all(|action| matches!(action, Action::Failed(..))));
+    one.push(1000);
+    assert_eq!(one.poll(), [Action::Open(READY)]);
+    // Where another connection is open, others of the hop's hosts take mail.
+    one.open(READY);
+    one.push(1001);
+    one.push(1002);
+    one.queue.handle_refused(one.now, READY, failure("521 no mail here"));
+    assert!(!one.poll().iter().any(|action| matches!(action, Action::Failed(..))));
+}

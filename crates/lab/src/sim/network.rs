@@ -445,6 +445,7 @@ pub struct SimListener {
 pub struct SimStream {
     network: Network,
     id: u64,
+    local: SocketAddr,
     side: Side,
     _counted: Option<Counted>,
 }
@@ -519,7 +520,7 @@ impl SimNet {
             format!("connection {id} from {from} to {to}")
         });
         let network = self.network.clone();
-        Ok(SimStream { network, id, side: Side::Client, _counted: Some(counted) })
+        Ok(SimStream { network, id, local: from, side: Side::Client, _counted: Some(counted) })
     }
 }
 
@@ -541,7 +542,8 @@ impl Net for SimNet {
 
     fn adopt(&self, accepted: SimAccepted) -> io::Result<SimStream> {
         let network = self.network.clone();
-        Ok(SimStream { network, id: accepted.0, side: Side::Server, _counted: None })
+        let local = SocketAddr::new(self.local, 0);
+        Ok(SimStream { network, id: accepted.0, local, side: Side::Server, _counted: None })
     }
 
     async fn connect(&self, to: SocketAddr, from: Option<IpAddr>) -> io::Result<SimStream> {
@@ -743,6 +745,10 @@ impl Stream for SimStream {
         }
         self.network.0.executor.call_at(at_us, move || network.deliver(id, side, &bytes));
         Poll::Ready(Ok(count))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
     }
 
     async fn upgrade_server(self) -> io::Result<SimStream> {

@@ -326,7 +326,13 @@ impl Plan {
             let looped = match random.below(6) {
                 // Its mail fails for good, and who sent it must be told.
                 0 if !self.deaf_senders => Some(hop.domains[random.below(2) as usize].clone()),
-                1 => Some(mx_name(hop, random.below(hop.hosts.len() as u64) as usize)),
+                1 => {
+                    let host = random.below(hop.hosts.len() as u64) as usize;
+                    let named = |other: usize| preferences[other].is_some();
+                    // The same, unless there is another host.
+                    let others = (0..hop.hosts.len()).any(|other| other != host && named(other));
+                    (others || !self.deaf_senders).then(|| mx_name(hop, host))
+                }
                 _ => None,
             };
             at_us += random.below(self.heal_us - at_us);

@@ -63,6 +63,7 @@ pub use written::{Balance, BareNewline, Durability, EightBit, LogLevel, Nul};
 
 use document::Document;
 use mail::{Domain, Mailbox};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Name of the built-in route that keeps mail for the postmaster when no other route takes it.
@@ -75,6 +76,8 @@ pub struct Config {
     pub hostname: Domain,
     /// Where mail for the bare `<postmaster>` goes.
     pub postmaster: Postmaster,
+    /// Addresses before a NAT or proxy that lead here.
+    pub proxy_addresses: Vec<IpAddr>,
     /// `None`: one per core.
     pub shards: Option<u16>,
     /// Where accepted mail is kept.

@@ -48,6 +48,7 @@ pub(super) fn read(text: &str, file: &str, machine: Domain) -> Result<Config, Co
 /// Everything but what only a file without mistakes has.
 struct Parts {
     hostname: Domain,
+    proxy_addresses: Vec<IpAddr>,
     postmaster: Postmaster,
     shards: Option<u16>,
     spool: SpoolSection,
@@ -65,6 +66,7 @@ impl Parts {
     fn into_config(self, warnings: Vec<Problem>, document: Arc<Document>) -> Config {
         Config {
             hostname: self.hostname,
+            proxy_addresses: self.proxy_addresses,
             postmaster: self.postmaster,
             shards: self.shards,
             spool: self.spool,
@@ -96,6 +98,7 @@ impl Resolver<'_> {
         let retry = self.retry("retry", &written.retry);
         let listeners = self.listeners(&written.listener);
         let (mut routes, table) = self.routes(&written.route, &retry, &written.retry);
+        self.routes_to_ourselves(&routes, &listeners);
         let postmaster = self.postmaster(
             written.postmaster.as_deref(),
             &hostname,
@@ -113,6 +116,7 @@ impl Resolver<'_> {
             log: Log { level: written.log.level },
             postmaster: postmaster?,
             hostname,
+            proxy_addresses: self.proxy_addresses(&written.proxy_addresses),
             spool,
             listeners,
             routes,
@@ -260,6 +264,21 @@ impl Resolver<'_> {
                 machine
             }
         }
+    }
+
+    fn proxy_addresses(&mut self, written: &[String]) -> Vec<IpAddr> {
+        let mut addresses = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            match text.parse::<IpAddr>() {
+                Ok(address) => addresses.push(address.to_canonical()),
+                Err(_) => {
+                    let help = "an address is wanted, such as \"192.0.2.1\" or \"2001:db8::1\"";
+                    let path = format!("proxy_addresses[{index}]");
+                    self.error(&path, format!("\"{text}\" is not an IP address"), help);
+                }
+            }
+        }
+        addresses
     }
 
     fn spool(&mut self, written: &SpoolText) -> SpoolSection {

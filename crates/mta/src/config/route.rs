@@ -149,6 +149,8 @@ pub struct Peer {
     pub adaptive: bool,
     /// Which of several hosts.
     pub balance: Balance,
+    /// Addresses that are private or this machine's own are not followed.
+    pub refuse_private: bool,
     /// 8-bit content without 8BITMIME.
     pub eight_bit: EightBit,
     /// Use CHUNKING.

@@ -31,6 +31,12 @@ pub struct FileText {
     /// Maildir `postmaster` in the first spool directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub postmaster: Option<String>,
+    /// Addresses at which this server is reached from outside though they are not its own: those of
+    /// a NAT or proxy before it. An MX host with one of them, or with an address that a listener
+    /// has, is this server: mail is not sent there, nor to hosts that are less preferred.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = { "type": "string", "title": "address" }))]
+    pub proxy_addresses: Vec<String>,
     /// How many shards (threads that each own their sessions and queues) run. Without it: one per
     /// CPU core. For experiments; changed only by a restart.
     #[serde(skip_serializing_if = "Option::is_none")]

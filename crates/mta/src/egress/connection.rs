@@ -2,7 +2,8 @@
 
 use super::content::{self, Wire, WriteError};
 use super::encoding::{self, Encoding, Fit};
-use super::opening;
+use super::host::{Seat, is_put_off};
+use super::opening::{self, OpenError};
 use super::{NextHop, Slot};
 use crate::budget::Share;
 use crate::config::{Channel, EightBit};
@@ -39,6 +40,10 @@ pub(super) struct Connection<W: World> {
     pub(super) in_flight: VecDeque<InFlight>,
     /// The peer went away while nothing was asked of it: there is nobody to say QUIT to.
     pub(super) peer_closed: bool,
+    /// It carries no further message from then on.
+    pub(super) leave_at: Mono,
+    /// Its place among the connections to its host, once it is open.
+    pub(super) seat: Option<Seat<W>>,
     /// One of the connections that the process may have open.
     pub(super) _descriptor: Share,
 }
@@ -75,9 +80,13 @@ enum Idled {
 pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, mut slot: Slot<W>, hop: Rc<NextHop>) {
     let mut connection = match opening::open(&shard, slot.ready, &hop).await {
         Ok(connection) => connection,
-        Err(failure) => {
+        Err(OpenError::Later(failure)) => {
             shard.metrics.connections_failed.inc();
             return slot.open_failed(Arc::new(failure));
+        }
+        Err(OpenError::Never(failure)) => {
+            shard.metrics.connections_failed.inc();
+            return slot.refused(Arc::new(failure));
         }
     };
     shard.metrics.connections_opened.inc();
@@ -104,10 +113,10 @@ impl<W: World> Connection<W> {
         let idle = hop.channel.peer().map_or(Duration::ZERO, |peer| peer.idle_timeout);
         let until = self.shard.now() + idle;
         loop {
-            if hop.superseded.get() || self.has_carried_all() {
+            let now = self.shard.now();
+            if hop.superseded.get() || now >= self.leave_at || self.has_carried_all() {
                 return None;
             }
-            let now = self.shard.now();
             let take = self.shard.queue.borrow_mut().take(now, slot.ready, self.carried);
             match take {
                 Take::Work(work) => return Some(work),
@@ -363,11 +372,24 @@ impl<W: World> Connection<W> {
     }
 
     fn conclude(
-        &self,
+        &mut self,
         done: &InFlight,
         outcomes: Vec<Result<mail::Reply, Failure>>,
         hop: &NextHop,
     ) {
+        let put_off = |outcome: &Result<_, Failure>| outcome.as_ref().is_err_and(is_put_off);
+        let is_put_off = match hop.channel {
+            // Each recipient has a reply of its own behind the content (RFC 2033 §4.2).
+            Channel::Lmtp(_) => outcomes.iter().all(put_off),
+            _ => outcomes.iter().any(put_off),
+        };
+        if is_put_off && hop.has_other_hosts() {
+            // RFC 5321 §5.1: the other hosts are to be tried before the same one again.
+            if let Some(seat) = &self.seat {
+                seat.put_off();
+            }
+            self.leave_at = self.shard.now();
+        }
         let concluded = Concluded {
             hop: Arc::clone(&self.event_hop),
             // RFC 2033 §2: an LMTP server takes no responsibility to relay; it has delivered.
@@ -381,6 +403,9 @@ impl<W: World> Connection<W> {
     fn tell_throttled(&self, failure: Option<Failure>, slot: &Slot<W>) {
         let Some(failure) = failure else { return };
         let said_421 = failure.reply.as_ref().is_some_and(|reply| reply.code == 421);
+        if said_421 && let Some(seat) = &self.seat {
+            seat.crowded();
+        }
         if said_421 || is_timeout_or_loss(&failure) {
             let (now, failure) = (self.shard.now(), Arc::new(failure));
             self.shard.queue.borrow_mut().handle_throttled(now, slot.ready, failure);

@@ -1,15 +1,19 @@
 //! Delivery: connections of ready queues, one task each.
 
+mod addresses;
 pub(crate) mod connection;
 mod content;
 mod encoding;
 mod hops;
+mod host;
 mod idle;
 mod lessons;
 mod local;
 mod opening;
+mod ourselves;
 
 pub(crate) use hops::Hops;
+pub(crate) use host::HostStates;
 pub(crate) use idle::IdleConnections;
 pub(crate) use lessons::Lessons;
 
@@ -33,6 +37,8 @@ pub(crate) struct NextHop {
     /// For smtp, lmtp and mx: hosts in the order in which they are tried, groups of equal
     /// preference together.
     pub(crate) hosts: Vec<HostGroup>,
+    /// What is known about them.
+    pub(crate) states: HostStates,
     /// What we call ourselves there.
     pub(crate) hostname: Domain,
     /// The configuration says something else by now.
@@ -62,6 +68,11 @@ impl NextHop {
             && self.channel == other.channel
             && self.hosts == other.hosts
             && self.hostname == other.hostname
+    }
+
+    /// Whether there is more than one host.
+    fn has_other_hosts(&self) -> bool {
+        self.hosts.iter().map(|group| group.hosts.len()).sum::<usize>() > 1
     }
 
     /// The channel's name as events and `explain` show it.
@@ -123,6 +134,14 @@ impl<W: World> Slot<W> {
         self.held = false;
         let now = self.shard.now();
         self.shard.queue.borrow_mut().handle_open_failed(now, self.ready, failure);
+        self.shard.pump();
+    }
+
+    /// There will never be mail service: gives the slot back, and all that waits fails.
+    pub(crate) fn refused(mut self, failure: Arc<Failure>) {
+        self.held = false;
+        let now = self.shard.now();
+        self.shard.queue.borrow_mut().handle_refused(now, self.ready, failure);
         self.shard.pump();
     }
 

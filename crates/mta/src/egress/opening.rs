@@ -1,61 +1,125 @@
 //! Opening a connection: hosts in order, their addresses, the connection, the greeting.
 
+use super::addresses::{interleaved, is_private};
 use super::connection::Connection;
 use super::content::Wire;
-use super::{Host, HostGroup, NextHop};
+use super::host::{self, Candidate, Seat};
+use super::{Host, NextHop, ourselves};
 use crate::alarm::Alarm;
 use crate::budget::Share;
-use crate::config::{Balance, Channel, EightBit, Peer};
+use crate::config::{Channel, EightBit, Peer};
 use crate::line::{Standing, Who};
 use crate::lookup::Asker;
-use crate::seams::{DnsError, Net, Time, World};
+use crate::seams::{DnsError, Net, Stream, Time, World};
 use crate::shard::Shard;
-use mail::{Class, Culprit, EnhancedStatus, Failure};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use queue::ReadyId;
 use smtp::client::{ClientConfig, ClientEvent, ClientSession, StartTls};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Addresses tried in one opening at most: a domain must not keep us busy with dead hosts.
 const ADDRESSES_MAX: usize = 8;
+/// A connection to a host that others are preferred to is used for so long: then these may be back.
+const BACKUP_FOR: Duration = Duration::from_secs(60);
+
+/// Why no connection was opened.
+pub(super) enum OpenError {
+    /// It may work later.
+    Later(Failure),
+    /// All hosts said, or the DNS did, that there will never be mail service here.
+    Never(Failure),
+}
+
+/// What an opening found out so far.
+#[derive(Default)]
+struct Tried {
+    addresses: usize,
+    later: Option<Failure>,
+    never: Option<Failure>,
+}
+
+impl Tried {
+    /// What one host that works would have changed: as long as any may work later, so may the hop.
+    fn error(self) -> OpenError {
+        match (self.later, self.never) {
+            (None, Some(failure)) => OpenError::Never(failure),
+            (later, _) => OpenError::Later(later.unwrap_or_else(no_hosts)),
+        }
+    }
+
+    fn take(&mut self, failure: Failure, by_mx: bool) {
+        if host::is_final(&failure, by_mx) {
+            self.never = Some(failure);
+        } else {
+            self.later = Some(failure);
+        }
+    }
+}
 
 /// Opens a connection to the first host that can be reached and greets.
 ///
 /// # Errors
-/// The failure of the last host tried.
+/// The failure of the last host tried, one that may pass before one that won't.
 pub(super) async fn open<W: World>(
     shard: &Rc<Shard<W>>,
     ready: ReadyId,
     hop: &Rc<NextHop>,
-) -> Result<Connection<W>, Failure> {
-    let Some(parameters) = hop.channel.peer() else {
-        return Err(no_hosts());
-    };
-    let mut last = None;
-    let mut tried = 0;
-    for host in order(shard, &hop.hosts, parameters.balance) {
-        let addresses = match addresses(shard, ready, &host).await {
-            Ok(addresses) => addresses,
+) -> Result<Connection<W>, OpenError> {
+    let mut tried = Tried::default();
+    let by_mx = matches!(hop.channel, Channel::Mx(_));
+    for candidate in hop.states.order(shard.now(), &hop.hosts, || shard.world.time().random()) {
+        match open_host(shard, ready, hop, &candidate, &mut tried).await {
+            Ok(connection) => return Ok(connection),
             Err(failure) => {
-                last = Some(failure);
-                continue;
-            }
-        };
-        for ip in addresses {
-            if tried == ADDRESSES_MAX {
-                break;
-            }
-            tried += 1;
-            let peer = SocketAddr::new(ip, host.port);
-            match open_address(shard, hop, parameters, &host, peer).await {
-                Ok(connection) => return Ok(connection),
-                Err(failure) => last = Some(failure),
+                let loops = ourselves::is_loop(&failure);
+                tried.take(failure, by_mx);
+                if loops {
+                    // RFC 5321 §5.1: what is less preferred than we are is not tried.
+                    break;
+                }
             }
         }
     }
-    Err(last.unwrap_or_else(no_hosts))
+    Err(tried.error())
+}
+
+/// The same with one host.
+async fn open_host<W: World>(
+    shard: &Rc<Shard<W>>,
+    ready: ReadyId,
+    hop: &Rc<NextHop>,
+    candidate: &Candidate,
+    tried: &mut Tried,
+) -> Result<Connection<W>, Failure> {
+    let (host, states) = (&candidate.host, &hop.states);
+    let found = addresses(shard, ready, hop, host).await?;
+    let mut last = None;
+    for ip in found {
+        if tried.addresses == ADDRESSES_MAX {
+            break;
+        }
+        if !states.has_route(shard.now(), host, ip) {
+            continue;
+        }
+        tried.addresses += 1;
+        match open_address(shard, hop, candidate, SocketAddr::new(ip, host.port)).await {
+            Ok(connection) => return Ok(connection),
+            Err(failure) => last = Some(failure),
+        }
+    }
+    // A host is not to blame for what this process lacks.
+    if last.as_ref().is_some_and(|failure| !matches!(failure.culprit, Culprit::Local)) {
+        states.failed(shard.now(), host);
+    }
+    Err(last.unwrap_or_else(|| {
+        let name = format!("{}:{}", host.name, host.port);
+        let text = "no way leads to the host's addresses";
+        Failure::network(name, EnhancedStatus::new(4, 4, 1), text)
+    }))
 }
 
 fn no_hosts() -> Failure {
@@ -63,31 +127,17 @@ fn no_hosts() -> Failure {
     Failure::local(Class::Transient, status, "the next hop has no host to connect to")
 }
 
-/// The hosts in the order in which they are tried. RFC 5321 §5.1: those of equal preference in
-/// random order.
-fn order<W: World>(shard: &Shard<W>, groups: &[HostGroup], balance: Balance) -> Vec<Host> {
-    let mut all = Vec::new();
-    for group in groups {
-        let mut hosts = group.hosts.clone();
-        if balance == Balance::RoundRobin {
-            // Fisher and Yates.
-            for last in (1..hosts.len()).rev() {
-                let at = (shard.world.time().random() % (last as u64 + 1)) as usize;
-                hosts.swap(last, at);
-            }
-        }
-        all.extend(hosts);
-    }
-    all
-}
-
+/// The addresses of a host, in the order in which they are tried.
 async fn addresses<W: World>(
     shard: &Rc<Shard<W>>,
     ready: ReadyId,
+    hop: &NextHop,
     host: &Host,
 ) -> Result<Vec<IpAddr>, Failure> {
+    let refuse_private = hop.channel.peer().is_some_and(|peer| peer.refuse_private);
     if let Ok(ip) = host.name.parse::<IpAddr>() {
-        return Ok(vec![ip]);
+        // An address literal (RFC 5321 §4.1.3), or a host that the file gives by address.
+        return public_only(vec![ip], refuse_private, host);
     }
     let failure = |class, status, text: String| Failure {
         class,
@@ -99,7 +149,9 @@ async fn addresses<W: World>(
     let who = Who::other(shard.number, ready.0);
     let asker = Asker { who, standing: Standing::Unknown };
     match shard.look_up_addresses(asker, &host.name).await {
-        Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+        Ok(addresses) if !addresses.is_empty() => {
+            public_only(interleaved(addresses), refuse_private, host)
+        }
         // A host that a route or an MX names should exist: it may yet appear.
         Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(failure(
             Class::Transient,
@@ -112,13 +164,35 @@ async fn addresses<W: World>(
     }
 }
 
+fn public_only(
+    mut addresses: Vec<IpAddr>,
+    refuse_private: bool,
+    host: &Host,
+) -> Result<Vec<IpAddr>, Failure> {
+    if refuse_private {
+        addresses.retain(|ip| !is_private(*ip));
+    }
+    if addresses.is_empty() {
+        let text = "the host has private addresses only, which this route refuses";
+        return Err(Failure {
+            class: Class::Permanent,
+            culprit: Culprit::Dns(Box::from(&*host.name)),
+            status: EnhancedStatus::new(5, 4, 4),
+            reply: None,
+            text: text.into(),
+        });
+    }
+    Ok(addresses)
+}
+
 async fn open_address<W: World>(
     shard: &Rc<Shard<W>>,
     hop: &Rc<NextHop>,
-    parameters: &Peer,
-    host: &Host,
+    candidate: &Candidate,
     peer: SocketAddr,
 ) -> Result<Connection<W>, Failure> {
+    let Some(parameters) = hop.channel.peer() else { return Err(no_hosts()) };
+    let host = &candidate.host;
     let name = peer_name(host, peer);
     let time = shard.world.time();
     let mut descriptor = Share::none(&shard.shared.egress_connections);
@@ -135,9 +209,16 @@ async fn open_address<W: World>(
         () = alarm.wait(until) => Err(std::io::ErrorKind::TimedOut.into()),
     };
     let stream = connected.map_err(|error| {
+        if host::is_no_route(&error) {
+            hop.states.no_route(time.now(), host, peer.ip());
+        }
         let status = EnhancedStatus::new(4, 4, 1);
         Failure::network(name.clone(), status, format!("cannot connect: {error}"))
     })?;
+    let by_mx = matches!(hop.channel, Channel::Mx(_));
+    if by_mx && ourselves::is_here(&shard.active().config, stream.local_addr().ok(), peer) {
+        return Err(ourselves::loops(&name));
+    }
     let mut config = client_config(parameters, hop, &name);
     config.chunking &= !hop.lessons.is_bdat_unusable(time.now(), peer);
     let session = ClientSession::new(Arc::new(config), time.now());
@@ -152,11 +233,23 @@ async fn open_address<W: World>(
         carried: 0,
         in_flight: VecDeque::new(),
         peer_closed: false,
+        leave_at: match candidate.is_backup {
+            true => time.now() + BACKUP_FOR,
+            false => Mono::NEVER,
+        },
+        seat: None,
         _descriptor: descriptor,
     };
     loop {
         match connection.next_event().await {
-            ClientEvent::Ready => return Ok(connection),
+            ClientEvent::Ready => {
+                let greeted_as = connection.wire.session.peer_name();
+                if by_mx && greeted_as.eq_ignore_ascii_case(hop.hostname.as_str()) {
+                    return Err(ourselves::loops(&name));
+                }
+                connection.seat = Some(Seat::take(shard, hop, host));
+                return Ok(connection);
+            }
             ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(no_hosts)),
             // Offered to no session until there is TLS.
             ClientEvent::StartTls | ClientEvent::Done { .. } => {}

@@ -75,6 +75,10 @@ impl Stream for Connection {
         }
     }
 
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
     async fn upgrade_server(self) -> io::Result<Connection> {
         // STARTTLS is offered by no listener and asked of no peer until there are keys to use.
         Err(io::Error::new(io::ErrorKind::Unsupported, "no TLS in this build"))

@@ -28,6 +28,9 @@ impl ClientSession {
     pub(super) fn on_ehlo(&mut self, raw: &RawReply<'_>) {
         if raw.is_positive() {
             self.offered = Capabilities::parse(raw);
+            let name = raw.lines().next().unwrap_or_default();
+            let name = name.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+            self.peer_name = String::from_utf8_lossy(name).into();
             self.choose_tls();
         } else if raw.is_refusal()
             && raw.code / 100 == 5

@@ -73,6 +73,8 @@ pub struct ClientSession {
     pub(super) config: Arc<ClientConfig>,
     pub(super) state: State,
     pub(super) offered: Capabilities,
+    /// What the peer called itself.
+    pub(super) peer_name: Box<str>,
     pub(super) is_encrypted: bool,
     /// The one whose replies come next.
     pub(super) transaction: Option<Transaction>,
@@ -104,6 +106,7 @@ impl ClientSession {
             config,
             state: State::Greeting,
             offered: Capabilities::default(),
+            peer_name: Box::default(),
             is_encrypted: false,
             transaction: None,
             following: VecDeque::new(),
@@ -133,6 +136,13 @@ impl ClientSession {
     #[must_use]
     pub fn capabilities(&self) -> &Capabilities {
         &self.offered
+    }
+
+    /// What the peer called itself in its reply to EHLO (RFC 5321 §4.1.1.1); empty before that.
+    /// Anybody can say anything.
+    #[must_use]
+    pub fn peer_name(&self) -> &str {
+        &self.peer_name
     }
 
     /// Whether [`ClientSession::start`] may be called with this now: after `Ready`, or, without

@@ -2,8 +2,10 @@
 
 use super::Resolver;
 use crate::config::POSTMASTER_ROUTE;
-use crate::config::route::{Channel, DomainPattern, HostPort, Maildir, Peer, Route, RouteTable};
-use crate::config::settings::Retry;
+use crate::config::route::{
+    Channel, DomainPattern, Host, HostPort, Maildir, Peer, Route, RouteTable,
+};
+use crate::config::settings::{Listener, Retry};
 use crate::config::written::{
     Balance, NamedHostsText, PeerText, RetryOverrideText, RetryText, RouteText,
 };
@@ -173,12 +175,39 @@ impl Resolver<'_> {
                 unasked_content: false,
                 transactions_in_flight: 1,
             };
-            let peer = self.peer(&path, &mx.peer(named), Vec::new());
+            let text = PeerText { refuse_private: mx.refuse_private, ..mx.peer(named) };
+            let peer = self.peer(&path, &text, Vec::new());
             return Some(Channel::Mx(Arc::new(peer)));
         }
         match &text.maildir {
             Some(maildir) => self.maildir(&format!("{at}.maildir"), maildir.path.as_deref()),
             None => Some(Channel::Discard),
+        }
+    }
+
+    /// A route to a host that is given by address, where a listener is, goes round in circles.
+    pub(super) fn routes_to_ourselves(&mut self, routes: &[Route], listeners: &[Listener]) {
+        for route in routes {
+            let hosts = route.channel.peer().map_or(&[][..], |peer| &peer.hosts);
+            for (index, host) in hosts.iter().enumerate() {
+                let Host::Address(ip) = host.host else { continue };
+                let ip = ip.to_canonical();
+                let is_own = |listener: &&Listener| {
+                    let own = listener.address.ip().to_canonical();
+                    listener.address.port() == host.port
+                        && (own == ip || own.is_unspecified() && ip.is_loopback())
+                };
+                if let Some(listener) = listeners.iter().find(is_own) {
+                    let at = format!("route[{}].{}", route.index, route.channel.name());
+                    let message = format!("{host} is this server's own listener");
+                    let help = format!(
+                        "{} listens there: mail would come back until it has passed too many \
+                         servers",
+                        listener.address
+                    );
+                    self.warn(&format!("{at}.hosts[{index}]"), message, &help);
+                }
+            }
         }
     }
 
@@ -228,6 +257,7 @@ impl Resolver<'_> {
             recipients_per_message: text.recipients_per_message,
             adaptive: text.adaptive,
             balance: text.balance,
+            refuse_private: text.refuse_private,
             eight_bit: text.eight_bit,
             chunking: text.chunking,
             pipelining: text.pipelining,

@@ -177,6 +177,26 @@ fn routes_to_the_same_hosts_have_queues_and_limits_of_their_own() {
 }
 
 #[test]
+fn a_route_into_a_listener_of_ones_own_is_warned_of() {
+    let routes = |listener: &str, host: &str| {
+        config(&format!(
+            "proxy_addresses = [\"::ffff:192.0.2.9\"]\n[[listener]]\naddress = \"{listener}\"\n\
+             [[route]]\nsmtp = {{ hosts = [\"{host}\"] }}\n"
+        ))
+    };
+    let is_warned = |listener: &str, host: &str| {
+        let config = routes(listener, host);
+        config.warnings.iter().any(|w| w.line == 5 && w.message.contains("own listener"))
+    };
+    assert!(is_warned("192.0.2.1:25", "192.0.2.1"));
+    assert!(is_warned("0.0.0.0:2525", "127.0.0.1:2525"));
+    assert!(!is_warned("0.0.0.0:2525", "127.0.0.1:2526"));
+    assert!(!is_warned("192.0.2.1:25", "192.0.2.2:25"));
+    let own = "192.0.2.9".parse::<std::net::IpAddr>().unwrap();
+    assert_eq!(routes("192.0.2.1:25", "192.0.2.2").proxy_addresses, [own]);
+}
+
+#[test]
 fn ten_thousand_domains_are_found_as_quickly_as_one() {
     let mut text = String::from("[[listener]]\naddress = \"127.0.0.1:25\"\n");
     for route in 0..100 {

@@ -118,6 +118,8 @@ pub struct PeerText {
     pub adaptive: bool,
     /// Which of several hosts.
     pub balance: Balance,
+    /// Private addresses are not followed.
+    pub refuse_private: bool,
     /// 8-bit content without 8BITMIME.
     pub eight_bit: EightBit,
     /// Use CHUNKING.
@@ -260,6 +262,7 @@ macro_rules! peer_section {
                     recipients_per_message: self.recipients_per_message,
                     adaptive: self.adaptive,
                     balance: named.balance,
+                    refuse_private: false,
                     eight_bit: self.eight_bit,
                     chunking: self.chunking,
                     pipelining: self.pipelining,
@@ -329,7 +332,13 @@ peer_section! {
 
 peer_section! {
     /// Relay over SMTP to the hosts that DNS names for the recipient's domain (RFC 5321 §5).
-    MxText {}
+    MxText {
+        /// Do not follow MX records, or address literals, to addresses that are private or this
+        /// machine's own (RFC 1918, RFC 4193, loopback, link-local …): whoever publishes them
+        /// could have machines inside probed, with reports for instance. Mail for such hosts is
+        /// returned with 5.4.4.
+        refuse_private: bool = false,
+    }
     port 25, max_connections 20, adaptive true
 }
 
