@@ -296,12 +296,18 @@ impl Stage {
 
     /// The judge learns which limits hold now.
     fn limit(&self, grace_us: u64) {
-        let hops = self.plan.hops_after(self.changes.get());
+        let changes = self.changes.get();
+        let hops = self.plan.hops_after(changes);
+        let hops_before = self.plan.hops_after(changes.saturating_sub(1));
         for original in &self.plan.hops {
-            // Two routes to the same hosts have connections of their own.
-            let here = hops.iter().filter(|hop| hop.hosts == original.hosts);
-            let max = here.map(|hop| hop.connections_max).sum();
-            self.ground.network.limit(&original.hosts, max, grace_us);
+            // Two routes to the same hosts have connections of their own, and while one moves away
+            // the other may be there already.
+            let here =
+                |hop: &Hop| if hop.hosts == original.hosts { hop.connections_max } else { 0 };
+            let max = hops.iter().map(here).sum();
+            let both = hops.iter().zip(&hops_before);
+            let more = both.map(|(now, before)| here(now).saturating_sub(here(before))).sum();
+            self.ground.network.limit(&original.hosts, max, more, grace_us);
         }
     }
 

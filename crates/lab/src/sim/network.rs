@@ -221,14 +221,15 @@ impl Network {
     }
 
     /// From now on `max` holds for the connections of a ready queue towards any of these addresses,
-    /// but for those that are there, and for what is begun within `grace_us`.
-    pub fn limit(&self, addresses: &[SocketAddr], max: u32, grace_us: u64) {
+    /// but for those that are there, and for what is begun within `grace_us`: what was allowed may
+    /// be opened still, and `more` besides, by those that were allowed less.
+    pub fn limit(&self, addresses: &[SocketAddr], max: u32, more: u32, grace_us: u64) {
         let until_us = self.0.executor.now_us() + grace_us;
         let mut state = self.0.state.borrow_mut();
         let is_one = |watch: &&mut Watch| watch.addresses.iter().any(|to| addresses.contains(to));
         for watch in state.watches.iter_mut().filter(is_one) {
             let before = watch.allowed_each(self.0.executor.now_us());
-            watch.before = (until_us, before.max(max));
+            watch.before = (until_us, before.saturating_add(more).max(max));
             watch.max = max;
         }
     }
