@@ -92,7 +92,8 @@ impl Queue {
     /// Wakes idle connections for what they can take.
     fn wake(&mut self, now: Mono, number: u32) -> Demand {
         let queue = &mut self.ready[number];
-        let waiting = if self.paused.is_some() || queue.is_suspended(now) || queue.refused.is_some() {
+        let waiting = if self.paused.is_some() || queue.is_suspended(now) || queue.refused.is_some()
+        {
             0
         } else {
             queue.backlog.transactions(queue.limits.recipients_per_message)
