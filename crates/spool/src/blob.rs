@@ -6,12 +6,20 @@ use crate::record::BlobId;
 use crate::request::{Completion, Refusal, Ticket};
 use crate::segment::blob_name;
 use bytes::Bytes;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// So many numbers of blobs that were accepted or dropped are remembered; lower ones all count as
+/// used. They may begin in any order, but not that far apart.
+const USED_MAX: usize = 1 << 16;
 
 /// Blobs that no accept names yet.
 #[derive(Debug, Default)]
 pub(crate) struct Blobs {
     open: BTreeMap<u64, Blob>,
+    /// Numbers below this were used.
+    used_below: u64,
+    /// And these.
+    used: BTreeSet<u64>,
     steps: VecDeque<Step>,
 }
 
@@ -53,6 +61,11 @@ pub(crate) enum BlobIo {
 }
 
 impl Blobs {
+    /// None yet; numbers below `used_below` were used before the start.
+    pub(crate) fn new(used_below: u64) -> Blobs {
+        Blobs { used_below, ..Blobs::default() }
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.open.len() as u64
     }
@@ -69,22 +82,29 @@ impl Blobs {
 
     /// An accept names it: from now on it lives and dies with its message.
     pub(crate) fn attach(&mut self, blob: BlobId) {
+        self.close(blob);
+    }
+
+    fn close(&mut self, blob: BlobId) {
         self.open.remove(&blob.0);
+        self.used.insert(blob.0);
+        while self.used.len() > USED_MAX || self.used.first() == Some(&self.used_below) {
+            let Some(lowest) = self.used.pop_first() else { break };
+            self.used_below = lowest.saturating_add(1);
+        }
+    }
+
+    fn is_used(&self, blob: BlobId) -> bool {
+        blob.0 < self.used_below || self.used.contains(&blob.0)
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
         self.steps.push_back(Step::Complete(ticket, Completion::Refused(refusal)));
     }
 
-    /// Takes a piece. `is_new` says that no blob of this number was ever accepted.
-    pub(crate) fn handle_append(
-        &mut self,
-        blob: BlobId,
-        ticket: Ticket,
-        data: Bytes,
-        is_new: bool,
-    ) {
-        if !is_new && !self.open.contains_key(&blob.0) {
+    /// Takes a piece.
+    pub(crate) fn handle_append(&mut self, blob: BlobId, ticket: Ticket, data: Bytes) {
+        if !self.open.contains_key(&blob.0) && self.is_used(blob) {
             return self.refuse(ticket, Refusal::Misuse("a blob number was used twice"));
         }
         let state = self.open.entry(blob.0).or_insert_with(|| Blob::new(blob));
@@ -142,10 +162,7 @@ impl Blobs {
         let waiting = std::mem::take(&mut state.waiting);
         if let Some(error) = error {
             // Nothing that was promised is concerned: this blob fails and no more.
-            let refusal = match error.kind {
-                DiskErrorKind::Full => Refusal::Full,
-                _ => Refusal::Poisoned,
-            };
+            let refusal = refusal_of(error);
             state.failed = Some(refusal);
             self.refuse(ticket, refusal);
             for (ticket, _, _) in waiting {
@@ -162,12 +179,19 @@ impl Blobs {
     }
 
     /// The blob is on stable storage, or not.
-    pub(crate) fn handle_synced(&mut self, blob: BlobId, ticket: Ticket, failed: bool, sync: bool) {
+    pub(crate) fn handle_synced(
+        &mut self,
+        blob: BlobId,
+        ticket: Ticket,
+        error: Option<&DiskError>,
+        sync: bool,
+    ) {
         let Some(state) = self.open.get_mut(&blob.0) else { return };
         state.in_flight_count -= 1;
-        if failed {
-            state.failed = Some(Refusal::Poisoned);
-            self.refuse(ticket, Refusal::Poisoned);
+        if let Some(error) = error {
+            let refusal = refusal_of(error);
+            state.failed = Some(refusal);
+            self.refuse(ticket, refusal);
         } else {
             state.sealed = true;
             self.steps.push_back(Step::Complete(ticket, Completion::BlobDone));
@@ -203,8 +227,16 @@ impl Blobs {
                 let op = Op::Remove { file: state.file.clone(), sync: false };
                 self.steps.push_back(Step::Io(op, BlobIo::Remove));
             }
-            self.open.remove(&blob.0);
+            self.close(blob);
         }
+    }
+}
+
+fn refusal_of(error: &DiskError) -> Refusal {
+    match error.kind {
+        DiskErrorKind::Full => Refusal::Full,
+        DiskErrorKind::Scarce => Refusal::Scarce,
+        DiskErrorKind::NotFound | DiskErrorKind::Failed => Refusal::BlobFailed,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::segment::Segment;
 use crate::writer::{Batch, Writer};
 use bytes::Bytes;
 use mail::MessageId;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The segment that is being compacted, if any.
 #[derive(Debug, Default)]
@@ -26,6 +26,8 @@ pub(crate) struct Compaction {
     pub busy: bool,
     /// Some of it could not be read or written: the segment stays.
     stuck: bool,
+    /// Segments that were given up, and the room there was then: with no more it would be the same.
+    given_up: BTreeMap<u32, u64>,
     /// Bytes written again since the start.
     pub written_bytes: u64,
 }
@@ -69,7 +71,10 @@ impl Compaction {
         let best = sealed
             .filter(|segment| {
                 let new = !newest_too && Some(segment.key.generation) == newest;
-                !(segment.stuck || segment.releasing || segment.evacuated || new)
+                let given_up = self.given_up.get(&segment.key.generation);
+                let hopeless = given_up.is_some_and(|&had| room <= had);
+                let idle = segment.stuck || segment.releasing || segment.evacuated;
+                !(idle || segment.is_dense() || new || hopeless)
             })
             .map(|segment| (needed_bytes(live, segment), segment))
             .filter(|(needed, segment)| {
@@ -132,6 +137,7 @@ impl Compaction {
         };
         if segment.live_count == 0 && !self.stuck {
             segment.evacuated = true;
+            self.given_up.remove(&segment.key.generation);
         } else {
             segment.stuck = true;
         }
@@ -143,6 +149,15 @@ impl Compaction {
         self.stuck = true;
         self.items.clear();
         self.finish(live);
+    }
+
+    /// There is no room for what comes next, in the `room` there is: the segment stays as it is until
+    /// there is more.
+    pub(crate) fn give_up(&mut self, room: u64) {
+        if let Some(victim) = self.victim.take() {
+            self.given_up.insert(victim, room);
+        }
+        self.items.clear();
     }
 
     pub(crate) fn handle_read(&mut self, records: Vec<Bytes>) {

@@ -12,6 +12,9 @@ pub enum DiskErrorKind {
     NotFound,
     /// ENOSPC, EDQUOT.
     Full,
+    /// The process has no descriptor or memory for it (EMFILE, ENFILE, ENOMEM): nothing was done
+    /// that can't be done again. Never the answer of a sync that was begun.
+    Scarce,
     /// Everything else: EIO, permissions, a crash in the simulator.
     Failed,
 }
@@ -62,6 +65,16 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// When that fails.
     fn create(&self, name: &str) -> Result<(), DiskError>;
+
+    /// Takes room for `bytes` in an empty file, which reads as zeros, without writing them. `false`
+    /// when this file system can't.
+    ///
+    /// # Errors
+    /// When there is no such room.
+    fn allocate(&self, name: &str, bytes: u64) -> Result<bool, DiskError> {
+        let _ = (name, bytes);
+        Ok(false)
+    }
 
     /// Writes all the pieces one after another at `offset`; the file grows if need be.
     ///

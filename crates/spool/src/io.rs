@@ -1,7 +1,7 @@
 //! Disk operations as values: made by the spool, performed by whoever drives it.
 
 use crate::checksums::{self, Piece};
-use crate::disk::{Disk, DiskError, read_full};
+use crate::disk::{Disk, DiskError, DiskErrorKind, read_full};
 use crate::register;
 use crate::scan::IdRanges;
 use crate::segment::SegmentKey;
@@ -51,8 +51,10 @@ pub(crate) enum Op {
     ReadMany { file: FileName, ranges: Vec<(u64, u32)> },
     /// Find which messages a segment says more about than its own accepts.
     Scan { file: FileName, key: SegmentKey, ranges: IdRanges },
+    /// Make a file of a segment's length: allocated, or if that can't be its first step of zeros.
+    Make { file: FileName, length: u64, bytes: u64, sync: bool },
     /// Write zeros, one step of preparing a segment.
-    Zero { file: FileName, offset: u64, bytes: u64, create: bool, sync: bool },
+    Zero { file: FileName, offset: u64, bytes: u64, sync: bool },
     /// Rename durably.
     Rename { from: FileName, to: FileName, sync: bool },
     /// Remove, durably if `sync`.
@@ -80,6 +82,8 @@ pub(crate) struct SealWrite {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Done,
+    /// The file has its length; nothing was written to it.
+    Allocated,
     Written(WriteBuffer),
     Data(Bytes),
     /// What was read is not what was written; in words.
@@ -89,6 +93,8 @@ pub(crate) enum Outcome {
     Free(u64),
     /// Whether there still is a register.
     Registered(bool),
+    /// It can't be done now; the same operation, whole, may be later.
+    PutOff(Box<Op>, DiskError),
 }
 
 /// What one batch writes: small things copied into one buffer, large ones by reference.
@@ -119,6 +125,16 @@ impl WriteBuffer {
         self.mark();
         self.length += piece.len() as u64;
         self.parts.push(Part::Large(piece));
+    }
+
+    /// Adds zeros.
+    pub(crate) fn push_zeros(&mut self, bytes: u64) {
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(ZEROS.len() as u64);
+            self.push_large(Bytes::from_static(ZEROS.get(..part as usize).unwrap_or(&ZEROS)));
+            left -= part;
+        }
     }
 
     /// Closes the run of copied bytes.
@@ -185,7 +201,10 @@ impl IoDone {
     /// What went wrong, if anything; the spool acts on it by itself.
     #[must_use]
     pub fn error(&self) -> Option<&DiskError> {
-        self.result.as_ref().err()
+        match &self.result {
+            Ok(Outcome::PutOff(_, error)) | Err(error) => Some(error),
+            Ok(_) => None,
+        }
     }
 }
 
@@ -193,14 +212,15 @@ impl Op {
     fn perform(self, disk: &dyn Disk) -> Result<Outcome, DiskError> {
         match self {
             Op::Commit { seal, file, offset, data, sync } => {
-                if let Some(seal) = seal {
-                    seal.write(disk, sync)?;
+                let written = commit(disk, seal.as_ref(), (&file, offset), &data, sync);
+                match written {
+                    Ok(()) => Ok(Outcome::Written(data)),
+                    Err(error) if is_passing(error.kind) => {
+                        let op = Op::Commit { seal, file, offset, data, sync };
+                        Ok(Outcome::PutOff(Box::new(op), error))
+                    }
+                    Err(error) => Err(error),
                 }
-                data.write(disk, &file, offset)?;
-                if sync {
-                    disk.sync_data(&file)?;
-                }
-                Ok(Outcome::Written(data))
             }
             Op::Read { file, offset, bytes } => {
                 Ok(Outcome::Data(read_bytes(disk, &file, offset, bytes)?))
@@ -221,17 +241,27 @@ impl Op {
             Op::Scan { file, key, ranges } => {
                 crate::scan::mentioned_ids(disk, &file, key, &ranges).map(Outcome::Scanned)
             }
-            Op::Zero { file, offset, bytes, create, sync } => {
-                zero(disk, &file, offset, bytes, create, sync)
+            Op::Make { file, length, bytes, sync } => {
+                if make(disk, &file, length, sync)? {
+                    return Ok(Outcome::Allocated);
+                }
+                zero(disk, &file, 0, bytes, sync)
             }
-            Op::Rename { from, to, sync } => {
-                disk.rename(&from, &to)?;
-                sync_dir(disk, sync)
-            }
-            Op::Remove { file, sync } => {
-                disk.remove(&file)?;
-                sync_dir(disk, sync)
-            }
+            Op::Zero { file, offset, bytes, sync } => zero(disk, &file, offset, bytes, sync),
+            Op::Rename { from, to, sync } => match disk.rename(&from, &to) {
+                Ok(()) => sync_dir(disk, sync),
+                Err(error) if error.kind == DiskErrorKind::Scarce => {
+                    Ok(Outcome::PutOff(Box::new(Op::Rename { from, to, sync }), error))
+                }
+                Err(error) => Err(error),
+            },
+            Op::Remove { file, sync } => match disk.remove(&file) {
+                Ok(()) => sync_dir(disk, sync),
+                Err(error) if error.kind == DiskErrorKind::Scarce => {
+                    Ok(Outcome::PutOff(Box::new(Op::Remove { file, sync }), error))
+                }
+                Err(error) => Err(error),
+            },
             Op::BlobWrite { file, offset, data, create } => {
                 if create {
                     disk.create(&file)?;
@@ -245,12 +275,37 @@ impl Op {
                 }
                 sync_dir(disk, sync)
             }
-            Op::Register { bytes, sync } => {
-                register::write(disk, &bytes, sync).map(Outcome::Registered)
-            }
+            Op::Register { bytes, sync } => match register::write(disk, &bytes, sync) {
+                Ok(kept) => Ok(Outcome::Registered(kept)),
+                Err(error) if error.kind == DiskErrorKind::Scarce => {
+                    Ok(Outcome::PutOff(Box::new(Op::Register { bytes, sync }), error))
+                }
+                Err(error) => Err(error),
+            },
             Op::Space => disk.free_bytes().map(Outcome::Free),
         }
     }
+}
+
+/// What ends by itself or when somebody makes room. All of a commit is written again then, so that
+/// it does not matter how much of it arrived, nor which pages a sync that found no room has
+/// forgotten: everything before it was synced.
+fn is_passing(kind: DiskErrorKind) -> bool {
+    matches!(kind, DiskErrorKind::Full | DiskErrorKind::Scarce)
+}
+
+fn commit(
+    disk: &dyn Disk,
+    seal: Option<&SealWrite>,
+    (file, offset): (&str, u64),
+    data: &WriteBuffer,
+    sync: bool,
+) -> Result<(), DiskError> {
+    if let Some(seal) = seal {
+        seal.write(disk, sync)?;
+    }
+    data.write(disk, file, offset)?;
+    if sync { disk.sync_data(file) } else { Ok(()) }
 }
 
 impl SealWrite {
@@ -277,19 +332,31 @@ fn read_bytes(disk: &dyn Disk, file: &str, offset: u64, bytes: usize) -> Result<
     Ok(Bytes::from(buffer))
 }
 
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Makes a file and takes room for it. `false`: zeros must be written instead.
+pub(crate) fn make(
+    disk: &dyn Disk,
+    file: &str,
+    length: u64,
+    sync: bool,
+) -> Result<bool, DiskError> {
+    disk.create(file)?;
+    let allocated = disk.allocate(file, length)?;
+    if allocated && sync {
+        disk.sync_data(file)?;
+    }
+    Ok(allocated)
+}
+
 /// Writes zeros from `offset` on; used by the bulk lane in steps and by recovery at once.
 pub(crate) fn zero(
     disk: &dyn Disk,
     file: &str,
     offset: u64,
     bytes: u64,
-    create: bool,
     sync: bool,
 ) -> Result<Outcome, DiskError> {
-    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-    if create {
-        disk.create(file)?;
-    }
     let mut done = 0;
     while done < bytes {
         // A mebibyte a call: few calls, and no large buffer to hold the zeros.

@@ -3,6 +3,7 @@
 //!
 //! `docs/spool.md` states what is promised and why it holds.
 
+mod admission;
 mod batch;
 mod blob;
 mod catalog;

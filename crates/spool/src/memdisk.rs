@@ -22,6 +22,11 @@ pub struct Faults {
     pub read_permille: u32,
     /// A read returns less than was asked for.
     pub short_read_permille: u32,
+    /// A write or sync finds no room, as on file systems that write nothing in place; a random part
+    /// of it may have arrived.
+    pub full_permille: u32,
+    /// A file can't be opened, made, renamed or removed for want of a descriptor or memory.
+    pub scarce_permille: u32,
 }
 
 /// The disk.
@@ -47,6 +52,7 @@ struct State {
     failure: Option<(u64, DiskErrorKind, bool)>,
     operations_count: u64,
     syncs_count: u64,
+    written_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -95,6 +101,10 @@ impl Random {
 
 fn failed(what: &str) -> DiskError {
     DiskError::new(DiskErrorKind::Failed, what)
+}
+
+fn full() -> DiskError {
+    DiskError::new(DiskErrorKind::Full, "no space left on device")
 }
 
 fn not_found(name: &str) -> DiskError {
@@ -174,6 +184,14 @@ impl State {
         }
     }
 
+    /// Whether there is a descriptor for it.
+    fn open(&mut self) -> Result<(), DiskError> {
+        if self.random.hits(self.faults.scarce_permille) {
+            return Err(DiskError::new(DiskErrorKind::Scarce, "too many open files"));
+        }
+        Ok(())
+    }
+
     fn inode(&self, name: &str) -> Result<Arc<Mutex<Inode>>, DiskError> {
         self.names.get(name).cloned().ok_or_else(|| not_found(name))
     }
@@ -242,6 +260,12 @@ impl MemDisk {
     #[must_use]
     pub fn operations_count(&self) -> u64 {
         lock(&self.state).operations_count
+    }
+
+    /// Bytes written to files so far.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        lock(&self.state).written_bytes
     }
 
     /// Successful syncs of files so far.
@@ -327,10 +351,25 @@ impl Disk for MemDisk {
     fn create(&self, name: &str) -> Result<(), DiskError> {
         let mut state = lock(&self.state);
         state.step()?;
+        state.open()?;
         let inode = Arc::new(Mutex::new(Inode::default()));
         state.names.insert(name.into(), inode.clone());
         state.changes.push(Change::Link(name.into(), inode));
         Ok(())
+    }
+
+    fn allocate(&self, name: &str, bytes: u64) -> Result<bool, DiskError> {
+        let state = &mut *lock(&self.state);
+        state.step()?;
+        let inode = state.inode(name)?;
+        let growth = (bytes as usize).saturating_sub(lock(&inode).content.len());
+        if state.used_bytes() + growth as u64 > state.capacity_bytes {
+            return Err(full());
+        }
+        let mut inode = lock(&inode);
+        let length = inode.content.len() + growth;
+        inode.content.resize(length, 0);
+        Ok(true)
     }
 
     fn write_at(
@@ -349,7 +388,13 @@ impl Disk for MemDisk {
         let growth = (offset + data.len()).saturating_sub(lock(&inode).content.len());
         let mut result = crashed;
         if result.is_ok() && state.used_bytes() + growth as u64 > state.capacity_bytes {
-            return Err(DiskError::new(DiskErrorKind::Full, "no space left on device"));
+            return Err(full());
+        }
+        if result.is_ok() {
+            state.open()?;
+        }
+        if result.is_ok() && state.random.hits(state.faults.full_permille) {
+            result = Err(full());
         }
         if result.is_ok() && state.random.hits(state.faults.write_permille) {
             result = Err(failed("input/output error (write)"));
@@ -362,6 +407,7 @@ impl Disk for MemDisk {
         if data.is_empty() {
             return result;
         }
+        state.written_bytes += data.len() as u64;
         let mut inode = lock(&inode);
         let end = offset + data.len();
         if inode.content.len() < end {
@@ -417,13 +463,14 @@ impl Disk for MemDisk {
         let state = &mut *lock(&self.state);
         state.step()?;
         let inode = state.inode(name)?;
-        if state.random.hits(state.faults.sync_permille) {
+        let is_full = state.random.hits(state.faults.full_permille);
+        if is_full || state.random.hits(state.faults.sync_permille) {
             // The system forgets which pages were dirty: what did not arrive never will, though
             // reads may show it until the crash.
             let shown = lock(&inode).content.clone();
             lock(&inode).settle(&mut state.random);
             lock(&inode).content = shown;
-            return Err(failed("input/output error (sync)"));
+            return Err(if is_full { full() } else { failed("input/output error (sync)") });
         }
         lock(&inode).sync();
         state.syncs_count += 1;
@@ -445,6 +492,7 @@ impl Disk for MemDisk {
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
         let mut state = lock(&self.state);
         state.step()?;
+        state.open()?;
         let inode = state.names.remove(from).ok_or_else(|| not_found(from))?;
         state.names.insert(to.into(), inode);
         state.changes.push(Change::Rename(from.into(), to.into()));
@@ -454,6 +502,7 @@ impl Disk for MemDisk {
     fn remove(&self, name: &str) -> Result<(), DiskError> {
         let mut state = lock(&self.state);
         state.step()?;
+        state.open()?;
         state.names.remove(name).ok_or_else(|| not_found(name))?;
         state.changes.push(Change::Remove(name.into()));
         Ok(())

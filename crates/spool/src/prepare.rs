@@ -2,7 +2,7 @@
 
 use crate::config::{SpoolConfig, SpoolError};
 use crate::disk::{Disk, DiskError, DiskErrorKind};
-use crate::io::{Op, Outcome, zero};
+use crate::io::{self, Op, Outcome};
 use crate::recovery::Recovery;
 use crate::segment::{
     Header, SEGMENT_BLOCKS_MIN, SegmentKey, VERSION, spare_name, unfinished_name,
@@ -31,6 +31,7 @@ impl Spool {
         {
             let key = segment_key(self.config.salt, self.take_generation());
             self.space.naming = true;
+            self.space.next_written = self.space.written.remove(&spare);
             let (from, to) = (spare_name(spare), key.name());
             let op = Op::Rename { from, to, sync: self.is_sync() };
             self.push_bulk(op, Waiting::NameSegment { key });
@@ -41,12 +42,16 @@ impl Spool {
         }
         // Mail that passes through frees segments as fast as it fills them: as long as there is much
         // room, none is zero-written that one of these may save.
-        let roomy = ROOMY_BYTES.max(self.config.segment_bytes / 2);
-        if coming > 0 && self.writer.room_bytes() > roomy {
+        let roomy = if self.writer.length() < self.config.segment_bytes {
+            self.writer.length() / 2
+        } else {
+            ROOMY_BYTES.max(self.config.segment_bytes / 2)
+        };
+        if coming > 0 && !self.space.no_room && self.writer.room_bytes() > roomy {
             return;
         }
         // The reserve may be made of the last disk space, the others not.
-        let keep = if coming == 0 { 0 } else { self.config.reserve_bytes };
+        let keep = if coming == 0 { 0 } else { self.reserve_bytes() };
         let enough = self.space.free_bytes >= keep.saturating_add(self.config.segment_bytes);
         if enough && !self.space.failed {
             let generation = self.take_generation();
@@ -67,7 +72,11 @@ impl Spool {
         let bytes = (self.config.segment_bytes - offset).min(ZERO_STEP_BYTES);
         let file = unfinished_name(generation);
         let sync = self.is_sync();
-        let op = Op::Zero { file, offset, bytes, create: offset == 0, sync };
+        let op = if offset == 0 {
+            Op::Make { file, length: self.config.segment_bytes, bytes, sync }
+        } else {
+            Op::Zero { file, offset, bytes, sync }
+        };
         self.push_bulk(op, Waiting::Zero { generation, done: offset + bytes });
     }
 
@@ -82,7 +91,10 @@ impl Spool {
             Waiting::NameSpare { generation } => {
                 self.space.zeroing = None;
                 match result {
-                    Ok(_) => self.add_spare(generation),
+                    Ok(_) => {
+                        self.space.note_made();
+                        self.add_spare(generation);
+                    }
                     Err(error) => self.poison(&error),
                 }
                 self.ask_for_space();
@@ -106,6 +118,7 @@ impl Spool {
                         self.live.segments.map.remove(&generation);
                         self.status.released_count += 1;
                         if spare {
+                            self.space.written.insert(generation);
                             self.add_spare(generation);
                         }
                     }
@@ -124,15 +137,19 @@ impl Spool {
 
     fn handle_zeroed(&mut self, generation: u32, done: u64, result: Result<Outcome, DiskError>) {
         let from = unfinished_name(generation);
-        if result.is_err() {
+        let is_allocated = matches!(result, Ok(Outcome::Allocated));
+        if let Err(error) = result {
             // No promise depends on this file: try again when there is space.
             self.space.zeroing = None;
-            self.space.note_failed();
+            self.space.note_failed(error.kind == DiskErrorKind::Full);
             self.push_bulk(Op::Remove { file: from, sync: false }, Waiting::RemoveUnfinished);
-        } else if done < self.config.segment_bytes {
+        } else if done < self.config.segment_bytes && !is_allocated {
             self.space.zeroing = Some((generation, done));
             self.zero_step(generation, done);
         } else {
+            if !is_allocated {
+                self.space.written.insert(generation);
+            }
             let op = Op::Rename { from, to: spare_name(generation), sync: self.is_sync() };
             self.push_bulk(op, Waiting::NameSpare { generation });
         }
@@ -149,7 +166,7 @@ impl Spool {
     pub(crate) fn handle_space(&mut self, result: Result<Outcome, DiskError>) {
         self.space.asking = false;
         if let Ok(Outcome::Free(bytes)) = result {
-            let (reserve, segment) = (self.config.reserve_bytes, self.config.segment_bytes);
+            let (reserve, segment) = (self.reserve_bytes(), self.config.segment_bytes);
             self.space.handle_free(bytes, reserve, segment);
         }
     }
@@ -197,7 +214,12 @@ pub(crate) fn activate(
 
 fn make(disk: &dyn Disk, key: SegmentKey, length: u64, sync: bool) -> Result<(), DiskError> {
     let file = unfinished_name(key.generation);
-    let made = zero(disk, &file, 0, length, true, sync);
+    let made = io::make(disk, &file, length, sync).and_then(|allocated| {
+        if !allocated {
+            io::zero(disk, &file, 0, length, sync)?;
+        }
+        Ok(())
+    });
     if let Err(error) = made {
         // Best effort: the next start removes it, too.
         let _ = disk.remove(&file);

@@ -89,11 +89,16 @@ pub enum Completion {
 /// Why nothing was made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The disk is nearly full: 452 4.3.1. Submits without an accept still go through, and so do
-    /// reports as long as a segment can be had: an accept with the settle of recipients that failed.
+    /// The disk is nearly full: 452 4.3.1. Settles still go through. Reports (an accept with the
+    /// settle of recipients that failed), attempts and changes of state do as long as a segment can
+    /// be had, or the last one has room beside what settles will need.
     Full,
+    /// The process has no descriptor or memory for it now: 452 4.3.1.
+    Scarce,
     /// A write or sync failed: no more promises from this log, 451 4.3.0.
     Poisoned,
+    /// A write or sync of this blob failed, 451 4.3.0. What the log holds is not concerned.
+    BlobFailed,
     /// The submit does not fit into a segment: the body should have been a blob.
     TooLarge,
     /// The caller broke a rule: an id used twice, an accept of a blob that is not sealed.
@@ -104,7 +109,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Full => f.write_str("the spool's disk is nearly full"),
+            Refusal::Scarce => f.write_str("the server is short of open files or memory"),
             Refusal::Poisoned => f.write_str("the spool's disk failed a write or sync"),
+            Refusal::BlobFailed => f.write_str("the spool's disk failed to take the content"),
             Refusal::TooLarge => f.write_str("the records do not fit into a segment"),
             Refusal::Misuse(what) => f.write_str(what),
         }

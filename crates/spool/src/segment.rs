@@ -244,6 +244,10 @@ pub(crate) struct Segment {
     pub live_count: u64,
     /// Bytes of these records.
     pub live_bytes: u64,
+    /// Bytes of all accept records that were written here since the start.
+    pub accepted_bytes: u64,
+    /// It was begun and filled since the start.
+    pub filled: bool,
     /// Bytes of the records that are not accepts.
     pub small_bytes: u64,
     /// Older segments with accept records of messages that a record here says more about: while
@@ -272,6 +276,8 @@ impl Segment {
             sealed: false,
             live_count: 0,
             live_bytes: 0,
+            accepted_bytes: 0,
+            filled: false,
             small_bytes: 0,
             depends_on: BTreeSet::new(),
             ids: None,
@@ -286,6 +292,13 @@ impl Segment {
     /// Where the footer goes; data ends before.
     pub(crate) fn footer_offset(&self) -> u64 {
         self.length.saturating_sub(SECTOR_BYTES)
+    }
+
+    /// Written again it would take as much room as it does: all that was accepted here is live.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.filled
+            && self.live_bytes == self.accepted_bytes
+            && self.small_bytes.saturating_mul(4) < self.length
     }
 
     /// Notes that an accept record of `id` is here.
@@ -314,6 +327,7 @@ impl SegmentTable {
         if let Some(segment) = self.map.get_mut(&generation) {
             segment.live_count += 1;
             segment.live_bytes += u64::from(bytes);
+            segment.accepted_bytes += u64::from(bytes);
             segment.include_id(id);
         }
     }

@@ -1,7 +1,7 @@
 //! Files that are ready to become segments, and whether there is room for more mail.
 
 use crate::segment::SegmentKey;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// How much is zero-written in one operation.
 pub(crate) const ZERO_STEP_BYTES: u64 = 4 << 20;
@@ -11,8 +11,12 @@ pub(crate) const ZERO_STEP_BYTES: u64 = 4 << 20;
 pub(crate) struct Space {
     /// Generations of `.spare` files; all have the full length.
     pub spares: VecDeque<u32>,
+    /// Those of them of which every block was written once, as far as is known.
+    pub written: BTreeSet<u32>,
     /// The segment that is used next, its name durable.
     pub next: Option<SegmentKey>,
+    /// Every block of it was written once.
+    pub next_written: bool,
     /// It is being named.
     pub naming: bool,
     /// The file that is being zero-written, and how far that is.
@@ -30,14 +34,24 @@ pub(crate) struct Space {
     /// How many more answers about disk space to let pass before the next try, and how many after
     /// the next failure: what fails for another reason than space must not be tried without end.
     pub patience: (u32, u32),
-    /// An accept needs a segment, and none can be had.
+    /// Something needs a segment, and none can be had.
     pub exhausted: bool,
+    /// A file could not be made for want of room, whatever the disk says of free space (a quota, a
+    /// thin volume), and none has been made since.
+    pub no_room: bool,
+    /// Free space when that happened.
+    pub failed_at_bytes: u64,
 }
 
 impl Space {
     /// Whether a segment can be used after the active one, now or as soon as it is renamed.
     pub(crate) fn has_next(&self) -> bool {
         self.ready_count() > 0 || self.naming || self.recycling_count > 0
+    }
+
+    /// Whether there will be more segments to use, by themselves.
+    pub(crate) fn is_more_coming(&self) -> bool {
+        self.coming_count() > self.ready_count()
     }
 
     /// Segments that can be used at once.
@@ -62,9 +76,11 @@ impl Space {
                 || (self.coming_count() >= 2 && !self.failed && self.free_bytes >= ample))
     }
 
-    /// A file could not be zero-written.
-    pub(crate) fn note_failed(&mut self) {
+    /// A file could not be made; `for_room` when the disk said that it is full.
+    pub(crate) fn note_failed(&mut self, for_room: bool) {
         self.failed = true;
+        self.no_room |= for_room;
+        self.failed_at_bytes = self.free_bytes;
         self.patience = (self.patience.1, (self.patience.1 * 2 + 1).min(1_023));
     }
 
@@ -75,7 +91,9 @@ impl Space {
         if bytes < keep.saturating_add(segment_bytes) {
             return;
         }
-        if self.patience.0 > 0 {
+        // Somebody made room: that is worth a try at once.
+        let is_roomier = bytes > self.failed_at_bytes.saturating_add(segment_bytes / 16);
+        if self.patience.0 > 0 && !is_roomier {
             self.patience.0 -= 1;
         } else {
             self.failed = false;
@@ -85,12 +103,19 @@ impl Space {
 
     /// A segment became ready.
     pub(crate) fn note_ready(&mut self) {
-        self.exhausted &= self.ready_count() < 2;
+        let is_scarce = self.ready_count() < 2;
+        self.exhausted &= is_scarce;
+        self.no_room &= is_scarce;
         self.patience = (0, 0);
+    }
+
+    /// A file was made: there is room.
+    pub(crate) fn note_made(&mut self) {
+        self.no_room = false;
     }
 
     /// Whether accepts are to be refused.
     pub(crate) fn is_full(&self, reserve_bytes: u64) -> bool {
-        self.exhausted || self.free_bytes < reserve_bytes
+        self.exhausted || self.no_room || self.free_bytes < reserve_bytes
     }
 }

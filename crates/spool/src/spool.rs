@@ -1,6 +1,7 @@
 //! The log as its driver sees it: requests and finished operations in, operations and completions
 //! out.
 
+use crate::admission::{Submit, SubmitKind};
 use crate::blob::{BlobIo, Blobs, Step};
 use crate::codec;
 use crate::compaction::Compaction;
@@ -10,7 +11,7 @@ use crate::io::{Io, IoDone, IoTicket, Op, Outcome, SealWrite, WriteBuffer};
 use crate::live::Live;
 use crate::memory::Memory;
 use crate::prepare::activate;
-use crate::record::{BlobId, Body, Record, SettleKind};
+use crate::record::{BlobId, Body, Record};
 use crate::recovery::Recovery;
 use crate::register::{Leaving, Registrar};
 use crate::request::{Completion, LoadError, RecoveredMessage, Refusal, Request, Ticket};
@@ -31,12 +32,16 @@ pub struct Spool {
     pub(crate) space: Space,
     pub(crate) registrar: Registrar,
     blobs: Blobs,
-    compaction: Compaction,
+    pub(crate) compaction: Compaction,
     pub(crate) memory: Option<Memory>,
-    pending: VecDeque<Submit>,
+    pub(crate) pending: VecDeque<Submit>,
     /// How many of them have an accept.
-    pending_accepts_count: usize,
+    pub(crate) pending_accepts_count: usize,
     commit: Option<Commit>,
+    /// The batch under way could not be written for want of something; it is tried again.
+    stalled: Option<Stalled>,
+    /// Other operations that wait for the same.
+    put_off: Vec<Io>,
     /// Kept from batch to batch.
     buffer: Option<WriteBuffer>,
     bulk: VecDeque<Io>,
@@ -52,50 +57,6 @@ pub struct Spool {
     pub(crate) status: SpoolStatus,
 }
 
-#[derive(Debug)]
-struct Submit {
-    ticket: Ticket,
-    records: Vec<Record>,
-    /// Records and index entries, at most.
-    bytes: u64,
-    kind: SubmitKind,
-}
-
-/// About what a settle and its index entry take, with a share of the batch.
-const SETTLE_BYTES: u64 = 128;
-
-/// What a submit does to the space, the more urgent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum SubmitKind {
-    /// It adds no message.
-    Changes,
-    /// It ends recipients that can't be settled without the message that comes with it.
-    Report,
-    /// It adds a message.
-    Accept,
-}
-
-impl SubmitKind {
-    fn of(records: &[Record]) -> SubmitKind {
-        let is_failed = |kind: SettleKind| matches!(kind, SettleKind::Failed | SettleKind::Expired);
-        let ends = |record: &Record| match record {
-            Record::Settle(settle) => settle.recipients.iter().any(|(_, kind)| is_failed(*kind)),
-            _ => false,
-        };
-        if !records.iter().any(|record| matches!(record, Record::Accept(_))) {
-            SubmitKind::Changes
-        } else if records.iter().any(ends) {
-            SubmitKind::Report
-        } else {
-            SubmitKind::Accept
-        }
-    }
-
-    fn has_accept(self) -> bool {
-        self != SubmitKind::Changes
-    }
-}
-
 /// A batch that is being written.
 #[derive(Debug)]
 struct Commit {
@@ -107,6 +68,17 @@ struct Commit {
     bytes: u64,
     /// Where it begins: nothing from here on can be read yet.
     offset: u64,
+}
+
+/// A batch that found no room, or no descriptor, and waits.
+#[derive(Debug)]
+struct Stalled {
+    /// `None` while it is tried again.
+    io: Option<Io>,
+    /// It may be tried again now.
+    due: bool,
+    /// What is said to those who would have to wait behind it.
+    refusal: Refusal,
 }
 
 /// What an operation of the bulk lane was for.
@@ -181,18 +153,21 @@ impl Spool {
     }
 
     fn new(config: SpoolConfig, writer: Writer, live: Live) -> Spool {
+        let blobs = Blobs::new(live.next_blob);
         Spool {
             config,
             live,
             writer,
             space: Space::default(),
             registrar: Registrar::default(),
-            blobs: Blobs::default(),
+            blobs,
             compaction: Compaction::default(),
             memory: None,
             pending: VecDeque::new(),
             pending_accepts_count: 0,
             commit: None,
+            stalled: None,
+            put_off: Vec::new(),
             buffer: None,
             bulk: VecDeque::new(),
             waiting: BTreeMap::new(),
@@ -244,8 +219,7 @@ impl Spool {
                     return self.complete(ticket, Completion::Refused(refusal));
                 }
                 self.space.written_bytes += data.len() as u64;
-                let is_new = blob.0 >= self.live.next_blob;
-                self.blobs.handle_append(blob, ticket, data, is_new);
+                self.blobs.handle_append(blob, ticket, data);
             }
             Request::BlobSeal { ticket, blob } => {
                 let sync = self.is_sync();
@@ -261,9 +235,34 @@ impl Spool {
             }
         }
         self.drive_blobs();
-        if self.space.failed || self.space.is_full(self.config.reserve_bytes) {
+        let is_short = self.space.failed || self.space.is_full(self.reserve_bytes());
+        if is_short || self.space.written_bytes >= self.config.segment_bytes / 16 {
             self.ask_for_space();
         }
+    }
+
+    /// To be called about twice a second, whatever else happens: looks for room that others took or
+    /// gave back.
+    pub fn handle_tick(&mut self) {
+        if self.poisoned.is_some() {
+            return;
+        }
+        self.ask_for_space();
+        self.bulk.extend(std::mem::take(&mut self.put_off));
+        if let Some(stalled) = &mut self.stalled {
+            stalled.due = true;
+        }
+    }
+
+    /// The batch under way waits for room or for descriptors, and with it all else.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.stalled.is_some()
+    }
+
+    /// Free space below which accepts are refused: with less than a segment's no other is made.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        self.config.reserve_bytes.max(self.config.segment_bytes)
     }
 
     fn handle_in_memory(&mut self, request: Request) {
@@ -272,7 +271,7 @@ impl Spool {
         }
     }
 
-    fn complete(&mut self, ticket: Ticket, completion: Completion) {
+    pub(crate) fn complete(&mut self, ticket: Ticket, completion: Completion) {
         self.completions.push_back((ticket, completion));
     }
 
@@ -280,7 +279,9 @@ impl Spool {
     fn check_accepting(&self) -> Result<(), Refusal> {
         if self.poisoned.is_some() {
             Err(Refusal::Poisoned)
-        } else if self.space.is_full(self.config.reserve_bytes) {
+        } else if let Some(stalled) = &self.stalled {
+            Err(stalled.refusal)
+        } else if self.space.is_full(self.reserve_bytes()) {
             Err(Refusal::Full)
         } else {
             Ok(())
@@ -293,8 +294,11 @@ impl Spool {
             .iter()
             .map(|record| (codec::record_bytes(record) + codec::indexed_bytes_max(record)) as u64);
         let bytes = bytes.sum::<u64>();
+        let stalled = self.stalled.as_ref().filter(|_| kind > SubmitKind::Settle);
         let refusal = if self.poisoned.is_some() {
             Some(Refusal::Poisoned)
+        } else if let Some(stalled) = stalled {
+            Some(stalled.refusal)
         } else if bytes > self.submit_bytes_max() {
             Some(Refusal::TooLarge)
         } else if kind == SubmitKind::Accept
@@ -311,7 +315,7 @@ impl Spool {
         self.pending.push_back(Submit { ticket, records, bytes, kind });
     }
 
-    fn submit_bytes_max(&self) -> u64 {
+    pub(crate) fn submit_bytes_max(&self) -> u64 {
         Writer::submit_bytes_max(self.config.segment_bytes, self.config.block_bytes)
     }
 
@@ -348,140 +352,51 @@ impl Spool {
     /// The next batch, if there is something to write and none is under way. What is submitted
     /// after this goes into the next.
     pub fn poll_log_io(&mut self) -> Option<Io> {
+        if let Some(stalled) = self.stalled.as_mut().filter(|stalled| stalled.due) {
+            stalled.due = false;
+            return stalled.io.take();
+        }
         if self.commit.is_some() || self.poisoned.is_some() {
             return None;
         }
         let (seal, allowed) = self.make_room()?;
         let buffer = self.buffer.take().unwrap_or_default();
+        let before = self.writer.offset;
         let mut batch = self.writer.begin_batch(&self.live, !self.registrar.off, buffer);
         let step = self.config.compact_step_bytes as u64;
+        let has_copies = self.compaction.first_bytes(&self.live).is_some();
         self.compaction.add_to(&mut self.writer, &mut self.live, &mut batch, step);
         let submits = self.add_pending(&mut batch, allowed);
+        let is_empty = batch.records_count() == 0 && !has_copies;
+        if is_empty && seal.is_none() && self.writer.offset == before {
+            // All that was said is known already, and what is known is durable.
+            self.buffer = Some(batch.buffer);
+            for (ticket, position) in submits {
+                self.complete(ticket, Completion::Durable { position });
+            }
+            return None;
+        }
         Some(self.emit(seal, batch, submits))
     }
 
-    /// Sees to it that the first thing that waits fits into the active segment. `None` when nothing
-    /// waits or no segment can be had; otherwise up to what may be written.
-    fn make_room(&mut self) -> Option<(Option<SealWrite>, SubmitKind)> {
-        let compaction = loop {
-            let bytes = self.compaction.first_bytes(&self.live);
-            if bytes.is_none_or(|bytes| bytes <= self.submit_bytes_max() / 3 * 4) {
-                break bytes;
-            }
-            self.compaction.skip_first();
-        };
-        let mut allowed = SubmitKind::Accept;
-        let mut first = match compaction {
-            Some(bytes) => Some((bytes, SubmitKind::Changes)),
-            None => self.first_pending(allowed),
-        };
-        loop {
-            let (bytes, kind) = first?;
-            let is_report = kind == SubmitKind::Report;
-            if self.writer.fits(0, bytes) && (!is_report || self.leaves_reserve(0, bytes)) {
-                return Some((None, allowed));
-            }
-            let config = &self.config;
-            let ok = self.space.may_accept_roll(config.reserve_bytes, config.segment_bytes);
-            if kind < SubmitKind::Accept && self.space.next.is_some() || ok {
-                let allowed = if ok { allowed } else { allowed.min(SubmitKind::Report) };
-                return Some((Some(self.roll()?), allowed));
-            }
-            // What is more urgent need not wait behind what has no room.
-            allowed = match kind {
-                SubmitKind::Accept => SubmitKind::Report,
-                SubmitKind::Report => SubmitKind::Changes,
-                SubmitKind::Changes if compaction.is_none() => return None,
-                // Settles are shorter than what compaction copies.
-                SubmitKind::Changes => {
-                    let (bytes, _) = self.first_pending(allowed.min(kind))?;
-                    return self.writer.fits(0, bytes).then_some((None, kind));
-                }
-            };
-            self.wait_or_refuse(kind);
-            first = self.first_pending(allowed);
-        }
-    }
-
-    fn first_pending(&self, allowed: SubmitKind) -> Option<(u64, SubmitKind)> {
-        let first = self.pending.iter().find(|submit| submit.kind <= allowed)?;
-        Some((first.bytes, first.kind))
-    }
-
-    /// Whether a report of so many bytes, after `used` bytes of the batch, leaves enough for
-    /// compaction and for the settles of all that is live, if no other segment can be had.
-    fn leaves_reserve(&self, used: u64, bytes: u64) -> bool {
-        let settles = self.live.index.count().saturating_mul(SETTLE_BYTES);
-        self.space.has_next() || self.writer.leaves(used, bytes, settles)
-    }
-
-    /// What is of this kind waits for a segment that is in the making; if none is, it is refused.
-    fn wait_or_refuse(&mut self, kind: SubmitKind) {
-        if self.space.coming_count() > self.space.ready_count() {
-            return;
-        }
-        self.space.exhausted = true;
-        self.refuse_pending(Refusal::Full, kind);
-        self.ask_for_space();
-    }
-
-    /// Refuses what waits, from `kind` on.
-    fn refuse_pending(&mut self, refusal: Refusal, kind: SubmitKind) {
-        for submit in std::mem::take(&mut self.pending) {
-            if submit.kind >= kind {
-                self.complete(submit.ticket, Completion::Refused(refusal));
-                self.pending_accepts_count -= usize::from(submit.kind.has_accept());
-            } else {
-                self.pending.push_back(submit);
-            }
-        }
-    }
-
-    fn roll(&mut self) -> Option<SealWrite> {
+    pub(crate) fn roll(&mut self) -> Option<SealWrite> {
         let key = self.space.next.take()?;
         let length = self.config.segment_bytes;
         if let Some(old) = self.live.segments.get_mut(self.writer.key.generation) {
             old.sealed = true;
+            old.filled = true;
         }
         let seal = self.writer.roll(&self.live, key, length);
+        if self.space.next_written {
+            self.writer.written_to = length;
+        }
         self.live.segments.map.insert(key.generation, Segment::new(key, length));
         self.prepare_segments();
         Some(seal)
     }
 
-    /// Moves what waits and is `allowed` into the batch while there is room.
-    fn add_pending(&mut self, batch: &mut Batch, allowed: SubmitKind) -> Vec<(Ticket, u64)> {
-        let mut submits = Vec::with_capacity(self.pending.len().min(1_024));
-        let mut passed = VecDeque::new();
-        while let Some(submit) = self.pending.pop_front() {
-            let too_much = submit.kind == SubmitKind::Report
-                && !self.leaves_reserve(batch.length(), submit.bytes);
-            if submit.kind > allowed || too_much {
-                passed.push_back(submit);
-                continue;
-            }
-            let is_first = batch.records_count() == 0;
-            let is_full = batch.length() >= self.config.batch_bytes_max as u64;
-            if !self.writer.fits(batch.length(), submit.bytes) || (is_full && !is_first) {
-                self.pending.push_front(submit);
-                break;
-            }
-            self.pending_accepts_count -= usize::from(submit.kind.has_accept());
-            if let Err(refusal) = self.check_submit(&submit.records) {
-                self.complete(submit.ticket, Completion::Refused(refusal));
-                continue;
-            }
-            let position = self.writer.add_submit(&mut self.live, batch, &submit.records);
-            submits.push((submit.ticket, position));
-        }
-        while let Some(submit) = passed.pop_back() {
-            self.pending.push_front(submit);
-        }
-        submits
-    }
-
     /// The rules that a caller can break; attaches the blobs that the accepts name.
-    fn check_submit(&mut self, records: &[Record]) -> Result<(), Refusal> {
+    pub(crate) fn check_submit(&mut self, records: &[Record]) -> Result<(), Refusal> {
         for (at, record) in records.iter().enumerate() {
             let Record::Accept(accept) = record else { continue };
             let twice = |other: &Record| matches!(other, Record::Accept(o) if o.id == accept.id);
@@ -577,7 +492,8 @@ impl Spool {
             live_bytes: segments.map(|segment| segment.live_bytes).sum(),
             blobs_count: self.live.blobs.len() as u64 + self.blobs.count(),
             free_bytes: self.memory.is_none().then_some(self.space.free_bytes),
-            full: self.memory.is_none() && self.space.is_full(self.config.reserve_bytes),
+            full: self.memory.is_none()
+                && (self.stalled.is_some() || self.space.is_full(self.reserve_bytes())),
             poisoned: self.poisoned.clone(),
             pending_count: self.pending.len() as u64,
             compacted_bytes: self.compaction.written_bytes,
@@ -593,7 +509,14 @@ impl Spool {
 
     /// Takes the result of an operation.
     pub fn handle_io_done(&mut self, done: IoDone) {
+        let done = match done.result {
+            Ok(Outcome::PutOff(op, error)) => {
+                return self.put_off(Io { ticket: done.ticket, op: *op }, &error);
+            }
+            result => IoDone { ticket: done.ticket, result },
+        };
         if self.commit.as_ref().is_some_and(|commit| commit.ticket == done.ticket) {
+            self.stalled = None;
             if let Some(commit) = self.commit.take() {
                 self.handle_commit_done(commit, done.result);
                 for (ticket, id) in std::mem::take(&mut self.parked_loads) {
@@ -605,6 +528,18 @@ impl Spool {
         }
         self.drive_blobs();
         self.go_on();
+    }
+
+    /// The operation can't be done now. Behind a batch nobody is made to wait who can be told so.
+    fn put_off(&mut self, io: Io, error: &DiskError) {
+        if self.commit.as_ref().is_none_or(|commit| commit.ticket != io.ticket) {
+            self.put_off.push(io);
+            return;
+        }
+        let is_full = error.kind == DiskErrorKind::Full;
+        let refusal = if is_full { Refusal::Full } else { Refusal::Scarce };
+        self.stalled = Some(Stalled { io: Some(io), due: false, refusal });
+        self.refuse_pending(refusal, SubmitKind::Report);
     }
 
     fn handle_commit_done(&mut self, commit: Commit, result: Result<Outcome, DiskError>) {
@@ -641,7 +576,7 @@ impl Spool {
     /// No more promises: what the disk holds now is not known.
     pub(crate) fn poison(&mut self, error: &DiskError) {
         self.poisoned.get_or_insert_with(|| error.text.clone());
-        self.refuse_pending(Refusal::Poisoned, SubmitKind::Changes);
+        self.refuse_pending(Refusal::Poisoned, SubmitKind::Settle);
     }
 
     fn handle_bulk_done(&mut self, waiting: Waiting, result: Result<Outcome, DiskError>) {
@@ -669,10 +604,8 @@ impl Spool {
                 }
             }
             (Waiting::Blob(BlobIo::Sync { blob, ticket }), result) => {
-                self.blobs.handle_synced(blob, ticket, result.is_err(), sync);
-                if let Err(error) = result {
-                    self.poison(&error);
-                }
+                // No accept names it yet: this blob fails and no more.
+                self.blobs.handle_synced(blob, ticket, result.as_ref().err(), sync);
             }
             (Waiting::Blob(BlobIo::Remove) | Waiting::RemoveUnfinished, _) => {}
             (Waiting::Space, result) => self.handle_space(result),
@@ -796,16 +729,22 @@ impl Spool {
         Some(Io { ticket: self.ticket(), op: Op::Register { bytes, sync: self.is_sync() } })
     }
 
+    /// About what can be written without another segment being made.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.writer.room_bytes() + self.space.ready_count() as u64 * self.config.segment_bytes
+    }
+
     fn compact(&mut self) {
         // With space left, only what is really sparse is worth writing again.
-        let reserve = self.config.reserve_bytes;
+        let reserve = self.reserve_bytes();
         let tight = self.space.exhausted
             || self.space.failed
+            || self.space.no_room
+            || self.space.coming_count() == 0
             || self.space.free_bytes < reserve.saturating_mul(2);
         let percent = if tight { 90 } else { self.config.compact_below_percent };
         // What does not fit is not begun: it would take the last room from the settles.
-        let spare = self.space.ready_count() as u64 * self.config.segment_bytes;
-        let room = if tight { self.writer.room_bytes() + spare } else { u64::MAX };
+        let room = if tight { self.room_bytes() } else { u64::MAX };
         self.compaction.choose(&self.live, percent, tight, room);
         if let Some(op) = self.compaction.poll_op(&mut self.live, &self.config) {
             let waiting = match op {

@@ -12,6 +12,11 @@ use bytes::Bytes;
 use mail::MessageId;
 use std::mem::take;
 
+/// Up to this size of batches, on the average, zeros are written ahead of them.
+const SMALL_BATCH_BYTES: u64 = 8 << 10;
+/// So many at a time.
+const ZERO_AHEAD_BYTES: u64 = 256 << 10;
+
 /// Where the next batch goes.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -32,6 +37,10 @@ pub(crate) struct Writer {
     index_every_bytes: u64,
     /// Where the last index batch ended.
     indexed_to: u64,
+    /// Every block of the active segment before this was written once.
+    pub written_to: u64,
+    /// Bytes of the last batches, the newer the more they count.
+    typical_bytes: u64,
 }
 
 /// A batch that is being put together.
@@ -73,6 +82,8 @@ impl Writer {
             block_bytes: config.block_bytes,
             index_every_bytes: config.index_every_bytes,
             indexed_to: 0,
+            written_to: 0,
+            typical_bytes: 0,
         };
         writer.begin(key, length, previous);
         writer
@@ -86,6 +97,21 @@ impl Writer {
         self.last_index = 0;
         self.previous = previous;
         self.indexed_to = self.offset;
+        self.written_to = 0;
+    }
+
+    /// How many zeros to write behind a batch, in the same write. Blocks that were never written
+    /// make a sync dearer: the file system has to note that they are now. Small batches are spared
+    /// that by zeros; large ones would only write everything twice.
+    fn zeros_ahead(&mut self, write_offset: u64) -> u64 {
+        let bytes = self.offset - write_offset;
+        self.typical_bytes = (self.typical_bytes * 7 + bytes) / 8;
+        if self.offset <= self.written_to {
+            return 0;
+        }
+        let ahead = if self.typical_bytes <= SMALL_BATCH_BYTES { ZERO_AHEAD_BYTES } else { 0 };
+        self.written_to = (self.offset + ahead).min(self.footer_offset).max(self.offset);
+        self.written_to - self.offset
     }
 
     /// What a segment of this length has room for in one submit, its share of the index included.
@@ -111,6 +137,11 @@ impl Writer {
     /// bytes more.
     pub(crate) fn leaves(&self, used: u64, bytes: u64, rest: u64) -> bool {
         self.offset + used + bytes + rest.max(self.footer_offset / 4) <= self.footer_offset
+    }
+
+    /// Length of the active segment's file.
+    pub(crate) fn length(&self) -> u64 {
+        self.footer_offset + SECTOR_BYTES
     }
 
     fn header(&self, live: &Live, offset: u64) -> BatchHeader {
@@ -224,6 +255,8 @@ impl Writer {
         self.next_batch += 1;
         self.next_position = position + records;
         self.offset = offset + bytes;
+        let zeros = self.zeros_ahead(write_offset);
+        buffer.push_zeros(zeros);
         (buffer, records)
     }
 

@@ -15,6 +15,12 @@ fn run(config: SpoolConfig, capacity: u64, seed: u64, faults: Faults, events: &[
         world.disk.set_faults(faults);
         event(&mut world, what, argument);
     }
+    if faults.sync_permille + faults.write_permille == 0 && !world.disk.has_crashed() {
+        // Whatever there was no room for, nothing is left without an answer or given up.
+        world.disk.set_fuse(u64::MAX);
+        world.drain();
+        assert_eq!(world.unanswered_count(), 0);
+    }
     world.restart(true);
     // In the end everything is delivered, and nothing is left but the active segment.
     world.disk.set_capacity_bytes(1 << 30);
@@ -53,6 +59,12 @@ proptest! {
     #[test]
     fn a_full_disk_drains(seed: u64, events in events()) {
         run(tiny(), 160 << 10, seed, Faults::default(), &events);
+    }
+
+    #[test]
+    fn want_of_room_and_descriptors_passes(seed: u64, events in events()) {
+        let faults = Faults { full_permille: 20, scarce_permille: 20, ..Faults::default() };
+        run(tiny(), 1 << 30, seed, faults, &events);
     }
 
     #[test]

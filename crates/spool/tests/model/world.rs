@@ -292,6 +292,11 @@ impl World {
         ones.map(|(&id, msg)| (id, open(msg))).filter(|(_, open)| !open.is_empty()).collect()
     }
 
+    /// Submits that were never answered.
+    pub(crate) fn unanswered_count(&self) -> usize {
+        self.submitted.len()
+    }
+
     /// How many messages have open recipients.
     pub(crate) fn open_count(&self) -> usize {
         self.open_ones(true).len()
@@ -365,6 +370,9 @@ impl World {
     }
 
     fn gather(&mut self) {
+        if self.below(16) == 0 {
+            self.spool.handle_tick();
+        }
         while let Some(io) = self.spool.poll_bulk_io() {
             self.ios.push(io);
         }
@@ -403,7 +411,7 @@ impl World {
                 self.now_durable(what);
             }
             Completion::Refused(Refusal::Poisoned) => self.poisoned = true,
-            Completion::Refused(Refusal::Full) => {
+            Completion::Refused(Refusal::Full | Refusal::Scarce) => {
                 self.full_count += 1;
                 self.never_was(what);
             }
@@ -449,7 +457,20 @@ impl World {
                 self.msgs.remove(&dsn);
                 self.msgs.get_mut(&id).expect("known").rcpts[index as usize].settled = None;
             }
-            _ => panic!("only accepts are refused when the disk is full"),
+            // Attempts are as if they had not been made; a hold is told to have failed.
+            Submitted::Attempt(id, recipients, attempts) => {
+                for rcpt in recipients {
+                    let known = &mut self.msgs.get_mut(&id).expect("known").rcpts[rcpt as usize];
+                    known.attempts.retain(|&known| known != attempts);
+                }
+            }
+            Submitted::Hold(id, hold) => {
+                let holds = &mut self.msgs.get_mut(&id).expect("known").holds;
+                if let Some(at) = holds.iter().rposition(|known| *known == hold) {
+                    holds.remove(at);
+                }
+            }
+            Submitted::Settle(..) => panic!("settles are never refused for lack of room"),
         }
     }
 
@@ -463,6 +484,7 @@ impl World {
 
     /// Until nothing is left to do.
     pub(crate) fn drain(&mut self) {
+        let mut ticks = 0;
         for _ in 0..200_000 {
             self.gather();
             if let Some(io) = self.spool.poll_log_io() {
@@ -470,7 +492,11 @@ impl World {
             }
             if self.ios.is_empty() {
                 self.step_io(false);
-                return;
+                if ticks == 3 && !self.spool.is_stalled() {
+                    return;
+                }
+                ticks += u32::from(!self.spool.is_stalled());
+                self.spool.handle_tick();
             }
             self.step_io(false);
         }

@@ -1,0 +1,216 @@
+//! Who may write into which segment: what is urgent finds room as long as there is any, and every
+//! submit is written or refused. `docs/spool.md`, "Space", states the rules.
+
+use crate::batch::BATCH_HEADER_BYTES;
+use crate::io::SealWrite;
+use crate::record::{Record, SettleKind};
+use crate::request::{Completion, Refusal, Ticket};
+use crate::spool::Spool;
+use crate::writer::Batch;
+use std::collections::VecDeque;
+
+/// What waits to be written.
+#[derive(Debug)]
+pub(crate) struct Submit {
+    pub ticket: Ticket,
+    pub records: Vec<Record>,
+    /// Records and index entries, at most.
+    pub bytes: u64,
+    pub kind: SubmitKind,
+}
+
+/// What a submit does to the space, the more urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SubmitKind {
+    /// It ends recipients and adds no message: what makes room. Only a disk that fails refuses it.
+    Settle,
+    /// It ends recipients that can't be settled without the message that comes with it.
+    Report,
+    /// It adds no message and frees nothing: attempts, notices, an operator's hold.
+    Advice,
+    /// It adds a message.
+    Accept,
+}
+
+impl SubmitKind {
+    pub(crate) fn of(records: &[Record]) -> SubmitKind {
+        let is_failed = |kind: SettleKind| matches!(kind, SettleKind::Failed | SettleKind::Expired);
+        let (mut accepts, mut settles, mut fails) = (false, false, false);
+        for record in records {
+            match record {
+                Record::Accept(_) => accepts = true,
+                Record::Settle(settle) => {
+                    settles = true;
+                    fails |= settle.recipients.iter().any(|&(_, kind)| is_failed(kind));
+                }
+                Record::Attempt(_) | Record::State(_) => {}
+            }
+        }
+        match (accepts, settles) {
+            (false, true) => SubmitKind::Settle,
+            (false, false) => SubmitKind::Advice,
+            (true, _) if fails => SubmitKind::Report,
+            (true, _) => SubmitKind::Accept,
+        }
+    }
+
+    pub(crate) fn has_accept(self) -> bool {
+        matches!(self, SubmitKind::Report | SubmitKind::Accept)
+    }
+
+    /// The next more urgent one.
+    fn above(self) -> Option<SubmitKind> {
+        match self {
+            SubmitKind::Settle => None,
+            SubmitKind::Report => Some(SubmitKind::Settle),
+            SubmitKind::Advice => Some(SubmitKind::Report),
+            SubmitKind::Accept => Some(SubmitKind::Advice),
+        }
+    }
+}
+
+/// About what a settle and its index entry take in a crowd; a lone one takes a block.
+const SETTLE_BYTES: u64 = 128;
+
+/// A batch before anything is in it.
+const EMPTY_BYTES: u64 = BATCH_HEADER_BYTES as u64;
+
+impl Spool {
+    /// Sees to it that the first thing that waits fits into the active segment. `None` when nothing
+    /// waits or no segment can be had; otherwise up to what may be written.
+    pub(crate) fn make_room(&mut self) -> Option<(Option<SealWrite>, SubmitKind)> {
+        if let Some(bytes) = self.next_copy_bytes() {
+            if self.writer.fits(EMPTY_BYTES, bytes) {
+                return Some((None, SubmitKind::Accept));
+            }
+            if let Some(begun) = self.begin_next(SubmitKind::Settle) {
+                return Some(begun);
+            }
+            // Nobody waits for a copy, so nobody waits behind it. If no room comes for it, another
+            // segment, of which less is needed, may do.
+            if !self.space.is_more_coming() {
+                self.compaction.give_up(self.room_bytes());
+            }
+        }
+        let mut allowed = SubmitKind::Accept;
+        loop {
+            let (bytes, kind) = self.first_pending(allowed)?;
+            if self.passes(kind, EMPTY_BYTES, bytes) {
+                return Some((None, allowed));
+            }
+            if let Some(begun) = self.begin_next(kind) {
+                return Some(begun);
+            }
+            // What is more urgent need not wait behind what has no room. Where settles find none
+            // they wait for it; nothing else does.
+            let more_urgent = kind.above();
+            self.wait_or_refuse(kind.max(SubmitKind::Report));
+            allowed = more_urgent?;
+        }
+    }
+
+    /// What the next copy of compaction takes, if there is one.
+    fn next_copy_bytes(&mut self) -> Option<u64> {
+        loop {
+            let bytes = self.compaction.first_bytes(&self.live)?;
+            if bytes <= self.submit_bytes_max() / 3 * 4 {
+                return Some(bytes);
+            }
+            self.compaction.skip_first();
+        }
+    }
+
+    /// Goes on in the next segment, if there is one and it may be begun for the sake of `kind`.
+    /// What nothing else can be had after is for settles, reports and compaction.
+    fn begin_next(&mut self, kind: SubmitKind) -> Option<(Option<SealWrite>, SubmitKind)> {
+        let ample = self.space.may_accept_roll(self.reserve_bytes(), self.config.segment_bytes);
+        if kind > SubmitKind::Report && !ample {
+            return None;
+        }
+        let seal = self.roll()?;
+        Some((Some(seal), if ample { SubmitKind::Accept } else { SubmitKind::Report }))
+    }
+
+    fn first_pending(&self, allowed: SubmitKind) -> Option<(u64, SubmitKind)> {
+        let first = self.pending.iter().find(|submit| submit.kind <= allowed)?;
+        Some((first.bytes, first.kind))
+    }
+
+    /// Whether a submit may be written into the active segment, behind `used` bytes of a batch.
+    fn passes(&self, kind: SubmitKind, used: u64, bytes: u64) -> bool {
+        self.writer.fits(used, bytes)
+            && (kind == SubmitKind::Settle || self.leaves_reserve(used, bytes))
+    }
+
+    /// Whether so many bytes, after `used` bytes of the batch, leave enough for compaction and for
+    /// the settles of what is live, if no other segment can be had.
+    fn leaves_reserve(&self, used: u64, bytes: u64) -> bool {
+        if self.space.has_next() {
+            return true;
+        }
+        let live = self.live.index.count();
+        let crowd = live.saturating_mul(SETTLE_BYTES);
+        // Settles free segments as they go: not all of them need a block of their own.
+        let lone = live.saturating_mul(self.config.block_bytes).min(self.writer.length() / 2);
+        self.writer.leaves(used, bytes, crowd.max(lone))
+    }
+
+    /// What is of this kind waits for a segment that is in the making; if none is, it is refused.
+    fn wait_or_refuse(&mut self, kind: SubmitKind) {
+        if self.space.is_more_coming() {
+            return;
+        }
+        self.space.exhausted = true;
+        self.refuse_pending(Refusal::Full, kind);
+        self.ask_for_space();
+    }
+
+    /// Refuses what waits, from `kind` on.
+    pub(crate) fn refuse_pending(&mut self, refusal: Refusal, kind: SubmitKind) {
+        for submit in std::mem::take(&mut self.pending) {
+            if submit.kind >= kind {
+                self.complete(submit.ticket, Completion::Refused(refusal));
+                self.pending_accepts_count -= usize::from(submit.kind.has_accept());
+            } else {
+                self.pending.push_back(submit);
+            }
+        }
+    }
+
+    /// Moves what waits and is `allowed` into the batch while there is room.
+    pub(crate) fn add_pending(
+        &mut self,
+        batch: &mut Batch,
+        allowed: SubmitKind,
+    ) -> Vec<(Ticket, u64)> {
+        let mut submits = Vec::with_capacity(self.pending.len().min(1_024));
+        let mut passed = VecDeque::new();
+        while let Some(submit) = self.pending.pop_front() {
+            if submit.kind > allowed {
+                passed.push_back(submit);
+                continue;
+            }
+            let is_first = batch.records_count() == 0;
+            let is_full = batch.length() >= self.config.batch_bytes_max as u64;
+            if !self.writer.fits(batch.length(), submit.bytes) || (is_full && !is_first) {
+                self.pending.push_front(submit);
+                break;
+            }
+            if !self.passes(submit.kind, batch.length(), submit.bytes) {
+                passed.push_back(submit);
+                continue;
+            }
+            self.pending_accepts_count -= usize::from(submit.kind.has_accept());
+            if let Err(refusal) = self.check_submit(&submit.records) {
+                self.complete(submit.ticket, Completion::Refused(refusal));
+                continue;
+            }
+            let position = self.writer.add_submit(&mut self.live, batch, &submit.records);
+            submits.push((submit.ticket, position));
+        }
+        while let Some(submit) = passed.pop_back() {
+            self.pending.push_front(submit);
+        }
+        submits
+    }
+}

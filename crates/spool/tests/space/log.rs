@@ -1,0 +1,178 @@
+//! A small log, driven to rest after each request.
+
+use bytes::Bytes;
+use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipient, Wall};
+use spool::memdisk::MemDisk;
+use spool::{
+    Accept, Attempt, BlobId, Body, Completion, Disk, DiskError, DiskErrorKind, Meta, Record,
+    Request, Settle, SettleKind, Spool, SpoolConfig, Ticket,
+};
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Segments of 64 KiB.
+pub(crate) fn small() -> SpoolConfig {
+    SpoolConfig {
+        salt: 99,
+        segment_bytes: 64 << 10,
+        first_segment_bytes: 64 << 10,
+        block_bytes: 512,
+        reserve_bytes: 0,
+        index_every_bytes: 8 << 10,
+        batch_bytes_max: 16 << 10,
+        ..SpoolConfig::default()
+    }
+}
+
+/// The same, on a disk that will be full.
+pub(crate) fn tight() -> SpoolConfig {
+    SpoolConfig {
+        reserve_bytes: 80 << 10,
+        index_every_bytes: 16 << 10,
+        compact_step_bytes: 16 << 10,
+        ..small()
+    }
+}
+
+/// Opens the log; which messages were found.
+pub(crate) fn open(disk: &dyn Disk, config: SpoolConfig) -> (Spool, Vec<u64>) {
+    let mut found = Vec::new();
+    let opened = Spool::open(disk, config, &mut |m| found.push(m.id.sequence()));
+    found.sort_unstable();
+    (opened.expect("opens").0, found)
+}
+
+/// Performs all that is to be done; the answers.
+pub(crate) fn run(spool: &mut Spool, disk: &dyn Disk) -> Vec<(Ticket, Completion)> {
+    while let Some(io) = spool.poll_io() {
+        let done = io.perform(disk);
+        spool.handle_io_done(done);
+    }
+    std::iter::from_fn(|| spool.poll_completion()).collect()
+}
+
+/// Whether the records were made durable.
+pub(crate) fn submit(spool: &mut Spool, disk: &dyn Disk, records: Vec<Record>) -> bool {
+    spool.handle_request(Request::Submit { ticket: Ticket(1), records });
+    matches!(run(spool, disk)[..], [(_, Completion::Durable { .. })])
+}
+
+fn plain(sequence: u64, bytes: usize) -> Accept {
+    let mailbox = |text: &str| Mailbox::parse(text, true).expect("a good address");
+    let to = Recipient { mailbox: mailbox("b@example.net"), notify: Notify::NEVER, orcpt: None };
+    Accept {
+        id: MessageId::new(0, 0, sequence),
+        received_at: Wall(sequence),
+        envelope: Arc::new(Envelope {
+            reverse_path: Some(mailbox("a@x.example")),
+            recipients: vec![to],
+            body: BodyType::SevenBit,
+            smtputf8: false,
+            ret: None,
+            envid: None,
+        }),
+        meta: Meta::default(),
+        prefix: Bytes::new(),
+        body: Body::Memory(vec![Bytes::from(vec![sequence as u8; bytes])]),
+        facts: ContentFacts { body_bytes: bytes as u64, ..ContentFacts::default() },
+    }
+}
+
+pub(crate) fn accept(n: u64, bytes: usize) -> Vec<Record> {
+    vec![Record::Accept(Box::new(plain(n, bytes)))]
+}
+
+pub(crate) fn with_blob(n: u64, blob: BlobId) -> Vec<Record> {
+    let body = Body::Blob { blob, body_bytes: 5000 };
+    vec![Record::Accept(Box::new(Accept { body, ..plain(n, 5000) }))]
+}
+
+pub(crate) fn settle(n: u64, how: SettleKind) -> Record {
+    let id = MessageId::new(0, 0, n);
+    Record::Settle(Settle { id, at: Wall(1), recipients: vec![(0, how)] })
+}
+
+pub(crate) fn attempt(n: u64, attempts: u16) -> Record {
+    Record::Attempt(Attempt {
+        id: MessageId::new(0, 0, n),
+        at: Wall(1),
+        recipients: vec![0],
+        attempts,
+        next_try: Wall(5),
+        reason: "451 4.7.1 mx.example.net said: greylisted, come back later".into(),
+    })
+}
+
+/// A log full of mail on a disk without a free byte; how many messages.
+pub(crate) fn full(config: &SpoolConfig) -> (MemDisk, Spool, u64) {
+    const BYTES: u64 = 600 << 10;
+    let disk = MemDisk::new(5, BYTES);
+    let (mut spool, _) = open(&disk, config.clone());
+    let mut n = 0;
+    while submit(&mut spool, &disk, accept(n + 1, 2500)) {
+        n += 1;
+    }
+    disk.set_capacity_bytes(BYTES - disk.free_bytes().expect("a number"));
+    (disk, spool, n)
+}
+
+/// A disk on which no file may grow while it tells of free space: a quota.
+pub(crate) struct Quota<'a> {
+    pub(crate) disk: &'a MemDisk,
+    pub(crate) told_bytes: Mutex<Option<u64>>,
+}
+
+impl<'a> Quota<'a> {
+    pub(crate) fn none(disk: &'a MemDisk) -> Quota<'a> {
+        Quota { disk, told_bytes: Mutex::default() }
+    }
+
+    /// From now on nothing grows, and so much is said to be free.
+    pub(crate) fn set(&self, told_bytes: Option<u64>) {
+        *self.told_bytes.lock().unwrap_or_else(PoisonError::into_inner) = told_bytes;
+    }
+
+    fn told(&self) -> Option<u64> {
+        *self.told_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk for Quota<'_> {
+    fn list(&self) -> Result<Vec<String>, DiskError> {
+        self.disk.list()
+    }
+    fn length(&self, name: &str) -> Result<u64, DiskError> {
+        self.disk.length(name)
+    }
+    fn create(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.create(name)
+    }
+    fn write_at(&self, name: &str, at: u64, p: &mut [IoSlice<'_>]) -> Result<(), DiskError> {
+        let end = at + p.iter().map(|p| p.len() as u64).sum::<u64>();
+        if self.told().is_some() && end > self.disk.length(name)? {
+            return Err(DiskError::new(DiskErrorKind::Full, "quota exceeded"));
+        }
+        self.disk.write_at(name, at, p)
+    }
+    fn read_at(&self, name: &str, at: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
+        self.disk.read_at(name, at, buffer)
+    }
+    fn truncate(&self, name: &str, bytes: u64) -> Result<(), DiskError> {
+        self.disk.truncate(name, bytes)
+    }
+    fn sync_data(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.sync_data(name)
+    }
+    fn sync_dir(&self) -> Result<(), DiskError> {
+        self.disk.sync_dir()
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.disk.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.disk.remove(name)
+    }
+    fn free_bytes(&self) -> Result<u64, DiskError> {
+        self.told().map_or_else(|| self.disk.free_bytes(), Ok)
+    }
+}

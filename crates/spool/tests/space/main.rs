@@ -1,0 +1,7 @@
+//! Disks without room, and what each request is told on them.
+
+mod blobs;
+mod full;
+mod log;
+mod passing;
+mod written;
