@@ -15,6 +15,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A read that takes longer is given up, and the message tried again later. What hangs in the
+/// system's hands can't be called back.
+const LOAD_WAIT: Duration = Duration::from_secs(60);
+
 impl<W: World> Shard<W> {
     /// The scheduled queue of a recipient. `route` is what an operator chose, or empty.
     pub(crate) fn scheduled_key(&self, domain: Domain, route: &str) -> ScheduledKey {
@@ -56,12 +60,23 @@ impl<W: World> Shard<W> {
     /// # Errors
     /// What the spool said.
     pub(crate) async fn look_at(self: &Rc<Self>, id: MessageId) -> Result<Rc<Message>, LoadError> {
+        if self.spool.has_failed(id.log()) {
+            // What is delivered now could not be settled: it would be delivered again.
+            return Err(LoadError::Disk("its log failed a write or sync".into()));
+        }
         if let Some(message) = self.cache.borrow().get(id) {
             return Ok(message);
         }
-        match self.spool.load(id).await {
-            Completion::Loaded(loaded) => Ok(Rc::new(from_loaded(*loaded))),
-            other => Err(refusal(other)),
+        let time = self.world.time();
+        tokio::select! {
+            biased;
+            loaded = self.spool.load(id) => match loaded {
+                Completion::Loaded(loaded) => Ok(Rc::new(from_loaded(*loaded))),
+                other => Err(refusal(other)),
+            },
+            () = time.sleep_until(time.now() + LOAD_WAIT) => {
+                Err(LoadError::Disk("the disk does not answer".into()))
+            }
         }
     }
 

@@ -132,18 +132,14 @@ impl Due {
             match shard.spool.submit(id, self.records()).await {
                 Completion::Durable { position } => return self.conclude(shard, position),
                 // A recipient that failed stays open in the spool until there is room to say so.
-                Completion::Refused(Refusal::Full) => {
+                Completion::Refused(Refusal::Full | Refusal::Scarce) => {
                     self.settle_delivered(shard);
                 }
                 // Until the restart that such a log needs they stay known, and are tried again.
                 other => {
                     if !std::mem::replace(&mut is_told, true) {
-                        shard.console.error(
-                            "spool",
-                            format_args!("cannot write a report: egress stops id={id} {other:?}"),
-                        );
+                        shard.handle_refused(id.log(), "cannot write a report", &other);
                     }
-                    shard.settles.poison();
                     shard.pump();
                 }
             }

@@ -5,7 +5,7 @@ use crate::seams::{Spawn, Time, World};
 use crate::shard::Shard;
 use mail::MessageId;
 use queue::Pause;
-use spool::{Completion, Record};
+use spool::{Completion, Record, Refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,11 +15,24 @@ use std::time::Duration;
 const GATHER: Duration = Duration::from_millis(5);
 /// So many records go at once, with or without company.
 const GATHER_MAX: usize = 256;
+/// A submit of several records is about no more recipients than this, so that it fits into the
+/// smallest segment.
+const GATHER_RECIPIENTS_MAX: usize = 16_384;
+
+/// What a submit does: a full disk refuses advice and never a settle, so each goes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Gathers {
+    Settles,
+    /// Attempts: without them a restart tries early.
+    Advice,
+}
 
 /// What gathers for one log.
 #[derive(Debug, Default)]
 struct Gathered {
     records: Vec<Record>,
+    /// Recipients in them.
+    recipients_count: usize,
     /// Emitted when the records are durable.
     events: Vec<Event>,
     /// Recipients whose delivery the records tell of.
@@ -29,7 +42,7 @@ struct Gathered {
 /// The settles of one shard on their way to the disk.
 #[derive(Debug)]
 pub(crate) struct Settles {
-    gathered: RefCell<BTreeMap<u8, Gathered>>,
+    gathered: RefCell<BTreeMap<(u8, Gathers), Gathered>>,
     /// Delivered recipients whose settle is not durable yet.
     unsettled: Cell<u64>,
     unsettled_max: u64,
@@ -80,12 +93,12 @@ impl Settles {
         }
     }
 
-    /// A log refused to write: nothing can be settled any more, so nothing may be sent.
-    pub(crate) fn poison(&self) {
+    /// Every log refuses to write: nothing can be settled any more, so nothing may be sent.
+    fn poison(&self) {
         self.poisoned.set(true);
     }
 
-    /// Whether a log refused to write.
+    /// Whether every log refuses to write.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned.get()
     }
@@ -113,9 +126,22 @@ impl<W: World> Shard<W> {
     ) {
         self.count_unsettled(delivered);
         let settles = &self.settles;
+        let (gathers, recipients_count) = match &record {
+            Record::Settle(settle) => (Gathers::Settles, settle.recipients.len()),
+            Record::Attempt(attempt) => (Gathers::Advice, attempt.recipients.len()),
+            Record::State(_) | Record::Accept(_) => (Gathers::Advice, 0),
+        };
+        let key = (id.log(), gathers);
         let mut gathered = settles.gathered.borrow_mut();
-        let mine = gathered.entry(id.log()).or_default();
+        let before = gathered.get(&key).map_or(0, |mine| mine.recipients_count);
+        if before > 0 && before + recipients_count > GATHER_RECIPIENTS_MAX {
+            drop(gathered);
+            self.flush_settles();
+            gathered = settles.gathered.borrow_mut();
+        }
+        let mine = gathered.entry(key).or_default();
         mine.records.push(record);
+        mine.recipients_count += recipients_count;
         mine.events.extend(events);
         mine.delivered += delivered;
         let full = mine.records.len() >= GATHER_MAX;
@@ -137,24 +163,26 @@ impl<W: World> Shard<W> {
     /// commit (as submits of their own: a full disk refuses the acceptance, never the settle).
     pub(crate) fn flush_settles(self: &Rc<Self>) {
         let mut gathered = self.settles.gathered.borrow_mut();
-        for (&log, gathered) in gathered.iter_mut().filter(|(_, g)| !g.records.is_empty()) {
-            let Gathered { records, events, delivered } = std::mem::take(gathered);
+        for (&(log, gathers), gathered) in
+            gathered.iter_mut().filter(|(_, g)| !g.records.is_empty())
+        {
+            let Gathered { records, events, delivered, .. } = std::mem::take(gathered);
             let id = MessageId::new(0, log, 0);
             let shard = Rc::clone(self);
             let under_way = &self.settles.under_way;
             under_way.set(under_way.get() + 1);
             self.spool.submit_then(id, records, move |completion| {
-                shard.handle_settled(log, events, delivered, completion);
+                shard.handle_settled((log, gathers), events, delivered, &completion);
             });
         }
     }
 
     fn handle_settled(
         self: &Rc<Self>,
-        log: u8,
+        (log, gathers): (u8, Gathers),
         events: Vec<Event>,
         delivered: u64,
-        completion: Completion,
+        completion: &Completion,
     ) {
         let under_way = &self.settles.under_way;
         under_way.set(under_way.get() - 1);
@@ -162,19 +190,50 @@ impl<W: World> Shard<W> {
             Completion::Durable { position } => {
                 self.settles.handle_durable(delivered);
                 for event in events {
-                    emit_at(&*self.events, event, log, position);
+                    emit_at(&*self.events, event, log, *position);
+                }
+            }
+            // It happened all the same; only a restart will not know it.
+            Completion::Refused(refusal) if gathers == Gathers::Advice && is_passing(*refusal) => {
+                for event in events {
+                    self.events.emit(event);
                 }
             }
             // The recipients stay unsettled: after a restart they are tried again.
-            _ => {
-                self.console.error(
-                    "spool",
-                    format_args!("cannot write settles: egress stops log={log} {completion:?}"),
-                );
-                self.settles.poison();
+            refused => {
+                self.handle_refused(log, "cannot write settles", refused);
+                if !self.settles.is_poisoned() {
+                    // These will never be settled, and what is in other logs need not wait for them.
+                    self.settles.handle_durable(delivered);
+                }
             }
         }
     }
+
+    /// A log did not write; `what` for people. If it never will, nothing of it is sent any more, and
+    /// egress stands still when that holds for all logs.
+    pub(crate) fn handle_refused(&self, log: u8, what: &str, completion: &Completion) {
+        if !matches!(completion, Completion::Refused(Refusal::Poisoned)) {
+            self.console.error("spool", format_args!("{what} log={log} {completion:?}"));
+            return;
+        }
+        if self.spool.note_failed(log) {
+            self.console.error(
+                "spool",
+                format_args!(
+                    "{what}: the log takes no mail and sends none until a restart log={log}"
+                ),
+            );
+        }
+        if self.spool.have_all_failed() {
+            self.settles.poison();
+        }
+    }
+}
+
+/// Whether the same may be written another time.
+fn is_passing(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::Full | Refusal::Scarce)
 }
 
 /// Emits `event` with the position of the record it derives from.

@@ -3,6 +3,7 @@
 use mail::MessageId;
 use spool::{BlobId, Completion, Record, Request, Ticket};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -59,6 +60,8 @@ pub struct SpoolClient {
     slots: RefCell<Vec<Slot>>,
     free: Cell<Option<u32>>,
     next_port: Cell<usize>,
+    /// Logs that write no more.
+    failed: RefCell<BTreeSet<u8>>,
 }
 
 impl std::fmt::Debug for SpoolClient {
@@ -77,15 +80,38 @@ impl SpoolClient {
             slots: RefCell::default(),
             free: Cell::new(None),
             next_port: Cell::new(usize::from(shard)),
+            failed: RefCell::default(),
         })
     }
 
-    /// An id for a new message, on the logs in turn.
+    /// An id for a new message, on the logs in turn that still write.
     #[must_use]
     pub fn allocate_id(&self) -> MessageId {
-        let turn = self.next_port.get();
+        let mut turn = self.next_port.get();
+        if !self.failed.borrow().is_empty() {
+            let count = self.ports.len();
+            let good = |turn: &usize| !self.has_failed(self.ports[turn % count].log);
+            turn = (turn..turn.saturating_add(count)).find(good).unwrap_or(turn);
+        }
         self.next_port.set(turn.wrapping_add(1));
         self.allocate_id_on(&self.ports[turn % self.ports.len()])
+    }
+
+    /// A log refuses to write and always will; whether that is news.
+    pub fn note_failed(&self, log: u8) -> bool {
+        self.failed.borrow_mut().insert(log)
+    }
+
+    /// Whether that log refuses to write.
+    #[must_use]
+    pub fn has_failed(&self, log: u8) -> bool {
+        self.failed.borrow().contains(&log)
+    }
+
+    /// Whether no log writes any more.
+    #[must_use]
+    pub fn have_all_failed(&self) -> bool {
+        self.failed.borrow().len() >= self.ports.len()
     }
 
     /// An id for a new message that must lie in the log of `other`, because both become durable
@@ -264,5 +290,31 @@ impl Drop for Waiting {
             }
             entry => *entry = Slot::Orphan,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_failed_gets_no_new_mail_and_stops_no_other() {
+        let port = |log| {
+            Arc::new(LogPort {
+                send: Box::new(|_| ()),
+                next_sequence: AtomicU64::new(1),
+                next_blob: AtomicU64::new(1),
+                log,
+                node: 0,
+            })
+        };
+        let client = SpoolClient::new(0, (0..3).map(port).collect());
+        assert!(client.note_failed(1) && !client.note_failed(1));
+        let logs: Vec<u8> = (0..6).map(|_| client.allocate_id().log()).collect();
+        assert_eq!(logs, [0, 2, 0, 2, 0, 2]);
+        assert!(client.has_failed(1) && !client.has_failed(0) && !client.have_all_failed());
+        assert!(client.note_failed(0) && client.note_failed(2));
+        assert!(client.have_all_failed());
+        let _ = client.allocate_id();
     }
 }

@@ -8,7 +8,7 @@ use spool::{Completion, Disk, Io, IoDone, Request, Spool, SpoolStatus, Ticket};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
-use std::{io, mem, panic, thread};
+use std::{io, mem, thread};
 
 /// How long a batch waits at most for as many as the last one had. A sync costs the processor
 /// about as much as ten messages do: under load it should carry many.
@@ -24,11 +24,14 @@ fn gather_count(last: usize) -> usize {
     if last < CROWD { 0 } else { (last + last / 2).min(CROWD_MAX) }
 }
 
-/// How often the figures of a log are brought up to date.
+/// How often the figures of a log are brought up to date and room is looked for.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
 
 /// Takes completions to a shard.
 pub(crate) type Deliver = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send>;
+
+/// Tells the console that the state of a log has changed; in words, and whether it is for the worse.
+pub(crate) type Tell = Box<dyn Fn(bool, std::fmt::Arguments<'_>) + Send>;
 
 /// What waits for the commit thread.
 #[derive(Default)]
@@ -85,6 +88,7 @@ impl Log {
         disk: Arc<dyn Disk>,
         first: MessageId,
         metrics: Arc<LogMetrics>,
+        tell: Tell,
         deliver: Deliver,
     ) -> io::Result<Log> {
         let mailbox = Arc::new(Mailbox { inbox: Mutex::default(), wake: Condvar::new() });
@@ -96,6 +100,7 @@ impl Log {
             log: first.log(),
             node: first.node(),
         };
+        let was_full = spool.status().full;
         let status = Arc::new(Mutex::new(spool.status()));
         let (bulk, jobs) = mpsc::channel::<Io>();
         let (post, bulk_disk) = (Arc::clone(&mailbox), Arc::clone(&disk));
@@ -115,17 +120,13 @@ impl Log {
             metrics,
             status: Arc::clone(&status),
             told: Instant::now(),
+            tell,
+            was_full,
             gathered: 0,
         };
-        let commit_thread =
-            thread::Builder::new().name(format!("commit-{}", first.log())).spawn(move || {
-                // Without this thread no message is ever acknowledged or settled again: better
-                // that a supervisor sees us go, and recovery picks up what is on disk.
-                let run = panic::AssertUnwindSafe(|| committer.run());
-                if panic::catch_unwind(run).is_err() {
-                    std::process::abort();
-                }
-            })?;
+        let commit_thread = thread::Builder::new()
+            .name(format!("commit-{}", first.log()))
+            .spawn(move || committer.run())?;
         Ok(Log { mailbox, port: Arc::new(port), status, threads: vec![commit_thread, bulk_thread] })
     }
 
@@ -148,6 +149,9 @@ struct Committer {
     metrics: Arc<LogMetrics>,
     status: Arc<Mutex<SpoolStatus>>,
     told: Instant,
+    tell: Tell,
+    /// Accepts were refused for lack of space when it was last looked at.
+    was_full: bool,
     /// Requests in the last round.
     gathered: usize,
 }
@@ -173,7 +177,8 @@ impl Committer {
             }
             self.tell_shards();
             self.tell_status(stop);
-            if stop && self.spool.is_idle() {
+            // What waits for room then waits for the next start.
+            if stop && (self.spool.is_idle() || self.spool.is_stalled()) {
                 if let Some(io) = self.spool.close() {
                     // After all that went there before. If it fails, less is known at the start.
                     let _ = self.bulk.send(io);
@@ -259,12 +264,32 @@ impl Committer {
         }
     }
 
+    /// Says so when the disk has become too full for mail, and when it no longer is.
+    fn tell_full(&mut self, status: &SpoolStatus) {
+        if mem::replace(&mut self.was_full, status.full) == status.full {
+            return;
+        }
+        let free = mib(status.free_bytes.unwrap_or(0));
+        if status.full {
+            let text = "the disk has too little room: no mail is accepted";
+            (self.tell)(true, format_args!("{text} free={free}"));
+        } else {
+            (self.tell)(
+                false,
+                format_args!("the disk has room again: mail is accepted free={free}"),
+            );
+        }
+    }
+
     fn tell_status(&mut self, now: bool) {
         if !now && self.told.elapsed() < STATUS_EVERY {
             return;
         }
         self.told = Instant::now();
+        self.spool.handle_tick();
+        self.send_bulk();
         let status = self.spool.status();
+        self.tell_full(&status);
         let metrics = &self.metrics;
         metrics.commits.add(status.batches_count.saturating_sub(metrics.commits.get()));
         metrics
@@ -282,4 +307,9 @@ impl Committer {
         metrics.blobs.set_u64(status.blobs_count);
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
+}
+
+/// Bytes for people.
+pub(crate) fn mib(bytes: u64) -> String {
+    format!("{}MiB", bytes >> 20)
 }

@@ -126,7 +126,12 @@ impl FileDisk {
     /// Closes files that nothing is lost with; if there is none, one that must be synced first.
     fn make_room(&self, open: &mut OpenFiles) {
         while open.by_name.len() >= self.open_max.max(1) {
-            let clean = open.by_name.iter().find(|(_, found)| !found.dirty);
+            let is_clean = |(_, found): &(&String, &OpenFile)| !found.dirty;
+            // Blobs come and go; segments are used again.
+            let is_blob =
+                |found: &(&String, &OpenFile)| is_clean(found) && found.0.ends_with(".blob");
+            let mut files = open.by_name.iter();
+            let clean = files.find(is_blob).or_else(|| open.by_name.iter().find(is_clean));
             let Some((name, _)) = clean.or_else(|| open.by_name.iter().next()) else { return };
             let name = name.clone();
             let Some(closed) = open.by_name.remove(&name) else { return };
@@ -144,9 +149,8 @@ impl FileDisk {
         open.failed.remove(name);
     }
 
-    fn sync_file(&self, name: &str) -> io::Result<()> {
+    fn sync_file(&self, name: &str, file: &File) -> io::Result<()> {
         self.syncs.store(true, Ordering::Relaxed);
-        let file = self.file(name, false)?;
         if self.open_files().failed.contains(name) {
             return Err(io::Error::other("what was written earlier did not arrive"));
         }
@@ -184,6 +188,7 @@ impl FileDisk {
 
     fn describe(&self, error: &io::Error, what: &str, name: &str) -> DiskError {
         let kind = match error.kind() {
+            _ if is_scarcity(error) => DiskErrorKind::Scarce,
             io::ErrorKind::NotFound => DiskErrorKind::NotFound,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskErrorKind::Full,
             _ => DiskErrorKind::Failed,
@@ -199,6 +204,21 @@ impl FileDisk {
     ) -> Result<T, DiskError> {
         work().map_err(|error| self.describe(&error, what, name))
     }
+}
+
+/// What a sync that was begun has done is not known, for whatever reason it failed.
+fn sync_failed(error: DiskError) -> DiskError {
+    match error.kind {
+        DiskErrorKind::Scarce => DiskError { kind: DiskErrorKind::Failed, ..error },
+        _ => error,
+    }
+}
+
+/// The process has no descriptor or memory for it now.
+fn is_scarcity(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let scarce = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| scarce.contains(&errno))
 }
 
 fn write_all_at(file: &File, mut offset: u64, mut pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
@@ -314,6 +334,19 @@ impl Disk for FileDisk {
         })
     }
 
+    fn allocate(&self, name: &str, bytes: u64) -> Result<bool, DiskError> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+        self.run("allocate", name, || {
+            let file = self.file(name, true)?;
+            match fallocate(&*file, FallocateFlags::empty(), 0, bytes) {
+                Ok(()) => Ok(true),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
     fn write_at(
         &self,
         name: &str,
@@ -332,17 +365,26 @@ impl Disk for FileDisk {
     }
 
     fn sync_data(&self, name: &str) -> Result<(), DiskError> {
-        self.run("sync", name, || self.sync_file(name))
+        let file = self.run("open", name, || self.file(name, false))?;
+        self.run("sync", name, || self.sync_file(name, &file)).map_err(sync_failed)
     }
 
     fn sync_dir(&self) -> Result<(), DiskError> {
-        self.run("sync the directory", "", || self.handle.sync_all())
+        self.run("sync the directory", "", || self.handle.sync_all()).map_err(sync_failed)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
-        self.forget(from);
+        self.run("rename", from, || {
+            Ok(rustix::fs::renameat(&self.handle, from, &self.handle, to)?)
+        })?;
         self.forget(to);
-        self.run("rename", from, || Ok(rustix::fs::renameat(&self.handle, from, &self.handle, to)?))
+        // A file that is open stays so: a segment that is due next needs no new descriptor then.
+        let mut open = self.open_files();
+        open.failed.remove(from);
+        if let Some(file) = open.by_name.remove(from) {
+            open.by_name.insert(to.to_owned(), file);
+        }
+        Ok(())
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {

@@ -14,6 +14,7 @@ mod event_log;
 mod file_disk;
 mod mutex;
 mod node;
+mod panic;
 mod suspensions;
 mod terminal;
 mod world;

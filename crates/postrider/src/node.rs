@@ -1,6 +1,6 @@
 //! A running relay: logs, shards, acceptors and what they share.
 
-use crate::commit_thread::Log;
+use crate::commit_thread::{Log, Tell, mib};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::event_log::EventLog;
@@ -21,7 +21,7 @@ use mta::spool_client::LogPort;
 use spool::{Durability, RecoveredMessage, Spool, SpoolConfig, SpoolStatus};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
@@ -448,11 +448,40 @@ fn open_logs(
             }
         });
         let first = MessageId::new(config.spool.node, log, 0);
-        let started = Log::start(spool, disk, first, Arc::clone(&metrics.logs[number]), deliver)
+        let tell = tell_of_log(console, path, &spool.status(), &config.spool);
+        let metrics = Arc::clone(&metrics.logs[number]);
+        let started = Log::start(spool, disk, first, metrics, tell, deliver)
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         logs.push(started);
     }
     Ok(logs)
+}
+
+/// Says on the console when a log has too little room, at the start and later.
+fn tell_of_log(
+    console: &Arc<ConsoleLog>,
+    path: &Path,
+    status: &SpoolStatus,
+    section: &config::SpoolSection,
+) -> Tell {
+    let needed = section.min_free_bytes.max(section.segment_bytes);
+    if status.full {
+        let (free, needed) = (mib(status.free_bytes.unwrap_or(0)), mib(needed));
+        console.line(
+            Level::Warn,
+            "spool",
+            format_args!(
+                "this disk has {free} free, below min_free_bytes ({needed}): no mail will be \
+                 accepted path={}",
+                path.display()
+            ),
+        );
+    }
+    let (console, path) = (Arc::clone(console), path.to_owned());
+    Box::new(move |is_bad, text| {
+        let level = if is_bad { Level::Warn } else { Level::Info };
+        console.line(level, "spool", format_args!("{text} path={}", path.display()));
+    })
 }
 
 fn spool_config(section: &config::SpoolSection, log: u8) -> SpoolConfig {

@@ -54,6 +54,10 @@ impl Disk for SimDisk {
         self.memory.create(name)
     }
 
+    fn allocate(&self, name: &str, bytes: u64) -> Result<bool, DiskError> {
+        self.memory.allocate(name, bytes)
+    }
+
     fn write_at(
         &self,
         name: &str,
@@ -92,6 +96,9 @@ impl Disk for SimDisk {
     }
 }
 
+/// How often the spool is told that time passes.
+const TICK_US: u64 = 500_000;
+
 /// What waits for the task.
 #[derive(Debug, Default)]
 struct Inbox {
@@ -128,6 +135,8 @@ struct State {
     /// A write or sync of the log has failed.
     failed: Cell<bool>,
     next: Cell<u64>,
+    /// When the spool was last told that time passes.
+    ticked_us: Cell<u64>,
     plant: Option<Plant>,
 }
 
@@ -195,6 +204,7 @@ impl SimLog {
             content: Cell::new(false),
             failed: Cell::new(false),
             next: Cell::new(0),
+            ticked_us: Cell::new(0),
             plant: parts.plant,
         });
         let task = Rc::clone(&state);
@@ -256,6 +266,12 @@ async fn run<A>(state: Rc<State>, shards: Vec<ShardSender<A>>) {
         .await;
         let done = std::mem::take(&mut *state.done.borrow_mut());
         let spool = &state.spool;
+        let now_us = state.executor.now_us();
+        if now_us >= state.ticked_us.get() + TICK_US {
+            // Where nothing happens nothing waits, either: whoever finds no room comes back.
+            state.ticked_us.set(now_us);
+            spool.borrow_mut().handle_tick();
+        }
         for request in requests {
             if has_content(&request) {
                 state.content.set(true);

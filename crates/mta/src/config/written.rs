@@ -77,11 +77,12 @@ pub struct SpoolText {
     pub node: u16,
     /// Size of one segment file of the log.
     pub segment_bytes: SizeText,
-    /// How many written and zeroed segments are kept ready, beside the one that is reserved for
+    /// How many segments are kept ready, beside the one that is reserved for
     /// settling when the disk is full.
     #[schemars(range(min = 1, max = 64))]
     pub spare_segments: u16,
-    /// New mail is answered with 452 4.3.1 while less than this is free on the spool's disk.
+    /// New mail is answered with 452 4.3.1 while less than this, or less than `segment_bytes`, is
+    /// free on the spool's disk.
     pub min_free_bytes: SizeText,
     /// A message longer than this gets a file of its own instead of a place in the log.
     pub blob_bytes: SizeText,

@@ -76,10 +76,7 @@ fn conclude<W: World>(
 ) -> Reply {
     let Completion::Durable { position } = *completion else {
         if matches!(completion, Completion::Refused(Refusal::Poisoned)) {
-            shard
-                .console
-                .error("spool", format_args!("a write or sync failed: no more mail is accepted"));
-            shard.settles.poison();
+            shard.handle_refused(message.id.log(), "a write or sync failed", completion);
         } else if let Some(blob) = blob {
             shard.spool.drop_blob(message.id, blob);
         }
@@ -114,6 +111,9 @@ fn refusal_reply(completion: &Completion) -> Reply {
     match completion {
         Completion::Refused(Refusal::Full) => {
             Reply::new(452, (4, 3, 1), "The spool's disk is nearly full; try again later")
+        }
+        Completion::Refused(Refusal::Scarce) => {
+            Reply::new(452, (4, 3, 1), "The server is short of files or memory; try again later")
         }
         Completion::Refused(Refusal::TooLarge) => {
             Reply::new(552, (5, 3, 4), "The message does not fit into the spool")

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 /// Runs the relay. `file` is the configuration, `None` the embedded default; `shards` overrides
 /// what it says.
 pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
+    crate::panic::ends_the_process();
     let config = match load::load(file.as_deref()) {
         Ok(config) => Arc::new(config),
         Err(code) => return code,
