@@ -46,12 +46,12 @@ fn swaks_basic_eight_bit_large_and_pipelined() {
     let body = |name: &str| {
         let messages = files.wait_maildir(&format!("mail/box.test/{name}"), 1);
         let message = text(&messages[0]);
-        message.split_once("\r\n\r\n").expect("a header").1.to_owned()
+        message.split_once("\n\n").expect("a header").1.to_owned()
     };
-    assert!(body("basic").starts_with("Plain words.\r\n.\r\n..dots\r\n"));
-    assert!(body("eight").starts_with("Grüße, 世界\r\n"));
-    assert!(body("large").starts_with(&lines.replace('\n', "\r\n")));
-    assert!(body("pipe").starts_with("Pipelined.\r\n"));
+    assert!(body("basic").starts_with("Plain words.\n.\n..dots\n"));
+    assert!(body("eight").starts_with("Grüße, 世界\n"));
+    assert!(body("large").starts_with(&lines));
+    assert!(body("pipe").starts_with("Pipelined.\n"));
     server.stop();
 }
 
@@ -128,7 +128,7 @@ fn pythons_smtplib() {
     for name in ["a", "b", "c"] {
         let messages = files.wait_maildir(&format!("mail/box.test/{name}"), 1);
         let message = text(&messages[0]);
-        assert!(message.ends_with("Subject: several\r\n\r\n.one\r\n..two\r\n.\r\nend\r\n"));
+        assert!(message.ends_with("Subject: several\n\n.one\n..two\n.\nend\n"));
     }
     let messages = files.wait_maildir("mail/box.test/grüße", 1);
     let message = text(&messages[0]);
@@ -194,7 +194,7 @@ fn one_body_never_becomes_two_messages() {
         let text = config_with(
             "",
             &format!(
-                "relay_from = [\"127.0.0.0/8\"]\nmax_errors = 10000\nbare_newline = \"{mode}\""
+                "relay_from = [\"127.0.0.0/8\"]\nmax_errors = 10000\nbare_newline = \"{mode}\"\nnul = \"strip\""
             ),
             &format!(
                 "[[route]]\nsmtp = {{ hosts = [\"{}\"], eight_bit = \"as_is\" }}",
