@@ -13,6 +13,21 @@ pub use original::Original;
 pub use parse::{DeliveryStatus, Group, parse};
 
 use crate::{EnhancedStatus, Failure, Mailbox, MessageId, Recipient, Reply, Wall};
+use std::time::Duration;
+
+/// Recipients that a report names at most. More are counted only: who wrote to a thousand needs no
+/// report of a megabyte, and nobody should be able to have one sent to a stranger.
+pub const RECIPIENTS_MAX: usize = 100;
+
+/// Bytes of a header that are returned at most.
+pub const HEADER_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of a message that is returned in full at most.
+pub const FULL_BYTES_MAX: usize = 64 * 1024;
+
+/// No report is longer than this, whatever peers said and however long addresses are: it fits,
+/// with the settle that it reports, into the smallest segment a spool may have.
+pub const REPORT_BYTES_MAX: usize = 640 * 1024;
 
 /// Longest line of a message, its CRLF not counted (RFC 5322 §2.1.1).
 const LINE_BYTES_MAX: usize = 998;
@@ -40,7 +55,8 @@ pub struct Report<'a> {
     pub arrived: Wall,
     /// The date of the report.
     pub now: Wall,
-    /// At least one.
+    /// At least one; of more than [`RECIPIENTS_MAX`] the first are named (those that failed before
+    /// the others), and the rest is counted.
     pub recipients: &'a [RecipientReport<'a>],
     /// What is returned of the message. RET=FULL asks for all of it in reports of a failure only;
     /// others return the header (RFC 3461 §4.3).
@@ -61,8 +77,15 @@ pub struct RecipientReport<'a> {
 /// The fate of a recipient, in the words of RFC 3464 §2.3.3.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome<'a> {
-    /// Given up. A transient failure stands here when time ran out.
+    /// Given up.
     Failed(&'a Failure),
+    /// Given up because time ran out.
+    Expired {
+        /// Why the last attempt did not succeed.
+        failure: &'a Failure,
+        /// For how long it was tried.
+        after: Duration,
+    },
     /// Not yet delivered.
     Delayed {
         /// Why the last attempt did not succeed.
@@ -92,7 +115,7 @@ impl<'a> Outcome<'a> {
     #[must_use]
     pub fn action(&self) -> &'static str {
         match self {
-            Outcome::Failed(_) => "failed",
+            Outcome::Failed(_) | Outcome::Expired { .. } => "failed",
             Outcome::Delayed { .. } => "delayed",
             Outcome::Delivered(_) => "delivered",
             Outcome::Relayed(_) => "relayed",
@@ -105,7 +128,7 @@ impl<'a> Outcome<'a> {
     #[must_use]
     pub fn status(&self) -> EnhancedStatus {
         match self {
-            Outcome::Failed(failure) => failure.status,
+            Outcome::Failed(failure) | Outcome::Expired { failure, .. } => failure.status,
             Outcome::Delayed { failure, .. } => EnhancedStatus { class: 4, ..failure.status },
             Outcome::Delivered(success) | Outcome::Relayed(success) => success
                 .reply
@@ -118,7 +141,9 @@ impl<'a> Outcome<'a> {
 
     fn failure(&self) -> Option<&'a Failure> {
         match *self {
-            Outcome::Failed(failure) | Outcome::Delayed { failure, .. } => Some(failure),
+            Outcome::Failed(failure)
+            | Outcome::Expired { failure, .. }
+            | Outcome::Delayed { failure, .. } => Some(failure),
             _ => None,
         }
     }

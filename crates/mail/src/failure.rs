@@ -78,23 +78,94 @@ impl Failure {
     #[must_use]
     pub fn peer(host: impl Into<Box<str>>, reply: Reply, command: &str) -> Failure {
         let class = if reply.is_permanent() { Class::Permanent } else { Class::Transient };
-        let fallback = if class == Class::Permanent { 5 } else { 4 };
-        // RFC 3463 §2: the reply code wins where the peer's enhanced class contradicts it.
-        let status = reply
-            .enhanced
-            .filter(|e| e.class == fallback)
-            .unwrap_or(EnhancedStatus::new(fallback, 0, 0));
         Failure {
             class,
             culprit: Culprit::Peer(host.into()),
-            status,
-            text: format!("in reply to {command}").into(),
+            status: status_of(&reply, class, command),
+            text: format!("in reply to {}", words_for(command)).into(),
             reply: Some(reply),
         }
     }
+
+    /// Whether what it says may be about a recipient, and so is nobody else's business: a peer's
+    /// reply to anything but the opening of the session.
+    #[must_use]
+    pub fn may_name_a_recipient(&self) -> bool {
+        const OPENING: [&str; 5] = ["the connection", "EHLO", "HELO", "LHLO", "STARTTLS"];
+        let words = self.text.strip_prefix("in reply to ").unwrap_or("");
+        self.reply.is_some() && !OPENING.iter().any(|command| words.starts_with(command))
+    }
+
+    /// Reads what [`fmt::Display`] wrote, perhaps cut at its end: what the spool remembers of the
+    /// last attempt. The failure was one that left the recipient queued.
+    #[must_use]
+    pub fn from_text(text: &str) -> Failure {
+        if let Some((who, said)) = text.split_once(" said: ")
+            && let Some((reply, rest)) = parse_reply(said)
+        {
+            let (words, behind) = match rest.rsplit_once(" (in reply to ") {
+                Some((words, behind)) => {
+                    (words, format!("in reply to {}", behind.trim_end_matches(')')))
+                }
+                None => (rest, "in its reply".to_owned()),
+            };
+            let reply = Reply { text: words.to_owned().into(), ..reply };
+            return Failure {
+                class: Class::Transient,
+                culprit: Culprit::Peer(who.into()),
+                status: status_of(&reply, Class::Transient, ""),
+                text: behind.into(),
+                reply: Some(reply),
+            };
+        }
+        let (who, what) = text.split_once(": ").unwrap_or(("", text));
+        let culprit = match who.strip_prefix("DNS for ") {
+            Some(name) => Culprit::Dns(name.into()),
+            None if who.is_empty() || who == "this server" => Culprit::Local,
+            None => Culprit::Network(who.into()),
+        };
+        let status = EnhancedStatus::new(4, 4, if culprit == Culprit::Local { 7 } else { 1 });
+        Failure { class: Class::Transient, culprit, status, reply: None, text: what.into() }
+    }
 }
 
-/// `mx.example.com[192.0.2.1]:25 said: 550 5.1.1 no such user (in reply to RCPT TO)`.
+/// The status of a failed recipient (RFC 3463 §2): the reply code wins where the peer's enhanced
+/// class contradicts it. Of a peer that knows no enhanced codes a refused recipient is taken for
+/// one that isn't there, which is what these codes mean for RCPT (RFC 5321 §4.2.3), and what list
+/// managers look for.
+fn status_of(reply: &Reply, class: Class, command: &str) -> EnhancedStatus {
+    let fallback = if class == Class::Permanent { 5 } else { 4 };
+    let unknown_user = command == "RCPT TO" && matches!(reply.code, 550 | 551 | 553);
+    match reply.enhanced {
+        Some(status) if status.class == fallback => status,
+        None if unknown_user => EnhancedStatus::new(5, 1, 1),
+        _ => EnhancedStatus::new(fallback, 0, 0),
+    }
+}
+
+/// A command as reports name it: in the words of Postfix, which programs that read reports know.
+fn words_for(command: &str) -> String {
+    match command {
+        "BDAT" | "the final dot" => "end of DATA command".to_owned(),
+        "MAIL FROM" | "RCPT TO" | "DATA" | "EHLO" | "HELO" | "LHLO" | "STARTTLS" | "RSET"
+        | "QUIT" => format!("{command} command"),
+        other => other.to_owned(),
+    }
+}
+
+/// Code and status at the start of a reply that was written in one line, and what follows.
+fn parse_reply(text: &str) -> Option<(Reply, &str)> {
+    let (code, rest) = text.split_at_checked(3)?;
+    let code = code.parse().ok().filter(|code| (200..600).contains(code))?;
+    let rest = rest.trim_start();
+    let (enhanced, rest) = match EnhancedStatus::parse_prefix(rest) {
+        Some((status, rest)) => (Some(status), rest),
+        None => (None, rest),
+    };
+    Some((Reply { code, enhanced, text: "".into() }, rest))
+}
+
+/// `mx.example.com[192.0.2.1]:25 said: 550 5.1.1 no such user (in reply to RCPT TO command)`.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reply {
@@ -126,11 +197,69 @@ mod tests {
     }
 
     #[test]
+    fn a_bare_refusal_of_a_recipient_is_an_unknown_user() {
+        let status = |code, command| Failure::peer("mx", Reply::bare(code, "no"), command).status;
+        for code in [550, 551, 553] {
+            assert_eq!(status(code, "RCPT TO"), EnhancedStatus::new(5, 1, 1), "{code}");
+            assert_eq!(status(code, "MAIL FROM"), EnhancedStatus::new(5, 0, 0), "{code}");
+        }
+        assert_eq!(status(552, "RCPT TO"), EnhancedStatus::new(5, 0, 0));
+        assert_eq!(status(450, "RCPT TO"), EnhancedStatus::new(4, 0, 0));
+        let said = Failure::peer("mx", Reply::new(550, (5, 7, 1), "no"), "RCPT TO");
+        assert_eq!(said.status, EnhancedStatus::new(5, 7, 1), "who says more is believed");
+    }
+
+    #[test]
+    fn commands_are_named_in_words_that_others_know() {
+        let text = |command| Failure::peer("mx", Reply::bare(554, "no"), command).text;
+        assert_eq!(&*text("RCPT TO"), "in reply to RCPT TO command");
+        assert_eq!(&*text("BDAT"), "in reply to end of DATA command");
+        assert_eq!(&*text("the final dot"), "in reply to end of DATA command");
+        assert_eq!(&*text("the connection"), "in reply to the connection");
+    }
+
+    #[test]
+    fn only_the_opening_of_a_session_concerns_everybody() {
+        let about =
+            |command| Failure::peer("mx", Reply::bare(421, "no"), command).may_name_a_recipient();
+        for command in ["the connection", "EHLO", "HELO", "LHLO", "STARTTLS"] {
+            assert!(!about(command), "{command}");
+        }
+        for command in ["MAIL FROM", "RCPT TO", "DATA", "BDAT", "the final dot"] {
+            assert!(about(command), "{command}");
+        }
+        let status = EnhancedStatus::new(4, 4, 1);
+        assert!(!Failure::network("mx:25", status, "refused").may_name_a_recipient());
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let status = EnhancedStatus::new(4, 4, 1);
+        for failure in [
+            Failure::peer(
+                "mx[192.0.2.1]:25",
+                Reply::new(450, (4, 2, 0), "later (not now)"),
+                "RCPT TO",
+            ),
+            Failure::peer("mx", Reply::bare(451, "a: b"), "BDAT"),
+            Failure::network("mx:25", status, "connection refused"),
+            Failure { culprit: Culprit::Dns("a.b".into()), ..Failure::network("", status, "x: y") },
+            Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 7), "no room"),
+        ] {
+            assert_eq!(Failure::from_text(&failure.to_string()), failure);
+        }
+        // The spool cuts long ones.
+        let cut = Failure::from_text("mx said: 450 4.2.0 a very lo");
+        assert_eq!(cut.reply, Some(Reply::new(450, (4, 2, 0), "a very lo")));
+        assert_eq!(&*Failure::from_text("").text, "");
+    }
+
+    #[test]
     fn failures_name_the_culprit() {
         let reply = Reply::new(550, (5, 1, 1), "no such user");
         assert_eq!(
             Failure::peer("mx.example.com[192.0.2.1]:25", reply, "RCPT TO").to_string(),
-            "mx.example.com[192.0.2.1]:25 said: 550 5.1.1 no such user (in reply to RCPT TO)"
+            "mx.example.com[192.0.2.1]:25 said: 550 5.1.1 no such user (in reply to RCPT TO command)"
         );
         let status = EnhancedStatus::new(4, 4, 1);
         assert_eq!(Failure::network("mx:25", status, "refused").to_string(), "mx:25: refused");

@@ -114,6 +114,13 @@ pub enum Kind {
         /// RFC 3464 §2.3.3: `failed`, `delayed`, `delivered`, `relayed`, `expanded`.
         action: &'static str,
     },
+    /// A notification about this message was due, and is not made.
+    DsnSuppressed {
+        /// As of [`Kind::DsnQueued`].
+        action: &'static str,
+        /// `off`: reports are off; `limit`: the sender had enough of them in the hour.
+        why: &'static str,
+    },
     /// A session, a recipient or a message was refused at intake.
     Refused(Box<Refusal>),
     /// Events were lost: the queue to the event log was full. The spool still has the records.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mail::map::FixedMap;
-use mail::{ContentFacts, Envelope, MessageId, Wall};
+use mail::{ContentFacts, Envelope, Failure, MessageId, Wall};
 use spool::{BlobId, Meta};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -25,6 +25,9 @@ pub(crate) struct Message {
     pub(crate) body: MessageBody,
     /// Found at intake.
     pub(crate) facts: ContentFacts,
+    /// Why its last attempt failed, as the spool remembers it: known of messages that were read
+    /// back from there.
+    pub(crate) last_reason: Option<Box<str>>,
 }
 
 /// Where the body is.
@@ -41,6 +44,28 @@ impl Message {
     #[must_use]
     pub(crate) fn content_bytes(&self) -> u64 {
         self.prefix.len() as u64 + self.facts.body_bytes
+    }
+
+    /// Whether a client handed it in that may not send to any domain. Of what was accepted before
+    /// that was recorded it is not known: no stranger, then.
+    #[must_use]
+    pub(crate) fn is_from_stranger(&self) -> bool {
+        self.meta.fields.iter().any(|(tag, _)| *tag == spool::record::tag::STRANGER)
+    }
+
+    /// The address of a recipient.
+    #[must_use]
+    pub(crate) fn address_of(&self, index: u32) -> Option<String> {
+        self.envelope.recipients.get(index as usize).map(|recipient| recipient.mailbox.to_string())
+    }
+
+    /// Why the last attempt failed, if the spool remembers it. It remembers one reason for all
+    /// recipients: what a peer said of one of several is no other's.
+    #[must_use]
+    pub(crate) fn last_failure(&self) -> Option<Arc<Failure>> {
+        let failure = Failure::from_text(self.last_reason.as_deref()?);
+        let is_own = self.envelope.recipients.len() == 1 || !failure.may_name_a_recipient();
+        is_own.then(|| Arc::new(failure))
     }
 
     /// What keeping it costs: the content and about what its envelope and maps take.
@@ -143,7 +168,26 @@ mod tests {
             prefix: Bytes::new(),
             body: MessageBody::Memory(vec![Bytes::from(vec![b'x'; body_bytes])]),
             facts: ContentFacts::default(),
+            last_reason: None,
         })
+    }
+
+    #[test]
+    fn one_recipient_is_not_told_what_was_said_of_another() {
+        let reason = "mx said: 452 4.2.2 <bob@far.test> full (in reply to RCPT TO command)";
+        let last = |reason: &str, recipients: usize| {
+            let mut message = Rc::into_inner(message(1, 0)).unwrap();
+            let mailbox = mail::Mailbox::parse("a@far.test", false).unwrap();
+            let recipient =
+                mail::Recipient { mailbox, notify: mail::Notify::UNSPECIFIED, orcpt: None };
+            let mut envelope = Envelope::clone(&message.envelope);
+            envelope.recipients = vec![recipient; recipients];
+            (message.envelope, message.last_reason) = (Arc::new(envelope), Some(reason.into()));
+            message.last_failure().map(|failure| failure.to_string())
+        };
+        assert_eq!(last(reason, 1).as_deref(), Some(reason));
+        assert_eq!(last(reason, 2), None);
+        assert_eq!(last("mx:25: refused", 2).as_deref(), Some("mx:25: refused"));
     }
 
     #[test]

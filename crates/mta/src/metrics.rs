@@ -299,6 +299,7 @@ metric_set! {
     dsns_failed: Counter = "dsns" {action = "failed"} "Notifications queued, by what they say.";
     dsns_delayed: Counter = "dsns" {action = "delayed"} "Notifications queued, by what they say.";
     dsns_success: Counter = "dsns" {action = "success"} "Notifications queued, by what they say.";
+    dsns_suppressed: Counter = "dsns_suppressed" {} "Notifications that were due and not made, because reports are off or their sender had enough of them in the hour.";
     connections_opened: Counter = "connections_opened" {} "Connections to next hops that got through to a greeting.";
     connections_failed: Counter = "connections_failed" {} "Connections to next hops that failed before they could carry mail.";
     connections_open: Gauge = "connections_open" {} "Connections to next hops open now.";

@@ -1,18 +1,18 @@
 //! What becomes of recipients after an attempt: settled, tried again, reported.
 
-use crate::event::{self, Done, Event, Hop, Kind, Trouble};
+use crate::event::{self, Event, Hop, Kind, Trouble};
+use crate::gathering::{self, New};
 use crate::ingress::event_message;
 use crate::message::Message;
-use crate::report::{self, Verdict};
+use crate::report;
 use crate::seams::{Spawn, Time, World};
 use crate::shard::{Busy, Shard};
-use crate::unreported::{GivenUp, Obstacle, PutOff};
-use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono, Notify, Reply, Wall};
+use crate::verdict::{Judged, Verdict};
+use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono, Reply, Wall};
 use queue::{EntryDetail, EntryId, EntryOutcome, Work};
-use spool::{Attempt, LoadError, Record, Settle, SettleKind, State};
+use spool::{Attempt, LoadError, Record, Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Where an attempt went.
 pub(crate) struct Concluded {
@@ -26,11 +26,14 @@ pub(crate) struct Concluded {
 /// Recipients of one transaction, by what happened to them.
 #[derive(Default)]
 struct Sorted {
+    /// Settled without a report.
     settled: Vec<(u32, SettleKind)>,
     events: Vec<Event>,
-    /// Recipients to report about.
-    verdicts: Vec<(u32, Verdict)>,
     delivered: u64,
+    /// To be reported, each with its entry, which is still in flight.
+    judged: Vec<Judged>,
+    entries: Vec<EntryId>,
+    deferred: Vec<Deferral>,
 }
 
 /// Concludes the attempt of `work`; `outcomes` are in the order of its entries.
@@ -43,25 +46,38 @@ pub(crate) fn conclude<W: World>(
 ) {
     let mut sorted = Sorted::default();
     for (entry, outcome) in work.entries.iter().zip(outcomes) {
-        let &(entry, recipient, attempts) = entry;
-        let attempts = attempts.saturating_add(1);
-        match outcome {
-            Ok(reply) => {
-                settle_entry(shard, entry);
-                delivered(shard, message, recipient, reply, attempts, concluded, &mut sorted);
-            }
-            Err(failure) if failure.class == Class::Permanent => {
-                settle_entry(shard, entry);
-                let failure = Arc::new(failure);
-                let hop = Some(Arc::clone(&concluded.hop));
-                failed(shard, message, recipient, failure, attempts, hop, &mut sorted);
-            }
+        let &(entry, index, attempts) = entry;
+        let verdict = match outcome {
+            Ok(reply) if concluded.local => Verdict::Delivered(reply),
+            Ok(reply) => Verdict::Relayed(reply),
+            Err(failure) if failure.class == Class::Permanent => Verdict::Failed(Arc::new(failure)),
             Err(failure) => {
-                let hop = Some(Arc::clone(&concluded.hop));
-                defer(shard, Some(message), work.id, (entry, recipient), &Arc::new(failure), hop);
+                defer(shard, &mut sorted.deferred, (entry, index), Arc::new(failure));
+                continue;
             }
+        };
+        let now = shard.world.time().wall();
+        let judged = Judged {
+            index,
+            at: now,
+            attempts: attempts.saturating_add(1),
+            tried_at: Some(now),
+            hop: Some(Arc::clone(&concluded.hop)),
+            domain: None,
+            verdict,
+        };
+        count(shard, message, &judged);
+        let passed_on = judged.is_delivered() && concluded.dsn_passed_on;
+        if !passed_on && report::is_due(shard, message, &judged) {
+            sorted.judged.push(judged);
+            sorted.entries.push(entry);
+        } else {
+            settle_entry(shard, entry);
+            sorted.settle(shard, message, &judged);
         }
     }
+    let hop = Some(&concluded.hop);
+    write_deferred(shard, Some(message), work.id, std::mem::take(&mut sorted.deferred), hop);
     settle(shard, message, sorted);
 }
 
@@ -71,93 +87,53 @@ fn settle_entry<W: World>(shard: &Rc<Shard<W>>, entry: EntryId) {
     shard.queue.borrow_mut().handle_outcome(now, entry, EntryOutcome::Settled);
 }
 
-fn delivered<W: World>(
-    shard: &Rc<Shard<W>>,
-    message: &Message,
-    recipient: u32,
-    reply: Reply,
-    attempts: u16,
-    concluded: &Concluded,
-    sorted: &mut Sorted,
-) {
-    let now = shard.world.time().wall();
-    let kind = if concluded.local { SettleKind::Delivered } else { SettleKind::Relayed };
-    sorted.settled.push((recipient, kind));
-    sorted.delivered += 1;
-    shard.metrics.delivery_delay.observe(now.since(message.received_at));
-    match kind {
-        SettleKind::Delivered => shard.metrics.deliveries.inc(),
-        _ => {
-            shard.metrics.relays.inc();
-            shard.metrics.bytes_sent.add(message.content_bytes());
+fn count<W: World>(shard: &Rc<Shard<W>>, message: &Message, judged: &Judged) {
+    let metrics = &shard.metrics;
+    if judged.is_delivered() {
+        metrics.delivery_delay.observe(judged.at.since(message.received_at));
+    }
+    match judged.verdict {
+        Verdict::Delivered(_) => metrics.deliveries.inc(),
+        Verdict::Relayed(_) => {
+            metrics.relays.inc();
+            metrics.bytes_sent.add(message.content_bytes());
+        }
+        Verdict::Failed(_) => metrics.failures.inc(),
+        Verdict::Expired { .. } => metrics.expiries.inc(),
+        Verdict::Delayed { .. } => {}
+    }
+}
+
+impl Sorted {
+    /// Nobody is told of this one.
+    fn settle<W: World>(&mut self, shard: &Shard<W>, message: &Message, judged: &Judged) {
+        let Some(kind) = judged.settle_kind() else { return };
+        self.settled.push((judged.index, kind));
+        self.delivered += u64::from(judged.is_delivered());
+        if shard.events.is_on() {
+            self.events.push(judged.event(message));
         }
     }
-    let wants = message
-        .envelope
-        .recipients
-        .get(recipient as usize)
-        .is_some_and(|r| r.notify.is_specified() && r.notify.wants(Notify::SUCCESS));
-    if wants && !concluded.dsn_passed_on {
-        let verdict = if concluded.local {
-            Verdict::Delivered(reply.clone())
-        } else {
-            Verdict::Relayed { reply: reply.clone(), hop: Arc::clone(&concluded.hop) }
-        };
-        sorted.verdicts.push((recipient, verdict));
-    }
-    if shard.events.is_on() {
-        let done = Box::new(Done { hop: Arc::clone(&concluded.hop), reply: Some(reply), attempts });
-        let kind = match kind {
-            SettleKind::Delivered => Kind::Delivered(done),
-            _ => Kind::Relayed(done),
-        };
-        sorted.events.push(event_of(message, recipient, now, kind));
-    }
 }
 
-fn failed<W: World>(
-    shard: &Rc<Shard<W>>,
-    message: &Message,
-    recipient: u32,
-    failure: Arc<Failure>,
-    attempts: u16,
-    hop: Option<Arc<Hop>>,
-    sorted: &mut Sorted,
-) {
-    sorted.settled.push((recipient, SettleKind::Failed));
-    shard.metrics.failures.inc();
-    let trouble = Trouble { hop, failure: Some(Arc::clone(&failure)), attempts, next_try: None };
-    let now = shard.world.time().wall();
-    sorted.events.push(event_of(message, recipient, now, Kind::Failed(Box::new(trouble))));
-    sorted.verdicts.push((recipient, Verdict::Failed(failure)));
-}
-
-fn event_of(message: &Message, recipient: u32, at: Wall, kind: Kind) -> Event {
-    Event {
-        at,
-        message: Some(event_message(message)),
-        recipients: event::Recipients::from_slice(&[recipient]),
-        kind,
-    }
-}
-
-/// Writes what was sorted: a report, if one is due, becomes durable with the settle it reports.
+/// Writes what was sorted, and has reported what is to be.
 fn settle<W: World>(shard: &Rc<Shard<W>>, message: &Rc<Message>, sorted: Sorted) {
-    if sorted.settled.is_empty() {
-        return;
-    }
-    let count = sorted.settled.len();
-    let record = Record::Settle(Settle {
-        id: message.id,
-        at: shard.world.time().wall(),
-        recipients: sorted.settled,
-    });
-    release(shard, message.id, count);
-    if sorted.verdicts.is_empty() {
+    let count = sorted.settled.len() + sorted.judged.len();
+    if !sorted.settled.is_empty() {
+        let at = shard.world.time().wall();
+        let record = Record::Settle(Settle { id: message.id, at, recipients: sorted.settled });
         shard.settle_later(message.id, record, sorted.events, sorted.delivered);
-    } else {
-        let (verdicts, delivered) = (sorted.verdicts, sorted.delivered);
-        report::send(shard, message, verdicts, record, sorted.events, delivered);
+    }
+    if let Some((&last, others)) = sorted.entries.split_last() {
+        others.iter().for_each(|&entry| settle_entry(shard, entry));
+        let sibling = shard.queue.borrow().sibling(last);
+        settle_entry(shard, last);
+        let (received_at, judged) = (message.received_at, sorted.judged);
+        let new = New { message: Some(message), received_at, judged, sibling };
+        gathering::gather(shard, message.id, new);
+    }
+    if count > 0 {
+        release(shard, message.id, count);
     }
 }
 
@@ -168,12 +144,19 @@ pub(crate) fn fail_now<W: World>(
     entries: &[EntryDetail],
     failure: &Arc<Failure>,
 ) {
-    let mut sorted = Sorted::default();
-    for entry in entries {
-        let failure = Arc::clone(failure);
-        failed(shard, message, entry.recipient, failure, entry.attempts, None, &mut sorted);
-    }
-    settle(shard, message, sorted);
+    let judged = entries
+        .iter()
+        .map(|entry| {
+            let judged = judge(shard, entry, Verdict::Failed(Arc::clone(failure)));
+            count(shard, message, &judged);
+            judged
+        })
+        .collect();
+    // They left one after the other: the last knows whether another is queued.
+    let sibling = entries.last().and_then(|entry| entry.sibling);
+    let new = New { message: Some(message), received_at: message.received_at, judged, sibling };
+    gathering::gather(shard, message.id, new);
+    release(shard, message.id, entries.len());
 }
 
 /// Gives back what `count` settled recipients of a message held in memory.
@@ -182,41 +165,68 @@ pub(crate) fn release<W: World>(shard: &Rc<Shard<W>>, id: MessageId, count: usiz
     shard.cache.borrow_mut().settle(id, u32::try_from(count).unwrap_or(u32::MAX));
 }
 
+/// Recipients that failed for now, for the same reason, and are tried again together.
+struct Deferral {
+    recipients: Vec<u32>,
+    attempts: u16,
+    next_try: Mono,
+    failure: Arc<Failure>,
+}
+
 /// The attempt failed for now.
 fn defer<W: World>(
     shard: &Rc<Shard<W>>,
-    message: Option<&Message>,
-    id: MessageId,
+    deferred: &mut Vec<Deferral>,
     (entry, recipient): (EntryId, u32),
-    failure: &Arc<Failure>,
-    hop: Option<Arc<Hop>>,
+    failure: Arc<Failure>,
 ) {
     let now = shard.now();
-    let outcome = EntryOutcome::Deferred(Arc::clone(failure));
-    let deferred = shard.queue.borrow_mut().handle_outcome(now, entry, outcome);
+    let outcome = EntryOutcome::Deferred(Arc::clone(&failure));
+    let mine = shard.queue.borrow_mut().handle_outcome(now, entry, outcome);
     // None: it was too old to wait again and comes back as expired, or an operator removed it.
-    let Some(deferred) = deferred else { return };
+    let Some(mine) = mine else { return };
     shard.metrics.deferrals.inc();
-    let next_try = wall_of(shard, deferred.next_try);
-    let at = shard.world.time().wall();
-    let record = Record::Attempt(Attempt {
-        id,
-        at,
-        recipients: vec![recipient],
-        attempts: deferred.attempts,
-        next_try,
-        reason: reason(failure),
+    let same = deferred.iter_mut().find(|other| {
+        (other.attempts, other.next_try) == (mine.attempts, mine.next_try)
+            && *other.failure == *failure
     });
-    let event = message.map(|message| {
-        let trouble = Trouble {
-            hop,
-            failure: Some(Arc::clone(failure)),
-            attempts: deferred.attempts,
-            next_try: Some(next_try),
-        };
-        event_of(message, recipient, at, Kind::Deferred(Box::new(trouble)))
-    });
-    shard.settle_later(id, record, event, 0);
+    match same {
+        Some(same) => same.recipients.push(recipient),
+        None => deferred.push(Deferral {
+            recipients: vec![recipient],
+            attempts: mine.attempts,
+            next_try: mine.next_try,
+            failure,
+        }),
+    }
+}
+
+/// Records attempts that failed for now.
+fn write_deferred<W: World>(
+    shard: &Rc<Shard<W>>,
+    message: Option<&Message>,
+    id: MessageId,
+    deferred: Vec<Deferral>,
+    hop: Option<&Arc<Hop>>,
+) {
+    for Deferral { recipients, attempts, next_try, failure } in deferred {
+        let next_try = wall_of(shard, next_try);
+        let at = shard.world.time().wall();
+        let event = message.filter(|_| shard.events.is_on()).map(|message| Event {
+            at,
+            message: Some(event_message(message)),
+            recipients: event::Recipients::from_slice(&recipients),
+            kind: Kind::Deferred(Box::new(Trouble {
+                hop: hop.cloned(),
+                failure: Some(Arc::clone(&failure)),
+                attempts,
+                next_try: Some(next_try),
+            })),
+        });
+        let reason = reason(&failure);
+        let record = Record::Attempt(Attempt { id, at, recipients, attempts, next_try, reason });
+        shard.settle_later(id, record, event, 0);
+    }
 }
 
 /// Bytes of a failure's text that the spool keeps.
@@ -247,10 +257,12 @@ pub(crate) fn wall_of<W: World>(shard: &Shard<W>, at: Mono) -> Wall {
 pub(crate) fn unreadable<W: World>(shard: &Rc<Shard<W>>, work: &Work, part: &str, why: &LoadError) {
     let status = EnhancedStatus::new(4, 3, 0);
     let text = format!("its {part} can't be read: {}", said_of(why));
-    let failure = &Arc::new(Failure::local(Class::Transient, status, text));
+    let failure = Arc::new(Failure::local(Class::Transient, status, text));
+    let mut deferred = Vec::new();
     for &(entry, recipient, _) in &work.entries {
-        defer(shard, None, work.id, (entry, recipient), failure, None);
+        defer(shard, &mut deferred, (entry, recipient), Arc::clone(&failure));
     }
+    write_deferred(shard, None, work.id, deferred, None);
 }
 
 /// What the spool said of a message that can't be read, to follow words that say so.
@@ -263,111 +275,36 @@ pub(crate) fn said_of(why: &LoadError) -> String {
 
 /// A recipient was given up for its age.
 pub(crate) fn expire<W: World>(shard: &Rc<Shard<W>>, entry: EntryDetail) {
-    let failure = entry.last_failure.clone().unwrap_or_else(report::unknown_failure);
     shard.metrics.expiries.inc();
-    give_up(shard, entry, failure, SettleKind::Expired);
+    let verdict = Verdict::Expired { failure: entry.last_failure.clone(), after: entry.age };
+    give_up(shard, &entry, verdict);
 }
 
 /// A recipient's domain can't be delivered to at all.
 pub(crate) fn refuse<W: World>(shard: &Rc<Shard<W>>, entry: EntryDetail, failure: Arc<Failure>) {
     shard.metrics.failures.inc();
-    give_up(shard, entry, failure, SettleKind::Failed);
+    give_up(shard, &entry, Verdict::Failed(failure));
 }
 
-fn give_up<W: World>(
-    shard: &Rc<Shard<W>>,
-    entry: EntryDetail,
-    failure: Arc<Failure>,
-    kind: SettleKind,
-) {
-    let task = Rc::clone(shard);
-    let domain = {
-        let queue = shard.queue.borrow();
-        queue.scheduled_key(entry.scheduled).map(|key| key.domain.clone())
-    };
-    shard.world.spawn().spawn(async move {
-        let waiting = Unread { entry: &entry, domain, failure: &failure };
-        let Some(message) = waiting.message(&task).await else {
-            return release(&task, entry.id, 1);
-        };
-        let at = task.world.time().wall();
-        let recipients = vec![(entry.recipient, kind)];
-        let record = Record::Settle(Settle { id: entry.id, at, recipients });
-        release(&task, entry.id, 1);
-        let trouble = Trouble {
-            hop: None,
-            failure: Some(Arc::clone(&failure)),
-            attempts: entry.attempts,
-            next_try: None,
-        };
-        let (kind, verdict) = match kind {
-            SettleKind::Expired => (Kind::Expired(Box::new(trouble)), Verdict::Expired(failure)),
-            _ => (Kind::Failed(Box::new(trouble)), Verdict::Failed(failure)),
-        };
-        let event = event_of(&message, entry.recipient, at, kind);
-        report::send(&task, &message, vec![(entry.recipient, verdict)], record, vec![event], 0);
-    });
+fn give_up<W: World>(shard: &Rc<Shard<W>>, entry: &EntryDetail, verdict: Verdict) {
+    let judged = vec![judge(shard, entry, verdict)];
+    let received_at = received_at(shard, entry);
+    let new = New { message: None, received_at, judged, sibling: entry.sibling };
+    gathering::gather(shard, entry.id, new);
+    release(shard, entry.id, 1);
 }
 
-/// First and longest wait for a message that must be read and can't be.
-const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
-const UNREADABLE_WAIT_MAX: Duration = Duration::from_secs(3600);
-
-/// A recipient that was given up, and whose message must be read before anybody can be told.
-struct Unread<'a> {
-    entry: &'a EntryDetail,
-    domain: Option<Domain>,
-    failure: &'a Arc<Failure>,
-}
-
-impl Unread<'_> {
-    /// The message, however long it takes: without it nobody knows whom to tell, and until somebody
-    /// was told its recipient stays in the spool, listed as not reported. Lack of descriptors
-    /// passes; damage asks for an operator, who finds each failure on the console. `None`: there is
-    /// nobody to tell about, for an operator removed it.
-    async fn message<W: World>(&self, shard: &Rc<Shard<W>>) -> Option<Rc<Message>> {
-        let id = self.entry.id;
-        let key = (id, Obstacle::Record(self.entry.recipient));
-        let mut wait = UNREADABLE_WAIT;
-        let mut read = shard.message(id).await;
-        loop {
-            let why = match read {
-                Ok(message) => return Some(message),
-                // No recipient of it is open in the spool.
-                Err(LoadError::NotFound) => return None,
-                Err(why) => why,
-            };
-            let time = shard.world.time();
-            let next_try = time.now() + wait;
-            wait = (wait * 2).min(UNREADABLE_WAIT_MAX);
-            let given_up = self.given_up(shard, &why);
-            if let PutOff::Wait(hurry) = shard.unreported.put_off(key, next_try, vec![given_up]) {
-                tokio::select! {
-                    biased;
-                    () = hurry.notified() => {}
-                    () = time.sleep_until(next_try) => {}
-                }
-            }
-            read = shard.message(id).await;
-            if !shard.unreported.is_waiting(key) {
-                return None;
-            }
-            if matches!(read, Ok(_) | Err(LoadError::NotFound)) {
-                shard.unreported.conclude(key);
-            }
-        }
-    }
-
-    fn given_up<W: World>(&self, shard: &Shard<W>, why: &LoadError) -> GivenUp {
-        GivenUp {
-            index: self.entry.recipient,
-            address: unread_address(self.domain.as_ref()),
-            domain: self.domain.clone(),
-            received_at: received_at(shard, self.entry),
-            attempts: self.entry.attempts,
-            failure: Some(Arc::clone(self.failure)),
-            unreadable: Some(said_of(why).into()),
-        }
+/// A verdict that follows from no attempt.
+fn judge<W: World>(shard: &Shard<W>, entry: &EntryDetail, verdict: Verdict) -> Judged {
+    let queue = shard.queue.borrow();
+    Judged {
+        index: entry.recipient,
+        at: shard.world.time().wall(),
+        attempts: entry.attempts,
+        tried_at: None,
+        hop: None,
+        domain: queue.scheduled_key(entry.scheduled).map(|key| key.domain.clone()),
+        verdict,
     }
 }
 
@@ -419,35 +356,20 @@ pub(crate) fn settle_later_as_removed<W: World>(
     shard.settle_later(id, Record::Settle(Settle { id, at, recipients }), event, 0);
 }
 
-/// The sender should learn that delivery takes longer.
-pub(crate) fn warn<W: World>(shard: &Rc<Shard<W>>, entry: EntryDetail) {
-    let task = Rc::clone(shard);
-    shard.world.spawn().spawn(async move {
-        let Ok(message) = task.message(entry.id).await else { return };
-        let record = Record::State(State {
-            id: entry.id,
-            hold: None,
-            next_try: None,
-            route_override: None,
-            delay_notice_sent: Some(true),
-        });
-        let at = task.world.time().wall();
-        let failure = entry.last_failure.clone().unwrap_or_else(report::unknown_failure);
-        let trouble = Trouble {
-            hop: None,
-            failure: Some(Arc::clone(&failure)),
-            attempts: entry.attempts,
-            next_try: None,
-        };
-        let give_up_at = give_up_at(&task, message.received_at, &entry);
-        let verdict = Verdict::Delayed { failure, give_up_at };
-        // The event says that the sender was told.
-        let told = report::is_wanted(&message, entry.recipient, &verdict);
-        let delayed = || Kind::Delayed(Box::new(trouble));
-        let event = told.then(|| event_of(&message, entry.recipient, at, delayed()));
-        let verdicts = vec![(entry.recipient, verdict)];
-        report::send(&task, &message, verdicts, record, event.into_iter().collect(), 0);
-    });
+/// The sender should learn that delivery to these recipients of one message takes longer.
+pub(crate) fn warn<W: World>(shard: &Rc<Shard<W>>, late: Vec<EntryDetail>) {
+    let Some(first) = late.first() else { return };
+    let received_at = received_at(shard, first);
+    let judged = late
+        .iter()
+        .map(|entry| {
+            let failure = entry.last_failure.clone();
+            let give_up_at = give_up_at(shard, received_at, entry);
+            judge(shard, entry, Verdict::Delayed { failure, give_up_at, entry: entry.entry })
+        })
+        .collect();
+    let new = New { message: None, received_at, judged, sibling: Some(first.entry) };
+    gathering::gather(shard, first.id, new);
 }
 
 /// When a recipient of a message that was received then is given up for its age.

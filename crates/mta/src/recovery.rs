@@ -19,12 +19,22 @@ use std::time::Duration;
 /// system's hands can't be called back.
 const LOAD_WAIT: Duration = Duration::from_secs(60);
 
+/// The campaign of mail without a sender, which waits apart: reports are tried and given up by
+/// times of their own.
+pub(crate) const REPORTS: &str = "reports";
+
 impl<W: World> Shard<W> {
-    /// The scheduled queue of a recipient. `route` is what an operator chose, or empty.
-    pub(crate) fn scheduled_key(&self, domain: Domain, route: &str) -> ScheduledKey {
+    /// The scheduled queue of a recipient. `route` is what an operator chose, or empty;
+    /// `is_report`: the message has no sender.
+    pub(crate) fn scheduled_key(
+        &self,
+        domain: Domain,
+        route: &str,
+        is_report: bool,
+    ) -> ScheduledKey {
         ScheduledKey {
             tenant: Arc::clone(&self.nothing),
-            campaign: Arc::clone(&self.nothing),
+            campaign: if is_report { Arc::from(REPORTS) } else { Arc::clone(&self.nothing) },
             domain,
             route: if route.is_empty() { Arc::clone(&self.nothing) } else { Arc::from(route) },
         }
@@ -100,7 +110,7 @@ impl<W: World> Shard<W> {
         for recipient in message.open {
             let postmaster = is_for_postmaster(&message.meta, recipient.index);
             let route = if postmaster { POSTMASTER_ROUTE } else { chosen_route };
-            let key = self.scheduled_key(recipient.domain, route);
+            let key = self.scheduled_key(recipient.domain, route, message.reverse_path_is_null);
             let longest = self.retry_of(&key).longest_delay();
             let entry = NewEntry {
                 id: message.id,
@@ -159,6 +169,7 @@ pub(crate) fn from_loaded(loaded: Loaded) -> Message {
             LoadedBody::Blob { blob, .. } => MessageBody::Blob(blob),
         },
         facts: loaded.facts,
+        last_reason: loaded.last_reason,
     }
 }
 

@@ -12,11 +12,14 @@ use crate::console::Console;
 use crate::control::{ControlRequest, ShardAnswer, Suspension};
 use crate::egress::{self, Hops, IdleConnections};
 use crate::event::{EventSink, RefusalMeter};
+use crate::gathering::Gathering;
 use crate::ingress::ListenerRules;
 use crate::line::Line;
 use crate::lookup;
 use crate::message::MessageCache;
 use crate::metrics::Metrics;
+use crate::recovery::REPORTS;
+use crate::report::ReportLimit;
 use crate::route::retry_policy;
 use crate::seams::{Net, Spawn, Time, World};
 use crate::settle::Settles;
@@ -101,6 +104,8 @@ pub struct Shared {
     lookups_max: u32,
     /// Whether the clock can be trusted.
     pub clock: ClockDoubt,
+    /// Reports to strangers.
+    pub(crate) reports: ReportLimit,
 }
 
 /// Whether the clock lay so far from the spool's newest record at the start that it is not
@@ -127,6 +132,7 @@ impl Shared {
             lookups: Line::new(lookup::parts(config.dns.max_lookups)),
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
+            reports: ReportLimit::default(),
         }
     }
 
@@ -199,6 +205,7 @@ pub struct Shard<W: World> {
     pub(crate) cache: RefCell<MessageCache>,
     pub(crate) settles: Settles,
     pub(crate) unreported: Unreported,
+    pub(crate) gathering: Gathering,
     pub(crate) shared: Arc<Shared>,
     pub(crate) shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
     pub(crate) events: Rc<dyn EventSink>,
@@ -243,10 +250,25 @@ pub(crate) struct Active {
     pub(crate) config: Arc<Config>,
     /// In the order of the sockets that were opened at start.
     pub(crate) listeners: Vec<Rc<ListenerRules>>,
-    retries: Vec<RetryPolicy>,
-    default_retry: RetryPolicy,
+    retries: Vec<Retries>,
+    default_retry: Retries,
     /// By what it came into force, and when.
     pub(crate) since: (&'static str, Wall),
+}
+
+/// The retry policies of one route.
+#[derive(Debug)]
+struct Retries {
+    mail: RetryPolicy,
+    /// Of mail without a sender.
+    reports: RetryPolicy,
+}
+
+impl Retries {
+    fn new(config: &Config, retry: &crate::config::Retry) -> Retries {
+        let reports = config.report_retry.of(retry);
+        Retries { mail: retry_policy(retry), reports: retry_policy(&reports) }
+    }
 }
 
 impl Active {
@@ -257,17 +279,20 @@ impl Active {
                 .iter()
                 .map(|listener| Rc::new(ListenerRules::new(&config, listener)))
                 .collect(),
-            retries: config.routes.iter().map(|route| retry_policy(&route.retry)).collect(),
-            default_retry: retry_policy(&config.retry),
+            retries: config.routes.iter().map(|r| Retries::new(&config, &r.retry)).collect(),
+            default_retry: Retries::new(&config, &config.retry),
             config,
             since,
         }
     }
 
-    /// The retry policy of a scheduled queue: its route's, or the general one.
+    /// The retry policy of a scheduled queue: its route's, or the general one; reports have their
+    /// own.
     pub(crate) fn retry_of(&self, key: &ScheduledKey) -> &RetryPolicy {
         let route = crate::route::route_of_key(&self.config, key);
-        route.and_then(|route| self.retries.get(route.index)).unwrap_or(&self.default_retry)
+        let retries =
+            route.and_then(|route| self.retries.get(route.index)).unwrap_or(&self.default_retry);
+        if &*key.campaign == REPORTS { &retries.reports } else { &retries.mail }
     }
 }
 
@@ -347,6 +372,7 @@ impl<W: World> Shard<W> {
             )),
             settles: Settles::new(u64::from(parts.config.spool.unsettled_max), shards),
             unreported: Unreported::default(),
+            gathering: Gathering::default(),
             config: RefCell::new(Rc::new(Active::new(parts.config, since))),
             shared: parts.shared,
             shards: parts.shards,
@@ -478,9 +504,10 @@ impl<W: World> Shard<W> {
         while self.stopping.busy.get() > 0 && self.now() < said {
             alarm.wait(self.now() + tick).await;
         }
+        self.gathering.hasten_all();
         self.flush_settles();
         let last = self.now() + Duration::from_secs(2);
-        while !self.settles.is_quiet() && self.now() < last {
+        while !(self.settles.is_quiet() && self.gathering.is_quiet()) && self.now() < last {
             alarm.wait(self.now() + Duration::from_millis(1)).await;
         }
         let _ = done.send(());
@@ -552,7 +579,7 @@ impl<W: World> Shard<W> {
             Action::Expired(entry) => crate::outcome::expire(self, entry),
             Action::Failed(entry, failure) => crate::outcome::refuse(self, entry, failure),
             Action::Removed(entry) => crate::outcome::removed(self, entry),
-            Action::Warn(entry) => crate::outcome::warn(self, entry),
+            Action::Warn(late) => crate::outcome::warn(self, late),
             Action::Forgotten(ready) => self.hops.forget(ready),
             Action::Lease { shard, message } => {
                 let mail = ShardMail::Lease { from: self.number, message };

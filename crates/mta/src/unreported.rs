@@ -1,6 +1,7 @@
-//! Recipients that were given up and of which nobody can be told yet: the spool has no room for the
-//! report about them, or can't read their message. They have left the queue and are open in the
-//! spool until the report can be written with their settle.
+//! Recipients that were given up and of which nobody has been told yet: verdicts on others of
+//! their message are awaited, the spool has no room for the report about them, or can't read
+//! their message. They have left the queue and are open in the spool until the report is written
+//! with their settle.
 
 use mail::{Domain, Failure, MessageId, Mono, Wall};
 use std::cell::RefCell;
@@ -23,17 +24,8 @@ pub(crate) struct GivenUp {
     pub(crate) unreadable: Option<Arc<str>>,
 }
 
-/// What keeps recipients from being reported about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Obstacle {
-    /// The message can't be read; one recipient.
-    Record(u32),
-    /// There is no room for this report.
-    Report(MessageId),
-}
-
-/// The message whose recipients were given up, and what they wait for: it may be several things.
-pub(crate) type WaitKey = (MessageId, Obstacle);
+/// A report that is to be made: the message, and a number of its own, as there may be several.
+pub(crate) type ReportKey = (MessageId, u64);
 
 #[derive(Debug)]
 struct Waiting {
@@ -58,45 +50,80 @@ pub(crate) enum PutOff {
 /// The recipients of one shard that wait so.
 #[derive(Debug, Default)]
 pub(crate) struct Unreported {
-    waiting: RefCell<BTreeMap<WaitKey, Waiting>>,
+    waiting: RefCell<BTreeMap<ReportKey, Waiting>>,
 }
 
 impl Unreported {
-    /// There was no room, or nothing to be read: that is tried again at `next_try`. `recipients`
-    /// are those that wait for it.
-    pub(crate) fn put_off(&self, key: WaitKey, next_try: Mono, recipients: Vec<GivenUp>) -> PutOff {
+    /// `recipients` were given up and are to be reported at `next_try`, or when `hurry` says so.
+    pub(crate) fn gather(
+        &self,
+        key: ReportKey,
+        next_try: Mono,
+        hurry: &Rc<Notify>,
+        recipients: Vec<GivenUp>,
+    ) {
         let mut waiting = self.waiting.borrow_mut();
-        if waiting.get(&key).is_some_and(|mine| mine.removed) {
-            waiting.remove(&key);
-            return PutOff::Removed;
-        }
         let mine = waiting.entry(key).or_insert_with(|| Waiting {
             recipients: Vec::new(),
             next_try,
             submitted: false,
             removed: false,
-            hurry: Rc::default(),
+            hurry: Rc::clone(hurry),
         });
-        mine.recipients = recipients;
+        mine.recipients.extend(recipients);
+        mine.next_try = next_try;
+    }
+
+    /// There was no room, or nothing to be read (`unreadable` says why): that is tried again at
+    /// `next_try`.
+    pub(crate) fn put_off(
+        &self,
+        key: ReportKey,
+        next_try: Mono,
+        unreadable: Option<Arc<str>>,
+    ) -> PutOff {
+        let mut waiting = self.waiting.borrow_mut();
+        let Some(mine) = waiting.get_mut(&key).filter(|mine| !mine.removed) else {
+            waiting.remove(&key);
+            return PutOff::Removed;
+        };
+        for recipient in &mut mine.recipients {
+            recipient.unreadable = unreadable.clone();
+        }
         mine.next_try = next_try;
         mine.submitted = false;
         PutOff::Wait(Rc::clone(&mine.hurry))
     }
 
+    /// The message could be read: recipients have addresses, but those that `address_of` doesn't
+    /// know are settled.
+    pub(crate) fn name(&self, key: ReportKey, address_of: impl Fn(u32) -> Option<String>) {
+        let mut waiting = self.waiting.borrow_mut();
+        let Some(mine) = waiting.get_mut(&key) else { return };
+        mine.recipients.retain_mut(|recipient| {
+            recipient.unreadable = None;
+            let address = address_of(recipient.index);
+            address.map(|address| recipient.address = address).is_some()
+        });
+        if mine.recipients.is_empty() {
+            waiting.remove(&key);
+        }
+    }
+
     /// The report goes to the spool again. False: an operator has removed its recipients.
-    pub(crate) fn submit(&self, key: WaitKey) -> bool {
+    pub(crate) fn submit(&self, key: ReportKey) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         let mine = waiting.get_mut(&key);
         mine.map(|mine| mine.submitted = true).is_some()
     }
 
     /// False: an operator has removed the recipients.
-    pub(crate) fn is_waiting(&self, key: WaitKey) -> bool {
+    pub(crate) fn is_waiting(&self, key: ReportKey) -> bool {
         self.waiting.borrow().contains_key(&key)
     }
 
     /// The report is written, or the message is read.
-    pub(crate) fn conclude(&self, key: WaitKey) {
+    pub(crate) fn conclude(&self, key: ReportKey) {
         self.waiting.borrow_mut().remove(&key);
     }
 
@@ -151,8 +178,8 @@ impl Unreported {
     }
 }
 
-fn keys_of(id: MessageId) -> std::ops::RangeInclusive<WaitKey> {
-    (id, Obstacle::Record(0))..=(id, Obstacle::Report(MessageId(u64::MAX)))
+fn keys_of(id: MessageId) -> std::ops::RangeInclusive<ReportKey> {
+    (id, 0)..=(id, u64::MAX)
 }
 
 #[cfg(test)]
@@ -160,7 +187,16 @@ mod tests {
     use super::*;
 
     const ID: MessageId = MessageId(7);
-    const KEY: WaitKey = (ID, Obstacle::Report(MessageId(9)));
+    const KEY: ReportKey = (ID, 9);
+
+    /// With recipients that are to be reported.
+    fn gathered(keys: &[ReportKey]) -> Unreported {
+        let unreported = Unreported::default();
+        for &key in keys {
+            unreported.gather(key, Mono(2), &Rc::default(), given_up());
+        }
+        unreported
+    }
 
     fn given_up() -> Vec<GivenUp> {
         vec![GivenUp {
@@ -176,8 +212,10 @@ mod tests {
 
     #[test]
     fn what_waits_for_room_is_known_until_it_is_written() {
-        let unreported = Unreported::default();
-        assert!(matches!(unreported.put_off(KEY, Mono(10), given_up()), PutOff::Wait(_)));
+        let unreported = gathered(&[KEY]);
+        assert_eq!((unreported.count(), unreported.of(ID)[0].1), (1, Mono(2)));
+        assert!(unreported.submit(KEY));
+        assert!(matches!(unreported.put_off(KEY, Mono(10), None), PutOff::Wait(_)));
         assert_eq!((unreported.count(), unreported.ids()), (1, vec![ID]));
         assert!(unreported.submit(KEY));
         let [(recipient, next_try)] = &unreported.of(ID)[..] else { panic!() };
@@ -193,30 +231,38 @@ mod tests {
     }
 
     #[test]
-    fn one_message_may_wait_to_be_read_and_for_room() {
-        let unreported = Unreported::default();
-        let record = (ID, Obstacle::Record(u32::MAX));
-        unreported.put_off(record, Mono(5), given_up());
-        unreported.put_off(KEY, Mono(10), given_up());
+    fn one_message_may_have_reports_that_wait_for_different_things() {
+        let other = (ID, 10);
+        let unreported = gathered(&[KEY, other]);
+        unreported.put_off(other, Mono(5), Some("no such segment".into()));
         assert_eq!((unreported.of(ID).len(), unreported.ids()), (2, vec![ID]));
-        assert!(unreported.is_waiting(record));
+        assert_eq!(unreported.of(ID)[1].0.unreadable.as_deref(), Some("no such segment"));
+        assert!(unreported.is_waiting(other));
         assert_eq!(unreported.remove(ID), [3, 3]);
-        assert!(!unreported.is_waiting(record));
+        assert!(!unreported.is_waiting(other));
+    }
+
+    #[test]
+    fn recipients_get_their_addresses_when_the_message_is_read() {
+        let unreported = gathered(&[KEY]);
+        unreported.name(KEY, |index| (index == 3).then(|| "b@far.test".to_owned()));
+        assert_eq!(unreported.of(ID)[0].0.address, "b@far.test");
+        unreported.name(KEY, |_| None);
+        assert!(!unreported.is_waiting(KEY));
     }
 
     #[test]
     fn what_is_removed_is_not_reported() {
-        let unreported = Unreported::default();
-        unreported.put_off(KEY, Mono(10), given_up());
+        let unreported = gathered(&[KEY]);
         assert_eq!(unreported.remove(ID), [3]);
         assert!(!unreported.submit(KEY));
         assert_eq!(unreported.count(), 0);
         // While the report is with the spool it may yet be written: then it is too late.
-        unreported.put_off(KEY, Mono(10), given_up());
+        let unreported = gathered(&[KEY]);
         assert!(unreported.submit(KEY));
         assert_eq!(unreported.remove(ID), [] as [u32; 0]);
         assert_eq!(unreported.count(), 1);
-        assert!(matches!(unreported.put_off(KEY, Mono(20), given_up()), PutOff::Removed));
+        assert!(matches!(unreported.put_off(KEY, Mono(20), None), PutOff::Removed));
         assert_eq!(unreported.count(), 0);
     }
 }

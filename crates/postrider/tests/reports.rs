@@ -8,7 +8,7 @@ use support::client::Client;
 use support::peer::Peer;
 use support::server::Server;
 use support::tool::free_port;
-use support::{Files, config, wait_until};
+use support::{Files, config, config_with, wait_until};
 
 /// Senders' mail is kept here; the rest goes to `hop`.
 fn with_hop(hop: &str, retry: &str) -> String {
@@ -42,7 +42,9 @@ struct Report {
 
 /// Takes a report out of a sender's Maildir apart, by its MIME structure.
 fn report(message: &[u8]) -> Report {
+    // Lines of a mailbox end with LF.
     let text = String::from_utf8(message.to_vec()).expect("text");
+    let text = text.replace("\r\n", "\n").replace('\n', "\r\n");
     let unfolded = text.replace("\r\n\t", " ").replace("\r\n ", " ");
     assert!(text.contains("Return-Path: <>\r\n"), "{text}");
     assert!(unfolded.contains("\r\nAuto-Submitted: auto-replied"), "{text}");
@@ -213,6 +215,381 @@ fn delay_is_told_once_and_age_ends_it() {
     let delayed = files.events_of("delayed");
     assert_eq!(delayed.len(), 1, "only who was told: {delayed:#?}");
     assert_eq!(delayed[0]["sender"], "me@source.test");
+    server.stop();
+}
+
+/// Reports in a sender's Maildir, once nothing is queued any more.
+fn all_reports(files: &Files, server: &Server, sender: &str) -> Vec<Report> {
+    // Twice: a report may be queued, and what it is about leave, while the first list is made.
+    wait_until("an empty queue", || server.queue().is_empty() && server.queue().is_empty());
+    files.maildir(&format!("mail/{sender}")).iter().map(|message| report(message)).collect()
+}
+
+/// Hands in a message to recipients `u0` to `u<count - 1>` at `domain`.
+fn mail_to_many(client: &mut Client, sender: &str, count: usize, domain: &str, wish: &str) {
+    let recipients: Vec<String> = (0..count).map(|n| format!("u{n}@{domain}{wish}")).collect();
+    let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+    client.mail(sender, &recipients, "Subject: to many\r\n\r\n");
+}
+
+/// A name server that knows no name.
+fn nameless() -> std::net::SocketAddr {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = socket.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let mut packet = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut packet) {
+            // QR and RD, then RA and NXDOMAIN (RFC 1035 §4.1.1); the question stands behind.
+            packet[2..4].copy_from_slice(&[0x81, 0x83]);
+            // One question and nothing else: what EDNS added is cut off.
+            packet[6..12].fill(0);
+            let name = packet[12..length].iter().position(|b| *b == 0).expect("a name");
+            let _ = socket.send_to(&packet[..12 + name + 5], from);
+        }
+    });
+    address
+}
+
+#[test]
+fn a_thousand_recipients_at_a_domain_that_does_not_exist_are_one_report() {
+    let files = Files::new();
+    let server = Server::start(
+        &files,
+        &config(&format!(
+            r#"
+[[route]]
+domains = ["source.test"]
+maildir = {{ path = "mail/{{local}}" }}
+[[route]]
+mx = {{}}
+[dns]
+servers = ["{}"]
+"#,
+            nameless()
+        )),
+    );
+    let mut client = Client::connect(server.address());
+    mail_to_many(&mut client, "me@source.test", 1_000, "nowhere.test", "");
+    let reports = all_reports(&files, &server, "me");
+    let [report] = &reports[..] else { panic!("{} reports", reports.len()) };
+    assert_eq!(report.status.recipients.len(), 100);
+    assert!(
+        report.text.contains("(and 900 more recipients that are not named)"),
+        "{}",
+        report.text
+    );
+    for recipient in &report.status.recipients {
+        assert_eq!(recipient.get("Action"), Some("failed"));
+        assert_eq!(recipient.get("Last-Attempt-Date"), None, "none was made");
+    }
+    assert_eq!(files.wait_events("failed", 1_000).len(), 1_000);
+    assert_eq!(files.events_of("dsn_queued").len(), 1);
+    server.stop();
+}
+
+#[test]
+fn recipients_refused_in_several_transactions_are_one_report() {
+    let files = Files::new();
+    let peer = Peer::start(|line| line.starts_with("RCPT TO:").then(|| "550 no".to_owned()));
+    let server = Server::start(&files, &with_hop(&peer.address, ""));
+    let mut client = Client::connect(server.address());
+    mail_to_many(&mut client, "me@source.test", 200, "far.test", "");
+    let reports = all_reports(&files, &server, "me");
+    let [report] = &reports[..] else { panic!("{} reports", reports.len()) };
+    assert_eq!(report.status.recipients.len(), 100);
+    let status = report.status.recipients[0].status().map(|status| status.to_string());
+    assert_eq!(status.as_deref(), Some("5.1.1"), "a bare refusal of a recipient");
+    assert!(report.text.contains("(in reply to RCPT TO command)"), "{}", report.text);
+    assert!(report.status.recipients[0].get("Last-Attempt-Date").is_some());
+    server.stop();
+}
+
+#[test]
+fn local_deliveries_of_one_message_are_one_report() {
+    let files = Files::new();
+    let server = Server::start(&files, &with_hop("127.0.0.1:9", ""));
+    let mut client = Client::connect(server.address());
+    mail_to_many(&mut client, "me@source.test", 300, "source.test", " NOTIFY=SUCCESS");
+    files.wait_events("dsn_queued", 1);
+    let reports = all_reports(&files, &server, "me");
+    let [report] = &reports[..] else { panic!("{} reports", reports.len()) };
+    assert_eq!(report.status.recipients.len(), 100);
+    assert!(
+        report.text.contains("(and 200 more recipients that are not named)"),
+        "{}",
+        report.text
+    );
+    let first = &report.status.recipients[0];
+    assert_eq!(first.get("Action"), Some("delivered"));
+    assert_eq!(first.get("Diagnostic-Code"), None, "no SMTP server said anything");
+    assert_eq!(files.wait_events("delivered", 301).len(), 301);
+    server.stop();
+}
+
+#[test]
+fn the_delay_and_then_the_failure_of_many_recipients_are_one_report_each() {
+    let files = Files::new();
+    let hop = format!("127.0.0.1:{}", free_port());
+    let retry = "first = \"500ms\"\nlongest = \"500ms\"\nwarn_after = \"1s\"\n\
+                 give_up_after = \"4s\"";
+    let server = Server::start(&files, &with_hop(&hop, retry));
+    let mut client = Client::connect(server.address());
+    mail_to_many(&mut client, "me@source.test", 50, "far.test", "");
+    files.wait_events("expired", 50);
+    let reports = all_reports(&files, &server, "me");
+    let actions: Vec<_> = reports
+        .iter()
+        .map(|report| {
+            let all = &report.status.recipients;
+            assert_eq!(all.len(), 50);
+            all[0].get("Action").expect("an action").to_owned()
+        })
+        .collect();
+    assert_eq!(actions, ["delayed", "failed"]);
+    assert!(reports[1].text.contains("It was tried for 4 seconds."), "{}", reports[1].text);
+    server.stop();
+}
+
+#[test]
+fn recipients_that_will_be_reported_are_listed_and_survive_a_crash() {
+    let files = Files::new();
+    // The second transaction takes its time.
+    let peer = Peer::start(|line| {
+        if line.starts_with("RCPT TO:<u150@") {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+        }
+        line.starts_with("RCPT TO:").then(|| "550 5.1.1 no".to_owned())
+    });
+    let server = Server::start(&files, &with_hop(&peer.address, ""));
+    let mut client = Client::connect(server.address());
+    mail_to_many(&mut client, "me@source.test", 200, "far.test", "");
+    let unreported = || {
+        let items = server.queue();
+        let all = items.iter().filter_map(|item| item["recipients"].as_array());
+        all.flatten().filter(|recipient| recipient["state"] == "unreported").count()
+    };
+    wait_until("the first transaction", || unreported() == 100);
+    assert_eq!(files.maildir("mail/me").len(), 0);
+    server.kill();
+    // Nothing was settled: they are tried, and refused, again.
+    let server = Server::start_again(&files);
+    files.wait_events("failed", 200);
+    let reports = all_reports(&files, &server, "me");
+    assert_eq!(reports.len(), 1);
+    assert!(reports[0].text.contains("(and 100 more recipients that are not named)"));
+    assert_eq!(files.events_of("failed").len(), 200);
+    // A stop does not wait for more: the report is written, and delivered after the next start.
+    mail_to_many(&mut Client::connect(server.address()), "stop@source.test", 200, "far.test", "");
+    wait_until("the first transaction", || {
+        server.queue().iter().any(|item| item["sender"] == "stop@source.test")
+    });
+    server.stop();
+    let server = Server::start_again(&files);
+    files.wait_events("failed", 400);
+    assert!((1..=2).contains(&all_reports(&files, &server, "stop").len()));
+    assert_eq!(files.events_of("failed").len(), 400, "each was settled once");
+    server.stop();
+}
+
+#[test]
+fn strangers_hear_of_failures_only() {
+    let files = Files::new();
+    let peer = refusing();
+    let hop = &peer.address;
+    let server = Server::start(
+        &files,
+        &config_with(
+            "",
+            "dsn = true",
+            &format!(
+                r#"
+[[route]]
+domains = ["source.test"]
+maildir = {{ path = "mail/{{local}}" }}
+[[route]]
+domains = ["far.test"]
+smtp = {{ hosts = ["{hop}"] }}
+[[route]]
+domains = ["late.test"]
+smtp = {{ hosts = ["127.0.0.1:{}"] }}
+retry = {{ first = "500ms", warn_after = "1s", give_up_after = "3s" }}
+"#,
+                free_port()
+            ),
+        ),
+    );
+    let mut client = Client::connect(server.address());
+    let content = "Subject: x\r\n\r\n";
+    client.send(
+        "MAIL FROM:<success@source.test>\r\nRCPT TO:<u@source.test> NOTIFY=SUCCESS\r\nRSET\r\n",
+    );
+    let (_, offered, _) = (client.reply(), client.reply().starts_with("250"), client.reply());
+    if offered {
+        client.mail("success@source.test", &["u@source.test NOTIFY=SUCCESS"], content);
+        client.mail("success@source.test", &["u@far.test NOTIFY=SUCCESS,DELAY"], content);
+        assert!(
+            !peer.wait_taken(1)[0].rcpt[0].contains("SUCCESS"),
+            "nor does the next hop hear it"
+        );
+    }
+    client.mail("late@source.test", &["u@late.test"], content);
+    client.mail("me@source.test", &["no@far.test"], content);
+    files.wait_events("dsn_queued", 2);
+    let reports = all_reports(&files, &server, "late");
+    let [report] = &reports[..] else { panic!("{} reports", reports.len()) };
+    assert_eq!(report.only().1, "failed", "it was delayed before, and nobody was told");
+    assert_eq!(all_reports(&files, &server, "me")[0].only().1, "failed");
+    assert_eq!(all_reports(&files, &server, "success").len(), 0);
+    assert_eq!(files.events_of("dsn_queued").len(), 2);
+    server.stop();
+}
+
+#[test]
+fn the_header_of_a_large_message_is_returned() {
+    let files = Files::new();
+    let peer = refusing();
+    let server = Server::start(&files, &with_hop(&peer.address, ""));
+    let mut client = Client::connect(server.address());
+    let filler = format!("X-Filler: {}\r\n", "x".repeat(60)).repeat(1_000);
+    let content = format!(
+        "Subject: large\r\nMessage-ID: <large@source.test>\r\n{filler}\r\n{}",
+        format!("{}\r\n", "y".repeat(70)).repeat(40_000)
+    );
+    client.mail("me@source.test", &["no@far.test"], &content);
+    let report = only_report(&files, "me");
+    assert!(report.original.contains("Subject: large"), "{}", report.original);
+    assert!(report.text.contains("\r\nIn-Reply-To: <large@source.test>\r\n"), "{}", report.text);
+    assert!(report.original.len() < 17 * 1024, "{}", report.original.len());
+    server.stop();
+}
+
+#[test]
+fn the_last_failure_survives_a_restart() {
+    let files = Files::new();
+    let peer = Peer::start(|line| {
+        line.starts_with("RCPT TO:").then(|| "450 4.2.0 <you@far.test> is asleep".to_owned())
+    });
+    let settings = |give_up: &str| {
+        let retry = format!("first = \"1h\"\ngive_up_after = \"{give_up}\"");
+        with_hop(&peer.address, &retry)
+    };
+    let server = Server::start(&files, &settings("5d"));
+    let mut client = Client::connect(server.address());
+    client.mail("me@source.test", &["you@far.test"], "Subject: x\r\n\r\n");
+    files.wait_events("deferred", 1);
+    server.stop();
+    // The hop is away: what the report says is remembered.
+    drop(peer);
+    let hop = format!("127.0.0.1:{}", free_port());
+    let server = Server::start(&files, &with_hop(&hop, "first = \"1h\"\ngive_up_after = \"5d\""));
+    let shown = server.queue()[0]["recipients"][0]["last_failure"].to_string();
+    assert!(shown.contains("450 4.2.0 <you@far.test> is asleep"), "{shown}");
+    server.stop();
+    let server = Server::start(&files, &with_hop(&hop, "first = \"1s\"\ngive_up_after = \"1s\""));
+    let report = only_report(&files, "me");
+    assert!(
+        report.text.contains("is asleep") || report.text.contains("refused"),
+        "{}",
+        report.text
+    );
+    server.stop();
+}
+
+#[test]
+fn reports_go_where_the_configuration_says() {
+    let files = Files::new();
+    let peer = refusing();
+    let hop = &peer.address;
+    let server = Server::start(
+        &files,
+        &config(&format!(
+            r#"
+[[route]]
+domains = ["source.test"]
+maildir = {{ path = "mail/{{local}}" }}
+[[route]]
+domains = ["off.test"]
+smtp = {{ hosts = ["{hop}"] }}
+reports = {{ to = "nobody" }}
+[[route]]
+domains = ["kept.test"]
+smtp = {{ hosts = ["{hop}"] }}
+reports = {{ to = "nobody", directory = "kept" }}
+[[route]]
+domains = ["copied.test"]
+smtp = {{ hosts = ["{hop}"] }}
+reports = {{ copy_to = "copies@source.test", returns = "headers" }}
+[[route]]
+domains = ["redirected.test"]
+smtp = {{ hosts = ["{hop}"] }}
+reports = {{ to = "support@source.test" }}
+[reports]
+double_bounce_to = "bounced@source.test"
+"#
+        )),
+    );
+    let mut client = Client::connect(server.address());
+    for route in ["off", "kept", "copied", "redirected"] {
+        let to = format!("no@{route}.test");
+        let full = "Subject: x\r\n\r\nThe body.\r\n";
+        client.say(&format!("MAIL FROM:<{route}@source.test> RET=FULL"), "250");
+        client.say(&format!("RCPT TO:<{to}>"), "250");
+        client.say("DATA", "354");
+        client.send(full);
+        client.say(".", "250");
+    }
+    // A report that bounces.
+    client.mail("", &["no@off.test"], "Subject: a report\r\n\r\n");
+    for (sender, count) in
+        [("off", 0), ("kept", 0), ("copied", 1), ("copies", 1), ("redirected", 0), ("support", 1)]
+    {
+        assert_eq!(all_reports(&files, &server, sender).len(), count, "{sender}");
+    }
+    let kept = files.maildir("kept");
+    assert!(kept.len() == 1 && kept[0].starts_with(b"From: Mail Delivery System"), "{kept:?}");
+    let copied = only_report(&files, "copies");
+    assert!(!copied.text.contains("The body."), "{}", copied.text);
+    assert!(only_report(&files, "support").text.contains("The body."));
+    let bounced = only_report(&files, "bounced");
+    assert!(bounced.text.contains("To: <bounced@source.test>"), "{}", bounced.text);
+    assert!(bounced.original.contains("Subject: a report"), "{}", bounced.original);
+    let suppressed = files.wait_events("dsn_suppressed", 1);
+    assert_eq!((suppressed.len(), &suppressed[0]["why"]), (1, &"off".into()));
+    server.stop();
+}
+
+#[test]
+fn a_forged_sender_gets_so_many_reports_an_hour() {
+    let files = Files::new();
+    let peer = refusing();
+    let hop = &peer.address;
+    let server = Server::start(
+        &files,
+        &config_with(
+            "",
+            "",
+            &format!(
+                r#"
+[[route]]
+domains = ["source.test"]
+maildir = {{ path = "mail/{{local}}" }}
+[[route]]
+domains = ["far.test"]
+smtp = {{ hosts = ["{hop}"] }}
+[reports]
+per_sender_per_hour = 3
+"#
+            ),
+        ),
+    );
+    let mut client = Client::connect(server.address());
+    for _ in 0..5 {
+        client.mail("me@source.test", &["no@far.test"], "Subject: x\r\n\r\n");
+    }
+    files.wait_events("failed", 5);
+    assert_eq!(all_reports(&files, &server, "me").len(), 3);
+    let suppressed = files.wait_events("dsn_suppressed", 2);
+    assert_eq!((suppressed.len(), &suppressed[0]["why"]), (2, &"limit".into()));
     server.stop();
 }
 

@@ -38,6 +38,7 @@ mod resolution;
 mod retry;
 mod scheduled;
 mod service;
+mod siblings;
 mod slab;
 mod suspension;
 mod sweep;
@@ -55,6 +56,7 @@ pub use outcome::{Deferred, EntryOutcome};
 pub use queue::{Queue, QueueConfig};
 pub use resolution::Resolution;
 pub use retry::RetryPolicy;
+pub use siblings::Siblings;
 pub use suspension::Suspension;
 pub use why::{Blocker, Pause};
 
@@ -149,8 +151,9 @@ pub enum Action {
     /// An operator removed the entry while it was in flight, and it came back undelivered. It is
     /// out of every queue; settle it as removed.
     Removed(EntryDetail),
-    /// The sender should be told of the delay. The entry stays.
-    Warn(EntryDetail),
+    /// The sender should be told of the delay of these recipients of one message, at least one.
+    /// The entries stay, and are not named again.
+    Warn(Vec<EntryDetail>),
     /// This ready queue was dropped, long unused: what is kept for it elsewhere can go.
     Forgotten(ReadyId),
     /// Send this to another shard's queue, which takes it with [`Queue::handle_lease`].
@@ -177,6 +180,9 @@ pub struct EntryDetail {
     pub attempts: u16,
     /// Age of the message at the time of asking.
     pub age: Duration,
-    /// The last failure that this entry or its queue met, if it is still known.
+    /// The last failure that this entry met, or what keeps its way closed, if it is still known;
+    /// never a failure of another entry's.
     pub last_failure: Option<Arc<Failure>>,
+    /// Another recipient of the same message that is queued, if there is one.
+    pub sibling: Option<EntryId>,
 }

@@ -2,8 +2,8 @@
 
 use crate::queue::Queue;
 use crate::slab::{HELD, REMOVED, State};
-use crate::{Action, EntryId};
-use mail::{Failure, Mono};
+use crate::{Action, EntryId, RetryPolicy};
+use mail::{Failure, MessageId, Mono};
 use std::sync::Arc;
 
 /// What became of an entry that was in flight.
@@ -15,6 +15,16 @@ pub enum EntryOutcome {
     Deferred(Arc<Failure>),
     /// Not tried after all: no attempt is counted, and it keeps its place at the front.
     Untried,
+}
+
+/// How long the entry that was deferred last waits.
+#[derive(Debug)]
+pub(crate) struct LastDeferred {
+    id: MessageId,
+    at: Mono,
+    attempts: u16,
+    retry: Arc<RetryPolicy>,
+    next_try: Mono,
 }
 
 /// When an entry will be tried again.
@@ -69,12 +79,10 @@ impl Queue {
         if self.left_on_return(now, slot) {
             return None;
         }
-        let retry = Arc::clone(&self.scheduled[self.slab[slot].scheduled].retry);
-        let delay = retry.delay(attempts, &mut self.random);
         // The last try is made when it becomes too old, not before and not after. What is too old
         // by now and stays all the same is tried at its usual pace.
         let expires_at = Some(self.expires_at(slot)).filter(|at| *at > now);
-        let next_try = (now + delay).min(expires_at.unwrap_or(Mono::NEVER));
+        let next_try = self.next_try(now, slot).min(expires_at.unwrap_or(Mono::NEVER));
         self.slab[slot].due = next_try;
         self.moved(slot, State::Held);
         self.slab[slot].set_state(State::Held);
@@ -83,6 +91,23 @@ impl Queue {
         }
         self.warn_if_late(now, slot);
         Some(Deferred { attempts, next_try })
+    }
+
+    /// When a deferred entry is tried again. Those of one message that failed together come back
+    /// together: in one transaction, and with one record of the attempt.
+    fn next_try(&mut self, now: Mono, slot: u32) -> Mono {
+        let entry = &self.slab[slot];
+        let (id, attempts) = (entry.id, entry.attempts);
+        let retry = Arc::clone(&self.scheduled[entry.scheduled].retry);
+        if let Some(last) = &self.deferred
+            && (last.id, last.at, last.attempts) == (id, now, attempts)
+            && Arc::ptr_eq(&last.retry, &retry)
+        {
+            return last.next_try;
+        }
+        let next_try = now + retry.delay(attempts, &mut self.random);
+        self.deferred = Some(LastDeferred { id, at: now, attempts, retry, next_try });
+        next_try
     }
 
     fn give_back_untried(&mut self, now: Mono, slot: u32) {

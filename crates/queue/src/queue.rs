@@ -3,6 +3,7 @@
 use crate::failures::Failures;
 use crate::hold::HoldReasons;
 use crate::named_limit::Limit;
+use crate::outcome::LastDeferred;
 use crate::random::Random;
 use crate::ready::Ready;
 use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
@@ -85,6 +86,8 @@ pub struct Queue {
     pub(crate) hold_reasons: HoldReasons,
     tenants: BTreeMap<Arc<str>, u32>,
     policies: Vec<Arc<RetryPolicy>>,
+    /// The recipient that was deferred last: others of its transaction wait as long.
+    pub(crate) deferred: Option<LastDeferred>,
     spent: u32,
     #[cfg(feature = "planted")]
     drops_timers: bool,
@@ -130,6 +133,7 @@ impl Queue {
             hold_reasons: HoldReasons::default(),
             tenants: BTreeMap::new(),
             policies: Vec::new(),
+            deferred: None,
             spent: 0,
             #[cfg(feature = "planted")]
             drops_timers: false,
@@ -302,26 +306,27 @@ impl Queue {
             attempts: entry.attempts,
             age: Duration::from_micros(entry.age_us(now)),
             last_failure: self.last_failure_at(slot).cloned(),
+            sibling: self.sibling_of(slot),
         }
     }
 
-    /// What an entry or its queue failed with last, if that is still known.
+    /// What an entry failed with last, or what keeps its way closed, if that is still known.
     pub(crate) fn last_failure_at(&self, slot: u32) -> Option<&Arc<mail::Failure>> {
         let entry = &self.slab[slot];
         let queue = &self.scheduled[entry.scheduled];
-        let of_itself = self.failures.get(entry.failure);
-        // What holds its queues up counts as well: an entry that never got a connection expires
-        // because of that.
+        let own = self.failures.get(entry.failure);
+        // What holds its way up counts as well: an entry that never got a connection expires
+        // because of that. What was said of another recipient does not: it is nobody else's.
         let of_ready = match entry.state() {
             State::Ready => self.ready.get(entry.ready).and_then(|r| r.gate.failure.as_ref()),
             _ => None,
         };
+        let of_ready = of_ready.filter(|failure| !failure.may_name_a_recipient());
         let of_resolution = match &queue.known {
             crate::scheduled::Known::Trouble(failure, _) => Some(failure),
             _ => None,
         };
-        let of_queue = queue.last_failure.as_ref().map(|(failure, _)| failure);
-        of_ready.or(of_itself).or(of_resolution).or(of_queue)
+        of_ready.or(own).or(of_resolution)
     }
 
     /// Has a ready queue looked at before the next `None`.

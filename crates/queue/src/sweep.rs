@@ -90,20 +90,27 @@ impl Queue {
         self.slab.release(chunk);
     }
 
-    /// Tells of the delay of an entry, once.
+    /// Tells of the delay of an entry, once, and with it of the others of its message that are
+    /// late: one notice is enough.
     pub(crate) fn warn_if_late(&mut self, now: Mono, slot: u32) {
-        let entry = &self.slab[slot];
-        let warn_us = self.scheduled[entry.scheduled].retry.warn_us();
-        if self.keeps_all
-            || entry.has(WARNED)
-            || entry.moment_at_age(warn_us) > now
-            || warn_us == u64::MAX
-        {
+        if !self.is_late(now, slot) {
             return;
         }
-        self.slab[slot].set(WARNED, true);
-        let detail = self.detail(now, slot);
-        self.actions.push_back(Action::Warn(detail));
+        let late: Vec<u32> = self.ring(slot).filter(|slot| self.is_late(now, *slot)).collect();
+        for &slot in &late {
+            self.slab[slot].set(WARNED, true);
+        }
+        let details = late.into_iter().map(|slot| self.detail(now, slot)).collect();
+        self.actions.push_back(Action::Warn(details));
+    }
+
+    fn is_late(&self, now: Mono, slot: u32) -> bool {
+        let entry = &self.slab[slot];
+        let warn_us = self.scheduled[entry.scheduled].retry.warn_us();
+        !self.keeps_all
+            && !entry.has(WARNED)
+            && warn_us != u64::MAX
+            && entry.moment_at_age(warn_us) <= now
     }
 
     /// Sees to it that a ready entry is where its mail goes, though the answer that brought it

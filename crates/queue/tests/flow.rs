@@ -2,11 +2,12 @@
 
 mod world;
 
-use mail::{MessageId, Mono};
+use mail::{Failure, MessageId, Mono};
 use queue::{
-    Action, Blocker, CloseReason, EntryOutcome, Held, Pause, Queue, QueueConfig, ReadyId,
-    Resolution, Retried, RetryPolicy, ScheduledId, Suspension, Take, Work,
+    Action, Blocker, CloseReason, EntryOutcome, Held, NewEntry, Pause, Queue, QueueConfig, ReadyId,
+    Resolution, Retried, RetryPolicy, ScheduledId, Siblings, Suspension, Take, Work,
 };
+use std::sync::Arc;
 use std::time::Duration;
 use world::{
     Limits, MS, SECOND, Weather, World, entry, failure, limits, policy, ready_key, scheduled_key,
@@ -257,7 +258,7 @@ fn entries_expire_and_warn_in_every_state() {
                     assert!(d.age >= SECOND * 100 && d.age <= SECOND * latest, "{d:?}");
                     expired.push(d.id.0);
                 }
-                Action::Warn(d) => warned.push(d.id.0),
+                Action::Warn(late) => warned.extend(late.iter().map(|d| d.id.0)),
                 _ => {}
             }
         }
@@ -285,6 +286,98 @@ fn the_last_failure_of_its_next_hop_tells_why_an_entry_expired() {
         _ => None,
     });
     assert_eq!(expired.expect("expired").last_failure, Some(failure("refused")));
+}
+
+#[test]
+fn one_notice_names_all_recipients_of_a_message_that_are_late() {
+    let retry = RetryPolicy { warn_after: Some(SECOND * 5), ..policy() };
+    let silent = RetryPolicy { warn_after: None, ..policy() };
+    let mut one = One::new();
+    for recipient in 0..3000 {
+        one.push_with(&retry, NewEntry { recipient, due: Mono::NEVER, ..entry(7, one.now) });
+    }
+    let quiet = scheduled_key("silent.test");
+    let scheduled = one.queue.scheduled(&quiet, &silent);
+    let last = NewEntry { recipient: 3000, due: Mono::NEVER, ..entry(7, one.now) };
+    one.queue.push(one.now, scheduled, last);
+    let mut warned = Vec::new();
+    for _ in 0..40 {
+        for action in one.later(SECOND) {
+            if let Action::Warn(late) = action {
+                warned.push(late.len());
+            }
+        }
+    }
+    assert_eq!(warned, [3000], "once, and not about those nobody is told of");
+}
+
+#[test]
+fn recipients_that_were_deferred_together_come_back_together() {
+    let mut one = One::new();
+    for recipient in 0..50 {
+        one.push_with(&policy(), NewEntry { recipient, ..entry(7, one.now) });
+    }
+    one.push(8);
+    one.poll();
+    one.resolve("mx", &limits());
+    let (first, other) = (work(one.open(READY)), work(one.queue.take(one.now, READY, 1)));
+    let mut tries = Vec::new();
+    for (entry, _, _) in first.entries.iter().chain(&other.entries) {
+        let outcome = EntryOutcome::Deferred(failure("450"));
+        let deferred = one.queue.handle_outcome(one.now, *entry, outcome);
+        tries.push(deferred.expect("deferred").next_try);
+    }
+    assert_eq!(tries.len(), 51);
+    assert!(tries[..50].iter().all(|at| *at == tries[0]));
+    assert_ne!(tries[50], tries[0], "another message has a wait of its own");
+}
+
+#[test]
+fn an_entry_shows_no_failure_of_another() {
+    let retry = RetryPolicy { give_up_after: SECOND * 10, ..policy() };
+    let mut one = One::new();
+    one.push_with(&retry, entry(1, one.now));
+    let held = one.push_with(&retry, NewEntry { held: true, ..entry(2, one.now) });
+    one.poll();
+    one.resolve("mx", &limits());
+    let first = work(one.open(READY));
+    let reply = mail::Reply::new(421, (4, 2, 2), "<bob@far.test> mailbox full");
+    let of_bob = Arc::new(Failure::peer("mx", reply, "RCPT TO"));
+    one.queue.handle_throttled(one.now, READY, Arc::clone(&of_bob));
+    one.outcome(&first, &EntryOutcome::Deferred(Arc::clone(&of_bob)));
+    let bob = one.queue.entry(one.now, first.entries[0].0).expect("queued");
+    assert_eq!(bob.last_failure, Some(of_bob));
+    let of_alice = |one: &One| one.queue.entry(one.now, held).expect("queued").last_failure;
+    assert_eq!(of_alice(&one), None);
+    // In the ready queue that bob's refusal closed it is no other.
+    one.queue.release(one.now, held);
+    one.poll();
+    assert_eq!(of_alice(&one), None);
+}
+
+#[test]
+fn what_is_to_be_expected_of_siblings() {
+    let mut one = One::new();
+    let mut ids = Vec::new();
+    for recipient in 0..3 {
+        ids.push(one.push_with(&policy(), NewEntry { recipient, ..entry(7, one.now) }));
+    }
+    let alone = one.push(8);
+    assert_eq!(one.queue.sibling(alone), None);
+    assert!(one.queue.sibling(ids[0]).is_some_and(|sibling| ids[1..].contains(&sibling)));
+    let soon = one.now + SECOND;
+    assert_eq!(one.queue.siblings(ids[0], soon), Siblings::Due, "they are due");
+    one.poll();
+    one.resolve("mx", &limits());
+    let first = work(one.open(READY));
+    assert_eq!(one.queue.siblings(ids[2], soon), Siblings::InFlight);
+    one.outcome(&first, &EntryOutcome::Deferred(failure("450")));
+    assert_eq!(one.queue.siblings(ids[1], soon), Siblings::Waiting);
+    assert_eq!(one.queue.siblings(ids[1], one.now + SECOND * 100), Siblings::Due);
+    for id in &ids {
+        one.queue.remove(one.now, *id);
+    }
+    assert_eq!(one.queue.siblings(ids[1], soon), Siblings::None);
 }
 
 #[test]

@@ -776,6 +776,8 @@ pub(crate) fn read_loaded(body: &Bytes) -> Option<Loaded> {
         prefix: body.slice(parts.prefix.0..parts.prefix.1),
         body: content,
         facts: parts.facts,
+        // The caller knows, who has the index.
+        last_reason: None,
     })
 }
 

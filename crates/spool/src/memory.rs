@@ -126,5 +126,6 @@ fn load(accept: &Accept) -> Loaded {
         prefix: accept.prefix.clone(),
         body,
         facts: accept.facts,
+        last_reason: None,
     }
 }

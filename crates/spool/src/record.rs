@@ -98,6 +98,8 @@ pub mod tag {
     pub const POSTMASTER: u16 = 16;
     /// Of a body in a file of its own: see [`crate::checksums`].
     pub const BODY_CHECKSUMS: u16 = 17;
+    /// There (one octet, 1) when the client might not send to any domain.
+    pub const STRANGER: u16 = 18;
 }
 
 /// How a recipient was done with.

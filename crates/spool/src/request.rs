@@ -160,6 +160,8 @@ pub struct Loaded {
     pub body: LoadedBody,
     /// Found at intake.
     pub facts: ContentFacts,
+    /// Why the last attempt failed, if that is remembered: one reason for all recipients.
+    pub last_reason: Option<Box<str>>,
 }
 
 /// Where a loaded body is.

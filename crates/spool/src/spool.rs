@@ -635,7 +635,12 @@ impl Spool {
         let key = segment.key;
         let completion = match result {
             Ok(Outcome::Data(data)) => match decode(&data, key, place.1, id) {
-                Some(loaded) => Completion::Loaded(Box::new(loaded)),
+                Some(mut loaded) => {
+                    let entry = self.live.index.get(id.0);
+                    let reason = entry.and_then(|entry| entry.reason(&self.live.reasons));
+                    loaded.last_reason = reason.map(Box::from);
+                    Completion::Loaded(Box::new(loaded))
+                }
                 None => {
                     let what = format!("{} at {}: bad checksum or form", key.name(), place.1);
                     Completion::LoadFailed(LoadError::Damaged(what.into()))

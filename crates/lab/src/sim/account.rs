@@ -77,6 +77,8 @@ struct Books {
     failed: BTreeMap<String, BTreeSet<String>>,
     /// Notices of delay, likewise.
     delayed: BTreeMap<String, BTreeSet<String>>,
+    /// Reports by the message that they are about and their date: their Message-IDs.
+    moments: BTreeMap<(String, String), BTreeSet<String>>,
     violations: Vec<Violation>,
     /// Messages that a failed sync may have kept though they were refused.
     forgiven: bool,
@@ -87,6 +89,8 @@ struct Books {
 pub struct Bounds {
     /// Recipients that may come twice because of one crash.
     pub per_crash: usize,
+    /// Processes that ran one after the other: each reports what it knows.
+    pub processes: usize,
 }
 
 /// The books.
@@ -244,10 +248,12 @@ impl Account {
         let field = |line: &str, name: &str| line.strip_prefix(name).map(|v| v.trim().to_owned());
         let id = text.lines().find_map(|line| field(line, "Message-ID:")).unwrap_or_default();
         let original = text.lines().find_map(|line| field(line, "Original-Envelope-Id:"));
+        let date = text.lines().find_map(|line| field(line, "Date:")).unwrap_or_default();
         let about = name_of(recipient).to_owned();
         let mut books = self.books.borrow_mut();
         let submission = original.as_deref().and_then(|name| books.submissions.get(name));
         let known = submission.is_some_and(|submission| submission.sender == recipient);
+        books.moments.entry((about.clone(), date)).or_default().insert(id.clone());
         let mut of = None;
         for line in text.lines() {
             if let Some(value) = field(line, "Final-Recipient: rfc822;") {
@@ -273,6 +279,7 @@ impl Account {
     pub fn check(&self, network: &Network, bounds: Bounds) {
         self.check_lost();
         self.check_unpromised();
+        self.check_moments(bounds);
         self.check_duplicates(network, bounds);
         for (address, most, max) in network.exceeded() {
             self.violate(None, format!("{most} connections to {address}, at most {max} allowed"));
@@ -316,6 +323,18 @@ impl Account {
                 Some(name_of(&of)),
                 format!("{of}: two reports of one kind, or two files"),
             );
+        }
+    }
+
+    /// What is known at the same moment of recipients of one message is one report.
+    fn check_moments(&self, bounds: Bounds) {
+        let books = self.books();
+        let many = books.moments.iter().filter(|(_, ids)| ids.len() > bounds.processes);
+        let many: Vec<_> =
+            many.map(|((about, date), ids)| (about.clone(), date.clone(), ids.len())).collect();
+        drop(books);
+        for (about, date, count) in many {
+            self.violate(Some(&about), format!("{about}: {count} reports of {date}"));
         }
     }
 

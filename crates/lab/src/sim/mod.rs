@@ -191,6 +191,7 @@ impl Stage {
         self.set_weather(None);
         self.drain(&node);
         let bounds = Bounds {
+            processes: self.lives as usize,
             per_crash: plan.unsettled_max as usize
                 + plan.in_flight_max() as usize * RECIPIENTS_MAX as usize,
         };

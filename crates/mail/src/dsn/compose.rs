@@ -3,27 +3,31 @@
 
 use super::original::Part;
 use super::text::{Text, cut};
-use super::{Outcome, RecipientReport, Report, xtext};
+use super::{Outcome, RECIPIENTS_MAX, RecipientReport, Report, xtext};
 use crate::{Culprit, EnhancedStatus, Failure, Mailbox, header};
 use memchr::memmem;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// More of the Subject is not quoted to the sender.
 const SUBJECT_BYTES_MAX: usize = 200;
 /// A longer Message-ID is not referred to.
 const MESSAGE_ID_BYTES_MAX: usize = 250;
+/// A part that is this long names no further recipient.
+const PART_BYTES_MAX: usize = 256 * 1024;
 
 impl Report<'_> {
     /// The content of the report: header and body, lines ending with CRLF and at most 998 octets
-    /// long. It is ASCII, unless an address or the message's header is internationalised, or a
-    /// message with 8-bit content is returned in full.
+    /// long, [`super::REPORT_BYTES_MAX`] in all. It is ASCII unless an address is
+    /// internationalised, so that it is not lost at a host without 8BITMIME.
     #[must_use]
     pub fn compose(&self) -> Vec<u8> {
         let original_header = self.original.header();
-        let global = self.is_global(&original_header);
+        let global = self.is_global();
+        let named = self.named();
         let parts = [
-            self.explanation(&original_header, global),
-            self.status(global),
+            self.explanation(&named, &original_header, global),
+            self.status(&named, global),
             self.original.part(&original_header, global),
         ];
         let boundary = self.boundary(&parts);
@@ -61,15 +65,25 @@ impl Report<'_> {
         self.to.needs_smtputf8()
     }
 
-    /// RFC 6533 §4: the internationalised form is for internationalised mail.
-    fn is_global(&self, original_header: &[u8]) -> bool {
+    /// RFC 6533 §4: the internationalised form is for internationalised addresses. What else
+    /// isn't ASCII can be encoded, and is: many programs read only the other form.
+    fn is_global(&self) -> bool {
         let is_wide = |r: &RecipientReport| {
             r.recipient.mailbox.needs_smtputf8()
                 || (self.smtputf8 && r.recipient.orcpt.as_ref().is_some_and(|o| !o.is_ascii()))
         };
-        self.to.needs_smtputf8()
-            || self.recipients.iter().any(is_wide)
-            || (self.smtputf8 && !original_header.is_ascii())
+        self.to.needs_smtputf8() || self.recipients.iter().any(is_wide)
+    }
+
+    /// The recipients that are named, those that failed first.
+    fn named(&self) -> Vec<&RecipientReport<'_>> {
+        let mut named: Vec<&RecipientReport<'_>> = self.recipients.iter().collect();
+        if named.len() > RECIPIENTS_MAX {
+            // Stable: within a kind they stay in the order of the envelope.
+            named.sort_by_key(|r| section(&r.outcome));
+            named.truncate(RECIPIENTS_MAX);
+        }
+        named
     }
 
     fn header(&self, text: &mut Text, original_header: &[u8]) {
@@ -94,7 +108,7 @@ impl Report<'_> {
 
     fn subject(&self) -> &'static str {
         let has = |wanted: fn(&Outcome) -> bool| self.recipients.iter().any(|r| wanted(&r.outcome));
-        if has(|o| matches!(o, Outcome::Failed(_))) {
+        if has(|o| o.action() == "failed") {
             "Your message could not be delivered"
         } else if has(|o| matches!(o, Outcome::Delayed { .. })) {
             "Your message is delayed"
@@ -115,16 +129,34 @@ impl Report<'_> {
     }
 
     /// The part for people.
-    fn explanation(&self, original_header: &[u8], global: bool) -> Part {
+    fn explanation(
+        &self,
+        named: &[&RecipientReport<'_>],
+        original_header: &[u8],
+        global: bool,
+    ) -> Part {
         let mut text = Text::new(global);
         text.paragraph("", &format!("This is the mail server {}.", self.hostname));
-        for section in ["failed", "delayed", "delivered", "relayed", "expanded"] {
-            let mut all = self.recipients.iter().filter(|r| r.outcome.action() == section);
-            if let Some(first) = all.next() {
+        for number in 0..SECTIONS {
+            let is_here = |r: &RecipientReport| section(&r.outcome) == number;
+            let count = self.recipients.iter().filter(|r| is_here(r)).count();
+            let Some(first) = self.recipients.iter().find(|r| is_here(r)) else { continue };
+            text.line("");
+            text.paragraph("", introduction(&first.outcome));
+            let mut shown = 0;
+            for recipient in named.iter().filter(|r| is_here(r)) {
+                if text.out.len() > PART_BYTES_MAX {
+                    break;
+                }
+                explain_recipient(&mut text, recipient);
+                shown += 1;
+            }
+            if count > shown {
                 text.line("");
-                text.paragraph("", introduction(&first.outcome));
-                explain_recipient(&mut text, first);
-                all.for_each(|r| explain_recipient(&mut text, r));
+                let and = if shown > 0 { "and " } else { "" };
+                let more = if shown > 0 { "more " } else { "" };
+                let rest = count - shown;
+                text.paragraph("", &format!("({and}{rest} {more}recipients that are not named)"));
             }
         }
         text.line("");
@@ -163,7 +195,7 @@ impl Report<'_> {
     }
 
     /// The part for programs (RFC 3464 §2).
-    fn status(&self, global: bool) -> Part {
+    fn status(&self, named: &[&RecipientReport<'_>], global: bool) -> Part {
         let mut text = Text::new(global);
         if let Some(envid) = self.envid.and_then(xtext::decode_envid) {
             text.exact_field("Original-Envelope-Id", &envid);
@@ -171,17 +203,22 @@ impl Report<'_> {
         text.exact_field("Reporting-MTA", &format!("dns; {}", self.hostname));
         text.field("Arrival-Date", &self.arrived.rfc5322());
         text.exact_field("X-Postrider-Id", &self.id.to_string());
-        for recipient in self.recipients {
+        for recipient in named {
+            if text.out.len() > PART_BYTES_MAX {
+                break;
+            }
             text.line("");
             recipient_status(&mut text, recipient);
         }
+        let is_ascii = text.out.is_ascii();
         Part {
-            content_type: if global {
-                "message/global-delivery-status"
-            } else {
+            // RFC 6533 §3: the other form is for what this one can't hold.
+            content_type: if is_ascii {
                 "message/delivery-status"
+            } else {
+                "message/global-delivery-status"
             },
-            encoding: if text.out.is_ascii() { "7bit" } else { "8bit" },
+            encoding: if is_ascii { "7bit" } else { "8bit" },
             description: "Delivery status",
             body: text.out,
         }
@@ -207,9 +244,22 @@ impl Report<'_> {
     }
 }
 
+/// Parts of the text, in their order.
+const SECTIONS: u8 = 5;
+
+fn section(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Failed(_) | Outcome::Expired { .. } => 0,
+        Outcome::Delayed { .. } => 1,
+        Outcome::Delivered(_) => 2,
+        Outcome::Relayed(_) => 3,
+        Outcome::Expanded => 4,
+    }
+}
+
 fn introduction(outcome: &Outcome) -> &'static str {
     match outcome {
-        Outcome::Failed(_) => {
+        Outcome::Failed(_) | Outcome::Expired { .. } => {
             "Your message could not be delivered to the following recipient(s). No more attempts \
              will be made."
         }
@@ -249,6 +299,9 @@ fn explain_recipient(text: &mut Text, report: &RecipientReport) {
     if let Outcome::Delayed { retry_until, .. } = report.outcome {
         text.paragraph("    ", &format!("It will be tried until {}.", retry_until.rfc5322()));
     }
+    if let Outcome::Expired { after, .. } = report.outcome {
+        text.paragraph("    ", &format!("It was tried for {}.", in_words(after)));
+    }
     if let Some(success) = report.outcome.success() {
         match (success.peer, success.reply) {
             (Some(peer), Some(reply)) => {
@@ -259,6 +312,17 @@ fn explain_recipient(text: &mut Text, report: &RecipientReport) {
             (None, _) => {}
         }
     }
+}
+
+/// `5 days`, `1 hour`: whole units, the largest that fits twice or exactly.
+fn in_words(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let units = [(86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")];
+    let fits = |&&(size, _): &&(u64, &str)| seconds >= 2 * size || seconds / size * size == seconds;
+    let (size, name) =
+        units.iter().filter(|(size, _)| seconds >= *size).find(fits).unwrap_or(&units[3]);
+    let count = seconds / size;
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What a status means for someone who never saw one (RFC 3463 §3).
@@ -307,7 +371,8 @@ fn recipient_status(text: &mut Text, report: &RecipientReport) {
     if let Some(peer) = peer {
         text.exact_field("Remote-MTA", &format!("dns; {}", host_name(peer)));
     }
-    if let Some(reply) = reply {
+    // Of a mailbox here no SMTP server spoke (RFC 3464 §2.3.6).
+    if let (Some(reply), Some(_)) = (reply, peer) {
         text.field("Diagnostic-Code", &format!("smtp; {reply}"));
     } else if let Some(failure) = report.outcome.failure() {
         // RFC 3464 §2.3.6: a type for what no protocol said.

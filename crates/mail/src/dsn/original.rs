@@ -1,6 +1,6 @@
 //! The last part of a report: the message that it is about, or its header (RFC 6522).
 
-use super::LINE_BYTES_MAX;
+use super::{FULL_BYTES_MAX, HEADER_BYTES_MAX, LINE_BYTES_MAX};
 use crate::{ContentScanner, header};
 use memchr::{memchr_iter, memrchr};
 
@@ -10,7 +10,8 @@ pub enum Original<'a> {
     /// Its header: the start of the content, which may go on or be cut anywhere.
     Headers(&'a [u8]),
     /// All of it, in pieces. If it can't be put into a report as it is (NUL, lines over 998
-    /// octets), only its header is returned.
+    /// octets, 8-bit content in a report that is ASCII, over [`FULL_BYTES_MAX`]), only its header
+    /// is returned.
     Full(&'a [&'a [u8]]),
 }
 
@@ -48,7 +49,8 @@ impl Original<'_> {
             let mut scanner = ContentScanner::default();
             pieces.iter().for_each(|piece| scanner.push(piece));
             let facts = scanner.finish();
-            if !facts.has_nul && facts.longest_line as usize <= LINE_BYTES_MAX {
+            let fits = facts.body_bytes as usize <= FULL_BYTES_MAX && (global || !facts.has_8bit);
+            if fits && !facts.has_nul && facts.longest_line as usize <= LINE_BYTES_MAX {
                 // RFC 2046 §5.2.1: no encoding but 7bit and 8bit is allowed for message/rfc822.
                 return Part {
                     content_type: if global && !header.is_ascii() {
@@ -90,8 +92,10 @@ fn header_part(header: &[u8], global: bool) -> Part {
     }
 }
 
-/// The fields at the start of a content; of a header that is cut, its whole lines.
+/// The fields at the start of a content, up to [`HEADER_BYTES_MAX`]; of a header that is cut, its
+/// whole lines.
 fn cut_header(start: &[u8]) -> &[u8] {
+    let start = &start[..start.len().min(HEADER_BYTES_MAX)];
     let end = match header::end(start) {
         Some(end) => end.fields_end,
         None => memrchr(b'\n', start).map_or(start.len(), |lf| lf + 1),
@@ -169,6 +173,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_returned_is_bounded() {
+        let header = |lines: usize| "A: 345678\r\n".repeat(lines);
+        let bytes = |lines| Original::Headers(header(lines).as_bytes()).header().len();
+        let lines = HEADER_BYTES_MAX / 11;
+        assert_eq!(bytes(lines), lines * 11);
+        assert_eq!(bytes(lines + 1), lines * 11, "whole lines only");
+        let full = |length: usize| {
+            let content = format!("A: b\r\n\r\n{}", "x\r\n".repeat(length));
+            let pieces = [&content.as_bytes()[..length]];
+            let original = Original::Full(&pieces);
+            original.part(&original.header(), false).content_type
+        };
+        assert_eq!(full(FULL_BYTES_MAX), "message/rfc822");
+        assert_eq!(full(FULL_BYTES_MAX + 1), "text/rfc822-headers");
+    }
+
+    #[test]
     fn types_and_encodings() {
         let part = |content: &[u8], global| {
             let pieces = [content];
@@ -179,7 +200,9 @@ mod tests {
         assert_eq!(part(b"A: b\r\n\r\nx", false), ("message/rfc822", "7bit"));
         assert_eq!(part(b"A: b\r\n\r\n\xff", true), ("message/rfc822", "8bit"));
         assert_eq!(part("A: ü\r\n\r\nx".as_bytes(), true), ("message/global", "8bit"));
-        assert_eq!(part("A: ü\r\n\r\nx".as_bytes(), false), ("message/rfc822", "8bit"));
+        let encoded = ("text/rfc822-headers", "quoted-printable");
+        assert_eq!(part("A: ü\r\n\r\nx".as_bytes(), false), encoded, "the report stays ASCII");
+        assert_eq!(part("A: b\r\n\r\nü".as_bytes(), false), ("text/rfc822-headers", "7bit"));
         assert_eq!(part(b"A: b\r\n\r\n\0", false), ("text/rfc822-headers", "7bit"));
         let long_line = format!("A: b\r\n\r\n{}", "x".repeat(999));
         assert_eq!(part(long_line.as_bytes(), false), ("text/rfc822-headers", "7bit"));
@@ -189,7 +212,6 @@ mod tests {
             (part.content_type, part.encoding)
         };
         assert_eq!(headers("A: ü\r\n".as_bytes(), true), ("message/global-headers", "8bit"));
-        let encoded = ("text/rfc822-headers", "quoted-printable");
         assert_eq!(headers("A: ü\r\n".as_bytes(), false), encoded);
         assert_eq!(headers(b"A: \xff\r\n", true), encoded);
         assert_eq!(headers(b"A: \0\r\n", false), encoded);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Class, Notify};
 use proptest::prelude::*;
+use std::time::Duration;
 
 const ARRIVED: Wall = Wall(1_795_255_872_345);
 const NOW: Wall = Wall(1_795_259_472_000);
@@ -172,6 +173,145 @@ fn an_ascii_sender_gets_an_ascii_report() {
 }
 
 #[test]
+fn only_addresses_make_a_report_international() {
+    let to = mailbox("sender@example.com");
+    let user = recipient("user@example.net", None);
+    let failure = no_such_user();
+    let recipients = [RecipientReport {
+        recipient: &user,
+        outcome: Outcome::Failed(&failure),
+        last_attempt: None,
+    }];
+    let content: [&[u8]; 1] = ["Subject: Grüße\r\n\r\nKörper\r\n".as_bytes()];
+    let mut report = report(&to, &recipients);
+    report.smtputf8 = true;
+    for original in [Original::Full(&content), Original::Headers(content[0])] {
+        report.original = original;
+        let text = compose(&report);
+        assert!(text.is_ascii(), "a host without 8BITMIME takes it: {text}");
+        part(&text, "message/delivery-status");
+        assert!(part(&text, "text/rfc822-headers").contains("Gr=C3=BC=C3=9Fe"));
+    }
+    // An address makes the text international, but the status only if it stands there.
+    let wide = mailbox("jörg@müller.example");
+    let text = compose(&Report { to: &wide, ..report });
+    part(&text, "message/delivery-status");
+}
+
+#[test]
+fn a_mailbox_here_says_nothing_in_smtp() {
+    let to = mailbox("sender@example.com");
+    let user = recipient("user@example.net", None);
+    let reply = Reply::new(250, (2, 0, 0), "delivered to the mailbox");
+    let outcome = Outcome::Delivered(Success { peer: None, reply: Some(&reply) });
+    let recipients = [RecipientReport { recipient: &user, outcome, last_attempt: None }];
+    let content = compose(&report(&to, &recipients));
+    let status = parse(part(&content, "message/delivery-status").as_bytes());
+    assert_eq!(status.recipients[0].get("Diagnostic-Code"), None);
+    assert_eq!(status.recipients[0].get("Status"), Some("2.0.0"));
+}
+
+#[test]
+fn what_ran_out_of_time_says_how_long_it_was_tried() {
+    let to = mailbox("sender@example.com");
+    let user = recipient("user@example.net", None);
+    let failure = Failure::network("mx:25", EnhancedStatus::new(4, 4, 1), "refused");
+    for (seconds, words) in [
+        (432_000, "5 days"),
+        (172_799, "47 hours"),
+        (3_600, "1 hour"),
+        (5_400, "90 minutes"),
+        (61, "61 seconds"),
+        (0, "0 seconds"),
+    ] {
+        let after = Duration::from_secs(seconds);
+        let outcome = Outcome::Expired { failure: &failure, after };
+        let recipients = [RecipientReport { recipient: &user, outcome, last_attempt: None }];
+        let content = compose(&report(&to, &recipients));
+        let text = part(&content, "text/plain; charset=us-ascii");
+        assert!(text.contains(&format!("It was tried for {words}.")), "{words}: {text}");
+        assert!(content.contains("Subject: Your message could not be delivered"), "{content}");
+        assert!(content.contains("Action: failed\r\nStatus: 4.4.1\r\n"), "{content}");
+    }
+}
+
+#[test]
+fn a_report_about_many_names_a_hundred_and_counts_the_rest() {
+    let to = mailbox("sender@example.com");
+    let users: Vec<_> = (0..1_000).map(|n| recipient(&format!("u{n}@b.test"), None)).collect();
+    let failure = no_such_user();
+    let outcomes = |n: usize| match n {
+        // What failed is named before what did not, wherever it stands.
+        0..900 => Outcome::Delivered(Success::default()),
+        _ => Outcome::Failed(&failure),
+    };
+    let about = |count: usize| {
+        let recipients: Vec<_> = users[1_000 - count..]
+            .iter()
+            .zip(1_000 - count..)
+            .map(|(recipient, n)| RecipientReport {
+                recipient,
+                outcome: outcomes(n),
+                last_attempt: None,
+            })
+            .collect();
+        compose(&report(&to, &recipients))
+    };
+    for count in [100, 101, 1_000] {
+        let content = about(count);
+        let status = parse(part(&content, "message/delivery-status").as_bytes());
+        assert_eq!(status.recipients.len(), RECIPIENTS_MAX, "{count}");
+        assert!(status.recipients.iter().all(|r| r.get("Action") == Some("failed")), "{count}");
+        let text = part(&content, "text/plain; charset=us-ascii");
+        assert_eq!(text.contains("not named"), count > 100, "{count}");
+    }
+    let content = about(1_000);
+    assert!(content.contains("(900 recipients that are not named)"), "{content}");
+    let recipients: Vec<_> = users
+        .iter()
+        .map(|recipient| RecipientReport {
+            recipient,
+            outcome: Outcome::Failed(&failure),
+            last_attempt: None,
+        })
+        .collect();
+    let content = compose(&report(&to, &recipients));
+    assert!(content.contains("(and 900 more recipients that are not named)"), "{content}");
+}
+
+#[test]
+fn the_longest_report_fits_the_smallest_segment() {
+    let to = mailbox(&format!("{}@{}.test", "s".repeat(64), "d".repeat(60)));
+    let long = format!("{}@{}.test", "r".repeat(64), ["d".repeat(60), "e".repeat(60)].join("."));
+    let orcpt = format!("rfc822;{}", "o".repeat(900));
+    let users: Vec<_> = (0..1_000).map(|_| recipient(&long, Some(&orcpt))).collect();
+    let words = "w ".repeat(5_000);
+    let failure = Failure {
+        culprit: crate::Culprit::Peer("mx ".repeat(5_000).into()),
+        text: words.clone().into(),
+        reply: Some(Reply::new(550, (5, 1, 1), words)),
+        ..no_such_user()
+    };
+    let recipients: Vec<_> = users
+        .iter()
+        .map(|recipient| RecipientReport {
+            recipient,
+            outcome: Outcome::Failed(&failure),
+            last_attempt: Some(NOW),
+        })
+        .collect();
+    let content = "A: \u{fc}\r\n".repeat(100_000);
+    let pieces = [content.as_bytes()];
+    let mut report = report(&to, &recipients);
+    for original in [Original::Full(&pieces), Original::Headers(content.as_bytes())] {
+        report.original = original;
+        let bytes = report.compose().len();
+        assert!(bytes <= REPORT_BYTES_MAX, "{bytes}");
+        assert!(bytes > REPORT_BYTES_MAX / 2, "this is no long report: {bytes}");
+    }
+}
+
+#[test]
 fn forged_parameters_are_left_out() {
     let to = mailbox("sender@example.com");
     let user = recipient("user@example.net", Some("rfc822;a+0D+0AAction:+20delivered"));
@@ -272,7 +412,7 @@ proptest! {
         prop_assert!(facts.ends_with_crlf);
         let crlfs = memchr::memmem::find_iter(&out, b"\r\n").count();
         prop_assert_eq!(memchr::memchr2_iter(b'\r', b'\n', &out).count(), 2 * crlfs);
-        prop_assert!(wide || smtputf8 || full || !facts.has_8bit);
+        prop_assert!(wide || smtputf8 || !facts.has_8bit);
         let text = String::from_utf8_lossy(&out);
         let kind = if text.contains("\r\nContent-Type: message/global-delivery-status\r\n") {
             "message/global-delivery-status"

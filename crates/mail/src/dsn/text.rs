@@ -7,7 +7,7 @@ const WRAP_BYTES: usize = 76;
 /// A word longer than this is broken.
 const WORD_BYTES_MAX: usize = 900;
 /// More of a peer's words is cut off.
-const WORDS_BYTES_MAX: usize = 4_000;
+const WORDS_BYTES_MAX: usize = 1_000;
 
 /// Appends lines to a part of a report.
 #[derive(Debug, Default)]

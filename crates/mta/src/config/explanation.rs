@@ -2,7 +2,7 @@
 
 use super::quantity::{write_duration, write_size};
 use super::route::{Channel, DomainPattern, Peer, Route};
-use super::settings::{Listener, Retry};
+use super::settings::{Listener, ReportTo, Retry};
 use super::{Config, Decision, host_text, next_hop};
 use mail::Mailbox;
 use serde::{Serialize, Serializer};
@@ -238,7 +238,32 @@ impl Explainer<'_> {
         self.step("ready queue", text, Origin::Rule("next hop"));
         self.limits(&section, route);
         self.retry(&at, &route.retry);
+        self.reports(&at, route);
         ready
+    }
+
+    fn reports(&mut self, at: &str, route: &Route) {
+        let reports = &route.reports;
+        let origin = |key: &str| match self.config.origin(&format!("{at}.reports.{key}")) {
+            Origin::Default => self.config.origin(&format!("reports.{key}")),
+            line => line,
+        };
+        let to = match &reports.to {
+            ReportTo::Sender => "the sender".to_owned(),
+            ReportTo::Nobody => "nobody".to_owned(),
+            ReportTo::Address(address) => address.to_string(),
+        };
+        let mut steps = vec![("reports to", to, origin("to"))];
+        let copy = reports.copy_to.as_ref().map(ToString::to_string);
+        steps.extend(copy.map(|to| ("reports copied to", to, origin("copy_to"))));
+        let kept = reports.directory.as_ref().map(|path| path.display().to_string());
+        steps.extend(kept.map(|path| ("reports kept in", path, origin("directory"))));
+        let give_up_after = self.config.report_retry.of(&route.retry).give_up_after;
+        let given_up = self.config.origin("reports.retry.give_up_after");
+        steps.push(("reports given up after", write_duration(give_up_after), given_up));
+        for (what, value, origin) in steps {
+            self.step(what, value, origin);
+        }
     }
 
     fn next_hop(

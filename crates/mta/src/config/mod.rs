@@ -16,7 +16,8 @@
 //!                             max_sessions_per_address, command_timeout, content_timeout,
 //!                             transfer_timeout, session_timeout, bare_newline, chunking,
 //!                             pipelining, smtputf8, dsn, line }
-//!   routes: Vec<Arc<Route>> { index, name, domains, channel, retry: Retry, line }
+//!   routes: Vec<Arc<Route>> { index, name, domains, channel, retry: Retry,
+//!                             reports: Arc<Reports>, line }
 //!     Channel = Smtp(Arc<Peer>) | Lmtp(Arc<Peer>) | Mx(Arc<Peer>) | Maildir(Arc<Maildir>) | Discard
 //!     Peer                  { hosts: Vec<HostPort>, port, max_connections, max_opens,
 //!                             messages_per_connection, unasked_content,
@@ -25,6 +26,10 @@
 //!                             data_timeout, content_timeout, final_timeout,
 //!                             transaction_timeout, idle_timeout }
 //!   retry: Retry            { first, factor, longest, jitter, give_up_after, warn_after }
+//!   reports: Arc<Reports>   { to, copy_to, directory, returns, per_sender_per_hour,
+//!                             delays_to_strangers, double_bounce_to }
+//!   report_retry: ReportRetry
+//!                           { first, longest, give_up_after }
 //!   dns: Dns                { servers, timeout, attempts, cache_max, max_lookups }
 //!   admin: Admin            { address: Option<SocketAddr>, control: PathBuf }
 //!   events: Option<Events>  { path, rotate_bytes, rotate_after, keep_files, waiting_max }
@@ -57,9 +62,10 @@ pub use next_hop::{host_set, host_text, next_hop};
 pub use problem::{ConfigErrors, Problem};
 pub use route::{Channel, DomainPattern, Host, HostPort, Maildir, Peer, Route, RouteTable};
 pub use settings::{
-    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Listener, Log, Postmaster, Retry, SpoolSection,
+    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Listener, Log, Postmaster, REPORT_GIVE_UP_AFTER,
+    ReportRetry, ReportTo, Reports, Retry, SpoolSection,
 };
-pub use written::{Balance, BareNewline, Durability, EightBit, LogLevel, Nul};
+pub use written::{Balance, BareNewline, Durability, EightBit, LogLevel, Nul, Returns};
 
 use document::Document;
 use mail::{Domain, Mailbox};
@@ -89,6 +95,10 @@ pub struct Config {
     pub routes: Vec<Arc<Route>>,
     /// When deliveries are tried again, unless the route says otherwise.
     pub retry: Retry,
+    /// What senders are told, unless the route says otherwise.
+    pub reports: Arc<Reports>,
+    /// When mail without a sender is tried again.
+    pub report_retry: ReportRetry,
     /// How names are resolved.
     pub dns: Dns,
     /// The administration interface.

@@ -1,13 +1,15 @@
 //! From what is written to what is used: every value read, every mistake collected.
 
 mod listener;
+mod reports;
 mod route;
 
 use super::document::Document;
 use super::problem::{ConfigErrors, Problem};
 use super::quantity::{self, DurationText, SizeText};
 use super::settings::{
-    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, Retry, SpoolSection,
+    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, ReportRetry, Reports, Retry,
+    SpoolSection,
 };
 use super::written::{
     AdminText, DnsText, EventsTable, EventsText, EventsWord, FileText, RetryText, SpoolText,
@@ -56,6 +58,8 @@ struct Parts {
     routes: Vec<Route>,
     table: RouteTable,
     retry: Retry,
+    reports: Arc<Reports>,
+    report_retry: ReportRetry,
     dns: Dns,
     admin: Admin,
     events: Option<Events>,
@@ -73,6 +77,8 @@ impl Parts {
             listeners: self.listeners.into_iter().map(Arc::new).collect(),
             routes: self.routes.into_iter().map(Arc::new).collect(),
             retry: self.retry,
+            reports: self.reports,
+            report_retry: self.report_retry,
             dns: self.dns,
             admin: self.admin,
             events: self.events,
@@ -82,6 +88,13 @@ impl Parts {
             document,
         }
     }
+}
+
+/// What holds for a route that doesn't say otherwise.
+pub(super) struct General<'a> {
+    retry: &'a Retry,
+    reports: &'a Arc<Reports>,
+    written: &'a FileText,
 }
 
 /// Collects mistakes on the way. A value that can't be read is replaced by a harmless one, so
@@ -97,16 +110,11 @@ impl Resolver<'_> {
         let spool = self.spool(&written.spool);
         let retry = self.retry("retry", &written.retry);
         let listeners = self.listeners(&written.listener);
-        let (mut routes, table) = self.routes(&written.route, &retry, &written.retry);
+        let reports = Arc::new(self.reports("reports", &written.reports));
+        let general = General { retry: &retry, reports: &reports, written };
+        let (mut routes, table) = self.routes(&written.route, &general);
         self.routes_to_ourselves(&routes, &listeners);
-        let postmaster = self.postmaster(
-            written.postmaster.as_deref(),
-            &hostname,
-            &spool,
-            &retry,
-            &mut routes,
-            &table,
-        );
+        let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
         self.advise(written, &listeners, &routes);
         Some(Parts {
             shards: written.shards,
@@ -122,6 +130,8 @@ impl Resolver<'_> {
             routes,
             table,
             retry,
+            reports,
+            report_retry: self.report_retry(written.reports.retry.as_ref()),
         })
     }
 
@@ -444,13 +454,13 @@ impl Resolver<'_> {
     /// Finds the route for the postmaster, or adds one that keeps the mail here.
     fn postmaster(
         &mut self,
-        written: Option<&str>,
         hostname: &Domain,
         spool: &SpoolSection,
-        retry: &Retry,
+        general: &General<'_>,
         routes: &mut Vec<Route>,
         table: &RouteTable,
     ) -> Option<Postmaster> {
+        let written = general.written.postmaster.as_deref();
         let text = match written {
             Some(text) => text.to_owned(),
             None => format!("postmaster@{hostname}"),
@@ -487,7 +497,8 @@ impl Resolver<'_> {
             name: POSTMASTER_ROUTE.into(),
             domains: Vec::new(),
             channel: Channel::Maildir(Arc::new(Maildir::new(&literal).ok()?)),
-            retry: retry.clone(),
+            retry: general.retry.clone(),
+            reports: Arc::clone(general.reports),
             line: 0,
         });
         Some(Postmaster { address, route })

@@ -1,7 +1,7 @@
 //! Routes: which one a domain takes, and what it leads to.
 
 use super::next_hop::next_hop;
-use super::settings::Retry;
+use super::settings::{Reports, Retry};
 use super::written::{Balance, EightBit};
 use mail::map::FixedMap;
 use mail::{Domain, Mailbox};
@@ -24,6 +24,8 @@ pub struct Route {
     pub channel: Channel,
     /// When it is tried again.
     pub retry: Retry,
+    /// What senders are told.
+    pub reports: Arc<Reports>,
     /// Line of the file, from 1; 0 for the built-in postmaster route.
     pub line: u32,
 }

@@ -1,6 +1,6 @@
 //! What the program works with: the file's values, resolved and immutable.
 
-use super::written::{BareNewline, Durability, LogLevel, Nul};
+use super::written::{BareNewline, Durability, LogLevel, Nul, Returns};
 use ipnet::IpNet;
 use mail::Mailbox;
 use std::net::{IpAddr, SocketAddr};
@@ -134,6 +134,68 @@ pub struct Retry {
     pub give_up_after: Duration,
     /// Age at which the sender is told of the delay; `None`: never.
     pub warn_after: Option<Duration>,
+}
+
+/// `[reports]`, or what a route makes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reports {
+    /// Whom they are addressed to.
+    pub to: ReportTo,
+    /// Who gets each of them as well.
+    pub copy_to: Option<Mailbox>,
+    /// The Maildir in which they are kept as well.
+    pub directory: Option<PathBuf>,
+    /// What they return of the message.
+    pub returns: Returns,
+    /// Reports to one sender in an hour about strangers' mail; 0: no limit.
+    pub per_sender_per_hour: u32,
+    /// Whether strangers are told of delays.
+    pub delays_to_strangers: bool,
+    /// Who is told of mail without a sender that failed.
+    pub double_bounce_to: Option<Mailbox>,
+}
+
+/// Whom reports are addressed to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReportTo {
+    /// The sender of the message.
+    Sender,
+    /// Nobody.
+    Nobody,
+    /// Somebody else.
+    Address(Mailbox),
+}
+
+/// `[reports] retry`: what differs, for mail without a sender, from the retry of its route.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReportRetry {
+    /// Wait before the second attempt.
+    pub first: Option<Duration>,
+    /// No wait is longer.
+    pub longest: Option<Duration>,
+    /// Age at which it is given up.
+    pub give_up_after: Option<Duration>,
+}
+
+/// A report that can't be delivered for so long is given up, unless the configuration says
+/// otherwise: its sender's mail is broken, and it is worth less than mail.
+pub const REPORT_GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 86_400);
+
+impl ReportRetry {
+    /// The retry of mail without a sender where other mail has `retry`.
+    #[must_use]
+    pub fn of(&self, retry: &Retry) -> Retry {
+        Retry {
+            first: self.first.unwrap_or(retry.first),
+            longest: self.longest.unwrap_or(retry.longest),
+            give_up_after: self
+                .give_up_after
+                .unwrap_or_else(|| retry.give_up_after.min(REPORT_GIVE_UP_AFTER)),
+            // RFC 5321 §4.5.5: there is nobody to be told of its delay.
+            warn_after: None,
+            ..retry.clone()
+        }
+    }
 }
 
 /// `[dns]`.

@@ -5,9 +5,11 @@
 //! stand in the `Default` implementations, as text, and are read like anything in a file.
 
 mod listener;
+mod reports;
 mod route;
 
 pub use listener::{BareNewline, ListenerText, Nul};
+pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{
     Balance, DiscardText, EightBit, LmtpText, MaildirText, MxText, NamedHostsText, PeerText,
     RetryOverrideText, RouteText, SmtpText,
@@ -50,6 +52,8 @@ pub struct FileText {
     pub route: Vec<RouteText>,
     /// When a delivery that failed for now is tried again.
     pub retry: RetryText,
+    /// What senders are told of the fate of their mail (delivery status notifications, RFC 3464).
+    pub reports: ReportsText,
     /// How names are resolved for `mx` routes and host names.
     pub dns: DnsText,
     /// The administration interface.

@@ -27,7 +27,7 @@ pub(super) struct Wire<W: World> {
 }
 
 /// Why a content was not written to its end.
-pub(super) enum WriteError {
+pub(crate) enum WriteError {
     /// The connection or the mailbox file failed.
     Io(io::Error),
     /// The spool can't read the body any more, or not as it was written.
@@ -197,7 +197,7 @@ async fn write_with_blob<W: World>(
 ///
 /// # Errors
 /// When it cannot be read, or is not what was written.
-pub(super) async fn read_blob<W: World>(
+pub(crate) async fn read_blob<W: World>(
     shard: &Rc<Shard<W>>,
     message: &Message,
     blob: BlobId,

@@ -81,6 +81,19 @@ async fn into_maildir<W: World>(
     write(shard, message, Bytes::from(top), directory, name).await
 }
 
+/// The start of a body without the Return-Path fields that it came with: whoever reads the mailbox
+/// takes the field for ours (RFC 5321 §4.4: at final delivery there is one).
+fn without_return_path(start: &Bytes) -> Vec<Bytes> {
+    let mut pieces = Vec::with_capacity(1);
+    let mut kept = 0;
+    for field in mail::header::fields(start).filter(|field| field.is("Return-Path")) {
+        pieces.push(start.slice(kept..field.range.start));
+        kept = field.range.end;
+    }
+    pieces.push(start.slice(kept..));
+    pieces
+}
+
 /// The failure of a mailbox that could not be written.
 fn unwritten(directory: &str, error: &std::io::Error) -> Failure {
     let text = format!("cannot write to {directory}: {error}");
@@ -104,7 +117,9 @@ async fn write<W: World>(
     match &message.body {
         MessageBody::Memory(body) => {
             let mut pieces = vec![top];
-            pieces.extend(body.iter().cloned());
+            let (first, others) = body.split_first().map_or((None, &[][..]), |(f, o)| (Some(f), o));
+            pieces.extend(first.into_iter().flat_map(without_return_path));
+            pieces.extend(others.iter().cloned());
             Ok(store.deliver(directory, name, pieces).await?)
         }
         MessageBody::Blob(blob) => {
@@ -114,7 +129,13 @@ async fn write<W: World>(
             while result.is_ok() && offset < message.facts.body_bytes {
                 result = match read_blob(shard, message, *blob, offset).await {
                     Ok(piece) => {
+                        let is_first = offset == 0;
                         offset += piece.len() as u64;
+                        let piece = if is_first {
+                            Bytes::from(without_return_path(&piece).concat())
+                        } else {
+                            piece
+                        };
                         store.append(file, piece).await.map_err(WriteError::Io)
                     }
                     Err(error) => Err(error),
@@ -131,4 +152,26 @@ async fn write<W: World>(
 fn file_name<W: World>(shard: &Rc<Shard<W>>, message: &Message, index: u32) -> String {
     let seconds = message.received_at.0 / 1000;
     format!("{seconds}.{}_{index}.{}", message.id, shard.active().config.hostname)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_return_path_that_came_along_does_not_stay() {
+        let kept = |text: &'static str| {
+            String::from_utf8(without_return_path(&Bytes::from_static(text.as_bytes())).concat())
+        };
+        assert_eq!(
+            kept(
+                "Return-Path: <a@b>\r\nSubject: x\r\nreturn-path : <c@d>\r\n (more)\r\nTo: y\r\n\r\n\
+                 Return-Path: <in@the.body>\r\n"
+            )
+            .as_deref(),
+            Ok("Subject: x\r\nTo: y\r\n\r\nReturn-Path: <in@the.body>\r\n")
+        );
+        assert_eq!(kept("Subject: x\r\n\r\nbody").as_deref(), Ok("Subject: x\r\n\r\nbody"));
+        assert_eq!(kept("").as_deref(), Ok(""));
+    }
 }

@@ -12,6 +12,7 @@ mod local;
 mod opening;
 mod ourselves;
 
+pub(crate) use content::read_blob;
 pub(crate) use hops::Hops;
 pub(crate) use host::HostStates;
 pub(crate) use idle::IdleConnections;

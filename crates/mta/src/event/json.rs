@@ -31,6 +31,7 @@ pub fn kind_name(kind: &Kind) -> &'static str {
         Kind::Released => "released",
         Kind::Removed => "removed",
         Kind::DsnQueued { .. } => "dsn_queued",
+        Kind::DsnSuppressed { .. } => "dsn_suppressed",
         Kind::Refused(_) => "refused",
         Kind::Lost { .. } => "lost",
     }
@@ -57,6 +58,10 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         Kind::DsnQueued { dsn, action } => {
             line.id("dsn", *dsn);
             line.plain("action", action);
+        }
+        Kind::DsnSuppressed { action, why } => {
+            line.plain("action", action);
+            line.plain("why", why);
         }
         Kind::Refused(refusal) => refusal_fields(&mut line, refusal),
         Kind::Lost { count, first } => {

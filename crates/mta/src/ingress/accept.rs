@@ -28,6 +28,8 @@ pub(crate) struct Accepted {
     pub(crate) body: Vec<Bytes>,
     pub(crate) transaction: Transaction,
     pub(crate) client: Arc<Client>,
+    /// The client may not send to any domain.
+    pub(crate) stranger: bool,
 }
 
 /// Normal priority (RFC 6710 calls it 0; ours are 0 to 9).
@@ -161,6 +163,10 @@ fn build<W: World>(shard: &Rc<Shard<W>>, accepted: Accepted) -> Message {
         }
         None => MessageBody::Memory(accepted.body),
     };
+    if accepted.stranger {
+        meta.fields.push((tag::STRANGER, Bytes::from_static(&[1])));
+        disregard_wishes(&mut transaction.envelope);
+    }
     Message {
         id: accepted.id,
         received_at: at,
@@ -169,6 +175,15 @@ fn build<W: World>(shard: &Rc<Shard<W>>, accepted: Accepted) -> Message {
         prefix: Bytes::from(prefix),
         body,
         facts: transaction.facts,
+        last_reason: None,
+    }
+}
+
+/// A stranger's wish to hear of successes and delays counts for nothing, here and at the next hop:
+/// anybody could have such reports sent to anybody else. What fails is reported.
+fn disregard_wishes(envelope: &mut Envelope) {
+    for recipient in envelope.recipients.iter_mut().filter(|r| r.notify.is_specified()) {
+        recipient.notify = mail::Notify(recipient.notify.0 & mail::Notify::FAILURE.0);
     }
 }
 
@@ -244,7 +259,8 @@ impl<W: World> Shard<W> {
             };
             let postmaster = is_for_postmaster(&message.meta, index);
             let route = if postmaster { config::POSTMASTER_ROUTE } else { "" };
-            let key = self.scheduled_key(recipient.mailbox.domain(), route);
+            let is_report = message.envelope.reverse_path.is_none();
+            let key = self.scheduled_key(recipient.mailbox.domain(), route, is_report);
             self.push_entry(now, &key, entry);
         }
         self.pump();

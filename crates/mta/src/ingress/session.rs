@@ -509,6 +509,7 @@ impl<W: World> Session<W> {
             body: self.intake.take_body(),
             transaction,
             client,
+            stranger: self.rules.listener.relay_network(self.peer.ip()).is_none(),
         };
         let slots = std::mem::replace(&mut self.slots, Share::none(&shard.shared.queue_slots));
         let reply = accept::commit(&shard, message, slots).await;

@@ -256,7 +256,6 @@ impl<W: World> Shard<W> {
         if removed.is_empty() {
             return;
         }
-        outcome::release(self, id, removed.len());
         match self.look_at(id).await {
             Ok(message) => outcome::settle_removed(self, &message, removed),
             Err(_) => outcome::settle_later_as_removed(self, id, removed, None),

@@ -36,7 +36,12 @@ impl<W: World> Shard<W> {
         };
         let queued = entries.iter().filter_map(|entry| {
             let address = message.envelope.recipients.get(entry.recipient as usize)?;
-            self.recipient(address.mailbox.to_string(), message.received_at, entry)
+            let address = address.mailbox.to_string();
+            let mut recipient = self.recipient(address, message.received_at, entry)?;
+            if recipient.last_failure.is_none() && entry.attempts > 0 {
+                recipient.last_failure = message.last_failure().map(|f| f.to_string());
+            }
+            Some(recipient)
         });
         let recipients = queued.chain(self.given_up_of(id)).take(recipients_max).collect();
         let client = text_field(&message.meta, tag::CLIENT_ADDRESS).map(|address| {
@@ -185,7 +190,9 @@ impl<W: World> Shard<W> {
                 "the spool, which can't be written: the report that it was given up can't be either"
                     .to_owned()
             }
-            _ => "room in the spool for the report that it was given up".to_owned(),
+            _ => "the report that it was given up, which names others of its message as well, or for \
+                  which the spool has no room"
+                .to_owned(),
         };
         QueueRecipient {
             index: recipient.index,

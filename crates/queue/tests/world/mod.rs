@@ -321,7 +321,7 @@ impl World {
             }
             Action::Failed(..) => shard.failed += 1,
             Action::Removed(_) => shard.removed += 1,
-            Action::Warn(_) => shard.warned += 1,
+            Action::Warn(late) => shard.warned += late.len(),
             Action::Forgotten(_) => shard.forgotten += 1,
             Action::Lease { shard: to, message } => {
                 self.lease_messages += 1;

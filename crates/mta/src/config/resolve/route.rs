@@ -1,11 +1,11 @@
 //! `[[route]]`.
 
-use super::Resolver;
+use super::{General, Resolver, reports};
 use crate::config::POSTMASTER_ROUTE;
 use crate::config::route::{
     Channel, DomainPattern, Host, HostPort, Maildir, Peer, Route, RouteTable,
 };
-use crate::config::settings::{Listener, Retry};
+use crate::config::settings::Listener;
 use crate::config::written::{
     Balance, NamedHostsText, PeerText, RetryOverrideText, RetryText, RouteText,
 };
@@ -16,8 +16,7 @@ impl Resolver<'_> {
     pub(super) fn routes(
         &mut self,
         written: &[RouteText],
-        retry: &Retry,
-        retry_text: &RetryText,
+        general: &General<'_>,
     ) -> (Vec<Route>, RouteTable) {
         if written.is_empty() {
             let help = "add a [[route]]";
@@ -30,10 +29,17 @@ impl Resolver<'_> {
             let name = self.route_name(&at, index, text, &routes);
             let retry = match &text.retry {
                 Some(changes) => {
-                    let merged = merge_retry(retry_text, changes);
+                    let merged = merge_retry(&general.written.retry, changes);
                     self.retry(&format!("{at}.retry"), &merged)
                 }
-                None => retry.clone(),
+                None => general.retry.clone(),
+            };
+            let reports = match &text.reports {
+                Some(changes) => {
+                    let merged = reports::merge(&general.written.reports, changes);
+                    Arc::new(self.reports(&format!("{at}.reports"), &merged))
+                }
+                None => Arc::clone(general.reports),
             };
             let domains = self.domains(&at, text.domains.as_deref());
             let channel = self.channel(&at, index, text);
@@ -45,6 +51,7 @@ impl Resolver<'_> {
                 domains,
                 channel,
                 retry,
+                reports,
                 line: self.document.line(&at).unwrap_or(0),
             });
         }

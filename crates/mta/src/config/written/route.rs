@@ -1,5 +1,6 @@
 //! `[[route]]` as it is written.
 
+use super::ReportsOverrideText;
 use crate::config::quantity::DurationText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub struct RouteText {
     /// Keys of `[retry]` that differ for this route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryOverrideText>,
+    /// Keys of `[reports]` that differ for recipients of this route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reports: Option<ReportsOverrideText>,
 }
 
 /// Keys of `[retry]` that differ for one route.
