@@ -282,6 +282,8 @@ pub enum BlockerKind {
     ConnectionSlot,
     /// A connection that is being opened, or a slot for opening one.
     Opening,
+    /// One of the connections, or of the mailbox workers, that the process may have.
+    Descriptor,
     /// A rate limit.
     Rate,
     /// The next hop is being left alone after failures.

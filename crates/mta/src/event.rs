@@ -123,6 +123,15 @@ pub enum Kind {
     },
     /// A session, a recipient or a message was refused at intake.
     Refused(Box<Refusal>),
+    /// A next hop, or a domain that can't be looked up, is left alone for a while.
+    Suspended(Box<Suspension>),
+    /// It takes mail again, or was found.
+    Resumed {
+        /// Channel and hosts, or the domain.
+        target: Arc<str>,
+        /// Pauses that there were.
+        step: u16,
+    },
     /// Events were lost: the queue to the event log was full. The spool still has the records.
     Lost {
         /// How many.
@@ -154,6 +163,21 @@ pub struct Trouble {
     pub attempts: u16,
     /// When the next attempt is due, if there is one.
     pub next_try: Option<Wall>,
+}
+
+/// A pause that somebody is given after failures.
+#[derive(Clone, Debug)]
+pub struct Suspension {
+    /// Channel and hosts of the next hop, or the domain that can't be looked up.
+    pub target: Arc<str>,
+    /// The how-manieth pause in a row, from 1.
+    pub step: u16,
+    /// Recipients that wait for it.
+    pub recipients: u64,
+    /// What happened last, if it is known.
+    pub failure: Option<Arc<Failure>>,
+    /// When it is tried again.
+    pub next_try: Wall,
 }
 
 /// Something that intake turned away.

@@ -26,5 +26,6 @@ pub mod seams;
 mod settle;
 pub mod shard;
 pub mod spool_client;
+pub mod suspension;
 mod unreported;
 mod verdict;

@@ -214,6 +214,12 @@ impl Line {
         self.serve(&mut state);
     }
 
+    /// How much should be let go by those who hold something and do not use it.
+    #[must_use]
+    pub fn excess(&self) -> u64 {
+        self.lock().excess()
+    }
+
     /// More than four fifths are taken, or somebody waits: who holds something and does not use
     /// it should let go.
     #[must_use]
@@ -243,8 +249,7 @@ impl Line {
             state.grant(head);
         }
         let short = state.waits_for_all() > state.leaving;
-        let taken = state.used.saturating_sub(state.leaving);
-        let tight = short || taken > state.parts.max / 5 * 4;
+        let tight = state.excess() > 0;
         self.short.store(short, Ordering::Relaxed);
         self.tight.store(tight, Ordering::Relaxed);
         self.waiting.store(state.waiting, Ordering::Relaxed);
@@ -341,6 +346,12 @@ impl State {
         lacking
     }
 
+    /// What lies above four fifths or is waited for, without what those hold who are leaving.
+    fn excess(&self) -> u64 {
+        let above = self.used.saturating_sub(self.parts.max / 5 * 4);
+        above.max(self.waits_for_all()).saturating_sub(self.leaving)
+    }
+
     fn grant(&mut self, head: Head) {
         let mut granted = None;
         self.regroup(head.who, |group| {
@@ -394,6 +405,14 @@ pub struct InLine {
     /// `None` once the permit was handed over.
     ticket: Option<u64>,
     who: Who,
+}
+
+impl InLine {
+    /// Whether its turn has come already.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.ticket.is_none_or(|ticket| self.line.lock().granted.contains_key(&ticket))
+    }
 }
 
 impl Future for InLine {
@@ -488,8 +507,7 @@ impl Permit {
         }
         let line = Arc::clone(&self.line);
         let mut state = line.lock();
-        let taken = state.used.saturating_sub(state.leaving);
-        let go = taken > state.parts.max / 5 * 4 || state.waits_for_all() > state.leaving;
+        let go = state.excess() > 0;
         self.leave_if(&mut state, go)
     }
 

@@ -1,5 +1,7 @@
 //! A message in memory, and the store of those that will soon be needed again.
 
+use crate::config::Config;
+use crate::line::{Parts, Permit};
 use bytes::Bytes;
 use mail::map::FixedMap;
 use mail::{ContentFacts, Envelope, Failure, MessageId, Wall};
@@ -28,6 +30,13 @@ pub(crate) struct Message {
     /// Why its last attempt failed, as the spool remembers it: known of messages that were read
     /// back from there.
     pub(crate) last_reason: Option<Box<str>>,
+    /// Of one that was read back: the memory that it takes.
+    pub(crate) memory: Option<Permit>,
+}
+
+/// What may be taken by messages that were read back: a quarter of the memory for bodies.
+pub(crate) fn read_parts(config: &Config) -> Parts {
+    Parts::equal((config.spool.body_memory_bytes / 4).max(1))
 }
 
 /// Where the body is.
@@ -69,7 +78,7 @@ impl Message {
     }
 
     /// What keeping it costs: the content and about what its envelope and maps take.
-    fn cost(&self) -> usize {
+    pub(crate) fn cost(&self) -> usize {
         let body = match &self.body {
             MessageBody::Memory(pieces) => pieces.iter().map(Bytes::len).sum(),
             MessageBody::Blob(_) => 0,
@@ -169,6 +178,7 @@ mod tests {
             body: MessageBody::Memory(vec![Bytes::from(vec![b'x'; body_bytes])]),
             facts: ContentFacts::default(),
             last_reason: None,
+            memory: None,
         })
     }
 

@@ -313,6 +313,9 @@ metric_set! {
     queue_recipients_unreported: Gauge = "queue_recipients" {state = "unreported"} "Queued recipients now, by state.";
     queue_slots_free: Gauge = "queue_slots_free" {} "Recipients that may still be queued before 452 4.3.1.";
     unsettled: Gauge = "unsettled_recipients" {} "Recipients done with whose settle record is not on stable storage yet.";
+    connections_waiting: Gauge = "connections_waiting" {} "Connections to next hops that wait in line because as many are open, or wait for a greeting, as the process may have.";
+    suspensions: Counter = "suspensions" {} "Times a next hop, or a domain that can't be looked up, was left alone for a while.";
+    next_hops_suspended: Gauge = "next_hops_suspended" {} "Next hops, and domains that can't be looked up, that are left alone now.";
     lookups: Counter = "dns_lookups" {} "Questions to the DNS, those answered from the cache included.";
     lookups_failed: Counter = "dns_lookups_failed" {} "Questions to the DNS that got no answer or SERVFAIL and its like.";
     lookups_waiting: Gauge = "dns_lookups_waiting" {} "Lookups that wait in line because max_lookups of [dns] are under way.";

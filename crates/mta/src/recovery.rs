@@ -3,6 +3,7 @@
 
 use crate::config::POSTMASTER_ROUTE;
 use crate::ingress::is_for_postmaster;
+use crate::line::{InLine, Standing, Who};
 use crate::message::{Message, MessageBody};
 use crate::seams::{Time, World};
 use crate::shard::Shard;
@@ -53,19 +54,68 @@ impl<W: World> Shard<W> {
         self.active().retry_of(key).clone()
     }
 
-    /// The message, from memory or from the spool. That it can't be read is logged.
+    /// The message, from memory or from the spool, for a report about it. That it can't be read
+    /// is logged.
     ///
     /// # Errors
     /// What the spool said.
     pub(crate) async fn message(self: &Rc<Self>, id: MessageId) -> Result<Rc<Message>, LoadError> {
-        let read = self.look_at(id).await;
-        if let Err(why) = &read {
-            self.tell_unreadable(id, why);
-        }
-        read
+        let place = self.place_to_read(Who::other(self.number, u32::MAX), id);
+        self.message_in_turn(place, id).await
     }
 
-    /// As [`Shard::message`], for those who only look: nothing is logged.
+    /// A place in the line for memory to read a message into, if it must be read.
+    pub(crate) fn place_to_read(&self, who: Who, id: MessageId) -> Option<InLine> {
+        if self.cache.borrow().get(id).is_some() {
+            return None;
+        }
+        // As much as a record can take, until it is known how much that is.
+        let bytes = self.active().config.spool.blob_bytes.saturating_add(ENVELOPE_BYTES);
+        Some(self.shared.reads.join(who, Standing::Good, bytes))
+    }
+
+    /// As [`Shard::message`], when its turn comes. Who waits must hold no message that was read,
+    /// or all could wait for each other.
+    ///
+    /// # Errors
+    /// What the spool said.
+    pub(crate) async fn message_in_turn(
+        self: &Rc<Self>,
+        place: Option<InLine>,
+        id: MessageId,
+    ) -> Result<Rc<Message>, LoadError> {
+        let Some(place) = place else {
+            let read = self.look_at(id).await;
+            if let Err(why) = &read {
+                self.tell_unreadable(id, why);
+            }
+            return read;
+        };
+        let mut memory = if place.is_served() {
+            place.await
+        } else {
+            self.unread.borrow_mut().insert(id);
+            let memory = place.await;
+            self.unread.borrow_mut().remove(&id);
+            memory
+        };
+        match self.spool.load(id).await {
+            Completion::Loaded(loaded) => {
+                let mut message = from_loaded(*loaded);
+                memory.shrink(message.cost() as u64);
+                message.memory = Some(memory);
+                Ok(Rc::new(message))
+            }
+            other => {
+                let why = refusal(other);
+                self.tell_unreadable(id, &why);
+                Err(why)
+            }
+        }
+    }
+
+    /// As [`Shard::message`], for those who only look, one message after the other: nothing is
+    /// logged, and nobody waits.
     ///
     /// # Errors
     /// What the spool said.
@@ -131,6 +181,9 @@ impl<W: World> Shard<W> {
     }
 }
 
+/// Set aside for envelope and added header fields of a message that is read.
+const ENVELOPE_BYTES: u64 = 64 * 1024;
+
 /// How much longer a recipient waits that the spool held. Its next try is stored as a time of day:
 /// if the clock was set back since, that is further away than any retry may be. What the message
 /// itself asks to wait for is a time of day.
@@ -170,6 +223,7 @@ pub(crate) fn from_loaded(loaded: Loaded) -> Message {
         },
         facts: loaded.facts,
         last_reason: loaded.last_reason,
+        memory: None,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::seams::{DnsError, Mx, Spawn, World};
 use crate::shard::Shard;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono};
 use queue::{
-    NamedLimit, ReadyKey, ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey,
+    NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey,
 };
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -38,7 +38,8 @@ pub(crate) fn start_resolution<W: World>(shard: &Rc<Shard<W>>, scheduled: Schedu
         let text = format!("no route leads to {} since the {what} of {when}", key.domain);
         shard.console.warn("route", format_args!("{text}: its queued mail waits for one"));
         let failure = Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 4), text);
-        return answer(shard, scheduled, Resolution::Unrouted(Arc::new(failure)));
+        let _ = answer(shard, scheduled, Resolution::Unrouted(Arc::new(failure)));
+        return;
     };
     let route = Arc::clone(route);
     let Channel::Mx(peer) = &route.channel else {
@@ -54,11 +55,12 @@ pub(crate) fn start_resolution<W: World>(shard: &Rc<Shard<W>>, scheduled: Schedu
                 answer_hop(&task, scheduled, &config, &route, found);
             }
             Err(failure) => {
-                let resolution = match failure.class {
-                    Class::Permanent => Resolution::Refuse(Arc::new(failure)),
-                    Class::Transient => Resolution::Retry(Arc::new(failure)),
+                let failed = Arc::new(failure);
+                let resolution = match failed.class {
+                    Class::Permanent => Resolution::Refuse(failed),
+                    Class::Transient => Resolution::Retry(failed),
                 };
-                answer(&task, scheduled, resolution);
+                let _ = answer(&task, scheduled, resolution);
             }
         }
         task.pump();
@@ -107,9 +109,29 @@ pub(crate) fn retry_policy(retry: &config::Retry) -> RetryPolicy {
     }
 }
 
-fn answer<W: World>(shard: &Rc<Shard<W>>, scheduled: ScheduledId, resolution: Resolution) {
+/// Answers the queue; what could not be found, or is found again, is told. Gives the ready queue.
+fn answer<W: World>(
+    shard: &Rc<Shard<W>>,
+    scheduled: ScheduledId,
+    resolution: Resolution,
+) -> Option<ReadyId> {
     let now = shard.now();
-    shard.queue.borrow_mut().handle_resolved(now, scheduled, resolution);
+    let failure = match &resolution {
+        Resolution::Retry(failure) => Some(Arc::clone(failure)),
+        _ => None,
+    };
+    let (found, ready) = {
+        let mut queue = shard.queue.borrow_mut();
+        let key = queue.scheduled_key(scheduled).filter(|_| queue.is_in_trouble(scheduled));
+        let domain = key.map(|key| key.domain.clone());
+        (domain, queue.handle_resolved(now, scheduled, resolution))
+    };
+    match (failure, found) {
+        (Some(failure), _) => shard.tell_unresolved(scheduled, &failure),
+        (None, Some(domain)) => shard.tell_resolved(domain.as_str()),
+        (None, None) => {}
+    }
+    ready
 }
 
 /// The hosts of a next hop, and how long they are taken for granted.
@@ -129,9 +151,7 @@ fn answer_hop<W: World>(
     let limits = limits_of(route.channel.peer());
     let named = key.clone();
     let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
-    let now = shard.now();
-    let ready = shard.queue.borrow_mut().handle_resolved(now, scheduled, answer);
-    let Some(ready) = ready else { return };
+    let Some(ready) = self::answer(shard, scheduled, answer) else { return };
     let hop = NextHop {
         route: Arc::clone(&route.name),
         channel: route.channel.clone(),

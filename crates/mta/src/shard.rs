@@ -14,9 +14,9 @@ use crate::egress::{self, Hops, IdleConnections};
 use crate::event::{EventSink, RefusalMeter};
 use crate::gathering::Gathering;
 use crate::ingress::ListenerRules;
-use crate::line::Line;
+use crate::line::{Line, Parts};
 use crate::lookup;
-use crate::message::MessageCache;
+use crate::message::{self, MessageCache};
 use crate::metrics::Metrics;
 use crate::recovery::REPORTS;
 use crate::report::ReportLimit;
@@ -24,12 +24,14 @@ use crate::route::retry_policy;
 use crate::seams::{Net, Spawn, Time, World};
 use crate::settle::Settles;
 use crate::spool_client::{LogPort, SpoolClient};
+use crate::suspension::Suspensions;
 use crate::unreported::Unreported;
-use mail::{Mono, Wall};
+use mail::{MessageId, Mono, Wall};
 use queue::lease::LeaseMessage;
 use queue::{Action, Pause, Queue, QueueConfig, ReadyId, RetryPolicy, ScheduledKey};
 use spool::{Completion, RecoveredMessage, Ticket};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -97,9 +99,15 @@ pub struct Shared {
     /// Sessions at once, whatever listeners allow.
     pub sessions_max: u32,
     /// Connections to next hops at once.
-    pub egress_connections: Arc<Budget>,
+    pub connections: Arc<Line>,
+    /// Workers that write mailboxes, or discard, at once.
+    pub workers: Arc<Line>,
+    /// Bytes of messages that were read back for deliveries and reports.
+    pub reads: Arc<Line>,
     /// DNS lookups at once.
     pub lookups: Arc<Line>,
+    /// Next hops that are left alone.
+    pub suspensions: Suspensions,
     /// Lookups that the limit of open files allows.
     lookups_max: u32,
     /// Whether the clock can be trusted.
@@ -128,8 +136,11 @@ impl Shared {
             clients: Clients::new(config.listeners.len()),
             sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
             sessions_max: u32::MAX,
-            egress_connections: Budget::new(u64::MAX),
+            connections: Line::new(egress::connection_parts(u64::MAX)),
+            workers: Line::new(Parts::equal(egress::WORKERS_MAX)),
+            reads: Line::new(message::read_parts(config)),
             lookups: Line::new(lookup::parts(config.dns.max_lookups)),
+            suspensions: Suspensions::default(),
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
             reports: ReportLimit::default(),
@@ -146,7 +157,8 @@ impl Shared {
     /// a descriptor.
     #[must_use]
     pub fn with_connections(self, sessions_max: u32, egress_max: u64) -> Shared {
-        Shared { sessions_max, egress_connections: Budget::new(egress_max), ..self }
+        self.connections.set_parts(egress::connection_parts(egress_max));
+        Shared { sessions_max, ..self }
     }
 
     /// Limits lookups to what descriptors allow, whatever the configuration says.
@@ -161,6 +173,7 @@ impl Shared {
     fn adopt(&self, config: &Config) {
         self.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
         self.body_memory.set_max(config.spool.body_memory_bytes);
+        self.reads.set_parts(message::read_parts(config));
         self.lookups.set_parts(lookup::parts(config.dns.max_lookups.min(self.lookups_max)));
     }
 
@@ -219,6 +232,8 @@ pub struct Shard<W: World> {
     pub(crate) suspensions: RefCell<Arc<[Suspension]>>,
     /// Counts changes that all queues must follow.
     pub(crate) change: Cell<u32>,
+    /// Messages that wait for memory to be read into.
+    pub(crate) unread: RefCell<BTreeSet<MessageId>>,
     /// The empty text, for keys.
     pub(crate) nothing: Arc<str>,
     pub(crate) stopping: Stopping,
@@ -314,6 +329,9 @@ fn rules_by_socket(
     sockets.iter().map(|old| find(old).unwrap_or_else(|| Rc::clone(old))).collect()
 }
 
+/// How often idle connections are looked at while the process has few left.
+const FRUGAL_EVERY: Duration = Duration::from_millis(100);
+
 /// How long sessions have to say 421 when the grace of a stop is over.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -385,6 +403,7 @@ impl<W: World> Shard<W> {
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             suspensions: RefCell::new(Arc::new([])),
             change: Cell::new(0),
+            unread: RefCell::default(),
             nothing: Arc::from(""),
             stopping: Stopping::default(),
             timer: Notify::new(),
@@ -423,6 +442,8 @@ impl<W: World> Shard<W> {
             self.queue.borrow_mut().keep_all(true);
             self.world.spawn().spawn(Rc::clone(&self).watch_clock());
         }
+        let frugal = Rc::clone(&self);
+        self.world.spawn().spawn(async move { frugal.run_frugality().await });
         while let Some(item) = mail.recv().await {
             self.handle_mail(item);
         }
@@ -554,6 +575,9 @@ impl<W: World> Shard<W> {
             let (slots, memory) = (&self.shared.queue_slots, &self.shared.body_memory);
             metrics.queue_slots_free.set_u64(slots.max().saturating_sub(slots.used()));
             metrics.body_memory_bytes.set_u64(memory.used());
+            let suspended = u64::try_from(self.shared.suspensions.count()).unwrap_or(u64::MAX);
+            metrics.next_hops_suspended.set_u64(suspended);
+            metrics.connections_waiting.set_u64(self.shared.connections.waiting());
             metrics.lookups_waiting.set_u64(self.shared.lookups.waiting());
         }
     }
@@ -581,6 +605,8 @@ impl<W: World> Shard<W> {
             Action::Removed(entry) => crate::outcome::removed(self, entry),
             Action::Warn(late) => crate::outcome::warn(self, late),
             Action::Forgotten(ready) => self.hops.forget(ready),
+            Action::Suspended(suspended) => self.tell_suspended(&suspended),
+            Action::Resumed { ready, recovered } => self.tell_resumed(ready, recovered),
             Action::Lease { shard, message } => {
                 let mail = ShardMail::Lease { from: self.number, message };
                 // A shard whose mail nobody takes has ended: so will this one.
@@ -605,6 +631,21 @@ impl<W: World> Shard<W> {
                 () = alarm.wait(next) => {}
             }
             self.pump();
+        }
+    }
+
+    /// Has idle connections make room, the oldest first, when the process has few left.
+    async fn run_frugality(self: Rc<Self>) {
+        let mut alarm = Alarm::new(self.world.time().clone());
+        loop {
+            std::future::poll_fn(|cx| self.shared.connections.poll_tight(cx)).await;
+            self.idle.ask_to_go(self.shared.connections.excess());
+            let again = self.now() + FRUGAL_EVERY;
+            tokio::select! {
+                biased;
+                () = self.idle.entered() => {}
+                () = alarm.wait(again) => {}
+            }
         }
     }
 

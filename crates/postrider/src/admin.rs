@@ -32,6 +32,8 @@ pub(crate) struct Health {
     pub(crate) stopping: bool,
     /// Sentences about what keeps it from accepting mail, such as a poisoned log.
     pub(crate) problems: Vec<String>,
+    /// A sentence about next hops that are left alone; no reason to send clients elsewhere.
+    pub(crate) suspended: Option<String>,
 }
 
 /// Asked at each `/healthz`.
@@ -141,7 +143,10 @@ async fn healthz(State(sources): State<Sources>) -> Response {
         (false, true) => "stopping",
         (false, false) => "failing",
     };
-    let body = serde_json::json!({ "status": word, "problems": health.problems });
+    let mut body = serde_json::json!({ "status": word, "problems": health.problems });
+    if let Some(suspended) = health.suspended {
+        body["suspended"] = suspended.into();
+    }
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 

@@ -272,6 +272,12 @@ impl Node {
         })
     }
 
+    /// A sentence about next hops that are left alone, if there are any.
+    pub(crate) fn suspension_finder(&self) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move || shared.suspensions.summary())
+    }
+
     /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was
     /// delivered is settled, the logs are closed.
     pub(crate) async fn stop(self) {

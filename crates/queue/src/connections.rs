@@ -19,11 +19,8 @@ pub enum Take {
     /// Send this message to these recipients; report each with [`Queue::handle_outcome`].
     Work(Work),
     /// There is nothing for it now: report [`Queue::handle_idle`] and wait for
-    /// [`crate::Action::Wake`]; if none came by `until`, close with [`CloseReason::Idle`].
-    Wait {
-        /// When to close.
-        until: Mono,
-    },
+    /// [`crate::Action::Wake`]; if none comes for long, close with [`CloseReason::Idle`].
+    Wait,
     /// Close: it has carried enough, or another needs its slot.
     Close,
 }
@@ -52,26 +49,28 @@ impl Queue {
     /// Gives an open connection its next transaction. `carried` counts the messages that this
     /// connection has carried. Connections call this again and again until it says otherwise.
     pub fn take(&mut self, now: Mono, ready: ReadyId, carried: u32) -> Take {
-        let wait = Take::Wait { until: now + self.config.idle_connection };
         let Some(queue) = self.ready.get_mut(ready.0) else { return Take::Close };
         queue.woken = queue.woken.saturating_sub(1);
         let carried_max = queue.limits.messages_per_connection;
         if (carried_max > 0 && carried >= carried_max) || queue.connections() > queue.allowed() {
             return Take::Close;
         }
+        if queue.gate.is_shut(now) {
+            return Take::Close;
+        }
         if self.paused.is_some() {
             self.stall(ready.0);
-            return wait;
+            return Take::Wait;
         }
         if queue.is_suspended(now) {
-            return wait;
+            return Take::Wait;
         }
         for _ in 0..STALE_MAX {
             let queue = &mut self.ready[ready.0];
             if queue.tokens() == 0 {
                 break;
             }
-            let Some(pick) = queue.backlog.pick() else { return wait };
+            let Some(pick) = queue.backlog.pick() else { return Take::Wait };
             if !self.may_go(now, pick.slot) {
                 self.reschedule(pick.slot);
                 continue;
@@ -84,7 +83,7 @@ impl Queue {
             return Take::Work(work);
         }
         self.mark(ready.0);
-        wait
+        Take::Wait
     }
 
     /// Whether an entry may be tried where it is now.
@@ -156,6 +155,7 @@ impl Queue {
         queue.opening = queue.opening.saturating_sub(1);
         queue.open += 1;
         queue.woken += 1;
+        queue.last_opening = Some(true);
         queue.gate.probing = false;
         self.mark(ready.0);
     }
@@ -164,12 +164,20 @@ impl Queue {
     pub fn handle_open_failed(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         queue.opening = queue.opening.saturating_sub(1);
+        let turned_away = failure.reply.as_ref().is_some_and(|reply| reply.code / 100 == 4);
+        if turned_away && queue.open > 0 {
+            // It is there, and has enough.
+            queue.last_opening = Some(true);
+            queue.window.crowd(now, queue.open);
+            return self.touched(now, ready);
+        }
         self.handle_open_trouble(now, ready, failure);
     }
 
     fn handle_open_trouble(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
         let jitter = self.random.around_zero();
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        queue.last_opening = Some(false);
         queue.gate.fail(now, Some(failure), jitter);
         queue.gate.probing = true;
         self.touched(now, ready);
@@ -177,7 +185,7 @@ impl Queue {
 
     /// No connection could be opened, and never will be: what waits comes out as
     /// [`crate::Action::Failed`]. For what comes later it is tried again.
-    pub fn handle_refused(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
+    pub fn handle_open_refused(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         queue.opening = queue.opening.saturating_sub(1);
         // Where connections are open, others of its hosts take mail.
@@ -187,6 +195,34 @@ impl Queue {
         queue.gate.succeed();
         queue.refused = Some(failure);
         self.touched(now, ready);
+    }
+
+    /// A connection was not opened after all, because nothing waits for it any more.
+    pub fn handle_open_not_needed(&mut self, now: Mono, ready: ReadyId) {
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        queue.opening = queue.opening.saturating_sub(1);
+        self.touched(now, ready);
+    }
+
+    /// Whether the last connection that was opened got as far as a greeting; `None` before the
+    /// first.
+    #[must_use]
+    pub fn last_opening(&self, ready: ReadyId) -> Option<bool> {
+        self.ready.get(ready.0).and_then(|queue| queue.last_opening)
+    }
+
+    /// Whether anything waits in a ready queue.
+    #[must_use]
+    pub fn has_backlog(&self, ready: ReadyId) -> bool {
+        self.ready.get(ready.0).is_some_and(|queue| queue.backlog.len() > 0)
+    }
+
+    /// The ready queue of an entry that waits in one or is in flight.
+    #[must_use]
+    pub fn ready_id_of(&self, entry: EntryId) -> Option<ReadyId> {
+        let entry = self.slab.get(entry)?;
+        let there = matches!(entry.state(), State::Ready | State::InFlight);
+        there.then_some(ReadyId(entry.ready))
     }
 
     /// An open connection is gone. (One that was still being opened when its task was broken off
@@ -220,15 +256,35 @@ impl Queue {
         self.touched(now, ready);
     }
 
-    /// A transaction went well: the peer is fine, and can perhaps take more.
-    pub fn handle_success(&mut self, now: Mono, ready: ReadyId) {
+    /// The peer took a message: it is fine, and can perhaps take more.
+    pub fn handle_accepted(&mut self, now: Mono, ready: ReadyId) {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         queue.used = now;
-        queue.window.grow();
+        let busy = queue.connections() - queue.idle;
+        queue.window.grow(now, busy);
+        let was_told = queue.gate.told > 0;
         queue.gate.succeed();
-        if queue.backlog.len() > 0 {
+        if queue.backlog.len() > 0 || was_told {
             self.mark(ready.0);
         }
+    }
+
+    /// The peer refused a transaction as a whole, for now (4yz): to MAIL or to the content, or to
+    /// each of the recipients (`of_recipients`). It gets fewer connections; after many in a row
+    /// it is left alone.
+    pub fn handle_refused(
+        &mut self,
+        now: Mono,
+        ready: ReadyId,
+        failure: Arc<Failure>,
+        of_recipients: bool,
+    ) {
+        let jitter = self.random.around_zero();
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        let window = queue.window.allowed().min(queue.connections());
+        queue.window.shrink(now);
+        queue.gate.refuse(now, (failure, of_recipients), window, jitter);
+        self.touched(now, ready);
     }
 
     fn touched(&mut self, now: Mono, ready: ReadyId) {

@@ -9,6 +9,7 @@ use crate::queue::Queue;
 use crate::scheduled::Known;
 use crate::slab::State;
 use mail::Mono;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is too old waits for its last try no longer than it may get old, and no longer than this:
@@ -133,7 +134,7 @@ impl Queue {
         if let Some(ready) = self.scheduled[scheduled.0].ready()
             && let Some(ready) = self.ready.get_mut(ready.0)
         {
-            ready.gate.longest = retry.longest.min(crate::limits::BACK_OFF_MAX);
+            ready.gate.retry = Some(Arc::clone(&self.scheduled[scheduled.0].retry));
         }
         self.sweep.hurry();
     }

@@ -154,6 +154,15 @@ pub enum Action {
     /// The sender should be told of the delay of these recipients of one message, at least one.
     /// The entries stay, and are not named again.
     Warn(Vec<EntryDetail>),
+    /// A next hop is left alone after failures; one for each step of the back-off.
+    Suspended(Suspended),
+    /// It takes mail again (`recovered`), or nothing waits for it any more.
+    Resumed {
+        /// Which.
+        ready: ReadyId,
+        /// It took a message, or refused one for good.
+        recovered: bool,
+    },
     /// This ready queue was dropped, long unused: what is kept for it elsewhere can go.
     Forgotten(ReadyId),
     /// Send this to another shard's queue, which takes it with [`Queue::handle_lease`].
@@ -163,6 +172,21 @@ pub enum Action {
         /// The message.
         message: lease::LeaseMessage,
     },
+}
+
+/// A next hop that is left alone for a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suspended {
+    /// Which.
+    pub ready: ReadyId,
+    /// The how-manieth pause in a row this is, from 1.
+    pub step: u16,
+    /// Recipients that wait behind it on this shard.
+    pub recipients: u32,
+    /// What happened last, if it is known.
+    pub failure: Option<Arc<Failure>>,
+    /// When it is tried again.
+    pub until: Mono,
 }
 
 /// An entry as seen from outside.

@@ -1,5 +1,6 @@
 //! What holds a ready queue back: rate, back-off after failures, adaptive concurrency.
 
+use crate::RetryPolicy;
 use mail::{Failure, Mono};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,8 +79,11 @@ impl Rate {
     }
 }
 
-/// Back-off of connection opening after failures: 1 s, 2 s, 4 s … and after a failed open one
-/// probe at a time until one gets through.
+/// Back-off of connection opening after failures: 1 s, 2 s, 4 s … and then by the retry policy,
+/// and after a failed open one probe at a time until one gets through.
+///
+/// A peer that greets and then takes nothing shuts it: no work is given out either, and then one
+/// connection has to find out whether mail is taken again.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     /// No opening before.
@@ -88,17 +92,30 @@ pub(crate) struct Gate {
     pub(crate) probing: bool,
     /// What closed the gate last; forgotten on success.
     pub(crate) failure: Option<Arc<Failure>>,
-    /// Ceiling of the back-off.
-    pub(crate) longest: Duration,
     /// When it was closed last; forgotten on success.
     pub(crate) failed_at: Option<Mono>,
-    streak: u32,
+    /// Until mail is taken again there is one connection, and none before `open_after`.
+    pub(crate) shut: bool,
+    /// What it follows; of the route whose mail came here last.
+    pub(crate) retry: Option<Arc<RetryPolicy>>,
+    /// Failures since the last success, those of one burst counted once.
+    pub(crate) step: u16,
+    /// The step that was told last, by [`crate::Action::Suspended`].
+    pub(crate) told: u16,
+    /// When the first of the failures was.
+    pub(crate) since: Mono,
     /// Connections lost since the last success.
     losses: u32,
+    /// Transactions in a row that were refused as a whole, in cohorts: as many as there may be
+    /// connections make one.
+    refused: f64,
 }
 
-/// Longest back-off of a ready queue: a peer that came back is noticed within a minute.
-pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(60);
+/// Cohorts refused in a row after which a next hop is suspended.
+const COHORTS_MAX: f64 = 3.0;
+/// What a transaction counts whose recipients alone were refused: greylisting is about them, and
+/// says little of what others would be told.
+const RECIPIENTS_WEIGHT: f64 = 0.05;
 
 impl Gate {
     pub(crate) fn new() -> Gate {
@@ -106,10 +123,14 @@ impl Gate {
             open_after: Mono(0),
             probing: false,
             failure: None,
-            longest: BACK_OFF_MAX,
             failed_at: None,
-            streak: 0,
+            shut: false,
+            retry: None,
+            step: 0,
+            told: 0,
+            since: Mono(0),
             losses: 0,
+            refused: 0.0,
         }
     }
 
@@ -123,9 +144,40 @@ impl Gate {
         if now < self.open_after {
             return;
         }
-        let delay = Duration::from_secs(1 << self.streak.min(16)).min(self.longest);
-        self.streak += 1;
-        self.open_after = now + delay.mul_f64(1.0 + 0.1 * jitter);
+        if self.step == 0 {
+            self.since = now;
+        }
+        self.step = self.step.saturating_add(1);
+        let delay = match &self.retry {
+            Some(retry) => retry.back_off(self.step, jitter),
+            // Nothing ever went here.
+            None => Duration::from_secs(1),
+        };
+        self.open_after = now + delay;
+    }
+
+    /// A transaction was refused as a whole, for now: of the sender or the content, or of the
+    /// recipients alone. `window` is how many connections there may be.
+    pub(crate) fn refuse(
+        &mut self,
+        now: Mono,
+        refusal: (Arc<Failure>, bool),
+        window: u32,
+        jitter: f64,
+    ) {
+        let (failure, of_recipients) = refusal;
+        let weight = if of_recipients { RECIPIENTS_WEIGHT } else { 1.0 };
+        self.refused += weight / f64::from(window.max(1));
+        if self.refused >= COHORTS_MAX || (self.shut && !of_recipients) {
+            self.refused = 0.0;
+            self.shut = true;
+            self.fail(now, Some(failure), jitter);
+        }
+    }
+
+    /// No work is given out, and no connection is opened.
+    pub(crate) fn is_shut(&self, now: Mono) -> bool {
+        self.shut && now < self.open_after
     }
 
     /// A connection broke at work. One that the peer closed while it was idle looks just so when
@@ -139,16 +191,17 @@ impl Gate {
 
     /// A message went through.
     pub(crate) fn succeed(&mut self) {
-        self.streak = 0;
+        self.step = 0;
         self.losses = 0;
+        self.refused = 0.0;
         self.probing = false;
+        self.shut = false;
         self.failure = None;
         self.failed_at = None;
     }
 
     /// The operator wants it tried now.
     pub(crate) fn lift(&mut self) {
-        self.streak = 0;
         self.open_after = Mono(0);
     }
 }
@@ -162,8 +215,13 @@ pub(crate) struct Window {
     ceiling: f64,
     slow_start: bool,
     shrunk: Mono,
+    /// So many connections were greeted when more were turned away; how long that is kept to.
+    crowded: Option<(u32, Mono)>,
 }
 
+/// How long a peer that turned connections away is not asked for more than it greeted.
+const CROWDED_FOR: Duration = Duration::from_secs(300);
+/// Of all shards together.
 const WINDOW_START: f64 = 10.0;
 const WINDOW_MAX: f64 = 1000.0;
 /// Several connections that are told off at once are one event.
@@ -182,6 +240,7 @@ impl Window {
             ceiling,
             slow_start: true,
             shrunk: Mono(0),
+            crowded: None,
         }
     }
 
@@ -195,11 +254,36 @@ impl Window {
 
     /// Connections that this shard may have.
     pub(crate) fn allowed(&self) -> u32 {
-        if self.adaptive { self.size as u32 } else { u32::MAX }
+        let crowd = self.crowded.map_or(u32::MAX, |(max, _)| max);
+        if self.adaptive { self.allowed_by_size().min(crowd) } else { crowd }
     }
 
-    pub(crate) fn grow(&mut self) {
-        if self.adaptive {
+    fn allowed_by_size(&self) -> u32 {
+        self.size as u32
+    }
+
+    /// Part of one shard of `shards`: all together start as one would alone.
+    pub(crate) fn divide(&mut self, shards: u16) {
+        self.size = (self.size / f64::from(shards.max(1))).max(1.0);
+    }
+
+    /// The peer greets no more than `open` connections: that is all for a while.
+    pub(crate) fn crowd(&mut self, now: Mono, open: u32) {
+        self.crowded = Some((open.max(1), now + CROWDED_FOR));
+        self.slow_start = false;
+        self.size = self.size.min(f64::from(open.max(1)));
+    }
+
+    /// A message was taken, while `busy` connections were at work.
+    pub(crate) fn grow(&mut self, now: Mono, busy: u32) {
+        let (max, until) = self.crowded.unwrap_or((u32::MAX, Mono(0)));
+        if now >= until {
+            self.crowded = None;
+        } else if busy >= max {
+            return;
+        }
+        // What is not made use of says nothing about what would be borne.
+        if self.adaptive && busy >= self.allowed_by_size() {
             let step = if self.slow_start { 1.0 } else { 1.0 / self.size };
             self.size = (self.size + step).min(self.ceiling);
         }
@@ -247,7 +331,15 @@ mod tests {
 
     #[test]
     fn the_gate_backs_off_by_doubling_and_counts_a_burst_once() {
-        let mut gate = Gate::new();
+        let retry = RetryPolicy {
+            first: Duration::from_secs(60),
+            factor: 2.0,
+            longest: Duration::from_secs(3600),
+            jitter: 0.1,
+            give_up_after: Duration::from_secs(86_400),
+            warn_after: None,
+        };
+        let mut gate = Gate { retry: Some(Arc::new(retry)), ..Gate::new() };
         let mut now = Mono(0);
         let mut waits = Vec::new();
         for _ in 0..8 {
@@ -257,7 +349,7 @@ mod tests {
             waits.push(gate.open_after.since(now).as_secs());
             now = gate.open_after;
         }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 120]);
         gate.succeed();
         gate.fail(now, None, 0.0);
         assert_eq!(gate.open_after.since(now).as_secs(), 1);
@@ -273,7 +365,11 @@ mod tests {
         };
         let mut window = Window::new(&limits, 50);
         for _ in 0..100 {
-            window.grow();
+            window.grow(Mono(0), 5);
+        }
+        assert_eq!(window.allowed(), 10, "half of it was enough");
+        for _ in 0..100 {
+            window.grow(Mono(0), 50);
         }
         assert_eq!(window.allowed(), 50);
         window.shrink(Mono(1));
@@ -282,8 +378,46 @@ mod tests {
         window.shrink(Mono(2_000_000));
         assert_eq!(window.allowed(), 12);
         for _ in 0..13 {
-            window.grow();
+            window.grow(Mono(2_000_000), 50);
         }
         assert_eq!(window.allowed(), 13);
+        window.crowd(Mono(2_000_000), 5);
+        for _ in 0..100 {
+            window.grow(Mono(3_000_000), 5);
+        }
+        assert_eq!(window.allowed(), 5, "more were turned away");
+        for _ in 0..100 {
+            window.grow(Mono(302_000_001), window.allowed());
+        }
+        assert!(window.allowed() > 5, "that was minutes ago");
+    }
+
+    #[test]
+    fn three_cohorts_of_refusals_shut_the_gate_and_greylisting_does_not() {
+        let refused = |gate: &mut Gate, now: Mono, of_recipients: bool| {
+            let failure = Failure::network("mx", mail::EnhancedStatus::new(4, 7, 1), "no");
+            gate.refuse(now, (Arc::new(failure), of_recipients), 10, 0.0);
+        };
+        let mut gate = Gate::new();
+        for _ in 0..100 {
+            refused(&mut gate, Mono(5), true);
+        }
+        assert!(!gate.shut, "a hundred recipients were greylisted");
+        gate.succeed();
+        for _ in 0..29 {
+            refused(&mut gate, Mono(5), false);
+        }
+        assert!(!gate.shut);
+        gate.succeed();
+        for _ in 0..31 {
+            refused(&mut gate, Mono(5), false);
+        }
+        assert!(gate.is_shut(Mono(6)));
+        let again = gate.open_after;
+        assert!(!gate.is_shut(again) && gate.shut, "one has to find out");
+        refused(&mut gate, again, false);
+        assert!(gate.is_shut(again), "at once");
+        gate.succeed();
+        assert!(!gate.shut);
     }
 }

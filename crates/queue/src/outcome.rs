@@ -52,7 +52,11 @@ impl Queue {
             EntryOutcome::Settled => {
                 self.leave(now, entry.slot);
                 if let Some(queue) = self.ready.get_mut(ready) {
+                    let was_told = queue.gate.told > 0;
                     queue.gate.succeed();
+                    if was_told {
+                        self.mark(ready);
+                    }
                 }
                 None
             }

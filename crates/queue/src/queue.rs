@@ -21,8 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Pieces of work (entries moved, queues looked at, chunks swept) between two `None`s of
-/// [`Queue::poll`]: what is left goes on at the next call, so that a big queue never keeps its
-/// shard from its sockets for more than a millisecond.
+/// [`Queue::poll`]: what is left goes on at the next call. A piece takes about a microsecond; how
+/// soon the next call comes is the caller's business, and with it for how long a big queue keeps a
+/// shard from its sockets.
 const ROUND_MAX: u32 = 2048;
 
 /// How a queue is set up.
@@ -34,8 +35,6 @@ pub struct QueueConfig {
     pub shards: u16,
     /// For jitter; the same seed and the same calls give the same actions.
     pub seed: u64,
-    /// How long a connection may wait without work before [`crate::Take::Wait`] has it closed.
-    pub idle_connection: Duration,
     /// How long a scheduled or ready queue stays known after its last use.
     pub forget_after: Duration,
 }
@@ -48,7 +47,6 @@ impl QueueConfig {
             shard,
             shards: shards.max(1),
             seed: 0,
-            idle_connection: Duration::from_secs(5),
             forget_after: Duration::from_secs(600),
         }
     }
@@ -279,6 +277,10 @@ impl Queue {
 
     /// Forgets an entry, wherever it is.
     pub(crate) fn leave(&mut self, now: Mono, slot: u32) {
+        if self.slab[slot].state() == State::Ready {
+            // Perhaps nothing waits there any more.
+            self.mark(self.slab[slot].ready);
+        }
         self.detach(slot);
         self.forget_hold(slot);
         let entry = &self.slab[slot];
@@ -303,7 +305,7 @@ impl Queue {
             id: entry.id,
             recipient: entry.recipient,
             scheduled: ScheduledId(entry.scheduled),
-            attempts: entry.attempts,
+            attempts: entry.attempts.max(self.attempts_in_vain(slot)),
             age: Duration::from_micros(entry.age_us(now)),
             last_failure: self.last_failure_at(slot).cloned(),
             sibling: self.sibling_of(slot),
@@ -327,6 +329,20 @@ impl Queue {
             _ => None,
         };
         of_ready.or(own).or(of_resolution)
+    }
+
+    /// Connections, or questions where to, that failed while an entry waited for them: attempts
+    /// at its delivery that were made once for all that wait together.
+    fn attempts_in_vain(&self, slot: u32) -> u16 {
+        let entry = &self.slab[slot];
+        let waits_since = |began: Mono| entry.moment_at_age(0) <= began;
+        if entry.state() == State::Ready
+            && let Some(gate) = self.ready.get(entry.ready).map(|ready| &ready.gate)
+        {
+            return if waits_since(gate.since) { gate.step } else { gate.step.min(1) };
+        }
+        let troubles = self.scheduled[entry.scheduled].troubles;
+        if entry.attempts == 0 && entry.state() == State::Scheduled { troubles } else { 0 }
     }
 
     /// Has a ready queue looked at before the next `None`.

@@ -28,6 +28,8 @@ pub(crate) struct Ready {
     pub(crate) idle: u32,
     /// Woken or opened, and not yet back for work.
     pub(crate) woken: u32,
+    /// Whether the last connection that was opened got as far as a greeting.
+    pub(crate) last_opening: Option<bool>,
     pub(crate) gate: Gate,
     pub(crate) window: Window,
     /// An operator stopped it.
@@ -56,6 +58,7 @@ impl Ready {
             open: 0,
             idle: 0,
             woken: 0,
+            last_opening: None,
             gate: Gate::new(),
             standstill: Standstill::default(),
             refused: None,
@@ -72,8 +75,9 @@ impl Ready {
 
     /// Connections that it may have now.
     pub(crate) fn allowed(&self) -> u32 {
+        let window = if self.gate.shut { 1 } else { self.window.allowed() };
         let limited = self.borrows.iter().filter(|b| b.is_limited());
-        limited.map(|b| b.share.usable()).fold(self.window.allowed(), u32::min)
+        limited.map(|b| b.share.usable()).fold(window, u32::min)
     }
 
     pub(crate) fn is_suspended(&self, now: Mono) -> bool {

@@ -48,11 +48,11 @@ impl Queue {
         let known = match answer {
             Resolution::Ready { key, limits, shared, fresh_until } => {
                 let ready = self.intern_ready(now, &key, &limits, &shared, epoch);
-                let longest = self.scheduled[number].retry.longest;
+                let retry = Arc::clone(&self.scheduled[number].retry);
                 let queue = &mut self.ready[ready];
                 // Referenced before the old answer is let go: they are mostly the same.
                 queue.references += 1;
-                queue.gate.longest = longest.min(crate::limits::BACK_OFF_MAX);
+                queue.gate.retry = Some(retry);
                 // An answer that is stale at once would be asked for again for ever.
                 Known::Ready(ReadyId(ready), fresh_until.max(Mono(now.0.saturating_add(1))))
             }
@@ -105,7 +105,9 @@ impl Queue {
         let number = match self.ready_names.get(key) {
             Some(&number) => number,
             None => {
-                let number = self.ready.insert(Ready::new(key.clone(), limits.clone()));
+                let mut queue = Ready::new(key.clone(), limits.clone());
+                queue.window.divide(self.config.shards);
+                let number = self.ready.insert(queue);
                 self.ready_names.insert(key.clone(), number);
                 number
             }
@@ -127,6 +129,17 @@ impl Queue {
             queue.asked = true;
             queue.asked_epoch = self.epoch;
             self.actions.push_back(Action::Resolve(ScheduledId(number)));
+        }
+    }
+
+    /// How often in a row the question for this queue's next hop was in vain, when it is asked
+    /// again, and how many recipients wait for that.
+    #[must_use]
+    pub fn trouble(&self, scheduled: ScheduledId) -> Option<(u16, Mono, u32)> {
+        let queue = self.scheduled.get(scheduled.0)?;
+        match &queue.known {
+            Known::Trouble(_, until) => Some((queue.troubles, *until, queue.entries)),
+            _ => None,
         }
     }
 

@@ -20,6 +20,8 @@ pub struct RetryPolicy {
     pub warn_after: Option<Duration>,
 }
 
+/// Failures of a next hop before it is left alone by the retry policy.
+const QUICK_STEPS: u16 = 6;
 /// Even a policy of all zeroes must not spin.
 const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -37,11 +39,32 @@ impl RetryPolicy {
 
     /// The delay after the `attempts`-th attempt failed (1 is the first).
     pub(crate) fn delay(&self, attempts: u16, random: &mut Random) -> Duration {
+        self.scattered(self.steady(attempts), random.around_zero())
+    }
+
+    /// The same in seconds, without its jitter.
+    fn steady(&self, attempts: u16) -> f64 {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let grown = self.first.as_secs_f64() * factor.powi(i32::from(attempts.max(1)) - 1);
-        let capped = grown.min(self.longest.as_secs_f64());
-        let seconds = capped * (1.0 + self.jitter_share() * random.around_zero());
+        grown.min(self.longest.as_secs_f64())
+    }
+
+    /// `chance` lies between -1 and 1.
+    fn scattered(&self, seconds: f64, chance: f64) -> Duration {
+        let seconds = seconds * (1.0 + self.jitter_share() * chance);
         Duration::try_from_secs_f64(seconds).unwrap_or(self.longest).max(SHORTEST)
+    }
+
+    /// How long a next hop is left alone after the `step`-th failure in a row (1 is the first):
+    /// a second, two, four … half a minute, so that one that is away for a moment is noticed, then
+    /// as long as a message would wait after as many attempts.
+    pub(crate) fn back_off(&self, step: u16, chance: f64) -> Duration {
+        let quick = f64::from(1_u32 << step.saturating_sub(1).min(QUICK_STEPS - 1));
+        let steady = match step.saturating_sub(QUICK_STEPS) {
+            0 => 0.0,
+            attempts => self.steady(attempts),
+        };
+        self.scattered(quick.max(steady).min(self.longest.as_secs_f64()), chance)
     }
 
     pub(crate) fn give_up_us(&self) -> u64 {
@@ -87,6 +110,18 @@ mod tests {
         let longest = jittery.longest_delay();
         assert_eq!(longest.as_secs(), 3_960);
         assert!((0..1000).all(|_| jittery.delay(9, &mut random) <= longest));
+    }
+
+    #[test]
+    fn a_next_hop_is_left_alone_for_seconds_first_and_then_by_the_policy() {
+        let waits = |policy: &RetryPolicy| -> Vec<u64> {
+            (1..14).map(|step| policy.back_off(step, 0.0).as_secs()).collect()
+        };
+        let usual = [1, 2, 4, 8, 16, 32, 60, 120, 240, 480, 960, 1920, 3600];
+        assert_eq!(waits(&policy()), usual);
+        let brief = RetryPolicy { longest: Duration::from_secs(5), ..policy() };
+        assert_eq!(waits(&brief)[..4], [1, 2, 4, 5]);
+        assert!(waits(&brief)[4..].iter().all(|seconds| *seconds == 5));
     }
 
     #[test]

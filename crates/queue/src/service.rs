@@ -2,7 +2,7 @@
 
 use crate::lease::{SPARE_AFTER, Word};
 use crate::queue::Queue;
-use crate::{Action, ReadyId};
+use crate::{Action, ReadyId, Suspended};
 use mail::Mono;
 
 /// Entries whose way became invalid that are moved away at one look.
@@ -36,6 +36,7 @@ impl Queue {
         self.close_excess(number);
         let spare = self.give_back(now, number, &demand);
         let mut next = spare;
+        self.tell_suspended(now, number);
         if demand.unserved > 0 {
             next = next.min(demand.gated_until.unwrap_or(Mono::NEVER));
         }
@@ -43,6 +44,29 @@ impl Queue {
             next = next.min(suspension.until);
         }
         self.ready_timers.set(number, next);
+    }
+
+    /// Tells of each step of a back-off, once, and of its end.
+    fn tell_suspended(&mut self, now: Mono, number: u32) {
+        let queue = &mut self.ready[number];
+        let gate = &mut queue.gate;
+        let closed = gate.open_after > now && (queue.open == 0 || gate.shut);
+        let deserted = queue.backlog.len() == 0 && queue.open + queue.opening == 0;
+        if gate.step == 0 || deserted {
+            if std::mem::take(&mut gate.told) > 0 {
+                let recovered = gate.step == 0;
+                self.actions.push_back(Action::Resumed { ready: ReadyId(number), recovered });
+            }
+        } else if closed && gate.told != gate.step && queue.backlog.len() > 0 {
+            gate.told = gate.step;
+            self.actions.push_back(Action::Suspended(Suspended {
+                ready: ReadyId(number),
+                step: gate.step,
+                recipients: queue.backlog.len(),
+                failure: gate.failure.clone(),
+                until: gate.open_after,
+            }));
+        }
     }
 
     /// Remembers to look at a ready queue when the pause ends.

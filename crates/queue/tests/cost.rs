@@ -132,7 +132,7 @@ fn time_of_push_take_settle() {
                         queue.handle_outcome(now, entry, EntryOutcome::Settled);
                         settled += 1;
                     }
-                    queue.handle_success(now, ReadyId(0));
+                    queue.handle_accepted(now, ReadyId(0));
                 }
             }
             for _ in 0..open {

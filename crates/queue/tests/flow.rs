@@ -16,11 +16,13 @@ use world::{
 struct One {
     queue: Queue,
     now: Mono,
+    /// Steps of back-offs that were told, and 0 for their end.
+    told: Vec<u16>,
 }
 
 impl One {
     fn new() -> One {
-        One { queue: Queue::new(QueueConfig::new(0, 1)), now: Mono(5_000_000) }
+        One { queue: Queue::new(QueueConfig::new(0, 1)), now: Mono(5_000_000), told: Vec::new() }
     }
 
     fn push(&mut self, id: u64) -> queue::EntryId {
@@ -33,7 +35,19 @@ impl One {
     }
 
     fn poll(&mut self) -> Vec<Action> {
-        std::iter::from_fn(|| self.queue.poll(self.now)).collect()
+        let mut actions: Vec<_> = std::iter::from_fn(|| self.queue.poll(self.now)).collect();
+        actions.retain(|action| match action {
+            Action::Suspended(suspended) => {
+                self.told.push(suspended.step);
+                false
+            }
+            Action::Resumed { .. } => {
+                self.told.push(0);
+                false
+            }
+            _ => true,
+        });
+        actions
     }
 
     fn later(&mut self, time: Duration) -> Vec<Action> {
@@ -92,7 +106,7 @@ fn a_message_is_resolved_opened_for_taken_and_settled() {
     assert_eq!((first.id, first.entries[0].0, first.entries[0].2), (MessageId(1), id, 0));
     assert!(matches!(one.queue.why(one.now, id), Some(Blocker::InFlight { .. })));
     assert_eq!(one.outcome(&first, &EntryOutcome::Settled), None);
-    assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait { .. }));
+    assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait));
     one.queue.handle_idle(one.now, READY);
     assert_eq!(one.queue.why(one.now, id), None);
 
@@ -205,14 +219,23 @@ fn failed_opens_back_off_and_probe_without_touching_messages() {
         assert_eq!(one.poll(), []);
     }
     assert!(
-        opens.iter().zip([10, 20, 40, 80, 160, 320, 600, 600]).all(|(a, b)| a.abs_diff(b) * 9 <= b),
+        opens
+            .iter()
+            .zip([10, 20, 40, 80, 160, 320, 600, 1200])
+            .all(|(a, b)| a.abs_diff(b) * 9 <= b),
         "{opens:?}"
     );
+    assert_eq!(one.told, [1, 2, 3, 4, 5, 6, 7, 8, 9], "each step once");
+    let waiting = one.queue.entry(one.now, ids[99]).expect("queued");
+    assert_eq!(waiting.attempts, 9, "made for all that wait");
     assert_eq!(world::retry_all(&mut one.queue, one.now), 100);
     assert_eq!(one.poll(), [Action::Open(READY)]);
     let first = work(one.open(READY));
-    assert_eq!(first.entries[0].2, 0, "no attempt was counted");
+    assert_eq!(first.entries[0].2, 0, "no attempt of its own was counted");
     assert_eq!(one.poll().len(), 49);
+    one.queue.handle_accepted(one.now, READY);
+    one.poll();
+    assert_eq!(one.told.last(), Some(&0), "and the end");
 }
 
 #[test]
@@ -458,7 +481,7 @@ fn an_operator_holds_releases_and_removes() {
     assert_eq!(one.queue.hold(second, &"no spam".into()), Held::Again);
     assert_eq!(one.queue.hold_reason(second).as_deref(), Some("no spam"));
     assert_eq!(one.queue.retry(one.now, second), Retried::Held);
-    assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait { .. }));
+    assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait));
     one.queue.handle_idle(one.now, READY);
     one.outcome(&flying, &EntryOutcome::Untried);
     let reason = "spam".into();
@@ -487,7 +510,7 @@ fn a_pause_stops_work_and_its_end_resumes_it() {
     one.poll();
     one.resolve("mx", &limits());
     one.queue.set_paused(Some(Pause::Unsettled));
-    assert!(matches!(one.open(READY), Take::Wait { .. }));
+    assert!(matches!(one.open(READY), Take::Wait));
     one.queue.handle_idle(one.now, READY);
     let id = one.push(2);
     assert_eq!(one.poll(), []);
@@ -507,7 +530,7 @@ fn a_reload_reaches_queued_mail() {
     let first = work(one.open(READY));
     one.queue.invalidate_resolutions();
     one.outcome(&first, &EntryOutcome::Settled);
-    assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait { .. }));
+    assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait));
     one.queue.handle_idle(one.now, READY);
     assert_eq!(one.poll().len(), 1);
     assert_eq!(one.resolve("new", &limits()), vec![Action::Open(ReadyId(1)); 2]);
@@ -583,7 +606,8 @@ fn throttling_shrinks_and_does_not_spin() {
     assert!(opens < 60, "{opens} connections opened to a peer that only says 421");
     assert_eq!(world.queued(), 100);
     world.weather.throttled = 0;
-    world.run_for(SECOND * 120);
+    // Its back-off is an hour by now.
+    world.run_for(SECOND * 7200);
     assert_eq!(world.queued(), 0);
 }
 
@@ -597,8 +621,73 @@ fn connections_that_break_at_once_do_not_spin() {
     let opens = world.shards[0].opens;
     assert!(opens < 2000, "{opens} connections opened to a peer that breaks each");
     world.weather.lost = 0;
-    world.run_for(SECOND * 120);
+    // Its back-off is an hour by now.
+    world.run_for(SECOND * 7200);
     assert_eq!(world.queued(), 0);
+}
+
+/// MAIL commands in a minute to a peer that answers each with 450.
+fn refused_in_a_minute(of_recipients: bool) -> usize {
+    let mut one = One::new();
+    for id in 0..5000 {
+        one.push(id);
+    }
+    one.poll();
+    let limits = Limits { adaptive: true, ..limits() };
+    let mut opens = one.resolve("mx", &limits).len();
+    let (mut tried, end) = (0, one.now + SECOND * 60);
+    while one.now < end {
+        for _ in 0..opens {
+            let mut take = one.open(READY);
+            while let Take::Work(work) = take {
+                tried += 1;
+                one.queue.handle_refused(one.now, READY, failure("450"), of_recipients);
+                one.outcome(&work, &EntryOutcome::Deferred(failure("450")));
+                take = one.queue.take(one.now, READY, 1);
+            }
+            one.queue.handle_closed(one.now, READY, CloseReason::Normal);
+        }
+        let next = one.queue.next_timeout().max(one.now + MS).min(end);
+        opens =
+            one.later(next.since(one.now)).iter().filter(|a| **a == Action::Open(READY)).count();
+    }
+    tried
+}
+
+#[test]
+fn a_peer_that_refuses_everything_is_left_alone() {
+    let tried = refused_in_a_minute(false);
+    assert!((5..=60).contains(&tried), "{tried} in a minute");
+    let greylisted = refused_in_a_minute(true);
+    assert!((60..=2000).contains(&greylisted), "{greylisted} in a minute");
+}
+
+#[test]
+fn a_peer_that_turns_connections_away_is_not_asked_for_more() {
+    let mut one = One::new();
+    for id in 0..500 {
+        one.push(id);
+    }
+    one.poll();
+    let mut opening = one.resolve("mx", &limits()).len();
+    let (mut open, mut turned_away) = (0, 0);
+    let reply = mail::Reply::new(421, (4, 7, 0), "too many connections");
+    let too_many = std::sync::Arc::new(mail::Failure::peer("mx", reply, "greeting"));
+    for _ in 0..100 {
+        for _ in 0..opening {
+            if open < 5 {
+                work(one.open(READY));
+                open += 1;
+            } else {
+                one.queue.handle_open_failed(one.now, READY, too_many.clone());
+                turned_away += 1;
+            }
+        }
+        one.queue.handle_accepted(one.now, READY);
+        opening = one.later(SECOND).iter().filter(|action| **action == Action::Open(READY)).count();
+    }
+    assert_eq!(turned_away, 45, "those that were under way when the first was");
+    assert_eq!(one.told, [0; 0], "five go on");
 }
 
 #[test]
@@ -819,7 +908,7 @@ fn what_has_lost_its_way_does_not_go_on_there() {
     assert_eq!(one.poll(), [Action::Resolve(ScheduledId(0))]);
     let answer = Resolution::Unrouted(failure("no route"));
     one.queue.handle_resolved(one.now, ScheduledId(0), answer);
-    assert!(matches!(one.queue.take(one.now, READY, 0), Take::Wait { .. }));
+    assert!(matches!(one.queue.take(one.now, READY, 0), Take::Wait));
     assert_eq!(one.poll(), []);
     assert!(matches!(one.queue.why(one.now, id), Some(Blocker::ResolutionFailed { .. })));
     assert_eq!(one.later(SECOND * 70), [Action::Resolve(ScheduledId(0))]);
@@ -897,7 +986,7 @@ fn what_is_suspended_waits_and_does_not_expire() {
     let late = one.push_with(&retry, entry(2, one.now));
     assert!(matches!(one.queue.why(one.now, late), Some(Blocker::Suspended(_))));
     one.queue.handle_opened(one.now, READY);
-    assert!(matches!(one.queue.take(one.now, READY, 0), Take::Wait { .. }));
+    assert!(matches!(one.queue.take(one.now, READY, 0), Take::Wait));
     one.queue.handle_idle(one.now, READY);
     for _ in 0..45 {
         assert_eq!(one.later(SECOND), []);
@@ -917,7 +1006,7 @@ fn a_next_hop_that_is_suspended_gets_nothing_until_it_is_resumed() {
     let suspended = suspension(&one, 1_000_000);
     one.queue.suspend_ready(one.now, READY, suspended);
     assert!(matches!(one.queue.why(one.now, id), Some(Blocker::Suspended(_))));
-    assert!(matches!(one.open(READY), Take::Wait { .. }));
+    assert!(matches!(one.open(READY), Take::Wait));
     one.queue.handle_idle(one.now, READY);
     assert_eq!(one.later(SECOND * 100), []);
     one.queue.suspend_ready(one.now, READY, None);
@@ -933,7 +1022,7 @@ fn what_waits_for_a_hop_without_mail_service_fails_and_what_comes_later_asks_aga
     }
     one.poll();
     one.resolve("mx", &Limits { connections_max: 1, ..limits() });
-    one.queue.handle_refused(one.now, READY, failure("521 no mail here"));
+    one.queue.handle_open_refused(one.now, READY, failure("521 no mail here"));
     let actions = one.poll();
     assert_eq!(actions.len(), 1000);
     assert!(actions.iter().all(|action| matches!(action, Action::Failed(..))));
@@ -943,6 +1032,6 @@ fn what_waits_for_a_hop_without_mail_service_fails_and_what_comes_later_asks_aga
     one.open(READY);
     one.push(1001);
     one.push(1002);
-    one.queue.handle_refused(one.now, READY, failure("521 no mail here"));
+    one.queue.handle_open_refused(one.now, READY, failure("521 no mail here"));
     assert!(!one.poll().iter().any(|action| matches!(action, Action::Failed(..))));
 }

@@ -98,8 +98,9 @@ pub struct SpoolText {
     /// takes up to 200 bytes of memory.
     #[schemars(range(min = 1))]
     pub queue_recipients_max: u32,
-    /// Memory for message bodies, all sessions and deliveries together. What does not fit is
-    /// written to disk early and read again when its turn comes.
+    /// Memory for message bodies of all sessions together; what does not fit is written to disk
+    /// early and read again when its turn comes. A quarter as much keeps what was received last, and
+    /// a quarter as much is for what deliveries read back, which wait for it in turn.
     pub body_memory_bytes: SizeText,
 }
 

@@ -5,9 +5,9 @@ use super::encoding::{self, Encoding, Fit};
 use super::host::{Seat, is_put_off};
 use super::opening::{self, OpenError};
 use super::{NextHop, Slot};
-use crate::budget::Share;
 use crate::config::{Channel, EightBit};
 use crate::event::Hop;
+use crate::line::{Permit, Who};
 use crate::message::Message;
 use crate::outcome::{self, Concluded};
 use crate::seams::{Stream, World};
@@ -45,7 +45,7 @@ pub(super) struct Connection<W: World> {
     /// Its place among the connections to its host, once it is open.
     pub(super) seat: Option<Seat<W>>,
     /// One of the connections that the process may have open.
-    pub(super) _descriptor: Share,
+    pub(super) permit: Permit,
 }
 
 /// A transaction that was started.
@@ -80,6 +80,7 @@ enum Idled {
 pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, mut slot: Slot<W>, hop: Rc<NextHop>) {
     let mut connection = match opening::open(&shard, slot.ready, &hop).await {
         Ok(connection) => connection,
+        Err(OpenError::NotNeeded) => return slot.not_needed(),
         Err(OpenError::Later(failure)) => {
             shard.metrics.connections_failed.inc();
             return slot.open_failed(Arc::new(failure));
@@ -112,6 +113,10 @@ impl<W: World> Connection<W> {
     async fn next_work(&mut self, slot: &mut Slot<W>, hop: &NextHop) -> Option<Work> {
         let idle = hop.channel.peer().map_or(Duration::ZERO, |peer| peer.idle_timeout);
         let until = self.shard.now() + idle;
+        // Who has several goes when others wait for their first.
+        if self.carried > 0 && self.permit.must_go() {
+            return None;
+        }
         loop {
             let now = self.shard.now();
             if hop.superseded.get() || now >= self.leave_at || self.has_carried_all() {
@@ -121,8 +126,8 @@ impl<W: World> Connection<W> {
             match take {
                 Take::Work(work) => return Some(work),
                 Take::Close => return None,
-                Take::Wait { .. } if self.shard.stopping.until().is_some() => return None,
-                Take::Wait { .. } => {}
+                Take::Wait if self.shard.stopping.until().is_some() => return None,
+                Take::Wait => {}
             }
             match self.idle(slot, until).await {
                 Idled::Woken => {}
@@ -150,9 +155,15 @@ impl<W: World> Connection<W> {
         let place = shard.idle.enter(slot.ready);
         shard.queue.borrow_mut().handle_idle(now, slot.ready);
         shard.pump();
+        if shard.shared.connections.is_tight() {
+            shard.idle.tell_entered();
+        }
         let ended = poll_fn(|cx| {
             if place.poll_woken(cx).is_ready() {
                 return Poll::Ready(Idled::Woken);
+            }
+            if place.is_asked_to_go() && self.permit.should_go() {
+                return Poll::Ready(Idled::Timeout);
             }
             if self.poll_quiet(cx).is_ready() {
                 return Poll::Ready(Idled::Closed);
@@ -164,7 +175,10 @@ impl<W: World> Connection<W> {
         match (shard.idle.leave(slot.ready, &place), ended) {
             (true, ended) => ended,
             (false, Idled::Closed) => Idled::ClosedWhileWoken,
-            (false, _) => Idled::Woken,
+            (false, _) => {
+                self.permit.stay();
+                Idled::Woken
+            }
         }
     }
 
@@ -233,7 +247,18 @@ impl<W: World> Connection<W> {
         slot: &Slot<W>,
     ) -> Result<(), CloseReason> {
         self.limit_recipients(&mut work, hop);
-        let message = match self.shard.message(work.id).await {
+        let who = Who::new(self.shard.number, slot.ready.0);
+        let place = self.shard.place_to_read(who, work.id);
+        if place.as_ref().is_some_and(|place| !place.is_served()) {
+            // Who waits for memory holds none.
+            while !self.in_flight.is_empty() {
+                if let Err(reason) = self.finish_first(hop, slot).await {
+                    give_back(&self.shard, &work);
+                    return Err(reason);
+                }
+            }
+        }
+        let message = match self.shard.message_in_turn(place, work.id).await {
             Ok(message) => message,
             Err(why) => {
                 outcome::unreadable(&self.shard, &work, "record", &why);
@@ -333,6 +358,7 @@ impl<W: World> Connection<W> {
                     if doubtful {
                         self.tell_doubtful(&first.message);
                     }
+                    self.tell_bearing(&outcomes, slot);
                     concluded = true;
                     let outcomes =
                         give_back_untried(&self.shard, &mut first.work, outcomes, &untried);
@@ -340,11 +366,7 @@ impl<W: World> Connection<W> {
                         self.conclude(&first, outcomes, hop);
                     }
                 }
-                ClientEvent::Ready => {
-                    let now = self.shard.now();
-                    self.shard.queue.borrow_mut().handle_success(now, slot.ready);
-                    return Ok(());
-                }
+                ClientEvent::Ready => return Ok(()),
                 ClientEvent::StartTls => {}
                 // The kept connection was closed while nothing was asked of it.
                 ClientEvent::Closed(_) if gave_back && !concluded => {
@@ -353,11 +375,7 @@ impl<W: World> Connection<W> {
                 // By us, and no fault of the peer's.
                 ClientEvent::Closed(_) if cut => return Err(CloseReason::Normal),
                 // With QUIT: the peer has answered, and is only not to be trusted with more.
-                ClientEvent::Closed(None) if concluded => {
-                    let now = self.shard.now();
-                    self.shard.queue.borrow_mut().handle_success(now, slot.ready);
-                    return Err(CloseReason::Normal);
-                }
+                ClientEvent::Closed(None) if concluded => return Err(CloseReason::Normal),
                 ClientEvent::Closed(failure) => {
                     // Never without Done before it; kept from being lost if it were.
                     while let Some(first) = self.in_flight.pop_front() {
@@ -397,6 +415,24 @@ impl<W: World> Connection<W> {
             dsn_passed_on: self.wire.session.capabilities().dsn,
         };
         outcome::conclude(&self.shard, &done.message, &done.work, outcomes, &concluded);
+    }
+
+    /// Tells how the peer bore a transaction: taken, or refused as a whole for now. (421 is told
+    /// when the peer goes.)
+    fn tell_bearing(&self, outcomes: &[Result<mail::Reply, Failure>], slot: &Slot<W>) {
+        let now = self.shard.now();
+        let mut queue = self.shard.queue.borrow_mut();
+        if outcomes.iter().any(Result::is_ok) {
+            return queue.handle_accepted(now, slot.ready);
+        }
+        let code = |failure: &Failure| failure.reply.as_ref().map_or(0, |reply| reply.code);
+        let refused = |outcome: &Result<mail::Reply, Failure>| {
+            outcome.as_ref().is_err_and(|failure| matches!(code(failure), 400..=420 | 422..=499))
+        };
+        if let Some(Err(failure)) = outcomes.first().filter(|_| outcomes.iter().all(refused)) {
+            let of_recipients = failure.text.ends_with("RCPT TO");
+            queue.handle_refused(now, slot.ready, Arc::new(failure.clone()), of_recipients);
+        }
     }
 
     /// Says so if the peer went away for a reason that more connections won't help.

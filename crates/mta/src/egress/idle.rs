@@ -5,11 +5,16 @@ use queue::ReadyId;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use tokio::sync::Notify;
 
 /// One waiting connection.
 #[derive(Debug, Default)]
 pub(crate) struct IdleSlot {
+    /// Grows from one to the next.
+    number: u64,
     woken: Cell<bool>,
+    /// The process has few connections left.
+    asked_to_go: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -23,8 +28,17 @@ impl IdleSlot {
         Poll::Pending
     }
 
+    /// Whether it was asked to go since this was last asked.
+    pub(crate) fn is_asked_to_go(&self) -> bool {
+        self.asked_to_go.take()
+    }
+
     fn wake(&self) {
         self.woken.set(true);
+        self.nudge();
+    }
+
+    fn nudge(&self) {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
@@ -36,12 +50,16 @@ impl IdleSlot {
 #[derive(Debug, Default)]
 pub(crate) struct IdleConnections {
     slots: RefCell<FixedMap<ReadyId, Vec<Rc<IdleSlot>>>>,
+    next_number: Cell<u64>,
+    entered: Notify,
 }
 
 impl IdleConnections {
     /// The calling connection waits from now on.
     pub(crate) fn enter(&self, ready: ReadyId) -> Rc<IdleSlot> {
-        let slot = Rc::new(IdleSlot::default());
+        let number = self.next_number.get();
+        self.next_number.set(number + 1);
+        let slot = Rc::new(IdleSlot { number, ..IdleSlot::default() });
         self.slots.borrow_mut().entry(ready).or_default().push(Rc::clone(&slot));
         slot
     }
@@ -71,6 +89,35 @@ impl IdleConnections {
         drop(all);
         if let Some(slot) = slot {
             slot.wake();
+        }
+    }
+
+    /// A connection that begins to wait may be needed elsewhere.
+    pub(crate) fn tell_entered(&self) {
+        self.entered.notify_one();
+    }
+
+    /// Ready when [one was told of](IdleConnections::tell_entered).
+    pub(crate) async fn entered(&self) {
+        self.entered.notified().await;
+    }
+
+    /// Asks `count` connections whether they can be done without, those that waited longest
+    /// first.
+    pub(crate) fn ask_to_go(&self, count: u64) {
+        let all = self.slots.borrow();
+        let mut waiting: Vec<_> = all.values().flatten().collect();
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(waiting.len());
+        if count == 0 {
+            return;
+        }
+        // Numbers are unique, so the map's order does not show.
+        waiting.select_nth_unstable_by_key(count - 1, |slot| slot.number);
+        waiting.truncate(count);
+        waiting.sort_unstable_by_key(|slot| slot.number);
+        for slot in waiting {
+            slot.asked_to_go.set(true);
+            slot.nudge();
         }
     }
 

@@ -4,6 +4,7 @@ use super::connection::give_back;
 use super::content::{WriteError, read_blob};
 use super::{NextHop, Slot};
 use crate::config::Channel;
+use crate::line::{Standing, Who};
 use crate::message::{Message, MessageBody};
 use crate::outcome::{self, Concluded};
 use crate::seams::{MailStore, World};
@@ -15,27 +16,38 @@ use smallvec::SmallVec;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Works off the slot's ready queue until it is empty.
+/// Workers at once, over all shards and routes: a few for each of the threads that write
+/// mailboxes, so that none of them waits for a shard.
+pub(crate) const WORKERS_MAX: u64 = 32;
+
+/// Works off the slot's ready queue until it is empty, or until others wait for their first
+/// worker.
 pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, slot: Slot<W>, hop: Rc<NextHop>) {
+    let who = Who::new(shard.number, slot.ready.0);
+    let mut permit = shard.shared.workers.join(who, Standing::Good, 1).await;
     slot.opened();
     loop {
         let now = shard.now();
         let take = shard.queue.borrow_mut().take(now, slot.ready, 0);
         let work = match take {
             Take::Work(work) => work,
-            Take::Wait { .. } | Take::Close => return,
+            Take::Wait | Take::Close => return,
         };
         let _busy = Busy::new(&shard.stopping);
         if shard.stopping.until().is_some() {
             give_back(&shard, &work);
             return;
         }
-        deliver(&shard, &hop, &work).await;
+        deliver(&shard, who, &hop, &work).await;
+        if permit.must_go() {
+            return;
+        }
     }
 }
 
-async fn deliver<W: World>(shard: &Rc<Shard<W>>, hop: &Rc<NextHop>, work: &Work) {
-    let message = match shard.message(work.id).await {
+async fn deliver<W: World>(shard: &Rc<Shard<W>>, who: Who, hop: &Rc<NextHop>, work: &Work) {
+    let place = shard.place_to_read(who, work.id);
+    let message = match shard.message_in_turn(place, work.id).await {
         Ok(message) => message,
         Err(why) => return outcome::unreadable(shard, work, "record", &why),
     };

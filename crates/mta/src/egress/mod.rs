@@ -17,6 +17,8 @@ pub(crate) use hops::Hops;
 pub(crate) use host::HostStates;
 pub(crate) use idle::IdleConnections;
 pub(crate) use lessons::Lessons;
+pub(crate) use local::WORKERS_MAX;
+pub(crate) use opening::connection_parts;
 
 use crate::config::Channel;
 use crate::event::Hop;
@@ -142,7 +144,15 @@ impl<W: World> Slot<W> {
     pub(crate) fn refused(mut self, failure: Arc<Failure>) {
         self.held = false;
         let now = self.shard.now();
-        self.shard.queue.borrow_mut().handle_refused(now, self.ready, failure);
+        self.shard.queue.borrow_mut().handle_open_refused(now, self.ready, failure);
+        self.shard.pump();
+    }
+
+    /// No connection was opened, for nothing waits for one any more.
+    pub(crate) fn not_needed(mut self) {
+        self.held = false;
+        let now = self.shard.now();
+        self.shard.queue.borrow_mut().handle_open_not_needed(now, self.ready);
         self.shard.pump();
     }
 

@@ -6,9 +6,9 @@ use super::content::Wire;
 use super::host::{self, Candidate, Seat};
 use super::{Host, NextHop, ourselves};
 use crate::alarm::Alarm;
-use crate::budget::Share;
 use crate::config::{Channel, EightBit, Peer};
-use crate::line::{Standing, Who};
+use crate::lack;
+use crate::line::{Parts, Permit, Standing, Who};
 use crate::lookup::Asker;
 use crate::seams::{DnsError, Net, Stream, Time, World};
 use crate::shard::Shard;
@@ -32,6 +32,8 @@ pub(super) enum OpenError {
     Later(Failure),
     /// All hosts said, or the DNS did, that there will never be mail service here.
     Never(Failure),
+    /// While it waited in line for a connection its messages went another way.
+    NotNeeded,
 }
 
 /// What an opening found out so far.
@@ -73,7 +75,8 @@ pub(super) async fn open<W: World>(
     let by_mx = matches!(hop.channel, Channel::Mx(_));
     for candidate in hop.states.order(shard.now(), &hop.hosts, || shard.world.time().random()) {
         match open_host(shard, ready, hop, &candidate, &mut tried).await {
-            Ok(connection) => return Ok(connection),
+            Ok(Some(connection)) => return Ok(connection),
+            Ok(None) => return Err(OpenError::NotNeeded),
             Err(failure) => {
                 let loops = ourselves::is_loop(&failure);
                 tried.take(failure, by_mx);
@@ -87,14 +90,14 @@ pub(super) async fn open<W: World>(
     Err(tried.error())
 }
 
-/// The same with one host.
+/// The same with one host. `None`: nothing waits for it any more.
 async fn open_host<W: World>(
     shard: &Rc<Shard<W>>,
     ready: ReadyId,
     hop: &Rc<NextHop>,
     candidate: &Candidate,
     tried: &mut Tried,
-) -> Result<Connection<W>, Failure> {
+) -> Result<Option<Connection<W>>, Failure> {
     let (host, states) = (&candidate.host, &hop.states);
     let found = addresses(shard, ready, hop, host).await?;
     let mut last = None;
@@ -106,8 +109,9 @@ async fn open_host<W: World>(
             continue;
         }
         tried.addresses += 1;
-        match open_address(shard, hop, candidate, SocketAddr::new(ip, host.port)).await {
-            Ok(connection) => return Ok(connection),
+        let peer = SocketAddr::new(ip, host.port);
+        match open_address(shard, ready, hop, candidate, peer).await {
+            Ok(opened) => return Ok(opened),
             Err(failure) => last = Some(failure),
         }
     }
@@ -185,36 +189,59 @@ fn public_only(
     Ok(addresses)
 }
 
+/// Connects when its turn comes.
+///
+/// # Errors
+/// What the network said, about this address.
+async fn connect<W: World>(
+    shard: &Rc<Shard<W>>,
+    ready: ReadyId,
+    peer: SocketAddr,
+    wait: Duration,
+    alarm: &mut Alarm<W::Time>,
+) -> std::io::Result<Option<(<W::Net as Net>::Stream, Permit)>> {
+    let time = shard.world.time();
+    loop {
+        let Some(permit) = in_turn(shard, ready).await else { return Ok(None) };
+        let until = time.now() + wait;
+        let connected = tokio::select! {
+            biased;
+            connected = shard.world.net().connect(peer, None) => connected,
+            () = alarm.wait(until) => Err(std::io::ErrorKind::TimedOut.into()),
+        };
+        match connected {
+            Ok(stream) => return Ok(Some((stream, permit))),
+            // Not the peer's fault: it was not even asked.
+            Err(error) if lack::is_ours(&error) => {
+                drop(permit);
+                alarm.wait(time.now() + lack::WAIT).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 async fn open_address<W: World>(
     shard: &Rc<Shard<W>>,
+    ready: ReadyId,
     hop: &Rc<NextHop>,
     candidate: &Candidate,
     peer: SocketAddr,
-) -> Result<Connection<W>, Failure> {
+) -> Result<Option<Connection<W>>, Failure> {
     let Some(parameters) = hop.channel.peer() else { return Err(no_hosts()) };
     let host = &candidate.host;
     let name = peer_name(host, peer);
     let time = shard.world.time();
-    let mut descriptor = Share::none(&shard.shared.egress_connections);
-    if !descriptor.try_grow(1) {
-        let status = EnhancedStatus::new(4, 3, 2);
-        let text = "as many connections are open as this process may have";
-        return Err(Failure::local(Class::Transient, status, text));
-    }
-    let until = time.now() + parameters.connect_timeout;
     let mut alarm = Alarm::new(time.clone());
-    let connected = tokio::select! {
-        biased;
-        connected = shard.world.net().connect(peer, None) => connected,
-        () = alarm.wait(until) => Err(std::io::ErrorKind::TimedOut.into()),
-    };
-    let stream = connected.map_err(|error| {
+    let connected = connect(shard, ready, peer, parameters.connect_timeout, &mut alarm).await;
+    let connected = connected.map_err(|error| {
         if host::is_no_route(&error) {
             hop.states.no_route(time.now(), host, peer.ip());
         }
         let status = EnhancedStatus::new(4, 4, 1);
         Failure::network(name.clone(), status, format!("cannot connect: {error}"))
     })?;
+    let Some((stream, permit)) = connected else { return Ok(None) };
     let by_mx = matches!(hop.channel, Channel::Mx(_));
     if by_mx && ourselves::is_here(&shard.active().config, stream.local_addr().ok(), peer) {
         return Err(ourselves::loops(&name));
@@ -238,7 +265,7 @@ async fn open_address<W: World>(
             false => Mono::NEVER,
         },
         seat: None,
-        _descriptor: descriptor,
+        permit,
     };
     loop {
         match connection.next_event().await {
@@ -248,13 +275,37 @@ async fn open_address<W: World>(
                     return Err(ourselves::loops(&name));
                 }
                 connection.seat = Some(Seat::take(shard, hop, host));
-                return Ok(connection);
+                connection.permit.prove();
+                return Ok(Some(connection));
             }
             ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(no_hosts)),
             // Offered to no session until there is TLS.
             ClientEvent::StartTls | ClientEvent::Done { .. } => {}
         }
     }
+}
+
+/// Waits in line for a connection of the process. `None`: nothing waits for it any more.
+async fn in_turn<W: World>(shard: &Rc<Shard<W>>, ready: ReadyId) -> Option<Permit> {
+    let standing = match shard.queue.borrow().last_opening(ready) {
+        None => Standing::Unknown,
+        Some(true) => Standing::Good,
+        Some(false) => Standing::Doubtful,
+    };
+    let who = Who::new(shard.number, ready.0);
+    let place = shard.shared.connections.join(who, standing, 1);
+    if place.is_served() {
+        return Some(place.await);
+    }
+    let permit = place.await;
+    shard.queue.borrow().has_backlog(ready).then_some(permit)
+}
+
+/// Connections of the process: those that have not greeted, and may never, have a quarter, so that
+/// next hops which are known to answer always find some left; those that failed the last time
+/// have half of that.
+pub(crate) fn connection_parts(max: u64) -> Parts {
+    Parts { max, unproven_max: max.div_ceil(4), doubtful_max: max.div_ceil(8) }
 }
 
 #[cfg(feature = "planted")]

@@ -1,6 +1,6 @@
 //! Events as JSON lines. The field names are documented in `docs/events.md` and are a promise.
 
-use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Trouble};
+use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Suspension, Trouble};
 use mail::{EnhancedStatus, Failure, MessageId, Reply, Wall};
 use std::net::IpAddr;
 
@@ -33,6 +33,8 @@ pub fn kind_name(kind: &Kind) -> &'static str {
         Kind::DsnQueued { .. } => "dsn_queued",
         Kind::DsnSuppressed { .. } => "dsn_suppressed",
         Kind::Refused(_) => "refused",
+        Kind::Suspended(_) => "suspended",
+        Kind::Resumed { .. } => "resumed",
         Kind::Lost { .. } => "lost",
     }
 }
@@ -64,6 +66,11 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
             line.plain("why", why);
         }
         Kind::Refused(refusal) => refusal_fields(&mut line, refusal),
+        Kind::Suspended(suspension) => suspension_fields(&mut line, suspension),
+        Kind::Resumed { target, step } => {
+            line.text("next_hop", target);
+            line.number("step", u64::from(*step));
+        }
         Kind::Lost { count, first } => {
             line.number("count", *count);
             if let Some(position) = first {
@@ -146,11 +153,18 @@ fn trouble_fields(line: &mut Line<'_>, trouble: &Trouble) {
         failure_fields(line, failure);
     }
     if let Some(next_try) = trouble.next_try {
-        line.key("next_try");
-        line.out.push(b'"');
-        write_wall(line.out, next_try);
-        line.out.push(b'"');
+        line.wall("next_try", next_try);
     }
+}
+
+fn suspension_fields(line: &mut Line<'_>, suspension: &Suspension) {
+    line.text("next_hop", &suspension.target);
+    line.number("step", u64::from(suspension.step));
+    line.number("recipients", suspension.recipients);
+    if let Some(failure) = &suspension.failure {
+        failure_fields(line, failure);
+    }
+    line.wall("next_try", suspension.next_try);
 }
 
 fn failure_fields(line: &mut Line<'_>, failure: &Failure) {
@@ -218,6 +232,13 @@ impl Line<'_> {
     fn text(&mut self, name: &str, value: &str) {
         self.key(name);
         write_string(self.out, value);
+    }
+
+    fn wall(&mut self, name: &str, value: Wall) {
+        self.key(name);
+        self.out.push(b'"');
+        write_wall(self.out, value);
+        self.out.push(b'"');
     }
 
     fn number(&mut self, name: &str, value: u64) {

@@ -176,6 +176,7 @@ fn build<W: World>(shard: &Rc<Shard<W>>, accepted: Accepted) -> Message {
         body,
         facts: transaction.facts,
         last_reason: None,
+        memory: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Queued messages as an operator sees them.
 
 use crate::control::{self, BlockerKind, QueueItem, QueueRecipient, RecipientState};
+use crate::line::Who;
 use crate::message::Message;
 use crate::outcome::{received_at, said_of, unread_address, wall_of};
 use crate::recovery::text_field;
@@ -163,12 +164,42 @@ impl<W: World> Shard<W> {
         why: &Blocker,
         until: Option<Wall>,
     ) -> Option<control::Blocker> {
-        let Blocker::Resolving { domain } = why else { return None };
-        let lookups = &self.shared.lookups;
-        let place = lookups.place(asker_of(self, entry.scheduled))?;
-        let (before, all) = (place.before, lookups.parts().max);
-        let text = format!("its turn to look up {domain}: {before} before it, {all} at once");
-        Some(control::Blocker { kind: BlockerKind::Lookup, text, until })
+        let shared = &self.shared;
+        let ready = self.queue.borrow().ready_id_of(entry.entry);
+        let who = ready.map(|ready| Who::new(self.number, ready.0));
+        let (kind, text) = match why {
+            Blocker::Resolving { domain } => {
+                let place = shared.lookups.place(asker_of(self, entry.scheduled))?;
+                let (before, all) = (place.before, shared.lookups.parts().max);
+                let text =
+                    format!("its turn to look up {domain}: {before} before it, {all} at once");
+                (BlockerKind::Lookup, text)
+            }
+            Blocker::Opening { next_hop, .. } => {
+                let host = ready.map(|ready| Who::other(self.number, ready.0));
+                let lines = [
+                    (&shared.connections, who, "connections", BlockerKind::Descriptor),
+                    (&shared.workers, who, "workers", BlockerKind::Descriptor),
+                    (&shared.lookups, host, "lookups", BlockerKind::Lookup),
+                ];
+                let mut places = lines.into_iter().filter_map(|(line, who, what, kind)| {
+                    Some((line.place(who?)?.before, line.parts().max, what, kind))
+                });
+                let (before, all, what, kind) = places.next()?;
+                let text = format!(
+                    "one of the {all} {what} of the process, for {next_hop}: {before} next hops \
+                     before it"
+                );
+                (kind, text)
+            }
+            Blocker::InFlight if self.unread.borrow().contains(&entry.id) => {
+                let used = shared.reads.used();
+                let text = format!("memory to read it into, {used} bytes are taken");
+                (BlockerKind::Memory, text)
+            }
+            _ => return None,
+        };
+        Some(control::Blocker { kind, text, until })
     }
 
     /// The recipients of a message that were given up and not reported.

@@ -94,5 +94,6 @@ fn as_message(
         body: MessageBody::Memory(vec![Bytes::from(content)]),
         facts,
         last_reason: None,
+        memory: None,
     }
 }

@@ -83,7 +83,7 @@ fn health_tells_load_balancers_to_stay_away() {
     let answer = get(&server, "/healthz");
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert!(answer.contains("log 0 is poisoned") && answer.contains("failing"), "{answer}");
-    *health.lock().unwrap() = Health { stopping: true, problems: Vec::new() };
+    *health.lock().unwrap() = Health { stopping: true, ..Health::default() };
     let answer = get(&server, "/healthz");
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("stopping"), "{answer}");
 }

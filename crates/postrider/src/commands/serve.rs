@@ -189,6 +189,7 @@ fn start_admin(
     let socket = ControlSocket::bind(path)
         .map_err(|error| format!("cannot open the control socket {}: {error}", path.display()))?;
     let find_problems = node.problem_finder();
+    let find_suspended = node.suspension_finder();
     AdminServer::start(AdminParts {
         hostname: config.hostname.as_str().into(),
         address: config.admin.address,
@@ -202,6 +203,7 @@ fn start_admin(
         health: Arc::new(move || Health {
             stopping: stopping.load(Ordering::Relaxed),
             problems: find_problems(),
+            suspended: find_suspended(),
         }),
     })
     .map_err(|error| {
@@ -218,7 +220,7 @@ fn status(node: &Node) -> Status {
         messages: node.message_count(),
         suspensions: node.suspensions().to_vec(),
         shards: Vec::new(),
-        problems: node.problem_finder()(),
+        problems: node.problem_finder()().into_iter().chain(node.suspension_finder()()).collect(),
     }
 }
 

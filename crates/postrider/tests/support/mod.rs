@@ -7,6 +7,7 @@ pub mod client;
 pub mod foreign;
 pub mod http;
 pub mod name_server;
+pub mod names;
 pub mod peer;
 pub mod server;
 pub mod tool;

@@ -322,6 +322,7 @@ impl World {
             Action::Failed(..) => shard.failed += 1,
             Action::Removed(_) => shard.removed += 1,
             Action::Warn(late) => shard.warned += late.len(),
+            Action::Suspended(_) | Action::Resumed { .. } => {}
             Action::Forgotten(_) => shard.forgotten += 1,
             Action::Lease { shard: to, message } => {
                 self.lease_messages += 1;
@@ -346,7 +347,8 @@ impl World {
                 connection.doing = Doing::Working(work);
                 connection.carried += 1;
             }
-            Take::Wait { until } => {
+            Take::Wait => {
+                let until = self.now + SECOND * 5;
                 connection.until = until;
                 connection.doing = Doing::Idle;
                 shard.queue.handle_idle(self.now, connection.ready);
@@ -492,7 +494,7 @@ impl World {
         if lost || throttled {
             return self.close(number, index, CloseReason::Lost);
         }
-        shard.queue.handle_success(self.now, ready);
+        shard.queue.handle_accepted(self.now, ready);
         self.work(number, index);
     }
 
