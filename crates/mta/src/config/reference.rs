@@ -79,7 +79,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 13] = [
+const SECTIONS: [(&str, &str, &str); 15] = [
     ("spool", "[spool]", "SpoolText"),
     ("listener", "[[listener]]", "ListenerText"),
     ("route", "[[route]]", "RouteText"),
@@ -89,6 +89,8 @@ const SECTIONS: [(&str, &str, &str); 13] = [
     ("route: maildir", "maildir = { path = \"/srv/mail/{domain}/{local}\" }", "MaildirText"),
     ("route: discard", "discard = {}", "DiscardText"),
     ("retry", "[retry]", "RetryText"),
+    ("reports", "[reports]", "ReportsText"),
+    ("reports: retry", "[reports]\nretry = { … }", "ReportRetryText"),
     ("dns", "[dns]", "DnsText"),
     ("admin", "[admin]", "AdminText"),
     ("events", "[events]", "EventsTable"),
