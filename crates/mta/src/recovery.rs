@@ -84,13 +84,23 @@ impl<W: World> Shard<W> {
         place: Option<InLine>,
         id: MessageId,
     ) -> Result<Rc<Message>, LoadError> {
-        let Some(place) = place else {
-            let read = self.look_at(id).await;
-            if let Err(why) = &read {
-                self.tell_unreadable(id, why);
-            }
-            return read;
-        };
+        let read = self.read_in_turn(place, id).await;
+        if let Err(why) = &read {
+            self.tell_unreadable(id, why);
+        }
+        read
+    }
+
+    async fn read_in_turn(
+        self: &Rc<Self>,
+        place: Option<InLine>,
+        id: MessageId,
+    ) -> Result<Rc<Message>, LoadError> {
+        if self.spool.has_failed(id.log()) {
+            // What is delivered now could not be settled: it would be delivered again.
+            return Err(LoadError::Disk("its log failed a write or sync".into()));
+        }
+        let Some(place) = place else { return self.look_at(id).await };
         let mut memory = if place.is_served() {
             place.await
         } else {
@@ -99,17 +109,23 @@ impl<W: World> Shard<W> {
             self.unread.borrow_mut().remove(&id);
             memory
         };
-        match self.spool.load(id).await {
-            Completion::Loaded(loaded) => {
-                let mut message = from_loaded(*loaded);
-                memory.shrink(message.cost() as u64);
-                message.memory = Some(memory);
-                Ok(Rc::new(message))
-            }
-            other => {
-                let why = refusal(other);
-                self.tell_unreadable(id, &why);
-                Err(why)
+        let mut message = self.load(id).await?;
+        memory.shrink(message.cost() as u64);
+        message.memory = Some(memory);
+        Ok(Rc::new(message))
+    }
+
+    /// Reads a message from the spool.
+    async fn load(&self, id: MessageId) -> Result<Message, LoadError> {
+        let time = self.world.time();
+        tokio::select! {
+            biased;
+            loaded = self.spool.load(id) => match loaded {
+                Completion::Loaded(loaded) => Ok(from_loaded(*loaded)),
+                other => Err(refusal(other)),
+            },
+            () = time.sleep_until(time.now() + LOAD_WAIT) => {
+                Err(LoadError::Disk("the disk does not answer".into()))
             }
         }
     }
@@ -120,24 +136,10 @@ impl<W: World> Shard<W> {
     /// # Errors
     /// What the spool said.
     pub(crate) async fn look_at(self: &Rc<Self>, id: MessageId) -> Result<Rc<Message>, LoadError> {
-        if self.spool.has_failed(id.log()) {
-            // What is delivered now could not be settled: it would be delivered again.
-            return Err(LoadError::Disk("its log failed a write or sync".into()));
-        }
         if let Some(message) = self.cache.borrow().get(id) {
             return Ok(message);
         }
-        let time = self.world.time();
-        tokio::select! {
-            biased;
-            loaded = self.spool.load(id) => match loaded {
-                Completion::Loaded(loaded) => Ok(Rc::new(from_loaded(*loaded))),
-                other => Err(refusal(other)),
-            },
-            () = time.sleep_until(time.now() + LOAD_WAIT) => {
-                Err(LoadError::Disk("the disk does not answer".into()))
-            }
-        }
+        self.load(id).await.map(Rc::new)
     }
 
     /// Says on the console that the spool can't read a message, or its body.

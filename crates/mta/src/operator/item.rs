@@ -44,7 +44,12 @@ impl<W: World> Shard<W> {
             }
             Some(recipient)
         });
-        let recipients = queued.chain(self.given_up_of(id)).take(recipients_max).collect();
+        // Its addresses were not at hand when they were given up.
+        let given_up = self.given_up_of(id).map(|mut recipient| {
+            recipient.address = message.address_of(recipient.index).unwrap_or(recipient.address);
+            recipient
+        });
+        let recipients = queued.chain(given_up).take(recipients_max).collect();
         let client = text_field(&message.meta, tag::CLIENT_ADDRESS).map(|address| {
             let helo = text_field(&message.meta, tag::CLIENT_EHLO).unwrap_or("");
             format!("{address} {helo}").trim_end().to_owned()

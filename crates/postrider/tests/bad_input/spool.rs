@@ -383,7 +383,7 @@ fn play_server(files: &Files, row: &Row, hop: &str, mut seen: Vec<String>) -> Ve
 /// The errors that a server logged, each once.
 fn errors(server: &Server) -> BTreeSet<String> {
     let console = server.console();
-    let errors = console.iter().filter_map(|line| line.split_once(" error "));
+    let errors = console.iter().filter_map(|line| line.split_once("Z error "));
     // Damage is logged as such at the start, and is in the row already.
     errors.map(|(_, text)| plain(text)).filter(|text| !text.starts_with("spool: damage")).collect()
 }
