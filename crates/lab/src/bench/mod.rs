@@ -131,18 +131,18 @@ pub fn run(options: &BenchOptions) -> Outcome {
 fn list() {
     println!("Scenarios:");
     for scenario in scenario::all() {
-        println!("  {:<16}{} ({})", scenario.name, scenario.title, scenario.publication);
+        println!("  {:<18}{} ({})", scenario.name, scenario.title, scenario.publication);
         let cases: Vec<&str> = scenario.cases.iter().map(|case| case.name).collect();
-        println!("  {:<16}variants: {}", "", cases.join(", "));
+        println!("  {:<18}variants: {}", "", cases.join(", "));
     }
-    println!("  {:<16}every one of them", "all");
+    println!("  {:<18}every one of them", "all");
     println!("Contenders:");
     for name in Contender::names() {
         if let Ok(contender) = Contender::named(name, &[]) {
-            println!("  {name:<16}{}; {}", contender.title(), contender.durability().1);
+            println!("  {name:<18}{}; {}", contender.title(), contender.durability().1);
         }
     }
-    println!("  {:<16}any other server, with --target", "NAME");
+    println!("  {:<18}any other server, with --target", "NAME");
 }
 
 /// A run.

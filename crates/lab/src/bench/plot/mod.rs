@@ -153,7 +153,7 @@ fn fit(text: &str, width: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{fit, length, text_width};
+    use super::{STYLE, fit, length, text_width};
 
     #[test]
     fn lengths_are_short() {
@@ -166,5 +166,15 @@ mod tests {
         let cut = fit("a contender with a very long name", 100.0);
         assert!(cut.ends_with('…') && text_width(&cut) <= 100.0, "{cut}");
         assert_eq!(fit("x", 0.0), "…");
+    }
+
+    #[test]
+    fn a_viewer_that_knows_no_variables_has_colours_too() {
+        for line in STYLE.lines().filter(|line| line.contains("var(")) {
+            for (before, _) in line.match_indices(": var(").map(|(at, _)| line.split_at(at)) {
+                let key = before.rsplit([' ', ';']).next().unwrap_or_default();
+                assert!(before.contains(&format!("{key}: #")), "{line}");
+            }
+        }
     }
 }
