@@ -215,6 +215,13 @@ impl HostPort {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(HostPort { host: Host::Address(address), port: default_port });
         }
+        if text.starts_with('/') || text.starts_with("unix:") {
+            return Err(
+                "a Unix socket is meant, and next hops are reached over TCP only: give the \
+                        server a TCP address (in Dovecot an inet_listener of `service lmtp`)"
+                    .to_owned(),
+            );
+        }
         let (host, port) = match text.rsplit_once(':') {
             // A colon inside the brackets of an address without port.
             Some((_, tail)) if tail.contains(']') => (text, None),
@@ -419,6 +426,14 @@ mod tests {
 
     fn named(table: &RouteTable, domain: &str) -> Option<usize> {
         table.named(&Domain::parse(domain).unwrap())
+    }
+
+    #[test]
+    fn a_unix_socket_is_told_from_a_host() {
+        for text in ["unix:/run/dovecot/lmtp", "/run/dovecot/lmtp"] {
+            let help = HostPort::parse(text, 24).unwrap_err();
+            assert!(help.contains("inet_listener"), "{help}");
+        }
     }
 
     #[test]
