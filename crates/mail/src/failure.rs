@@ -96,6 +96,14 @@ impl Failure {
         self.reply.is_some() && !OPENING.iter().any(|command| words.starts_with(command))
     }
 
+    /// Whether the peer refused one recipient, rather than the transaction: what greylisting does
+    /// says nothing of the host.
+    #[must_use]
+    pub fn is_of_recipient(&self) -> bool {
+        self.reply.is_some()
+            && self.text.strip_prefix("in reply to ").is_some_and(|words| words.starts_with(RCPT))
+    }
+
     /// Reads what [`fmt::Display`] wrote, perhaps cut at its end: what the spool remembers of the
     /// last attempt. The failure was one that left the recipient queued.
     #[must_use]
@@ -129,13 +137,16 @@ impl Failure {
     }
 }
 
+/// The command that names a recipient, as the client calls it.
+const RCPT: &str = "RCPT TO";
+
 /// The status of a failed recipient (RFC 3463 §2): the reply code wins where the peer's enhanced
 /// class contradicts it. Of a peer that knows no enhanced codes a refused recipient is taken for
 /// one that isn't there, which is what these codes mean for RCPT (RFC 5321 §4.2.3), and what list
 /// managers look for.
 fn status_of(reply: &Reply, class: Class, command: &str) -> EnhancedStatus {
     let fallback = if class == Class::Permanent { 5 } else { 4 };
-    let unknown_user = command == "RCPT TO" && matches!(reply.code, 550 | 551 | 553);
+    let unknown_user = command == RCPT && matches!(reply.code, 550 | 551 | 553);
     match reply.enhanced {
         Some(status) if status.class == fallback => status,
         None if unknown_user => EnhancedStatus::new(5, 1, 1),
@@ -207,6 +218,18 @@ mod tests {
         assert_eq!(status(450, "RCPT TO"), EnhancedStatus::new(4, 0, 0));
         let said = Failure::peer("mx", Reply::new(550, (5, 7, 1), "no"), "RCPT TO");
         assert_eq!(said.status, EnhancedStatus::new(5, 7, 1), "who says more is believed");
+    }
+
+    #[test]
+    fn a_refused_recipient_is_told_from_a_refused_transaction() {
+        let of_recipient = |command| {
+            let failure = Failure::peer("mx", Reply::new(450, (4, 2, 0), "later"), command);
+            let kept = Failure::from_text(&failure.to_string());
+            assert_eq!(kept.is_of_recipient(), failure.is_of_recipient(), "{command}");
+            failure.is_of_recipient()
+        };
+        assert!(of_recipient("RCPT TO"));
+        assert!(!of_recipient("MAIL FROM") && !of_recipient("DATA") && !of_recipient("BDAT"));
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub enum ShardMail<A> {
     /// An operator asks.
     Control {
         /// What.
-        request: ControlRequest,
+        request: Box<ControlRequest>,
         /// Where the parts of the answer go.
         answer: mpsc::Sender<ShardAnswer>,
     },
@@ -471,7 +471,7 @@ impl<W: World> Shard<W> {
                 }
                 self.pump();
             }
-            ShardMail::Control { request, answer } => self.handle_control(request, answer),
+            ShardMail::Control { request, answer } => self.handle_control(*request, answer),
             ShardMail::Suspensions(suspensions) => self.set_suspensions(suspensions),
             ShardMail::Reload(config) => self.reload(config),
             ShardMail::Stop { grace_ms, done } => {

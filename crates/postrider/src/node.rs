@@ -176,7 +176,7 @@ impl Node {
             let shard = shard.clone();
             // A shard that has ended drops the answer's sender, which says enough.
             Box::new(move |request, answer| {
-                let _ = shard.send(ShardMail::Control { request, answer });
+                let _ = shard.send(ShardMail::Control { request: Box::new(request), answer });
             })
         };
         self.shards.iter().map(port).collect()

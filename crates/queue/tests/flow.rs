@@ -104,7 +104,7 @@ fn a_message_is_resolved_opened_for_taken_and_settled() {
     assert!(matches!(one.queue.why(one.now, id), Some(Blocker::Opening { .. })));
     let first = work(one.open(READY));
     assert_eq!((first.id, first.entries[0].0, first.entries[0].2), (MessageId(1), id, 0));
-    assert!(matches!(one.queue.why(one.now, id), Some(Blocker::InFlight { .. })));
+    assert!(matches!(one.queue.why(one.now, id), Some(Blocker::InFlight)));
     assert_eq!(one.outcome(&first, &EntryOutcome::Settled), None);
     assert!(matches!(one.queue.take(one.now, READY, 1), Take::Wait));
     one.queue.handle_idle(one.now, READY);

@@ -269,7 +269,8 @@ impl Node {
     /// Asks a shard, as the control socket does.
     pub fn ask(&self, shard: u16, request: ControlRequest, answer: mpsc::Sender<ShardAnswer>) {
         // Nobody answers if the process has ended.
-        let _ = self.shards[usize::from(shard)].send(ShardMail::Control { request, answer });
+        let _ = self.shards[usize::from(shard)]
+            .send(ShardMail::Control { request: Box::new(request), answer });
     }
 
     /// It runs, and is to go on.

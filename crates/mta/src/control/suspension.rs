@@ -71,11 +71,11 @@ pub struct Suspension {
 }
 
 /// Of those that apply, the one that ends last.
-pub(crate) fn longest<'a>(
-    all: &'a [Suspension],
+pub(crate) fn longest(
+    all: &[Suspension],
     now: Wall,
     applies: impl Fn(&Scope) -> bool,
-) -> Option<&'a Suspension> {
+) -> Option<&Suspension> {
     let mine = all.iter().filter(|s| applies(&s.scope) && s.until.is_none_or(|until| until > now));
     mine.max_by_key(|s| s.until.map_or(u64::MAX, |until| until.0))
 }

@@ -430,7 +430,7 @@ impl<W: World> Connection<W> {
             outcome.as_ref().is_err_and(|failure| matches!(code(failure), 400..=420 | 422..=499))
         };
         if let Some(Err(failure)) = outcomes.first().filter(|_| outcomes.iter().all(refused)) {
-            let of_recipients = failure.text.ends_with("RCPT TO");
+            let of_recipients = failure.is_of_recipient();
             queue.handle_refused(now, slot.ready, Arc::new(failure.clone()), of_recipients);
         }
     }

@@ -209,7 +209,7 @@ impl<W: World> Drop for Seat<W> {
 /// session as with 421: another host may take it.
 pub(super) fn is_put_off(failure: &Failure) -> bool {
     let Some(reply) = &failure.reply else { return false };
-    reply.code / 100 == 4 && reply.code != 421 && !failure.text.ends_with("RCPT TO")
+    reply.code / 100 == 4 && reply.code != 421 && !failure.is_of_recipient()
 }
 
 impl State {

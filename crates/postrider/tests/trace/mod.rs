@@ -47,7 +47,9 @@ impl Call {
 
     /// Whether it made `file` appear under this name.
     pub(crate) fn names(&self, file: &str) -> bool {
-        let quoted = format!("\"{file}\"");
+        // Within its directory it is named by the last part alone.
+        let within = file.rsplit_once('/').filter(|(directory, _)| self.file == *directory);
+        let quoted = format!("\"{}\"", within.map_or(file, |(_, name)| name));
         match self.name.as_str() {
             "openat" => self.arguments.contains(&quoted) && self.arguments.contains("O_CREAT"),
             // The new name is the last path.

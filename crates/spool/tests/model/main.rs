@@ -140,7 +140,7 @@ fn a_recovery_that_removes_blobs_first_is_found() {
             (0..2).for_each(|_| world.accept_blob(1, 900));
             world.drain();
             world.settle(false);
-            let fuse = world.below(5) as u64;
+            let fuse = world.below(12) as u64;
             world.disk.set_fuse(fuse);
             world.pump(12);
             world.restart(round % 2 == 0);
