@@ -5,9 +5,7 @@ use crate::escape::escape;
 use crate::model;
 use crate::stream::{Cut, Item, in_pieces, items};
 use mail::{ContentScanner, Mono, Reply};
-use smtp::server::{
-    BareNewline, ContentSink, Need, Nul, ServerConfig, ServerSession, Transaction,
-};
+use smtp::server::{BareNewline, ContentSink, Need, Nul, ServerConfig, ServerSession, Transaction};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
