@@ -93,7 +93,7 @@ pub(crate) enum Command {
     /// Talks to a running server over its control socket. `list`, `show` and `why` look; `retry`,
     /// `hold`, `release` and `remove` change something, and what hold, release and remove do survives
     /// a restart.
-    Queue(QueueArgs),
+    Queue(Box<QueueArgs>),
     /// Make a running server read its configuration again
     Reload(ServerArgs),
     /// Show how a running server is
