@@ -246,12 +246,18 @@ impl ContentReader {
             return;
         }
         self.facts.has_8bit = self.facts.has_8bit || !piece.is_ascii();
-        let has_nul = memchr::memchr(0, piece).is_some();
-        self.facts.has_nul |= has_nul;
-        match &mut self.stripped {
-            None if has_nul && self.nul == Nul::Reject => self.refused = true,
-            None => sink.push(piece),
-            Some(scanner) => {
+        let nul = memchr::memchr(0, piece);
+        self.facts.has_nul |= nul.is_some();
+        match (&mut self.stripped, nul) {
+            (None, Some(at)) if self.nul == Nul::Reject => {
+                self.refused = true;
+                // The same as if the pieces had been others.
+                if at > 0 {
+                    sink.push(&piece[..at]);
+                }
+            }
+            (None, _) => sink.push(piece),
+            (Some(scanner), _) => {
                 for part in piece.split(|&byte| byte == 0).filter(|part| !part.is_empty()) {
                     scanner.push(part);
                     sink.push(part);
