@@ -330,6 +330,15 @@ fn a_body_that_changed_on_the_disk_goes_nowhere() {
     let content = format!("Subject: big\r\n\r\n{}", "It stays as it is.\r\n".repeat(42_000));
     let to = ["a@smtp.test", "b@lmtp.test", "c@bdat.test", "d@box.test"];
     Client::connect(server.address()).mail("me@source.test", &to, &content);
+    let waits_with = |server: &Server, words: &str| {
+        let queue = server.queue();
+        let recipients =
+            queue.iter().flat_map(|m| m["recipients"].as_array().into_iter().flatten());
+        let failures = recipients.filter_map(|recipient| recipient["last_failure"].as_str());
+        failures.filter(|text| text.contains(words)).count() == 4
+    };
+    // All four wait for their next attempt, so that the restart begins none of its own.
+    wait_until("four refused connections", || waits_with(&server, "refused"));
     server.stop();
     // In its last piece: all before is sent when it is found.
     let blob = files.path("spool/0000000000000001.blob");
@@ -354,13 +363,7 @@ fn a_body_that_changed_on_the_disk_goes_nowhere() {
     };
     wait_until("four errors that name the file", || told() == 4);
     assert_eq!(bdat.recv(), Ok(false), "the chunk was not sent to its end");
-    wait_until("four that wait", || {
-        let queue = server.queue();
-        let recipients =
-            queue.iter().flat_map(|m| m["recipients"].as_array().into_iter().flatten());
-        let failures = recipients.filter_map(|recipient| recipient["last_failure"].as_str());
-        failures.filter(|text| text.contains("its body can't be read")).count() == 4
-    });
+    wait_until("four that wait", || waits_with(&server, "its body can't be read"));
     assert_eq!((smtp.taken().len(), lmtp.taken().len()), (0, 0));
     assert_eq!(files.maildir("mail").len(), 0);
     let left = std::fs::read_dir(files.path("mail/tmp")).map_or(0, Iterator::count);
