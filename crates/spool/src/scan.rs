@@ -4,7 +4,7 @@ use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
 use crate::codec::{RawRecord, kind, read_head, read_record};
 use crate::disk::{Disk, DiskError, DiskErrorKind, read_around};
 use crate::register::Register;
-use crate::segment::{Footer, Header, SECTOR_BYTES, SegmentKey, u64_at};
+use crate::segment::{Footer, Header, SECTOR_BYTES, SegmentKey, u32_at, u64_at};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 
@@ -132,6 +132,9 @@ pub(crate) fn survey(
 
 /// The fuzzer's segments are small: there, more than one window shall be needed.
 const WINDOW_BYTES: usize = if cfg!(fuzzing) { 4 << 10 } else { 1 << 20 };
+
+/// A record that is longer is no evidence of a batch without a header: its length may be anything.
+const RECORD_BYTES_MAX: u64 = 4 << 20;
 
 /// Reads a file through a buffer of at least a mebibyte.
 struct Window<'a> {
@@ -401,31 +404,9 @@ impl<'a> Walk<'a> {
             self.limit = self.length;
         }
         let limit = self.limit;
-        let known = known_end.unwrap_or(0).min(limit);
-        let header = self.segment_header()?;
-        let first = header.map(|header| header.first_offset);
-        let mut result = ScanEnd { end: first.unwrap_or(SECTOR_BYTES), ..ScanEnd::default() };
-        if first.is_none() {
-            // Either nothing was ever written here, or the header is damaged.
-            let (found, is_synced) = self.find(SECTOR_BYTES, 0)?;
-            let Some(found) = found else {
-                if let Some(bytes) = known_end.filter(|&known| known > 0) {
-                    result.damaged = true;
-                    let what = format!("nothing of its {bytes} bytes can be read");
-                    visit(Found::Damage { offset: 0, bytes, what });
-                }
-                return Ok(result);
-            };
-            let is_readable = !self.window.is_unreadable(0, SECTOR_BYTES);
-            if !is_synced && is_readable && known_end.is_none_or(|known| known == 0) {
-                // It was written with the first batch, and neither was synced.
-                result.torn = true;
-                return Ok(result);
-            }
-            result.damaged = true;
-            let what = "the segment's header is damaged".into();
-            visit(Found::Damage { offset: 0, bytes: SECTOR_BYTES, what });
-            result.end = found;
+        let mut result = ScanEnd { end: SECTOR_BYTES, ..ScanEnd::default() };
+        if !self.find_first(known_end, &mut result, visit)? {
+            return Ok(result);
         }
         while result.end < limit && known_end.is_none_or(|known| result.end < known) {
             let offset = result.end;
@@ -437,24 +418,9 @@ impl<'a> Walk<'a> {
                 result.end += header.total_bytes;
                 continue;
             }
-            // Invalid. Damage if it was synced once, else the torn tail.
-            let after =
-                batch.map_or(offset + SECTOR_BYTES, |(header, _)| offset + header.total_bytes);
-            let (next, is_synced) = self.find(after, offset)?;
-            let is_readable = !self.window.is_unreadable(offset, after);
-            if !is_synced && is_readable && known <= offset {
-                result.torn = batch.is_some() || next.is_some();
+            let header = batch.map(|(header, _)| header);
+            if !self.pass_invalid(header, known_end.unwrap_or(0).min(limit), &mut result, visit)? {
                 break;
-            }
-            result.damaged = true;
-            if let Some((header, _)) = batch {
-                visit(Found::Batch(offset, header));
-                self.salvage(offset, &header, visit)?;
-                result.end = after;
-            } else {
-                result.end = next.unwrap_or(known.max(after));
-                let bytes = result.end - offset;
-                visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
             }
         }
         if let Some(known) = known_end.filter(|&known| known > limit) {
@@ -464,6 +430,110 @@ impl<'a> Walk<'a> {
             visit(Found::Damage { offset: limit, bytes, what });
         }
         Ok(result)
+    }
+
+    /// Notes in `result.end` where the first batch begins; `false` when there is none to be read.
+    fn find_first(
+        &mut self,
+        known_end: Option<u64>,
+        result: &mut ScanEnd,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<bool, DiskError> {
+        if let Some(header) = self.segment_header()? {
+            result.end = header.first_offset;
+            return Ok(true);
+        }
+        // Either nothing was ever written here, or the header is damaged.
+        let known_end = known_end.filter(|&known| known > 0);
+        let (found, is_synced) = self.find(SECTOR_BYTES, 0)?;
+        let Some(found) = found else {
+            if let Some(bytes) = known_end {
+                result.damaged = true;
+                let what = format!("nothing of its {bytes} bytes can be read");
+                visit(Found::Damage { offset: 0, bytes, what });
+            } else {
+                result.torn = self.is_begun(0)?;
+            }
+            return Ok(false);
+        };
+        let is_readable = !self.window.is_unreadable(0, SECTOR_BYTES);
+        if !is_synced && is_readable && known_end.is_none() {
+            // It was written with the first batch, and neither was synced.
+            result.torn = true;
+            return Ok(false);
+        }
+        result.damaged = true;
+        let what = "the segment's header is damaged".into();
+        visit(Found::Damage { offset: 0, bytes: SECTOR_BYTES, what });
+        result.end = found;
+        Ok(true)
+    }
+
+    /// What is at `result.end` is no whole batch, though it may have a `header`. It is damage if it
+    /// was synced once: then the walk goes on behind it. `false` when it is the torn tail, or when
+    /// nothing was written here.
+    fn pass_invalid(
+        &mut self,
+        header: Option<BatchHeader>,
+        known: u64,
+        result: &mut ScanEnd,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<bool, DiskError> {
+        let offset = result.end;
+        let after = offset + header.map_or(SECTOR_BYTES, |header| header.total_bytes);
+        let (next, is_synced) = self.find(after, offset)?;
+        let is_readable = !self.window.is_unreadable(offset, after);
+        if !is_synced && is_readable && known <= offset {
+            // What lies behind damage without a header belongs to it.
+            result.torn =
+                header.is_some() || next.is_some() || (!result.damaged && self.is_begun(offset)?);
+            return Ok(false);
+        }
+        result.damaged = true;
+        if let Some(header) = header {
+            visit(Found::Batch(offset, header));
+            self.salvage(offset, &header, visit)?;
+            result.end = after;
+        } else {
+            result.end = next.unwrap_or(known.max(after));
+            let bytes = result.end - offset;
+            visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
+        }
+        Ok(true)
+    }
+
+    /// No header can be read from `offset` on; whether something of a batch is there all the same:
+    /// it was torn, or its header was damaged. In a file that was used for another segment before
+    /// only a record of this one tells so; in any other, all that isn't zeros.
+    fn is_begun(&mut self, offset: u64) -> Result<bool, DiskError> {
+        let (key, limit) = (self.key, self.limit);
+        let at = offset + BATCH_HEADER_BYTES as u64;
+        let length = u32_at(self.window.get(at, 4)?, 0).map_or(0, u64::from);
+        if (1..=RECORD_BYTES_MAX.min(limit.saturating_sub(at))).contains(&length)
+            && read_record(self.window.get(at, length as usize)?, key, at).is_ok()
+        {
+            return Ok(true);
+        }
+        // The footer of its earlier life is there until it is full again.
+        let is_new = !self.window.is_unreadable(self.limit, self.length)
+            && self.is_blank(self.limit, self.length)?;
+        Ok(is_new && !self.is_blank(offset, self.limit)?)
+    }
+
+    /// There is nothing but zeros between the two.
+    fn is_blank(&mut self, from: u64, to: u64) -> Result<bool, DiskError> {
+        let mut at = from;
+        while at < to {
+            let part = self.window.get(at, (to - at).min(WINDOW_BYTES as u64) as usize)?;
+            if part.is_empty() {
+                break;
+            }
+            if part.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at += part.len() as u64;
+        }
+        Ok(true)
     }
 
     fn header(&mut self, offset: u64) -> Result<Option<BatchHeader>, DiskError> {

@@ -10,7 +10,7 @@ use spool::{
     RecoveredMessage, RecoveryReport, Request, Settle, SettleKind, Spool, SpoolConfig, SpoolError,
     State, Ticket, checksums,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 fn small() -> SpoolConfig {
@@ -188,28 +188,7 @@ proptest! {
 
     #[test]
     fn a_flipped_bit_costs_one_message_at_most(seed: u64, flips in prop::collection::vec(any::<u64>(), 1..3)) {
-        let (disk, count) = filled(seed);
-        let names: Vec<String> = segment_names(&disk);
-        // A batch holds one message here; a damaged header costs that batch.
-        for &flip in &flips {
-            let name = &names[flip as usize % names.len()];
-            let bits = disk.length(name).expect("there") * 8;
-            prop_assert!(disk.flip_bit(name, (flip >> 8) % bits));
-        }
-        let (mut spool, report, found) = open(&disk, small());
-        prop_assert!(found.len() + flips.len() >= count, "{} of {count}: {report:?}", found.len());
-        if found.len() < count {
-            prop_assert!(report.damaged_count + report.torn_count > 0);
-        }
-        let mut unreadable = 0;
-        for message in &found {
-            match load(&mut spool, &disk, message.id) {
-                Completion::Loaded(loaded) => prop_assert_eq!(loaded.id, message.id),
-                Completion::LoadFailed(LoadError::Damaged(_)) => unreadable += 1,
-                other => panic!("{other:?}"),
-            }
-        }
-        prop_assert!(unreadable + count - found.len() <= flips.len());
+        costs_one_message_at_most(seed, &flips);
     }
 
     #[test]
@@ -238,6 +217,82 @@ proptest! {
         prop_assert!(found.len() + 20 >= count, "{} of {count}: {report:?}", found.len());
         let _ = spool::verify(&disk).expect("reads on");
     }
+}
+
+/// What `flips` leave of a log, one bit each.
+fn costs_one_message_at_most(seed: u64, flips: &[u64]) {
+    let (disk, count) = filled(seed);
+    let names: Vec<String> = segment_names(&disk);
+    // A batch holds one message here; a damaged header costs that batch.
+    for &flip in flips {
+        let name = &names[flip as usize % names.len()];
+        let bits = disk.length(name).expect("there") * 8;
+        assert!(disk.flip_bit(name, (flip >> 8) % bits));
+    }
+    let (mut spool, report, found) = open(&disk, small());
+    assert!(found.len() + flips.len() >= count, "{} of {count}: {report:?}", found.len());
+    if found.len() < count {
+        assert!(report.damaged_count + report.torn_count > 0, "{report:?}");
+    }
+    let mut unreadable = 0;
+    for message in &found {
+        match load(&mut spool, &disk, message.id) {
+            Completion::Loaded(loaded) => assert_eq!(loaded.id, message.id),
+            Completion::LoadFailed(LoadError::Damaged(_)) => unreadable += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(unreadable + count - found.len() <= flips.len());
+}
+
+#[test]
+fn a_last_batch_whose_header_is_damaged_is_told() {
+    // A bit of the magic in the header of the last batch of all.
+    costs_one_message_at_most(0, &[17_503_368_686_525_773_267]);
+    // Each byte of that header, and of the record's behind it, in a file that is used for the first
+    // time and in one that was used before.
+    for recycled in [false, true] {
+        for byte in 0..128 {
+            let (disk, last, at) = ended(recycled);
+            assert_eq!(spool::verify(&disk).expect("verifies").torn_count, 0);
+            assert!(disk.flip_bit(&last, (at + byte) * 8 + byte % 8));
+            let torn_count = spool::verify(&disk).expect("verifies").torn_count;
+            assert_eq!(torn_count, 1, "byte {byte}, recycled: {recycled}");
+        }
+    }
+}
+
+/// A log that was not stopped; its last segment and where the last batch begins.
+fn ended(recycled: bool) -> (MemDisk, String, u64) {
+    // With room for a few segments only, those that came free are used again.
+    let disk = MemDisk::new(1, if recycled { 330 << 10 } else { 1 << 30 });
+    let (mut spool, _, _) = open(&disk, small());
+    let contents = || -> BTreeMap<String, Vec<u8>> {
+        let names = disk.list().expect("lists").into_iter();
+        names.map(|name| (name.clone(), disk.content(&name).unwrap_or_default())).collect()
+    };
+    for sequence in 1..1_000 {
+        let before = contents();
+        submit(&mut spool, &disk, vec![Record::Accept(Box::new(plain(sequence, 3_000)))]);
+        let mut changed = contents();
+        changed.retain(|name, now| {
+            name.ends_with(".segment") && before.get(name).is_some_and(|old| old != now)
+        });
+        let (name, after) = changed.pop_last().expect("it was written somewhere");
+        let old = &before[&name];
+        if sequence > 3 && after[after.len() - 512..].iter().any(|byte| *byte != 0) == recycled {
+            let is_batch = |at: &usize| {
+                let here = &after[*at..*at + 512];
+                here.starts_with(b"PRBT") && here != &old[*at..*at + 512]
+            };
+            let at = (0..after.len()).step_by(512).filter(is_batch).next_back().expect("a batch");
+            return (disk, name, at as u64);
+        }
+        let id = MessageId::new(0, 0, sequence);
+        let recipients = vec![(0, SettleKind::Relayed)];
+        submit(&mut spool, &disk, vec![Record::Settle(Settle { id, at: Wall(1), recipients })]);
+    }
+    panic!("no segment was used again");
 }
 
 /// Sixty messages in several segments, one to a batch.
