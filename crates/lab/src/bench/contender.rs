@@ -1,7 +1,9 @@
 //! Who is measured, and what they have in common.
 
+use super::adapter::Adapter;
 use super::group::Group;
 use super::report;
+use super::scenario::Egress;
 use super::target::Target;
 use super::tree;
 use super::{exim, floor, opensmtpd, postfix, postrider, target};
@@ -26,8 +28,7 @@ pub(super) struct Place {
     pub(super) admin_port: u16,
     /// The postrider program.
     pub(super) postrider: PathBuf,
-    /// Connections to the next hop at most; `None`: as many as its configuration usually has.
-    pub(super) connections_max: Option<u32>,
+    pub(super) egress: Egress,
     /// For all its processes, where there is such a thing.
     pub(super) group: Option<Rc<Group>>,
 }
@@ -105,14 +106,18 @@ pub(super) enum Contender {
     Postfix,
     Exim,
     OpenSmtpd,
+    /// Spends and writes what is known beforehand for each message: proves the meter.
+    KnownCost,
     /// A server that runs already.
     Target(Target),
+    /// A server that a script starts.
+    Adapter(Adapter),
 }
 
 /// Transactions in flight of the contender that is named after them.
 const IN_FLIGHT: u32 = 8;
 
-const NAMED: [(&str, Contender); 9] = [
+const NAMED: [(&str, Contender); 10] = [
     ("postrider", Contender::Postrider { durability: "sync", in_flight: 1 }),
     ("postrider-in-flight", Contender::Postrider { durability: "sync", in_flight: IN_FLIGHT }),
     ("postrider-os", Contender::Postrider { durability: "os", in_flight: 1 }),
@@ -121,6 +126,7 @@ const NAMED: [(&str, Contender); 9] = [
     ("postfix", Contender::Postfix),
     ("exim", Contender::Exim),
     ("opensmtpd", Contender::OpenSmtpd),
+    ("known-cost", Contender::KnownCost),
     ("postrider-memory", Contender::Postrider { durability: "memory", in_flight: 1 }),
 ];
 
@@ -130,18 +136,19 @@ impl Contender {
         NAMED.iter().map(|(name, _)| *name)
     }
 
-    /// The one of this name.
+    /// The one of this name, among those that the command line gives and those that have one of
+    /// their own.
     ///
     /// # Errors
     /// An unknown name; the text lists the known ones.
-    pub(super) fn named(name: &str, targets: &[Target]) -> Result<Contender, String> {
-        if let Some(target) = targets.iter().find(|target| target.name == name) {
-            return Ok(Contender::Target(target.clone()));
+    pub(super) fn named(name: &str, given: &[Contender]) -> Result<Contender, String> {
+        if let Some(found) = given.iter().find(|contender| contender.name() == name) {
+            return Ok(found.clone());
         }
         let found = NAMED.iter().find(|(known, _)| *known == name);
         found.map(|(_, contender)| contender.clone()).ok_or_else(|| {
             let mut known: Vec<&str> = Contender::names().collect();
-            known.extend(targets.iter().map(|target| target.name.as_str()));
+            known.extend(given.iter().map(Contender::name));
             format!("there is no contender {name:?}; known are {}", known.join(", "))
         })
     }
@@ -149,6 +156,7 @@ impl Contender {
     pub(super) fn name(&self) -> &str {
         match self {
             Contender::Target(target) => &target.name,
+            Contender::Adapter(adapter) => &adapter.name,
             other => NAMED.iter().find(|(_, known)| known == other).map_or("", |(name, _)| name),
         }
     }
@@ -169,7 +177,9 @@ impl Contender {
             Contender::Postfix => "Postfix".to_owned(),
             Contender::Exim => "Exim".to_owned(),
             Contender::OpenSmtpd => "OpenSMTPD".to_owned(),
+            Contender::KnownCost => floor::known_cost_title(),
             Contender::Target(target) => format!("the server at {}", target.address),
+            Contender::Adapter(adapter) => format!("what {} starts", adapter.script()),
         }
     }
 
@@ -193,7 +203,9 @@ impl Contender {
             Contender::OpenSmtpd => {
                 ("unknown", "its own default; what it syncs we have not verified")
             }
+            Contender::KnownCost => ("memory", "its writes are ballast"),
             Contender::Target(_) => ("unknown", "we did not configure it"),
+            Contender::Adapter(_) => ("unknown", "its adapter configures it"),
         }
     }
 
@@ -204,11 +216,14 @@ impl Contender {
     pub(super) fn find(&self, postrider: &Path) -> Result<String, String> {
         match self {
             Contender::Postrider { .. } => postrider::version(postrider),
-            Contender::Floor { .. } => Ok(env!("CARGO_PKG_VERSION").to_owned()),
+            Contender::Floor { .. } | Contender::KnownCost => {
+                Ok(env!("CARGO_PKG_VERSION").to_owned())
+            }
             Contender::Postfix => postfix::version(),
             Contender::Exim => exim::version(),
             Contender::OpenSmtpd => opensmtpd::version(),
             Contender::Target(target) => target.greeting(),
+            Contender::Adapter(adapter) => adapter.version(),
         }
     }
 
@@ -222,10 +237,12 @@ impl Contender {
                 postrider::start(place, durability, *in_flight)?
             }
             Contender::Floor { log } => floor::start(place, *log)?,
+            Contender::KnownCost => floor::start_known_cost(place)?,
             Contender::Postfix => postfix::start(place)?,
             Contender::Exim => exim::start(place)?,
             Contender::OpenSmtpd => opensmtpd::start(place)?,
             Contender::Target(target) => target.start(),
+            Contender::Adapter(adapter) => adapter.start(place)?,
         };
         let listens = wait_until_it_listens(&self.address(place), server.pid());
         listens.map_err(|error| error + &last_words(&place.directory))?;
@@ -244,6 +261,8 @@ impl Contender {
     pub(super) fn rough_rates(&self) -> (f64, f64) {
         match self {
             Contender::Postfix | Contender::Exim | Contender::OpenSmtpd => (300.0, 30e6),
+            // Its known cost, on a core.
+            Contender::KnownCost => (100.0, 60e6),
             _ => (3000.0, 60e6),
         }
     }
@@ -253,6 +272,7 @@ impl Contender {
         !matches!(
             self,
             Contender::Floor { .. }
+                | Contender::KnownCost
                 | Contender::Postrider { durability: "memory", .. }
                 | Contender::Target(_)
         )
@@ -260,7 +280,14 @@ impl Contender {
 
     /// Whether [`Place::connections_max`] means anything to it.
     pub(super) fn limits_connections(&self) -> bool {
-        matches!(self, Contender::Postrider { .. } | Contender::Postfix)
+        matches!(
+            self,
+            Contender::Postrider { .. }
+                | Contender::Floor { .. }
+                | Contender::KnownCost
+                | Contender::Postfix
+                | Contender::Adapter(_)
+        )
     }
 
     /// Messages that a killed one may deliver again: transactions in flight, and what was delivered
@@ -309,6 +336,7 @@ fn last_words(directory: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::Contender;
+    use crate::bench::adapter::Adapter;
     use crate::bench::target::Target;
 
     #[test]
@@ -321,8 +349,11 @@ mod tests {
     }
 
     #[test]
-    fn a_target_goes_by_the_name_it_was_given() {
-        let targets: [Target; 1] = ["mine=127.0.0.1:25,pid=7".parse().expect("well-formed")];
-        assert_eq!(Contender::named("mine", &targets).expect("known").name(), "mine");
+    fn what_the_command_line_gives_goes_by_the_name_it_has_there() {
+        let target: Target = "mine=127.0.0.1:25,pid=7".parse().expect("well-formed");
+        let adapter: Adapter = "other=script".parse().expect("well-formed");
+        let given = [Contender::Target(target), Contender::Adapter(adapter)];
+        assert_eq!(Contender::named("other", &given).expect("known").name(), "other");
+        assert_eq!(Contender::named("mine", &given).expect("known").name(), "mine");
     }
 }

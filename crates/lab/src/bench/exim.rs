@@ -152,7 +152,7 @@ mod tests {
             port: 2525,
             admin_port: 0,
             postrider: PathBuf::new(),
-            connections_max: None,
+            egress: crate::bench::scenario::Egress::Usual,
             group: None,
         };
         let text = config(&place);

@@ -7,9 +7,11 @@ use super::tree;
 use crate::process::Process;
 use serde_json::Value;
 use std::io::Read as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Connections to the next hop, unless the case says otherwise.
+const CONNECTIONS_MAX: u32 = 50;
 const STOP_MAX: Duration = Duration::from_secs(20);
 
 struct Floor {
@@ -19,13 +21,41 @@ struct Floor {
     files: Vec<ConfigFile>,
 }
 
+/// Processor time that the contender of known cost spends for each message, in microseconds: so much
+/// that what the relaying itself takes is a small share of it.
+const KNOWN_CPU_US: u32 = 10_000;
+/// Bytes that it writes to a file for each message: whole folios, whatever their size.
+const KNOWN_WRITE_BYTES: u32 = 256 * 1024;
+
+/// One line for people.
+pub(super) fn known_cost_title() -> String {
+    format!(
+        "bare relay that burns {KNOWN_CPU_US} µs and writes {KNOWN_WRITE_BYTES} bytes a message"
+    )
+}
+
+pub(super) fn start_known_cost(place: &Place) -> Result<Box<dyn Server>, String> {
+    let [cpu, bytes] = [KNOWN_CPU_US, KNOWN_WRITE_BYTES].map(|cost| cost.to_string());
+    start_with(place, |command| {
+        command.args(["--burn-us", &cpu, "--ballast-bytes", &bytes]);
+        command.arg("--ballast").arg(place.directory.join("ballast"));
+    })
+}
+
 pub(super) fn start(place: &Place, log: bool) -> Result<Box<dyn Server>, String> {
+    start_with(place, |command| {
+        if log {
+            command.arg("--log").arg(place.directory.join("log"));
+        }
+    })
+}
+
+fn start_with(place: &Place, add: impl FnOnce(&mut Command)) -> Result<Box<dyn Server>, String> {
     let mut command = place.command(&super::lab_program()?);
-    command.args(["floor", "--connections", "50", "--listen", &place.address()]);
+    let connections = place.egress.in_sum().unwrap_or(CONNECTIONS_MAX).to_string();
+    command.args(["floor", "--connections", &connections, "--listen", &place.address()]);
     command.args(["--to", &place.sink]);
-    if log {
-        command.arg("--log").arg(place.directory.join("log"));
-    }
+    add(&mut command);
     let text = format!("{:?}\n", command);
     command.stdout(Stdio::piped()).stderr(create(&place.directory.join("floor.log"))?);
     let mut process = Process::start("floor", &mut command)?;

@@ -1,6 +1,7 @@
 //! Sources and sink: child processes, so that what they use is not counted with the contender.
 
 use super::path::Path as LongPath;
+use super::scenario::domain;
 use crate::ledger::Followed;
 use crate::process::Process;
 use crate::stats::Latency;
@@ -22,7 +23,22 @@ pub(super) struct Load {
     pub(super) sources: u32,
     pub(super) sessions: u32,
     pub(super) per_connection: u64,
+    /// Sources are stopped after this time, however many messages they have left.
+    pub(super) lasts: Option<Duration>,
     pub(super) seed: u64,
+}
+
+/// As many messages as no source ever sends in the time it has.
+const ENDLESS: u64 = 1_000_000_000;
+
+impl Load {
+    /// The same, ended by time if there is one.
+    pub(super) fn lasting(self, lasts: Option<Duration>) -> Load {
+        match lasts {
+            None => self,
+            Some(_) => Load { messages: ENDLESS, lasts, ..self },
+        }
+    }
 }
 
 /// A running source.
@@ -83,12 +99,7 @@ impl Source {
         ] {
             command.arg(option).arg(value.to_string());
         }
-        command.args([
-            "--from",
-            "sender@source.grey",
-            "--domains",
-            &format!("domain{number}.grey"),
-        ]);
+        command.args(["--from", "sender@source.grey", "--domains", &domain(number)]);
         command.arg("--distinct-recipients").arg("--ledger").arg(&ledger);
         command
             .stdout(create(&output)?)

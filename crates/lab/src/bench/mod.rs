@@ -1,5 +1,6 @@
 //! The published benchmarks of this field, reproduced by one command.
 
+mod adapter;
 mod contender;
 mod exim;
 mod floor;
@@ -20,6 +21,7 @@ mod ratio;
 mod relay;
 pub mod report;
 mod round;
+mod run_directory;
 mod scenario;
 mod series;
 mod stand;
@@ -30,14 +32,16 @@ mod target;
 mod tree;
 
 use crate::cli::{CommandError, Outcome};
+pub use adapter::Adapter;
 use contender::Contender;
 use report::{Manifest, Report, Round, Skipped, Workload};
-use scenario::{Case, Kind, LongPath, Scenario};
+use run_directory::RunDirectory;
+use scenario::{Case, Egress, Kind, LongPath, Scenario};
 use stand::Site;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stopping::Stopping;
 pub use target::Target;
 
@@ -77,9 +81,16 @@ pub struct BenchOptions {
     /// sink will listen there)
     #[arg(long, value_name = "NAME=HOST:PORT,pid=PID,sink=HOST:PORT")]
     pub target: Vec<Target>,
+    /// Another server that a script configures, starts and ends (docs/benchmarks.md)
+    #[arg(long, value_name = "NAME=SCRIPT")]
+    pub adapter: Vec<Adapter>,
     /// Share of the published number of messages
     #[arg(long, value_name = "F", default_value_t = 0.04)]
     pub scale: f64,
+    /// Let sources send for so long instead of a number of messages, where a scenario only relays:
+    /// slow and fast contenders are then measured for the same time
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: Option<u64>,
     /// How often each contender is measured
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
@@ -142,7 +153,7 @@ fn list() {
             println!("  {name:<18}{}; {}", contender.title(), contender.durability().1);
         }
     }
-    println!("  {:<18}any other server, with --target", "NAME");
+    println!("  {:<18}any other server, with --target or --adapter", "NAME");
 }
 
 /// A run.
@@ -151,6 +162,9 @@ struct Bench {
     contenders: Vec<Contender>,
     postrider: PathBuf,
     directory: PathBuf,
+    /// Where the spools are while it runs.
+    run_directory: RunDirectory,
+    lasts: Option<Duration>,
     planted_loss: u64,
     begun: Instant,
     stopping: Stopping,
@@ -161,8 +175,10 @@ impl Bench {
     fn prepare(options: &BenchOptions) -> Result<Bench, String> {
         let name = options.scenario.as_deref().unwrap_or("all");
         let scenarios = scenario::named(name)?;
-        let named =
-            options.against.iter().map(|name| Contender::named(name.trim(), &options.target));
+        let targets = options.target.iter().cloned().map(Contender::Target);
+        let given: Vec<Contender> =
+            targets.chain(options.adapter.iter().cloned().map(Contender::Adapter)).collect();
+        let named = options.against.iter().map(|name| Contender::named(name.trim(), &given));
         let mut contenders = named.collect::<Result<Vec<Contender>, String>>()?;
         if !contenders.iter().any(|contender| matches!(contender, Contender::Postrider { .. })) {
             contenders.insert(0, Contender::named("postrider", &[])?);
@@ -191,7 +207,8 @@ impl Bench {
             return Err("none of the contenders can be measured here".to_owned());
         }
         let directory = make_directory(options, name)?;
-        let machine = machine::describe(&directory);
+        let run_directory = RunDirectory::for_reports_in(&directory)?;
+        let machine = machine::describe(run_directory.path());
         let marks = machine::judge(&machine);
         let scale = options.minutes.map_or(options.scale, |minutes| {
             fitting_scale(&scenarios, &contenders, options.rounds, minutes)
@@ -215,6 +232,8 @@ impl Bench {
             contenders,
             postrider,
             directory,
+            run_directory,
+            lasts: options.seconds.map(Duration::from_secs),
             planted_loss: options.plant_loss,
             begun: Instant::now(),
             stopping: Stopping::listen()?,
@@ -236,19 +255,26 @@ impl Bench {
 
     fn run_case(&mut self, scenario: &str, case: &Case) -> Result<(), String> {
         let Manifest { scale, seed, rounds, .. } = self.report.manifest;
-        let load = case.load(scale, seed);
+        let lasts = self.lasts.filter(|_| case.kind == Kind::Relay);
+        let load = case.load(scale, seed).lasting(lasts);
         let mut shown = report::Case {
             name: case.name.to_owned(),
             title: case.title.to_owned(),
             workload: Workload {
-                messages: if matches!(case.kind, Kind::SteadyState(_)) { 0 } else { load.messages },
+                messages: match case.kind {
+                    Kind::SteadyState(_) => 0,
+                    _ if lasts.is_some() => 0,
+                    _ => load.messages,
+                },
+                seconds: lasts.map_or(0.0, |lasts| lasts.as_secs_f64()),
                 body_bytes: load.body_bytes,
                 sources: load.sources,
                 sessions: load.sessions,
                 per_connection: load.per_connection,
                 path_rtt_ms: case.path.map_or(0.0, |path| path.rtt.as_secs_f64() * 1e3),
                 path_loss: case.path.map_or(0.0, |path| path.loss),
-                connections_max: case.connections_max.unwrap_or(0),
+                connections_max: case.egress.in_sum().unwrap_or(0),
+                routes: case.egress.domains(),
             },
             ..report::Case::default()
         };
@@ -296,10 +322,10 @@ impl Bench {
         name: &str,
     ) -> Result<(report::Measurement, Vec<report::ConfigFile>), String> {
         let site = Site {
-            directory: self.directory.join("run").join(name),
+            directory: self.run_directory.path().join(name),
             postrider: self.postrider.clone(),
             path: case.path,
-            connections_max: case.connections_max,
+            egress: case.egress,
             seed: load.seed,
             planted_loss: self.planted_loss,
             stopping: self.stopping.clone(),
@@ -361,7 +387,7 @@ fn left_out(case: &Case, contenders: &[Contender]) -> Vec<Skipped> {
     let why = |contender: &Contender| {
         if kills && !contender.survives_a_kill() {
             Some("it keeps nothing when it is killed, or is not ours to kill")
-        } else if case.connections_max.is_some() && !contender.limits_connections() {
+        } else if matches!(case.egress, Egress::Limited(_)) && !contender.limits_connections() {
             Some("it has no limit of connections that is set here")
         } else {
             None

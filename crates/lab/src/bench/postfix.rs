@@ -32,7 +32,7 @@ pub(super) fn version() -> Result<String, String> {
 fn main_cf(place: &Place) -> String {
     let directory = place.directory.display();
     let (host, port) = place.next_hop();
-    let concurrency = place.connections_max.unwrap_or(250);
+    let concurrency = place.egress.in_sum().unwrap_or(250);
     // Its own default is 5.
     let initial = concurrency.min(5);
     format!(

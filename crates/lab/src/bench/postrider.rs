@@ -3,6 +3,7 @@
 use super::contender::{Farewell, Place, Server};
 use super::load::create;
 use super::report::ConfigFile;
+use super::scenario::{Egress, domain};
 use super::tree;
 use crate::process::Process;
 use std::io::{Read as _, Write as _};
@@ -64,10 +65,22 @@ fn config(place: &Place, durability: &str, in_flight: u32) -> String {
     // The directory's path may be too long for a socket: whoever runs this chooses it.
     let control = std::env::temp_dir().join(format!("postrider-bench-{}.sock", place.port));
     let control = control.display();
-    let connections = place.connections_max.unwrap_or(CONNECTIONS_MAX);
     let in_flight = match in_flight {
         1 => String::new(),
         more => format!(", unasked_content = true, transactions_in_flight = {more}"),
+    };
+    let route = |domains: &str, connections: u32| {
+        format!(
+            "[[route]]\n{domains}smtp = {{ hosts = [\"{sink}\"], tls = \"off\", \
+             max_connections = {connections}{in_flight} }}\n\n"
+        )
+    };
+    let routes: String = match place.egress {
+        Egress::Usual => route("", CONNECTIONS_MAX),
+        Egress::Limited(connections) => route("", connections),
+        Egress::Routes { domains, connections } => (1..=domains)
+            .map(|number| route(&format!("domains = [\"{}\"]\n", domain(number)), connections))
+            .collect(),
     };
     format!(
         r#"hostname = "relay.bench.grey"
@@ -81,10 +94,7 @@ name = "bench"
 address = "{address}"
 relay_from = ["127.0.0.0/8"]
 
-[[route]]
-smtp = {{ hosts = ["{sink}"], tls = "off", max_connections = {connections}{in_flight} }}
-
-[admin]
+{routes}[admin]
 address = "127.0.0.1:{admin}"
 control = "{control}"
 "#

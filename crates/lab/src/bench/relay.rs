@@ -21,13 +21,17 @@ pub(super) fn measure(
     let before = stand.snapshot();
     stand.begin_recording();
     stand.start_sources("load", load)?;
-    let (sent, intake_by_tenth) = stand.wait_for_sources(limit, load.messages)?;
+    let (sent, intake_by_tenth) = match load.lasts {
+        None => stand.wait_for_sources(limit, load.messages)?,
+        Some(lasts) => (stand.wait_for_time(limit, lasts)?, Vec::new()),
+    };
     let disk_used = disk_used_bytes(stand.server_directory());
     let proportional = tree::proportional_bytes(&stand.members());
     let reports = stand.finish_sources()?;
     let waited = if sent == Waited::Done { stand.wait_for_deliveries(limit)? } else { sent };
     let deliver_seconds = stand.recorder.seconds();
     let after = stand.last_snapshot();
+    // Sources that were stopped finished what they had begun.
     let (accepted, delivered) =
         (after.accepted - before.accepted, after.delivered - before.delivered);
     let accept_seconds = accept_seconds(&reports);

@@ -185,6 +185,12 @@ pub struct Workload {
     /// Connections to the sink; 0 for as many as the contender usually makes.
     #[serde(default)]
     pub connections_max: u32,
+    /// Domains with a route of their own; 0 for one route for all.
+    #[serde(default)]
+    pub routes: u32,
+    /// Sources were stopped after so many seconds; 0: when they had sent all.
+    #[serde(default)]
+    pub seconds: f64,
 }
 
 /// Every contender once, one after the other.

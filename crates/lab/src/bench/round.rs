@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const LIMIT_BASE: Duration = Duration::from_secs(180);
 /// and so long for each message
 const LIMIT_PER_MESSAGE: Duration = Duration::from_millis(20);
+/// and, where time ends the intake, so many times that time,
+const LIMIT_PER_SECOND: u32 = 10;
 /// and each byte that it takes in.
 const LIMIT_PER_BYTE: Duration = Duration::from_nanos(300);
 
@@ -77,6 +79,9 @@ fn run(
 }
 
 fn limit(load: &Load) -> Duration {
+    if let Some(lasts) = load.lasts {
+        return LIMIT_BASE + lasts * LIMIT_PER_SECOND;
+    }
     let bytes = load.messages.saturating_mul(load.body_bytes);
     let each = |one: Duration, count: u64| {
         Duration::try_from_secs_f64(one.as_secs_f64() * count as f64).unwrap_or(Duration::MAX)

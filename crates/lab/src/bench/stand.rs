@@ -6,7 +6,7 @@ use super::load::{Load, Sink, Source, SourceReport};
 use super::machine::{Busy, device_written_bytes};
 use super::path::Path;
 use super::report::{Account, ConfigFile, Mark};
-use super::scenario::LongPath;
+use super::scenario::{Egress, LongPath};
 use super::series::{Recorder, Sample, Tenths};
 use super::stopping::Stopping;
 use super::tree::{self, Usage};
@@ -64,7 +64,7 @@ pub(super) struct Site {
     /// Between server and sink.
     pub(super) path: Option<LongPath>,
     /// Connections to the sink.
-    pub(super) connections_max: Option<u32>,
+    pub(super) egress: Egress,
     /// Decides what is lost on the path.
     pub(super) seed: u64,
     /// Drop so many arrivals from the account: shows that a loss is seen.
@@ -119,7 +119,7 @@ impl<'a> Stand<'a> {
             port,
             admin_port: free_port()?,
             postrider: site.postrider.clone(),
-            connections_max: site.connections_max,
+            egress: site.egress,
             group: Group::create(&format!("postrider-bench-{port}")).map(Rc::new),
         };
         let mut stand = Stand {
@@ -385,6 +385,19 @@ impl<'a> Stand<'a> {
         self.count()?;
         tenths.handle_count(self.accepted - before);
         Ok((waited, tenths.rates()))
+    }
+
+    /// Lets the sources send for so long, or until they have sent all.
+    ///
+    /// # Errors
+    /// See [`Stand::wait_until`].
+    pub(super) fn wait_for_time(
+        &mut self,
+        limit: Instant,
+        lasts: Duration,
+    ) -> Result<Waited, String> {
+        let begun = Instant::now();
+        self.wait_until(limit, |stand| Ok(begun.elapsed() >= lasts || stand.sources_ended()?))
     }
 
     /// Waits until all that was accepted is delivered.

@@ -64,7 +64,7 @@ impl Session {
                 Event::Input => return Next::Read,
                 Event::Quit => return Next::Close,
                 Event::Data => self.content.clear(),
-                Event::Message if floor.log.is_some() => {
+                Event::Message if floor.waits_for_disk() => {
                     self.waiting.extend_from_slice(input);
                     return Next::Commit;
                 }
@@ -92,6 +92,7 @@ impl Session {
     /// Makes the message durable, then accepts it.
     async fn commit(&mut self, floor: &Floor) -> std::io::Result<()> {
         let held = self.held();
+        floor.cost.spend()?;
         if let Some(log) = &floor.log {
             log.commit(&[&held.reverse_path, &held.recipients, &held.content]).await?;
         }

@@ -4,6 +4,7 @@
 //! spool, no queue, no policy, no Received field: what it costs is what the kernel's TCP and SMTP
 //! itself cost. With a log behind it, it costs in addition what durability must cost.
 
+mod cost;
 mod egress;
 mod ingress;
 mod log;
@@ -12,6 +13,7 @@ use crate::cli::{CommandError, Outcome};
 use crate::dialogue::Offer;
 use crate::listener::{ReadBuffer, listen, resolve};
 use crate::stop::Stop;
+use cost::KnownCost;
 use log::Log;
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -49,6 +51,15 @@ pub struct FloorOptions {
     /// Size of the log
     #[arg(long, value_name = "N", default_value_t = 256 << 20)]
     pub log_bytes: u64,
+    /// Burn so many microseconds of processor time for each message, to prove a meter
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub burn_us: u64,
+    /// Write to this file, over and over, and fdatasync for each message, to prove a meter
+    #[arg(long, value_name = "FILE", requires = "ballast_bytes")]
+    pub ballast: Option<PathBuf>,
+    /// So many bytes of it for each message
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub ballast_bytes: usize,
     /// Don't offer CHUNKING
     #[arg(long)]
     pub no_chunking: bool,
@@ -72,6 +83,7 @@ struct Floor {
     held: RefCell<VecDeque<Held>>,
     arrived: Notify,
     log: Option<Log>,
+    cost: KnownCost,
     accepted: Cell<u64>,
     relayed: Cell<u64>,
     /// By the next hop; such messages are dropped.
@@ -84,6 +96,11 @@ fn count(cell: &Cell<u64>) {
 }
 
 impl Floor {
+    /// Whether a 250 must wait for something.
+    fn waits_for_disk(&self) -> bool {
+        self.log.is_some() || self.cost.is_any()
+    }
+
     fn put(&self, held: Held) {
         self.held.borrow_mut().push_back(held);
         self.arrived.notify_one();
@@ -115,6 +132,8 @@ pub fn run(options: &FloorOptions) -> Outcome {
         held: RefCell::default(),
         arrived: Notify::new(),
         log: log.map_err(failed("log"))?,
+        cost: KnownCost::new(options.burn_us, options.ballast.as_deref(), options.ballast_bytes)
+            .map_err(failed("ballast"))?,
         accepted: Cell::new(0),
         relayed: Cell::new(0),
         refused: Cell::new(0),

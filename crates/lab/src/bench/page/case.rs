@@ -75,6 +75,12 @@ fn workload(workload: &Workload) -> String {
         let connections = plural(workload.connections_max.into(), "connection");
         text += &format!(", {connections} to the sink at most");
     }
+    if workload.routes > 0 {
+        text += &format!(" on {}", plural(workload.routes.into(), "route"));
+    }
+    if workload.seconds > 0.0 {
+        text += &format!(", for {:.0} seconds", workload.seconds);
+    }
     text + "."
 }
 

@@ -122,6 +122,8 @@ fn workload(case: &str) -> Workload {
         path_rtt_ms: if case == "50ms" { 50.0 } else { 0.0 },
         path_loss: if case == "50ms" { 0.001 } else { 0.0 },
         connections_max: 0,
+        routes: 0,
+        seconds: 0.0,
     }
 }
 
