@@ -5,6 +5,7 @@
 mod support;
 use mail::dsn::{DeliveryStatus, parse};
 use support::client::Client;
+use support::name_server::NameServer;
 use support::peer::Peer;
 use support::server::Server;
 use support::tool::free_port;
@@ -232,24 +233,6 @@ fn mail_to_many(client: &mut Client, sender: &str, count: usize, domain: &str, w
     client.mail(sender, &recipients, "Subject: to many\r\n\r\n");
 }
 
-/// A name server that knows no name.
-fn nameless() -> std::net::SocketAddr {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let address = socket.local_addr().expect("an address");
-    std::thread::spawn(move || {
-        let mut packet = [0; 512];
-        while let Ok((length, from)) = socket.recv_from(&mut packet) {
-            // QR and RD, then RA and NXDOMAIN (RFC 1035 §4.1.1); the question stands behind.
-            packet[2..4].copy_from_slice(&[0x81, 0x83]);
-            // One question and nothing else: what EDNS added is cut off.
-            packet[6..12].fill(0);
-            let name = packet[12..length].iter().position(|b| *b == 0).expect("a name");
-            let _ = socket.send_to(&packet[..12 + name + 5], from);
-        }
-    });
-    address
-}
-
 #[test]
 fn a_thousand_recipients_at_a_domain_that_does_not_exist_are_one_report() {
     let files = Files::new();
@@ -262,10 +245,9 @@ domains = ["source.test"]
 maildir = {{ path = "mail/{{local}}" }}
 [[route]]
 mx = {{}}
-[dns]
-servers = ["{}"]
-"#,
-            nameless()
+{}"#,
+            // It knows no name.
+            NameServer::start().section()
         )),
     );
     let mut client = Client::connect(server.address());

@@ -10,7 +10,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::client::Client;
-use support::names::NameServer;
+use support::name_server::NameServer;
 use support::peer::Peer;
 use support::server::{CONFIG, POSTRIDER, Server};
 use support::{Files, config};
@@ -71,7 +71,7 @@ fn port_of(address: &str) -> &str {
 fn a_silent_name_server_costs_no_mail_and_no_restart() {
     let files = Files::new();
     let peer = Peer::start(|_| None);
-    let names = NameServer::start(|_| [127, 0, 0, 1]);
+    let names = NameServer::of_any(|_| [127, 0, 0, 1]);
     names.set_answering(false);
     let server = start(&files, &names, port_of(&peer.address), "");
     let count = domains(600);
@@ -100,7 +100,7 @@ fn a_silent_name_server_costs_no_mail_and_no_restart() {
 fn many_healthy_domains_take_turns_with_few_descriptors() {
     let files = Files::new();
     let peer = Peer::start(|_| None);
-    let names = NameServer::start(|_| [127, 0, 0, 1]);
+    let names = NameServer::of_any(|_| [127, 0, 0, 1]);
     let server = start(&files, &names, port_of(&peer.address), "");
     let count = domains(600);
     let begun = Instant::now();
@@ -119,7 +119,7 @@ fn tarpits_leave_room_for_who_greets() {
     let port = port_of(&peer.address).to_owned();
     // They complete the connection in the kernel and never say a word.
     let _tarpit = TcpListener::bind(format!("127.0.0.2:{port}")).expect("free on that address");
-    let names = NameServer::start(|name| [127, 0, 0, if name.contains("tarpit") { 2 } else { 1 }]);
+    let names = NameServer::of_any(|name| [127, 0, 0, if name.contains("tarpit") { 2 } else { 1 }]);
     let server = start(&files, &names, &port, "");
     let tarpits: Vec<_> =
         (0..30).flat_map(|n| (0..20).map(move |m| format!("u{m}@tarpit{n}.test"))).collect();

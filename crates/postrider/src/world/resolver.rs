@@ -140,60 +140,26 @@ impl Dns for Resolver {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{Read, Write};
-    use std::net::{TcpListener, UdpSocket};
-    use std::time::Duration;
+#[path = "../../tests/support/name_server.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod name_server;
 
-    /// The answer to an MX question: `count` hosts, none of them compressed.
-    fn mx_answer(question: &[u8], count: u8) -> Vec<u8> {
-        let mut answer = question.to_vec();
-        // A response without error (RFC 1035 §4.1.1), and no additional records.
-        answer[2] |= 0x80;
-        answer[7] = count;
-        answer[10..12].fill(0);
-        let name_end = answer[12..].iter().position(|&byte| byte == 0).unwrap() + 13;
-        answer.truncate(name_end + 4);
-        for number in 0..count {
-            let host = format!("a-long-name-of-a-host-{number:02}");
-            answer.extend([0xc0, 12, 0, 15, 0, 1, 0, 0, 1, 0]);
-            answer.extend([0, 2 + 1 + host.len() as u8 + 1, 0, number]);
-            answer.push(host.len() as u8);
-            answer.extend(host.bytes());
-            answer.push(0);
-        }
-        answer
-    }
+#[cfg(test)]
+mod tests {
+    use super::name_server::{Fault, NameServer};
+    use super::*;
+    use std::net::UdpSocket;
+    use std::time::Duration;
 
     #[test]
     fn an_answer_that_was_cut_without_saying_so_is_asked_for_over_tcp() {
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = tcp.local_addr().unwrap();
-        let udp = UdpSocket::bind(address).unwrap();
-        std::thread::spawn(move || {
-            let mut question = [0; 512];
-            while let Ok((bytes, from)) = udp.recv_from(&mut question) {
-                let mut answer = mx_answer(&question[..bytes], 41);
-                answer.truncate(1232);
-                let _ = udp.send_to(&answer, from);
-            }
-        });
-        std::thread::spawn(move || {
-            for stream in tcp.incoming() {
-                let mut stream = stream.unwrap();
-                let mut length = [0; 2];
-                while stream.read_exact(&mut length).is_ok() {
-                    let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
-                    stream.read_exact(&mut question).unwrap();
-                    let answer = mx_answer(&question, 41);
-                    let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
-                    stream.write_all(&[&length[..], &answer].concat()).unwrap();
-                }
-            }
-        });
+        let names = NameServer::start();
+        let hosts: Vec<String> = (0..41).map(|n| format!("a-long-name-of-a-host-{n:02}")).collect();
+        let records: Vec<_> = (0..).zip(&hosts).map(|(n, host)| (n, host.as_str())).collect();
+        names.mx("far.test", &records);
+        names.fault("far.test", Fault::Cut);
         let config = config::Dns {
-            servers: vec![address],
+            servers: vec![names.address.parse().unwrap()],
             timeout: Duration::from_secs(10),
             attempts: 1,
             cache_max: 16,

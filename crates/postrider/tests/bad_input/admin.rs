@@ -7,7 +7,7 @@
 use crate::bench::Bench;
 use crate::dialogue::Line;
 use crate::support::server::program;
-use crate::table::{Row, Table};
+use crate::table::{self, Row};
 use socket2::{Domain, SockAddr};
 
 fn play_control(bench: &Bench, row: &Row) -> Vec<String> {
@@ -53,20 +53,20 @@ fn play_command(bench: &Bench, row: &Row) -> Vec<String> {
 #[test]
 fn control_socket() {
     let bench = Bench::start();
-    Table::read("control").check(|row| play_control(&bench, row));
+    table::check("control", |row| play_control(&bench, row));
     bench.server.stop();
 }
 
 #[test]
 fn http() {
     let bench = Bench::start();
-    Table::read("http").check(|row| play_http(&bench, row));
+    table::check("http", |row| play_http(&bench, row));
     bench.server.stop();
 }
 
 #[test]
 fn command_line() {
     let bench = Bench::start();
-    Table::read("command").check(|row| play_command(&bench, row));
+    table::check("command", |row| play_command(&bench, row));
     bench.server.stop();
 }

@@ -13,7 +13,7 @@
 use crate::bench::Bench;
 use crate::escape::unescape;
 use crate::support::server::{Answer, CONFIG, command, control, program};
-use crate::table::{Row, Table};
+use crate::table::{self, Row};
 use std::path::Path;
 
 /// The lines that are on trial stand for `<HERE>`.
@@ -125,13 +125,13 @@ fn play_start(bench: &Bench, row: &Row) -> Vec<String> {
 #[test]
 fn config() {
     let bench = Bench::start();
-    Table::read("config").check(|row| play(&bench, row));
+    table::check("config", |row| play(&bench, row));
     bench.server.stop();
 }
 
 #[test]
 fn start() {
     let bench = Bench::start();
-    Table::read("start").check(|row| play_start(&bench, row));
+    table::check("start", |row| play_start(&bench, row));
     bench.server.stop();
 }

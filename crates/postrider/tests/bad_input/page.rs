@@ -1,7 +1,7 @@
 //! `docs/bad-input.md`, rendered from the tables.
 
-use crate::table::{self, Row, Table, is_writing, step};
-use std::path::{Path, PathBuf};
+use crate::support::table::{Table, code, contents};
+use crate::table::{CATALOGUE, Row};
 
 const HEAD: &str = "\
 # Bad input
@@ -23,13 +23,9 @@ none but those named in the row arrived anywhere, nothing is left in a Maildir's
 was sent a report; no session is left over, and the server logged no error.
 ";
 
-fn render(tables: &[Table]) -> String {
-    let count: usize = tables.iter().map(|table| table.rows.len()).sum();
-    let mut page = format!("{HEAD}\n{count} rows:\n\n");
-    for table in tables {
-        let anchor = table.title.to_lowercase().replace(' ', "-").replace([',', ':'], "");
-        page.push_str(&format!("- [{}](#{anchor}): {}\n", table.title, table.rows.len()));
-    }
+/// The page.
+pub(crate) fn render(tables: &[Table]) -> String {
+    let mut page = format!("{HEAD}{}", contents(tables));
     for table in tables {
         page.push_str(&format!("\n## {}\n\n", table.title));
         if !table.about.is_empty() {
@@ -98,33 +94,9 @@ fn state(after: &str) -> &str {
     }
 }
 
-/// Text as code in a cell of a table.
-fn code(text: &str) -> String {
-    let text = text.replace('|', "\\|");
-    match (text.is_empty(), text.contains('`')) {
-        (true, _) => "an empty line".to_owned(),
-        (_, true) => format!("`` {text} ``"),
-        _ => format!("`{text}`"),
-    }
-}
-
-/// Renders the page anew.
-pub(crate) fn write() {
-    std::fs::write(path(), render(&table::all())).expect("a writable page");
-}
-
-fn path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bad-input.md")
-}
-
 #[test]
 fn the_page_is_fresh() {
-    if is_writing() {
-        return write();
-    }
-    let stored = std::fs::read_to_string(path()).unwrap_or_default();
-    let fresh = render(&table::all());
-    assert!(stored == fresh, "run: BAD_INPUT=write cargo test -p postrider --test bad_input");
+    CATALOGUE.check_page();
 }
 
 #[test]
@@ -140,5 +112,5 @@ fn cells_keep_their_bars() {
         "| `x` | What.<br>`a\\|b` | `500 no` | Postrider closes the connection<br>\
          nothing of it arrives |\n"
     );
-    assert_eq!(step("C:"), ("C", ""));
+    assert_eq!(crate::table::step("C:"), ("C", ""));
 }

@@ -17,7 +17,7 @@ use crate::support::peer::{Peer, Taken};
 use crate::support::server::{Answer, CONFIG, POSTRIDER, Server, program};
 use crate::support::tool::free_port;
 use crate::support::{Files, wait_until};
-use crate::table::{Row, Table, is_writing};
+use crate::table::{self, Row, is_writing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
@@ -391,5 +391,5 @@ fn errors(server: &Server) -> BTreeSet<String> {
 #[test]
 fn spool() {
     let original = original();
-    Table::read("spool").check(|row| play(&original, row));
+    table::check("spool", |row| play(&original, row));
 }

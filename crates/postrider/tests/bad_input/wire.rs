@@ -11,7 +11,7 @@
 
 use crate::bench::Bench;
 use crate::dialogue::Line;
-use crate::table::{Row, Table};
+use crate::table::{self, Row};
 use socket2::Domain;
 use std::net::SocketAddr;
 
@@ -64,7 +64,7 @@ fn play(bench: &Bench, row: &Row) -> Vec<String> {
 
 fn check(name: &str) {
     let bench = Bench::start();
-    Table::read(name).check(|row| play(&bench, row));
+    table::check(name, |row| play(&bench, row));
     bench.server.stop();
 }
 

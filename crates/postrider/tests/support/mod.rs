@@ -7,9 +7,9 @@ pub mod client;
 pub mod foreign;
 pub mod http;
 pub mod name_server;
-pub mod names;
 pub mod peer;
 pub mod server;
+pub mod table;
 pub mod tool;
 
 use std::path::{Path, PathBuf};
