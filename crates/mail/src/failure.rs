@@ -1,6 +1,6 @@
 //! Why an attempt did not succeed, in the terms a postmaster asks in.
 
-use crate::{EnhancedStatus, Reply};
+use crate::{EnhancedStatus, Reply, Step};
 use std::fmt;
 
 /// Whether trying again may help.
@@ -46,6 +46,8 @@ pub struct Failure {
     pub status: EnhancedStatus,
     /// The peer's own words, when it spoke.
     pub reply: Option<Reply>,
+    /// What that reply answered, as far as it is known.
+    pub step: Option<Step>,
     /// One line for people; does not repeat the reply.
     pub text: Box<str>,
 }
@@ -54,7 +56,14 @@ impl Failure {
     /// A failure of this server's own making.
     #[must_use]
     pub fn local(class: Class, status: EnhancedStatus, text: impl Into<Box<str>>) -> Failure {
-        Failure { class, culprit: Culprit::Local, status, reply: None, text: text.into() }
+        Failure {
+            class,
+            culprit: Culprit::Local,
+            status,
+            reply: None,
+            step: None,
+            text: text.into(),
+        }
     }
 
     /// A failure on the way to `host`: worth another attempt.
@@ -69,21 +78,23 @@ impl Failure {
             culprit: Culprit::Network(host.into()),
             status,
             reply: None,
+            step: None,
             text: text.into(),
         }
     }
 
-    /// What the peer `host` answered to `command`; a reply that is neither 4yz nor 5yz counts as
+    /// What the peer `host` answered at this step; a reply that is neither 4yz nor 5yz counts as
     /// transient, because the peer broke the protocol and may recover.
     #[must_use]
-    pub fn peer(host: impl Into<Box<str>>, reply: Reply, command: &str) -> Failure {
+    pub fn peer(host: impl Into<Box<str>>, reply: Reply, step: Step) -> Failure {
         let class = if reply.is_permanent() { Class::Permanent } else { Class::Transient };
         Failure {
             class,
             culprit: Culprit::Peer(host.into()),
-            status: status_of(&reply, class, command),
-            text: format!("in reply to {}", words_for(command)).into(),
+            status: status_of(&reply, class, Some(step)),
+            text: step.in_report().into(),
             reply: Some(reply),
+            step: Some(step),
         }
     }
 
@@ -91,17 +102,14 @@ impl Failure {
     /// reply to anything but the opening of the session.
     #[must_use]
     pub fn may_name_a_recipient(&self) -> bool {
-        const OPENING: [&str; 5] = ["the connection", "EHLO", "HELO", "LHLO", "STARTTLS"];
-        let words = self.text.strip_prefix("in reply to ").unwrap_or("");
-        self.reply.is_some() && !OPENING.iter().any(|command| words.starts_with(command))
+        self.reply.is_some() && !self.step.is_some_and(Step::opens_session)
     }
 
     /// Whether the peer refused one recipient, rather than the transaction: what greylisting does
     /// says nothing of the host.
     #[must_use]
     pub fn is_of_recipient(&self) -> bool {
-        self.reply.is_some()
-            && self.text.strip_prefix("in reply to ").is_some_and(|words| words.starts_with(RCPT))
+        self.step == Some(Step::RcptTo)
     }
 
     /// Reads what [`fmt::Display`] wrote, perhaps cut at its end: what the spool remembers of the
@@ -111,19 +119,19 @@ impl Failure {
         if let Some((who, said)) = text.split_once(" said: ")
             && let Some((reply, rest)) = parse_reply(said)
         {
-            let (words, behind) = match rest.rsplit_once(" (in reply to ") {
-                Some((words, behind)) => {
-                    (words, format!("in reply to {}", behind.trim_end_matches(')')))
-                }
-                None => (rest, "in its reply".to_owned()),
-            };
+            // Behind the peer's words, which may have parentheses of their own.
+            let (words, behind) = rest.rsplit_once(" (").unwrap_or((rest, ""));
+            let text = behind.trim_end_matches(')');
+            let step = Step::of_report(text);
+            let (words, text) = if step.is_some() { (words, text) } else { (rest, "in its reply") };
             let reply = Reply { text: words.to_owned().into(), ..reply };
             return Failure {
                 class: Class::Transient,
                 culprit: Culprit::Peer(who.into()),
-                status: status_of(&reply, Class::Transient, ""),
-                text: behind.into(),
+                status: status_of(&reply, Class::Transient, None),
+                text: text.into(),
                 reply: Some(reply),
+                step,
             };
         }
         let (who, what) = text.split_once(": ").unwrap_or(("", text));
@@ -133,34 +141,28 @@ impl Failure {
             None => Culprit::Network(who.into()),
         };
         let status = EnhancedStatus::new(4, 4, if culprit == Culprit::Local { 7 } else { 1 });
-        Failure { class: Class::Transient, culprit, status, reply: None, text: what.into() }
+        Failure {
+            class: Class::Transient,
+            culprit,
+            status,
+            reply: None,
+            step: None,
+            text: what.into(),
+        }
     }
 }
-
-/// The command that names a recipient, as the client calls it.
-const RCPT: &str = "RCPT TO";
 
 /// The status of a failed recipient (RFC 3463 §2): the reply code wins where the peer's enhanced
 /// class contradicts it. Of a peer that knows no enhanced codes a refused recipient is taken for
 /// one that isn't there, which is what these codes mean for RCPT (RFC 5321 §4.2.3), and what list
 /// managers look for.
-fn status_of(reply: &Reply, class: Class, command: &str) -> EnhancedStatus {
+fn status_of(reply: &Reply, class: Class, step: Option<Step>) -> EnhancedStatus {
     let fallback = if class == Class::Permanent { 5 } else { 4 };
-    let unknown_user = command == RCPT && matches!(reply.code, 550 | 551 | 553);
+    let unknown_user = step == Some(Step::RcptTo) && matches!(reply.code, 550 | 551 | 553);
     match reply.enhanced {
         Some(status) if status.class == fallback => status,
         None if unknown_user => EnhancedStatus::new(5, 1, 1),
         _ => EnhancedStatus::new(fallback, 0, 0),
-    }
-}
-
-/// A command as reports name it: in the words of Postfix, which programs that read reports know.
-fn words_for(command: &str) -> String {
-    match command {
-        "BDAT" | "the final dot" => "end of DATA command".to_owned(),
-        "MAIL FROM" | "RCPT TO" | "DATA" | "EHLO" | "HELO" | "LHLO" | "STARTTLS" | "RSET"
-        | "QUIT" => format!("{command} command"),
-        other => other.to_owned(),
     }
 }
 
@@ -193,7 +195,7 @@ mod tests {
     #[test]
     fn the_reply_code_decides_the_class() {
         let failure = |reply| {
-            let failure = Failure::peer("mx", reply, "MAIL");
+            let failure = Failure::peer("mx", reply, Step::MailFrom);
             (failure.class, failure.status.to_string())
         };
         let (permanent, transient) = (Class::Permanent, Class::Transient);
@@ -209,47 +211,53 @@ mod tests {
 
     #[test]
     fn a_bare_refusal_of_a_recipient_is_an_unknown_user() {
-        let status = |code, command| Failure::peer("mx", Reply::bare(code, "no"), command).status;
+        let status = |code, step| Failure::peer("mx", Reply::bare(code, "no"), step).status;
         for code in [550, 551, 553] {
-            assert_eq!(status(code, "RCPT TO"), EnhancedStatus::new(5, 1, 1), "{code}");
-            assert_eq!(status(code, "MAIL FROM"), EnhancedStatus::new(5, 0, 0), "{code}");
+            assert_eq!(status(code, Step::RcptTo), EnhancedStatus::new(5, 1, 1), "{code}");
+            assert_eq!(status(code, Step::MailFrom), EnhancedStatus::new(5, 0, 0), "{code}");
         }
-        assert_eq!(status(552, "RCPT TO"), EnhancedStatus::new(5, 0, 0));
-        assert_eq!(status(450, "RCPT TO"), EnhancedStatus::new(4, 0, 0));
-        let said = Failure::peer("mx", Reply::new(550, (5, 7, 1), "no"), "RCPT TO");
+        assert_eq!(status(552, Step::RcptTo), EnhancedStatus::new(5, 0, 0));
+        assert_eq!(status(450, Step::RcptTo), EnhancedStatus::new(4, 0, 0));
+        let said = Failure::peer("mx", Reply::new(550, (5, 7, 1), "no"), Step::RcptTo);
         assert_eq!(said.status, EnhancedStatus::new(5, 7, 1), "who says more is believed");
     }
 
     #[test]
     fn a_refused_recipient_is_told_from_a_refused_transaction() {
-        let of_recipient = |command| {
-            let failure = Failure::peer("mx", Reply::new(450, (4, 2, 0), "later"), command);
+        let of_recipient = |step| {
+            let failure = Failure::peer("mx", Reply::new(450, (4, 2, 0), "later"), step);
             let kept = Failure::from_text(&failure.to_string());
-            assert_eq!(kept.is_of_recipient(), failure.is_of_recipient(), "{command}");
+            assert_eq!(kept.is_of_recipient(), failure.is_of_recipient(), "{step}");
             failure.is_of_recipient()
         };
-        assert!(of_recipient("RCPT TO"));
-        assert!(!of_recipient("MAIL FROM") && !of_recipient("DATA") && !of_recipient("BDAT"));
+        assert!(of_recipient(Step::RcptTo));
+        for step in [Step::MailFrom, Step::Data, Step::Bdat] {
+            assert!(!of_recipient(step), "{step}");
+        }
     }
 
     #[test]
     fn commands_are_named_in_words_that_others_know() {
-        let text = |command| Failure::peer("mx", Reply::bare(554, "no"), command).text;
-        assert_eq!(&*text("RCPT TO"), "in reply to RCPT TO command");
-        assert_eq!(&*text("BDAT"), "in reply to end of DATA command");
-        assert_eq!(&*text("the final dot"), "in reply to end of DATA command");
-        assert_eq!(&*text("the connection"), "in reply to the connection");
+        let text = |step| Failure::peer("mx", Reply::bare(554, "no"), step).text;
+        assert_eq!(&*text(Step::RcptTo), "in reply to RCPT TO command");
+        assert_eq!(&*text(Step::Bdat), "in reply to end of DATA command");
+        assert_eq!(&*text(Step::FinalDot), "in reply to end of DATA command");
+        assert_eq!(&*text(Step::Connect), "as its greeting");
     }
 
     #[test]
     fn only_the_opening_of_a_session_concerns_everybody() {
-        let about =
-            |command| Failure::peer("mx", Reply::bare(421, "no"), command).may_name_a_recipient();
-        for command in ["the connection", "EHLO", "HELO", "LHLO", "STARTTLS"] {
-            assert!(!about(command), "{command}");
+        let about = |step| {
+            let failure = Failure::peer("mx", Reply::bare(421, "no"), step);
+            let kept = Failure::from_text(&failure.to_string());
+            assert_eq!(kept.may_name_a_recipient(), failure.may_name_a_recipient(), "{step}");
+            failure.may_name_a_recipient()
+        };
+        for step in [Step::Connect, Step::Ehlo, Step::Helo, Step::Lhlo, Step::StartTls] {
+            assert!(!about(step), "{step}");
         }
-        for command in ["MAIL FROM", "RCPT TO", "DATA", "BDAT", "the final dot"] {
-            assert!(about(command), "{command}");
+        for step in [Step::MailFrom, Step::RcptTo, Step::Data, Step::Bdat, Step::FinalDot] {
+            assert!(about(step), "{step}");
         }
         let status = EnhancedStatus::new(4, 4, 1);
         assert!(!Failure::network("mx:25", status, "refused").may_name_a_recipient());
@@ -262,9 +270,9 @@ mod tests {
             Failure::peer(
                 "mx[192.0.2.1]:25",
                 Reply::new(450, (4, 2, 0), "later (not now)"),
-                "RCPT TO",
+                Step::RcptTo,
             ),
-            Failure::peer("mx", Reply::bare(451, "a: b"), "BDAT"),
+            Failure::peer("mx", Reply::bare(451, "a: b"), Step::FinalDot),
             Failure::network("mx:25", status, "connection refused"),
             Failure { culprit: Culprit::Dns("a.b".into()), ..Failure::network("", status, "x: y") },
             Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 7), "no room"),
@@ -281,7 +289,7 @@ mod tests {
     fn failures_name_the_culprit() {
         let reply = Reply::new(550, (5, 1, 1), "no such user");
         assert_eq!(
-            Failure::peer("mx.example.com[192.0.2.1]:25", reply, "RCPT TO").to_string(),
+            Failure::peer("mx.example.com[192.0.2.1]:25", reply, Step::RcptTo).to_string(),
             "mx.example.com[192.0.2.1]:25 said: 550 5.1.1 no such user (in reply to RCPT TO command)"
         );
         let status = EnhancedStatus::new(4, 4, 1);

@@ -12,6 +12,7 @@ pub mod id;
 pub mod map;
 pub mod received;
 pub mod reply;
+pub mod step;
 pub mod time;
 pub mod transfer_encoding;
 
@@ -21,4 +22,5 @@ pub use envelope::{BodyType, Envelope, Notify, Recipient, Ret};
 pub use failure::{Class, Culprit, Failure};
 pub use id::MessageId;
 pub use reply::{EnhancedStatus, Reply};
+pub use step::Step;
 pub use time::{Mono, Wall};

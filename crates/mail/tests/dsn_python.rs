@@ -1,7 +1,7 @@
 //! Reports as a stranger reads them: Python's email package, which shares no code with ours.
 
 use mail::dsn::{Original, Outcome, RecipientReport, Report};
-use mail::{Envelope, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Wall};
+use mail::{Envelope, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Step, Wall};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -57,7 +57,7 @@ fn envelope(from: &str, to: &[&str]) -> Envelope {
 
 fn compose(envelope: &Envelope, original: Original) -> Vec<u8> {
     let reply = Reply::new(550, (5, 1, 1), format!("no such {}", "mailbox ".repeat(12)));
-    let failure = Failure::peer("mx.example.net[192.0.2.1]:25", reply, "RCPT TO");
+    let failure = Failure::peer("mx.example.net[192.0.2.1]:25", reply, Step::RcptTo);
     let recipients: Vec<_> = envelope
         .recipients
         .iter()

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use mail::dsn::{Original, Outcome, RecipientReport, Report, Success};
-use mail::{EnhancedStatus, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Wall};
+use mail::{EnhancedStatus, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Step, Wall};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -83,19 +83,19 @@ fn compose(outcomes: &[(&str, Outcome<'_>)], content: &[u8], smtputf8: bool) -> 
 
 const HEADER: &[u8] = b"Subject: Hello\r\nMessage-ID: <1@example.com>\r\n\r\n";
 
-fn bare(code: u16, text: &'static str, command: &str) -> Failure {
-    Failure::peer("mx.example.net[192.0.2.1]:25", Reply::bare(code, text), command)
+fn bare(code: u16, text: &'static str, step: Step) -> Failure {
+    Failure::peer("mx.example.net[192.0.2.1]:25", Reply::bare(code, text), step)
 }
 
 #[test]
 fn a_bare_refusal_of_a_recipient_is_a_hard_bounce() {
     for (code, text) in [(550, "no such user here"), (550, "Invalid recipient: <a@b.test>")] {
-        let failure = bare(code, text, "RCPT TO");
+        let failure = bare(code, text, Step::RcptTo);
         let content = compose(&[("a@b.test", Outcome::Failed(&failure))], HEADER, false);
         assert_eq!(sisimai(&content), "a@b.test|failed|userunknown|0|5.1.1", "{text}");
         assert_eq!(flufl(&content), "|a@b.test");
     }
-    let spam = bare(554, "looks like spam", "the final dot");
+    let spam = bare(554, "looks like spam", Step::FinalDot);
     let content = compose(&[("a@b.test", Outcome::Failed(&spam))], HEADER, false);
     assert_eq!(flufl(&content), "|a@b.test");
     assert!(sisimai(&content).ends_with("|5.0.0"), "what is said of the content is no address's");
@@ -104,7 +104,7 @@ fn a_bare_refusal_of_a_recipient_is_a_hard_bounce() {
 #[test]
 fn each_recipient_is_read_as_what_became_of_it() {
     let full = Reply::new(552, (5, 2, 2), "<full@b.test>: mailbox is full");
-    let full = Failure::peer("mx.example.net[192.0.2.1]:25", full, "RCPT TO");
+    let full = Failure::peer("mx.example.net[192.0.2.1]:25", full, Step::RcptTo);
     let refused = Failure::network("mx:25", EnhancedStatus::new(4, 4, 1), "connection refused");
     let saved = Reply::new(250, (2, 1, 5), "saved");
     let content = compose(
@@ -131,7 +131,7 @@ fn each_recipient_is_read_as_what_became_of_it() {
 
 #[test]
 fn a_report_on_internationalised_mail_between_ordinary_addresses_is_an_ordinary_one() {
-    let failure = bare(550, "no such user here", "RCPT TO");
+    let failure = bare(550, "no such user here", Step::RcptTo);
     let header = "Subject: Grüße\r\n\r\n".as_bytes();
     let content = compose(&[("a@b.test", Outcome::Failed(&failure))], header, true);
     assert_eq!(flufl(&content), "|a@b.test");
@@ -140,7 +140,7 @@ fn a_report_on_internationalised_mail_between_ordinary_addresses_is_an_ordinary_
 
 #[test]
 fn notmuch_shows_all_parts() {
-    let failure = bare(550, "no such user here", "RCPT TO");
+    let failure = bare(550, "no such user here", Step::RcptTo);
     let content = compose(&[("a@b.test", Outcome::Failed(&failure))], HEADER, false);
     let dir = tempdir();
     std::fs::create_dir_all(dir.join("mail/new")).unwrap();

@@ -276,7 +276,7 @@ async fn resolve_mx<W: World>(
 
 fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str) -> Failure {
     let culprit = Culprit::Dns(Box::from(domain.as_str()));
-    Failure { class, culprit, status, reply: None, text: Box::from(text) }
+    Failure { class, culprit, status, reply: None, step: None, text: Box::from(text) }
 }
 
 /// A domain without MX must at least have an address, else its mail can never go.

@@ -365,7 +365,7 @@ fn an_entry_shows_no_failure_of_another() {
     one.resolve("mx", &limits());
     let first = work(one.open(READY));
     let reply = mail::Reply::new(421, (4, 2, 2), "<bob@far.test> mailbox full");
-    let of_bob = Arc::new(Failure::peer("mx", reply, "RCPT TO"));
+    let of_bob = Arc::new(Failure::peer("mx", reply, mail::Step::RcptTo));
     one.queue.handle_throttled(one.now, READY, Arc::clone(&of_bob));
     one.outcome(&first, &EntryOutcome::Deferred(Arc::clone(&of_bob)));
     let bob = one.queue.entry(one.now, first.entries[0].0).expect("queued");
@@ -672,7 +672,7 @@ fn a_peer_that_turns_connections_away_is_not_asked_for_more() {
     let mut opening = one.resolve("mx", &limits()).len();
     let (mut open, mut turned_away) = (0, 0);
     let reply = mail::Reply::new(421, (4, 7, 0), "too many connections");
-    let too_many = std::sync::Arc::new(mail::Failure::peer("mx", reply, "greeting"));
+    let too_many = std::sync::Arc::new(mail::Failure::peer("mx", reply, mail::Step::Connect));
     for _ in 0..100 {
         for _ in 0..opening {
             if open < 5 {

@@ -285,7 +285,7 @@ fn ended(recycled: bool) -> (MemDisk, String, u64) {
                 let here = &after[*at..*at + 512];
                 here.starts_with(b"PRBT") && here != &old[*at..*at + 512]
             };
-            let at = (0..after.len()).step_by(512).filter(is_batch).next_back().expect("a batch");
+            let at = (0..after.len()).step_by(512).rfind(is_batch).expect("a batch");
             return (disk, name, at as u64);
         }
         let id = MessageId::new(0, 0, sequence);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Class, Notify};
+use crate::{Class, Notify, Step};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn recipient(text: &str, orcpt: Option<&str>) -> Recipient {
 
 fn no_such_user() -> Failure {
     let reply = Reply::new(550, (5, 1, 1), "<user@example.net>: no such user here\nsee the manual");
-    Failure::peer("mx.example.net[192.0.2.1]:25", reply, "RCPT TO")
+    Failure::peer("mx.example.net[192.0.2.1]:25", reply, Step::RcptTo)
 }
 
 fn report<'a>(to: &'a Mailbox, recipients: &'a [RecipientReport<'a>]) -> Report<'a> {
@@ -388,7 +388,7 @@ proptest! {
         user.orcpt = Some(format!("utf-8;{orcpt}").into());
         let reply = Reply::new(550, (5, 7, 1), words.clone());
         let failures = [
-            Failure::peer(words.as_str(), reply.clone(), &words),
+            Failure::peer(words.as_str(), reply.clone(), Step::RcptTo),
             Failure::network(words.as_str(), EnhancedStatus::new(4, 4, 1), words.as_str()),
         ];
         let success = Success { peer: Some(&words), reply: Some(&reply) };

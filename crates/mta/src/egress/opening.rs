@@ -148,6 +148,7 @@ async fn addresses<W: World>(
         culprit: Culprit::Dns(Box::from(&*host.name)),
         status,
         reply: None,
+        step: None,
         text: text.into(),
     };
     let who = Who::other(shard.number, ready.0);
@@ -183,6 +184,7 @@ fn public_only(
             culprit: Culprit::Dns(Box::from(&*host.name)),
             status: EnhancedStatus::new(5, 4, 4),
             reply: None,
+            step: None,
             text: text.into(),
         });
     }

@@ -31,6 +31,7 @@ pub(super) fn loops(peer: &str) -> Failure {
         culprit: Culprit::Network(Box::from(peer)),
         status: STATUS,
         reply: None,
+        step: None,
         text: "mail for this domain would come back to this server".into(),
     }
 }

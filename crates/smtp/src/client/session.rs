@@ -4,7 +4,7 @@
 use super::reply::{RawReply, ReplyError, ReplyLimits, ReplyReader};
 use super::transaction::Transaction;
 use super::{Capabilities, ClientConfig, ClientEvent, Lesson, Outgoing, Output};
-use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -478,7 +478,7 @@ impl ClientSession {
             State::Greeting => Cow::Borrowed("waiting for the greeting"),
             State::Handshake => Cow::Borrowed("starting TLS"),
             State::Idle => Cow::Borrowed("idle"),
-            _ => Cow::Owned(format!("waiting for the reply to {}", self.command())),
+            _ => Cow::Owned(format!("waiting for the reply to {}", self.step())),
         };
         let failure = Failure::network(
             self.config.peer.clone(),
@@ -507,7 +507,7 @@ impl ClientSession {
     pub(super) fn fail_unexpected(&mut self, raw: &RawReply<'_>) {
         let text = match self.is_unasked() {
             true => Cow::Borrowed("a reply that nothing asked for"),
-            false => Cow::Owned(format!("an unexpected reply to {}", self.command())),
+            false => Cow::Owned(format!("an unexpected reply to {}", self.step())),
         };
         self.fail_reply(raw, &text);
     }
@@ -549,15 +549,15 @@ impl ClientSession {
             culprit: Culprit::Peer(self.config.peer.clone()),
             status: EnhancedStatus::new(status.0, status.1, status.2),
             reply: None,
+            step: None,
             text: text.into(),
         }
     }
 
     /// What the peer answered to the command whose reply is awaited.
     pub(super) fn peer_failure(&self, raw: &RawReply<'_>) -> Failure {
-        let mut failure = Failure::peer(self.config.peer.clone(), raw.to_reply(), self.command());
+        let mut failure = Failure::peer(self.config.peer.clone(), raw.to_reply(), self.step());
         match self.state {
-            State::Greeting => failure.text = "as its greeting".into(),
             State::Idle => failure.text = "while idle".into(),
             State::Final(_) if !self.is_content_written() => {
                 failure.text = "while the content was sent".into();
@@ -567,22 +567,22 @@ impl ClientSession {
         failure
     }
 
-    /// The command whose reply is awaited, as operators know it.
-    pub(super) fn command(&self) -> &'static str {
+    /// What the awaited reply answers.
+    pub(super) fn step(&self) -> Step {
         match self.state {
-            State::Greeting => "the connection",
-            State::Ehlo if self.config.lmtp => "LHLO",
-            State::Ehlo => "EHLO",
-            State::Helo => "HELO",
-            State::StartTls | State::Handshake => "STARTTLS",
-            State::Mail => "MAIL FROM",
-            State::Rcpt(_) => "RCPT TO",
-            State::Data => "DATA",
-            State::Final(_) if self.transaction.as_ref().is_some_and(|t| t.is_bdat) => "BDAT",
-            State::Final(_) => "the final dot",
-            State::LoneDot => "the lone dot",
-            State::Rset => "RSET",
-            State::Quit | State::Idle | State::Closed => "QUIT",
+            State::Greeting => Step::Connect,
+            State::Ehlo if self.config.lmtp => Step::Lhlo,
+            State::Ehlo => Step::Ehlo,
+            State::Helo => Step::Helo,
+            State::StartTls | State::Handshake => Step::StartTls,
+            State::Mail => Step::MailFrom,
+            State::Rcpt(_) => Step::RcptTo,
+            State::Data => Step::Data,
+            State::Final(_) if self.transaction.as_ref().is_some_and(|t| t.is_bdat) => Step::Bdat,
+            State::Final(_) => Step::FinalDot,
+            State::LoneDot => Step::LoneDot,
+            State::Rset => Step::Rset,
+            State::Quit | State::Idle | State::Closed => Step::Quit,
         }
     }
 }

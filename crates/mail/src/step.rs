@@ -1,0 +1,128 @@
+//! The steps of a dialogue, as failures and reports name them.
+
+use std::fmt;
+
+/// A step of an SMTP or LMTP dialogue: what the peer's reply answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The greeting.
+    Connect,
+    /// EHLO.
+    Ehlo,
+    /// HELO.
+    Helo,
+    /// LHLO (RFC 2033 §4.1).
+    Lhlo,
+    /// STARTTLS and the handshake behind it.
+    StartTls,
+    /// MAIL.
+    MailFrom,
+    /// RCPT.
+    RcptTo,
+    /// DATA, before the content.
+    Data,
+    /// A chunk of the content (RFC 3030 §2).
+    Bdat,
+    /// The end of the content behind DATA.
+    FinalDot,
+    /// The dot that ends an empty content: the peer said 354 where no recipient was accepted.
+    LoneDot,
+    /// RSET.
+    Rset,
+    /// QUIT.
+    Quit,
+}
+
+/// All of them; of two with the same words the one that reports mean stands first.
+const ALL: [Step; 13] = [
+    Step::Connect,
+    Step::Ehlo,
+    Step::Helo,
+    Step::Lhlo,
+    Step::StartTls,
+    Step::MailFrom,
+    Step::RcptTo,
+    Step::Data,
+    Step::FinalDot,
+    Step::Bdat,
+    Step::LoneDot,
+    Step::Rset,
+    Step::Quit,
+];
+
+impl Step {
+    /// Whether it opens the session, before any transaction.
+    #[must_use]
+    pub fn opens_session(self) -> bool {
+        matches!(self, Step::Connect | Step::Ehlo | Step::Helo | Step::Lhlo | Step::StartTls)
+    }
+
+    /// As operators know it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Connect => "the connection",
+            Step::Ehlo => "EHLO",
+            Step::Helo => "HELO",
+            Step::Lhlo => "LHLO",
+            Step::StartTls => "STARTTLS",
+            Step::MailFrom => "MAIL FROM",
+            Step::RcptTo => "RCPT TO",
+            Step::Data => "DATA",
+            Step::Bdat => "BDAT",
+            Step::FinalDot => "the final dot",
+            Step::LoneDot => "the lone dot",
+            Step::Rset => "RSET",
+            Step::Quit => "QUIT",
+        }
+    }
+
+    /// How a report says what the peer's words answered: in the words of Postfix, which programs
+    /// that read reports know.
+    #[must_use]
+    pub fn in_report(self) -> &'static str {
+        match self {
+            Step::Connect => "as its greeting",
+            Step::Ehlo => "in reply to EHLO command",
+            Step::Helo => "in reply to HELO command",
+            Step::Lhlo => "in reply to LHLO command",
+            Step::StartTls => "in reply to STARTTLS command",
+            Step::MailFrom => "in reply to MAIL FROM command",
+            Step::RcptTo => "in reply to RCPT TO command",
+            Step::Data => "in reply to DATA command",
+            Step::Bdat | Step::FinalDot => "in reply to end of DATA command",
+            Step::LoneDot => "in reply to the lone dot",
+            Step::Rset => "in reply to RSET command",
+            Step::Quit => "in reply to QUIT command",
+        }
+    }
+
+    /// The step that a report said this of; it may be cut behind the command.
+    #[must_use]
+    pub fn of_report(text: &str) -> Option<Step> {
+        ALL.into_iter().find(|step| text.starts_with(step.in_report().trim_end_matches(" command")))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, Step};
+
+    #[test]
+    fn every_step_is_known_again_by_its_words() {
+        for step in ALL {
+            // A report tells no chunk from a dot.
+            let known = if step == Step::Bdat { Step::FinalDot } else { step };
+            assert_eq!(Step::of_report(step.in_report()), Some(known));
+        }
+        assert_eq!(Step::of_report("in reply to RCPT TO com"), Some(Step::RcptTo), "cut");
+        assert_eq!(Step::of_report("in reply to RCPT"), None);
+        assert_eq!(Step::of_report(""), None);
+    }
+}
