@@ -133,7 +133,18 @@ impl Spool {
 
     fn first_pending(&self, allowed: SubmitKind) -> Option<(u64, SubmitKind)> {
         let first = self.pending.iter().find(|submit| submit.kind <= allowed)?;
-        Some((first.bytes, first.kind))
+        Some((first.bytes + self.restated_bytes(first).unwrap_or(0), first.kind))
+    }
+
+    /// What a submit of attempts takes beside its own bytes when they say all that is known; `None`
+    /// when that is too much, or not for sure, and they say no more than they are.
+    fn restated_bytes(&self, submit: &Submit) -> Option<u64> {
+        let mut all = 0;
+        for record in &submit.records {
+            let Record::Attempt(attempt) = record else { return None };
+            all += self.writer.restated_bytes(&self.live, attempt).unwrap_or(0) as u64;
+        }
+        (all <= self.config.segment_bytes / 16).then_some(all)
     }
 
     /// Whether a submit may be written into the active segment, behind `used` bytes of a batch.
@@ -192,11 +203,13 @@ impl Spool {
             }
             let is_first = batch.records_count() == 0;
             let is_full = batch.length() >= self.config.batch_bytes_max as u64;
-            if !self.writer.fits(batch.length(), submit.bytes) || (is_full && !is_first) {
+            let restated = self.restated_bytes(&submit);
+            let bytes = submit.bytes + restated.unwrap_or(0);
+            if !self.writer.fits(batch.length(), bytes) || (is_full && !is_first) {
                 self.pending.push_front(submit);
                 break;
             }
-            if !self.passes(submit.kind, batch.length(), submit.bytes) {
+            if !self.passes(submit.kind, batch.length(), bytes) {
                 passed.push_back(submit);
                 continue;
             }
@@ -205,7 +218,8 @@ impl Spool {
                 self.complete(submit.ticket, Completion::Refused(refusal));
                 continue;
             }
-            let position = self.writer.add_submit(&mut self.live, batch, &submit.records);
+            let restates = restated.is_some();
+            let position = self.writer.add_submit(&mut self.live, batch, &submit.records, restates);
             submits.push((submit.ticket, position));
         }
         while let Some(submit) = passed.pop_back() {

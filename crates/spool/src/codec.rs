@@ -356,6 +356,11 @@ pub(crate) fn residue_bytes_max(residue: &Residue) -> usize {
             .sum::<usize>()
 }
 
+/// How much longer what is known of a message is after an attempt, at most.
+pub(crate) fn retried_bytes_max(attempt: &Attempt) -> usize {
+    attempt.reason.len().min(TEXT_BYTES_MAX) + 4 + attempt.recipients.len() * 17
+}
+
 pub(crate) fn put_residue(out: &mut Vec<u8>, residue: &Residue) {
     out.extend_from_slice(&residue.id.to_le_bytes());
     out.push(u8::from(residue.delay_notice_sent));

@@ -2,10 +2,12 @@
 //! step at a time, behind what sessions wait for.
 //!
 //! Needed are its live messages, and what it says about messages whose accept is in an older
-//! segment that is still there: without it that accept would come to life again.
+//! segment that is still there: without it that accept would come to life again. What a later
+//! segment says anew, all of it, is not needed, nor are attempts at what is settled since.
 
 use crate::codec::{self, AcceptHead, kind};
 use crate::config::SpoolConfig;
+use crate::index::Entry;
 use crate::io::Op;
 use crate::live::Live;
 use crate::segment::Segment;
@@ -52,7 +54,7 @@ enum Item {
 /// How needed a segment is, as bytes that compaction would have to write.
 fn needed_bytes(live: &Live, segment: &Segment) -> u64 {
     let pinned = segment.depends_on.iter().any(|on| live.segments.get(*on).is_some());
-    segment.live_bytes + if pinned { segment.small_bytes } else { 0 }
+    segment.live_bytes + if pinned { segment.needed_small_bytes() } else { 0 }
 }
 
 impl Compaction {
@@ -172,9 +174,16 @@ impl Compaction {
         );
     }
 
-    pub(crate) fn handle_scanned(&mut self, ids: Vec<u64>) {
+    /// Ids of which the victim says something, and whether that may have ended recipients.
+    pub(crate) fn handle_scanned(&mut self, ids: Vec<(u64, bool)>, live: &Live) {
         self.busy = false;
-        self.items.extend(ids.into_iter().map(Item::Repeat));
+        let Some(victim) = self.victim else { return };
+        let needed = ids.into_iter().filter(|&(id, ends)| match live.index.get(id) {
+            Some(entry) => is_needed(entry, victim),
+            // What ended its last recipient is a record that may: it is said elsewhere.
+            None => ends,
+        });
+        self.items.extend(needed.map(|(id, _)| Item::Repeat(id)));
     }
 
     /// Adds what is ready to a batch, as far as there is room and the step allows.
@@ -280,14 +289,19 @@ fn copy(
     true
 }
 
+/// Whether what the victim says of a live message must be said again. A younger accept is a copy, and
+/// brought all that was known with it; so does a younger statement that says all.
+fn is_needed(entry: &Entry, victim: u32) -> bool {
+    entry.segment < victim && entry.stated() <= victim
+}
+
 /// Says again what the victim says about a message that was accepted in an older segment.
 fn repeat(writer: &mut Writer, live: &mut Live, batch: &mut Batch, victim: u32, id: u64) {
     let Some(entry) = live.index.get(id) else {
         writer.add_gone(live, batch, MessageId(id));
         return;
     };
-    // A younger accept is a copy, and brought all that was known with it.
-    if entry.segment < victim {
+    if is_needed(entry, victim) {
         let residue = entry.residue(id, &live.reasons);
         writer.add_residue(live, batch, &residue);
     }

@@ -10,10 +10,26 @@ use std::sync::Arc;
 
 const DELAY_NOTICE: u8 = 1;
 const BLOB: u8 = 2;
+/// More was said of it than attempts, since its newest accept or copy.
+const MORE_SAID: u8 = 4;
 /// Recipients beyond this number need a bitmap of their own.
 const INLINE_MAX: u16 = 64;
 /// Reasons kept for `queue why` take no more memory than this.
 const REASONS_BYTES_MAX: usize = 8 << 20;
+
+/// Number of an interned reason, 0 for none. None is empty, so there are fewer than 2^24.
+type ReasonNumber = [u8; 3];
+
+const _: () = assert!(REASONS_BYTES_MAX < 1 << 24);
+
+fn narrow(number: u32) -> ReasonNumber {
+    let [a, b, c, _] = number.to_le_bytes();
+    [a, b, c]
+}
+
+fn wide([a, b, c]: ReasonNumber) -> u32 {
+    u32::from_le_bytes([a, b, c, 0])
+}
 
 /// What is known of a live message.
 #[derive(Debug)]
@@ -24,10 +40,12 @@ pub(crate) struct Entry {
     pub offset: u32,
     /// How long, header included.
     pub length: u32,
-    /// Number of an interned reason, 0 for none.
-    reason: u32,
-    /// The same for why it is held; see also [`More`].
-    hold: u32,
+    /// Why the last attempt failed.
+    reason: ReasonNumber,
+    /// Why it is held; see also [`More`].
+    hold: ReasonNumber,
+    /// So many generations after `segment` all that is known of it was said anew.
+    stated_after: u16,
     /// Open recipients, when there are at most 64.
     open: u64,
     /// Attempts (16 bits) and next try plus one (48 bits, ms) of all recipients that have no entry
@@ -70,8 +88,9 @@ impl Entry {
             segment: at.0,
             offset: at.1,
             length: at.2,
-            reason: 0,
-            hold: 0,
+            reason: narrow(0),
+            hold: narrow(0),
+            stated_after: 0,
             open: 0,
             retry: 0,
             more: None,
@@ -186,18 +205,18 @@ impl Entry {
 
     pub(crate) fn hold<'a>(&'a self, reasons: &'a Reasons) -> Option<&'a str> {
         let of_its_own = || self.more.as_ref()?.hold.as_deref();
-        reasons.text(self.hold).or_else(of_its_own)
+        reasons.text(wide(self.hold)).or_else(of_its_own)
     }
 
     fn is_held(&self) -> bool {
-        self.hold != 0 || self.more.as_ref().is_some_and(|more| more.hold.is_some())
+        wide(self.hold) != 0 || self.more.as_ref().is_some_and(|more| more.hold.is_some())
     }
 
     /// An operator holds a million messages for the same reason: that is kept once.
     pub(crate) fn set_hold(&mut self, hold: Option<&str>, reasons: &mut Reasons) {
         let number = hold.map_or(0, |text| reasons.intern(text));
-        reasons.release(self.hold);
-        self.hold = number;
+        reasons.release(wide(self.hold));
+        self.hold = narrow(number);
         let of_its_own = hold.filter(|_| number == 0).map(Box::from);
         if of_its_own.is_some() || self.more.is_some() {
             self.more.get_or_insert_default().hold = of_its_own;
@@ -224,6 +243,30 @@ impl Entry {
         self.flags = if sent { self.flags | DELAY_NOTICE } else { self.flags & !DELAY_NOTICE };
     }
 
+    /// Generation of the segment with the newest record that says all that is known of it: what
+    /// older ones say is not needed. Never too high.
+    pub(crate) fn stated(&self) -> u32 {
+        self.segment.saturating_add(u32::from(self.stated_after))
+    }
+
+    pub(crate) fn set_stated(&mut self, segment: u32) {
+        let after = segment.saturating_sub(self.segment);
+        self.stated_after = u16::try_from(after).unwrap_or(u16::MAX);
+    }
+
+    /// Something that an attempt doesn't say was said of it.
+    pub(crate) fn note_more_said(&mut self) {
+        self.flags |= MORE_SAID;
+    }
+
+    /// Whether an attempt at `indices` says all that is known of it beside the accept. Once more was
+    /// said it does not: that may be read again, and what took it back may not.
+    pub(crate) fn is_stated_by_attempt(&self, indices: &[u32]) -> bool {
+        self.flags & MORE_SAID == 0
+            && self.open_count() == self.recipients_count()
+            && indices.len() == self.recipients_count() as usize
+    }
+
     /// Gives back memory that nothing needs any more.
     fn tidy(&mut self) {
         if self.more.as_ref().is_some_and(|more| {
@@ -238,8 +281,8 @@ impl Entry {
 
     /// Forgets all but where it is: everyone is open.
     pub(crate) fn reset(&mut self, recipients_count: u16, reasons: &mut Reasons) {
-        reasons.release(self.reason);
-        reasons.release(self.hold);
+        reasons.release(wide(self.reason));
+        reasons.release(wide(self.hold));
         let mut fresh =
             Entry::new((self.segment, self.offset, self.length), recipients_count, false);
         fresh.flags = self.flags & BLOB;
@@ -258,14 +301,14 @@ impl Entry {
             hold: self.hold(reasons).map(Box::from),
             route_override: self.route_override().map(Box::from),
             delay_notice_sent: self.delay_notice_sent(),
-            reason: reasons.text(self.reason).map(Box::from),
+            reason: reasons.text(wide(self.reason)).map(Box::from),
         }
     }
 
     /// Nothing is known beside the accept.
     pub(crate) fn is_fresh(&self) -> bool {
         self.retry == 0
-            && self.reason == 0
+            && wide(self.reason) == 0
             && self.flags & DELAY_NOTICE == 0
             && self.open_count() == self.recipients_count()
             && !self.is_held()
@@ -300,19 +343,19 @@ impl Entry {
     }
 
     pub(crate) fn reason<'a>(&self, reasons: &'a Reasons) -> Option<&'a str> {
-        reasons.text(self.reason)
+        reasons.text(wide(self.reason))
     }
 
     pub(crate) fn set_reason(&mut self, text: &str, reasons: &mut Reasons) {
         let number = reasons.intern(text);
-        reasons.release(self.reason);
-        self.reason = number;
+        reasons.release(wide(self.reason));
+        self.reason = narrow(number);
     }
 
     /// To be called when the entry has left the index.
     pub(crate) fn release(self, reasons: &mut Reasons) {
-        reasons.release(self.reason);
-        reasons.release(self.hold);
+        reasons.release(wide(self.reason));
+        reasons.release(wide(self.hold));
     }
 }
 

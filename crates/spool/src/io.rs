@@ -89,7 +89,8 @@ pub(crate) enum Outcome {
     /// What was read is not what was written; in words.
     Wrong(Box<str>),
     Many(Vec<Bytes>),
-    Scanned(Vec<u64>),
+    /// Ids, ascending, and whether something that may end recipients is said of them.
+    Scanned(Vec<(u64, bool)>),
     Free(u64),
     /// Whether there still is a register.
     Registered(bool),

@@ -31,12 +31,14 @@ impl Live {
         self.next_sequence = self.next_sequence.max(head.id.sequence() + 1);
         let place = (segment, head.offset as u32, head.length);
         if let Some(entry) = self.index.get_mut(id) {
-            let (old, length) = (entry.segment, entry.length);
+            let (old, length, stated) = (entry.segment, entry.length, entry.stated());
             (entry.segment, entry.offset, entry.length) = place;
             if head.copied {
                 entry.reset(count, &mut self.reasons);
             }
+            entry.set_stated(segment);
             self.segments.drop_live(old, length);
+            self.segments.move_statement((old, stated), (segment, segment));
             self.segments.depend(segment, old);
         } else {
             self.index.insert(id, Entry::new(place, count, head.blob.is_some()));
@@ -58,10 +60,10 @@ impl Live {
     ) -> Option<BlobId> {
         self.note_small(segment, record.id(), bytes);
         match record {
-            SmallRecord::Attempt(attempt) => self.attempt(attempt),
+            SmallRecord::Attempt(attempt) => self.attempt(segment, attempt, bytes),
             SmallRecord::Settle(settle) => return self.settle(settle),
             SmallRecord::State(state) => self.state(state),
-            SmallRecord::Residue(residue) => return self.residue(residue),
+            SmallRecord::Residue(residue) => return self.residue(segment, residue, bytes),
             SmallRecord::Gone(id) => return self.remove(*id),
         }
         None
@@ -78,7 +80,30 @@ impl Live {
         }
     }
 
-    pub(crate) fn attempt(&mut self, attempt: &Attempt) {
+    /// An attempt whose record, `bytes` long, is in segment `segment`.
+    pub(crate) fn attempt(&mut self, segment: u32, attempt: &Attempt, bytes: u64) {
+        let states = |entry: &Entry| entry.is_stated_by_attempt(&attempt.recipients);
+        let is_all = self.index.get(attempt.id.0).is_some_and(states);
+        self.note_statement(segment, attempt.id, bytes, is_all);
+        self.tried(attempt);
+    }
+
+    /// A record in segment `segment` says how things are, and what was said before need not be kept
+    /// if it says all (`is_all`).
+    pub(crate) fn note_statement(&mut self, segment: u32, id: MessageId, bytes: u64, is_all: bool) {
+        if let Some(segment) = self.segments.get_mut(segment) {
+            segment.statements_bytes += bytes;
+            segment.statements_count += 1;
+        }
+        if is_all && let Some(entry) = self.index.get_mut(id.0) {
+            let (accepted, old) = (entry.segment, entry.stated());
+            entry.set_stated(segment);
+            self.segments.move_statement((accepted, old), (accepted, entry.stated()));
+        }
+    }
+
+    /// What an attempt means, however it is written.
+    pub(crate) fn tried(&mut self, attempt: &Attempt) {
         let Some(entry) = self.index.get_mut(attempt.id.0) else { return };
         let retry = Retry { attempts: attempt.attempts, next_try: Some(attempt.next_try) };
         entry.set_retry(&attempt.recipients, retry);
@@ -90,11 +115,13 @@ impl Live {
         for &(index, _) in &settle.recipients {
             entry.close(index);
         }
+        entry.note_more_said();
         if entry.open_count() == 0 { self.remove(settle.id) } else { None }
     }
 
     pub(crate) fn state(&mut self, state: &State) {
         let Some(entry) = self.index.get_mut(state.id.0) else { return };
+        entry.note_more_said();
         if let Some(hold) = &state.hold {
             entry.set_hold(hold.as_deref().map(crate::codec::cut), &mut self.reasons);
         }
@@ -109,8 +136,16 @@ impl Live {
         }
     }
 
-    pub(crate) fn residue(&mut self, residue: &Residue) -> Option<BlobId> {
+    /// All that is known of a message, in a record of `bytes` bytes in segment `segment`.
+    pub(crate) fn residue(
+        &mut self,
+        segment: u32,
+        residue: &Residue,
+        bytes: u64,
+    ) -> Option<BlobId> {
+        self.note_statement(segment, MessageId(residue.id), bytes, true);
         let entry = self.index.get_mut(residue.id)?;
+        entry.note_more_said();
         entry.set_residue(residue, &mut self.reasons);
         if entry.open_count() == 0 { self.remove(MessageId(residue.id)) } else { None }
     }
@@ -119,6 +154,8 @@ impl Live {
     pub(crate) fn remove(&mut self, id: MessageId) -> Option<BlobId> {
         let entry = self.index.remove(id.0)?;
         self.segments.drop_live(entry.segment, entry.length);
+        let stated = (entry.segment, entry.stated());
+        self.segments.move_statement(stated, (entry.segment, entry.segment));
         entry.release(&mut self.reasons);
         self.blobs.remove(&id.0)
     }

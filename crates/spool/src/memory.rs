@@ -95,7 +95,7 @@ impl Memory {
                 self.accepts.insert(accept.id.0, accept);
                 return;
             }
-            Record::Attempt(attempt) => return live.attempt(&attempt),
+            Record::Attempt(attempt) => return live.tried(&attempt),
             Record::State(state) => return live.state(&state),
             Record::Settle(settle) => (settle.id, live.settle(&settle)),
         };

@@ -673,15 +673,16 @@ pub(crate) fn cut(
 /// Ranges of message ids, both ends included.
 pub(crate) type IdRanges = Vec<(u64, u64)>;
 
-/// Ids within `ranges` that the segment says something about beside accepting them, ascending.
+/// Ids within `ranges` that the segment says something about beside accepting them, ascending; and
+/// whether that may end recipients, as attempts and states never do.
 pub(crate) fn mentioned_ids(
     disk: &dyn Disk,
     file: &str,
     key: SegmentKey,
     ranges: &IdRanges,
-) -> Result<Vec<u64>, DiskError> {
+) -> Result<Vec<(u64, bool)>, DiskError> {
     let length = disk.length(file)?;
-    let mut ids = Vec::new();
+    let mut ids = BTreeMap::new();
     let mut note = |record: &RawRecord<'_>| {
         let id = match record.kind {
             kind::ACCEPT => None,
@@ -690,7 +691,12 @@ pub(crate) fn mentioned_ids(
             }
             _ => u64_at(record.body, 0),
         };
-        ids.extend(id.filter(|id| ranges.iter().any(|(low, high)| (low..=high).contains(&id))));
+        let ends = !matches!(record.kind, kind::ATTEMPT | kind::STATE);
+        if let Some(id) =
+            id.filter(|id| ranges.iter().any(|(low, high)| (low..=high).contains(&id)))
+        {
+            *ids.entry(id).or_default() |= ends;
+        }
     };
     let (header, footer) = read_ends(disk, file, key, length)?;
     let extent = Extent { key, length, header, footer, said_end: None };
@@ -715,7 +721,5 @@ pub(crate) fn mentioned_ids(
             ));
         }
     }
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
+    Ok(ids.into_iter().collect())
 }

@@ -250,6 +250,11 @@ pub(crate) struct Segment {
     pub filled: bool,
     /// Bytes of the records that are not accepts.
     pub small_bytes: u64,
+    /// Bytes and number of those that say how things are with a message: attempts and residues.
+    pub statements_bytes: u64,
+    pub statements_count: u64,
+    /// Messages accepted in older segments of which the newest complete statement is here.
+    pub stated_count: u64,
     /// Older segments with accept records of messages that a record here says more about: while
     /// one of them can be read again, this one must be, too.
     pub depends_on: BTreeSet<u32>,
@@ -279,6 +284,9 @@ impl Segment {
             accepted_bytes: 0,
             filled: false,
             small_bytes: 0,
+            statements_bytes: 0,
+            statements_count: 0,
+            stated_count: 0,
             depends_on: BTreeSet::new(),
             ids: None,
             readers_count: 0,
@@ -289,16 +297,27 @@ impl Segment {
         }
     }
 
+    /// Bytes of those records that are not accepts and may be needed: of the statements about as many
+    /// as there are messages that nothing newer speaks of.
+    pub(crate) fn needed_small_bytes(&self) -> u64 {
+        let others = self.small_bytes.saturating_sub(self.statements_bytes);
+        let all = u128::from(self.statements_bytes) * u128::from(self.stated_count);
+        let newest = all / u128::from(self.statements_count.max(1));
+        others + u64::try_from(newest).unwrap_or(u64::MAX).min(self.statements_bytes)
+    }
+
     /// Where the footer goes; data ends before.
     pub(crate) fn footer_offset(&self) -> u64 {
         self.length.saturating_sub(SECTOR_BYTES)
     }
 
-    /// Written again it would take as much room as it does: all that was accepted here is live.
+    /// Written again it would take as much room as it does: all that was accepted here is live, and
+    /// most of what was said here is not said anew elsewhere.
     pub(crate) fn is_dense(&self) -> bool {
         self.filled
             && self.live_bytes == self.accepted_bytes
             && self.small_bytes.saturating_mul(4) < self.length
+            && self.needed_small_bytes().saturating_mul(2) >= self.small_bytes
     }
 
     /// Notes that an accept record of `id` is here.
@@ -337,6 +356,21 @@ impl SegmentTable {
         if let Some(segment) = self.map.get_mut(&generation) {
             segment.live_count = segment.live_count.saturating_sub(1);
             segment.live_bytes = segment.live_bytes.saturating_sub(u64::from(bytes));
+        }
+    }
+
+    /// The newest complete statement about a message is somewhere else than it was, given as the
+    /// segments of its accept and of the statement. An accept is none that needs to be said again.
+    pub(crate) fn move_statement(&mut self, from: (u32, u32), to: (u32, u32)) {
+        if from.0 != from.1
+            && let Some(segment) = self.map.get_mut(&from.1)
+        {
+            segment.stated_count = segment.stated_count.saturating_sub(1);
+        }
+        if to.0 != to.1
+            && let Some(segment) = self.map.get_mut(&to.1)
+        {
+            segment.stated_count += 1;
         }
     }
 

@@ -616,7 +616,7 @@ impl Spool {
             (Waiting::Register, Err(error)) => self.poison(&error),
             (Waiting::CompactionRead | Waiting::CompactionScan, result) => match result {
                 Ok(Outcome::Many(records)) => self.compaction.handle_read(records),
-                Ok(Outcome::Scanned(ids)) => self.compaction.handle_scanned(ids),
+                Ok(Outcome::Scanned(ids)) => self.compaction.handle_scanned(ids, &self.live),
                 _ => self.compaction.handle_failed(&mut self.live),
             },
             (waiting, result) => self.handle_file_done(waiting, result),

@@ -261,19 +261,20 @@ impl Writer {
     }
 
     /// Adds the records of a submit that say something new, and lets them take effect. Returns the
-    /// number of the first.
+    /// number of the first. `restates`: there is room for [`Writer::restated_bytes`].
     pub(crate) fn add_submit(
         &mut self,
         live: &mut Live,
         batch: &mut Batch,
         records: &[Record],
+        restates: bool,
     ) -> u64 {
         let position = batch.position + u64::from(batch.builder.records_count());
         batch.group_open = false;
         for record in records {
             match record {
                 Record::Accept(accept) => self.add_accept(live, batch, accept),
-                Record::Attempt(attempt) => self.add_attempt(live, batch, attempt),
+                Record::Attempt(attempt) => self.add_attempt(live, batch, attempt, restates),
                 Record::Settle(settle) => self.add_settle(live, batch, settle),
                 Record::State(state) => self.add_state(live, batch, state),
             }
@@ -305,21 +306,48 @@ impl Writer {
         live.accept(self.key.generation, &head);
     }
 
-    fn add_attempt(&mut self, live: &mut Live, batch: &mut Batch, attempt: &Attempt) {
+    /// What an attempt takes at most, with its index entry, when instead of it all that is known of
+    /// the message is said: the first time in each segment in which an attempt alone does not say
+    /// it all. So of a message that is tried for days the newest segment is needed, and no other.
+    pub(crate) fn restated_bytes(&self, live: &Live, attempt: &Attempt) -> Option<usize> {
+        let entry = live.index.get(attempt.id.0)?;
+        if entry.stated() >= self.key.generation || entry.is_stated_by_attempt(&attempt.recipients)
+        {
+            return None;
+        }
+        let before = codec::residue_bytes_max(&entry.residue(attempt.id.0, &live.reasons));
+        Some(2 * (before + codec::retried_bytes_max(attempt)))
+    }
+
+    fn add_attempt(
+        &mut self,
+        live: &mut Live,
+        batch: &mut Batch,
+        attempt: &Attempt,
+        restates: bool,
+    ) {
         let Some(entry) = live.index.get(attempt.id.0) else { return };
         let is_open = |&index: &u32| entry.is_open(index);
-        if attempt.recipients.iter().all(is_open) {
-            self.add_small(live, batch, attempt.id, kind::ATTEMPT, |out| {
-                codec::put_attempt(out, attempt);
-            });
-            live.attempt(attempt);
+        if !attempt.recipients.iter().all(is_open) {
+            let mut open = attempt.clone();
+            open.recipients.retain(is_open);
+            if !open.recipients.is_empty() {
+                self.add_attempt(live, batch, &open, restates);
+            }
             return;
         }
-        let mut open = attempt.clone();
-        open.recipients.retain(is_open);
-        if !open.recipients.is_empty() {
-            self.add_attempt(live, batch, &open);
+        if restates && self.restated_bytes(live, attempt).is_some() {
+            live.tried(attempt);
+            if let Some(entry) = live.index.get(attempt.id.0) {
+                let residue = entry.residue(attempt.id.0, &live.reasons);
+                self.put_residue(live, batch, &residue);
+            }
+            return;
         }
+        let bytes = self.add_small(live, batch, attempt.id, kind::ATTEMPT, |out| {
+            codec::put_attempt(out, attempt);
+        });
+        live.attempt(self.key.generation, attempt, bytes);
     }
 
     fn add_settle(&mut self, live: &mut Live, batch: &mut Batch, settle: &Settle) {
@@ -358,13 +386,23 @@ impl Writer {
         id: MessageId,
         kind: u8,
         put: impl FnOnce(&mut Vec<u8>),
-    ) {
+    ) -> u64 {
         let start = batch.builder.begin(&mut batch.buffer);
         put(&mut batch.buffer.small);
         let placed = batch.end(start, kind, &[]);
         let body = batch.buffer.small.get(start + RECORD_HEADER_BYTES..).unwrap_or(&[]);
         self.catalog.add_small(id.0, kind, body);
         live.note_small(self.key.generation, id, u64::from(placed.length));
+        u64::from(placed.length)
+    }
+
+    /// Says all that is known of a message.
+    fn put_residue(&mut self, live: &mut Live, batch: &mut Batch, residue: &Residue) {
+        let id = MessageId(residue.id);
+        let bytes = self.add_small(live, batch, id, kind::RESIDUE, |out| {
+            codec::put_residue(out, residue);
+        });
+        batch.dropped_blobs.extend(live.residue(self.key.generation, residue, bytes));
     }
 
     /// Copies a live message here: `body` is its accept record without header.
@@ -385,19 +423,14 @@ impl Writer {
         }
         live.accept(self.key.generation, &head);
         if let Some(residue) = residue {
-            self.add_small(live, batch, head.id, kind::RESIDUE, |out| {
-                codec::put_residue(out, residue);
-            });
-            batch.dropped_blobs.extend(live.residue(residue));
+            self.put_residue(live, batch, residue);
         }
     }
 
     /// Says again what is known of a message whose accept stays where it is.
     pub(crate) fn add_residue(&mut self, live: &mut Live, batch: &mut Batch, residue: &Residue) {
         batch.group_open = false;
-        self.add_small(live, batch, MessageId(residue.id), kind::RESIDUE, |out| {
-            codec::put_residue(out, residue);
-        });
+        self.put_residue(live, batch, residue);
     }
 
     /// Says again that a message is settled whose accept can still be read somewhere.

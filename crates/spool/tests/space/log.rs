@@ -5,7 +5,7 @@ use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipie
 use spool::memdisk::MemDisk;
 use spool::{
     Accept, Attempt, BlobId, Body, Completion, Disk, DiskError, DiskErrorKind, Meta, Record,
-    Request, Settle, SettleKind, Spool, SpoolConfig, Ticket,
+    RecoveredMessage, Request, Settle, SettleKind, Spool, SpoolConfig, Ticket,
 };
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,6 +39,13 @@ pub(crate) fn open(disk: &dyn Disk, config: SpoolConfig) -> (Spool, Vec<u64>) {
     let mut found = Vec::new();
     let opened = Spool::open(disk, config, &mut |m| found.push(m.id.sequence()));
     found.sort_unstable();
+    (opened.expect("opens").0, found)
+}
+
+/// Opens the log; what was found.
+pub(crate) fn open_all(disk: &dyn Disk, config: SpoolConfig) -> (Spool, Vec<RecoveredMessage>) {
+    let mut found = Vec::new();
+    let opened = Spool::open(disk, config, &mut |message| found.push(message));
     (opened.expect("opens").0, found)
 }
 
@@ -82,14 +89,27 @@ pub(crate) fn accept(n: u64, bytes: usize) -> Vec<Record> {
     vec![Record::Accept(Box::new(plain(n, bytes)))]
 }
 
+/// As [`accept`], to so many recipients.
+pub(crate) fn accept_many(n: u64, recipients: u32, bytes: usize) -> Vec<Record> {
+    let mut accept = plain(n, bytes);
+    let envelope = Arc::make_mut(&mut accept.envelope);
+    let to = envelope.recipients[0].clone();
+    envelope.recipients = vec![to; recipients as usize];
+    vec![Record::Accept(Box::new(accept))]
+}
+
 pub(crate) fn with_blob(n: u64, blob: BlobId) -> Vec<Record> {
     let body = Body::Blob { blob, body_bytes: 5000 };
     vec![Record::Accept(Box::new(Accept { body, ..plain(n, 5000) }))]
 }
 
 pub(crate) fn settle(n: u64, how: SettleKind) -> Record {
+    settle_one(n, 0, how)
+}
+
+pub(crate) fn settle_one(n: u64, index: u32, how: SettleKind) -> Record {
     let id = MessageId::new(0, 0, n);
-    Record::Settle(Settle { id, at: Wall(1), recipients: vec![(0, how)] })
+    Record::Settle(Settle { id, at: Wall(1), recipients: vec![(index, how)] })
 }
 
 pub(crate) fn attempt(n: u64, attempts: u16) -> Record {

@@ -1,5 +1,6 @@
 //! Disks without room, and what each request is told on them.
 
+mod attempts;
 mod blobs;
 mod full;
 mod log;
