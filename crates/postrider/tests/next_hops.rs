@@ -4,6 +4,8 @@
 
 mod support;
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use support::client::Client;
 use support::name_server::NameServer;
@@ -188,7 +190,7 @@ fn private_addresses_are_refused_where_the_route_says_so() {
 }
 
 #[test]
-fn a_host_that_puts_a_transaction_off_is_not_the_next_that_is_tried() {
+fn where_one_host_puts_a_transaction_off_the_next_takes_it_at_once() {
     for step in ["MAIL", "DATA", "."] {
         let (files, names, port) = (Files::new(), two_hosts(), free_port());
         let _first = scripted(2, port, move |line| {
@@ -198,18 +200,41 @@ fn a_host_that_puts_a_transaction_off_is_not_the_next_that_is_tried() {
         let server = by_mx(&files, &names, port, "");
         send(&server, "u@a.test", 1);
         second.wait_taken(1);
-        assert_eq!(files.events_of("deferred").len(), 1, "{step}");
+        assert_eq!(files.events_of("deferred").len(), 0, "{step}");
         server.stop();
     }
 }
 
 #[test]
+fn where_all_hosts_put_a_transaction_off_each_is_asked_once() {
+    let (files, names, port) = (Files::new(), two_hosts(), free_port());
+    let asked = Arc::new(AtomicU32::new(0));
+    let puts_off = |last| {
+        let asked = Arc::clone(&asked);
+        scripted(last, port, move |line| {
+            line.starts_with("MAIL").then(|| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                "451 4.3.0 the disk is full".to_owned()
+            })
+        })
+    };
+    let (_first, _second) = (puts_off(2), puts_off(3));
+    let route = format!("[[route]]\nmx = {{ port = {port} }}\nretry = {{ first = \"1h\" }}\n");
+    let server = Server::start(&files, &config(&(names.section() + &route)));
+    send(&server, "u@a.test", 1);
+    files.wait_events("deferred", 1);
+    server.stop();
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(files.events_of("deferred").len(), 1);
+}
+
+#[test]
 fn a_greylisted_recipient_is_tried_again_at_the_same_host() {
     let (files, names, port) = (Files::new(), two_hosts(), free_port());
-    let seen = std::sync::atomic::AtomicU32::new(0);
+    let seen = AtomicU32::new(0);
     let first = scripted(2, port, move |line| {
         let rcpt = line.starts_with("RCPT");
-        let again = rcpt && seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 0;
+        let again = rcpt && seen.fetch_add(1, Ordering::Relaxed) > 0;
         (rcpt && !again).then(|| "450 4.2.0 greylisted".to_owned())
     });
     let second = host(3, port);

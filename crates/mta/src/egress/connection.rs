@@ -358,8 +358,13 @@ impl<W: World> Connection<W> {
                     if doubtful {
                         self.tell_doubtful(&first.message);
                     }
-                    self.tell_bearing(&outcomes, slot);
+                    let elsewhere = self.next_host_takes(&outcomes, hop);
+                    if elsewhere.is_empty() {
+                        // What one host says is not the next hop's word while another is to be asked.
+                        self.tell_bearing(&outcomes, slot);
+                    }
                     concluded = true;
+                    let untried = joined(untried, elsewhere);
                     let outcomes =
                         give_back_untried(&self.shard, &mut first.work, outcomes, &untried);
                     if !first.work.entries.is_empty() {
@@ -389,25 +394,39 @@ impl<W: World> Connection<W> {
         }
     }
 
-    fn conclude(
+    /// The recipients, by their places, that another host of the next hop is asked to take at once:
+    /// this one put the transaction off, and stands behind the others from now on. None when all
+    /// others stand behind, too.
+    fn next_host_takes(
         &mut self,
-        done: &InFlight,
-        outcomes: Vec<Result<mail::Reply, Failure>>,
+        outcomes: &[Result<mail::Reply, Failure>],
         hop: &NextHop,
-    ) {
+    ) -> Vec<usize> {
         let put_off = |outcome: &Result<_, Failure>| outcome.as_ref().is_err_and(is_put_off);
         let is_put_off = match hop.channel {
             // Each recipient has a reply of its own behind the content (RFC 2033 §4.2).
             Channel::Lmtp(_) => outcomes.iter().all(put_off),
             _ => outcomes.iter().any(put_off),
         };
-        if is_put_off && hop.has_other_hosts() {
-            // RFC 5321 §5.1: the other hosts are to be tried before the same one again.
-            if let Some(seat) = &self.seat {
-                seat.put_off();
-            }
-            self.leave_at = self.shard.now();
+        let Some(seat) = self.seat.as_ref().filter(|_| is_put_off && hop.has_other_hosts()) else {
+            return Vec::new();
+        };
+        // RFC 5321 §5.1: the other hosts are to be tried before the same one again.
+        seat.put_off();
+        let now = self.shard.now();
+        self.leave_at = now;
+        if !hop.states.has_one_in_front(now, &hop.hosts) {
+            return Vec::new();
         }
+        (0..outcomes.len()).filter(|index| put_off(&outcomes[*index])).collect()
+    }
+
+    fn conclude(
+        &self,
+        done: &InFlight,
+        outcomes: Vec<Result<mail::Reply, Failure>>,
+        hop: &NextHop,
+    ) {
         let concluded = Concluded {
             hop: Arc::clone(&self.event_hop),
             // RFC 2033 §2: an LMTP server takes no responsibility to relay; it has delivered.
@@ -615,6 +634,14 @@ fn give_back_untried<W: World>(
     give_back(shard, &rest);
     let outcomes = outcomes.into_iter().enumerate();
     outcomes.filter(|(index, _)| !is_untried(*index)).map(|(_, outcome)| outcome).collect()
+}
+
+/// Places of both kinds in their order, each once.
+fn joined(mut places: Vec<usize>, more: Vec<usize>) -> Vec<usize> {
+    places.extend(more);
+    places.sort_unstable();
+    places.dedup();
+    places
 }
 
 /// Gives work back untouched: it was not this message's fault.

@@ -112,6 +112,15 @@ impl HostStates {
         first
     }
 
+    /// Whether one of them stands in its own place, and not behind the others.
+    pub(crate) fn has_one_in_front(&self, now: Mono, groups: &[HostGroup]) -> bool {
+        let states = self.0.borrow();
+        let stands_behind = |host: &Host| {
+            states.iter().any(|state| state.host == *host && state.stands_behind(now))
+        };
+        groups.iter().flat_map(|group| &group.hosts).any(|host| !stands_behind(host))
+    }
+
     fn change(&self, host: &Host, change: impl FnOnce(&mut State)) {
         let mut states = self.0.borrow_mut();
         if let Some(state) = states.iter_mut().find(|state| state.host == *host) {
@@ -279,6 +288,18 @@ mod tests {
             seen.insert(names);
         }
         assert!(seen.len() > 2, "{seen:?}");
+    }
+
+    #[test]
+    fn one_stands_in_front_until_all_are_in_trouble() {
+        let (states, of) = (HostStates::default(), groups(&[&["a"], &["b"]]));
+        let now = Mono(1_000_000);
+        assert!(states.has_one_in_front(now, &of));
+        states.put_off(now, &host("a"));
+        assert!(states.has_one_in_front(now, &of));
+        states.failed(now, &host("b"));
+        assert!(!states.has_one_in_front(now, &of));
+        assert!(states.has_one_in_front(now + PROBE_EVERY, &of));
     }
 
     #[test]
