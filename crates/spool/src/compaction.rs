@@ -75,7 +75,8 @@ impl Compaction {
                 let new = !newest_too && Some(segment.key.generation) == newest;
                 let given_up = self.given_up.get(&segment.key.generation);
                 let hopeless = given_up.is_some_and(|&had| room <= had);
-                let idle = segment.stuck || segment.releasing || segment.evacuated;
+                let rests = segment.stuck || segment.resting_ticks > 0;
+                let idle = rests || segment.releasing || segment.evacuated;
                 !(idle || segment.is_dense() || new || hopeless)
             })
             .map(|segment| (needed_bytes(live, segment), segment))
@@ -145,12 +146,20 @@ impl Compaction {
         }
     }
 
-    /// The disk failed: this segment is left as it is.
+    /// The disk failed: this segment is left as it is for a while. What failed may pass.
     pub(crate) fn handle_failed(&mut self, live: &mut Live) {
         self.busy = false;
-        self.stuck = true;
         self.items.clear();
-        self.finish(live);
+        if let Some(segment) = self.victim.take().and_then(|victim| live.segments.get_mut(victim)) {
+            segment.resting_ticks = RESTING_TICKS;
+        }
+    }
+
+    /// To be called twice a second.
+    pub(crate) fn handle_tick(live: &mut Live) {
+        for segment in live.segments.map.values_mut() {
+            segment.resting_ticks = segment.resting_ticks.saturating_sub(1);
+        }
     }
 
     /// There is no room for what comes next, in the `room` there is: the segment stays as it is until
@@ -256,6 +265,9 @@ fn item_bytes(item: &Item, live: &Live) -> u64 {
 }
 
 const INDEXED_BYTES_TYPICAL: usize = 512;
+
+/// A minute: a disk that fails a read is not asked again and again.
+const RESTING_TICKS: u32 = 120;
 
 /// Length of envelope and meta of the record to be copied.
 fn envelope_share(item: &Item) -> usize {

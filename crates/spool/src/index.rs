@@ -466,6 +466,14 @@ impl Index {
         Some(entry)
     }
 
+    /// All ids, ascending.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> + '_ {
+        let of_chunk = |(&high, chunk): (&u64, &'_ Vec<Entry>)| {
+            chunk.iter().map(|entry| high << 8 | u64::from(entry.low)).collect::<Vec<_>>()
+        };
+        self.chunks.iter().flat_map(of_chunk)
+    }
+
     /// Messages from `id` on whose accept is in `segment`, as id, offset and length, until their
     /// lengths reach `bytes_max`; and where to go on, if there may be more.
     pub(crate) fn in_segment(

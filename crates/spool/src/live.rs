@@ -8,6 +8,9 @@ use crate::segment::SegmentTable;
 use mail::MessageId;
 use std::collections::BTreeMap;
 
+/// Why a message is held of which it is not known who has it.
+const STATE_LOST: &str = "what was known of it is damaged: recipients may have it already";
+
 /// The sum of all records.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
@@ -38,16 +41,31 @@ impl Live {
             }
             entry.set_stated(segment);
             self.segments.drop_live(old, length);
-            self.segments.move_statement((old, stated), (segment, segment));
+            self.segments.move_statement(Some(stated), Some(segment));
             self.segments.depend(segment, old);
         } else {
             self.index.insert(id, Entry::new(place, count, head.blob.is_some()));
+            self.segments.move_statement(None, Some(segment));
         }
         if let Some(blob) = head.blob {
             self.next_blob = self.next_blob.max(blob.0.saturating_add(1));
             self.blobs.insert(id, blob);
         }
         self.segments.add_live(segment, id, head.length);
+    }
+
+    /// As [`Live::accept`], of a copy whose state is lost. Where the message was before it is taken
+    /// from there, with all that is known; if that is gone it is held: it may have been before, and
+    /// recipients may be done with.
+    pub(crate) fn accept_lone_copy(&mut self, segment: u32, head: &AcceptHead) {
+        if self.index.get(head.id.0).is_some() {
+            return;
+        }
+        self.accept(segment, head);
+        if let Some(entry) = self.index.get_mut(head.id.0) {
+            entry.note_more_said();
+            entry.set_hold(Some(STATE_LOST), &mut self.reasons);
+        }
     }
 
     /// A record without content, `bytes` long, is in segment `segment`. Returns the blob that is
@@ -96,9 +114,9 @@ impl Live {
             segment.statements_count += 1;
         }
         if is_all && let Some(entry) = self.index.get_mut(id.0) {
-            let (accepted, old) = (entry.segment, entry.stated());
+            let old = entry.stated();
             entry.set_stated(segment);
-            self.segments.move_statement((accepted, old), (accepted, entry.stated()));
+            self.segments.move_statement(Some(old), Some(entry.stated()));
         }
     }
 
@@ -154,8 +172,7 @@ impl Live {
     pub(crate) fn remove(&mut self, id: MessageId) -> Option<BlobId> {
         let entry = self.index.remove(id.0)?;
         self.segments.drop_live(entry.segment, entry.length);
-        let stated = (entry.segment, entry.stated());
-        self.segments.move_statement(stated, (entry.segment, entry.segment));
+        self.segments.move_statement(Some(entry.stated()), None);
         entry.release(&mut self.reasons);
         self.blobs.remove(&id.0)
     }

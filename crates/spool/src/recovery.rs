@@ -197,6 +197,10 @@ impl Recovery {
                     damages.push((record.offset, u64::from(record.length), "malformed".into()));
                 }
             }
+            Found::LoneCopy(record) => match codec::read_head(&record) {
+                Some(head) => self.live.accept_lone_copy(key.generation, &head),
+                None => damages.push((record.offset, u64::from(record.length), "malformed".into())),
+            },
             Found::Damage { offset, bytes, what } => damages.push((offset, bytes, what)),
         })?;
         self.report.scanned_segments_count += 1;
@@ -395,7 +399,8 @@ impl Recovery {
                 catalog.clear();
             }
             Found::Record(record) => note_record(&mut catalog, &record),
-            Found::Batch(..) | Found::Damage { .. } => {}
+            // With damage none is written.
+            Found::Batch(..) | Found::LoneCopy(_) | Found::Damage { .. } => {}
         })?;
         if walked.damaged {
             // It could be read a moment ago: an index of what can be read now would hide the rest.
@@ -488,7 +493,7 @@ impl Recovery {
             } else {
                 let end = self.ends.get(&generation).copied();
                 scan::scan(disk, &file, key, length, end, &mut |found| {
-                    if let Found::Record(record) = found {
+                    if let Found::Record(record) | Found::LoneCopy(record) = found {
                         visit(&record);
                     }
                 })?;

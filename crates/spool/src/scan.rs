@@ -15,6 +15,8 @@ pub(crate) enum Found<'a> {
     Batch(u64, BatchHeader),
     /// A record of the batch found last, index batches left out.
     Record(RawRecord<'a>),
+    /// A copy of which the state that was written with it may be lost.
+    LoneCopy(RawRecord<'a>),
     /// Something synced is not what it was, or can't be read.
     Damage { offset: u64, bytes: u64, what: String },
 }
@@ -619,8 +621,11 @@ impl<'a> Walk<'a> {
                 && group.first().is_some_and(begins)
                 && !(is_short && to == all.len());
             for record in group.iter().flatten() {
-                if whole || matches!(record.kind, kind::ACCEPT | kind::COPY) {
-                    visit(Found::Record(*record));
+                match record.kind {
+                    _ if whole => visit(Found::Record(*record)),
+                    kind::ACCEPT => visit(Found::Record(*record)),
+                    kind::COPY => visit(Found::LoneCopy(*record)),
+                    _ => {}
                 }
             }
             from = to;
@@ -710,7 +715,7 @@ pub(crate) fn mentioned_ids(
         }
     } else {
         let end = scan(disk, file, key, length, extent.known_end(), &mut |found| {
-            if let Found::Record(record) = found {
+            if let Found::Record(record) | Found::LoneCopy(record) = found {
                 note(&record);
             }
         })?;

@@ -253,7 +253,7 @@ pub(crate) struct Segment {
     /// Bytes and number of those that say how things are with a message: attempts and residues.
     pub statements_bytes: u64,
     pub statements_count: u64,
-    /// Messages accepted in older segments of which the newest complete statement is here.
+    /// Messages of which the newest complete statement is here, be it the accept.
     pub stated_count: u64,
     /// Older segments with accept records of messages that a record here says more about: while
     /// one of them can be read again, this one must be, too.
@@ -266,8 +266,10 @@ pub(crate) struct Segment {
     pub damaged: bool,
     /// Compaction has moved all that is needed.
     pub evacuated: bool,
-    /// Compaction failed to: not tried again until the next start.
+    /// It holds what can't be moved: not tried again until the next start.
     pub stuck: bool,
+    /// The disk failed to read it: not tried again for so many ticks.
+    pub resting_ticks: u32,
     /// Its file is being renamed or removed.
     pub releasing: bool,
 }
@@ -293,6 +295,7 @@ impl Segment {
             damaged: false,
             evacuated: false,
             stuck: false,
+            resting_ticks: 0,
             releasing: false,
         }
     }
@@ -359,17 +362,13 @@ impl SegmentTable {
         }
     }
 
-    /// The newest complete statement about a message is somewhere else than it was, given as the
-    /// segments of its accept and of the statement. An accept is none that needs to be said again.
-    pub(crate) fn move_statement(&mut self, from: (u32, u32), to: (u32, u32)) {
-        if from.0 != from.1
-            && let Some(segment) = self.map.get_mut(&from.1)
-        {
+    /// The newest complete statement about a message is not in segment `from` any more but in `to`;
+    /// its accept is one, too.
+    pub(crate) fn move_statement(&mut self, from: Option<u32>, to: Option<u32>) {
+        if let Some(segment) = from.and_then(|from| self.map.get_mut(&from)) {
             segment.stated_count = segment.stated_count.saturating_sub(1);
         }
-        if to.0 != to.1
-            && let Some(segment) = self.map.get_mut(&to.1)
-        {
+        if let Some(segment) = to.and_then(|to| self.map.get_mut(&to)) {
             segment.stated_count += 1;
         }
     }

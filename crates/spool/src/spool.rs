@@ -247,6 +247,7 @@ impl Spool {
         if self.poisoned.is_some() {
             return;
         }
+        Compaction::handle_tick(&mut self.live);
         self.ask_for_space();
         self.bulk.extend(std::mem::take(&mut self.put_off));
         if let Some(stalled) = &mut self.stalled {

@@ -4,6 +4,7 @@ use crate::checksums::{self, Piece};
 use crate::codec::{self, RawRecord, SmallRecord, kind};
 use crate::config::{Damage, RecoveryReport, SpoolError};
 use crate::disk::{Disk, read_around};
+use crate::index::Entry;
 use crate::live::Live;
 use crate::record::Meta;
 use crate::recovery::{MISSING, Recovery, wrong_length};
@@ -123,6 +124,12 @@ impl Verifier {
                     self.damage(&file, record.offset, u64::from(record.length), what);
                 }
             }
+            Found::LoneCopy(record) => {
+                if let Some(head) = codec::read_head(&record) {
+                    self.accepted.insert(head.id.0);
+                    self.live.accept_lone_copy(key.generation, &head);
+                }
+            }
             Found::Damage { offset, bytes, what } => self.damage(&file, offset, bytes, what),
         })?;
         self.report.segments_count += 1;
@@ -189,21 +196,22 @@ impl Verifier {
         }
     }
 
-    /// What the indices say must be what the records say.
+    /// What the indices say must be what the records say, of every message.
     fn compare(&mut self, indexed: &Live) {
         for id in self.accepted.clone() {
-            let open =
-                |live: &Live| live.index.get(id).map(|entry| entry.open().collect::<Vec<_>>());
-            let (by_records, by_index) = (open(&self.live), open(indexed));
-            match &by_records {
-                Some(open) => {
+            match self.live.index.get(id) {
+                Some(entry) => {
                     self.report.live_count += 1;
-                    self.report.open_recipients_count += open.len() as u64;
+                    self.report.open_recipients_count += u64::from(entry.open_count());
                 }
                 None => self.report.settled_count += 1,
             }
-            if by_records != by_index {
-                let what = format!("the index disagrees with the records of {}", MessageId(id));
+        }
+        let ids: BTreeSet<u64> = self.live.index.ids().chain(indexed.index.ids()).collect();
+        for id in ids {
+            if let Some(what) = difference(&self.live, indexed, id) {
+                let what =
+                    format!("the index disagrees with the records of {}: {what}", MessageId(id));
                 self.damage("", 0, 0, what);
             }
         }
@@ -238,6 +246,35 @@ impl Verifier {
     }
 }
 
+/// What the indices say of a message that the records don't, the first of it.
+fn difference(records: &Live, indexed: &Live, id: u64) -> Option<&'static str> {
+    let (by_records, by_index) = match (records.index.get(id), indexed.index.get(id)) {
+        (Some(by_records), Some(by_index)) => (by_records, by_index),
+        (None, Some(_)) => return Some("it is in the index only"),
+        (Some(_), None) => return Some("it is not in the index"),
+        (None, None) => return None,
+    };
+    let place = |entry: &Entry| (entry.segment, entry.offset, entry.length);
+    let said = by_records.residue(id, &records.reasons);
+    let noted = by_index.residue(id, &indexed.reasons);
+    [
+        (place(by_records) == place(by_index), "where it is"),
+        (
+            by_records.recipients_count() == by_index.recipients_count(),
+            "how many recipients it has",
+        ),
+        (said.open == noted.open, "open recipients"),
+        ((said.retry, &said.retries) == (noted.retry, &noted.retries), "attempts"),
+        (said.hold == noted.hold, "whether it is held"),
+        (said.route_override == noted.route_override, "its route"),
+        (said.delay_notice_sent == noted.delay_notice_sent, "the notice of its delay"),
+        (said.reason == noted.reason, "why it failed"),
+        (records.blobs.get(&id) == indexed.blobs.get(&id), "its blob"),
+    ]
+    .into_iter()
+    .find_map(|(agrees, what)| (!agrees).then_some(what))
+}
+
 /// Reads a blob and checks it against the checksums in its accept: where the first wrong piece is,
 /// how long it is, and what is wrong.
 fn wrong_body(
@@ -269,4 +306,70 @@ fn wrong_body(
     let told =
         |(offset, bytes)| (offset, bytes, format!("is damaged: {wrong_count} of {count} pieces"));
     Ok(first.map(told))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::AcceptHead;
+    use crate::record::{Attempt, BlobId, Settle, SettleKind, State};
+    use mail::Wall;
+
+    fn live(length: u32, blob: Option<BlobId>) -> Live {
+        let mut live = Live::default();
+        let id = MessageId(7);
+        let head = AcceptHead { id, recipients_count: 2, blob, copied: false, offset: 512, length };
+        live.accept(1, &head);
+        live
+    }
+
+    #[test]
+    fn whatever_an_index_says_otherwise_is_told() {
+        let id = MessageId(7);
+        let state = |hold: Option<Option<&str>>, route: Option<&str>, notice: Option<bool>| State {
+            id,
+            hold: hold.map(|hold| hold.map(Box::from)),
+            next_try: None,
+            route_override: Some(route.map(Box::from)),
+            delay_notice_sent: notice,
+        };
+        let attempt = |attempts, reason: &str| Attempt {
+            id,
+            at: Wall(1),
+            recipients: vec![0, 1],
+            attempts,
+            next_try: Wall(9),
+            reason: reason.into(),
+        };
+        let (same, moved) = (live(100, None), live(101, None));
+        assert_eq!(difference(&same, &moved, 7), Some("where it is"));
+        assert_eq!(difference(&same, &live(100, Some(BlobId(3))), 7), Some("its blob"));
+        let mut other = live(100, None);
+        other.settle(&Settle { id, at: Wall(1), recipients: vec![(1, SettleKind::Relayed)] });
+        assert_eq!(difference(&live(100, None), &other, 7), Some("open recipients"));
+        for (state, what) in [
+            (state(Some(Some("wait")), None, None), "whether it is held"),
+            (state(None, Some("backup"), None), "its route"),
+            (state(None, None, Some(true)), "the notice of its delay"),
+        ] {
+            let mut other = live(100, None);
+            other.state(&state);
+            assert_eq!(difference(&live(100, None), &other, 7), Some(what));
+        }
+        let tried = |attempts, reason| {
+            let mut live = live(100, None);
+            live.tried(&attempt(attempts, reason));
+            live
+        };
+        assert_eq!(difference(&tried(1, "busy"), &tried(2, "busy"), 7), Some("attempts"));
+        assert_eq!(difference(&tried(1, "busy"), &tried(1, "away"), 7), Some("why it failed"));
+        assert_eq!(difference(&tried(1, "busy"), &tried(1, "busy"), 7), None);
+        // One that only one of them knows.
+        let mut verifier = Verifier::default();
+        verifier.compare(&live(100, None));
+        assert!(verifier.report.damage[0].what.ends_with("it is in the index only"));
+        verifier.live = live(100, None);
+        verifier.compare(&Live::default());
+        assert!(verifier.report.damage[1].what.ends_with("it is not in the index"));
+    }
 }

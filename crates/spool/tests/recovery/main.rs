@@ -1,5 +1,6 @@
 //! Starts after a start that failed, on disks that fail, are full, or hold what they should not.
 
+mod copies;
 mod foreign;
 mod full;
 mod golden;

@@ -5,4 +5,5 @@ mod blobs;
 mod full;
 mod log;
 mod passing;
+mod reads;
 mod written;
