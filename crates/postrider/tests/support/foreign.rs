@@ -63,11 +63,14 @@ impl Drop for Foreign {
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
-    if !is_there {
-        assert!(std::env::var_os("CI").is_none(), "{program} is missing");
-        eprintln!("SKIPPED: {program} is not installed (scripts/install-test-packages)");
-    }
-    is_there
+    is_there || skip(&format!("{program} is not installed (scripts/install-test-packages)"))
+}
+
+/// Says why a test is skipped, and returns false. Continuous integration skips none.
+pub fn skip(why: &str) -> bool {
+    assert!(std::env::var_os("CI").is_none(), "this would be skipped: {why}");
+    eprintln!("SKIPPED: {why}");
+    false
 }
 
 /// Builds the Go module in `tests/peers/NAME` into the test's directory and returns the program.

@@ -477,15 +477,16 @@ impl ClientSession {
         }
     }
 
-    /// RFC 5321 §4.1.1.4: the end of the content clears the envelope, whatever the reply. After
-    /// BDAT (RFC 3030 §2) that is so only if it was accepted.
+    /// RFC 5321 §4.1.1.4: the end of the content clears the envelope, whatever the reply; yet Postfix
+    /// 3.7 keeps it after a refusal by `smtpd_end_of_data_restrictions`, and would answer the next
+    /// MAIL with 503. After BDAT (RFC 3030 §2) it is cleared only if the content was accepted.
     fn leftover_after_final(&self, is_accepted: bool) -> Leftover {
         let Some(transaction) = &self.transaction else { return Leftover::Nothing };
-        // In LMTP one recipient that has it says that the chunk was read as one.
+        // In LMTP one recipient that has it says that the content was read as one.
         let is_taken = || transaction.outcomes.iter().flatten().any(Result::is_ok);
-        if is_accepted || !transaction.is_bdat {
+        if is_accepted || !transaction.is_bdat && is_taken() {
             Leftover::Nothing
-        } else if self.config.unasked_content || is_taken() {
+        } else if !transaction.is_bdat || self.config.unasked_content || is_taken() {
             Leftover::Envelope
         } else {
             Leftover::Anything
