@@ -91,12 +91,23 @@ pub(super) struct ClientCount<W: World> {
     ip: IpAddr,
     /// When it began.
     at_start: SessionCounts,
+    /// By `relay_from` of its listener.
+    pub(super) may_relay: bool,
+    /// By `exempt_from_limits` of its listener.
+    is_exempt: bool,
 }
 
 impl<W: World> ClientCount<W> {
-    pub(super) fn enter(shard: &Rc<Shard<W>>, listener: usize, ip: IpAddr) -> ClientCount<W> {
+    pub(super) fn enter(
+        shard: &Rc<Shard<W>>,
+        rules: &ListenerRules,
+        listener: usize,
+        ip: IpAddr,
+    ) -> ClientCount<W> {
         let at_start = shard.shared.clients.enter(listener, ip, shard.now());
-        ClientCount { shard: Rc::clone(shard), listener, ip, at_start }
+        let may_relay = rules.listener.relay_network(ip).is_some();
+        let is_exempt = rules.listener.is_exempt(ip);
+        ClientCount { shard: Rc::clone(shard), listener, ip, at_start, may_relay, is_exempt }
     }
 }
 
@@ -122,7 +133,7 @@ pub(super) fn admit<W: World>(
         return turned_away((4, 3, 2), "The server is shutting down");
     }
     let listener = &rules.listener;
-    let may_relay = listener.relay_network(count.ip).is_some();
+    let may_relay = count.may_relay;
     // What strangers can't take is there for those whom the server is for.
     let part = |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
     let own = part(listener.max_sessions, !may_relay && !listener.relay_from.is_empty());
@@ -130,10 +141,9 @@ pub(super) fn admit<W: World>(
     if over(count.at_start.listener, own) || shard.shared.session_count() > all {
         return turned_away((4, 3, 2), "Too many sessions; try again later");
     }
-    let exempt = listener.is_exempt(count.ip);
     let each = listener.max_sessions_per_address;
     let each = if may_relay { each.saturating_mul(RELAY_SESSIONS_FACTOR) } else { each };
-    if !exempt && over(count.at_start.client, each) {
+    if !count.is_exempt && over(count.at_start.client, each) {
         return turned_away((4, 7, 0), "Too many sessions from your address");
     }
     if !count.charge(rules, Rate::Connections) {
@@ -161,8 +171,7 @@ impl<W: World> ClientCount<W> {
             Rate::Recipients => listener.recipients_per_minute,
             Rate::Refusals => listener.refusals_per_minute,
         };
-        let free = max == 0 || listener.relay_network(self.ip).is_some();
-        if free || listener.is_exempt(self.ip) { 0 } else { max }
+        if self.may_relay || self.is_exempt { 0 } else { max }
     }
 
     /// Counts one; `false`: one too many.

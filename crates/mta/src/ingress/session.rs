@@ -55,7 +55,7 @@ pub(super) async fn run<W: World>(
     rules: Rc<ListenerRules>,
 ) {
     let now = shard.now();
-    let count = ClientCount::enter(&shard, listener, peer.ip());
+    let count = ClientCount::enter(&shard, &rules, listener, peer.ip());
     let server = Arc::clone(rules.server(peer.ip()));
     let machine = match policy::admit(&shard, &rules, &count) {
         Ok(()) => ServerSession::new(server, now),
@@ -509,7 +509,7 @@ impl<W: World> Session<W> {
             body: self.intake.take_body(),
             transaction,
             client,
-            stranger: self.rules.listener.relay_network(self.peer.ip()).is_none(),
+            stranger: !self.count.may_relay,
         };
         let slots = std::mem::replace(&mut self.slots, Share::none(&shard.shared.queue_slots));
         let reply = accept::commit(&shard, message, slots).await;
