@@ -18,6 +18,9 @@ pub struct Offer {
     pub pipelining: bool,
     /// RFC 3461.
     pub dsn: bool,
+    /// A refused chunk is read and dropped, as RFC 3030 §2 wants it. If not, what follows a refused
+    /// BDAT is read as commands.
+    pub discards: bool,
 }
 
 /// Where content goes, without the dots that DATA added, in pieces split anywhere.
@@ -100,6 +103,10 @@ pub struct Dialogue {
     chunk: Option<(u64, bool)>,
     /// At least one chunk of the present message was accepted.
     chunked: bool,
+    /// Chunks that came though no recipient was accepted.
+    unasked_count: u64,
+    /// Lines that are no commands.
+    unknown_count: u64,
 }
 
 impl Dialogue {
@@ -117,7 +124,21 @@ impl Dialogue {
             candidate: Vec::new(),
             chunk: None,
             chunked: false,
+            unasked_count: 0,
+            unknown_count: 0,
         }
+    }
+
+    /// Chunks that came though no recipient of their transaction was accepted.
+    #[must_use]
+    pub fn unasked_count(&self) -> u64 {
+        self.unasked_count
+    }
+
+    /// Lines that were no commands: content, most likely, that nobody had asked for.
+    #[must_use]
+    pub fn unknown_count(&self) -> u64 {
+        self.unknown_count
     }
 
     /// Replies to be written; clear it after writing.
@@ -223,7 +244,10 @@ impl Dialogue {
                 self.say("221 2.0.0 Bye");
                 return Some(Event::Quit);
             }
-            _ => self.say("500 5.5.2 Unknown command"),
+            _ => {
+                self.unknown_count += 1;
+                self.say("500 5.5.2 Unknown command");
+            }
         }
         None
     }
@@ -305,7 +329,8 @@ impl Dialogue {
             return Some(Event::Quit);
         };
         if self.recipients.is_empty() || !self.offer.chunking {
-            self.state = State::Chunk { left, last, refused: Some(503) };
+            self.unasked_count += 1;
+            self.refuse_chunk(left, last, 503);
             return None;
         }
         if self.chunked {
@@ -357,15 +382,20 @@ impl Dialogue {
         let State::Answer(event) = self.state else { return };
         self.state = State::Command;
         match (event, self.chunk.take()) {
-            (Event::Data, Some((left, last))) => {
-                self.state = State::Chunk { left, last, refused: Some(code) };
-                return;
-            }
+            (Event::Data, Some((left, last))) => return self.refuse_chunk(left, last, code),
             (Event::Hello, _) => self.output.clear(),
             (Event::Message, _) => self.reset(),
             _ => {}
         }
         self.say_refused(code);
+    }
+
+    fn refuse_chunk(&mut self, left: u64, last: bool, code: u16) {
+        if self.offer.discards {
+            self.state = State::Chunk { left, last, refused: Some(code) };
+        } else {
+            self.say_refused(code);
+        }
     }
 
     fn say(&mut self, reply: &str) {
@@ -493,7 +523,7 @@ fn path(argument: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::{Dialogue, Event, Offer};
 
-    const OFFER: Offer = Offer { chunking: true, pipelining: true, dsn: true };
+    const OFFER: Offer = Offer { chunking: true, pipelining: true, dsn: true, discards: true };
 
     /// Feeds `input` in pieces of `step` bytes, accepts all; gives contents and replies.
     fn converse(input: &[u8], step: usize) -> (Vec<Vec<u8>>, String) {
@@ -575,6 +605,25 @@ mod tests {
         assert!(content.is_empty());
         let replies = String::from_utf8(dialogue.output().clone()).expect("ASCII");
         assert_eq!(codes(&replies), ["250", "250", "452", "250"]);
+    }
+
+    #[test]
+    fn a_refused_chunk_may_be_read_as_commands() {
+        let offer = Offer { discards: false, ..OFFER };
+        let (mut dialogue, mut content) = (Dialogue::new(offer), Vec::new());
+        let mut input: &[u8] = b"MAIL FROM:<a@b>\r\nBDAT 6 LAST\r\nNOOP\r\nX: y\r\n";
+        dialogue.output().clear();
+        loop {
+            let (used, event) = dialogue.advance(input, &mut content);
+            input = &input[used..];
+            match event {
+                Event::Input => break,
+                _ => dialogue.accept(),
+            }
+        }
+        let replies = String::from_utf8(dialogue.output().clone()).expect("ASCII");
+        assert_eq!(codes(&replies), ["250", "503", "250", "500"]);
+        assert_eq!((dialogue.unasked_count(), dialogue.unknown_count()), (1, 1));
     }
 
     #[test]

@@ -134,6 +134,13 @@ pub(crate) struct New<'a> {
 
 /// Adds verdicts, at least one, on recipients of one message. They are reported and settled soon.
 pub(crate) fn gather<W: World>(shard: &Rc<Shard<W>>, id: MessageId, new: New<'_>) {
+    #[cfg(feature = "planted")]
+    if new.judged.len() > 1 && shard.planted.get() == Some(crate::shard::Planted::ReportEach) {
+        for judged in new.judged {
+            gather(shard, id, New { judged: vec![judged], sibling: None, ..new });
+        }
+        return;
+    }
     let now = shard.now();
     let delivered = new.judged.iter().filter(|judged| judged.is_delivered()).count() as u64;
     let cached = if new.message.is_some() { None } else { shard.cache.borrow().get(id) };

@@ -12,6 +12,7 @@ mod egress;
 pub mod event;
 mod gathering;
 mod ingress;
+mod known_hops;
 pub mod lack;
 pub mod line;
 mod lookup;

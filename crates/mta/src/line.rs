@@ -24,6 +24,12 @@ impl Who {
         Who(u64::from(shard) << 32 | u64::from(number))
     }
 
+    /// A next hop, on whatever shard.
+    #[must_use]
+    pub fn hop(number: u32) -> Who {
+        Who(1 << 62 | u64::from(number))
+    }
+
     /// Another than [`Who::new`] of the same numbers.
     #[must_use]
     pub fn other(shard: u16, number: u32) -> Who {

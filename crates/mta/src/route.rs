@@ -161,7 +161,7 @@ fn answer_hop<W: World>(
         superseded: Cell::new(false),
         lessons: Lessons::default(),
     };
-    shard.hops.learn(ready, hop);
+    shard.hops.learn(&shard.shared.known_hops, ready, &named, hop);
     shard.suspend_hop(ready, &named);
 }
 

@@ -14,6 +14,7 @@ use crate::egress::{self, Hops, IdleConnections};
 use crate::event::{EventSink, RefusalMeter};
 use crate::gathering::Gathering;
 use crate::ingress::ListenerRules;
+use crate::known_hops::KnownHops;
 use crate::line::{Line, Parts};
 use crate::lookup;
 use crate::message::{self, MessageCache};
@@ -106,6 +107,8 @@ pub struct Shared {
     pub reads: Arc<Line>,
     /// DNS lookups at once.
     pub lookups: Arc<Line>,
+    /// Next hops, as far as any shard knows them.
+    pub(crate) known_hops: KnownHops,
     /// Next hops that are left alone.
     pub suspensions: Suspensions,
     /// Lookups that the limit of open files allows.
@@ -140,6 +143,7 @@ impl Shared {
             workers: Line::new(Parts::equal(egress::WORKERS_MAX)),
             reads: Line::new(message::read_parts(config)),
             lookups: Line::new(lookup::parts(config.dns.max_lookups)),
+            known_hops: KnownHops::default(),
             suspensions: Suspensions::default(),
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
@@ -257,6 +261,14 @@ pub enum Planted {
     DropTimersAtReload,
     /// A connection slot is given back twice.
     ReleaseSlotTwice,
+    /// Each recipient is reported by itself.
+    ReportEach,
+    /// Content is sent before a recipient was accepted, whatever the route says.
+    UnaskedContent,
+    /// A next hop that refuses everything is not left alone.
+    NeverSuspend,
+    /// A shard keeps to itself which next hops are well.
+    KeepToItself,
 }
 
 /// The configuration with what is derived from it once.
@@ -420,8 +432,10 @@ impl<W: World> Shard<W> {
     #[cfg(feature = "planted")]
     pub fn plant(&self, fault: Planted) {
         self.planted.set(Some(fault));
-        if fault == Planted::DropTimersAtReload {
-            self.queue.borrow_mut().plant_dropped_timers();
+        match fault {
+            Planted::DropTimersAtReload => self.queue.borrow_mut().plant_dropped_timers(),
+            Planted::NeverSuspend => self.queue.borrow_mut().plant_patience(),
+            _ => {}
         }
     }
 
@@ -604,7 +618,7 @@ impl<W: World> Shard<W> {
             Action::Failed(entry, failure) => crate::outcome::refuse(self, entry, failure),
             Action::Removed(entry) => crate::outcome::removed(self, entry),
             Action::Warn(late) => crate::outcome::warn(self, late),
-            Action::Forgotten(ready) => self.hops.forget(ready),
+            Action::Forgotten(ready) => self.hops.forget(&self.shared.known_hops, ready),
             Action::Suspended(suspended) => self.tell_suspended(&suspended),
             Action::Resumed { ready, recovered } => self.tell_resumed(ready, recovered),
             Action::Lease { shard, message } => {

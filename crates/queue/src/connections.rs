@@ -211,10 +211,13 @@ impl Queue {
         self.ready.get(ready.0).and_then(|queue| queue.last_opening)
     }
 
-    /// Whether anything waits in a ready queue.
+    /// Whether a connection that is being opened still should be: something waits for it, and its
+    /// slot was not recalled meanwhile.
     #[must_use]
-    pub fn has_backlog(&self, ready: ReadyId) -> bool {
-        self.ready.get(ready.0).is_some_and(|queue| queue.backlog.len() > 0)
+    pub fn needs_opening(&self, ready: ReadyId) -> bool {
+        self.ready
+            .get(ready.0)
+            .is_some_and(|queue| queue.backlog.len() > 0 && queue.connections() <= queue.allowed())
     }
 
     /// The ready queue of an entry that waits in one or is in flight.
@@ -279,6 +282,10 @@ impl Queue {
         failure: Arc<Failure>,
         of_recipients: bool,
     ) {
+        #[cfg(feature = "planted")]
+        if self.is_patient {
+            return;
+        }
         let jitter = self.random.around_zero();
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         let window = queue.window.allowed().min(queue.connections());

@@ -89,6 +89,8 @@ pub struct Queue {
     spent: u32,
     #[cfg(feature = "planted")]
     drops_timers: bool,
+    #[cfg(feature = "planted")]
+    pub(crate) is_patient: bool,
 }
 
 impl std::fmt::Debug for Queue {
@@ -135,6 +137,8 @@ impl Queue {
             spent: 0,
             #[cfg(feature = "planted")]
             drops_timers: false,
+            #[cfg(feature = "planted")]
+            is_patient: false,
         }
     }
 
@@ -446,6 +450,12 @@ impl Queue {
     #[cfg(feature = "planted")]
     pub fn plant_dropped_timers(&mut self) {
         self.drops_timers = true;
+    }
+
+    /// A planted fault: refusals suspend nobody.
+    #[cfg(feature = "planted")]
+    pub fn plant_patience(&mut self) {
+        self.is_patient = true;
     }
 
     /// The slots of the recipients of one message, beginning with `slot`.

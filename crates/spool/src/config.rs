@@ -54,6 +54,9 @@ pub struct SpoolConfig {
     /// A planted fault: recovery removes blobs of no message before anything else.
     #[cfg(feature = "planted")]
     pub removes_orphans_first: bool,
+    /// A planted fault: want of a descriptor poisons.
+    #[cfg(feature = "planted")]
+    pub poisons_when_scarce: bool,
 }
 
 impl Default for SpoolConfig {
@@ -76,6 +79,8 @@ impl Default for SpoolConfig {
             trusts_torn_tail: false,
             #[cfg(feature = "planted")]
             removes_orphans_first: false,
+            #[cfg(feature = "planted")]
+            poisons_when_scarce: false,
         }
     }
 }

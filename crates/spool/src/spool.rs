@@ -533,6 +533,10 @@ impl Spool {
 
     /// The operation can't be done now. Behind a batch nobody is made to wait who can be told so.
     fn put_off(&mut self, io: Io, error: &DiskError) {
+        #[cfg(feature = "planted")]
+        if self.config.poisons_when_scarce && error.kind == DiskErrorKind::Scarce {
+            self.poison(error);
+        }
         if self.commit.as_ref().is_none_or(|commit| commit.ticket != io.ticket) {
             self.put_off.push(io);
             return;

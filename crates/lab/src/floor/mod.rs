@@ -126,7 +126,12 @@ pub fn run(options: &FloorOptions) -> Outcome {
     };
     let log = options.log.as_deref().map(|path| Log::create(path, options.log_bytes)).transpose();
     let floor = Rc::new(Floor {
-        offer: Offer { chunking: !options.no_chunking, pipelining: true, dsn: true },
+        offer: Offer {
+            chunking: !options.no_chunking,
+            pipelining: true,
+            dsn: true,
+            discards: true,
+        },
         to: resolve(&options.to).map_err(failed(&options.to))?,
         reading: ReadBuffer::default(),
         held: RefCell::default(),

@@ -22,6 +22,9 @@ pub const DEAF_DOMAIN: &str = "deaf.test";
 /// The domain of the next hop that is dead; as a sender's, it can't be told anything either.
 pub const DEAD_DOMAIN: &str = "dead.test";
 
+/// The domain of the next hop that nothing goes wrong with.
+pub const WELL_DOMAIN: &str = "well.test";
+
 /// The reply to a message that its receiver never sent.
 pub const NEVER_REPLIED: u64 = u64::MAX;
 
@@ -46,6 +49,10 @@ struct Submission {
     body_bytes: u64,
     checksum: u32,
     fate: Fate,
+    /// When it was acknowledged.
+    acknowledged_us: Option<u64>,
+    /// The shard that took it.
+    shard: Option<u16>,
 }
 
 /// One arrival.
@@ -77,20 +84,28 @@ struct Books {
     failed: BTreeMap<String, BTreeSet<String>>,
     /// Notices of delay, likewise.
     delayed: BTreeMap<String, BTreeSet<String>>,
-    /// Reports by the message that they are about and their date: their Message-IDs.
-    moments: BTreeMap<(String, String), BTreeSet<String>>,
+    /// Recipients that were refused for good, with the transaction in which they were last.
+    refused: BTreeMap<String, Transaction>,
+    /// First arrivals at the domain that is well.
+    well: BTreeMap<String, u64>,
     violations: Vec<Violation>,
     /// Messages that a failed sync may have kept though they were refused.
     forgiven: bool,
 }
 
-/// What may be between two arrivals of one message.
-#[derive(Clone, Copy, Debug)]
+/// A connection, and the number of a transaction on it.
+pub type Transaction = (u64, u64);
+
+/// What is allowed to happen.
+#[derive(Clone, Debug)]
 pub struct Bounds {
     /// Recipients that may come twice because of one crash.
     pub per_crash: usize,
-    /// Processes that ran one after the other: each reports what it knows.
-    pub processes: usize,
+    /// Domains whose recipients may be refused for good by others than their next hops.
+    pub failing_domains: Vec<String>,
+    /// Of what is acknowledged from then on, what is for the domain that is well is there within
+    /// so long: both in microseconds.
+    pub well: (u64, u64),
 }
 
 /// The books.
@@ -177,8 +192,27 @@ impl Account {
             body_bytes: body.len() as u64,
             checksum: crc32c::crc32c(body),
             fate: Fate::Begun,
+            acknowledged_us: None,
+            shard: None,
         };
         self.books.borrow_mut().submissions.insert(name.to_owned(), submission);
+    }
+
+    /// A recipient is queued, and why is told.
+    pub fn handle_waiting(&self, recipient: &str, why: &str) {
+        self.trace.note_bytes("why", recipient.as_bytes(), || format!("{recipient}: {why}"));
+    }
+
+    /// A shard has made the message of this sender durable.
+    pub fn handle_taken(&self, sender: &str, shard: u16) {
+        if let Some(submission) = self.books.borrow_mut().submissions.get_mut(name_of(sender)) {
+            submission.shard = Some(shard);
+        }
+    }
+
+    /// A next hop has refused a recipient for good.
+    pub fn handle_refused(&self, recipient: &str, transaction: Transaction) {
+        self.books.borrow_mut().refused.insert(recipient.to_owned(), transaction);
     }
 
     /// The client learns more. `accepted` are the recipients that were not refused.
@@ -187,6 +221,7 @@ impl Account {
         let mut books = self.books.borrow_mut();
         let Some(submission) = books.submissions.get_mut(name) else { return };
         submission.fate = fate;
+        submission.acknowledged_us = (fate == Fate::Acknowledged).then(|| self.trace.now_us());
         if let Some(accepted) = accepted {
             submission.recipients = accepted;
         }
@@ -212,6 +247,10 @@ impl Account {
                 self.check_content(recipient, content);
                 recipient.clone()
             };
+            if recipient.ends_with(WELL_DOMAIN) {
+                let now_us = self.trace.now_us();
+                self.books.borrow_mut().well.entry(recipient.clone()).or_insert(now_us);
+            }
             self.books.borrow_mut().copies.entry(key).or_default().push(copy);
         }
     }
@@ -248,12 +287,10 @@ impl Account {
         let field = |line: &str, name: &str| line.strip_prefix(name).map(|v| v.trim().to_owned());
         let id = text.lines().find_map(|line| field(line, "Message-ID:")).unwrap_or_default();
         let original = text.lines().find_map(|line| field(line, "Original-Envelope-Id:"));
-        let date = text.lines().find_map(|line| field(line, "Date:")).unwrap_or_default();
         let about = name_of(recipient).to_owned();
         let mut books = self.books.borrow_mut();
         let submission = original.as_deref().and_then(|name| books.submissions.get(name));
         let known = submission.is_some_and(|submission| submission.sender == recipient);
-        books.moments.entry((about.clone(), date)).or_default().insert(id.clone());
         let mut of = None;
         for line in text.lines() {
             if let Some(value) = field(line, "Final-Recipient: rfc822;") {
@@ -276,10 +313,12 @@ impl Account {
     }
 
     /// Whether all that was promised came true, and nothing else happened.
-    pub fn check(&self, network: &Network, bounds: Bounds) {
+    pub fn check(&self, network: &Network, bounds: &Bounds) {
         self.check_lost();
         self.check_unpromised();
-        self.check_moments(bounds);
+        self.check_moments();
+        self.check_failed(bounds);
+        self.check_well(bounds.well);
         self.check_duplicates(network, bounds);
         for (address, most, max) in network.exceeded() {
             self.violate(None, format!("{most} connections to {address}, at most {max} allowed"));
@@ -326,19 +365,66 @@ impl Account {
         }
     }
 
-    /// What is known at the same moment of recipients of one message is one report.
-    fn check_moments(&self, bounds: Bounds) {
+    /// What became known in the same moment, because one transaction said it, of recipients of one
+    /// message is one report. (Who was refused once more later was reported for that.)
+    fn check_moments(&self) {
         let books = self.books();
-        let many = books.moments.iter().filter(|(_, ids)| ids.len() > bounds.processes);
-        let many: Vec<_> =
-            many.map(|((about, date), ids)| (about.clone(), date.clone(), ids.len())).collect();
+        let mut moments: BTreeMap<(&str, Transaction), BTreeSet<&String>> = BTreeMap::new();
+        for (recipient, transaction) in &books.refused {
+            let reports = books.failed.get(recipient).into_iter().flatten();
+            moments.entry((name_of(recipient), *transaction)).or_default().extend(reports);
+        }
+        let many = moments.into_iter().filter(|(_, reports)| reports.len() > 1);
+        let many: Vec<_> = many.map(|((name, _), ids)| (name.to_owned(), ids.len())).collect();
         drop(books);
-        for (about, date, count) in many {
-            self.violate(Some(&about), format!("{about}: {count} reports of {date}"));
+        for (name, count) in many {
+            self.violate(Some(&name), format!("{name}: {count} reports of one moment"));
         }
     }
 
-    fn check_duplicates(&self, network: &Network, bounds: Bounds) {
+    /// Nobody is given up without a reason: what defers heals, and nothing gets too old.
+    fn check_failed(&self, bounds: &Bounds) {
+        let has_reason = |to: &str| {
+            let domain = to.rsplit('@').next().unwrap_or_default();
+            fails(to) || bounds.failing_domains.iter().any(|failing| failing == domain)
+        };
+        let without: Vec<String> =
+            self.books().failed.keys().filter(|to| !has_reason(to)).cloned().collect();
+        for recipient in without {
+            self.violate_about(&recipient, "was given up without a reason");
+        }
+    }
+
+    /// What is for the domain that is well does not wait for others, on shards that know it.
+    fn check_well(&self, (from_us, within_us): (u64, u64)) {
+        let mut late = Vec::new();
+        let books = self.books();
+        let of = |recipient: &String| books.submissions.get(name_of(recipient));
+        let mut known: BTreeMap<u16, u64> = BTreeMap::new();
+        for (recipient, &at_us) in &books.well {
+            if let Some(shard) = of(recipient).and_then(|submission| submission.shard) {
+                let first_us = known.entry(shard).or_insert(at_us);
+                *first_us = at_us.min(*first_us);
+            }
+        }
+        for (recipient, &at_us) in &books.well {
+            let Some(submission) = of(recipient) else { continue };
+            let known_us = submission.shard.and_then(|shard| known.get(&shard).copied());
+            let (Some(since_us), Some(known_us)) = (submission.acknowledged_us, known_us) else {
+                continue;
+            };
+            if since_us >= known_us.max(from_us) && at_us > since_us + within_us {
+                late.push((recipient.clone(), at_us - since_us));
+            }
+        }
+        drop(books);
+        for (recipient, us) in late {
+            let what = format!("is well and was reached after {} ms", us / 1_000);
+            self.violate_about(&recipient, &what);
+        }
+    }
+
+    fn check_duplicates(&self, network: &Network, bounds: &Bounds) {
         let mut unexplained = Vec::new();
         let mut by_crash: BTreeMap<Group, usize> = BTreeMap::new();
         let books = self.books();
@@ -406,7 +492,6 @@ impl Submission {
     /// sender can't be told anything, those that can't arrive come to nothing.
     fn awaited(&self) -> impl Iterator<Item = &String> {
         let is_deaf = !self.sender.ends_with(SENDER_DOMAIN);
-        let fails = |to: &str| to.ends_with(DEAD_DOMAIN) || local_of(to).ends_with(UNKNOWN_USER);
         self.recipients.iter().filter(move |to| !(is_deaf && fails(to)))
     }
 }
@@ -415,6 +500,11 @@ impl Books {
     fn arrived(&self, recipient: &str) -> bool {
         self.copies.contains_key(recipient) || self.mailboxes.contains_key(recipient)
     }
+}
+
+/// What can't be delivered.
+fn fails(to: &str) -> bool {
+    to.ends_with(DEAD_DOMAIN) || local_of(to).ends_with(UNKNOWN_USER)
 }
 
 /// What is before the @.

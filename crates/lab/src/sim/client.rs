@@ -1,10 +1,10 @@
 //! Clients: hand in messages of all sizes in all ways, and believe nothing but replies.
 
-use super::account::{Account, DEAD_DOMAIN, DEAF_DOMAIN, Fate, SENDER_DOMAIN};
+use super::account::{Account, DEAD_DOMAIN, DEAF_DOMAIN, Fate, SENDER_DOMAIN, WELL_DOMAIN};
 use super::executor::{Executor, OUTSIDE};
 use super::network::{SimNet, SimStream};
 use super::peer::UNKNOWN_USER;
-use super::plan::{NODE, Plan, RECIPIENTS_MAX};
+use super::plan::{CROWD_FROM_US, NODE, Plan, RECIPIENTS_MAX};
 use crate::random::Random;
 use crate::source::{Body, BodyKind};
 use mta::seams::Net as _;
@@ -36,20 +36,41 @@ pub struct Clients {
     pub busy: Cell<u32>,
 }
 
+/// Between two messages of one who writes steadily.
+const STEADY_US: u64 = 1_000_000;
+
+/// Whom a client writes to, and when.
+#[derive(Clone, Debug)]
+enum Habit {
+    /// To anybody, now and then.
+    Usual,
+    /// To the domain that is well, all the time.
+    Steady,
+    /// To all small domains, this many recipients at once.
+    Bulk { left: Vec<String>, recipients: usize },
+}
+
 /// Starts them all.
 pub fn start(clients: &Rc<Clients>) {
-    for number in 0..clients.plan.clients.0 {
+    let usual = (0..clients.plan.clients.0).map(|_| Habit::Usual);
+    let crowd = clients.plan.crowd.into_iter().flat_map(|crowd| {
+        let (left, recipients) = (clients.plan.crowd_domains(), crowd.recipients as usize);
+        [Habit::Steady, Habit::Bulk { left, recipients }]
+    });
+    for (number, habit) in usual.chain(crowd).enumerate() {
         let shared = Rc::clone(clients);
-        let seed = clients.plan.seed ^ (u64::from(number) + 1) << 20;
+        let seed = clients.plan.seed ^ (number as u64 + 1) << 20;
         clients.busy.set(clients.busy.get() + 1);
         clients.executor.spawn(OUTSIDE, async move {
             let mut client = Client {
                 random: Random::new(seed),
                 from: IpAddr::from([10, 9, 0, number as u8 + 1]),
                 session: None,
+                habit,
                 shared,
             };
             client.run().await;
+            client.quit().await;
             client.shared.busy.set(client.shared.busy.get() - 1);
         });
     }
@@ -60,6 +81,7 @@ struct Client {
     random: Random,
     from: IpAddr,
     session: Option<Session>,
+    habit: Habit,
 }
 
 struct Session {
@@ -83,6 +105,36 @@ struct Letter {
 
 impl Client {
     async fn run(&mut self) {
+        match self.habit {
+            Habit::Usual => self.write_now_and_then().await,
+            Habit::Steady => self.write_steadily().await,
+            Habit::Bulk { .. } => self.write_to_all().await,
+        }
+    }
+
+    /// Each message on a connection of its own, so that every shard has some.
+    async fn write_steadily(&mut self) {
+        while self.shared.executor.now_us() < self.shared.plan.traffic_us {
+            if self.hand_in().await.is_err() {
+                self.session = None;
+            }
+            self.quit().await;
+            let pause_us = self.random.below(2 * STEADY_US);
+            self.shared.executor.sleep(pause_us).await;
+        }
+    }
+
+    async fn write_to_all(&mut self) {
+        self.shared.executor.sleep_until(CROWD_FROM_US).await;
+        while matches!(&self.habit, Habit::Bulk { left, .. } if !left.is_empty()) {
+            if self.hand_in().await.is_err() {
+                self.session = None;
+                self.shared.executor.sleep(STEADY_US).await;
+            }
+        }
+    }
+
+    async fn write_now_and_then(&mut self) {
         let plan = Rc::clone(&self.shared.plan);
         let messages = u64::from(plan.clients.1);
         for _ in 0..messages {
@@ -103,7 +155,6 @@ impl Client {
                 self.quit().await;
             }
         }
-        self.quit().await;
     }
 
     async fn quit(&mut self) {
@@ -189,10 +240,8 @@ impl Client {
         }
     }
 
-    fn letter(&mut self) -> Letter {
-        let number = self.shared.next.get();
-        self.shared.next.set(number + 1);
-        let name = format!("m{number}");
+    /// Some recipients, now and then of no use.
+    fn anybody(&mut self, name: &str) -> Vec<String> {
         let random = &mut self.random;
         let domains = &self.shared.plan.domains;
         let recipients = (0..1 + random.below(RECIPIENTS_MAX)).map(|n| {
@@ -207,7 +256,23 @@ impl Client {
                 format!("{name}.r{n}{unknown}@{domain}")
             }
         });
-        let recipients: Vec<String> = recipients.collect();
+        recipients.collect()
+    }
+
+    fn letter(&mut self) -> Letter {
+        let number = self.shared.next.get();
+        self.shared.next.set(number + 1);
+        let name = format!("m{number}");
+        let recipients = match &mut self.habit {
+            Habit::Usual => self.anybody(&name),
+            Habit::Steady => vec![format!("{name}.r0@{WELL_DOMAIN}")],
+            Habit::Bulk { left, recipients } => {
+                let some = left.split_off(left.len().saturating_sub(*recipients));
+                let to = |(n, domain): (usize, &String)| format!("{name}.r{n}@{domain}");
+                some.iter().enumerate().map(to).collect()
+            }
+        };
+        let random = &mut self.random;
         let bytes = match random.below(80) {
             0 => 2_100_000 + random.below(300_000),
             1..=6 => 15_000 + random.below(150_000),

@@ -110,8 +110,10 @@ impl Inspector {
             });
             let awaited = self.account.awaited();
             missing.retain(|recipient| awaited.contains(recipient));
-            // What a log that failed has not taken is there again after the restart.
-            if missing.is_empty() || !node.node.is_sound() {
+            // What a log that failed has not taken is there again after the restart; what can't be
+            // read for want of a descriptor may be anybody's.
+            let is_unreadable = items.iter().any(|item| item.unreadable.is_some());
+            if missing.is_empty() || is_unreadable || !node.node.is_sound() {
                 return;
             }
         }
@@ -156,6 +158,7 @@ impl Inspector {
                 self.account.check_report_to(&recipient.address);
             }
             let blocker = &recipient.blocker;
+            self.account.handle_waiting(&recipient.address, &blocker.text);
             let late_ms = match blocker.kind {
                 BlockerKind::Attempt => ATTEMPT_MS,
                 _ => SWEEP_MS,

@@ -3,6 +3,7 @@
 //! come.
 
 use super::executor::{Executor, Group};
+use super::open_files::OpenFiles;
 use super::plant::Plant;
 use super::trace::Trace;
 use crate::random::Random;
@@ -10,17 +11,21 @@ use mta::shard::{ShardMail, ShardSender};
 use mta::spool_client::{LogPort, shard_of};
 use spool::memdisk::MemDisk;
 use spool::{
-    Attempt, Body, Completion, Disk, DiskError, Io, IoDone, Record, Request, Spool, SpoolStatus,
-    Ticket,
+    Attempt, Body, Completion, Disk, DiskError, DiskErrorKind, Io, IoDone, Record, Request, Spool,
+    SpoolStatus, Ticket,
 };
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{Future as _, poll_fn};
 use std::io::IoSlice;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+
+/// Files of a log that stay open.
+const KEPT_MAX: usize = 2;
 
 /// The disk of one log: survives crashes of the process, and of the machine as far as it was
 /// synced.
@@ -30,14 +35,48 @@ pub struct SimDisk {
     pub memory: MemDisk,
     /// Says that it synced and does nothing.
     lies: bool,
+    /// What the process has open besides.
+    files: Arc<OpenFiles>,
+    /// Files that are open, the one that was opened last at the end.
+    kept: Mutex<VecDeque<String>>,
 }
 
 impl SimDisk {
     /// An empty one.
     #[must_use]
-    pub fn new(seed: u64, capacity_bytes: u64, plant: Option<Plant>) -> SimDisk {
+    pub fn new(
+        seed: u64,
+        capacity_bytes: u64,
+        files: Arc<OpenFiles>,
+        plant: Option<Plant>,
+    ) -> SimDisk {
         let lies = plant == Some(Plant::AcknowledgeBeforeSync);
-        SimDisk { memory: MemDisk::new(seed, capacity_bytes), lies }
+        let memory = MemDisk::new(seed, capacity_bytes);
+        SimDisk { memory, lies, files, kept: Mutex::default() }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a file, unless it is.
+    fn open(&self, name: &str) -> Result<(), DiskError> {
+        let mut kept = self.kept();
+        if kept.iter().any(|open| open == name) {
+            return Ok(());
+        }
+        if !self.files.has_room() {
+            return Err(DiskError::new(DiskErrorKind::Scarce, "too many open files"));
+        }
+        if kept.len() == KEPT_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(name.to_owned());
+        Ok(())
+    }
+
+    fn forget(&self, name: &str) {
+        self.kept().retain(|open| open != name);
     }
 }
 
@@ -51,10 +90,13 @@ impl Disk for SimDisk {
     }
 
     fn create(&self, name: &str) -> Result<(), DiskError> {
+        self.forget(name);
+        self.open(name)?;
         self.memory.create(name)
     }
 
     fn allocate(&self, name: &str, bytes: u64) -> Result<bool, DiskError> {
+        self.open(name)?;
         self.memory.allocate(name, bytes)
     }
 
@@ -64,18 +106,23 @@ impl Disk for SimDisk {
         offset: u64,
         pieces: &mut [IoSlice<'_>],
     ) -> Result<(), DiskError> {
+        self.open(name)?;
         self.memory.write_at(name, offset, pieces)
     }
 
     fn truncate(&self, name: &str, length_bytes: u64) -> Result<(), DiskError> {
+        self.open(name)?;
         self.memory.truncate(name, length_bytes)
     }
 
     fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError> {
+        self.open(name)?;
         self.memory.read_at(name, offset, buffer)
     }
 
     fn sync_data(&self, name: &str) -> Result<(), DiskError> {
+        // Before it is begun.
+        self.open(name)?;
         if self.lies { Ok(()) } else { self.memory.sync_data(name) }
     }
 
@@ -84,10 +131,14 @@ impl Disk for SimDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
-        self.memory.rename(from, to)
+        self.forget(to);
+        self.memory.rename(from, to)?;
+        self.kept().iter_mut().filter(|open| *open == from).for_each(|open| to.clone_into(open));
+        Ok(())
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.forget(name);
         self.memory.remove(name)
     }
 
@@ -134,6 +185,8 @@ struct State {
     content: Cell<bool>,
     /// A write or sync of the log has failed.
     failed: Cell<bool>,
+    /// Something has failed on the disk that does not pass.
+    lost: Cell<bool>,
     next: Cell<u64>,
     /// When the spool was last told that time passes.
     ticked_us: Cell<u64>,
@@ -203,6 +256,7 @@ impl SimLog {
             done: RefCell::default(),
             content: Cell::new(false),
             failed: Cell::new(false),
+            lost: Cell::new(false),
             next: Cell::new(0),
             ticked_us: Cell::new(0),
             plant: parts.plant,
@@ -222,6 +276,16 @@ impl SimLog {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.state.failed.get()
+    }
+
+    /// What is wrong if it says that it can't write any more though no write and no sync has failed.
+    #[must_use]
+    pub fn false_alarm(&self) -> Option<String> {
+        if self.state.lost.get() {
+            return None;
+        }
+        let text = self.status().poisoned?;
+        Some(format!("poisoned, and no write or sync has failed: {text}"))
     }
 
     /// A batch with content in it is being written.
@@ -249,26 +313,32 @@ impl SimLog {
             // Whether it succeeded nobody will ever know.
             let _ = io.perform(&*self.state.disk);
         }
+        self.state.disk.kept().clear();
         if power { memory.crash() } else { memory.kill() }
     }
 }
 
 async fn run<A>(state: Rc<State>, shards: Vec<ShardSender<A>>) {
     loop {
+        // It wakes by itself, too, as the commit thread does.
+        let mut tick = state.executor.sleep_until(state.ticked_us.get() + TICK_US);
         let requests = poll_fn(|cx| {
             let mut inbox = lock(&state.inbox);
-            if inbox.requests.is_empty() && state.done.borrow().is_empty() {
+            if inbox.requests.is_empty()
+                && state.done.borrow().is_empty()
+                && Pin::new(&mut tick).poll(cx).is_pending()
+            {
                 inbox.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
             Poll::Ready(std::mem::take(&mut inbox.requests))
         })
         .await;
+        drop(tick);
         let done = std::mem::take(&mut *state.done.borrow_mut());
         let spool = &state.spool;
         let now_us = state.executor.now_us();
         if now_us >= state.ticked_us.get() + TICK_US {
-            // Where nothing happens nothing waits, either: whoever finds no room comes back.
             state.ticked_us.set(now_us);
             spool.borrow_mut().handle_tick();
         }
@@ -368,8 +438,11 @@ fn begin(state: &Rc<State>, io: Io) {
         }
         let done = io.perform(&*task.disk);
         let failed = done.error().is_some();
-        if failed && lane == spool::Lane::Log {
-            task.failed.set(true);
+        if done.error().is_some_and(|error| error.kind == DiskErrorKind::Failed) {
+            task.lost.set(true);
+            if lane == spool::Lane::Log {
+                task.failed.set(true);
+            }
         }
         task.trace.note("disk", &[ticket, u64::from(failed)], || {
             format!("{lane:?} {ticket} failed={failed}")

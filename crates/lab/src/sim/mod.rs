@@ -7,6 +7,7 @@
 //! gives the same history, which [`Outcome::hash`] proves.
 
 pub mod account;
+pub mod attempts;
 pub mod client;
 pub mod command;
 pub mod executor;
@@ -14,6 +15,7 @@ pub mod inspector;
 pub mod log;
 pub mod network;
 pub mod node;
+pub mod open_files;
 pub mod peer;
 pub mod plan;
 pub mod plant;
@@ -30,6 +32,7 @@ pub use plant::Plant;
 
 use crate::random::Random;
 use account::{Account, Bounds};
+use attempts::Deferred;
 use client::Clients;
 use executor::{Executor, Group, OUTSIDE};
 use inspector::{Inspected, Inspector};
@@ -37,8 +40,9 @@ use log::SimDisk;
 use mta::config::Config;
 use network::{Network, NetworkFaults, Queues};
 use node::{Ground, Node};
+use open_files::OpenFiles;
 use peer::Neighbours;
-use plan::{Act, ActKind, Crash, CrashKind, Hop, NODE, RECIPIENTS_MAX, Weather};
+use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, Hop, NODE, Weather};
 use rates::{Beginnings, RateLimit};
 use ready_queues::ReadyQueues;
 use spool::Disk as _;
@@ -47,7 +51,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use trace::Trace;
-use world::DnsFaults;
+use world::{DnsFaults, Mood};
 
 /// When all is healed the queue must be empty after so long: the longest retry, twice over, and
 /// the timeouts of one attempt that was under way.
@@ -67,6 +71,10 @@ const STOP_US: u64 = 20_000_000;
 
 /// What was being opened when a limit was lowered is opened within this time.
 const LOWERED_US: u64 = 60_000_000;
+
+/// What is for the domain that is well is there within this time: a connection that another's peer
+/// dawdles on may have to come free.
+const WELL_US: u64 = 15_000_000;
 
 const DISK_BYTES: u64 = 64 << 20;
 
@@ -118,6 +126,8 @@ struct Stage {
     done: usize,
     /// Changes of the configuration that were made.
     changes: Cell<usize>,
+    /// Descriptors that the process may have now.
+    files_max: Cell<u64>,
 }
 
 impl Stage {
@@ -128,14 +138,18 @@ impl Stage {
         let trace = Trace::new(executor.clone(), with_text);
         let account = Account::new(Rc::clone(&trace));
         let network = Network::new(executor.clone(), Rc::clone(&trace), random.next_u64());
-        let disk = |_| Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, plant));
+        let files = OpenFiles::new();
+        let disk = |_| {
+            let files = Arc::clone(&files);
+            Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, files, plant))
+        };
         let ground = Ground {
             disks: (0..plan.logs).map(disk).collect(),
             executor: executor.clone(),
             trace,
             network: network.clone(),
             ready_queues: ReadyQueues::new(executor.clone(), network.clone()),
-            dns: Rc::new(DnsFaults { zones: RefCell::new(plan.zones()), ..DnsFaults::default() }),
+            dns: DnsFaults::new(plan.zones()),
             account: Rc::clone(&account),
             config: RefCell::new(configuration(&plan, 0, plant)),
             shards: plan.shards,
@@ -144,6 +158,7 @@ impl Stage {
             store_permille: Rc::default(),
             plant,
             limits: plan.limits(),
+            files,
         };
         let neighbours = Rc::new(Neighbours {
             executor: executor.clone(),
@@ -151,6 +166,7 @@ impl Stage {
             account: Rc::clone(&account),
             random: RefCell::new(Random::new(random.next_u64())),
             beginnings: Beginnings::default(),
+            deferred: Deferred::default(),
             weather: plan.weather,
             healed: Cell::new(false),
             plant,
@@ -163,7 +179,9 @@ impl Stage {
             next: Cell::new(0),
             busy: Cell::new(0),
         });
-        Stage { plan, ground, neighbours, clients, lives: 0, done: 0, changes: Cell::new(0) }
+        let files_max = Cell::new(plan.parts.map_or(u64::MAX, |parts| parts.files_max));
+        let (lives, done, changes) = (0, 0, Cell::new(0));
+        Stage { plan, ground, neighbours, clients, lives, done, changes, files_max }
     }
 
     /// From the first message to the empty queue.
@@ -174,6 +192,7 @@ impl Stage {
         self.set_weather(Some(self.plan.weather));
         for hop in &self.plan.hops {
             self.watch(hop);
+            self.pave(hop);
             let hop = Rc::new(hop.clone());
             for &host in hop.hosts.iter().filter(|_| !hop.dead) {
                 peer::start(&self.neighbours, &hop, host);
@@ -191,12 +210,14 @@ impl Stage {
         self.set_weather(None);
         self.drain(&node);
         let bounds = Bounds {
-            processes: self.lives as usize,
             per_crash: plan.unsettled_max as usize
-                + plan.in_flight_max() as usize * RECIPIENTS_MAX as usize,
+                + plan.in_flight_max() as usize * plan.recipients_max() as usize,
+            failing_domains: plan.failing_domains(),
+            well: if plan.is_mire() { (CROWD_FROM_US, WELL_US) } else { (u64::MAX, 0) },
         };
-        self.ground.account.check(&self.ground.network, bounds);
+        self.ground.account.check(&self.ground.network, &bounds);
         self.check_rates();
+        self.check_attempts();
         self.stop(&node);
         self.ground.executor.end(Group(self.lives));
         self.verify();
@@ -209,9 +230,23 @@ impl Stage {
         if !hop.by_mx {
             return network.watch(hop.hosts.clone(), hop.connections_max, Queues::One);
         }
-        for hosts in ready_queues::groups_of(&hop.hosts) {
+        let groups = match hop.is_crowd() {
+            // Of many hosts there are too many groups.
+            true => hop.hosts.iter().map(|&host| vec![host]).collect(),
+            false => ready_queues::groups_of(&hop.hosts),
+        };
+        for hosts in groups {
             network.watch(hosts, hop.connections_max, Queues::Named(0));
         }
+    }
+
+    /// Says how the way to a hop is.
+    fn pave(&self, hop: &Hop) {
+        let network = &self.ground.network;
+        if hop.is_well {
+            hop.hosts.iter().for_each(|host| network.spare(host.ip()));
+        }
+        hop.hosts.iter().take(hop.tarpits).for_each(|host| network.mire(host.ip()));
     }
 
     fn start_node(&mut self) -> Result<Node, String> {
@@ -219,11 +254,20 @@ impl Stage {
         self.ground.network.forget_queues();
         self.limit(0);
         let group = Group(self.lives);
-        Node::start(&self.ground, group).inspect_err(|_| {
+        // What the start needs is there.
+        self.ground.files.set_max(u64::MAX);
+        let node = Node::start(&self.ground, group).inspect_err(|_| {
             // What had begun does not go on.
             self.ground.network.crash(group);
             self.ground.executor.end(group);
-        })
+        })?;
+        self.ground.files.set_max(self.files_max.get());
+        Ok(node)
+    }
+
+    fn set_files(&self, max: u64) {
+        self.files_max.set(max);
+        self.ground.files.set_max(max);
     }
 
     fn set_weather(&self, weather: Option<Weather>) {
@@ -232,6 +276,7 @@ impl Stage {
             swallow_permille: weather.swallow,
             reset_permille: weather.reset,
             stall_permille: weather.stall,
+            tarpits: true,
         });
         self.ground.network.set_faults(faults);
         let dns = &self.ground.dns;
@@ -239,6 +284,8 @@ impl Stage {
         dns.late_permille.set(weather.map_or(0, |weather| weather.dns_late));
         if weather.is_none() {
             dns.zones.borrow_mut().looped.clear();
+            dns.mood.set(Mood::Well);
+            self.set_files(u64::MAX);
         }
         self.ground.store_permille.set(weather.map_or(0, |weather| weather.store));
         self.neighbours.healed.set(weather.is_none());
@@ -277,6 +324,8 @@ impl Stage {
             }
             ActKind::Fill { left_bytes } => self.set_room(Some(left_bytes)),
             ActKind::Free => self.set_room(None),
+            ActKind::Files { max } => self.set_files(max),
+            ActKind::Resolver(mood) => ground.dns.mood.set(mood),
             ActKind::Ask => {}
         }
         self.inspect(node);
@@ -432,6 +481,23 @@ impl Stage {
             for text in wrong {
                 self.ground.account.violate(None, text);
             }
+        }
+    }
+
+    /// Nobody who defers everything was asked again and again, and the resolver not more than it
+    /// may be.
+    fn check_attempts(&self) {
+        let (plan, account) = (&self.plan, &self.ground.account);
+        for hop in plan.hops.iter().filter(|hop| hop.defers_all_until_us > 0) {
+            for text in self.neighbours.deferred.exceeded(hop, plan.shards) {
+                account.violate(None, text);
+            }
+        }
+        let parts_max = plan.parts.map(|parts| parts.lookups_max);
+        let max = plan.lookups_max.unwrap_or(u32::MAX).min(parts_max.unwrap_or(u32::MAX));
+        let most = self.ground.dns.most_asked();
+        if most > max {
+            account.violate(None, format!("{most} lookups at once, at most {max} allowed"));
         }
     }
 

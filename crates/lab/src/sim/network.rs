@@ -2,16 +2,18 @@
 //! resets, all from the seed.
 
 use super::executor::{Executor, Group};
+use super::open_files::{OpenFile, OpenFiles};
 use super::ready_queues::HostSet;
 use super::trace::Trace;
 use crate::random::Random;
 use mta::seams::{Listener, Net, Stream};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// Bytes under way in one direction, read buffers included; beyond it a writer waits.
@@ -34,6 +36,8 @@ pub struct NetworkFaults {
     pub reset_permille: u16,
     /// Of pieces under way: seconds late.
     pub stall_permille: u16,
+    /// Nobody answers who is asked to.
+    pub tarpits: bool,
 }
 
 /// The two ends of a connection.
@@ -92,6 +96,8 @@ struct Connection {
     reset_after: Option<u64>,
     latency_us: u64,
     pieces: Pieces,
+    /// Nothing goes wrong with it.
+    is_well: bool,
 }
 
 impl Connection {
@@ -160,6 +166,16 @@ struct State {
     next: u64,
     next_port: u16,
     watches: Vec<Watch>,
+    /// The way there is good, whatever goes wrong elsewhere.
+    well: BTreeSet<IpAddr>,
+    /// Connects to these are swallowed while there are [`NetworkFaults::tarpits`].
+    tarpits: BTreeSet<IpAddr>,
+}
+
+impl State {
+    fn faults_towards(&self, to: IpAddr) -> NetworkFaults {
+        if self.well.contains(&to) { NetworkFaults::default() } else { self.faults }
+    }
 }
 
 struct Inner {
@@ -193,6 +209,8 @@ impl Network {
                 next: 1,
                 next_port: 10_000,
                 watches: Vec::new(),
+                well: BTreeSet::new(),
+                tarpits: BTreeSet::new(),
             }),
         }))
     }
@@ -205,6 +223,16 @@ impl Network {
         if faults.reset_permille == 0 {
             state.connections.values_mut().for_each(|connection| connection.reset_after = None);
         }
+    }
+
+    /// Nothing goes wrong on the way to this host.
+    pub fn spare(&self, host: IpAddr) {
+        self.0.state.borrow_mut().well.insert(host);
+    }
+
+    /// This host swallows connects while there are tarpits.
+    pub fn mire(&self, host: IpAddr) {
+        self.0.state.borrow_mut().tarpits.insert(host);
     }
 
     /// Counts the connections towards these addresses, all together: never more than `max` for
@@ -265,7 +293,7 @@ impl Network {
     /// A view of the network for tasks of one group, whose address is `local`.
     #[must_use]
     pub fn attach(&self, group: Group, local: IpAddr) -> SimNet {
-        SimNet { network: self.clone(), group, local }
+        SimNet { network: self.clone(), group, local, files: OpenFiles::new() }
     }
 
     /// The ends that belong to `group` vanish without a word; the others learn it sooner or later.
@@ -427,11 +455,13 @@ pub struct SimNet {
     network: Network,
     group: Group,
     local: IpAddr,
+    /// What connections take of.
+    files: Arc<OpenFiles>,
 }
 
 /// A connection that was accepted and belongs to no task yet.
 #[derive(Debug)]
-pub struct SimAccepted(u64);
+pub struct SimAccepted(u64, OpenFile);
 
 /// A listening socket.
 #[derive(Debug)]
@@ -439,6 +469,7 @@ pub struct SimListener {
     network: Network,
     address: SocketAddr,
     group: Group,
+    files: Arc<OpenFiles>,
 }
 
 /// One end of a connection.
@@ -449,6 +480,7 @@ pub struct SimStream {
     local: SocketAddr,
     side: Side,
     _counted: Option<Counted>,
+    _file: OpenFile,
 }
 
 enum Fate {
@@ -458,10 +490,17 @@ enum Fate {
 }
 
 impl SimNet {
-    fn fate(&self) -> (Fate, u64, SocketAddr) {
+    /// The same for a process that has so many descriptors.
+    #[must_use]
+    pub fn with_files(self, files: Arc<OpenFiles>) -> SimNet {
+        SimNet { files, ..self }
+    }
+
+    fn fate(&self, to: IpAddr) -> (Fate, u64, SocketAddr) {
         let state = &mut *self.network.0.state.borrow_mut();
-        let faults = state.faults;
-        let fate = if state.random.permille(faults.swallow_permille) {
+        let faults = state.faults_towards(to);
+        let is_tarpit = faults.tarpits && state.tarpits.contains(&to);
+        let fate = if is_tarpit || state.random.permille(faults.swallow_permille) {
             Fate::Swallowed
         } else if state.random.permille(faults.refuse_permille) {
             Fate::Refused
@@ -482,10 +521,11 @@ impl SimNet {
         to: SocketAddr,
         from: SocketAddr,
         latency_us: u64,
-        counted: Counted,
+        (counted, file): (Counted, OpenFile),
     ) -> io::Result<SimStream> {
         let inner = &self.network.0;
         let state = &mut *inner.state.borrow_mut();
+        let faults = state.faults_towards(to.ip());
         let backlog = state.listeners.get_mut(&to).ok_or(ErrorKind::ConnectionRefused)?;
         if backlog.waiting.len() >= BACKLOG_MAX {
             return Err(ErrorKind::ConnectionRefused.into());
@@ -497,7 +537,7 @@ impl SimNet {
             waker.wake();
         }
         let random = &mut state.random;
-        let resets = random.permille(state.faults.reset_permille);
+        let resets = random.permille(faults.reset_permille);
         let connection = Connection {
             owners: [self.group, backlog.owner],
             open: [true, true],
@@ -515,13 +555,15 @@ impl SimNet {
                 1 => Pieces::Ragged,
                 _ => Pieces::Whole,
             },
+            is_well: state.well.contains(&to.ip()),
         };
         state.connections.insert(id, connection);
         inner.trace.note("connect", &[id, u64::from(to.port())], || {
             format!("connection {id} from {from} to {to}")
         });
         let network = self.network.clone();
-        Ok(SimStream { network, id, local: from, side: Side::Client, _counted: Some(counted) })
+        let _counted = Some(counted);
+        Ok(SimStream { network, id, local: from, side: Side::Client, _counted, _file: file })
     }
 }
 
@@ -538,18 +580,22 @@ impl Net for SimNet {
         let backlog = Backlog { owner: self.group, waiting: VecDeque::new(), waker: None };
         state.listeners.insert(address, backlog);
         drop(state);
-        Ok(SimListener { network: self.network.clone(), address, group: self.group })
+        let files = Arc::clone(&self.files);
+        Ok(SimListener { network: self.network.clone(), address, group: self.group, files })
     }
 
     fn adopt(&self, accepted: SimAccepted) -> io::Result<SimStream> {
         let network = self.network.clone();
         let local = SocketAddr::new(self.local, 0);
-        Ok(SimStream { network, id: accepted.0, local, side: Side::Server, _counted: None })
+        let SimAccepted(id, file) = accepted;
+        let (side, _counted) = (Side::Server, None);
+        Ok(SimStream { network, id, local, side, _counted, _file: file })
     }
 
     async fn connect(&self, to: SocketAddr, from: Option<IpAddr>) -> io::Result<SimStream> {
+        let file = self.files.open()?;
         let counted = self.network.count(to);
-        let (fate, latency_us, mut local) = self.fate();
+        let (fate, latency_us, mut local) = self.fate(to.ip());
         if let Some(from) = from {
             local.set_ip(from);
         }
@@ -561,7 +607,7 @@ impl Net for SimNet {
                 Err(ErrorKind::TimedOut.into())
             }
             Fate::Refused => Err(ErrorKind::ConnectionRefused.into()),
-            Fate::Open => self.establish(to, local, latency_us, counted),
+            Fate::Open => self.establish(to, local, latency_us, (counted, file)),
         }
     }
 }
@@ -578,13 +624,14 @@ impl Listener for SimListener {
         let Some(backlog) = state.listeners.get_mut(&self.address) else {
             return Poll::Ready(Err(ErrorKind::NotConnected.into()));
         };
-        match backlog.waiting.pop_front() {
-            Some((id, from)) => Poll::Ready(Ok((SimAccepted(id), from))),
-            None => {
-                backlog.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-        }
+        let Some(&(id, from)) = backlog.waiting.front() else {
+            backlog.waker = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        // Without a descriptor it stays where it is.
+        let file = self.files.open()?;
+        backlog.waiting.pop_front();
+        Poll::Ready(Ok((SimAccepted(id, file), from)))
     }
 }
 
@@ -732,7 +779,7 @@ impl Stream for SimStream {
         pipe.flying_bytes += count;
         let mut latency_us =
             connection.latency_us + state.random.below(connection.latency_us / 4 + 1);
-        if state.random.permille(state.faults.stall_permille) {
+        if !connection.is_well && state.random.permille(state.faults.stall_permille) {
             latency_us += state.random.below(20_000_000);
         }
         pipe.last_at_us = pipe.last_at_us.max(now_us + latency_us);

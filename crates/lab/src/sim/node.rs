@@ -4,7 +4,8 @@ use super::account::Account;
 use super::executor::{Executor, Group};
 use super::log::{LogParts, SimDisk, SimLog};
 use super::network::{Network, SimAccepted};
-use super::plan::NODE;
+use super::open_files::OpenFiles;
+use super::plan::{NODE, Parts};
 use super::plant::Plant;
 use super::ready_queues::ReadyQueues;
 use super::trace::Trace;
@@ -14,7 +15,8 @@ use mta::acceptor;
 use mta::config::Config;
 use mta::console::{Console, Level};
 use mta::control::{ControlRequest, ShardAnswer};
-use mta::event::{Event, EventSink, json};
+use mta::event::{Event, EventSink, Kind, json};
+use mta::line;
 use mta::metrics::Metrics;
 use mta::seams::{Net as _, World as _};
 use mta::shard::{Shard, ShardMail, ShardParts, ShardSender, Shared};
@@ -57,6 +59,8 @@ pub struct Ground {
     pub plant: Option<Plant>,
     /// What the node may use.
     pub limits: Limits,
+    /// The descriptors of its process.
+    pub files: Arc<OpenFiles>,
 }
 
 /// What the node may use.
@@ -66,6 +70,8 @@ pub struct Limits {
     pub unsettled: u64,
     /// Client sessions.
     pub sessions: u64,
+    /// How its descriptors are divided.
+    pub parts: Option<Parts>,
 }
 
 /// A running node.
@@ -111,7 +117,7 @@ impl Node {
             logs.push(open_log(ground, group, number, &shards)?);
         }
         let config = Arc::clone(&ground.config.borrow());
-        let shared = Arc::new(Shared::new(&config, ground.shards));
+        let shared = Arc::new(divided(Shared::new(&config, ground.shards), ground));
         let (stop_accepting, stop) = watch::channel(false);
         let alive = Rc::new(Cell::new(true));
         let running = Vec::new();
@@ -151,12 +157,13 @@ impl Node {
         let executor = ground.executor.clone();
         let seed = || ground.random.borrow_mut().next_u64();
         SimWorld::new(
-            ground.network.attach(self.group, NODE),
+            ground.network.attach(self.group, NODE).with_files(Arc::clone(&ground.files)),
             SimDns::new(
                 executor.clone(),
                 Rc::clone(&ground.dns),
                 seed(),
                 (self.group, Rc::clone(&ground.ready_queues)),
+                Arc::clone(&ground.files),
             ),
             SimTime::new(executor.clone(), seed(), Rc::clone(&ground.wall_offset_ms)),
             SimSpawn::new(executor, self.group),
@@ -193,6 +200,8 @@ impl Node {
 
     fn shard(&self, ground: &Ground, number: u16, world: SimWorld) -> Rc<Shard<SimWorld>> {
         let events = Events {
+            shard: number,
+            account: Rc::clone(&ground.account),
             trace: Rc::clone(&ground.trace),
             alive: Rc::clone(&self.alive),
             line: RefCell::default(),
@@ -281,7 +290,10 @@ impl Node {
 
     /// Looks at what the node uses of what it may use.
     pub fn check_limits(&self) {
-        let Limits { unsettled, sessions } = self.limits;
+        let Limits { unsettled, sessions, .. } = self.limits;
+        for text in self.logs.iter().filter_map(SimLog::false_alarm) {
+            self.account.violate(None, text);
+        }
         let told: i64 = self.metrics.iter().map(|metrics| metrics.unsettled.get()).sum();
         let (memory, slots) = (&self.shared.body_memory, &self.shared.queue_slots);
         for (what, used, max) in [
@@ -307,6 +319,18 @@ impl Node {
             let _ = stopped.await;
         }
     }
+}
+
+/// Connections and lookups as the process's descriptors allow.
+fn divided(shared: Shared, ground: &Ground) -> Shared {
+    let Some(parts) = ground.limits.parts else { return shared };
+    let sessions_max = u32::try_from(ground.limits.sessions).unwrap_or(u32::MAX);
+    let shared =
+        shared.with_connections(sessions_max, parts.egress_max).with_lookups(parts.lookups_max);
+    if ground.plant == Some(Plant::NoParts) {
+        shared.connections.set_parts(line::Parts::equal(parts.egress_max));
+    }
+    shared
 }
 
 fn open_log(
@@ -359,12 +383,16 @@ fn spool_config(log: u8, salt: u64, _plant: Option<Plant>) -> SpoolConfig {
         compact_step_bytes: 32 << 10,
         #[cfg(feature = "planted")]
         trusts_torn_tail: _plant == Some(Plant::TrustTornTail),
+        #[cfg(feature = "planted")]
+        poisons_when_scarce: _plant == Some(Plant::PoisonWhenScarce),
         ..SpoolConfig::default()
     }
 }
 
-/// Events go into the history.
+/// Events go into the history, and the account learns which shard took a message.
 struct Events {
+    shard: u16,
+    account: Rc<Account>,
     trace: Rc<Trace>,
     alive: Rc<Cell<bool>>,
     line: RefCell<Vec<u8>>,
@@ -374,6 +402,11 @@ impl EventSink for Events {
     fn emit(&self, event: Event) {
         if !self.alive.get() {
             return;
+        }
+        if let (Kind::Received { .. }, Some(message)) = (&event.kind, &event.message)
+            && let Some(sender) = message.envelope.as_ref().and_then(|e| e.reverse_path.as_ref())
+        {
+            self.account.handle_taken(sender.as_str(), self.shard);
         }
         let mut line = self.line.borrow_mut();
         line.clear();

@@ -1,6 +1,7 @@
 //! Next hops: they defer, refuse, hang up and dawdle until all heals, then take everything.
 
 use super::account::{Account, NEVER_REPLIED};
+use super::attempts::Deferred;
 use super::executor::{Executor, OUTSIDE};
 use super::network::{Network, SimStream};
 use super::plan::{Hop, Weather};
@@ -28,6 +29,8 @@ pub struct Neighbours {
     pub account: Rc<Account>,
     /// When transactions began.
     pub beginnings: Beginnings,
+    /// When those were refused that went to a hop that defers everything.
+    pub deferred: Deferred,
     /// Chance.
     pub random: RefCell<Random>,
     /// What goes wrong until it heals.
@@ -39,8 +42,13 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    fn draws(&self, permille: u16) -> bool {
-        !self.healed.get() && self.random.borrow_mut().permille(permille)
+    fn draws(&self, hop: &Hop, permille: u16) -> bool {
+        !self.healed.get() && !hop.is_well && self.random.borrow_mut().permille(permille)
+    }
+
+    async fn pause(&self, most_us: u64) {
+        let after_us = self.random.borrow_mut().below(most_us);
+        self.executor.sleep(after_us).await;
     }
 }
 
@@ -94,8 +102,7 @@ async fn babble(
 ) -> std::io::Result<()> {
     loop {
         stream.write_all(line).await?;
-        let after_us = neighbours.random.borrow_mut().below(2_000_000);
-        neighbours.executor.sleep(after_us).await;
+        neighbours.pause(2_000_000).await;
     }
 }
 
@@ -105,10 +112,11 @@ async fn serve(
     host: SocketAddr,
     mut stream: SimStream,
 ) -> std::io::Result<()> {
-    if neighbours.draws(neighbours.weather.peer_refuse / 4) {
+    if neighbours.draws(hop, neighbours.weather.peer_refuse / 4) {
         return stream.write_all(b"421 4.3.2 Not today\r\n").await;
     }
-    let offer = Offer { chunking: hop.chunking, pipelining: hop.pipelining, dsn: true };
+    let Hop { chunking, pipelining, discards, .. } = **hop;
+    let offer = Offer { chunking, pipelining, dsn: true, discards };
     let mut session = Session {
         neighbours: Rc::clone(neighbours),
         dialogue: Dialogue::new(offer),
@@ -116,21 +124,27 @@ async fn serve(
         hop: Rc::clone(hop),
         host: host.ip(),
         taken_bytes: 0,
+        transactions_count: 0,
+        strange_count: 0,
         garbled: false,
         mute: false,
+        drips: neighbours.draws(hop, neighbours.weather.peer_drip),
     };
-    if neighbours.draws(neighbours.weather.peer_garble / 4) {
+    if neighbours.draws(hop, neighbours.weather.peer_garble / 4) {
         session.dialogue.output().clear();
         return babble(neighbours, &mut stream, b"220-and another thing\r\n").await;
     }
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        if neighbours.draws(neighbours.weather.peer_slow) {
-            let after_us = neighbours.random.borrow_mut().below(40_000_000);
-            neighbours.executor.sleep(after_us).await;
+        if neighbours.draws(hop, neighbours.weather.peer_slow) {
+            neighbours.pause(40_000_000).await;
         }
         session.reply(&mut stream).await?;
-        let count = stream.read(&mut buffer).await?;
+        let at_once = if session.drips() { DRIP_BYTES } else { buffer.len() };
+        let count = stream.read(&mut buffer[..at_once]).await?;
+        if session.drips() {
+            neighbours.pause(DRIP_US).await;
+        }
         if count == 0 {
             return Ok(());
         }
@@ -142,8 +156,7 @@ async fn serve(
                 Next::Read => break,
                 Next::Reply => {
                     session.reply(&mut stream).await?;
-                    let after_us = neighbours.random.borrow_mut().below(30_000);
-                    neighbours.executor.sleep(after_us).await;
+                    neighbours.pause(30_000).await;
                 }
                 Next::Mute => {
                     session.reply(&mut stream).await?;
@@ -177,14 +190,33 @@ struct Session {
     host: IpAddr,
     /// Of all that came.
     taken_bytes: u64,
+    /// Those that began.
+    transactions_count: u64,
+    /// Chunks and lines that should not have come; see [`Session::check_content`].
+    strange_count: u64,
     /// What was replied to what can't be known any more.
     garbled: bool,
     /// It says nothing any more. (If one reply were missing, the next would be taken for it, and no
     /// client could know.)
     mute: bool,
+    /// It writes and reads a byte now and then.
+    drips: bool,
 }
 
+/// Who drips reads so much at once, and pauses so long at most, before each byte that it writes,
+/// too.
+const DRIP_BYTES: usize = 8;
+const DRIP_US: u64 = 900_000;
+
 impl Session {
+    fn drips(&self) -> bool {
+        self.drips && !self.neighbours.healed.get()
+    }
+
+    fn draws(&self, permille: u16) -> bool {
+        self.neighbours.draws(&self.hop, permille)
+    }
+
     /// It says nothing any more.
     fn fall_silent(&mut self) {
         self.mute = true;
@@ -196,7 +228,13 @@ impl Session {
         if self.mute {
             return Ok(());
         }
-        stream.write_all(&output).await
+        let mut rest = &output[..];
+        while let ([first, more @ ..], true) = (rest, self.drips()) {
+            stream.write_all(&[*first]).await?;
+            self.neighbours.pause(DRIP_US).await;
+            rest = more;
+        }
+        stream.write_all(rest).await
     }
 
     /// Says how much of the input it took.
@@ -206,6 +244,7 @@ impl Session {
             let (used, event) = self.dialogue.advance(&input[taken..], &mut self.content);
             taken += used;
             self.taken_bytes += used as u64;
+            self.check_content();
             match event {
                 Event::Input => return (taken, Next::Read),
                 Event::Quit => return (taken, Next::Close),
@@ -213,13 +252,14 @@ impl Session {
             }
             if event == Event::Mail {
                 self.note_beginning(stream.id());
+                self.transactions_count += 1;
             }
             let weather = self.neighbours.weather;
-            let drops = self.neighbours.draws(weather.peer_drop);
-            let garbles = self.neighbours.draws(weather.peer_garble);
+            let drops = self.draws(weather.peer_drop);
+            let garbles = self.draws(weather.peer_garble);
             let begin = self.dialogue.output().len();
             self.garbled |= garbles;
-            if event == Event::Message && !self.neighbours.draws(weather.peer_refuse) {
+            if event == Event::Message && !self.draws(weather.peer_refuse) {
                 // The envelope is forgotten once it is accepted.
                 let envelope = self.envelope();
                 self.dialogue.accept();
@@ -229,6 +269,9 @@ impl Session {
                 let reply_end = if lost { NEVER_REPLIED } else { stream.written_bytes() + output };
                 self.record(&envelope, stream.id(), reply_end);
             } else if let Some(code) = self.refusal(event) {
+                if event == Event::Rcpt && code / 100 == 5 {
+                    self.note_refused(stream.id());
+                }
                 self.dialogue.refuse(code);
             } else {
                 if event == Event::Data {
@@ -275,19 +318,52 @@ impl Session {
         let written_us = network.written_by_client_at(connection, self.taken_bytes);
         if let (Some(group), Some(at_us)) = (network.client_of(connection), written_us) {
             self.neighbours.beginnings.note(self.host, group, at_us);
+            if self.defers_all() {
+                self.neighbours.deferred.note(self.host, group, at_us);
+            }
         }
+    }
+
+    /// A recipient is refused for good.
+    fn note_refused(&self, connection: u64) {
+        let recipient = String::from_utf8_lossy(self.dialogue.candidate()).into_owned();
+        let transaction = (connection, self.transactions_count);
+        self.neighbours.account.handle_refused(&recipient, transaction);
+    }
+
+    /// Content comes only after a recipient of its transaction was accepted (RFC 3030 §2), but
+    /// where the configuration says that it may.
+    fn check_content(&mut self) {
+        let unasked = match self.hop.takes_unasked {
+            true => 0,
+            false => self.dialogue.unasked_count(),
+        };
+        // Who does not discard what he refuses reads lines that are no commands.
+        let unknown = if self.hop.discards { self.dialogue.unknown_count() } else { 0 };
+        if unasked + unknown > self.strange_count {
+            self.strange_count = unasked + unknown;
+            let text = format!("content unasked at {:?}", self.hop.domains[0]);
+            self.neighbours.account.violate(None, text);
+        }
+    }
+
+    fn defers_all(&self) -> bool {
+        self.neighbours.executor.now_us() < self.hop.defers_all_until_us
     }
 
     fn refusal(&self, event: Event) -> Option<u16> {
         let defers = self.neighbours.executor.now_us() < self.hop.defers_until_us;
-        let refuses = || self.neighbours.draws(self.neighbours.weather.peer_refuse);
+        let refuses = || self.draws(self.neighbours.weather.peer_refuse);
+        let for_now = match self.neighbours.plant {
+            Some(Plant::RefuseForGood) => 554,
+            _ => 451,
+        };
         match event {
             Event::Rcpt if self.hop.refuses || is_unknown(self.dialogue.candidate()) => Some(550),
             Event::Rcpt if defers => Some(450),
-            Event::Hello if self.neighbours.draws(self.neighbours.weather.peer_refuse / 4) => {
-                Some(421)
-            }
-            Event::Mail | Event::Rcpt | Event::Data if refuses() => Some(451),
+            Event::Hello if self.draws(self.neighbours.weather.peer_refuse / 4) => Some(421),
+            Event::Mail if self.defers_all() => Some(450),
+            Event::Mail | Event::Rcpt | Event::Data if refuses() => Some(for_now),
             // Drawn before.
             Event::Message => Some(452),
             _ => None,

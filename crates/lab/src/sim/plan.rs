@@ -1,21 +1,27 @@
 //! What one seed means: the shape of the node and its neighbours, who hands in what, and which
 //! faults come when.
 
-use super::account::{DEAF_DOMAIN, SENDER_DOMAIN};
+mod act;
+mod file;
+mod shown;
+mod variety;
+
+pub use act::{Act, ActKind, Crash, CrashKind};
+pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
+
+use super::account::{DEAF_DOMAIN, SENDER_DOMAIN, WELL_DOMAIN};
 use super::inspector::Horizon;
 use super::node::Limits;
-use super::plant::Plant;
-use super::world::Zones;
 use crate::random::Random;
-use mta::seams::Mx;
+use act::{acts, crashes};
+use file::mx_name;
 use std::collections::BTreeSet;
-use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Where the node listens.
 pub const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
-/// Recipients of one message at most.
+/// Recipients of one message at most, but for those to small domains.
 pub const RECIPIENTS_MAX: u64 = 4;
 
 /// The hop that is found by MX records.
@@ -26,9 +32,6 @@ const BOX_CONNECTIONS_MAX: u32 = 16;
 
 /// Sessions of clients at once.
 const SESSIONS_MAX: u64 = 12;
-
-/// Somebody asks about the queue so often, on average.
-const ASK_EVERY_US: u64 = 10 * SECOND_US;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -65,6 +68,25 @@ pub struct Plan {
     pub zone_changes: Vec<ZoneChange>,
     /// Some senders can't be told anything: their next hop refuses reports, or is dead.
     pub deaf_senders: bool,
+    /// Of the domains that are found by MX records the second has the hosts in the other order.
+    pub swapped: bool,
+    /// Many small domains; with them there is a domain that is well.
+    pub crowd: Option<Crowd>,
+    /// What the process may have open.
+    pub parts: Option<Parts>,
+    /// Lookups at once, as the configuration says.
+    pub lookups_max: Option<u32>,
+}
+
+/// What the process may have open.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    /// Descriptors in all, those not counted that are there from the start.
+    pub files_max: u64,
+    /// Connections to next hops.
+    pub egress_max: u64,
+    /// Lookups.
+    pub lookups_max: u32,
 }
 
 /// A route that reads otherwise from now on.
@@ -78,6 +100,8 @@ pub struct Change {
     pub in_flight_max: u32,
     /// The mail goes to the hosts of this hop.
     pub goes_to: usize,
+    /// There is no such route.
+    pub gone: bool,
 }
 
 /// What the DNS says from now on about the hop that is found by MX records.
@@ -112,6 +136,8 @@ pub struct Weather {
     pub peer_drop: u16,
     /// Steps at which a peer takes its time.
     pub peer_slow: u16,
+    /// Sessions in which a peer writes and reads a byte now and then.
+    pub peer_drip: u16,
     /// Peers that hang up do so by halves: they go on reading.
     pub peer_halves: bool,
     /// Messages after which a client closes its writing side, and reads the reply.
@@ -151,75 +177,18 @@ pub struct Hop {
     pub per_second: u32,
     /// Every recipient is refused for good.
     pub refuses: bool,
-}
-
-/// One end of the process.
-#[derive(Clone, Copy, Debug)]
-pub struct Crash {
-    /// Not before.
-    pub at_us: u64,
-    /// After so many more steps of the process's tasks.
-    pub polls: u64,
-    /// And then when a batch is being written to a log.
-    pub amid_write: bool,
-    /// How it comes.
-    pub kind: CrashKind,
-    /// The machine ends with it.
-    pub power: bool,
-    /// So many disk operations after the restart power is lost again.
-    pub again_after: Option<u64>,
-    /// Until it starts again.
-    pub down_us: u64,
-}
-
-/// How a process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrashKind {
-    /// It is killed.
-    Kill,
-    /// A sync fails, it lives on for a while, then it is killed.
-    Poison,
-    /// It is asked to stop.
-    Stop,
-}
-
-/// Something that an operator or the surroundings do.
-#[derive(Clone, Copy, Debug)]
-pub struct Act {
-    /// When.
-    pub at_us: u64,
-    /// What.
-    pub kind: ActKind,
-}
-
-/// What an operator or the surroundings do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ActKind {
-    /// The configuration is read again.
-    Reload,
-    /// The wall clock jumps ahead by so much.
-    Jump {
-        /// Milliseconds.
-        ms: u64,
-    },
-    /// The wall clock jumps back by so much.
-    JumpBack {
-        /// Milliseconds.
-        ms: u64,
-    },
-    /// The configuration is changed and read again: [`Plan::changes`] up to this one.
-    Change(usize),
-    /// The DNS says something else: this one of [`Plan::zone_changes`].
-    Zones(usize),
-    /// The disks have only so much room left.
-    Fill {
-        /// Bytes.
-        left_bytes: u64,
-    },
-    /// There is room again.
-    Free,
-    /// Somebody asks why everything is queued that is.
-    Ask,
+    /// Until then every MAIL is deferred.
+    pub defers_all_until_us: u64,
+    /// Its hosts discard a chunk that they refuse (RFC 3030 §2); the others read it as commands.
+    pub discards: bool,
+    /// The node may send content there that was not asked for.
+    pub takes_unasked: bool,
+    /// Nothing ever goes wrong with it.
+    pub is_well: bool,
+    /// So many of its hosts answer nobody until all heals.
+    pub tarpits: usize,
+    /// There is no route to it at the moment.
+    pub gone: bool,
 }
 
 impl Plan {
@@ -260,10 +229,28 @@ impl Plan {
             changes: Vec::new(),
             zone_changes: Vec::new(),
             deaf_senders: false,
+            swapped: false,
+            crowd: None,
+            parts: None,
+            lookups_max: None,
         };
-        // Of its own, so that what is drawn here changes nothing above.
+        // Each of its own, so that what is drawn here changes nothing above.
         plan.complicate(&mut Random::new(seed ^ 0x6D6F_7265));
+        plan.vary(&mut Random::new(seed ^ 0x7661_7279));
+        plan.note_unasked();
         plan
+    }
+
+    /// Notes whom any configuration lets have content that was not asked for.
+    fn note_unasked(&mut self) {
+        let unasked: Vec<SocketAddr> = (0..=self.changes.len())
+            .flat_map(|changes| self.hops_after(changes))
+            .filter(Hop::may_be_unasked)
+            .flat_map(|hop| hop.hosts)
+            .collect();
+        for hop in &mut self.hops {
+            hop.takes_unasked = hop.hosts.iter().any(|host| unasked.contains(host));
+        }
     }
 
     /// Adds what only some worlds have.
@@ -309,7 +296,8 @@ impl Plan {
             at_us += random.below(self.heal_us - at_us);
             let kind = ActKind::Change(self.changes.len());
             self.acts.push(Act { at_us, kind });
-            self.changes.push(Change { hop, connections_max, in_flight_max, goes_to });
+            let gone = false;
+            self.changes.push(Change { hop, connections_max, in_flight_max, goes_to, gone });
         }
     }
 
@@ -328,7 +316,11 @@ impl Plan {
                 0 if !self.deaf_senders => Some(hop.domains[random.below(2) as usize].clone()),
                 1 => {
                     let host = random.below(hop.hosts.len() as u64) as usize;
-                    let named = |other: usize| preferences[other].is_some();
+                    // An answer may be as old as any of the sets before this one.
+                    let always = |other: usize| {
+                        self.zone_changes.iter().all(|c| c.preferences[other].is_some())
+                    };
+                    let named = |other: usize| preferences[other].is_some() && always(other);
                     // The same, unless there is another host.
                     let others = (0..hop.hosts.len()).any(|other| other != host && named(other));
                     (others || !self.deaf_senders).then(|| mx_name(hop, host))
@@ -352,6 +344,7 @@ impl Plan {
             hop.hosts = hosts;
             hop.connections_max = change.connections_max;
             hop.in_flight_max = change.in_flight_max;
+            hop.gone = change.gone;
         }
         hops
     }
@@ -386,7 +379,32 @@ impl Plan {
         let all = vec![true; self.hops[hop].hosts.len()];
         let changes = self.zone_changes.iter().filter(|_| hop == BY_MX);
         let sets: BTreeSet<Vec<bool>> = changes.map(named).chain([all]).collect();
+        if self.hops[hop].is_crowd() {
+            // Any one of the hosts, any two, any three.
+            let hosts = self.hops[hop].hosts.len() as u32;
+            return hosts + hosts * hosts + hosts * hosts * hosts;
+        }
         (hops.len() + sets.len() - 1) as u32
+    }
+
+    /// Recipients of one message at most.
+    #[must_use]
+    pub fn recipients_max(&self) -> u64 {
+        self.crowd.map_or(0, |crowd| u64::from(crowd.recipients)).max(RECIPIENTS_MAX)
+    }
+
+    /// Recipients in these domains may be refused for good.
+    #[must_use]
+    pub fn failing_domains(&self) -> Vec<String> {
+        let looped = self.zone_changes.iter().any(|change| change.looped.is_some());
+        if looped { self.hops[BY_MX].domains.clone() } else { Vec::new() }
+    }
+
+    /// Whether all but the usual hops answer nobody, so that the bound holds for the domain that is
+    /// well.
+    #[must_use]
+    pub fn is_mire(&self) -> bool {
+        self.crowd.is_some_and(|crowd| crowd.tarpits == crowd.hosts)
     }
 
     /// How far away deadlines may be.
@@ -403,107 +421,9 @@ impl Plan {
         Limits {
             // Transactions that are under way when the limit is reached come to their end.
             unsettled: u64::from(self.unsettled_max).max(u64::from(self.shards))
-                + transactions * RECIPIENTS_MAX,
+                + transactions * self.recipients_max(),
             sessions: SESSIONS_MAX,
-        }
-    }
-
-    /// The node's configuration after so many changes.
-    #[must_use]
-    pub fn config(&self, changes: usize, plant: Option<Plant>) -> String {
-        let paths: Vec<String> = (0..self.logs).map(|log| format!("\"/log{log}\"")).collect();
-        let mut text = format!(
-            "hostname = \"node.test\"\nevents = \"off\"\n\
-             [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"1MiB\"\nblob_bytes = \"64KiB\"\n\
-             [[listener]]\nname = \"in\"\naddress = \"{NODE}:25\"\nrelay_from = [\"10.9.0.0/16\"]\n\
-             command_timeout = \"30s\"\ncontent_timeout = \"30s\"\nmax_sessions = {SESSIONS_MAX}\n\
-             [retry]\nfirst = \"2s\"\nlongest = \"20s\"\njitter = 0.2\ngive_up_after = \"1h\"\n\
-             warn_after = \"50s\"\n",
-            paths.join(", "),
-            self.unsettled_max,
-        );
-        // Writing to a String can't fail.
-        for hop in &self.hops_after(changes) {
-            let more = u32::from(plant == Some(Plant::OneConnectionMore));
-            let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
-            let _ = write!(
-                text,
-                "[[route]]\ndomains = {:?}\n{}max_connections = {}, {}\
-                 messages_per_second = {}, \
-                 connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
-                 content_timeout = \"15s\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
-                hop.domains,
-                hop.channel(),
-                hop.connections_max + more,
-                hop.in_flight(),
-                hop.per_second * faster,
-            );
-            if hop.dead {
-                text.push_str("retry = { give_up_after = \"90s\" }\n");
-            }
-        }
-        text.push_str(
-            "[[route]]\ndomains = [\"box.test\"]\n\
-             maildir = { path = \"/boxes/{domain}/{local}\" }\n",
-        );
-        text
-    }
-
-    /// What the DNS says.
-    #[must_use]
-    pub fn zones(&self) -> Zones {
-        let mut zones = Zones::default();
-        for hop in self.hops.iter().filter(|hop| hop.by_mx) {
-            for (number, host) in hop.hosts.iter().enumerate() {
-                let name = mx_name(hop, number);
-                zones.addresses.insert(name.clone(), vec![host.ip()]);
-                for domain in &hop.domains {
-                    let preference = if number == 0 { 10 } else { 20 };
-                    let mx = Mx { preference, host: name.clone() };
-                    zones.mx.entry(domain.clone()).or_default().push(mx);
-                }
-            }
-        }
-        zones
-    }
-
-    /// What the DNS says after a change.
-    #[must_use]
-    pub fn zones_after(&self, change: &ZoneChange) -> Zones {
-        let mut zones = self.zones();
-        let hop = &self.hops[BY_MX];
-        let named = change.preferences.iter().enumerate().filter_map(|(number, preference)| {
-            preference.map(|preference| Mx { preference, host: mx_name(hop, number) })
-        });
-        let records: Vec<Mx> = named.collect();
-        for domain in &hop.domains {
-            zones.mx.insert(domain.clone(), records.clone());
-        }
-        zones.looped.extend(change.looped.clone());
-        zones
-    }
-}
-
-/// The name of a host of a hop that is found by MX records.
-fn mx_name(hop: &Hop, number: usize) -> String {
-    format!("mx{number}.{}", hop.domains[0])
-}
-
-impl Hop {
-    fn channel(&self) -> String {
-        if self.by_mx {
-            return "mx = { ".to_owned();
-        }
-        let hosts: Vec<String> = self.hosts.iter().map(|host| format!("\"{host}\"")).collect();
-        format!("smtp = {{ hosts = [{}], ", hosts.join(", "))
-    }
-
-    /// No key for hosts that DNS names; towards the others content goes unasked where there is
-    /// any use in it.
-    fn in_flight(&self) -> String {
-        match (self.by_mx, self.in_flight_max) {
-            (true, _) | (_, 1) => String::new(),
-            (_, more) => format!("unasked_content = true, transactions_in_flight = {more}, "),
+            parts: self.parts,
         }
     }
 }
@@ -528,56 +448,13 @@ fn hop(random: &mut Random, number: u8, domains: &[&str], heal_us: u64) -> Hop {
         down_us: (from_us, from_us + for_us),
         per_second: 0,
         refuses: false,
+        defers_all_until_us: 0,
+        discards: true,
+        takes_unasked: false,
+        is_well: false,
+        tarpits: 0,
+        gone: false,
     }
-}
-
-fn crashes(random: &mut Random, traffic_us: u64) -> Vec<Crash> {
-    let mut crashes = Vec::new();
-    let mut from_us = 0;
-    for _ in 0..1 + random.below(3) {
-        let at_us = from_us + random.below(traffic_us);
-        let down_us = 1_000 + random.below(5 * SECOND_US);
-        crashes.push(Crash {
-            at_us,
-            polls: random.below(60),
-            amid_write: random.below(3) > 0,
-            kind: match random.below(8) {
-                0 => CrashKind::Poison,
-                1 => CrashKind::Stop,
-                _ => CrashKind::Kill,
-            },
-            power: random.below(3) > 0,
-            again_after: (random.below(6) == 0).then(|| random.below(40)),
-            down_us,
-        });
-        from_us = at_us + down_us;
-    }
-    crashes
-}
-
-fn acts(random: &mut Random, heal_us: u64) -> Vec<Act> {
-    let mut acts = Vec::new();
-    let mut at_us = 0;
-    while at_us < heal_us {
-        at_us += random.below(2 * ASK_EVERY_US);
-        acts.push(Act { at_us, kind: ActKind::Ask });
-    }
-    while random.below(2) == 0 {
-        acts.push(Act { at_us: random.below(heal_us), kind: ActKind::Reload });
-    }
-    if random.below(6) == 0 {
-        // Less than reports are kept for: nobody is told when one of them expires.
-        let kind = ActKind::Jump { ms: random.below(1_800_000) };
-        acts.push(Act { at_us: random.below(heal_us), kind });
-    }
-    if random.below(5) == 0 {
-        let at_us = random.below(heal_us);
-        let kind = ActKind::Fill { left_bytes: random.below(3 << 20) };
-        acts.push(Act { at_us, kind });
-        acts.push(Act { at_us: at_us + random.below(heal_us - at_us), kind: ActKind::Free });
-    }
-    acts.sort_by_key(|act| act.at_us);
-    acts
 }
 
 fn weather(random: &mut Random) -> Weather {
@@ -594,68 +471,10 @@ fn weather(random: &mut Random) -> Weather {
         peer_refuse: some(150),
         peer_drop: some(60),
         peer_slow: some(60),
+        peer_drip: 0,
         peer_halves: false,
         client_halves: 0,
         peer_garble: some(60),
         client_abort: some(100),
-    }
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |us: u64| us as f64 / 1e6;
-        writeln!(f, "seed {}: {} shards, {} logs", self.seed, self.shards, self.logs)?;
-        let (clients, messages) = self.clients;
-        writeln!(
-            f,
-            "  {clients} clients with {messages} messages each until {} s, unsettled_max {}",
-            seconds(self.traffic_us),
-            self.unsettled_max
-        )?;
-        for hop in &self.hops {
-            writeln!(
-                f,
-                "  {:?} at {:?}{}{}, {} connections, {} in flight, {} per second, chunking {}, pipelining {}, replies \
-                 one by one {}, \
-                 defers until {} s, down {} to {} s",
-                hop.domains,
-                hop.hosts,
-                if hop.dead { " (dead)" } else { "" },
-                if hop.refuses { " (refuses all)" } else { "" },
-                hop.connections_max,
-                hop.in_flight_max,
-                hop.per_second,
-                hop.chunking,
-                hop.pipelining,
-                hop.dribbles,
-                seconds(hop.defers_until_us),
-                seconds(hop.down_us.0),
-                seconds(hop.down_us.1)
-            )?;
-        }
-        for crash in &self.crashes {
-            let power = if crash.power { "power is lost" } else { "the process is killed" };
-            let how = match crash.kind {
-                CrashKind::Kill => power.to_owned(),
-                CrashKind::Poison => format!("a sync fails, then {power}"),
-                CrashKind::Stop => "it is stopped".to_owned(),
-            };
-            let (at, down) = (seconds(crash.at_us), seconds(crash.down_us));
-            let amid = if crash.amid_write { ", amid a write" } else { "" };
-            writeln!(f, "  {at} s and {} steps{amid}: {how}; back after {down} s", crash.polls)?;
-            if let Some(count) = crash.again_after {
-                writeln!(f, "    and power is lost {count} disk operations later")?;
-            }
-        }
-        for (number, change) in self.changes.iter().enumerate() {
-            writeln!(f, "  change {number}: {change:?}")?;
-        }
-        for (number, change) in self.zone_changes.iter().enumerate() {
-            writeln!(f, "  zones {number}: {change:?}")?;
-        }
-        for act in self.acts.iter().filter(|act| act.kind != ActKind::Ask) {
-            writeln!(f, "  {} s: {:?}", seconds(act.at_us), act.kind)?;
-        }
-        writeln!(f, "  until {} s, in thousandths: {:?}", seconds(self.heal_us), self.weather)
     }
 }

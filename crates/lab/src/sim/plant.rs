@@ -20,6 +20,12 @@ pub enum Plant {
     OneConnectionMore,
     /// The node may begin twice as many transactions per second as the law allows
     RateDoubled,
+    /// The node asks the resolver one question more at once than the law allows
+    OneLookupMore,
+    /// Next hops that are not known to be well may take all connections of the process
+    NoParts,
+    /// A peer says 554 now and then where the judge knows of nothing final
+    RefuseForGood,
     /// A connection is used again after a reply that breaks the protocol
     #[cfg(feature = "planted")]
     ReuseAfterProtocolError,
@@ -32,6 +38,21 @@ pub enum Plant {
     /// A connection slot is given back twice
     #[cfg(feature = "planted")]
     ReleaseSlotTwice,
+    /// A log that lacks a descriptor says that it can't write any more
+    #[cfg(feature = "planted")]
+    PoisonWhenScarce,
+    /// Each recipient is reported by itself
+    #[cfg(feature = "planted")]
+    ReportEach,
+    /// Content is sent to everybody who offers CHUNKING, accepted recipient or not
+    #[cfg(feature = "planted")]
+    UnaskedContent,
+    /// A next hop that refuses everything is not left alone
+    #[cfg(feature = "planted")]
+    NeverSuspend,
+    /// A shard keeps to itself which next hops are well
+    #[cfg(feature = "planted")]
+    KeepToItself,
 }
 
 #[cfg(feature = "planted")]
@@ -43,6 +64,10 @@ impl Plant {
             Plant::ReuseAfterProtocolError => Some(Planted::ReuseAfterProtocolError),
             Plant::DropTimersAtReload => Some(Planted::DropTimersAtReload),
             Plant::ReleaseSlotTwice => Some(Planted::ReleaseSlotTwice),
+            Plant::ReportEach => Some(Planted::ReportEach),
+            Plant::UnaskedContent => Some(Planted::UnaskedContent),
+            Plant::NeverSuspend => Some(Planted::NeverSuspend),
+            Plant::KeepToItself => Some(Planted::KeepToItself),
             _ => None,
         }
     }

@@ -29,6 +29,12 @@ impl Trace {
         })
     }
 
+    /// The time of what happens.
+    #[must_use]
+    pub fn now_us(&self) -> u64 {
+        self.executor.now_us()
+    }
+
     fn fold(&self, value: u64) {
         self.hash.set((self.hash.get().rotate_left(5) ^ value).wrapping_mul(FACTOR));
     }

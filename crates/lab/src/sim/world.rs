@@ -4,6 +4,7 @@
 use super::account::Account;
 use super::executor::{self, Executor, Group};
 use super::network::SimNet;
+use super::open_files::OpenFiles;
 use super::ready_queues::{HostSet, ReadyQueues};
 use super::trace::Trace;
 use crate::random::Random;
@@ -18,6 +19,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// The wall clock when the simulated world begins: 2026-11-18. (It jumps by adding to it.)
@@ -186,9 +188,30 @@ pub struct Zones {
     pub looped: BTreeSet<String>,
 }
 
+/// How the resolver feels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mood {
+    /// It answers.
+    #[default]
+    Well,
+    /// After seconds.
+    Slow,
+    /// It says nothing, and the time for the question runs out.
+    Silent,
+    /// SERVFAIL.
+    Failing,
+    /// There is no descriptor to ask it with.
+    Lacking,
+}
+
 /// What the resolver says, and how badly.
 #[derive(Debug, Default)]
 pub struct DnsFaults {
+    /// How it feels now.
+    pub mood: Cell<Mood>,
+    /// Questions that are under way, and the most that were at once.
+    asked: Cell<u32>,
+    most: Cell<u32>,
     /// What is true now.
     pub zones: RefCell<Zones>,
     /// So many of a thousand questions get SERVFAIL.
@@ -196,6 +219,40 @@ pub struct DnsFaults {
     /// So many of a thousand questions are answered late, half of them too late.
     pub late_permille: Cell<u16>,
 }
+
+impl DnsFaults {
+    /// A resolver that is well.
+    #[must_use]
+    pub fn new(zones: Zones) -> Rc<DnsFaults> {
+        Rc::new(DnsFaults { zones: RefCell::new(zones), ..DnsFaults::default() })
+    }
+
+    /// The most questions that were under way at once.
+    #[must_use]
+    pub fn most_asked(&self) -> u32 {
+        self.most.get()
+    }
+}
+
+/// A question that is under way.
+struct Asked(Rc<DnsFaults>);
+
+impl Asked {
+    fn new(faults: &Rc<DnsFaults>) -> Asked {
+        faults.asked.set(faults.asked.get() + 1);
+        faults.most.set(faults.most.get().max(faults.asked.get()));
+        Asked(Rc::clone(faults))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.asked.set(self.0.asked.get() - 1);
+    }
+}
+
+/// A question to which no answer comes takes so long.
+const SILENT_US: u64 = 15_000_000;
 
 /// The resolver.
 #[derive(Clone, Debug)]
@@ -205,6 +262,8 @@ pub struct SimDns {
     random: Rc<RefCell<Random>>,
     /// Who asks, and who is told what was answered.
     asker: (Group, Rc<ReadyQueues>),
+    /// Each question takes one.
+    files: Arc<OpenFiles>,
 }
 
 impl SimDns {
@@ -215,9 +274,10 @@ impl SimDns {
         faults: Rc<DnsFaults>,
         seed: u64,
         asker: (Group, Rc<ReadyQueues>),
+        files: Arc<OpenFiles>,
     ) -> SimDns {
         let random = Rc::new(RefCell::new(Random::new(seed)));
-        SimDns { executor, faults, random, asker }
+        SimDns { executor, faults, random, asker, files }
     }
 
     /// The addresses of these hosts.
@@ -232,6 +292,9 @@ impl SimDns {
         name: &str,
         answer: impl Fn(&Zones) -> Option<Vec<T>>,
     ) -> Result<Vec<T>, DnsError> {
+        let Ok(_file) = self.files.open() else { return Err(DnsError::Lack) };
+        let _asked = Asked::new(&self.faults);
+        self.be_moody().await?;
         self.be_late().await?;
         let failing_permille = self.faults.failing_permille.get();
         let (after_us, fails) = {
@@ -251,6 +314,27 @@ impl SimDns {
             return Err(DnsError::NoRecords);
         }
         answer(&zones).ok_or(DnsError::NoSuchDomain)
+    }
+
+    async fn be_moody(&self) -> Result<(), DnsError> {
+        let transient = |text: &str| Err(DnsError::Transient(text.to_owned()));
+        let some_us = |most_us| self.random.borrow_mut().below(most_us);
+        match self.faults.mood.get() {
+            Mood::Well => Ok(()),
+            Mood::Lacking => Err(DnsError::Lack),
+            Mood::Slow => {
+                self.executor.sleep(1_000_000 + some_us(7_000_000)).await;
+                Ok(())
+            }
+            Mood::Silent => {
+                self.executor.sleep(SILENT_US).await;
+                transient("request timed out")
+            }
+            Mood::Failing => {
+                self.executor.sleep(300 + some_us(40_000)).await;
+                transient("SERVFAIL")
+            }
+        }
     }
 
     /// Takes long to answer, now and then longer than anybody waits.

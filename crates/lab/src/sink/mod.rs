@@ -128,6 +128,7 @@ impl Sink {
                 chunking: !options.no_chunking,
                 pipelining: !options.no_pipelining,
                 dsn: !options.no_dsn,
+                discards: true,
             },
             latency: Duration::from_millis(options.latency),
             refusals: options.refuse.clone(),

@@ -130,6 +130,7 @@ impl<W: World> Slot<W> {
     pub(crate) fn opened(&self) {
         let now = self.shard.now();
         self.shard.queue.borrow_mut().handle_opened(now, self.ready);
+        self.note_opening();
     }
 
     /// The connection could not be opened: gives the slot back with the reason.
@@ -137,6 +138,7 @@ impl<W: World> Slot<W> {
         self.held = false;
         let now = self.shard.now();
         self.shard.queue.borrow_mut().handle_open_failed(now, self.ready, failure);
+        self.note_opening();
         self.shard.pump();
     }
 
@@ -154,6 +156,14 @@ impl<W: World> Slot<W> {
         let now = self.shard.now();
         self.shard.queue.borrow_mut().handle_open_not_needed(now, self.ready);
         self.shard.pump();
+    }
+
+    /// Lets the other shards know how the last opening went.
+    fn note_opening(&self) {
+        let last = self.shard.queue.borrow().last_opening(self.ready);
+        if let Some(opened) = last {
+            self.shard.hops.note_opening(&self.shard.shared.known_hops, self.ready, opened);
+        }
     }
 
     /// Says why it will be closed.

@@ -250,6 +250,10 @@ async fn open_address<W: World>(
     }
     let mut config = client_config(parameters, hop, &name);
     config.chunking &= !hop.lessons.is_bdat_unusable(time.now(), peer);
+    #[cfg(feature = "planted")]
+    if shard.planted.get() == Some(crate::shard::Planted::UnaskedContent) {
+        config.unasked_content = true;
+    }
     let session = ClientSession::new(Arc::new(config), time.now());
     #[cfg(feature = "planted")]
     let session = planted(shard, session);
@@ -287,20 +291,28 @@ async fn open_address<W: World>(
     }
 }
 
-/// Waits in line for a connection of the process. `None`: nothing waits for it any more.
+/// Waits in line for a connection of the process. `None`: nothing waits for it any more, or a
+/// limit was lowered meanwhile.
 async fn in_turn<W: World>(shard: &Rc<Shard<W>>, ready: ReadyId) -> Option<Permit> {
-    let standing = match shard.queue.borrow().last_opening(ready) {
-        None => Standing::Unknown,
-        Some(true) => Standing::Good,
-        Some(false) => Standing::Doubtful,
+    let standing = shard.hops.standing(&shard.shared.known_hops, ready);
+    #[cfg(feature = "planted")]
+    let standing = match shard.planted.get() {
+        Some(crate::shard::Planted::KeepToItself) => match shard.queue.borrow().last_opening(ready)
+        {
+            None => Standing::Unknown,
+            Some(true) => Standing::Good,
+            Some(false) => Standing::Doubtful,
+        },
+        _ => standing,
     };
-    let who = Who::new(shard.number, ready.0);
+    // Never without: the hop is known as long as its ready queue is.
+    let who = shard.hops.who(ready)?;
     let place = shard.shared.connections.join(who, standing, 1);
     if place.is_served() {
         return Some(place.await);
     }
     let permit = place.await;
-    shard.queue.borrow().has_backlog(ready).then_some(permit)
+    shard.queue.borrow().needs_opening(ready).then_some(permit)
 }
 
 /// Connections of the process: those that have not greeted, and may never, have a quarter, so that

@@ -171,7 +171,8 @@ impl<W: World> Shard<W> {
     ) -> Option<control::Blocker> {
         let shared = &self.shared;
         let ready = self.queue.borrow().ready_id_of(entry.entry);
-        let who = ready.map(|ready| Who::new(self.number, ready.0));
+        let who = ready.and_then(|ready| self.hops.who(ready));
+        let worker = ready.map(|ready| Who::new(self.number, ready.0));
         let (kind, text) = match why {
             Blocker::Resolving { domain } => {
                 let place = shared.lookups.place(asker_of(self, entry.scheduled))?;
@@ -184,7 +185,7 @@ impl<W: World> Shard<W> {
                 let host = ready.map(|ready| Who::other(self.number, ready.0));
                 let lines = [
                     (&shared.connections, who, "connections", BlockerKind::Descriptor),
-                    (&shared.workers, who, "workers", BlockerKind::Descriptor),
+                    (&shared.workers, worker, "workers", BlockerKind::Descriptor),
                     (&shared.lookups, host, "lookups", BlockerKind::Lookup),
                 ];
                 let mut places = lines.into_iter().filter_map(|(line, who, what, kind)| {

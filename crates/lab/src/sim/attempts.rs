@@ -1,0 +1,80 @@
+//! The judge of persistence: how often a next hop that defers everything is asked again.
+
+use super::executor::Group;
+use super::plan::Hop;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// The stretch of time that is counted.
+const MINUTE_US: u64 = 60_000_000;
+
+/// Refusals of whole transactions after which a next hop is left alone, in cohorts of as many as
+/// it has connections, and by each shard (`queue::limits`).
+const COHORTS_MAX: u32 = 3;
+
+/// Tries that the back-off allows within a minute: after 1, 2, 4, 8, 16 seconds and then as often
+/// as a message is tried at most, each a fifth sooner, and one that an edge of the minute adds.
+const PROBES_MAX: u32 = 9;
+
+/// When a next hop refused MAIL because it defers everything, by life of the node and host.
+#[derive(Debug, Default)]
+pub struct Deferred(RefCell<BTreeMap<(Group, IpAddr), Vec<u64>>>);
+
+/// Transactions within a minute to a hop that defers everything, at most: on each shard the
+/// cohorts that it takes to learn so, those that are under way then, and the probes.
+#[must_use]
+pub fn attempts_max(hop: &Hop, shards: u16) -> usize {
+    let each = COHORTS_MAX * hop.connections_max + hop.connections_max + PROBES_MAX;
+    each as usize * usize::from(shards)
+}
+
+impl Deferred {
+    /// `host` deferred what the node wrote at `at_us`.
+    pub fn note(&self, host: IpAddr, group: Group, at_us: u64) {
+        self.0.borrow_mut().entry((group, host)).or_default().push(at_us);
+    }
+
+    /// What is wrong with those at `hop`, for people.
+    #[must_use]
+    pub fn exceeded(&self, hop: &Hop, shards: u16) -> Vec<String> {
+        let noted = self.0.borrow();
+        let max = attempts_max(hop, shards);
+        let lives: BTreeSet<Group> = noted.keys().map(|&(group, _)| group).collect();
+        let mut wrong = Vec::new();
+        for life in lives {
+            let of = |host: &std::net::SocketAddr| noted.get(&(life, host.ip()));
+            let mut times_us: Vec<u64> =
+                hop.hosts.iter().filter_map(of).flatten().copied().collect();
+            times_us.sort_unstable();
+            let most = most_in(&times_us, MINUTE_US);
+            if most > max {
+                wrong.push(format!(
+                    "{most} attempts in a minute by {life:?} at {:?}, which defers everything; at \
+                     most {max} allowed",
+                    hop.domains[0]
+                ));
+            }
+        }
+        wrong
+    }
+}
+
+/// The most of `times_us`, which are in order, in any stretch of time so long.
+fn most_in(times_us: &[u64], stretch_us: u64) -> usize {
+    let since = |(at, &from_us): (usize, &u64)| {
+        times_us[at..].partition_point(|&at_us| at_us < from_us + stretch_us)
+    };
+    times_us.iter().enumerate().map(since).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_stretch_is_found() {
+        assert_eq!(most_in(&[], 10), 0);
+        assert_eq!(most_in(&[0, 5, 9, 10, 11, 19, 40], 10), 4);
+    }
+}

@@ -1,0 +1,85 @@
+//! A plan as people read it.
+
+use super::{ActKind, CrashKind, Plan};
+use std::fmt;
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |us: u64| us as f64 / 1e6;
+        writeln!(f, "seed {}: {} shards, {} logs", self.seed, self.shards, self.logs)?;
+        let (clients, messages) = self.clients;
+        writeln!(
+            f,
+            "  {clients} clients with {messages} messages each until {} s, unsettled_max {}",
+            seconds(self.traffic_us),
+            self.unsettled_max
+        )?;
+        for hop in &self.hops {
+            writeln!(
+                f,
+                "  {:?} at {:?}{}{}{}, {} connections, {} in flight, {} per second, chunking {}, pipelining {}, replies \
+                 one by one {}, \
+                 defers until {} s, down {} to {} s",
+                hop.domains,
+                hop.hosts,
+                if hop.dead { " (dead)" } else { "" },
+                if hop.refuses { " (refuses all)" } else { "" },
+                if hop.is_well { " (well)" } else { "" },
+                hop.connections_max,
+                hop.in_flight_max,
+                hop.per_second,
+                hop.chunking,
+                hop.pipelining,
+                hop.dribbles,
+                seconds(hop.defers_until_us),
+                seconds(hop.down_us.0),
+                seconds(hop.down_us.1)
+            )?;
+            if hop.defers_all_until_us > 0 {
+                writeln!(f, "    defers all until {} s", seconds(hop.defers_all_until_us))?;
+            }
+            if !hop.discards {
+                writeln!(f, "    reads chunks that it refuses as commands")?;
+            }
+        }
+        if let Some(crowd) = self.crowd {
+            writeln!(f, "  {crowd:?}")?;
+        }
+        if let Some(parts) = self.parts {
+            writeln!(f, "  {parts:?}")?;
+        }
+        if let Some(max) = self.lookups_max {
+            writeln!(f, "  {max} lookups at once")?;
+        }
+        if self.swapped {
+            writeln!(
+                f,
+                "  the hosts found by MX records are in the other order for the second domain"
+            )?;
+        }
+        for crash in &self.crashes {
+            let power = if crash.power { "power is lost" } else { "the process is killed" };
+            let how = match crash.kind {
+                CrashKind::Kill => power.to_owned(),
+                CrashKind::Poison => format!("a sync fails, then {power}"),
+                CrashKind::Stop => "it is stopped".to_owned(),
+            };
+            let (at, down) = (seconds(crash.at_us), seconds(crash.down_us));
+            let amid = if crash.amid_write { ", amid a write" } else { "" };
+            writeln!(f, "  {at} s and {} steps{amid}: {how}; back after {down} s", crash.polls)?;
+            if let Some(count) = crash.again_after {
+                writeln!(f, "    and power is lost {count} disk operations later")?;
+            }
+        }
+        for (number, change) in self.changes.iter().enumerate() {
+            writeln!(f, "  change {number}: {change:?}")?;
+        }
+        for (number, change) in self.zone_changes.iter().enumerate() {
+            writeln!(f, "  zones {number}: {change:?}")?;
+        }
+        for act in self.acts.iter().filter(|act| act.kind != ActKind::Ask) {
+            writeln!(f, "  {} s: {:?}", seconds(act.at_us), act.kind)?;
+        }
+        writeln!(f, "  until {} s, in thousandths: {:?}", seconds(self.heal_us), self.weather)
+    }
+}
