@@ -264,12 +264,13 @@ async fn resolve_mx<W: World>(
         return Err(dns_failure(Class::Permanent, status, domain, text));
     }
     let implicit = records.len() == 1 && records[0].host == ascii;
+    let is_whole = records.len() <= HOSTS_MAX;
     let groups = group(records, peer.port, config.hostname.as_str(), domain)?;
     let groups = refuse_ourselves(shard, asker, config, domain, groups).await?;
     if implicit {
         check_implicit(shard, asker, domain, &ascii).await?;
     } else {
-        check_existence(shard, asker, domain, &groups).await?;
+        check_existence(shard, asker, domain, &groups, is_whole).await?;
     }
     Ok(groups)
 }
@@ -301,12 +302,14 @@ async fn check_implicit<W: World>(
 }
 
 /// RFC 5321 §5.1: MX records of which none is usable are an error. Asked now and not when
-/// connecting, because records that are a few minutes old may name hosts that have gone since.
+/// connecting, because records that are a few minutes old may name hosts that have gone since. Of
+/// those that were not asked for, as the list `is_whole` no more, nothing is known.
 async fn check_existence<W: World>(
     shard: &Rc<Shard<W>>,
     asker: Asker,
     domain: &Domain,
     groups: &[HostGroup],
+    is_whole: bool,
 ) -> Result<(), Failure> {
     for host in groups.iter().flat_map(|group| &group.hosts) {
         match shard.look_up_addresses(asker, &host.name).await {
@@ -315,6 +318,10 @@ async fn check_existence<W: World>(
             // What is wrong with a host that can't be looked up now, opening will say.
             Ok(_) | Err(_) => return Ok(()),
         }
+    }
+    if !is_whole {
+        let text = format!("none of the domain's first {HOSTS_MAX} MX hosts exists");
+        return Err(dns_failure(Class::Transient, EnhancedStatus::new(4, 4, 4), domain, &text));
     }
     let (status, text) = (EnhancedStatus::new(5, 4, 4), "none of the domain's MX hosts exists");
     Err(dns_failure(Class::Permanent, status, domain, text))

@@ -373,8 +373,11 @@ impl<W: World> Connection<W> {
                 }
                 ClientEvent::Ready => return Ok(()),
                 ClientEvent::StartTls => {}
-                // The kept connection was closed while nothing was asked of it.
-                ClientEvent::Closed(_) if gave_back && !concluded => {
+                // The kept connection was closed while nothing was asked of it; RFC 3463 §3.5: for
+                // its age, or for the peer's load.
+                ClientEvent::Closed(failure) if gave_back && !concluded => {
+                    let of_load = |f: &Failure| f.reply.is_some() && f.status.subject != 4;
+                    self.tell_throttled(failure.filter(of_load), slot);
                     return Err(CloseReason::Normal);
                 }
                 // By us, and no fault of the peer's.
@@ -467,13 +470,17 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// The peer closed a kept connection before it could know of this transaction, which is no
-    /// fault of the message's: a fresh connection may take it at once.
+    /// The peer closed a kept connection before it could know of this transaction, or said 421 when
+    /// it heard of it (which it may have said before): that is no fault of the message's, and a
+    /// fresh connection may take it at once.
     fn was_dead(&self, outcomes: &[Result<mail::Reply, Failure>]) -> bool {
-        self.carried > 1
-            && outcomes.iter().all(|outcome| {
-                outcome.as_ref().is_err_and(|f| f.reply.is_none() && is_timeout_or_loss(f))
-            })
+        let is_of_session = |failure: &Failure| match &failure.reply {
+            Some(reply) => reply.code == 421,
+            None => is_timeout_or_loss(failure),
+        };
+        // Besides this one and those in flight behind it.
+        let before = (self.carried as usize).saturating_sub(1 + self.in_flight.len());
+        before > 0 && outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_of_session))
     }
 
     fn tell_doubtful(&self, message: &Message) {

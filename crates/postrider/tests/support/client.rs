@@ -1,8 +1,9 @@
 //! A client that says exactly what a test wants said.
 
 use super::WAIT_MAX;
+use socket2::{Domain, Socket, Type};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 /// A connection to a server.
 pub struct Client {
@@ -12,7 +13,19 @@ pub struct Client {
 impl Client {
     /// Connects, and reads nothing.
     pub fn raw(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).expect("the server takes connections");
+        Client::over(TcpStream::connect(address).expect("the server takes connections"))
+    }
+
+    /// The same from one of this machine's addresses.
+    pub fn from(ip: IpAddr, address: SocketAddr) -> Client {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None);
+        let socket = socket.expect("a socket");
+        socket.bind(&SocketAddr::new(ip, 0).into()).expect("an address of this machine");
+        socket.connect(&address.into()).expect("the server takes connections");
+        Client::over(socket.into())
+    }
+
+    fn over(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(WAIT_MAX)).expect("a socket");
         stream.set_nodelay(true).expect("a socket");
         Client { stream: BufReader::new(stream) }

@@ -1,7 +1,7 @@
 //! From the greeting to `Ready` (RFC 5321 §3.1, §3.2; STARTTLS: RFC 3207).
 
 use super::reply::RawReply;
-use super::session::{ClientSession, State, Verdict};
+use super::session::{ClientSession, State};
 use super::{Capabilities, ClientEvent, StartTls};
 use mail::{Class, EnhancedStatus};
 
@@ -63,7 +63,7 @@ impl ClientSession {
             self.state = State::StartTls;
         } else if self.config.starttls == StartTls::Required {
             let failure = self.own_failure((4, 7, 4), "STARTTLS is required and not offered");
-            self.fail(failure, Verdict::Refused);
+            self.part(failure);
         } else {
             self.become_ready();
         }
@@ -80,7 +80,7 @@ impl ClientSession {
             // Refusing TLS is no verdict on a recipient, whatever the class of the reply.
             failure.class = Class::Transient;
             failure.status = EnhancedStatus::new(4, 7, 4);
-            self.fail(failure, Verdict::Refused);
+            self.part(failure);
         } else {
             // RFC 3207 §4: the client may go on without.
             self.become_ready();
@@ -119,7 +119,7 @@ impl ClientSession {
                 failure.class = Class::Transient;
                 failure.status = EnhancedStatus::new(4, 5, 0);
             }
-            self.fail(failure, Verdict::Refused);
+            self.part(failure);
         } else {
             self.fail_unexpected(raw);
         }

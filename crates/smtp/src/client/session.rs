@@ -93,6 +93,8 @@ pub struct ClientSession {
     /// Content not yet given to the driver, and where in `buffer` it stands.
     content: Option<(usize, Output)>,
     deadline: Mono,
+    /// Why QUIT was said, if not at our wish.
+    parting: Option<Failure>,
     events: VecDeque<ClientEvent>,
     #[cfg(feature = "planted")]
     forgives: bool,
@@ -118,6 +120,7 @@ impl ClientSession {
             polled: 0,
             content: None,
             deadline: Mono::NEVER,
+            parting: None,
             events: VecDeque::new(),
             #[cfg(feature = "planted")]
             forgives: false,
@@ -450,14 +453,32 @@ impl ClientSession {
         self.state = State::Closed;
         self.deadline = Mono::NEVER;
         self.content = None;
-        self.events.retain(|e| !matches!(e, ClientEvent::Ready | ClientEvent::StartTls));
+        self.drop_offers();
+        let failure = failure.or(self.parting.take());
         self.push_event(ClientEvent::Closed(failure));
+    }
+
+    /// What the driver has not yet heard that it may do, it may not do any more.
+    fn drop_offers(&mut self) {
+        self.events.retain(|e| !matches!(e, ClientEvent::Ready | ClientEvent::StartTls));
     }
 
     /// The recipients that are open get `failure`, and the session is over.
     pub(super) fn fail(&mut self, failure: Failure, verdict: Verdict) {
         self.settle_all(&failure, verdict);
         self.close(Some(failure));
+    }
+
+    /// The session is over by a reply that leaves both sides in step: RFC 5321 §4.1.1.10 has the
+    /// client say QUIT even then, and §3.1 has a server that greets with 554 wait for it.
+    pub(super) fn part(&mut self, failure: Failure) {
+        if self.is_sending_content() {
+            return self.fail(failure, Verdict::Refused);
+        }
+        self.settle_all(&failure, Verdict::Refused);
+        self.parting = Some(failure);
+        self.drop_offers();
+        self.say_quit();
     }
 
     /// What all transactions end with when the session does.
