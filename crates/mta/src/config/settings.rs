@@ -88,6 +88,8 @@ pub struct Listener {
     pub bare_newline: BareNewline,
     /// NUL in content.
     pub nul: Nul,
+    /// So long it is seen whether a stranger speaks before it is greeted; nothing: not at all.
+    pub greeting_delay: Duration,
     /// Take recipients that name a way beyond their domain, from everybody.
     pub allow_routed_recipients: bool,
     /// Offer CHUNKING.

@@ -8,7 +8,7 @@ mod listener;
 mod reports;
 mod route;
 
-pub use listener::{BareNewline, ListenerText, Nul};
+pub use listener::{BareNewline, EarlyTalkers, ListenerText, Nul};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{
     Balance, DiscardText, EightBit, LmtpText, MaildirText, MxText, NamedHostsText, PeerText,

@@ -11,6 +11,7 @@ use smtp::server::{BareNewline, Nul, Refused, ServerConfig};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A listener's configuration in the form that its sessions need.
 #[derive(Debug)]
@@ -37,6 +38,15 @@ impl ListenerRules {
             stranger: Arc::new(stranger),
             hops_max: listener.max_hops as usize,
             listener: Arc::clone(listener),
+        }
+    }
+
+    /// So long it is seen whether the client speaks before it is greeted.
+    pub(super) fn greeting_delay(&self, client: IpAddr) -> Duration {
+        let listener = &self.listener;
+        match listener.relay_network(client).is_some() || listener.is_exempt(client) {
+            true => Duration::ZERO,
+            false => listener.greeting_delay,
         }
     }
 

@@ -57,14 +57,14 @@ pub(super) async fn run<W: World>(
     let now = shard.now();
     let count = ClientCount::enter(&shard, &rules, listener, peer.ip());
     let server = Arc::clone(rules.server(peer.ip()));
+    let mut greeting_delay = rules.greeting_delay(peer.ip());
     let machine = match policy::admit(&shard, &rules, &count) {
         Ok(()) => ServerSession::new(server, now),
         Err(reply) => {
             shard.metrics.sessions_refused.inc();
             let client = || Arc::new(client_of(peer, &rules, "", ""));
-            let refused =
-                Refused { step: "connect", sender: None, recipient: None, reply: reply.clone() };
-            policy::account(&shard, client, refused);
+            policy::account(&shard, client, at_connect(reply.clone()));
+            greeting_delay = Duration::ZERO;
             ServerSession::refused(server, reply, now)
         }
     };
@@ -88,9 +88,13 @@ pub(super) async fn run<W: World>(
     shard.metrics.sessions.inc();
     shard.metrics.sessions_open.inc();
     // An error here is the client's going away; what it had begun is dropped with the session.
-    let _ = session.serve().await;
+    let _ = session.serve(greeting_delay).await;
     shard.metrics.sessions_open.dec();
     shard.count_session(false);
+}
+
+fn at_connect(reply: Reply) -> Refused {
+    Refused { step: "connect", sender: None, recipient: None, reply }
 }
 
 /// The client as events name it.
@@ -130,10 +134,13 @@ struct Session<W: World> {
 }
 
 impl<W: World> Session<W> {
-    async fn serve(mut self) -> io::Result<()> {
+    async fn serve(mut self, greeting_delay: Duration) -> io::Result<()> {
         let shard = Rc::clone(&self.shard);
         let notify = &shard.stopping.notify;
         let mut stop = std::pin::pin!(notify.notified());
+        if !greeting_delay.is_zero() && self.speaks_within(greeting_delay, stop.as_mut()).await? {
+            self.refuse_early_talker();
+        }
         // Held from MAIL to the final reply is written: a stop waits for that.
         let mut busy = None;
         // A session that was turned away needs nothing of the client: it says so at once.
@@ -207,6 +214,46 @@ impl<W: World> Session<W> {
                 Need::Close => return self.end().await,
             };
         }
+    }
+
+    /// Whether the client says anything before it is greeted. A stop ends the wait.
+    async fn speaks_within(
+        &mut self,
+        delay: Duration,
+        mut stop: Pin<&mut Notified<'_>>,
+    ) -> io::Result<bool> {
+        let until = self.shard.now() + delay;
+        poll_fn(|cx| {
+            let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(false)) };
+            let mut scratch = self.shard.scratch.borrow_mut();
+            match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Poll::Ready(Ok(n)) => {
+                    self.rest.extend_from_slice(&scratch[..n]);
+                    return Poll::Ready(Ok(true));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {}
+            }
+            drop(scratch);
+            if self.shard.stopping.until().is_some() || stop.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(false));
+            }
+            self.alarm.poll(cx, until).map(|()| Ok(false))
+        })
+        .await
+    }
+
+    /// RFC 5321 §3.1: no mail from whoever does not wait for the greeting.
+    fn refuse_early_talker(&mut self) {
+        let host = &self.shard.active().config.hostname;
+        let text = format!("{host} You spoke before you were greeted");
+        let reply = Reply::new(554, (5, 5, 1), text);
+        self.account(at_connect(reply.clone()));
+        let server = Arc::clone(self.rules.server(self.peer.ip()));
+        self.machine = ServerSession::refused(server, reply, self.shard.now());
     }
 
     /// Goes on with the input that was behind the last need.

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The server's listeners by name, with the keys that differ from the default.
-const LISTENERS: [(&str, &str); 14] = [
+const LISTENERS: [(&str, &str); 16] = [
     ("in", RELAY),
     (
         "small",
@@ -29,6 +29,8 @@ const LISTENERS: [(&str, &str); 14] = [
     ("normalize", "bare_newline = \"normalize\""),
     ("strip", "nul = \"strip\""),
     ("keep", "nul = \"keep\""),
+    ("strangers", "relay_from = []\ngreeting_delay = \"10s\""),
+    ("patient", "relay_from = []\nearly_talkers = \"accept\"\ngreeting_delay = \"10s\""),
 ];
 const RELAY: &str = "relay_from = [\"127.0.0.0/8\"]";
 

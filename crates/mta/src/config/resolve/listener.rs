@@ -2,9 +2,12 @@
 
 use super::Resolver;
 use crate::config::settings::Listener;
-use crate::config::written::ListenerText;
+use crate::config::written::{EarlyTalkers, ListenerText};
 use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+const GREETING_DELAY_MAX: Duration = Duration::from_secs(60);
 
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
@@ -90,6 +93,7 @@ impl Resolver<'_> {
             content_timeout: self.timeout(&key("content_timeout"), &text.content_timeout),
             transfer_timeout: self.timeout(&key("transfer_timeout"), &text.transfer_timeout),
             session_timeout: self.timeout(&key("session_timeout"), &text.session_timeout),
+            greeting_delay: self.greeting_delay(&key("greeting_delay"), text),
             bare_newline: text.bare_newline,
             nul: text.nul,
             allow_routed_recipients: text.allow_routed_recipients,
@@ -98,6 +102,18 @@ impl Resolver<'_> {
             smtputf8: text.smtputf8,
             dsn: text.dsn,
             line: self.document.line(at).unwrap_or(0),
+        }
+    }
+
+    /// RFC 5321 §4.5.3.2.1: a client waits five minutes; one of them is enough to see what it does.
+    fn greeting_delay(&mut self, path: &str, text: &ListenerText) -> Duration {
+        let delay = self.duration(path, &text.greeting_delay);
+        if delay > GREETING_DELAY_MAX {
+            self.error(path, "a client waits no longer than a minute for its greeting", "");
+        }
+        match text.early_talkers {
+            EarlyTalkers::Reject => delay,
+            EarlyTalkers::Accept => Duration::ZERO,
         }
     }
 

@@ -83,6 +83,13 @@ pub struct ListenerText {
     pub transfer_timeout: DurationText,
     /// The whole session.
     pub session_timeout: DurationText,
+    /// What becomes of clients that may not relay, and are not exempt from limits, and speak before
+    /// they are greeted. Who does is no mail server (RFC 5321 §3.1: the client waits): a program
+    /// that only sends, or a browser that was led here.
+    pub early_talkers: EarlyTalkers,
+    /// So long such clients wait for their greeting, while it is seen whether they speak. Most that
+    /// do speak at once; some only after seconds.
+    pub greeting_delay: DurationText,
     /// What happens to a message with a CR or LF that stands alone. Servers that disagree about
     /// where lines end let a sender smuggle a second message inside the first. The first thing to
     /// look at when a client that used to work gets 550 5.6.0: `curl --upload-file` with a file
@@ -136,6 +143,8 @@ impl Default for ListenerText {
             content_timeout: "5m".into(),
             transfer_timeout: "30m".into(),
             session_timeout: "6h".into(),
+            early_talkers: EarlyTalkers::Reject,
+            greeting_delay: "100ms".into(),
             bare_newline: BareNewline::Reject,
             nul: Nul::Reject,
             allow_routed_recipients: false,
@@ -145,6 +154,17 @@ impl Default for ListenerText {
             dsn: true,
         }
     }
+}
+
+/// What becomes of clients that speak before they are greeted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EarlyTalkers {
+    /// They are greeted with 554 5.5.1, and get 503 to whatever they say.
+    #[default]
+    Reject,
+    /// They are heard, and nobody waits for the greeting.
+    Accept,
 }
 
 /// What happens to a message with a CR or LF that stands alone.
