@@ -12,6 +12,7 @@
 //! - `body:` the content's lines behind its header; `octets: N` more behind it;
 //! - `messages: N`: so many, each as soon as the fate of the one before it is known;
 //! - `dns:` a record, `NAME TYPE DATA`, or `NAME` and a fault;
+//! - `ignore:` events that are not looked at: whether there are any hangs on who is quicker;
 //! - `until: EVENT`: what the row ends with; otherwise when each recipient has its fate.
 //!
 //! `{d}` is the row's domain, `{1}` the first peer's address, `{port}` the port of all. What is
@@ -29,9 +30,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Kinds of lines that say what is done.
-const DONE: [&str; 15] = [
+const DONE: [&str; 16] = [
     "as", "hosts", "keys", "retry", "listen", "offer", "peer", "from", "to", "mail", "body",
-    "octets", "messages", "dns", "until",
+    "octets", "messages", "dns", "until", "ignore",
 ];
 const OFFERS: &str = "PIPELINING, SIZE, 8BITMIME, DSN";
 
@@ -269,7 +270,9 @@ impl<'a> Play<'a> {
     pub(crate) fn lines(&self) -> Vec<String> {
         let done = self.row.steps().zip(&self.row.lines).filter(|((kind, _), _)| is_done(kind));
         let mut lines: Vec<String> = done.map(|(_, line)| line.clone()).collect();
-        let of_hop = |event: &&Value| event["id"].is_null();
+        let ignored = self.row.setting("ignore").unwrap_or_default();
+        let is_ignored = |event: &Value| ignored.split(' ').any(|kind| event["event"] == kind);
+        let of_hop = |event: &&Value| event["id"].is_null() && !is_ignored(event);
         let hop = self.events.iter().filter(of_hop);
         // A report is made when the fates that fall together are known, and so are they told.
         let messages = self.ids.iter().flat_map(|id| {
