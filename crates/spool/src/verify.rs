@@ -88,6 +88,8 @@ struct Verifier {
     accepted: BTreeSet<u64>,
     /// Length of the body of each message with a blob, and what its accept says of it.
     bodies: BTreeMap<u64, (u64, Meta)>,
+    /// What was said to be damaged, by generation: first and last octet.
+    damaged: Vec<(u32, u64, u64)>,
 }
 
 impl Verifier {
@@ -130,7 +132,11 @@ impl Verifier {
                     self.live.accept_lone_copy(key.generation, &head);
                 }
             }
-            Found::Damage { offset, bytes, what } => self.damage(&file, offset, bytes, what),
+            Found::Damage { offset, bytes, what } => {
+                let last = offset.saturating_add(bytes.saturating_sub(1));
+                self.damaged.push((key.generation, offset, last));
+                self.damage(&file, offset, bytes, what);
+            }
         })?;
         self.report.segments_count += 1;
         self.report.torn_count += u64::from(end.torn);
@@ -209,12 +215,25 @@ impl Verifier {
         }
         let ids: BTreeSet<u64> = self.live.index.ids().chain(indexed.index.ids()).collect();
         for id in ids {
-            if let Some(what) = difference(&self.live, indexed, id) {
+            // That a damaged record is in the index only is no second damage.
+            let is_said = || indexed.index.get(id).is_some_and(|entry| self.lies_in_damage(entry));
+            if let Some(what) = difference(&self.live, indexed, id)
+                && !(what == INDEX_ONLY && is_said())
+            {
                 let what =
                     format!("the index disagrees with the records of {}: {what}", MessageId(id));
                 self.damage("", 0, 0, what);
             }
         }
+    }
+
+    fn lies_in_damage(&self, entry: &Entry) -> bool {
+        let begin = u64::from(entry.offset);
+        let end = begin + u64::from(entry.length);
+        let hits = |&(generation, first, last): &(u32, u64, u64)| {
+            generation == entry.segment && first < end && begin <= last
+        };
+        self.damaged.iter().any(hits)
     }
 
     fn check_blobs(&mut self, disk: &dyn Disk, files: &BTreeSet<u64>) -> Result<(), SpoolError> {
@@ -246,11 +265,13 @@ impl Verifier {
     }
 }
 
+const INDEX_ONLY: &str = "it is in the index only";
+
 /// What the indices say of a message that the records don't, the first of it.
 fn difference(records: &Live, indexed: &Live, id: u64) -> Option<&'static str> {
     let (by_records, by_index) = match (records.index.get(id), indexed.index.get(id)) {
         (Some(by_records), Some(by_index)) => (by_records, by_index),
-        (None, Some(_)) => return Some("it is in the index only"),
+        (None, Some(_)) => return Some(INDEX_ONLY),
         (Some(_), None) => return Some("it is not in the index"),
         (None, None) => return None,
     };

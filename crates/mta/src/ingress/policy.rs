@@ -11,6 +11,7 @@ use smtp::server::{BareNewline, Nul, Refused, ServerConfig};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A listener's configuration in the form that its sessions need.
@@ -101,6 +102,7 @@ pub(super) struct ClientCount<W: World> {
     ip: IpAddr,
     /// When it began.
     at_start: SessionCounts,
+    is_turned_away: bool,
     /// By `relay_from` of its listener.
     pub(super) may_relay: bool,
     /// By `exempt_from_limits` of its listener.
@@ -117,13 +119,37 @@ impl<W: World> ClientCount<W> {
         let at_start = shard.shared.clients.enter(listener, ip, shard.now());
         let may_relay = rules.listener.relay_network(ip).is_some();
         let is_exempt = rules.listener.is_exempt(ip);
-        ClientCount { shard: Rc::clone(shard), listener, ip, at_start, may_relay, is_exempt }
+        ClientCount {
+            shard: Rc::clone(shard),
+            listener,
+            ip,
+            at_start,
+            is_turned_away: false,
+            may_relay,
+            is_exempt,
+        }
+    }
+
+    /// The session is not let in. From now on it takes no place that another could have: strangers
+    /// who hammer would hold what is kept from them until their connections are closed.
+    pub(super) fn turn_away(&mut self) {
+        self.is_turned_away = true;
+        self.shard.shared.turned_away.fetch_add(1, Ordering::Relaxed);
+        self.leave();
+    }
+
+    fn leave(&self) {
+        self.shard.shared.clients.leave(self.listener, self.ip, self.shard.now());
     }
 }
 
 impl<W: World> Drop for ClientCount<W> {
     fn drop(&mut self) {
-        self.shard.shared.clients.leave(self.listener, self.ip, self.shard.now());
+        if self.is_turned_away {
+            self.shard.shared.turned_away.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.leave();
+        }
     }
 }
 
@@ -148,7 +174,7 @@ pub(super) fn admit<W: World>(
     let part = |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
     let own = part(listener.max_sessions, !may_relay && !listener.relay_from.is_empty());
     let all = part(shard.shared.sessions_max, !may_relay && shard.active().config.has_relay());
-    if over(count.at_start.listener, own) || shard.shared.session_count() > all {
+    if over(count.at_start.listener, own) || shard.shared.admitted_count() > all {
         return turned_away((4, 3, 2), "Too many sessions; try again later");
     }
     let each = listener.max_sessions_per_address;

@@ -55,12 +55,13 @@ pub(super) async fn run<W: World>(
     rules: Rc<ListenerRules>,
 ) {
     let now = shard.now();
-    let count = ClientCount::enter(&shard, &rules, listener, peer.ip());
+    let mut count = ClientCount::enter(&shard, &rules, listener, peer.ip());
     let server = Arc::clone(rules.server(peer.ip()));
     let mut greeting_delay = rules.greeting_delay(peer.ip());
     let machine = match policy::admit(&shard, &rules, &count) {
         Ok(()) => ServerSession::new(server, now),
         Err(reply) => {
+            count.turn_away();
             shard.metrics.sessions_refused.inc();
             let client = || Arc::new(client_of(peer, &rules, "", ""));
             policy::account(&shard, client, at_connect(reply.clone()));
