@@ -4,8 +4,8 @@
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use mail::dsn::{Original, Outcome, RecipientReport, Report, Success, parse, xtext};
 use mail::{
-    Class, Culprit, EnhancedStatus, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Wall,
-    header,
+    Class, Culprit, EnhancedStatus, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Step,
+    Wall, header,
 };
 
 /// The bytes are somebody's report, a text in xtext, and the choices that make a report of ours.
@@ -90,7 +90,9 @@ fn failure(choices: &mut Unstructured) -> Result<Failure> {
     let status =
         EnhancedStatus::new(first, choices.int_in_range(0..=9)?, choices.arbitrary::<u8>()?.into());
     let reply = if choices.arbitrary()? { Some(reply(choices)?) } else { None };
-    Ok(Failure { class, culprit, status, reply, text: choices.arbitrary::<&str>()?.into() })
+    let step = if choices.arbitrary()? { Some(Step::RcptTo) } else { None };
+    let text = choices.arbitrary::<&str>()?.into();
+    Ok(Failure { class, culprit, status, reply, step, text })
 }
 
 /// What one recipient's report is made of.
