@@ -180,6 +180,23 @@ fn a_run_may_last_a_time_instead_of_a_number_of_messages() {
 }
 
 #[test]
+fn a_slow_contender_is_cut_off_and_the_report_says_so() {
+    let more = ["--scale", "1", "--against", "floor", "--cut-off", "2"];
+    let run = bench("relay-400", &more);
+    for (name, measurement) in run.measurements() {
+        let accepted = measurement["accepted"].as_u64();
+        assert!(accepted > Some(0) && accepted < Some(500_000), "{name}: {measurement}");
+        assert_eq!(measurement["account"]["missing"], 0, "{name}: {measurement}");
+        let told = format!("cut off after 2 s, with {} of 500000", accepted.unwrap_or(0));
+        let mut marks = list(measurement, "marks").iter();
+        assert!(
+            marks.any(|mark| mark["text"].to_string().contains(&told)),
+            "{name}: {measurement}"
+        );
+    }
+}
+
+#[test]
 fn a_loss_is_invalid_and_says_so_everywhere() {
     let run = bench("relay-400", &["--scale", "0.001", "--against", "floor", "--plant-loss", "3"]);
     assert_eq!(run.code, Some(1), "{}", run.text);

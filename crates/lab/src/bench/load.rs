@@ -25,6 +25,8 @@ pub(super) struct Load {
     pub(super) per_connection: u64,
     /// Sources are stopped after this time, however many messages they have left.
     pub(super) lasts: Option<Duration>,
+    /// A contender that hasn't taken all by then is not waited for.
+    pub(super) cut_off: Option<Duration>,
     pub(super) seed: u64,
 }
 

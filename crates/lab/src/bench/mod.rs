@@ -34,6 +34,7 @@ mod tree;
 use crate::cli::{CommandError, Outcome};
 pub use adapter::Adapter;
 use contender::Contender;
+use load::Load;
 use report::{Manifest, Report, Round, Skipped, Workload};
 use run_directory::RunDirectory;
 use scenario::{Case, Egress, Kind, LongPath, Scenario};
@@ -91,6 +92,10 @@ pub struct BenchOptions {
     /// slow and fast contenders are then measured for the same time
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
+    /// Stop the sources after so long though messages are left, where a scenario only relays: what
+    /// a slow contender had done by then is reported, and that it was cut off
+    #[arg(long, value_name = "SECONDS", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub cut_off: Option<u64>,
     /// How often each contender is measured
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
@@ -165,6 +170,7 @@ struct Bench {
     /// Where the spools are while it runs.
     run_directory: RunDirectory,
     lasts: Option<Duration>,
+    cut_off: Option<Duration>,
     planted_loss: u64,
     begun: Instant,
     stopping: Stopping,
@@ -234,6 +240,7 @@ impl Bench {
             directory,
             run_directory,
             lasts: options.seconds.map(Duration::from_secs),
+            cut_off: options.cut_off.map(Duration::from_secs),
             planted_loss: options.plant_loss,
             begun: Instant::now(),
             stopping: Stopping::listen()?,
@@ -256,7 +263,7 @@ impl Bench {
     fn run_case(&mut self, scenario: &str, case: &Case) -> Result<(), String> {
         let Manifest { scale, seed, rounds, .. } = self.report.manifest;
         let lasts = self.lasts.filter(|_| case.kind == Kind::Relay);
-        let load = case.load(scale, seed).lasting(lasts);
+        let load = Load { cut_off: self.cut_off, ..case.load(scale, seed).lasting(lasts) };
         let mut shown = report::Case {
             name: case.name.to_owned(),
             title: case.title.to_owned(),

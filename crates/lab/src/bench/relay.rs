@@ -3,10 +3,10 @@
 use super::load::Load;
 use super::machine::disk_used_bytes;
 use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
-use super::report::Measurement;
+use super::report::{Mark, Measurement, Severity};
 use super::stand::{Stand, Waited};
 use super::tree;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Measures one contender.
 ///
@@ -21,10 +21,7 @@ pub(super) fn measure(
     let before = stand.snapshot();
     stand.begin_recording();
     stand.start_sources("load", load)?;
-    let (sent, intake_by_tenth) = match load.lasts {
-        None => stand.wait_for_sources(limit, load.messages)?,
-        Some(lasts) => (stand.wait_for_time(limit, lasts)?, Vec::new()),
-    };
+    let Intake { waited: sent, by_tenth, is_cut_off } = take_in(stand, load, limit)?;
     let disk_used = disk_used_bytes(stand.server_directory());
     let proportional = tree::proportional_bytes(&stand.members());
     let reports = stand.finish_sources()?;
@@ -49,6 +46,10 @@ pub(super) fn measure(
     figures.add_usage(&before, &after, delivered);
     figures.add_memory(stand.recorder.rss_peak_bytes.max(after.usage.rss_bytes), proportional);
     figures.lower("disk_used_bytes", "disk used at the end of intake", "bytes", disk_used as f64);
+    let mut marks = mark_gave_up(&reports);
+    if let Some(cut_off) = load.cut_off.filter(|_| is_cut_off) {
+        marks.push(cut_off_mark(cut_off, accepted, load.messages));
+    }
     let measurement = Measurement {
         contender: stand.contender.name().to_owned(),
         accepted,
@@ -56,8 +57,8 @@ pub(super) fn measure(
         accept_seconds,
         deliver_seconds,
         latency,
-        intake_by_tenth,
-        marks: mark_gave_up(&reports),
+        intake_by_tenth: by_tenth,
+        marks,
         ..Measurement::default()
     };
     let mut measurement = conclude(stand, measurement, waited)?;
@@ -66,4 +67,35 @@ pub(super) fn measure(
     }
     measurement.figures = figures.done();
     Ok(measurement)
+}
+
+/// How the intake ended.
+struct Intake {
+    waited: Waited,
+    /// Messages per second in each tenth of it.
+    by_tenth: Vec<f64>,
+    is_cut_off: bool,
+}
+
+/// Waits for the sources, as long as they may send.
+fn take_in(stand: &mut Stand<'_>, load: &Load, limit: Instant) -> Result<Intake, String> {
+    if let Some(lasts) = load.lasts {
+        let waited = stand.wait_for_time(limit, lasts)?;
+        return Ok(Intake { waited, by_tenth: Vec::new(), is_cut_off: false });
+    }
+    let cut_off = load.cut_off.map(|cut_off| Instant::now() + cut_off);
+    let until = cut_off.filter(|cut_off| *cut_off < limit);
+    let (waited, by_tenth) = stand.wait_for_sources(until.unwrap_or(limit), load.messages)?;
+    if until.is_some() && waited == Waited::TimedOut {
+        return Ok(Intake { waited: Waited::Done, by_tenth: Vec::new(), is_cut_off: true });
+    }
+    Ok(Intake { waited, by_tenth, is_cut_off: false })
+}
+
+fn cut_off_mark(cut_off: Duration, accepted: u64, messages: u64) -> Mark {
+    let seconds = cut_off.as_secs();
+    let text = format!(
+        "it was cut off after {seconds} s, with {accepted} of {messages} messages accepted"
+    );
+    Mark { severity: Severity::Note, text }
 }

@@ -104,6 +104,7 @@ impl Case {
             sessions: self.sessions,
             per_connection: self.per_connection,
             lasts: None,
+            cut_off: None,
             seed,
         }
     }
