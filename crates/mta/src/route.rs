@@ -219,6 +219,7 @@ fn static_hosts(route: &Route) -> Vec<HostGroup> {
         let name = match &host.host {
             config::Host::Address(ip) => Arc::from(ip.to_string()),
             config::Host::Name(name) => Arc::from(name.as_str()),
+            config::Host::Socket(path) => Arc::from(&*path.to_string_lossy()),
         };
         Host { name, port: host.port }
     });

@@ -12,7 +12,8 @@ use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// One implementation of every seam.
@@ -40,6 +41,15 @@ pub trait World: Clone + 'static {
     fn store(&self) -> &Self::Store;
 }
 
+/// Where a connection leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// An address.
+    Tcp(SocketAddr),
+    /// A Unix socket on this machine.
+    Unix(Arc<Path>),
+}
+
 /// Listening, accepting, connecting.
 pub trait Net: 'static {
     /// A bound listening socket.
@@ -61,10 +71,10 @@ pub trait Net: 'static {
     /// As the operating system says.
     fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
 
-    /// Opens a connection, from the source address `from` when given.
+    /// Opens a connection, over TCP from the source address `from` when given.
     fn connect(
         &self,
-        to: SocketAddr,
+        to: &Endpoint,
         from: Option<IpAddr>,
     ) -> impl Future<Output = io::Result<Self::Stream>>;
 }

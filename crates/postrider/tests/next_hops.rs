@@ -299,3 +299,20 @@ fn a_connection_from_before_a_reload_that_changed_its_route_carries_no_more() {
     assert_eq!(*greeted.lock().expect("no panic"), ["EHLO relay.test", "EHLO other.test"]);
     server.stop();
 }
+
+#[test]
+fn a_route_to_a_listener_of_ours_fails_at_once() {
+    let (files, port) = (Files::new(), free_port());
+    let route = format!(
+        "[[route]]\ndomains = [\"far.test\"]\nsmtp = {{ hosts = [\"127.0.0.1:{port}\"] }}\n\
+         [[route]]\ndiscard = {{}}\n"
+    );
+    let text = config(&route).replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
+    let server = Server::start(&files, &text);
+    send(&server, "u@far.test", 1);
+    assert_eq!(failed(&files), "5.4.6");
+    // It has not come back to us a single time.
+    let received = files.events_of("received");
+    assert_eq!(received.len(), 1, "{received:?}");
+    server.stop();
+}

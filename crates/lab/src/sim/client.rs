@@ -7,7 +7,7 @@ use super::peer::UNKNOWN_USER;
 use super::plan::{CROWD_FROM_US, NODE, Plan, RECIPIENTS_MAX};
 use crate::random::Random;
 use crate::source::{Body, BodyKind};
-use mta::seams::Net as _;
+use mta::seams::{Endpoint, Net as _};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -204,11 +204,11 @@ impl Client {
     }
 
     async fn connect(&mut self) -> io::Result<Session> {
-        let to = SocketAddr::new(NODE, 25);
+        let to = Endpoint::Tcp(SocketAddr::new(NODE, 25));
         let executor = self.shared.executor.clone();
         let stream = tokio::select! {
             biased;
-            stream = self.shared.net.connect(to, Some(self.from)) => stream?,
+            stream = self.shared.net.connect(&to, Some(self.from)) => stream?,
             () = executor.sleep(30_000_000) => return Err(ErrorKind::TimedOut.into()),
         };
         let mut session = Session {

@@ -6,7 +6,7 @@ use super::open_files::{OpenFile, OpenFiles};
 use super::ready_queues::HostSet;
 use super::trace::Trace;
 use crate::random::Random;
-use mta::seams::{Listener, Net, Stream};
+use mta::seams::{Endpoint, Listener, Net, Stream};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -592,7 +592,9 @@ impl Net for SimNet {
         Ok(SimStream { network, id, local, side, _counted, _file: file })
     }
 
-    async fn connect(&self, to: SocketAddr, from: Option<IpAddr>) -> io::Result<SimStream> {
+    async fn connect(&self, to: &Endpoint, from: Option<IpAddr>) -> io::Result<SimStream> {
+        // The simulated machines share a network and no files.
+        let &Endpoint::Tcp(to) = to else { return Err(ErrorKind::Unsupported.into()) };
         let file = self.files.open()?;
         let counted = self.network.count(to);
         let (fate, latency_us, mut local) = self.fate(to.ip());

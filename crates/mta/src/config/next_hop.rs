@@ -27,9 +27,13 @@ fn escaped_route(name: &str) -> String {
     escaped(name).replace(':', "%3A")
 }
 
-/// `host:port`; a host's own `:` is escaped unless it is an address in brackets.
+/// `host:port`; a host's own `:` is escaped unless it is an address in brackets. With port 0, which
+/// no host of the DNS or the configuration has, it is the path of a socket.
 #[must_use]
 pub fn host_text(host: &str, port: u16) -> String {
+    if port == 0 {
+        return escaped(host).into_owned();
+    }
     match host.parse::<std::net::IpAddr>() {
         Ok(address) => std::net::SocketAddr::new(address, port).to_string(),
         Err(_) => format!("{}:{port}", escaped(host).replace(':', "%3A")),

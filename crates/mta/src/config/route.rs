@@ -1,13 +1,13 @@
 //! Routes: which one a domain takes, and what it leads to.
 
-use super::next_hop::next_hop;
+use super::next_hop::{host_text, next_hop};
 use super::settings::{Reports, Retry};
 use super::written::{Balance, EightBit};
 use mail::map::FixedMap;
 use mail::{Domain, Mailbox};
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,37 +177,44 @@ pub struct Peer {
     pub idle_timeout: Duration,
 }
 
-/// A host and port to connect to.
+/// A host and port, or a socket, to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPort {
     /// Address or name.
     pub host: Host,
-    /// TCP port.
+    /// TCP port; 0 for a socket.
     pub port: u16,
 }
 
-/// A host: an address, or a name whose addresses are looked up.
+/// A host: an address, or a name whose addresses are looked up, or a socket of this one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
     /// No lookup needed.
     Address(IpAddr),
     /// A and AAAA are looked up, never MX.
     Name(Domain),
+    /// The path of a Unix socket; for LMTP.
+    Socket(Arc<Path>),
 }
 
-/// Always with port: `192.0.2.1:25`, `[2001:db8::1]:25`, `mail.example.org:25`.
+/// Always with port: `192.0.2.1:25`, `[2001:db8::1]:25`, `mail.example.org:25`; or a path.
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
             Host::Address(IpAddr::V6(address)) => write!(f, "[{address}]:{}", self.port),
             Host::Address(IpAddr::V4(address)) => write!(f, "{address}:{}", self.port),
             Host::Name(name) => write!(f, "{name}:{}", self.port),
+            Host::Socket(path) => f.write_str(&host_text(&path.to_string_lossy(), 0)),
         }
     }
 }
 
+/// What the kernel has room for.
+const SOCKET_PATH_BYTES: usize = 108;
+
 impl HostPort {
-    /// Reads `192.0.2.1`, `[2001:db8::1]:25`, `2001:db8::1`, `mail.example.org:587`.
+    /// Reads `192.0.2.1`, `[2001:db8::1]:25`, `2001:db8::1`, `mail.example.org:587`,
+    /// `/run/dovecot/lmtp` (also with `unix:` before it).
     ///
     /// # Errors
     /// What is wrong with it, for people.
@@ -215,12 +222,19 @@ impl HostPort {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(HostPort { host: Host::Address(address), port: default_port });
         }
-        if text.starts_with('/') || text.starts_with("unix:") {
-            return Err(
-                "a Unix socket is meant, and next hops are reached over TCP only: give the \
-                        server a TCP address (in Dovecot an inet_listener of `service lmtp`)"
-                    .to_owned(),
-            );
+        let path = text.strip_prefix("unix:").unwrap_or(text);
+        if path.starts_with('/') {
+            // sun_path, with the NUL at its end (unix(7)).
+            if path.len() >= SOCKET_PATH_BYTES || path.contains('\0') {
+                return Err(format!(
+                    "a socket's path has at most {} octets",
+                    SOCKET_PATH_BYTES - 1
+                ));
+            }
+            return Ok(HostPort { host: Host::Socket(Arc::from(Path::new(path))), port: 0 });
+        }
+        if text.starts_with("unix:") {
+            return Err("the path of a socket begins with /".to_owned());
         }
         let (host, port) = match text.rsplit_once(':') {
             // A colon inside the brackets of an address without port.
@@ -431,9 +445,13 @@ mod tests {
     #[test]
     fn a_unix_socket_is_told_from_a_host() {
         for text in ["unix:/run/dovecot/lmtp", "/run/dovecot/lmtp"] {
-            let help = HostPort::parse(text, 24).unwrap_err();
-            assert!(help.contains("inet_listener"), "{help}");
+            let host = HostPort::parse(text, 24).unwrap();
+            assert_eq!(host.host, Host::Socket(Arc::from(Path::new("/run/dovecot/lmtp"))));
+            assert_eq!(host.to_string(), "/run/dovecot/lmtp");
         }
+        assert!(HostPort::parse("unix:run/lmtp", 24).is_err());
+        assert!(HostPort::parse(&format!("/{}", "x".repeat(106)), 24).is_ok());
+        assert!(HostPort::parse(&format!("/{}", "x".repeat(107)), 24).is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::event::Hop;
 use crate::line::{Permit, Who};
 use crate::message::Message;
 use crate::outcome::{self, Concluded};
-use crate::seams::{Stream, World};
+use crate::seams::{Endpoint, Stream, World};
 use crate::shard::{Busy, Shard};
 use mail::{BodyType, Class, EnhancedStatus, Failure, Mono};
 use queue::{CloseReason, EntryOutcome, Take, Work};
@@ -19,7 +19,6 @@ use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient, Output};
 use spool::LoadError;
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,7 +30,7 @@ pub(super) struct Connection<W: World> {
     pub(super) wire: Wire<W>,
     pub(super) event_hop: Arc<Hop>,
     /// The host's address.
-    pub(super) peer: SocketAddr,
+    pub(super) peer: Endpoint,
     /// Scratch for the pieces to write.
     pub(super) plan: Vec<Output>,
     /// Transactions so far.
@@ -221,7 +220,7 @@ impl<W: World> Connection<W> {
     /// Leaves as many recipients in the transaction as the peer takes, and gives the others back.
     fn limit_recipients(&self, work: &mut Work, hop: &NextHop) {
         let offered = self.wire.session.capabilities().recipients_max.map(|max| max as usize);
-        let learnt = hop.lessons.recipients_max(self.shard.now(), self.peer);
+        let learnt = hop.lessons.recipients_max(self.shard.now(), &self.peer);
         let max = offered.unwrap_or(usize::MAX).min(learnt.unwrap_or(usize::MAX)).max(1);
         if work.entries.len() > max {
             let rest = Work { id: work.id, entries: work.entries.drain(max..).collect() };
@@ -343,7 +342,7 @@ impl<W: World> Connection<W> {
                 ClientEvent::Done { outcomes, doubtful, answered, untried, lesson } => {
                     let Some(mut first) = self.in_flight.pop_front() else { continue };
                     if let Some(lesson) = lesson {
-                        hop.lessons.learn(self.shard.now(), self.peer, lesson);
+                        hop.lessons.learn(self.shard.now(), &self.peer, lesson);
                     }
                     if let Some(why) = &first.unreadable {
                         outcome::unreadable(&self.shard, &first.work, "body", why);

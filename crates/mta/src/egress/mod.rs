@@ -27,6 +27,7 @@ use crate::shard::Shard;
 use mail::{Class, Domain, EnhancedStatus, Failure};
 use queue::{CloseReason, ReadyId};
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -59,9 +60,17 @@ pub(crate) struct HostGroup {
 /// One host of a next hop.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Host {
-    /// Name or address.
+    /// Name or address, or the path of a socket.
     pub(crate) name: Arc<str>,
+    /// 0 for a socket: no port of the configuration is 0, nor does the DNS name any.
     pub(crate) port: u16,
+}
+
+impl Host {
+    /// The path of its socket, if it is one.
+    fn socket(&self) -> Option<&Path> {
+        (self.port == 0).then(|| Path::new(&*self.name))
+    }
 }
 
 impl NextHop {

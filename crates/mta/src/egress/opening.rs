@@ -10,7 +10,7 @@ use crate::config::{Channel, EightBit, Peer};
 use crate::lack;
 use crate::line::{Parts, Permit, Standing, Who};
 use crate::lookup::Asker;
-use crate::seams::{DnsError, Net, Stream, Time, World};
+use crate::seams::{DnsError, Endpoint, Net, Stream, Time, World};
 use crate::shard::Shard;
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use queue::ReadyId;
@@ -99,18 +99,19 @@ async fn open_host<W: World>(
     tried: &mut Tried,
 ) -> Result<Option<Connection<W>>, Failure> {
     let (host, states) = (&candidate.host, &hop.states);
-    let found = addresses(shard, ready, hop, host).await?;
+    let found = endpoints(shard, ready, hop, host).await?;
     let mut last = None;
-    for ip in found {
+    for peer in &found {
         if tried.addresses == ADDRESSES_MAX {
             break;
         }
-        if !states.has_route(shard.now(), host, ip) {
+        if let Endpoint::Tcp(peer) = peer
+            && !states.has_route(shard.now(), host, peer.ip())
+        {
             continue;
         }
         tried.addresses += 1;
-        let peer = SocketAddr::new(ip, host.port);
-        match open_address(shard, ready, hop, candidate, peer).await {
+        match open_endpoint(shard, ready, hop, candidate, peer).await {
             Ok(opened) => return Ok(opened),
             Err(failure) => last = Some(failure),
         }
@@ -129,6 +130,20 @@ async fn open_host<W: World>(
 fn no_hosts() -> Failure {
     let status = EnhancedStatus::new(4, 4, 4);
     Failure::local(Class::Transient, status, "the next hop has no host to connect to")
+}
+
+/// The socket of a host, or its addresses in the order in which they are tried.
+async fn endpoints<W: World>(
+    shard: &Rc<Shard<W>>,
+    ready: ReadyId,
+    hop: &NextHop,
+    host: &Host,
+) -> Result<Vec<Endpoint>, Failure> {
+    if let Some(path) = host.socket() {
+        return Ok(vec![Endpoint::Unix(Arc::from(path))]);
+    }
+    let found = addresses(shard, ready, hop, host).await?;
+    Ok(found.into_iter().map(|ip| Endpoint::Tcp(SocketAddr::new(ip, host.port))).collect())
 }
 
 /// The addresses of a host, in the order in which they are tried.
@@ -198,7 +213,7 @@ fn public_only(
 async fn connect<W: World>(
     shard: &Rc<Shard<W>>,
     ready: ReadyId,
-    peer: SocketAddr,
+    peer: &Endpoint,
     wait: Duration,
     alarm: &mut Alarm<W::Time>,
 ) -> std::io::Result<Option<(<W::Net as Net>::Stream, Permit)>> {
@@ -223,12 +238,12 @@ async fn connect<W: World>(
     }
 }
 
-async fn open_address<W: World>(
+async fn open_endpoint<W: World>(
     shard: &Rc<Shard<W>>,
     ready: ReadyId,
     hop: &Rc<NextHop>,
     candidate: &Candidate,
-    peer: SocketAddr,
+    peer: &Endpoint,
 ) -> Result<Option<Connection<W>>, Failure> {
     let Some(parameters) = hop.channel.peer() else { return Err(no_hosts()) };
     let host = &candidate.host;
@@ -237,17 +252,22 @@ async fn open_address<W: World>(
     let mut alarm = Alarm::new(time.clone());
     let connected = connect(shard, ready, peer, parameters.connect_timeout, &mut alarm).await;
     let connected = connected.map_err(|error| {
-        if host::is_no_route(&error) {
+        if let Endpoint::Tcp(peer) = peer
+            && host::is_no_route(&error)
+        {
             hop.states.no_route(time.now(), host, peer.ip());
         }
         let status = EnhancedStatus::new(4, 4, 1);
         Failure::network(name.clone(), status, format!("cannot connect: {error}"))
     })?;
     let Some((stream, permit)) = connected else { return Ok(None) };
-    let by_mx = matches!(hop.channel, Channel::Mx(_));
-    if by_mx && ourselves::is_here(&shard.active().config, stream.local_addr().ok(), peer) {
+    if let Endpoint::Tcp(peer) = peer
+        && ourselves::is_here(&shard.active().config, stream.local_addr().ok(), *peer)
+    {
         return Err(ourselves::loops(&name));
     }
+    // Of hosts that the configuration names, several may go by one name.
+    let by_mx = matches!(hop.channel, Channel::Mx(_));
     let mut config = client_config(parameters, hop, &name);
     config.chunking &= !hop.lessons.is_bdat_unusable(time.now(), peer);
     #[cfg(feature = "planted")]
@@ -260,7 +280,7 @@ async fn open_address<W: World>(
     let mut connection = Connection {
         shard: Rc::clone(shard),
         event_hop: hop.event_hop(&name),
-        peer,
+        peer: peer.clone(),
         wire: Wire { stream, session, alarm },
         plan: Vec::new(),
         carried: 0,
@@ -330,8 +350,10 @@ fn planted<W: World>(shard: &Shard<W>, mut session: ClientSession) -> ClientSess
     session
 }
 
-/// `mx.example.com[192.0.2.1]:25`; the address alone where the host has no other name.
-fn peer_name(host: &Host, peer: SocketAddr) -> Box<str> {
+/// `mx.example.com[192.0.2.1]:25`; the address alone where the host has no other name; or the path of
+/// a socket.
+fn peer_name(host: &Host, peer: &Endpoint) -> Box<str> {
+    let Endpoint::Tcp(peer) = peer else { return Box::from(&*host.name) };
     if host.name.parse::<IpAddr>().is_ok() {
         peer.to_string().into()
     } else {

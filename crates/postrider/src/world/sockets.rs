@@ -1,14 +1,14 @@
-//! TCP by way of tokio.
+//! TCP and Unix sockets by way of tokio.
 
 use super::listening_socket::{AcceptedSocket, ListeningSocket};
-use mta::seams::{Net, Stream};
+use mta::seams::{Endpoint, Net, Stream};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 /// Connections that the kernel completes before we accept them.
 const BACKLOG: i32 = 4096;
@@ -40,27 +40,39 @@ impl Net for Sockets {
 
     fn adopt(&self, accepted: AcceptedSocket) -> io::Result<Connection> {
         let stream = TcpStream::from_std(accepted.0.into())?;
-        Ok(Connection(stream))
+        Ok(Connection::Tcp(stream))
     }
 
-    async fn connect(&self, to: SocketAddr, from: Option<IpAddr>) -> io::Result<Connection> {
+    async fn connect(&self, to: &Endpoint, from: Option<IpAddr>) -> io::Result<Connection> {
+        let to = match to {
+            Endpoint::Tcp(to) => *to,
+            Endpoint::Unix(path) => return UnixStream::connect(path).await.map(Connection::Unix),
+        };
         let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         if let Some(from) = from {
             socket.bind(SocketAddr::new(from, 0))?;
         }
         socket.set_nodelay(true)?;
-        Ok(Connection(socket.connect(to).await?))
+        Ok(Connection::Tcp(socket.connect(to).await?))
     }
 }
 
 /// A connection of one shard.
 #[derive(Debug)]
-pub(crate) struct Connection(TcpStream);
+pub(crate) enum Connection {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// To a Unix socket.
+    Unix(UnixStream),
+}
 
 impl Stream for Connection {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
-        ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))?;
+        ready!(match self {
+            Connection::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            Connection::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+        })?;
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
@@ -69,14 +81,17 @@ impl Stream for Connection {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match pieces {
-            [one] => Pin::new(&mut self.0).poll_write(cx, one),
-            many => Pin::new(&mut self.0).poll_write_vectored(cx, many),
+        match self {
+            Connection::Tcp(stream) => write(Pin::new(stream), cx, pieces),
+            Connection::Unix(stream) => write(Pin::new(stream), cx, pieces),
         }
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        match self {
+            Connection::Tcp(stream) => stream.local_addr(),
+            Connection::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     async fn upgrade_server(self) -> io::Result<Connection> {
@@ -86,6 +101,17 @@ impl Stream for Connection {
 
     async fn upgrade_client(self, _name: &str) -> io::Result<Connection> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "no TLS in this build"))
+    }
+}
+
+fn write(
+    stream: Pin<&mut impl AsyncWrite>,
+    cx: &mut Context<'_>,
+    pieces: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    match pieces {
+        [one] => stream.poll_write(cx, one),
+        many => stream.poll_write_vectored(cx, many),
     }
 }
 

@@ -10,6 +10,7 @@ mod aiosmtpd;
 mod cases;
 mod chain;
 mod contents;
+mod dovecot;
 mod exim;
 mod opensmtpd;
 mod place;
@@ -20,6 +21,9 @@ mod support;
 use cases::play;
 use chain::Chain;
 use place::is_possible;
+use support::client::Client;
+use support::server::Server;
+use support::{Files, config, wait_until};
 
 #[test]
 fn postfix_takes_and_passes_on() {
@@ -45,4 +49,58 @@ fn opensmtpd_takes_and_passes_on() {
 #[test]
 fn aiosmtpd_takes_and_smtplib_passes_on() {
     play(&Chain::start(aiosmtpd::start));
+}
+
+#[test]
+fn dovecot_takes_lmtp_on_a_unix_socket() {
+    if !is_possible(&["dovecot-lmtpd"]) {
+        return;
+    }
+    let (dovecot, files) = (dovecot::start(), Files::new());
+    let route = |domain: &str, path: &str| {
+        format!("[[route]]\ndomains = [\"{domain}\"]\nlmtp = {{ hosts = [\"{path}\"] }}\n")
+    };
+    let stale = files.path("stale").display().to_string();
+    drop(std::os::unix::net::UnixListener::bind(&stale).expect("a socket"));
+    let routes = [
+        route("box.test", &dovecot.socket()),
+        route("gone.test", "/nonexistent/lmtp"),
+        route("stale.test", &stale),
+        "[[route]]\nmaildir = { path = \"mail/{local}\" }\n".to_owned(),
+    ];
+    let server = Server::start(&files, &config(&routes.concat()));
+    let mut client = Client::connect(server.address());
+    let to = ["a@box.test", "full@box.test", "nobody@box.test", "b@box.test"];
+    client.mail("me@source.test", &to, "Subject: x\r\n\r\nto several\r\n.. dots\r\n");
+    wait_until("both mailboxes", || ["a", "b"].iter().all(|user| dovecot.mail(user).len() == 1));
+    // RFC 2033 §4.2: one reply for each.
+    let told = |kind: &str, count: usize| {
+        let events = files.wait_events(kind, count).into_iter();
+        let mut of: Vec<_> = events.filter(|event| event["route"] == "route-1").collect();
+        of.sort_by_key(|event| event["recipient"].to_string());
+        of
+    };
+    let relayed = told("relayed", 2);
+    assert_eq!(relayed.len(), 2, "{relayed:#?}");
+    assert_eq!(relayed[0]["next_hop"], dovecot.socket(), "{relayed:#?}");
+    let failed = told("failed", 2);
+    assert_eq!(failed[0]["recipient"], "full@box.test", "{failed:#?}");
+    assert_eq!(failed[0]["status"], "5.2.2", "{failed:#?}");
+    assert_eq!(failed[1]["recipient"], "nobody@box.test", "{failed:#?}");
+    assert_eq!(failed[1]["status"], "5.1.1", "{failed:#?}");
+    assert!(dovecot.mail("a")[0].ends_with(b"\nto several\n. dots\n"));
+    // What can't be reached is named.
+    for (domain, path, why) in [
+        ("gone.test", "/nonexistent/lmtp", "No such file or directory"),
+        ("stale.test", stale.as_str(), "Connection refused"),
+    ] {
+        client.mail("me@source.test", &[&format!("u@{domain}")], "Subject: x\r\n\r\nx\r\n");
+        wait_until("it is told why", || {
+            let mut events = files.events_of("suspended").into_iter();
+            events.any(|event| {
+                event["culprit_name"] == path && event["reason"].to_string().contains(why)
+            })
+        });
+    }
+    server.stop();
 }

@@ -228,6 +228,10 @@ impl Resolver<'_> {
         for (index, text_of_host) in written.iter().enumerate() {
             let path = format!("{path}[{index}]");
             match HostPort::parse(text_of_host, text.port) {
+                Ok(HostPort { host: Host::Socket(_), .. }) if at.ends_with(".smtp") => {
+                    let help = "only LMTP is spoken over Unix sockets";
+                    self.error(&path, format!("\"{text_of_host}\" is not a host"), help);
+                }
                 Ok(host) if hosts.contains(&host) => {
                     self.error(&path, format!("{host} is listed twice"), "");
                 }

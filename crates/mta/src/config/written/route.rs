@@ -313,7 +313,9 @@ peer_section! {
 peer_section! {
     /// Deliver to given hosts over LMTP (RFC 2033): one reply for each recipient.
     LmtpText {
-        /// The hosts, at least one: an address or a name, with or without port. Required.
+        /// The hosts, at least one: an address or a name, with or without port, or the path of a
+        /// Unix socket of this machine, `"/run/dovecot/lmtp"`, which the user that this server
+        /// runs as may write to. Required.
         #[schemars(extend("items" = { "type": "string", "title": "host" }))]
         hosts: Vec<String> = Vec::new(),
         /// Which of several hosts is used.
