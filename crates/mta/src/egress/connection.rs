@@ -2,7 +2,7 @@
 
 use super::content::{self, Wire, WriteError};
 use super::encoding::{self, Encoding, Fit};
-use super::host::{Seat, is_put_off};
+use super::host::Seat;
 use super::opening::{self, OpenError};
 use super::{NextHop, Slot};
 use crate::config::{Channel, EightBit};
@@ -349,7 +349,11 @@ impl<W: World> Connection<W> {
                         cut = true;
                         continue;
                     }
-                    if !doubtful && !answered && self.was_dead(&outcomes) {
+                    let is_spent = self.is_spent(&outcomes);
+                    if is_spent || !doubtful && !answered && self.was_dead(&outcomes) {
+                        if is_spent {
+                            self.leave_at = self.shard.now();
+                        }
                         give_back(&self.shard, &first.work);
                         gave_back = true;
                         continue;
@@ -396,33 +400,6 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// The recipients, by their places, that another host of the next hop is asked to take at once:
-    /// this one put the transaction off, and stands behind the others from now on. None when all
-    /// others stand behind, too.
-    fn next_host_takes(
-        &mut self,
-        outcomes: &[Result<mail::Reply, Failure>],
-        hop: &NextHop,
-    ) -> Vec<usize> {
-        let put_off = |outcome: &Result<_, Failure>| outcome.as_ref().is_err_and(is_put_off);
-        let is_put_off = match hop.channel {
-            // Each recipient has a reply of its own behind the content (RFC 2033 §4.2).
-            Channel::Lmtp(_) => outcomes.iter().all(put_off),
-            _ => outcomes.iter().any(put_off),
-        };
-        let Some(seat) = self.seat.as_ref().filter(|_| is_put_off && hop.has_other_hosts()) else {
-            return Vec::new();
-        };
-        // RFC 5321 §5.1: the other hosts are to be tried before the same one again.
-        seat.put_off();
-        let now = self.shard.now();
-        self.leave_at = now;
-        if !hop.states.has_one_in_front(now, &hop.hosts) {
-            return Vec::new();
-        }
-        (0..outcomes.len()).filter(|index| put_off(&outcomes[*index])).collect()
-    }
-
     fn conclude(
         &self,
         done: &InFlight,
@@ -436,50 +413,6 @@ impl<W: World> Connection<W> {
             dsn_passed_on: self.wire.session.capabilities().dsn,
         };
         outcome::conclude(&self.shard, &done.message, &done.work, outcomes, &concluded);
-    }
-
-    /// Tells how the peer bore a transaction: taken, or refused as a whole for now. (421 is told
-    /// when the peer goes.)
-    fn tell_bearing(&self, outcomes: &[Result<mail::Reply, Failure>], slot: &Slot<W>) {
-        let now = self.shard.now();
-        let mut queue = self.shard.queue.borrow_mut();
-        if outcomes.iter().any(Result::is_ok) {
-            return queue.handle_accepted(now, slot.ready);
-        }
-        let code = |failure: &Failure| failure.reply.as_ref().map_or(0, |reply| reply.code);
-        let refused = |outcome: &Result<mail::Reply, Failure>| {
-            outcome.as_ref().is_err_and(|failure| matches!(code(failure), 400..=420 | 422..=499))
-        };
-        if let Some(Err(failure)) = outcomes.first().filter(|_| outcomes.iter().all(refused)) {
-            let of_recipients = failure.is_of_recipient();
-            queue.handle_refused(now, slot.ready, Arc::new(failure.clone()), of_recipients);
-        }
-    }
-
-    /// Says so if the peer went away for a reason that more connections won't help.
-    fn tell_throttled(&self, failure: Option<Failure>, slot: &Slot<W>) {
-        let Some(failure) = failure else { return };
-        let said_421 = failure.reply.as_ref().is_some_and(|reply| reply.code == 421);
-        if said_421 && let Some(seat) = &self.seat {
-            seat.crowded();
-        }
-        if said_421 || is_timeout_or_loss(&failure) {
-            let (now, failure) = (self.shard.now(), Arc::new(failure));
-            self.shard.queue.borrow_mut().handle_throttled(now, slot.ready, failure);
-        }
-    }
-
-    /// The peer closed a kept connection before it could know of this transaction, or said 421 when
-    /// it heard of it (which it may have said before): that is no fault of the message's, and a
-    /// fresh connection may take it at once.
-    fn was_dead(&self, outcomes: &[Result<mail::Reply, Failure>]) -> bool {
-        let is_of_session = |failure: &Failure| match &failure.reply {
-            Some(reply) => reply.code == 421,
-            None => is_timeout_or_loss(failure),
-        };
-        // Besides this one and those in flight behind it.
-        let before = (self.carried as usize).saturating_sub(1 + self.in_flight.len());
-        before > 0 && outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_of_session))
     }
 
     fn tell_doubtful(&self, message: &Message) {
@@ -576,10 +509,6 @@ impl<W: World> Connection<W> {
         }
         Poll::Pending
     }
-}
-
-fn is_timeout_or_loss(failure: &Failure) -> bool {
-    failure.status == EnhancedStatus::new(4, 4, 2)
 }
 
 fn lost(failure: &Option<Failure>, count: usize) -> Vec<Result<mail::Reply, Failure>> {

@@ -1,6 +1,7 @@
 //! Delivery: connections of ready queues, one task each.
 
 mod addresses;
+mod bearing;
 pub(crate) mod connection;
 mod content;
 mod encoding;
