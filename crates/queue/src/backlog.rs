@@ -28,6 +28,9 @@ pub(crate) struct Backlog {
 #[derive(Default)]
 struct Class {
     flows: BTreeMap<u32, Flow>,
+    /// What tenants without entries still have to pay for, while others have some: whose messages come
+    /// one by one, each to many recipients, waits like the others.
+    owed: BTreeMap<u32, i64>,
     /// Tenant whose turn it is.
     tenant: u32,
 }
@@ -66,7 +69,11 @@ impl Backlog {
 
     fn flow(&mut self, class: u8, tenant: u32) -> &mut Flow {
         let class = self.classes[usize::from(class)].get_or_insert_with(Box::default);
-        class.flows.entry(tenant).or_insert(Flow { head: NONE, tail: NONE, deficit: 0 })
+        let Class { flows, owed, .. } = &mut **class;
+        flows.entry(tenant).or_insert_with(|| {
+            let deficit = owed.remove(&tenant).unwrap_or(0).min(0);
+            Flow { head: NONE, tail: NONE, deficit }
+        })
     }
 
     fn count_in(&mut self, slab: &mut Slab, slot: u32, class: u8, follows: bool) {
@@ -135,9 +142,14 @@ impl Backlog {
             flow.tail = previous;
         }
         if flow.head == NONE {
+            let deficit = flow.deficit;
             class_ref.flows.remove(&tenant);
             if class_ref.flows.is_empty() {
+                // Nobody is there to be paid back.
+                class_ref.owed.clear();
                 self.filled &= !(1 << class);
+            } else {
+                class_ref.owed.insert(tenant, deficit);
             }
         }
         let entry = &mut slab[slot];
@@ -174,8 +186,12 @@ impl Backlog {
             self.lower = pick.class;
         }
         let Some(class) = self.classes[usize::from(pick.class)].as_mut() else { return };
-        if let Some(flow) = class.flows.get_mut(&pick.tenant) {
-            flow.deficit = flow.deficit.saturating_sub_unsigned(recipients as u64);
+        let deficit = match class.flows.get_mut(&pick.tenant) {
+            Some(flow) => Some(&mut flow.deficit),
+            None => class.owed.get_mut(&pick.tenant),
+        };
+        if let Some(deficit) = deficit {
+            *deficit = deficit.saturating_sub_unsigned(recipients as u64);
         }
     }
 
@@ -193,7 +209,7 @@ impl Backlog {
 
 impl Class {
     fn pick(&mut self) -> Option<(u32, u32)> {
-        if self.flows.len() == 1 {
+        if self.flows.len() == 1 && self.owed.is_empty() {
             let (tenant, flow) = self.flows.iter_mut().next()?;
             // Alone there is nothing to be fair about, and nothing to be paid back later.
             flow.deficit = 0;
@@ -211,8 +227,16 @@ impl Class {
             }
             // Each round pays for recipients that were sent before, so this ends.
             let after = self.tenant.checked_add(1).and_then(|t| self.flows.range(t..).next());
-            let (next, _) = after.or_else(|| self.flows.iter().next())?;
-            self.tenant = *next;
+            self.tenant = match after {
+                Some((next, _)) => *next,
+                None => {
+                    self.owed.retain(|_, deficit| {
+                        *deficit += QUANTUM;
+                        *deficit < 0
+                    });
+                    *self.flows.keys().next()?
+                }
+            };
             if let Some(flow) = self.flows.get_mut(&self.tenant) {
                 flow.deficit += QUANTUM;
             }
@@ -288,6 +312,43 @@ mod tests {
             recipients[pick.tenant as usize] += size as u32;
         }
         assert!(recipients[1].abs_diff(recipients[2]) <= 60, "{recipients:?}");
+    }
+
+    #[test]
+    fn messages_that_come_one_by_one_to_many_pay_like_others() {
+        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
+        for id in 0..1000 {
+            push(&mut slab, &mut backlog, id, 4, 1);
+        }
+        let mut recipients = [0u32; 3];
+        let mut is_there = false;
+        for id in 0..500 {
+            // The next comes when the one before has gone.
+            if !is_there {
+                push(&mut slab, &mut backlog, 10_000 + id, 4, 2);
+            }
+            let pick = backlog.pick().expect("work");
+            is_there = pick.tenant != 2;
+            let size = if pick.tenant == 2 { 100 } else { 1 };
+            backlog.remove(&mut slab, pick.slot, pick.tenant);
+            backlog.charge(pick, size);
+            slab.remove(pick.slot);
+            recipients[pick.tenant as usize] += size as u32;
+        }
+        assert!(recipients[1].abs_diff(recipients[2]) <= 110, "{recipients:?}");
+    }
+
+    #[test]
+    fn nothing_is_owed_to_nobody() {
+        let (mut slab, mut backlog) = (Slab::new(), Backlog::default());
+        push(&mut slab, &mut backlog, 1, 4, 1);
+        push(&mut slab, &mut backlog, 2, 4, 2);
+        for _ in 0..2 {
+            let pick = backlog.pick().expect("work");
+            backlog.remove(&mut slab, pick.slot, pick.tenant);
+            backlog.charge(pick, 100);
+        }
+        assert!(backlog.classes[4].as_ref().is_some_and(|class| class.owed.is_empty()));
     }
 
     #[test]
