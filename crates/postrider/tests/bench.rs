@@ -236,6 +236,19 @@ fn the_other_scenarios_run() {
 }
 
 #[test]
+fn the_columns_of_the_list_stand_apart() {
+    let output =
+        Command::new(tool::lab()).args(["bench", "--list"]).output().expect("the lab runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let named = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+    let lines: Vec<&str> = text.lines().filter(named).collect();
+    assert!(lines.iter().any(|line| line.trim().starts_with("postrider-in-flight ")), "{text}");
+    for line in lines {
+        assert!(line.trim().contains("  "), "{line}");
+    }
+}
+
+#[test]
 fn unknown_names_are_refused_with_the_known_ones() {
     for (arguments, known) in [
         (&["bench", "relay-500"][..], "relay-400"),

@@ -145,20 +145,25 @@ pub fn run(options: &BenchOptions) -> Outcome {
 }
 
 fn list() {
+    let scenarios = scenario::all();
+    let contenders: Vec<&str> = Contender::names().collect();
+    let names = scenarios.iter().map(|scenario| scenario.name).chain(contenders.iter().copied());
+    let width = names.map(str::len).max().unwrap_or(0);
+    let line = |name: &str, text: &str| println!("  {name:<width$}  {text}");
     println!("Scenarios:");
-    for scenario in scenario::all() {
-        println!("  {:<18}{} ({})", scenario.name, scenario.title, scenario.publication);
+    for scenario in scenarios {
+        line(scenario.name, &format!("{} ({})", scenario.title, scenario.publication));
         let cases: Vec<&str> = scenario.cases.iter().map(|case| case.name).collect();
-        println!("  {:<18}variants: {}", "", cases.join(", "));
+        line("", &format!("variants: {}", cases.join(", ")));
     }
-    println!("  {:<18}every one of them", "all");
+    line("all", "every one of them");
     println!("Contenders:");
-    for name in Contender::names() {
+    for name in contenders {
         if let Ok(contender) = Contender::named(name, &[]) {
-            println!("  {name:<18}{}; {}", contender.title(), contender.durability().1);
+            line(name, &format!("{}; {}", contender.title(), contender.durability().1));
         }
     }
-    println!("  {:<18}any other server, with --target or --adapter", "NAME");
+    line("NAME", "any other server, with --target or --adapter");
 }
 
 /// A run.
