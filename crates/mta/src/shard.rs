@@ -64,8 +64,6 @@ pub enum ShardMail<A> {
         /// What it says.
         message: LeaseMessage,
     },
-    /// Messages of this shard that the spool held at start.
-    Recovered(Vec<RecoveredMessage>),
     /// An operator asks.
     Control {
         /// What.
@@ -218,6 +216,8 @@ pub struct ShardParts<W: World> {
     pub console: Rc<dyn Console>,
     /// Counts.
     pub metrics: Arc<Metrics>,
+    /// What an operator has suspended.
+    pub suspensions: Arc<[Suspension]>,
 }
 
 /// One shard.
@@ -396,10 +396,12 @@ impl<W: World> Shard<W> {
         let now = parts.world.time().now();
         let since = ("start", parts.world.time().wall());
         let shards = u16::try_from(parts.shards.len()).unwrap_or(u16::MAX);
-        let queue = Queue::new(QueueConfig {
+        let mut queue = Queue::new(QueueConfig {
             seed: parts.world.time().random(),
             ..QueueConfig::new(parts.number, shards)
         });
+        // Before anything is queued.
+        queue.keep_all(parts.shared.clock.is_doubted());
         let cache_bytes = parts.config.spool.body_memory_bytes / 4 / u64::from(shards.max(1));
         Rc::new(Shard {
             number: parts.number,
@@ -421,7 +423,7 @@ impl<W: World> Shard<W> {
             hops: Hops::default(),
             idle: IdleConnections::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
-            suspensions: RefCell::new(Arc::new([])),
+            suspensions: RefCell::new(parts.suspensions),
             change: Cell::new(0),
             unread: RefCell::default(),
             nothing: Arc::from(""),
@@ -452,6 +454,14 @@ impl<W: World> Shard<W> {
         self.spool.abandon();
     }
 
+    /// Queues messages that the spool held at the start, before [`Shard::run`]: nothing is done
+    /// about them until all logs are ready.
+    pub fn adopt(self: &Rc<Self>, messages: Vec<RecoveredMessage>) {
+        for message in messages {
+            self.adopt_recovered(message);
+        }
+    }
+
     /// Serves the shard's mail until it is stopped or every sender is gone.
     pub async fn run(
         self: Rc<Self>,
@@ -460,12 +470,12 @@ impl<W: World> Shard<W> {
         let timer = Rc::clone(&self);
         self.world.spawn().spawn(async move { timer.run_timer().await });
         if self.shared.clock.is_doubted() {
-            // Before anything is queued.
-            self.queue.borrow_mut().keep_all(true);
             self.world.spawn().spawn(Rc::clone(&self).watch_clock());
         }
         let frugal = Rc::clone(&self);
         self.world.spawn().spawn(async move { frugal.run_frugality().await });
+        // What was adopted.
+        self.pump();
         while let Some(item) = mail.recv().await {
             self.handle_mail(item);
         }
@@ -485,12 +495,6 @@ impl<W: World> Shard<W> {
             ShardMail::Lease { from, message } => {
                 let now = self.now();
                 self.queue.borrow_mut().handle_lease(now, from, message);
-                self.pump();
-            }
-            ShardMail::Recovered(messages) => {
-                for message in messages {
-                    self.adopt_recovered(message);
-                }
                 self.pump();
             }
             ShardMail::Control { request, answer } => self.handle_control(*request, answer),

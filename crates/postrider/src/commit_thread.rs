@@ -1,10 +1,9 @@
 //! Drives one log: a commit thread that gathers what all shards submit, writes and syncs it and
 //! tells them; and a bulk thread for reads, blobs and preparing segments.
 
-use mail::MessageId;
 use mta::metrics::LogMetrics;
 use mta::spool_client::{LogPort, shard_of};
-use spool::{Completion, Disk, Io, IoDone, Request, Spool, SpoolStatus, Ticket};
+use spool::{Completion, Disk, Io, IoDone, Opening, Request, Spool, SpoolStatus, Ticket};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -71,11 +70,32 @@ impl Mailbox {
 /// A running log.
 pub(crate) struct Log {
     mailbox: Arc<Mailbox>,
-    /// For the shards.
-    pub(crate) port: Arc<LogPort>,
     /// The latest figures.
     pub(crate) status: Arc<Mutex<SpoolStatus>>,
     threads: Vec<thread::JoinHandle<()>>,
+}
+
+/// A log that is being recovered: what comes for it waits.
+pub(crate) struct Inbound {
+    mailbox: Arc<Mailbox>,
+    /// For the shards.
+    pub(crate) port: Arc<LogPort>,
+}
+
+impl Inbound {
+    /// A log with this node and log number that was read.
+    pub(crate) fn new(node: u16, log: u8, opening: &Opening) -> Inbound {
+        let mailbox = Arc::new(Mailbox { inbox: Mutex::default(), wake: Condvar::new() });
+        let post = Arc::clone(&mailbox);
+        let port = LogPort {
+            send: Box::new(move |request| post.put(|inbox| inbox.requests.push(request))),
+            next_sequence: AtomicU64::new(opening.next_sequence()),
+            next_blob: AtomicU64::new(opening.next_blob()),
+            log,
+            node,
+        };
+        Inbound { mailbox, port: Arc::new(port) }
+    }
 }
 
 impl Log {
@@ -84,33 +104,25 @@ impl Log {
     /// # Errors
     /// When the system gives no thread.
     pub(crate) fn start(
+        inbound: Inbound,
         spool: Spool,
         disk: Arc<dyn Disk>,
-        first: MessageId,
         metrics: Arc<LogMetrics>,
         tell: Tell,
         deliver: Deliver,
     ) -> io::Result<Log> {
-        let mailbox = Arc::new(Mailbox { inbox: Mutex::default(), wake: Condvar::new() });
-        let post = Arc::clone(&mailbox);
-        let port = LogPort {
-            send: Box::new(move |request| post.put(|inbox| inbox.requests.push(request))),
-            next_sequence: AtomicU64::new(spool.next_sequence()),
-            next_blob: AtomicU64::new(spool.next_blob()),
-            log: first.log(),
-            node: first.node(),
-        };
+        let Inbound { mailbox, port } = inbound;
+        let log = port.log;
         let was_full = spool.status().full;
         let status = Arc::new(Mutex::new(spool.status()));
         let (bulk, jobs) = mpsc::channel::<Io>();
         let (post, bulk_disk) = (Arc::clone(&mailbox), Arc::clone(&disk));
-        let bulk_thread =
-            thread::Builder::new().name(format!("bulk-{}", first.log())).spawn(move || {
-                while let Ok(io) = jobs.recv() {
-                    let done = io.perform(&*bulk_disk);
-                    post.put(|inbox| inbox.done.push(done));
-                }
-            })?;
+        let bulk_thread = thread::Builder::new().name(format!("bulk-{log}")).spawn(move || {
+            while let Ok(io) = jobs.recv() {
+                let done = io.perform(&*bulk_disk);
+                post.put(|inbox| inbox.done.push(done));
+            }
+        })?;
         let committer = Committer {
             spool,
             disk,
@@ -124,10 +136,9 @@ impl Log {
             was_full,
             gathered: 0,
         };
-        let commit_thread = thread::Builder::new()
-            .name(format!("commit-{}", first.log()))
-            .spawn(move || committer.run())?;
-        Ok(Log { mailbox, port: Arc::new(port), status, threads: vec![commit_thread, bulk_thread] })
+        let commit_thread =
+            thread::Builder::new().name(format!("commit-{log}")).spawn(move || committer.run())?;
+        Ok(Log { mailbox, status, threads: vec![commit_thread, bulk_thread] })
     }
 
     /// Writes what was submitted and ends the threads.

@@ -1,16 +1,16 @@
 //! A running relay: logs, shards, acceptors and what they share.
 
-use crate::commit_thread::{Log, Tell, mib};
+use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::event_log::EventLog;
-use crate::file_disk::FileDisk;
+use crate::logs::{Handed, HandedMail, Hands, ReadLog, open_disks, read_logs};
 use crate::mutex::lock;
 use crate::suspensions::Suspensions;
 use crate::world::{AcceptedSocket, Clock, MailboxFiles, MailboxThread, Real, Resolver};
-use mail::{MessageId, Wall};
+use mail::Wall;
 use mta::acceptor;
-use mta::config::{self, Config};
+use mta::config::Config;
 use mta::console::{Console, Level};
 use mta::control::{Scope, ShardPort, Suspension};
 use mta::event::{EventSink, NoEvents};
@@ -18,10 +18,9 @@ use mta::metrics::{EventMetrics, LogMetrics, Metrics};
 use mta::seams::{Listener as _, Net as _, World as _};
 use mta::shard::{ClockDoubt, Shard, ShardMail, ShardParts, ShardSender, Shared};
 use mta::spool_client::LogPort;
-use spool::{Durability, RecoveredMessage, Spool, SpoolConfig, SpoolStatus};
+use spool::SpoolStatus;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
@@ -29,7 +28,8 @@ use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
-type Mail = ShardMail<AcceptedSocket>;
+/// What comes to a shard.
+pub(crate) type Mail = ShardMail<AcceptedSocket>;
 
 /// How long transactions may go on after a stop was asked for.
 pub(crate) const GRACE_MS: u64 = 5_000;
@@ -68,6 +68,10 @@ struct ShardSeed {
     shared: Arc<Shared>,
     shards: Vec<ShardSender<AcceptedSocket>>,
     mail: mpsc::UnboundedReceiver<Mail>,
+    /// What the logs held.
+    handed: HandedMail,
+    /// What an operator has suspended.
+    suspensions: Arc<[Suspension]>,
     events: Option<Arc<dyn EventSink + Send + Sync>>,
     console: Arc<ConsoleLog>,
     metrics: Arc<Metrics>,
@@ -103,15 +107,10 @@ impl Node {
         };
         let descriptors = Descriptors::claim(config.spool.paths.len(), config.dns.max_lookups);
         warn_of_few(config, descriptors, console);
-        let disks = open_disks(config, descriptors)?;
+        let disks = open_disks(config, descriptors.log_files_max)?;
         let suspensions = Suspensions::open(&config.spool.paths[0])?;
-        // Before what was queued: nothing of it may go where it must not.
-        for shard in &senders {
-            let all = suspensions.in_force(crate::world::wall_now());
-            let _ = shard.send(ShardMail::Suspensions(all));
-        }
         let clock = doubt_clock(config, console);
-        let logs = open_logs(config, disks, &senders, &metrics, console)?;
+        let logs = read_logs(config, disks)?;
         // After the spool: the event log usually lies in its directory, which only the spool may
         // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;
@@ -125,15 +124,18 @@ impl Node {
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
         let mut acceptor = Some(AcceptorSeed { bound, stop });
+        let (mut hands, handed) = Hands::new(shards);
         let mut threads = Vec::new();
-        for (number, mail) in (0..shards).zip(receivers) {
+        for ((number, mail), handed) in (0..shards).zip(receivers).zip(handed) {
             let seed = ShardSeed {
                 number,
                 config: Arc::clone(config),
-                ports: logs.iter().map(|log| Arc::clone(&log.port)).collect(),
+                ports: logs.iter().map(ReadLog::port).collect(),
                 shared: Arc::clone(&shared),
                 shards: senders.clone(),
                 mail,
+                handed,
+                suspensions: suspensions.in_force(crate::world::wall_now()),
                 events: events
                     .as_ref()
                     .and_then(|log| log.queue(usize::from(number)))
@@ -151,6 +153,11 @@ impl Node {
                 .map_err(|e| format!("cannot start a thread: {e}"))?;
             threads.push(thread);
         }
+        let start = |(log, metrics): (ReadLog, &Arc<LogMetrics>)| {
+            log.start(config, &mut hands, &senders, metrics, console)
+        };
+        let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
+        hands.finish();
         let addresses = when_bound
             .recv()
             .map_err(|_| "the first shard ended before it listened".to_owned())?
@@ -347,7 +354,7 @@ fn problems_of(status: &SpoolStatus) -> Vec<String> {
     problems
 }
 
-fn seed_of(number: u16) -> u64 {
+pub(crate) fn seed_of(number: u16) -> u64 {
     let mut bytes = [0; 8];
     // Without the kernel's help the time will do: it is for jitter, not for secrets.
     if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
@@ -390,162 +397,6 @@ fn warn_of_few(config: &Config, descriptors: Descriptors, console: &ConsoleLog) 
     }
 }
 
-/// Opens every spool directory.
-fn open_disks(config: &Config, descriptors: Descriptors) -> Result<Vec<Arc<FileDisk>>, String> {
-    let open = |path: &PathBuf| {
-        let disk = FileDisk::open(path)
-            .map_err(|error| format!("cannot open the spool {}: {error}", path.display()))?;
-        Ok(Arc::new(disk.keep_open(descriptors.log_files_max)))
-    };
-    config.spool.paths.iter().map(open).collect()
-}
-
-/// Recovers every log and hands its messages to the shards.
-fn open_logs(
-    config: &Config,
-    disks: Vec<Arc<FileDisk>>,
-    shards: &[ShardSender<AcceptedSocket>],
-    metrics: &NodeMetrics,
-    console: &Arc<ConsoleLog>,
-) -> Result<Vec<Log>, String> {
-    let mut logs = Vec::new();
-    for (number, (path, disk)) in config.spool.paths.iter().zip(disks).enumerate() {
-        let log = u8::try_from(number).map_err(|_| "more than 256 spool paths".to_owned())?;
-        let began = Instant::now();
-        let mut recovered = Recovered::new(shards);
-        let (spool, report) =
-            Spool::open(&*disk, spool_config(&config.spool, log), &mut |m| recovered.take(m))
-                .map_err(|error| format!("cannot recover the spool {}: {error}", path.display()))?;
-        recovered.finish();
-        let took = began.elapsed();
-        console.line(
-            Level::Info,
-            "spool",
-            format_args!(
-                "spool open path={} queued={} torn={} damaged={} took={took:.1?}",
-                path.display(),
-                report.live_count,
-                report.torn_count,
-                report.damaged_count
-            ),
-        );
-        let (orphans, kept) = (report.orphan_blobs_count, report.kept_blobs_count);
-        if orphans > 0 {
-            let level = if kept > 0 { Level::Warn } else { Level::Info };
-            console.line(
-                level,
-                "spool",
-                format_args!(
-                    "blobs of no message path={} removed={} kept={kept}",
-                    path.display(),
-                    orphans - kept
-                ),
-            );
-        }
-        for damage in &report.damage {
-            console.line(Level::Error, "spool", format_args!("damage: {damage}"));
-        }
-        metrics.logs[number].damaged.add(report.damaged_count);
-        let shards = shards.to_vec();
-        let deliver = Box::new(move |shard: u16, completions| {
-            // A shard that has ended waits for nothing.
-            if let Some(shard) = shards.get(usize::from(shard)) {
-                let _ = shard.send(ShardMail::Completions(completions));
-            }
-        });
-        let first = MessageId::new(config.spool.node, log, 0);
-        let tell = tell_of_log(console, path, &spool.status(), &config.spool);
-        let metrics = Arc::clone(&metrics.logs[number]);
-        let started = Log::start(spool, disk, first, metrics, tell, deliver)
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
-        logs.push(started);
-    }
-    Ok(logs)
-}
-
-/// Says on the console when a log has too little room, at the start and later.
-fn tell_of_log(
-    console: &Arc<ConsoleLog>,
-    path: &Path,
-    status: &SpoolStatus,
-    section: &config::SpoolSection,
-) -> Tell {
-    let needed = section.min_free_bytes.max(section.segment_bytes);
-    if status.full {
-        let (free, needed) = (mib(status.free_bytes.unwrap_or(0)), mib(needed));
-        console.line(
-            Level::Warn,
-            "spool",
-            format_args!(
-                "this disk has {free} free, below min_free_bytes ({needed}): no mail will be \
-                 accepted path={}",
-                path.display()
-            ),
-        );
-    }
-    let (console, path) = (Arc::clone(console), path.to_owned());
-    Box::new(move |is_bad, text| {
-        let level = if is_bad { Level::Warn } else { Level::Info };
-        console.line(level, "spool", format_args!("{text} path={}", path.display()));
-    })
-}
-
-fn spool_config(section: &config::SpoolSection, log: u8) -> SpoolConfig {
-    let defaults = SpoolConfig::default();
-    SpoolConfig {
-        node: section.node,
-        log,
-        salt: seed_of(u16::from(log)),
-        durability: match section.durability {
-            config::Durability::Sync => Durability::Sync,
-            config::Durability::Os => Durability::Os,
-            config::Durability::Memory => Durability::Memory,
-        },
-        segment_bytes: section.segment_bytes,
-        first_segment_bytes: defaults.first_segment_bytes.min(section.segment_bytes),
-        reserve_bytes: section.min_free_bytes,
-        // One more is the reserve that is touched only when the disk is full.
-        spare_segments_max: usize::from(section.spare_segments) + 1,
-        ..defaults
-    }
-}
-
-/// Spreads recovered messages over the shards, some thousand at a time.
-struct Recovered<'a> {
-    shards: &'a [ShardSender<AcceptedSocket>],
-    waiting: Vec<Vec<RecoveredMessage>>,
-}
-
-const RECOVERED_BATCH: usize = 4096;
-
-impl<'a> Recovered<'a> {
-    fn new(shards: &'a [ShardSender<AcceptedSocket>]) -> Recovered<'a> {
-        Recovered { shards, waiting: shards.iter().map(|_| Vec::new()).collect() }
-    }
-
-    fn take(&mut self, message: RecoveredMessage) {
-        let shard = (message.id.sequence() % self.shards.len() as u64) as usize;
-        self.waiting[shard].push(message);
-        if self.waiting[shard].len() >= RECOVERED_BATCH {
-            self.send(shard);
-        }
-    }
-
-    fn send(&mut self, shard: usize) {
-        let messages = std::mem::take(&mut self.waiting[shard]);
-        if !messages.is_empty() {
-            // The shard's thread has not begun: nobody can have dropped the other end.
-            let _ = self.shards[shard].send(ShardMail::Recovered(messages));
-        }
-    }
-
-    fn finish(mut self) {
-        for shard in 0..self.shards.len() {
-            self.send(shard);
-        }
-    }
-}
-
 fn run_shard(seed: ShardSeed) {
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -565,6 +416,25 @@ fn run_shard(seed: ShardSeed) {
     LocalSet::new().block_on(&runtime, async move {
         let world = Real::new(seed.clock, seed.resolver, seed.store);
         let console: Rc<dyn Console> = Rc::new(SharedConsole(Arc::clone(&seed.console)));
+        let events: Rc<dyn EventSink> = match seed.events {
+            Some(queue) => Rc::new(SharedEvents(queue)),
+            None => Rc::new(NoEvents),
+        };
+        let shard = Shard::new(ShardParts {
+            number: seed.number,
+            world: world.clone(),
+            config: Arc::clone(&seed.config),
+            ports: seed.ports,
+            shared: Arc::clone(&seed.shared),
+            shards: seed.shards.clone(),
+            events,
+            console: Rc::clone(&console),
+            metrics: seed.metrics,
+            suspensions: seed.suspensions,
+        });
+        if !adopt_all(&shard, &seed.handed) {
+            return;
+        }
         if let Some(acceptor) = seed.acceptor {
             let listening = Listening {
                 world: &world,
@@ -575,23 +445,19 @@ fn run_shard(seed: ShardSeed) {
             };
             listening.start(&acceptor);
         }
-        let events: Rc<dyn EventSink> = match seed.events {
-            Some(queue) => Rc::new(SharedEvents(queue)),
-            None => Rc::new(NoEvents),
-        };
-        let shard = Shard::new(ShardParts {
-            number: seed.number,
-            world,
-            config: seed.config,
-            ports: seed.ports,
-            shared: seed.shared,
-            shards: seed.shards,
-            events,
-            console,
-            metrics: seed.metrics,
-        });
         shard.run(seed.mail).await;
     });
+}
+
+/// Queues what the logs held. `false` when the start has failed meanwhile.
+fn adopt_all(shard: &Rc<Shard<Real>>, handed: &HandedMail) -> bool {
+    loop {
+        match handed.recv() {
+            Ok(Handed::Messages(messages)) => shard.adopt(messages),
+            Ok(Handed::Ready) => return true,
+            Err(_) => return false,
+        }
+    }
 }
 
 /// What the acceptors of all listeners need.

@@ -172,7 +172,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What [`crate::Spool::open`] found.
+/// What [`crate::Opening::finish`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Messages with open recipients, all handed to the caller.

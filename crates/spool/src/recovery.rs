@@ -11,7 +11,7 @@ use crate::live::Live;
 use crate::record::BlobId;
 use crate::register::{REGISTER, Register};
 use crate::request::{RecoveredMessage, RecoveredRecipient};
-use crate::scan::{self, Extent, Found, IndexBatch};
+use crate::scan::{self, Extent, Found};
 use crate::segment::{
     Footer, Header, Marks, Name, SECTOR_BYTES, Segment, SegmentKey, VERSION, blob_name,
     damaged_name,
@@ -168,8 +168,13 @@ impl Recovery {
         let key = extent.key;
         let file = key.name();
         if let Some(footer) = extent.footer {
-            if let Some(batches) = scan::read_index(disk, &file, key, footer)? {
-                self.read_batches(key, &batches);
+            if let Some(index) = scan::find_index(disk, &file, key, footer)? {
+                for place in &index {
+                    self.note_batch(&place.header);
+                    place.visit(disk, &file, key, &mut |record| {
+                        self.apply(key.generation, record);
+                    })?;
+                }
                 self.report.indexed_segments_count += 1;
                 self.indexed.insert(key.generation);
                 self.last = (key.generation, footer.end);
@@ -219,15 +224,6 @@ impl Recovery {
             self.lossy.insert(key.generation);
         }
         Ok(())
-    }
-
-    fn read_batches(&mut self, key: SegmentKey, batches: &[IndexBatch]) {
-        for batch in batches {
-            self.note_batch(&batch.header);
-            for record in batch.records(key) {
-                self.apply(key.generation, &record);
-            }
-        }
     }
 
     fn note_batch(&mut self, header: &BatchHeader) {
@@ -483,12 +479,12 @@ impl Recovery {
             let file = key.name();
             let (_, footer) = scan::read_ends(disk, &file, key, length)?;
             let index = match footer.filter(|_| self.indexed.contains(&generation)) {
-                Some(footer) => scan::read_index(disk, &file, key, footer)?,
+                Some(footer) => scan::find_index(disk, &file, key, footer)?,
                 None => None,
             };
             if let Some(index) = index {
-                for batch in &index {
-                    batch.records(key).for_each(|record| visit(&record));
+                for place in &index {
+                    place.visit(disk, &file, key, &mut visit)?;
                 }
             } else {
                 let end = self.ends.get(&generation).copied();

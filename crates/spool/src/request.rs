@@ -178,7 +178,7 @@ pub enum LoadedBody {
     },
 }
 
-/// A message that [`crate::Spool::open`] found with open recipients.
+/// A message that [`crate::Opening::finish`] found with open recipients.
 #[derive(Clone, Debug)]
 pub struct RecoveredMessage {
     /// Which.

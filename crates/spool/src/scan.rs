@@ -216,14 +216,15 @@ pub(crate) fn read_ends(
     Ok((header.or_else(|| Header::decode(end, key)), footer))
 }
 
-/// Reads all index batches of a sealed segment, oldest first; `None` when there is damage in them.
-pub(crate) fn read_index(
+/// The index batches of a sealed segment, oldest first; `None` when there is damage in one of them.
+/// Each is read and checked here, and none is kept: those of a large segment are large.
+pub(crate) fn find_index(
     disk: &dyn Disk,
     file: &str,
     key: SegmentKey,
     footer: Footer,
-) -> Result<Option<Vec<IndexBatch>>, DiskError> {
-    let mut batches = Vec::new();
+) -> Result<Option<Vec<IndexPlace>>, DiskError> {
+    let mut places: Vec<IndexPlace> = Vec::new();
     let (mut offset, mut end) = (footer.index_offset, footer.end);
     while offset != 0 {
         let mut head = [0; BATCH_HEADER_BYTES];
@@ -235,37 +236,59 @@ pub(crate) fn read_index(
             header.is_index
                 && fits
                 && header.previous_index < offset
-                && (!batches.is_empty() || offset + header.total_bytes == end)
+                && (!places.is_empty() || offset + header.total_bytes == end)
         }) else {
             return Ok(None);
         };
-        let mut payload = vec![0; header.payload_bytes as usize];
-        let payload_offset = offset + BATCH_HEADER_BYTES as u64;
-        let count = read_range(disk, file, payload_offset, &mut payload)?.unwrap_or(0);
-        payload.truncate(count);
-        if !is_whole(&payload, key, payload_offset, &header) {
+        let place = IndexPlace { header, payload_offset: offset + BATCH_HEADER_BYTES as u64 };
+        if place.read(disk, file, key)?.is_none() {
             return Ok(None);
         }
         end = offset;
         offset = header.previous_index;
-        batches.push(IndexBatch { header, payload_offset, payload });
+        places.push(place);
     }
-    batches.reverse();
-    Ok(Some(batches))
+    places.reverse();
+    Ok(Some(places))
 }
 
-/// An index batch that was read and is whole.
-#[derive(Debug)]
-pub(crate) struct IndexBatch {
+/// Where a whole index batch is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexPlace {
     pub header: BatchHeader,
     payload_offset: u64,
-    payload: Vec<u8>,
 }
 
-impl IndexBatch {
-    /// Its records, in order.
-    pub(crate) fn records(&self, key: SegmentKey) -> impl Iterator<Item = RawRecord<'_>> {
-        records(&self.payload, key, self.payload_offset).filter_map(Result::ok)
+impl IndexPlace {
+    /// Its records; `None` if it is not whole.
+    fn read(
+        &self,
+        disk: &dyn Disk,
+        file: &str,
+        key: SegmentKey,
+    ) -> Result<Option<Vec<u8>>, DiskError> {
+        let mut payload = vec![0; self.header.payload_bytes as usize];
+        let count = read_range(disk, file, self.payload_offset, &mut payload)?.unwrap_or(0);
+        payload.truncate(count);
+        Ok(is_whole(&payload, key, self.payload_offset, &self.header).then_some(payload))
+    }
+
+    /// Visits its records, in order. It was whole when it was found: if it is not now the disk
+    /// fails, for what was said by batches before it can't be taken back.
+    pub(crate) fn visit(
+        &self,
+        disk: &dyn Disk,
+        file: &str,
+        key: SegmentKey,
+        visit: &mut dyn FnMut(&RawRecord<'_>),
+    ) -> Result<(), DiskError> {
+        let Some(payload) = self.read(disk, file, key)? else {
+            let text = format!("the index of {file} could be read and then could not");
+            return Err(DiskError::new(DiskErrorKind::Failed, text));
+        };
+        let all = records(&payload, key, self.payload_offset);
+        all.filter_map(Result::ok).for_each(|record| visit(&record));
+        Ok(())
     }
 }
 
@@ -706,12 +729,12 @@ pub(crate) fn mentioned_ids(
     let (header, footer) = read_ends(disk, file, key, length)?;
     let extent = Extent { key, length, header, footer, said_end: None };
     let index = match footer {
-        Some(footer) => read_index(disk, file, key, footer)?,
+        Some(footer) => find_index(disk, file, key, footer)?,
         None => None,
     };
     if let Some(index) = index {
-        for batch in &index {
-            batch.records(key).for_each(|record| note(&record));
+        for place in &index {
+            place.visit(disk, file, key, &mut note)?;
         }
     } else {
         let end = scan(disk, file, key, length, extent.known_end(), &mut |found| {

@@ -5,23 +5,20 @@ use crate::admission::{Submit, SubmitKind};
 use crate::blob::{BlobIo, Blobs, Step};
 use crate::codec;
 use crate::compaction::Compaction;
-use crate::config::{Durability, RecoveryReport, SpoolConfig, SpoolError, SpoolStatus};
-use crate::disk::{Disk, DiskError, DiskErrorKind};
+use crate::config::{Durability, SpoolConfig, SpoolStatus};
+use crate::disk::{DiskError, DiskErrorKind};
 use crate::io::{Io, IoDone, IoTicket, Op, Outcome, SealWrite, WriteBuffer};
 use crate::live::Live;
 use crate::memory::Memory;
-use crate::prepare::activate;
 use crate::record::{BlobId, Body, Record};
-use crate::recovery::Recovery;
 use crate::register::{Leaving, Registrar};
-use crate::request::{Completion, LoadError, RecoveredMessage, Refusal, Request, Ticket};
+use crate::request::{Completion, LoadError, Refusal, Request, Ticket};
 use crate::segment::{self, Segment, SegmentKey, blob_name};
 use crate::space::Space;
 use crate::writer::{Batch, Writer};
 use bytes::Bytes;
 use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::IoSlice;
 
 /// One log.
 #[derive(Debug)]
@@ -53,7 +50,7 @@ pub struct Spool {
     parked_loads: Vec<(Ticket, MessageId)>,
     poisoned: Option<Box<str>>,
     /// Messages whose blob was lost at the start.
-    lost_bodies: BTreeSet<u64>,
+    pub(crate) lost_bodies: BTreeSet<u64>,
     pub(crate) status: SpoolStatus,
 }
 
@@ -99,60 +96,7 @@ pub(crate) enum Waiting {
 }
 
 impl Spool {
-    /// Recovers what is on the disk, handing over each message that has open recipients, and makes
-    /// the log ready. Blocks. With [`Durability::Memory`] the disk is not touched.
-    ///
-    /// # Errors
-    /// When the disk fails, has no room for one segment, or holds something else.
-    pub fn open(
-        disk: &dyn Disk,
-        config: SpoolConfig,
-        recovered: &mut dyn FnMut(RecoveredMessage),
-    ) -> Result<(Spool, RecoveryReport), SpoolError> {
-        check(&config)?;
-        if config.durability == Durability::Memory {
-            return Ok((Spool::in_memory(config), RecoveryReport::default()));
-        }
-        let sync = config.durability == Durability::Sync;
-        let recovery = Recovery::new();
-        #[cfg(feature = "planted")]
-        let recovery = recovery.trusting(config.trusts_torn_tail);
-        let mut recovery = recovery.read(disk, Some((config.node, config.log)))?;
-        #[cfg(feature = "planted")]
-        if config.removes_orphans_first {
-            recovery.remove_orphans(disk)?;
-        }
-        recovery.settle_disk(disk, &config, sync)?;
-        recovery.hand_over(disk, recovered)?;
-        let generations: Vec<u32> = recovery.live.segments.map.keys().copied().collect();
-        let free = generations.iter().filter(|g| recovery.live.segments.is_releasable(**g));
-        recovery.report.freed_segments_count = free.count() as u64;
-        let (key, length) = activate(disk, &config, &mut recovery, sync)?;
-        recovery.live.segments.map.insert(key.generation, Segment::new(key, length));
-        let known = std::mem::take(&mut recovery.register);
-        let mut registrar = Registrar::recovered(known, recovery.live.segments.map.values());
-        registrar.note_marks(recovery.marks());
-        registrar.write_now(disk, sync)?;
-        let next = (recovery.next_batch, recovery.next_position);
-        let writer = Writer::new(&config, key, length, recovery.last, next);
-        // Before anything is freed: the numbers that were used are known from here on.
-        let header = writer.segment_header(&recovery.live, !registrar.off);
-        disk.write_at(&writer.file, 0, &mut [IoSlice::new(&header)])?;
-        if sync {
-            disk.sync_data(&writer.file)?;
-        }
-        recovery.remove_orphans(disk)?;
-        let mut spool = Spool::new(config, writer, recovery.live);
-        spool.registrar = registrar;
-        spool.next_generation = recovery.next_generation;
-        spool.space.spares = recovery.spares.iter().map(|&(generation, _)| generation).collect();
-        spool.space.free_bytes = disk.free_bytes()?;
-        spool.lost_bodies = recovery.lost_bodies;
-        spool.go_on();
-        Ok((spool, recovery.report))
-    }
-
-    fn new(config: SpoolConfig, writer: Writer, live: Live) -> Spool {
+    pub(crate) fn new(config: SpoolConfig, writer: Writer, live: Live) -> Spool {
         let blobs = Blobs::new(live.next_blob);
         Spool {
             config,
@@ -181,7 +125,7 @@ impl Spool {
         }
     }
 
-    fn in_memory(config: SpoolConfig) -> Spool {
+    pub(crate) fn in_memory(config: SpoolConfig) -> Spool {
         let key = SegmentKey { generation: 0, salt: 0 };
         let writer = Writer::new(&config, key, 0, (0, 0), (0, 1));
         let live = Live { next_sequence: 1, next_blob: 1, ..Live::default() };
@@ -667,7 +611,7 @@ impl Spool {
     }
 
     /// Starts what is due in the background.
-    fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         if self.poisoned.is_some() || self.memory.is_some() {
             return;
         }
@@ -776,22 +720,4 @@ fn decode(data: &Bytes, key: SegmentKey, offset: u64, id: MessageId) -> Option<c
     }
     let body = data.slice(codec::RECORD_HEADER_BYTES..record.length as usize);
     codec::read_loaded(&body).filter(|loaded| loaded.id == id)
-}
-
-fn check(config: &SpoolConfig) -> Result<(), SpoolError> {
-    let block = config.block_bytes;
-    if block == 0 || !block.is_multiple_of(segment::SECTOR_BYTES) || block > 1 << 20 {
-        return Err(SpoolError::Config("block_bytes must be a multiple of 512"));
-    }
-    if config.segment_bytes > 2 << 30 || config.segment_bytes < segment::SEGMENT_BLOCKS_MIN * block
-    {
-        return Err(SpoolError::Config("segment_bytes must be 16 blocks to 2 GiB"));
-    }
-    if config.first_segment_bytes < segment::SEGMENT_BLOCKS_MIN * block {
-        return Err(SpoolError::Config("first_segment_bytes must be at least 16 blocks"));
-    }
-    if config.spare_segments_max < 2 {
-        return Err(SpoolError::Config("spare_segments_max must be at least 2"));
-    }
-    Ok(())
 }

@@ -105,7 +105,7 @@ impl Verifier {
         let file = key.name();
         self.live.segments.map.insert(key.generation, Segment::new(key, length));
         if let Some(footer) = extent.footer.filter(|_| extent.is_confirmed())
-            && scan::read_index(disk, &file, key, footer)?.is_none()
+            && scan::find_index(disk, &file, key, footer)?.is_none()
         {
             let what = "the segment's index is damaged".into();
             self.damage(&file, footer.index_offset, 0, what);

@@ -20,7 +20,7 @@ use mta::line;
 use mta::metrics::Metrics;
 use mta::seams::{Net as _, World as _};
 use mta::shard::{Shard, ShardMail, ShardParts, ShardSender, Shared};
-use spool::{RecoveredMessage, Spool, SpoolConfig};
+use spool::{Opening, RecoveredMessage, SpoolConfig};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
@@ -112,9 +112,14 @@ impl Node {
     pub fn start(ground: &Ground, group: Group) -> Result<Node, String> {
         let (shards, mails): (Vec<_>, Vec<_>) =
             (0..ground.shards).map(|_| mpsc::unbounded_channel()).unzip();
-        let mut logs = Vec::new();
+        let mut recovered: Recovered = shards.iter().map(|_| Vec::new()).collect();
+        let mut openings = Vec::new();
         for number in 0..ground.disks.len() {
-            logs.push(open_log(ground, group, number, &shards)?);
+            openings.push(read_log(ground, number)?);
+        }
+        let mut logs = Vec::new();
+        for (number, opening) in openings.into_iter().enumerate() {
+            logs.push(open_log(ground, group, (number, opening), &shards, &mut recovered)?);
         }
         let config = Arc::clone(&ground.config.borrow());
         let shared = Arc::new(divided(Shared::new(&config, ground.shards), ground));
@@ -141,12 +146,13 @@ impl Node {
             ground.random.borrow_mut().next_u64(),
             Rc::clone(&ground.store_permille),
         );
-        for (number, mail) in (0..ground.shards).zip(mails) {
+        for ((number, mail), recovered) in (0..ground.shards).zip(mails).zip(recovered) {
             let world = node.world(ground, store.clone());
             if number == 0 {
                 node.listen(ground, &world, &stop)?;
             }
             let shard = node.shard(ground, number, world);
+            shard.adopt(recovered);
             node.running.push(Rc::clone(&shard));
             ground.executor.spawn(group, async move { shard.run(mail).await });
         }
@@ -216,6 +222,7 @@ impl Node {
             events: Rc::new(events),
             console: self.console(ground),
             metrics: Arc::clone(&self.metrics[usize::from(number)]),
+            suspensions: Arc::new([]),
         });
         #[cfg(feature = "planted")]
         if let Some(fault) = ground.plant.and_then(Plant::of_shard) {
@@ -333,18 +340,29 @@ fn divided(shared: Shared, ground: &Ground) -> Shared {
     shared
 }
 
+/// What each shard gets of what the logs held.
+type Recovered = Vec<Vec<RecoveredMessage>>;
+
+/// Reads a log. The salt of its segments goes with it.
+fn read_log(ground: &Ground, number: usize) -> Result<(Opening, u64), String> {
+    let seed = ground.random.borrow_mut().next_u64();
+    let config = spool_config(number as u8, seed, ground.plant);
+    let opening = Opening::read(&*ground.disks[number], config)
+        .map_err(|error| format!("log {number} can't be recovered: {error}"))?;
+    Ok((opening, seed))
+}
+
 fn open_log(
     ground: &Ground,
     group: Group,
-    number: usize,
+    (number, (opening, seed)): (usize, (Opening, u64)),
     shards: &[ShardSender<SimAccepted>],
+    recovered: &mut Recovered,
 ) -> Result<SimLog, String> {
     let disk = Rc::clone(&ground.disks[number]);
     let log = number as u8;
-    let mut recovered: Vec<Vec<RecoveredMessage>> = shards.iter().map(|_| Vec::new()).collect();
-    let seed = ground.random.borrow_mut().next_u64();
-    let (spool, report) =
-        Spool::open(&*disk, spool_config(log, seed, ground.plant), &mut |message| {
+    let (spool, report) = opening
+        .finish(&*disk, &mut |message| {
             let shard = (message.id.sequence() % shards.len() as u64) as usize;
             recovered[shard].push(message);
         })
@@ -353,10 +371,6 @@ fn open_log(
     ground.trace.note("recover", &[live, torn], || format!("log {log}: {live} live, {torn} torn"));
     for damage in &report.damage {
         ground.account.violate(None, format!("log {log} is damaged: {damage}"));
-    }
-    for (shard, messages) in shards.iter().zip(recovered) {
-        // Nobody can have dropped the other end yet.
-        let _ = shard.send(ShardMail::Recovered(messages));
     }
     let parts = LogParts {
         executor: ground.executor.clone(),

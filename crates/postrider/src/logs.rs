@@ -1,0 +1,235 @@
+//! The logs of a node at its start. All are read first: then every number that was used is known, and
+//! shards can be put together. They queue what the logs hand over while it is read, so that no more
+//! than some batches of it are in memory beside the queue. Nothing is done about it, and nothing
+//! listens, until all logs are ready.
+
+use crate::commit_thread::{Inbound, Log, Tell, mib};
+use crate::console::ConsoleLog;
+use crate::file_disk::FileDisk;
+use crate::node::{Mail, seed_of};
+use mta::config::{self, Config};
+use mta::console::{Console as _, Level};
+use mta::metrics::LogMetrics;
+use mta::shard::ShardMail;
+use mta::spool_client::LogPort;
+use spool::{Durability, Opening, RecoveredMessage, RecoveryReport, SpoolConfig, SpoolStatus};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc as std_mpsc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// Messages that go to a shard together.
+const BATCH: usize = 256;
+/// Batches that wait for a shard at most.
+const BATCHES_MAX: usize = 4;
+
+/// What a shard gets before it runs.
+pub(crate) enum Handed {
+    /// Messages that were queued when the server stopped.
+    Messages(Vec<RecoveredMessage>),
+    /// All logs are ready. Without it the start has failed, and nothing may be sent.
+    Ready,
+}
+
+/// Where a shard takes them.
+pub(crate) type HandedMail = std_mpsc::Receiver<Handed>;
+
+/// A way to each shard.
+pub(crate) struct Hands {
+    shards: Vec<std_mpsc::SyncSender<Handed>>,
+    waiting: Vec<Vec<RecoveredMessage>>,
+}
+
+impl Hands {
+    /// For so many shards, and what each of them gets.
+    pub(crate) fn new(shards: u16) -> (Hands, Vec<HandedMail>) {
+        let (shards, mails): (Vec<_>, Vec<_>) =
+            (0..shards).map(|_| std_mpsc::sync_channel(BATCHES_MAX)).unzip();
+        (Hands { waiting: shards.iter().map(|_| Vec::new()).collect(), shards }, mails)
+    }
+
+    fn take(&mut self, message: RecoveredMessage) {
+        let shard = (message.id.sequence() % self.shards.len() as u64) as usize;
+        self.waiting[shard].push(message);
+        if self.waiting[shard].len() >= BATCH {
+            self.send(shard);
+        }
+    }
+
+    fn send(&mut self, shard: usize) {
+        let messages = std::mem::take(&mut self.waiting[shard]);
+        if !messages.is_empty() {
+            // A shard that could not be started has dropped its end, and says why elsewhere.
+            let _ = self.shards[shard].send(Handed::Messages(messages));
+        }
+    }
+
+    /// Lets the shards begin.
+    pub(crate) fn finish(mut self) {
+        for shard in 0..self.shards.len() {
+            self.send(shard);
+            let _ = self.shards[shard].send(Handed::Ready);
+        }
+    }
+}
+
+/// A log that was read. Its messages are still to be handed over.
+pub(crate) struct ReadLog {
+    path: PathBuf,
+    disk: Arc<FileDisk>,
+    opening: Opening,
+    inbound: Inbound,
+    took: Duration,
+}
+
+impl ReadLog {
+    /// For the shards.
+    pub(crate) fn port(&self) -> Arc<LogPort> {
+        Arc::clone(&self.inbound.port)
+    }
+
+    /// Hands its messages to the shards and starts its threads.
+    ///
+    /// # Errors
+    /// A sentence that names what could not be read, or started.
+    pub(crate) fn start(
+        self,
+        config: &Config,
+        hands: &mut Hands,
+        shards: &[mpsc::UnboundedSender<Mail>],
+        metrics: &Arc<LogMetrics>,
+        console: &Arc<ConsoleLog>,
+    ) -> Result<Log, String> {
+        let ReadLog { path, disk, opening, inbound, took } = self;
+        let began = Instant::now();
+        let (spool, report) = opening
+            .finish(&*disk, &mut |message| hands.take(message))
+            .map_err(|error| cannot_recover(&path, &error))?;
+        tell_recovered(console, &path, &report, took + began.elapsed());
+        metrics.damaged.add(report.damaged_count);
+        let shards = shards.to_vec();
+        let deliver = Box::new(move |shard: u16, completions| {
+            // A shard that has ended waits for nothing.
+            if let Some(shard) = shards.get(usize::from(shard)) {
+                let _ = shard.send(ShardMail::Completions(completions));
+            }
+        });
+        let tell = tell_of_log(console, &path, &spool.status(), &config.spool);
+        Log::start(inbound, spool, disk, Arc::clone(metrics), tell, deliver)
+            .map_err(|error| format!("cannot start a thread: {error}"))
+    }
+}
+
+fn cannot_recover(path: &Path, error: &spool::SpoolError) -> String {
+    format!("cannot recover the spool {}: {error}", path.display())
+}
+
+/// Opens every spool directory.
+pub(crate) fn open_disks(config: &Config, files_max: usize) -> Result<Vec<Arc<FileDisk>>, String> {
+    let open = |path: &PathBuf| {
+        let disk = FileDisk::open(path)
+            .map_err(|error| format!("cannot open the spool {}: {error}", path.display()))?;
+        Ok(Arc::new(disk.keep_open(files_max)))
+    };
+    config.spool.paths.iter().map(open).collect()
+}
+
+/// Reads every log.
+///
+/// # Errors
+/// A sentence that names what could not be read.
+pub(crate) fn read_logs(
+    config: &Config,
+    disks: Vec<Arc<FileDisk>>,
+) -> Result<Vec<ReadLog>, String> {
+    let mut logs = Vec::new();
+    for (number, (path, disk)) in config.spool.paths.iter().zip(disks).enumerate() {
+        let log = u8::try_from(number).map_err(|_| "more than 256 spool paths".to_owned())?;
+        let began = Instant::now();
+        let opening = Opening::read(&*disk, spool_config(&config.spool, log))
+            .map_err(|error| cannot_recover(path, &error))?;
+        let inbound = Inbound::new(config.spool.node, log, &opening);
+        let took = began.elapsed();
+        logs.push(ReadLog { path: path.clone(), disk, opening, inbound, took });
+    }
+    Ok(logs)
+}
+
+/// Says what was found in a log.
+fn tell_recovered(console: &ConsoleLog, path: &Path, report: &RecoveryReport, took: Duration) {
+    console.line(
+        Level::Info,
+        "spool",
+        format_args!(
+            "spool open path={} queued={} torn={} damaged={} took={took:.1?}",
+            path.display(),
+            report.live_count,
+            report.torn_count,
+            report.damaged_count
+        ),
+    );
+    let (orphans, kept) = (report.orphan_blobs_count, report.kept_blobs_count);
+    if orphans > 0 {
+        let level = if kept > 0 { Level::Warn } else { Level::Info };
+        console.line(
+            level,
+            "spool",
+            format_args!(
+                "blobs of no message path={} removed={} kept={kept}",
+                path.display(),
+                orphans - kept
+            ),
+        );
+    }
+    for damage in &report.damage {
+        console.line(Level::Error, "spool", format_args!("damage: {damage}"));
+    }
+}
+
+/// Says on the console when a log has too little room, at the start and later.
+fn tell_of_log(
+    console: &Arc<ConsoleLog>,
+    path: &Path,
+    status: &SpoolStatus,
+    section: &config::SpoolSection,
+) -> Tell {
+    let needed = section.min_free_bytes.max(section.segment_bytes);
+    if status.full {
+        let (free, needed) = (mib(status.free_bytes.unwrap_or(0)), mib(needed));
+        console.line(
+            Level::Warn,
+            "spool",
+            format_args!(
+                "this disk has {free} free, below min_free_bytes ({needed}): no mail will be \
+                 accepted path={}",
+                path.display()
+            ),
+        );
+    }
+    let (console, path) = (Arc::clone(console), path.to_owned());
+    Box::new(move |is_bad, text| {
+        let level = if is_bad { Level::Warn } else { Level::Info };
+        console.line(level, "spool", format_args!("{text} path={}", path.display()));
+    })
+}
+
+fn spool_config(section: &config::SpoolSection, log: u8) -> SpoolConfig {
+    let defaults = SpoolConfig::default();
+    SpoolConfig {
+        node: section.node,
+        log,
+        salt: seed_of(u16::from(log)),
+        durability: match section.durability {
+            config::Durability::Sync => Durability::Sync,
+            config::Durability::Os => Durability::Os,
+            config::Durability::Memory => Durability::Memory,
+        },
+        segment_bytes: section.segment_bytes,
+        first_segment_bytes: defaults.first_segment_bytes.min(section.segment_bytes),
+        reserve_bytes: section.min_free_bytes,
+        // One more is the reserve that is touched only when the disk is full.
+        spare_segments_max: usize::from(section.spare_segments) + 1,
+        ..defaults
+    }
+}
