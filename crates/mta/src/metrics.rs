@@ -340,7 +340,10 @@ metric_set! {
     live_bytes: Gauge = "spool_live_bytes" {} "Bytes of live records.";
     blobs: Gauge = "spool_blobs" {} "Bodies in files of their own.";
     compacted_bytes: Counter = "spool_compacted_bytes" {} "Bytes moved by compaction.";
+    message_ids_left: Gauge = "spool_message_ids_left" {} "Messages that the log can take before it has no id for another.";
     damaged: Counter = "spool_damaged_records" {} "Records found damaged and quarantined.";
+    orphan_blobs_removed: Counter = "spool_orphan_blobs_removed" {} "Bodies of no message that the start removed.";
+    orphan_blobs_kept: Gauge = "spool_orphan_blobs_kept" {} "Bodies of no message that the start kept, because they may belong to a damaged record.";
 }
 
 metric_set! {

@@ -155,16 +155,24 @@ impl Due {
 
     /// Adds the report about `group`.
     async fn add<W: World>(&mut self, shard: &Rc<Shard<W>>, group: Group, start: &[u8]) {
-        let dsn = compose(shard, &self.original, &group, start);
-        if let Some(directory) = &group.reports.directory {
-            keep(shard, &dsn, directory.clone()).await;
-        }
-        let wish = group.wish();
-        count(shard, wish);
-        let recipients = dsn.envelope.recipients.len();
-        if recipients > 0 {
-            shard.shared.queue_slots.take(recipients as u64);
-            self.dsns.push((Rc::new(dsn), action_name(wish)));
+        if let Some(dsn) = compose(shard, &self.original, &group, start) {
+            if let Some(directory) = &group.reports.directory {
+                keep(shard, &dsn, directory.clone()).await;
+            }
+            let wish = group.wish();
+            count(shard, wish);
+            let recipients = dsn.envelope.recipients.len();
+            if recipients > 0 {
+                shard.shared.queue_slots.take(recipients as u64);
+                self.dsns.push((Rc::new(dsn), action_name(wish)));
+            }
+        } else {
+            // Millions of reports after mail was refused for the same. What became of the
+            // recipients is recorded; a log that stops would be worse.
+            let id = self.original.id;
+            shard
+                .console
+                .error("spool", format_args!("no message id is left for a report id={id}"));
         }
         if let Some(records) = Records::of(self.original.id, self.settle.at, &group.judged) {
             self.settle.recipients.extend(records.settle.recipients);

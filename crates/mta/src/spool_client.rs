@@ -31,6 +31,28 @@ impl std::fmt::Debug for LogPort {
     }
 }
 
+/// Of each log's 2^40 message ids so many are kept for reports: mail is refused before they are used.
+pub const REPORT_IDS: u64 = 1 << 24;
+
+/// Mail has no sequence number from here on.
+const MAIL_IDS_END: u64 = MessageId::SEQUENCE_MAX + 1 - REPORT_IDS;
+
+impl LogPort {
+    /// Message ids that are left for mail.
+    #[must_use]
+    pub fn ids_left(&self) -> u64 {
+        MAIL_IDS_END.saturating_sub(self.next_sequence.load(Ordering::Relaxed))
+    }
+
+    /// The next message id, if its sequence number is below `end`. None is given out twice.
+    fn allocate_id(&self, end: u64) -> Option<MessageId> {
+        let next = |next: u64| (next < end).then_some(next + 1);
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        let sequence = self.next_sequence.fetch_update(set, get, next).ok()?;
+        Some(MessageId::new(self.node, self.log, sequence))
+    }
+}
+
 /// Bits of a ticket below the shard's number.
 const SHARD_SHIFT: u32 = 48;
 
@@ -84,17 +106,24 @@ impl SpoolClient {
         })
     }
 
-    /// An id for a new message, on the logs in turn that still write.
+    /// An id for a new message, on the logs in turn that still write; `None` when they have none
+    /// left.
     #[must_use]
-    pub fn allocate_id(&self) -> MessageId {
-        let mut turn = self.next_port.get();
-        if !self.failed.borrow().is_empty() {
-            let count = self.ports.len();
-            let good = |turn: &usize| !self.has_failed(self.ports[turn % count].log);
-            turn = (turn..turn.saturating_add(count)).find(good).unwrap_or(turn);
+    pub fn allocate_id(&self) -> Option<MessageId> {
+        let first = self.next_port.get();
+        // What is said of a log that fails is said when it refuses.
+        let all_failed = self.have_all_failed();
+        for turn in first..first.saturating_add(self.ports.len()) {
+            let port = &self.ports[turn % self.ports.len()];
+            if !all_failed && self.has_failed(port.log) {
+                continue;
+            }
+            if let Some(id) = port.allocate_id(MAIL_IDS_END) {
+                self.next_port.set(turn.wrapping_add(1));
+                return Some(id);
+            }
         }
-        self.next_port.set(turn.wrapping_add(1));
-        self.allocate_id_on(&self.ports[turn % self.ports.len()])
+        None
     }
 
     /// A log refuses to write and always will; whether that is news.
@@ -114,17 +143,11 @@ impl SpoolClient {
         self.failed.borrow().len() >= self.ports.len()
     }
 
-    /// An id for a new message that must lie in the log of `other`, because both become durable
-    /// together.
+    /// An id for a report that must lie in the log of `other`, because both become durable
+    /// together; `None` when there is none left.
     #[must_use]
-    pub fn allocate_id_beside(&self, other: MessageId) -> MessageId {
-        self.allocate_id_on(self.port(other))
-    }
-
-    #[allow(clippy::unused_self)]
-    fn allocate_id_on(&self, port: &LogPort) -> MessageId {
-        let sequence = port.next_sequence.fetch_add(1, Ordering::Relaxed);
-        MessageId::new(port.node, port.log, sequence)
+    pub fn allocate_id_beside(&self, other: MessageId) -> Option<MessageId> {
+        self.port(other).allocate_id(MessageId::SEQUENCE_MAX + 1)
     }
 
     /// A name for a new blob in the log of `id`.
@@ -297,24 +320,44 @@ impl Drop for Waiting {
 mod tests {
     use super::*;
 
+    fn port(log: u8, next_sequence: u64) -> Arc<LogPort> {
+        Arc::new(LogPort {
+            send: Box::new(|_| ()),
+            next_sequence: AtomicU64::new(next_sequence),
+            next_blob: AtomicU64::new(1),
+            log,
+            node: 0,
+        })
+    }
+
     #[test]
     fn a_log_that_failed_gets_no_new_mail_and_stops_no_other() {
-        let port = |log| {
-            Arc::new(LogPort {
-                send: Box::new(|_| ()),
-                next_sequence: AtomicU64::new(1),
-                next_blob: AtomicU64::new(1),
-                log,
-                node: 0,
-            })
-        };
-        let client = SpoolClient::new(0, (0..3).map(port).collect());
+        let client = SpoolClient::new(0, (0..3).map(|log| port(log, 1)).collect());
         assert!(client.note_failed(1) && !client.note_failed(1));
-        let logs: Vec<u8> = (0..6).map(|_| client.allocate_id().log()).collect();
+        let logs: Vec<u8> = (0..6).map(|_| client.allocate_id().unwrap().log()).collect();
         assert_eq!(logs, [0, 2, 0, 2, 0, 2]);
         assert!(client.has_failed(1) && !client.has_failed(0) && !client.have_all_failed());
         assert!(client.note_failed(0) && client.note_failed(2));
         assert!(client.have_all_failed());
-        let _ = client.allocate_id();
+        assert!(client.allocate_id().is_some(), "the log itself refuses");
+    }
+
+    #[test]
+    fn ids_end_and_the_last_are_for_reports() {
+        let ports = vec![port(0, MAIL_IDS_END - 2), port(1, MAIL_IDS_END - 1)];
+        let client = SpoolClient::new(0, ports.clone());
+        let ids: Vec<_> = std::iter::from_fn(|| client.allocate_id()).collect();
+        let places = ids.iter().map(|id| (id.log(), id.sequence())).collect::<Vec<_>>();
+        // One log goes on when the other has none left.
+        let last = MAIL_IDS_END - 1;
+        assert_eq!(places, [(0, last - 1), (1, last), (0, last)]);
+        assert_eq!((ports[0].ids_left(), ports[1].ids_left()), (0, 0));
+        let report = client.allocate_id_beside(ids[0]).unwrap();
+        assert_eq!((report.log(), report.sequence()), (0, MAIL_IDS_END));
+        ports[0].next_sequence.store(MessageId::SEQUENCE_MAX, Ordering::Relaxed);
+        let report = client.allocate_id_beside(ids[0]).unwrap();
+        assert_eq!(report.sequence(), MessageId::SEQUENCE_MAX);
+        assert_eq!(client.allocate_id_beside(ids[0]), None, "it does not begin again at 0");
+        assert_eq!((client.allocate_id(), client.allocate_id_beside(ids[0])), (None, None));
     }
 }

@@ -26,6 +26,10 @@ fn gather_count(last: usize) -> usize {
 /// How often the figures of a log are brought up to date and room is looked for.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
 
+/// What is said of a log that has used all numbers of messages, on the console and as a problem.
+pub(crate) const NO_IDS: &str =
+    "no message ids are left in this log, it takes no mail: add a directory to paths";
+
 /// Takes completions to a shard.
 pub(crate) type Deliver = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send>;
 
@@ -70,6 +74,8 @@ impl Mailbox {
 /// A running log.
 pub(crate) struct Log {
     mailbox: Arc<Mailbox>,
+    /// As the shards have it.
+    pub(crate) port: Arc<LogPort>,
     /// The latest figures.
     pub(crate) status: Arc<Mutex<SpoolStatus>>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -134,11 +140,13 @@ impl Log {
             told: Instant::now(),
             tell,
             was_full,
+            port: Arc::clone(&port),
+            has_ids: true,
             gathered: 0,
         };
         let commit_thread =
             thread::Builder::new().name(format!("commit-{log}")).spawn(move || committer.run())?;
-        Ok(Log { mailbox, status, threads: vec![commit_thread, bulk_thread] })
+        Ok(Log { mailbox, port, status, threads: vec![commit_thread, bulk_thread] })
     }
 
     /// Writes what was submitted and ends the threads.
@@ -163,6 +171,9 @@ struct Committer {
     tell: Tell,
     /// Accepts were refused for lack of space when it was last looked at.
     was_full: bool,
+    port: Arc<LogPort>,
+    /// There were message ids left when it was last looked at.
+    has_ids: bool,
     /// Requests in the last round.
     gathered: usize,
 }
@@ -292,6 +303,15 @@ impl Committer {
         }
     }
 
+    /// Says so when no message id is left, which never passes.
+    fn tell_ids(&mut self) {
+        let left = self.port.ids_left();
+        self.metrics.message_ids_left.set_u64(left);
+        if mem::replace(&mut self.has_ids, left > 0) && left == 0 {
+            (self.tell)(true, format_args!("{NO_IDS}"));
+        }
+    }
+
     fn tell_status(&mut self, now: bool) {
         if !now && self.told.elapsed() < STATUS_EVERY {
             return;
@@ -301,6 +321,7 @@ impl Committer {
         self.send_bulk();
         let status = self.spool.status();
         self.tell_full(&status);
+        self.tell_ids();
         let metrics = &self.metrics;
         metrics.commits.add(status.batches_count.saturating_sub(metrics.commits.get()));
         metrics

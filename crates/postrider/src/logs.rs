@@ -108,6 +108,9 @@ impl ReadLog {
             .map_err(|error| cannot_recover(&path, &error))?;
         tell_recovered(console, &path, &report, took + began.elapsed());
         metrics.damaged.add(report.damaged_count);
+        let kept = report.kept_blobs_count;
+        metrics.orphan_blobs_removed.add(report.orphan_blobs_count.saturating_sub(kept));
+        metrics.orphan_blobs_kept.set_u64(kept);
         let shards = shards.to_vec();
         let deliver = Box::new(move |shard: u16, completions| {
             // A shard that has ended waits for nothing.

@@ -1,6 +1,6 @@
 //! A running relay: logs, shards, acceptors and what they share.
 
-use crate::commit_thread::Log;
+use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::event_log::EventLog;
@@ -271,11 +271,14 @@ impl Node {
 
     /// Looks at the logs when called, for as long as anybody wants to know.
     pub(crate) fn problem_finder(&self) -> Arc<dyn Fn() -> Vec<String> + Send + Sync> {
-        let logs: Vec<_> = self.logs.iter().map(|log| Arc::clone(&log.status)).collect();
+        let parts = |log: &Log| (Arc::clone(&log.status), Arc::clone(&log.port));
+        let logs: Vec<_> = self.logs.iter().map(parts).collect();
         let shared = Arc::clone(&self.shared);
         Arc::new(move || {
             let clock = shared.clock.problem(crate::world::wall_now());
-            logs.iter().flat_map(|status| problems_of(&lock(status))).chain(clock).collect()
+            let problems =
+                logs.iter().flat_map(|(status, port)| problems_of(&lock(status), port.ids_left()));
+            problems.chain(clock).collect()
         })
     }
 
@@ -341,8 +344,11 @@ fn doubt_clock(config: &Config, console: &ConsoleLog) -> ClockDoubt {
 }
 
 /// Why a log does not take all mail, in sentences.
-fn problems_of(status: &SpoolStatus) -> Vec<String> {
+fn problems_of(status: &SpoolStatus, ids_left: u64) -> Vec<String> {
     let mut problems = Vec::new();
+    if ids_left == 0 {
+        problems.push(NO_IDS.to_owned());
+    }
     if let Some(poison) = &status.poisoned {
         problems.push(format!("the spool takes no mail: {poison}"));
     } else if status.full {

@@ -7,57 +7,21 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod support;
-use bytes::Bytes;
-use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipient, Wall};
+use mail::{MessageId, Wall};
 use spool::memdisk::MemDisk;
-use spool::record::tag;
-use spool::{
-    Accept, Attempt, Body, Completion, Disk as _, Meta, Record, Request, Spool, SpoolConfig, Ticket,
-};
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use spool::{Attempt, Record, Spool, SpoolConfig};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use support::Files;
 use support::server::Server;
+use support::spool_files::{accept, submit, wall_now, write};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-fn wall_now() -> Wall {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    Wall(since.as_millis() as u64)
-}
-
-/// A message of 400 B that was tried once.
+/// A message that was tried once.
 fn message(sequence: u64, now: Wall) -> Vec<Record> {
-    let mailbox = |text: &str| Mailbox::parse(text, false).expect("good");
-    let to = mailbox(&format!("user{sequence}@far.test"));
-    let envelope = Envelope {
-        reverse_path: Some(mailbox("sender@source.test")),
-        recipients: vec![Recipient { mailbox: to, notify: Notify::UNSPECIFIED, orcpt: None }],
-        body: BodyType::SevenBit,
-        smtputf8: false,
-        ret: None,
-        envid: None,
-    };
     let id = MessageId::new(0, 0, sequence);
-    let accept = Accept {
-        id,
-        received_at: now,
-        envelope: Arc::new(envelope),
-        meta: Meta {
-            fields: vec![
-                (tag::LISTENER, Bytes::from_static(b"relay")),
-                (tag::CLIENT_ADDRESS, Bytes::from_static(b"192.0.2.1")),
-            ],
-        },
-        prefix: Bytes::from_static(&[b'r'; 180]),
-        body: Body::Memory(vec![Bytes::from_static(&[b'x'; 400])]),
-        facts: ContentFacts { body_bytes: 400, ..ContentFacts::default() },
-    };
     let attempt = Attempt {
         id,
         at: now,
@@ -66,7 +30,7 @@ fn message(sequence: u64, now: Wall) -> Vec<Record> {
         next_try: Wall(now.0 + 3_600_000),
         reason: "451 4.7.1 come back later".into(),
     };
-    vec![Record::Accept(Box::new(accept)), Record::Attempt(attempt)]
+    vec![accept(id, now), Record::Attempt(attempt)]
 }
 
 /// Writes a spool with so many messages, none of which is due within the hour.
@@ -78,32 +42,14 @@ fn fill(directory: &Path, messages: u64, segment_bytes: u64) {
     let now = wall_now();
     for first in (1..=messages).step_by(BATCH as usize) {
         let batch = first..(first + BATCH).min(messages + 1);
-        let mut waiting = batch.end - batch.start;
-        for n in batch {
-            spool.handle_request(Request::Submit { ticket: Ticket(n), records: message(n, now) });
-        }
-        while waiting > 0 {
-            let io = spool.poll_io().expect("something to do");
-            spool.handle_io_done(io.perform(&disk));
-            while let Some((_, completion)) = spool.poll_completion() {
-                assert!(matches!(completion, Completion::Durable { .. }));
-                waiting -= 1;
-            }
-        }
+        submit(&mut spool, &disk, batch.map(|n| message(n, now)));
     }
-    for name in disk.list().expect("lists") {
-        let content = disk.content(&name).expect("there");
-        let used = content.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
-        let file = File::create(directory.join(name)).expect("a file");
-        file.set_len(content.len() as u64).expect("room");
-        file.write_all_at(&content[..used], 0).expect("room");
-    }
+    write(&disk, directory);
 }
 
 /// The peak of a server's memory when all that it found is queued, in bytes.
 fn peak_of_a_start(messages: u64, segment_mib: u64) -> u64 {
     let files = Files::new();
-    std::fs::create_dir(files.path("spool")).expect("a directory");
     fill(&files.path("spool"), messages, segment_mib << 20);
     let server = Server::start(
         &files,

@@ -500,7 +500,9 @@ impl<W: World> Session<W> {
 
     /// Writes what has gathered to the blob; at the end (`all`) also the last piece.
     async fn spill(&mut self, all: bool) -> io::Result<()> {
-        let id = *self.blob_owner.get_or_insert_with(|| self.shard.spool.allocate_id());
+        let owner = self.blob_owner.or_else(|| self.shard.spool.allocate_id());
+        let Some(id) = owner else { return Err(io::Error::other("no message ids are left")) };
+        self.blob_owner = Some(id);
         let blob = match self.intake.blob() {
             Some(blob) => blob,
             None => {
@@ -551,8 +553,14 @@ impl<W: World> Session<W> {
             self.account(policy::content_refused(&transaction.envelope, reply.clone()));
             return reply;
         }
+        let Some(id) = self.blob_owner.take().or_else(|| shard.spool.allocate_id()) else {
+            self.abandon();
+            let reply = self.spill_refusal(452);
+            self.account(policy::content_refused(&transaction.envelope, reply.clone()));
+            return reply;
+        };
         let message = Accepted {
-            id: self.blob_owner.take().unwrap_or_else(|| shard.spool.allocate_id()),
+            id,
             blob: self.intake.take_blob(),
             body: self.intake.take_body(),
             transaction,

@@ -12,14 +12,15 @@ use mail::{BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Recip
 use spool::Meta;
 use std::sync::Arc;
 
-/// The report about `group`. `start` is what may be returned of the message.
+/// The report about `group`; `None` if its log has no message id left for it. `start` is what may be
+/// returned of the message.
 pub(super) fn compose<W: World>(
     shard: &Shard<W>,
     message: &Message,
     group: &Group,
     start: &[u8],
-) -> Message {
-    let id = shard.spool.allocate_id_beside(message.id);
+) -> Option<Message> {
+    let id = shard.spool.allocate_id_beside(message.id)?;
     let now = shard.world.time().wall();
     let active = shard.active();
     let recipients: Vec<RecipientReport<'_>> = group
@@ -55,7 +56,7 @@ pub(super) fn compose<W: World>(
         dsn.envelope = Arc::new(envelope);
         dsn.meta.fields.push(field);
     }
-    dsn
+    Some(dsn)
 }
 
 fn returns_all(message: &Message, group: &Group, start: &[u8]) -> bool {

@@ -9,6 +9,7 @@ pub mod http;
 pub mod name_server;
 pub mod peer;
 pub mod server;
+pub mod spool_files;
 pub mod table;
 pub mod tool;
 

@@ -1,0 +1,85 @@
+//! What a start finds in its spools, and says of it.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod support;
+use mail::MessageId;
+use mta::spool_client::REPORT_IDS;
+use spool::memdisk::MemDisk;
+use spool::{Spool, SpoolConfig};
+use support::client::Client;
+use support::http::{get, metric};
+use support::server::Server;
+use support::{Files, config, spool_files, wait_until};
+
+fn discarding() -> String {
+    config("[admin]\naddress = \"127.0.0.1:0\"\n[[route]]\ndiscard = {}\n")
+}
+
+fn metrics(server: &Server) -> String {
+    let line = server.wait_console("admin", |line| line.contains("metrics and health on "));
+    let (_, address) = line.rsplit_once(' ').expect("an address");
+    get(address.trim_start_matches("http://"), "/metrics")
+}
+
+#[test]
+fn bodies_of_no_message_are_counted_those_removed_and_those_kept() {
+    let files = Files::new();
+    Server::start(&files, &discarding()).stop();
+    let blob = files.path("spool/0000000000000001.blob");
+    std::fs::write(&blob, "nobody's").expect("room");
+    let server = Server::start_again(&files);
+    server.wait_console("removed", |line| {
+        line.contains("info  spool: blobs of no message path=spool removed=1 kept=0")
+    });
+    let told = metrics(&server);
+    assert_eq!(metric(&told, "postrider_spool_orphan_blobs_removed_total"), 1, "{told}");
+    assert_eq!(metric(&told, "postrider_spool_orphan_blobs_kept"), 0, "{told}");
+    assert!(!blob.exists());
+    server.stop();
+    // It may belong to what was lost with this segment.
+    files.write("spool/00001000-0000000000000001.damaged", "");
+    std::fs::write(&blob, "somebody's").expect("room");
+    let server = Server::start_again(&files);
+    server.wait_console("kept", |line| {
+        line.contains("warn  spool: blobs of no message path=spool removed=0 kept=1")
+    });
+    let told = metrics(&server);
+    assert_eq!(metric(&told, "postrider_spool_orphan_blobs_removed_total"), 0, "{told}");
+    assert_eq!(metric(&told, "postrider_spool_orphan_blobs_kept"), 1, "{told}");
+    assert!(blob.exists());
+    server.stop();
+}
+
+#[test]
+fn message_ids_come_to_an_end_and_never_begin_again() {
+    let files = Files::new();
+    let disk = MemDisk::new(1, 1 << 30);
+    let config = SpoolConfig { segment_bytes: 8 << 20, ..SpoolConfig::default() };
+    let (mut spool, _) = Spool::open(&disk, config, &mut |_| ()).expect("opens");
+    let last = MessageId::SEQUENCE_MAX - REPORT_IDS;
+    let before_last = spool_files::accept(MessageId::new(0, 0, last - 1), spool_files::wall_now());
+    spool_files::submit(&mut spool, &disk, std::iter::once(vec![before_last]));
+    spool_files::write(&disk, &files.path("spool"));
+    let server = Server::start(&files, &discarding());
+    let mut client = Client::connect(server.address());
+    client.mail("a@source.test", &["b@far.test"], "Subject: the last\r\n\r\n");
+    let refused = |client: &mut Client| {
+        client.say("MAIL FROM:<a@source.test>", "250");
+        client.say("RCPT TO:<b@far.test>", "250");
+        client.say("DATA", "354");
+        client.send("Subject: one too many\r\n\r\n.\r\n");
+        client.expect("452 4.3.1");
+    };
+    refused(&mut client);
+    let no_ids = "no message ids are left in this log";
+    server.wait_console("the end", |line| line.contains(no_ids) && line.contains("warn  spool:"));
+    assert_eq!(metric(&metrics(&server), "postrider_spool_message_ids_left"), 0);
+    assert!(server.command(&["status"]).out.contains(no_ids), "{:?}", server.command(&["status"]));
+    drop(client);
+    server.stop();
+    let server = Server::start_again(&files);
+    refused(&mut Client::connect(server.address()));
+    wait_until("the queue to be empty", || server.queue().is_empty());
+    server.stop();
+}
