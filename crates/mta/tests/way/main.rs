@@ -1,0 +1,17 @@
+//! The message's way, from a client to a next hop or a mailbox and back as a report: one shard in a
+//! world of its own (`world.rs`), with a log on a disk in memory, a clock that goes on when nobody has
+//! anything to do, scripted peers, and an operator. What whole machines do over days is the
+//! simulator's.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod client;
+mod custody;
+mod ingress;
+mod node;
+mod operator;
+mod outcome;
+mod peer;
+mod report;
+mod routing;
+mod world;

@@ -1,0 +1,159 @@
+//! A next hop that answers by a script and keeps what it was sent.
+
+use super::world::TestWorld;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+/// What it has seen and will say.
+#[derive(Clone, Default)]
+pub(crate) struct Peer(Rc<Memory>);
+
+#[derive(Default)]
+struct Memory {
+    /// By verb (`CONNECT`, `EHLO`, `MAIL`, …, `.` for the end of the content); once each, in order.
+    replies: RefCell<BTreeMap<&'static str, VecDeque<String>>>,
+    /// By verb, whenever there is none in `replies`.
+    always: RefCell<BTreeMap<&'static str, String>>,
+    messages: RefCell<Vec<Sent>>,
+}
+
+/// A message that it has taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) from: String,
+    pub(crate) to: Vec<String>,
+    pub(crate) content: String,
+}
+
+impl Peer {
+    /// A well-behaved next hop at an address.
+    pub(crate) fn at(world: &TestWorld, address: &str) -> Peer {
+        let peer = Peer::default();
+        let address: SocketAddr = address.parse().expect("an address");
+        let serving = peer.clone();
+        world.serve(address, move |stream| {
+            let peer = serving.clone();
+            tokio::task::spawn_local(async move { peer.serve(stream).await });
+        });
+        peer
+    }
+
+    /// What it says to the next command of that verb.
+    pub(crate) fn once(&self, verb: &'static str, reply: &str) -> &Peer {
+        self.0.replies.borrow_mut().entry(verb).or_default().push_back(reply.to_owned());
+        self
+    }
+
+    /// What it says to every command of that verb.
+    pub(crate) fn always(&self, verb: &'static str, reply: &str) -> &Peer {
+        self.0.always.borrow_mut().insert(verb, reply.to_owned());
+        self
+    }
+
+    /// It behaves again.
+    pub(crate) fn heal(&self) {
+        self.0.replies.borrow_mut().clear();
+        self.0.always.borrow_mut().clear();
+    }
+
+    /// Messages taken.
+    pub(crate) fn messages(&self) -> Vec<Sent> {
+        self.0.messages.borrow().clone()
+    }
+
+    fn reply(&self, verb: &str, usual: &str) -> String {
+        let once = self.0.replies.borrow_mut().get_mut(verb).and_then(VecDeque::pop_front);
+        once.or_else(|| self.0.always.borrow().get(verb).cloned()).unwrap_or(usual.to_owned())
+    }
+
+    async fn serve(&self, mut stream: DuplexStream) {
+        // Whoever hangs up has had enough.
+        let _ = self.converse(&mut stream).await;
+    }
+
+    async fn converse(&self, stream: &mut DuplexStream) -> std::io::Result<()> {
+        let mut unread = Vec::new();
+        let mut envelope = Sent::default();
+        self.write(stream, &self.reply("CONNECT", "220 peer.test ESMTP")).await?;
+        while let Some(line) = line(stream, &mut unread).await? {
+            let verb = line.split([' ', ':']).next().unwrap_or_default().to_uppercase();
+            let usual = match &*verb {
+                "EHLO" | "LHLO" => "250-peer.test\r\n250-PIPELINING\r\n250 ENHANCEDSTATUSCODES",
+                "DATA" if envelope.to.is_empty() => "503 5.5.1 no recipients",
+                "DATA" => "354 go on",
+                "QUIT" => "221 2.0.0 bye",
+                _ => "250 2.0.0 good",
+            };
+            let reply = self.reply(&verb, usual);
+            let is_taken = reply.starts_with('2');
+            match &*verb {
+                "MAIL" if is_taken => {
+                    envelope = Sent { from: path(&line), ..Sent::default() };
+                }
+                "RCPT" if is_taken => envelope.to.push(path(&line)),
+                "RSET" => envelope = Sent::default(),
+                _ => {}
+            }
+            self.write(stream, &reply).await?;
+            if verb == "DATA" && reply.starts_with('3') {
+                self.take_content(stream, &mut unread, &mut envelope).await?;
+            }
+            if verb == "QUIT" {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn take_content(
+        &self,
+        stream: &mut DuplexStream,
+        unread: &mut Vec<u8>,
+        envelope: &mut Sent,
+    ) -> std::io::Result<()> {
+        let mut sent = std::mem::take(envelope);
+        while let Some(line) = line(stream, unread).await? {
+            if line == "." {
+                let reply = self.reply(".", "250 2.0.0 taken");
+                if reply.starts_with('2') {
+                    self.0.messages.borrow_mut().push(sent);
+                }
+                return self.write(stream, &reply).await;
+            }
+            sent.content += line.strip_prefix('.').unwrap_or(&line);
+            sent.content += "\r\n";
+        }
+        Ok(())
+    }
+
+    /// `hang up` closes the connection instead of an answer, `silence` never comes.
+    async fn write(&self, stream: &mut DuplexStream, reply: &str) -> std::io::Result<()> {
+        match reply {
+            "hang up" => Err(std::io::ErrorKind::ConnectionReset.into()),
+            "silence" => std::future::pending().await,
+            text => stream.write_all(format!("{text}\r\n").as_bytes()).await,
+        }
+    }
+}
+
+fn path(line: &str) -> String {
+    let inside = line.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+    inside.map(|(path, _)| path.to_owned()).unwrap_or_default()
+}
+
+async fn line(stream: &mut DuplexStream, unread: &mut Vec<u8>) -> std::io::Result<Option<String>> {
+    loop {
+        if let Some(at) = unread.windows(2).position(|pair| pair == b"\r\n") {
+            let line = unread.drain(..at + 2).collect::<Vec<u8>>();
+            return Ok(Some(String::from_utf8_lossy(&line[..at]).into_owned()));
+        }
+        let mut buffer = [0; 4096];
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(None),
+            n => unread.extend_from_slice(&buffer[..n]),
+        }
+    }
+}

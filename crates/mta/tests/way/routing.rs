@@ -1,0 +1,158 @@
+//! Where mail goes, and what the DNS has to do with it.
+
+use super::client::submit;
+use super::node::{Node, config, play};
+use super::peer::Peer;
+use super::world::{HERE, TestWorld};
+use mta::seams::{DnsError, Mx};
+use std::net::IpAddr;
+
+const MX: &str = "[retry]\njitter = 0\n[[route]]\nmx = {}";
+
+fn mx(preference: u16, host: &str) -> Mx {
+    Mx { preference, host: host.to_owned() }
+}
+
+fn ip(text: &str) -> Vec<IpAddr> {
+    vec![text.parse().expect("an address")]
+}
+
+/// `x.test` has `mx1` before `mx2`.
+fn two_hosts(world: &TestWorld) {
+    world.set_mx("x.test", Ok(vec![mx(20, "mx2.x.test"), mx(10, "mx1.x.test")]));
+    world.set_addresses("mx1.x.test", Ok(ip("192.0.2.11")));
+    world.set_addresses("mx2.x.test", Ok(ip("192.0.2.12")));
+}
+
+#[test]
+fn the_preferred_host_gets_the_mail() {
+    play(|| async {
+        let node = Node::start(&config(MX)).await;
+        two_hosts(&node.world);
+        let (first, second) =
+            (Peer::at(&node.world, "192.0.2.11:25"), Peer::at(&node.world, "192.0.2.12:25"));
+        submit(&node, "me@source.test", &["a@x.test"]).await;
+        node.wait_for("relayed", 1).await;
+        assert_eq!((first.messages().len(), second.messages().len()), (1, 0));
+        assert_eq!(node.of("relayed")[0]["next_hop"], "mx1.x.test[192.0.2.11]:25");
+    });
+}
+
+#[test]
+fn the_next_host_is_asked_when_the_preferred_is_away() {
+    play(|| async {
+        let node = Node::start(&config(MX)).await;
+        two_hosts(&node.world);
+        let second = Peer::at(&node.world, "192.0.2.12:25");
+        submit(&node, "me@source.test", &["a@x.test"]).await;
+        node.wait_for("relayed", 1).await;
+        assert_eq!(second.messages().len(), 1);
+        assert_eq!(node.count("deferred"), 0);
+    });
+}
+
+#[test]
+fn a_domain_without_mx_is_its_own_host() {
+    play(|| async {
+        let node = Node::start(&config(MX)).await;
+        node.world.set_mx("x.test", Err(DnsError::NoRecords));
+        node.world.set_addresses("x.test", Ok(ip("192.0.2.13")));
+        let peer = Peer::at(&node.world, "192.0.2.13:25");
+        submit(&node, "me@source.test", &["a@x.test"]).await;
+        node.wait_for("relayed", 1).await;
+        assert_eq!(peer.messages().len(), 1);
+    });
+}
+
+#[test]
+fn null_mx_and_domains_that_do_not_exist_fail_at_once() {
+    play(|| async {
+        let node = Node::start(&config(MX)).await;
+        node.world.set_mx("null.test", Ok(vec![mx(0, "")]));
+        submit(&node, "", &["a@null.test", "b@nowhere.test"]).await;
+        node.wait_for("failed", 2).await;
+        let mut failed = node.events(&["recipient", "status", "culprit"]).split_off(1);
+        failed.sort();
+        assert_eq!(
+            failed,
+            [
+                // RFC 7505 §4.1, RFC 3463 §3.2.
+                "failed recipient=a@null.test status=5.1.10 culprit=dns",
+                "failed recipient=b@nowhere.test status=5.1.2 culprit=dns",
+            ]
+        );
+        assert_eq!(node.world.connects(), 0);
+    });
+}
+
+#[test]
+fn trouble_with_the_dns_makes_mail_wait_until_it_is_over() {
+    play(|| async {
+        let node = Node::start(&config(MX)).await;
+        let failure = || DnsError::Transient("the name server said SERVFAIL".to_owned());
+        node.world.set_mx("x.test", Err(failure()));
+        submit(&node, "me@source.test", &["a@x.test"]).await;
+        node.wait_for("suspended", 1).await;
+        assert_eq!(node.of("suspended")[0]["next_hop"], "x.test");
+        two_hosts(&node.world);
+        Peer::at(&node.world, "192.0.2.11:25");
+        node.wait_for("relayed", 1).await;
+        assert_eq!(node.count("failed"), 0);
+    });
+}
+
+#[test]
+fn an_mx_that_is_this_server_is_a_loop() {
+    play(|| async {
+        let node = Node::start(&config(MX)).await;
+        node.world.set_mx("x.test", Ok(vec![mx(10, "us.x.test")]));
+        node.world.set_addresses("us.x.test", Ok(vec![HERE]));
+        submit(&node, "", &["a@x.test"]).await;
+        node.wait_for("failed", 1).await;
+        assert_eq!(node.of("failed")[0]["status"], "5.4.6");
+    });
+}
+
+#[test]
+fn the_first_route_that_names_the_domain_wins_and_a_reload_moves_what_waits() {
+    play(|| async {
+        let text = |host: &str| {
+            config(&format!(
+                "[retry]\njitter = 0\n\
+                 [[route]]\ndomains = [\"*.x.test\"]\nsmtp = {{ hosts = [\"192.0.2.21:25\"] }}\n\
+                 [[route]]\nsmtp = {{ hosts = [\"{host}\"] }}"
+            ))
+        };
+        let node = Node::start(&text("192.0.2.22:25")).await;
+        let below = Peer::at(&node.world, "192.0.2.21:25");
+        submit(&node, "me@source.test", &["a@deep.x.test", "b@x.test"]).await;
+        node.wait_for("relayed", 1).await;
+        assert_eq!(below.messages()[0].to, ["a@deep.x.test"]);
+        let moved = Peer::at(&node.world, "192.0.2.23:25");
+        node.reload(&text("192.0.2.23:25"));
+        node.wait_for("relayed", 2).await;
+        assert_eq!(moved.messages()[0].to, ["b@x.test"]);
+    });
+}
+
+#[test]
+fn mail_whose_route_has_vanished_waits_and_is_not_returned() {
+    play(|| async {
+        let before = config(
+            "[retry]\njitter = 0\n\
+             [[route]]\ndomains = [\"x.test\"]\nsmtp = { hosts = [\"192.0.2.31:25\"] }\n\
+             [[route]]\ndomains = [\"y.test\"]\ndiscard = {}",
+        );
+        let after = config("[[route]]\ndomains = [\"y.test\"]\ndiscard = {}");
+        let node = Node::start(&before).await;
+        submit(&node, "me@source.test", &["a@x.test"]).await;
+        node.wait_for("suspended", 1).await;
+        node.reload(&after);
+        tokio::time::sleep(std::time::Duration::from_secs(3_600)).await;
+        assert_eq!(node.count("failed"), 0);
+        let peer = Peer::at(&node.world, "192.0.2.31:25");
+        node.reload(&before);
+        node.wait_for("relayed", 1).await;
+        assert_eq!(peer.messages().len(), 1);
+    });
+}

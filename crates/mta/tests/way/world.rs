@@ -1,0 +1,348 @@
+//! A world for one shard: tokio's paused clock, pipes for connections, names in a table, mailboxes in
+//! memory. Time passes when nobody has anything to do.
+
+use bytes::Bytes;
+use mail::{Mono, Wall};
+use mta::seams::{Dns, DnsError, Endpoint, Listener, MailStore, Mx, Net, Sleep, Spawn, Stream};
+use mta::seams::{Time, World};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+/// The wall clock when the world begins: 2026-11-18.
+pub(crate) const WALL_MS: u64 = 1_795_000_000_000;
+
+/// This machine's address.
+pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 250));
+
+/// Bytes that a connection holds before a write has to wait.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Serves one connection of a next hop.
+type Serve = Rc<dyn Fn(DuplexStream)>;
+
+/// One shard's world; clones are the same.
+#[derive(Clone)]
+pub(crate) struct TestWorld(Rc<Seams>);
+
+struct Seams {
+    net: TestNet,
+    dns: TestDns,
+    time: TestTime,
+    spawn: LocalTasks,
+    store: Mailboxes,
+}
+
+impl TestWorld {
+    pub(crate) fn new() -> TestWorld {
+        TestWorld(Rc::new(Seams {
+            net: TestNet::default(),
+            dns: TestDns::default(),
+            time: TestTime { start: Instant::now(), random: Rc::new(Cell::new(1)) },
+            spawn: LocalTasks::default(),
+            store: Mailboxes::default(),
+        }))
+    }
+
+    /// Has `serve` take the connections to an address.
+    pub(crate) fn serve(&self, address: SocketAddr, serve: impl Fn(DuplexStream) + 'static) {
+        self.0.net.peers.borrow_mut().insert(address, Rc::new(serve));
+    }
+
+    /// Nobody listens there any more.
+    pub(crate) fn unserve(&self, address: SocketAddr) {
+        self.0.net.peers.borrow_mut().remove(&address);
+    }
+
+    /// Connections that were asked for, to whomever.
+    pub(crate) fn connects(&self) -> usize {
+        self.0.net.connects.get()
+    }
+
+    /// What MX says of a domain.
+    pub(crate) fn set_mx(&self, domain: &str, answer: Result<Vec<Mx>, DnsError>) {
+        self.0.dns.mx.borrow_mut().insert(domain.to_owned(), answer);
+    }
+
+    /// Where a host is.
+    pub(crate) fn set_addresses(&self, host: &str, answer: Result<Vec<IpAddr>, DnsError>) {
+        self.0.dns.addresses.borrow_mut().insert(host.to_owned(), answer);
+    }
+
+    /// Messages in the mailboxes, by directory and in order.
+    pub(crate) fn mailboxes(&self) -> BTreeMap<PathBuf, Vec<String>> {
+        self.0.store.messages.borrow().clone()
+    }
+
+    /// Every write of a mailbox fails like this from now on, or no more.
+    pub(crate) fn set_mailbox_failure(&self, failure: Option<ErrorKind>) {
+        self.0.store.failure.set(failure);
+    }
+}
+
+impl World for TestWorld {
+    type Net = TestNet;
+    type Dns = TestDns;
+    type Time = TestTime;
+    type Spawn = LocalTasks;
+    type Store = Mailboxes;
+
+    fn net(&self) -> &TestNet {
+        &self.0.net
+    }
+    fn dns(&self) -> &TestDns {
+        &self.0.dns
+    }
+    fn time(&self) -> &TestTime {
+        &self.0.time
+    }
+    fn spawn(&self) -> &LocalTasks {
+        &self.0.spawn
+    }
+    fn store(&self) -> &Mailboxes {
+        &self.0.store
+    }
+}
+
+/// Connections by pipes.
+#[derive(Default)]
+pub(crate) struct TestNet {
+    peers: RefCell<BTreeMap<SocketAddr, Serve>>,
+    connects: Cell<usize>,
+}
+
+impl Net for TestNet {
+    type Listener = Nobody;
+    type Accepted = DuplexStream;
+    type Stream = Pipe;
+
+    fn listen(&self, _address: SocketAddr) -> io::Result<Nobody> {
+        Ok(Nobody)
+    }
+
+    fn adopt(&self, accepted: DuplexStream) -> io::Result<Pipe> {
+        Ok(Pipe(accepted))
+    }
+
+    async fn connect(&self, to: &Endpoint, _from: Option<IpAddr>) -> io::Result<Pipe> {
+        self.connects.set(self.connects.get() + 1);
+        let Endpoint::Tcp(to) = to else { return Err(ErrorKind::Unsupported.into()) };
+        let serve = self.peers.borrow().get(to).cloned();
+        let Some(serve) = serve else { return Err(ErrorKind::ConnectionRefused.into()) };
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        serve(theirs);
+        Ok(Pipe(ours))
+    }
+}
+
+/// Clients are handed to the shard directly.
+pub(crate) struct Nobody;
+
+impl Listener for Nobody {
+    type Accepted = DuplexStream;
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::new(HERE, 25))
+    }
+
+    fn poll_accept(
+        &mut self,
+        _cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(DuplexStream, SocketAddr)>> {
+        Poll::Pending
+    }
+}
+
+/// One side of a connection.
+pub(crate) struct Pipe(DuplexStream);
+
+impl Stream for Pipe {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let piece = pieces.iter().find(|piece| !piece.is_empty());
+        Pin::new(&mut self.0).poll_write(cx, piece.map_or(&[], |piece| piece))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(SocketAddr::new(HERE, 25))
+    }
+
+    async fn upgrade_server(self) -> io::Result<Pipe> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    async fn upgrade_client(self, _name: &str) -> io::Result<Pipe> {
+        Err(ErrorKind::Unsupported.into())
+    }
+}
+
+/// Names in a table; what isn't there does not exist.
+#[derive(Default)]
+pub(crate) struct TestDns {
+    mx: RefCell<BTreeMap<String, Result<Vec<Mx>, DnsError>>>,
+    addresses: RefCell<BTreeMap<String, Result<Vec<IpAddr>, DnsError>>>,
+}
+
+impl Dns for TestDns {
+    async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
+        let answer = self.mx.borrow().get(domain).cloned();
+        answer.unwrap_or(Err(DnsError::NoSuchDomain))
+    }
+
+    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
+        let answer = self.addresses.borrow().get(host).cloned();
+        answer.unwrap_or(Err(DnsError::NoSuchDomain))
+    }
+}
+
+/// tokio's clock; chance is a counter.
+#[derive(Clone)]
+pub(crate) struct TestTime {
+    start: Instant,
+    random: Rc<Cell<u64>>,
+}
+
+impl Time for TestTime {
+    type Sleep = Timer;
+
+    fn now(&self) -> Mono {
+        Mono(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    fn wall(&self) -> Wall {
+        Wall(WALL_MS + self.now().0 / 1_000)
+    }
+
+    fn sleep_until(&self, at: Mono) -> Timer {
+        let mut timer = Timer { start: self.start, sleep: None };
+        timer.reset(at);
+        timer
+    }
+
+    fn random(&self) -> u64 {
+        self.random.set(self.random.get().wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1));
+        self.random.get()
+    }
+}
+
+/// A timer of tokio's; `None` for a moment that never comes.
+pub(crate) struct Timer {
+    start: Instant,
+    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Sleep for Timer {
+    fn reset(&mut self, at: Mono) {
+        // tokio's clock goes on to the next timer when nobody has anything to do: one that is a
+        // century away must not be that.
+        let far = Mono(100 * 365 * 86_400 * 1_000_000);
+        self.sleep = (at < far).then(|| {
+            let at = self.start + std::time::Duration::from_micros(at.0);
+            Box::pin(tokio::time::sleep_until(at))
+        });
+    }
+}
+
+/// Tasks of the node, on the test's own thread.
+#[derive(Clone, Default)]
+pub(crate) struct LocalTasks(Rc<RefCell<Vec<AbortHandle>>>);
+
+impl LocalTasks {
+    /// The process ends where it stands.
+    pub(crate) fn end(&self) {
+        self.0.borrow_mut().drain(..).for_each(|task| task.abort());
+    }
+}
+
+impl Spawn for LocalTasks {
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.borrow_mut().push(tokio::task::spawn_local(task).abort_handle());
+    }
+}
+
+/// Mailboxes in memory.
+#[derive(Default)]
+pub(crate) struct Mailboxes {
+    messages: RefCell<BTreeMap<PathBuf, Vec<String>>>,
+    open: RefCell<BTreeMap<u64, (PathBuf, Vec<u8>)>>,
+    failure: Cell<Option<ErrorKind>>,
+}
+
+impl Mailboxes {
+    fn check(&self) -> io::Result<()> {
+        self.failure.get().map_or(Ok(()), |kind| Err(kind.into()))
+    }
+
+    fn keep(&self, directory: PathBuf, content: &[u8]) {
+        let text = String::from_utf8_lossy(content).into_owned();
+        self.messages.borrow_mut().entry(directory).or_default().push(text);
+    }
+}
+
+impl MailStore for Mailboxes {
+    async fn deliver(
+        &self,
+        directory: PathBuf,
+        _name: String,
+        pieces: Vec<Bytes>,
+    ) -> io::Result<()> {
+        self.check()?;
+        self.keep(directory, &pieces.concat());
+        Ok(())
+    }
+
+    async fn begin(&self, directory: PathBuf, _name: String) -> io::Result<u64> {
+        self.check()?;
+        let mut open = self.open.borrow_mut();
+        let file = open.keys().next_back().map_or(1, |last| last + 1);
+        open.insert(file, (directory, Vec::new()));
+        Ok(file)
+    }
+
+    async fn append(&self, file: u64, piece: Bytes) -> io::Result<()> {
+        self.check()?;
+        let mut open = self.open.borrow_mut();
+        let (_, content) = open.get_mut(&file).ok_or(ErrorKind::NotFound)?;
+        content.extend_from_slice(&piece);
+        Ok(())
+    }
+
+    async fn finish(&self, file: u64, keep: bool) -> io::Result<()> {
+        let found = self.open.borrow_mut().remove(&file);
+        let (directory, content) = found.ok_or(ErrorKind::NotFound)?;
+        if keep {
+            self.check()?;
+            self.keep(directory, &content);
+        }
+        Ok(())
+    }
+}
