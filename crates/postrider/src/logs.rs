@@ -6,6 +6,7 @@
 use crate::commit_thread::{Inbound, Log, Tell, mib};
 use crate::console::ConsoleLog;
 use crate::file_disk::FileDisk;
+use crate::log_set::LogSet;
 use crate::node::{Mail, seed_of};
 use mta::config::{self, Config};
 use mta::console::{Console as _, Level};
@@ -141,11 +142,15 @@ pub(crate) fn open_disks(config: &Config, files_max: usize) -> Result<Vec<Arc<Fi
 /// Reads every log.
 ///
 /// # Errors
-/// A sentence that names what could not be read.
+/// A sentence that names what could not be read, or is missed.
 pub(crate) fn read_logs(
     config: &Config,
     disks: Vec<Arc<FileDisk>>,
+    console: &ConsoleLog,
 ) -> Result<Vec<ReadLog>, String> {
+    // What is only in memory is missed nowhere.
+    let is_kept = config.spool.durability != config::Durability::Memory;
+    let set = is_kept.then(|| LogSet::look(&config.spool.paths, console)).transpose()?;
     let mut logs = Vec::new();
     for (number, (path, disk)) in config.spool.paths.iter().zip(disks).enumerate() {
         let log = u8::try_from(number).map_err(|_| "more than 256 spool paths".to_owned())?;
@@ -155,6 +160,9 @@ pub(crate) fn read_logs(
         let inbound = Inbound::new(config.spool.node, log, &opening);
         let took = began.elapsed();
         logs.push(ReadLog { path: path.clone(), disk, opening, inbound, took });
+    }
+    if let Some(set) = set {
+        set.note(console);
     }
     Ok(logs)
 }

@@ -12,6 +12,7 @@ mod control_socket;
 mod descriptors;
 mod event_log;
 mod file_disk;
+mod log_set;
 mod logs;
 mod mutex;
 mod node;

@@ -110,7 +110,7 @@ impl Node {
         let disks = open_disks(config, descriptors.log_files_max)?;
         let suspensions = Suspensions::open(&config.spool.paths[0])?;
         let clock = doubt_clock(config, console);
-        let logs = read_logs(config, disks)?;
+        let logs = read_logs(config, disks, console)?;
         // After the spool: the event log usually lies in its directory, which only the spool may
         // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;

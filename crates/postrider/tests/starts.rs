@@ -9,7 +9,7 @@ use spool::memdisk::MemDisk;
 use spool::{Spool, SpoolConfig};
 use support::client::Client;
 use support::http::{get, metric};
-use support::server::Server;
+use support::server::{CONFIG, POSTRIDER, Server};
 use support::{Files, config, spool_files, wait_until};
 
 fn discarding() -> String {
@@ -82,4 +82,62 @@ fn message_ids_come_to_an_end_and_never_begin_again() {
     refused(&mut Client::connect(server.address()));
     wait_until("the queue to be empty", || server.queue().is_empty());
     server.stop();
+}
+
+/// With these spool directories, and no way out for mail.
+fn with_paths(paths: &str) -> String {
+    let dead = support::tool::free_port();
+    let rest = format!("[[route]]\nsmtp = {{ hosts = [\"127.0.0.1:{dead}\"] }}\n");
+    config(&rest).replace("path = \"spool\"", &format!("paths = [{paths}]"))
+}
+
+/// What a start says that must fail.
+fn refusal(files: &Files, config: &str) -> String {
+    files.write(CONFIG, config);
+    let mut command = std::process::Command::new("timeout");
+    command.args(["30", POSTRIDER, "serve", "--config", CONFIG]).current_dir(files.dir());
+    let output = command.output().expect("coreutils");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn warns_of_directories(server: &Server) -> bool {
+    server.console().iter().any(|line| line.contains("directory was in use"))
+}
+
+#[test]
+fn a_directory_that_is_taken_out_of_paths_is_missed_while_it_has_mail() {
+    let files = Files::new();
+    let server = Server::start(&files, &with_paths("\"spool\", \"second\""));
+    let mut client = Client::connect(server.address());
+    for _ in 0..4 {
+        client.mail("a@source.test", &["b@far.test"], "Subject: queued\r\n\r\n");
+    }
+    drop(client);
+    server.stop();
+    let told = refusal(&files, &with_paths("\"spool\""));
+    let second = files.path("second");
+    let expected = format!("{} was in use, has 2 queued messages", second.display());
+    assert!(told.contains(&expected), "{told}");
+    // One that is not there may be a disk that is gone: mail goes on, and it is told every time.
+    std::fs::rename(&second, files.path("away")).expect("renamed");
+    for _ in 0..2 {
+        let server = Server::start(&files, &with_paths("\"spool\""));
+        assert!(warns_of_directories(&server), "{:#?}", server.console());
+        assert_eq!(server.queue().len(), 2);
+        server.stop();
+    }
+    // Where it was moved to it is found again.
+    let server = Server::start(&files, &with_paths("\"spool\", \"away\""));
+    assert!(!warns_of_directories(&server), "{:#?}", server.console());
+    assert_eq!(server.queue().len(), 4);
+    server.command(&["queue", "remove", "--all"]);
+    wait_until("an empty queue", || server.queue().is_empty());
+    server.stop();
+    // Nobody misses one that is empty.
+    for _ in 0..2 {
+        let server = Server::start(&files, &with_paths("\"spool\""));
+        assert!(!warns_of_directories(&server), "{:#?}", server.console());
+        server.stop();
+    }
 }

@@ -36,7 +36,7 @@ pub use checksums::BodyChecksums;
 pub use config::{Damage, Durability, RecoveryReport, SpoolConfig, SpoolError, SpoolStatus};
 pub use disk::{Disk, DiskError, DiskErrorKind};
 pub use io::{Io, IoDone, IoTicket, Lane};
-pub use opening::Opening;
+pub use opening::{Opening, count_queued};
 pub use record::{Accept, Attempt, BlobId, Body, Meta, Record, Settle, SettleKind, State};
 pub use request::{
     Completion, LoadError, Loaded, LoadedBody, RecoveredMessage, RecoveredRecipient, Refusal,

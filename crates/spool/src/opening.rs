@@ -116,6 +116,14 @@ impl Opening {
     }
 }
 
+/// Messages with open recipients in a log that nobody has open; changes nothing.
+///
+/// # Errors
+/// When the directory can't be read or has an unknown format version.
+pub fn count_queued(disk: &dyn Disk) -> Result<u64, SpoolError> {
+    Ok(Recovery::new().read(disk, None)?.live.index.count())
+}
+
 fn check(config: &SpoolConfig) -> Result<(), SpoolError> {
     let block = config.block_bytes;
     if block == 0 || !block.is_multiple_of(segment::SECTOR_BYTES) || block > 1 << 20 {
