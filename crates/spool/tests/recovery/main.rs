@@ -5,5 +5,6 @@ mod foreign;
 mod full;
 mod golden;
 mod order;
+mod passing;
 mod setup;
 mod unreadable;
