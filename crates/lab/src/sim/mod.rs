@@ -42,11 +42,11 @@ use network::{Network, NetworkFaults, Queues};
 use node::{Ground, Node};
 use open_files::OpenFiles;
 use peer::Neighbours;
-use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, Hop, NODE, Weather};
+use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, Hop, NODE, Weather};
 use rates::{Beginnings, RateLimit};
 use ready_queues::ReadyQueues;
-use spool::Disk as _;
 use spool::memdisk::Faults;
+use spool::{Disk as _, DiskErrorKind};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -256,6 +256,7 @@ impl Stage {
         let group = Group(self.lives);
         // What the start needs is there.
         self.ground.files.set_max(u64::MAX);
+        self.mend_disks();
         let node = Node::start(&self.ground, group).inspect_err(|_| {
             // What had begun does not go on.
             self.ground.network.crash(group);
@@ -263,6 +264,14 @@ impl Stage {
         })?;
         self.ground.files.set_max(self.files_max.get());
         Ok(node)
+    }
+
+    /// Disks do what they are asked to.
+    fn mend_disks(&self) {
+        for disk in &self.ground.disks {
+            disk.memory.set_faults(Faults::default());
+            disk.memory.clear_failure();
+        }
     }
 
     fn set_files(&self, max: u64) {
@@ -286,6 +295,7 @@ impl Stage {
             dns.zones.borrow_mut().looped.clear();
             dns.mood.set(Mood::Well);
             self.set_files(u64::MAX);
+            self.mend_disks();
         }
         self.ground.store_permille.set(weather.map_or(0, |weather| weather.store));
         self.neighbours.healed.set(weather.is_none());
@@ -324,6 +334,10 @@ impl Stage {
             }
             ActKind::Fill { left_bytes } => self.set_room(Some(left_bytes)),
             ActKind::Free => self.set_room(None),
+            ActKind::Reads { permille } => {
+                let faults = Faults { read_permille: permille, ..Faults::default() };
+                ground.disks.iter().for_each(|disk| disk.memory.set_faults(faults));
+            }
             ActKind::Files { max } => self.set_files(max),
             ActKind::Resolver(mood) => ground.dns.mood.set(mood),
             ActKind::Ask => {}
@@ -393,7 +407,7 @@ impl Stage {
         self.inspect(&node);
         match crash.kind {
             CrashKind::Kill => {}
-            CrashKind::Poison => self.poison(&node),
+            CrashKind::Poison(failure) => self.poison(&node, failure),
             CrashKind::Stop => self.stop(&node),
         }
         let executor = self.ground.executor.clone();
@@ -434,17 +448,29 @@ impl Stage {
         }
     }
 
-    /// Lets the next sync fail, and the node live on with that for a while.
-    fn poison(&self, node: &Node) {
+    /// Lets the disks fail, and the node live on with that for a while.
+    fn poison(&self, node: &Node, failure: DiskFailure) {
         let ground = &self.ground;
-        let faults = Faults { sync_permille: 1_000, ..Faults::default() };
-        ground.disks.iter().for_each(|disk| disk.memory.set_faults(faults));
+        for disk in &ground.disks {
+            let (count, forever) = match failure {
+                DiskFailure::Sync => {
+                    let faults = Faults { sync_permille: 1_000, ..Faults::default() };
+                    disk.memory.set_faults(faults);
+                    continue;
+                }
+                DiskFailure::Once(count) => (count, false),
+                DiskFailure::ForGood(count) => (count, true),
+            };
+            disk.memory.set_failure(count, DiskErrorKind::Failed, forever);
+        }
         ground.account.forgive_refused();
         let executor = &ground.executor;
         let until_us = executor.now_us() + POISON_WAIT_US;
         executor.call_at(until_us, || {});
         executor.run(|| node.is_poisoned() || executor.now_us() >= until_us);
-        ground.disks.iter().for_each(|disk| disk.memory.set_faults(Faults::default()));
+        if !matches!(failure, DiskFailure::ForGood(_)) {
+            self.mend_disks();
+        }
         let after_us = ground.random.borrow_mut().below(5_000_000);
         self.run_until(executor.now_us() + after_us);
     }

@@ -6,7 +6,7 @@ mod file;
 mod shown;
 mod variety;
 
-pub use act::{Act, ActKind, Crash, CrashKind};
+pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
 
 use super::account::{DEAF_DOMAIN, SENDER_DOMAIN, WELL_DOMAIN};
@@ -237,6 +237,7 @@ impl Plan {
         // Each of its own, so that what is drawn here changes nothing above.
         plan.complicate(&mut Random::new(seed ^ 0x6D6F_7265));
         plan.vary(&mut Random::new(seed ^ 0x7661_7279));
+        plan.wear_disks(&mut Random::new(seed ^ 0x6469_736B));
         plan.note_unasked();
         plan
     }

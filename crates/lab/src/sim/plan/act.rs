@@ -31,10 +31,21 @@ pub struct Crash {
 pub enum CrashKind {
     /// It is killed.
     Kill,
-    /// A sync fails, it lives on for a while, then it is killed.
-    Poison,
+    /// A disk fails, it lives on for a while, then it is killed.
+    Poison(DiskFailure),
     /// It is asked to stop.
     Stop,
+}
+
+/// How a disk fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFailure {
+    /// The next sync.
+    Sync,
+    /// One operation, after so many others.
+    Once(u64),
+    /// All operations, after so many others, until the process ends.
+    ForGood(u64),
 }
 
 /// Something that an operator or the surroundings do.
@@ -72,6 +83,11 @@ pub enum ActKind {
     },
     /// There is room again.
     Free,
+    /// So many reads in a thousand fail.
+    Reads {
+        /// None of them: 0.
+        permille: u32,
+    },
     /// The process may have so many descriptors.
     Files {
         /// Those included that are open.
@@ -95,7 +111,7 @@ pub(super) fn crashes(random: &mut Random, traffic_us: u64) -> Vec<Crash> {
             polls: random.below(60),
             amid_write: random.below(3) > 0,
             kind: match random.below(8) {
-                0 => CrashKind::Poison,
+                0 => CrashKind::Poison(DiskFailure::Sync),
                 1 => CrashKind::Stop,
                 _ => CrashKind::Kill,
             },

@@ -1,11 +1,10 @@
 //! A plan as people read it.
 
-use super::{ActKind, CrashKind, Plan};
+use super::{ActKind, Crash, CrashKind, Hop, Plan};
 use std::fmt;
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |us: u64| us as f64 / 1e6;
         writeln!(f, "seed {}: {} shards, {} logs", self.seed, self.shards, self.logs)?;
         let (clients, messages) = self.clients;
         writeln!(
@@ -14,34 +13,7 @@ impl fmt::Display for Plan {
             seconds(self.traffic_us),
             self.unsettled_max
         )?;
-        for hop in &self.hops {
-            writeln!(
-                f,
-                "  {:?} at {:?}{}{}{}, {} connections, {} in flight, {} per second, chunking {}, pipelining {}, replies \
-                 one by one {}, \
-                 defers until {} s, down {} to {} s",
-                hop.domains,
-                hop.hosts,
-                if hop.dead { " (dead)" } else { "" },
-                if hop.refuses { " (refuses all)" } else { "" },
-                if hop.is_well { " (well)" } else { "" },
-                hop.connections_max,
-                hop.in_flight_max,
-                hop.per_second,
-                hop.chunking,
-                hop.pipelining,
-                hop.dribbles,
-                seconds(hop.defers_until_us),
-                seconds(hop.down_us.0),
-                seconds(hop.down_us.1)
-            )?;
-            if hop.defers_all_until_us > 0 {
-                writeln!(f, "    defers all until {} s", seconds(hop.defers_all_until_us))?;
-            }
-            if !hop.discards {
-                writeln!(f, "    reads chunks that it refuses as commands")?;
-            }
-        }
+        self.hops.iter().try_for_each(|hop| write_hop(f, hop))?;
         if let Some(crowd) = self.crowd {
             writeln!(f, "  {crowd:?}")?;
         }
@@ -57,20 +29,7 @@ impl fmt::Display for Plan {
                 "  the hosts found by MX records are in the other order for the second domain"
             )?;
         }
-        for crash in &self.crashes {
-            let power = if crash.power { "power is lost" } else { "the process is killed" };
-            let how = match crash.kind {
-                CrashKind::Kill => power.to_owned(),
-                CrashKind::Poison => format!("a sync fails, then {power}"),
-                CrashKind::Stop => "it is stopped".to_owned(),
-            };
-            let (at, down) = (seconds(crash.at_us), seconds(crash.down_us));
-            let amid = if crash.amid_write { ", amid a write" } else { "" };
-            writeln!(f, "  {at} s and {} steps{amid}: {how}; back after {down} s", crash.polls)?;
-            if let Some(count) = crash.again_after {
-                writeln!(f, "    and power is lost {count} disk operations later")?;
-            }
-        }
+        self.crashes.iter().try_for_each(|crash| write_crash(f, crash))?;
         for (number, change) in self.changes.iter().enumerate() {
             writeln!(f, "  change {number}: {change:?}")?;
         }
@@ -82,4 +41,54 @@ impl fmt::Display for Plan {
         }
         writeln!(f, "  until {} s, in thousandths: {:?}", seconds(self.heal_us), self.weather)
     }
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+fn write_hop(f: &mut fmt::Formatter<'_>, hop: &Hop) -> fmt::Result {
+    writeln!(
+        f,
+        "  {:?} at {:?}{}{}{}, {} connections, {} in flight, {} per second, chunking {}, pipelining {}, replies \
+         one by one {}, \
+         defers until {} s, down {} to {} s",
+        hop.domains,
+        hop.hosts,
+        if hop.dead { " (dead)" } else { "" },
+        if hop.refuses { " (refuses all)" } else { "" },
+        if hop.is_well { " (well)" } else { "" },
+        hop.connections_max,
+        hop.in_flight_max,
+        hop.per_second,
+        hop.chunking,
+        hop.pipelining,
+        hop.dribbles,
+        seconds(hop.defers_until_us),
+        seconds(hop.down_us.0),
+        seconds(hop.down_us.1)
+    )?;
+    if hop.defers_all_until_us > 0 {
+        writeln!(f, "    defers all until {} s", seconds(hop.defers_all_until_us))?;
+    }
+    if !hop.discards {
+        writeln!(f, "    reads chunks that it refuses as commands")?;
+    }
+    Ok(())
+}
+
+fn write_crash(f: &mut fmt::Formatter<'_>, crash: &Crash) -> fmt::Result {
+    let power = if crash.power { "power is lost" } else { "the process is killed" };
+    let how = match crash.kind {
+        CrashKind::Kill => power.to_owned(),
+        CrashKind::Poison(failure) => format!("a disk fails ({failure:?}), then {power}"),
+        CrashKind::Stop => "it is stopped".to_owned(),
+    };
+    let (at, down) = (seconds(crash.at_us), seconds(crash.down_us));
+    let amid = if crash.amid_write { ", amid a write" } else { "" };
+    writeln!(f, "  {at} s and {} steps{amid}: {how}; back after {down} s", crash.polls)?;
+    if let Some(count) = crash.again_after {
+        writeln!(f, "    and power is lost {count} disk operations later")?;
+    }
+    Ok(())
 }

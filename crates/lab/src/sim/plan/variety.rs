@@ -2,7 +2,10 @@
 //! few lookups, a resolver that falls ill, routes that vanish, peers that drip, many small domains
 //! and among them one that is well.
 
-use super::{Act, ActKind, BY_MX, Change, Hop, Parts, Plan, SECOND_US, WELL_DOMAIN, hop, mx_name};
+use super::{
+    Act, ActKind, BY_MX, Change, CrashKind, DiskFailure, Hop, Parts, Plan, SECOND_US, WELL_DOMAIN,
+    hop, mx_name,
+};
 use crate::random::Random;
 use crate::sim::world::{Mood, Zones};
 use mta::seams::Mx;
@@ -112,6 +115,34 @@ impl Plan {
             at_us += random.below(10 * SECOND_US);
             self.acts.push(Act { at_us, kind: ActKind::Files { max: files_max } });
         }
+    }
+
+    /// Disks fail otherwise than at a sync, and reads now and then.
+    pub(super) fn wear_disks(&mut self, random: &mut Random) {
+        for crash in &mut self.crashes {
+            let operations_count = random.below(12);
+            let failure = match random.below(3) {
+                0 => DiskFailure::Sync,
+                1 => DiskFailure::Once(operations_count),
+                _ => DiskFailure::ForGood(operations_count),
+            };
+            if matches!(crash.kind, CrashKind::Poison(_)) {
+                crash.kind = CrashKind::Poison(failure);
+            }
+        }
+        // The domain that is well has its bound on disks that can be read.
+        if self.crowd.is_some() || random.below(4) > 0 {
+            return;
+        }
+        let mut at_us = 0;
+        while random.below(3) > 0 && at_us < self.heal_us {
+            at_us += random.below(self.heal_us - at_us + 1);
+            let permille = 1 + random.below(1_000) as u32;
+            self.acts.push(Act { at_us, kind: ActKind::Reads { permille } });
+            at_us += random.below(20 * SECOND_US);
+            self.acts.push(Act { at_us, kind: ActKind::Reads { permille: 0 } });
+        }
+        self.acts.sort_by_key(|act| act.at_us);
     }
 
     /// The resolver falls ill and recovers.
