@@ -18,6 +18,7 @@ pub mod line;
 mod lookup;
 mod message;
 pub mod metrics;
+pub mod name_servers;
 mod operator;
 mod outcome;
 mod recovery;

@@ -61,10 +61,22 @@ impl<W: World> Shard<W> {
             }
             self.metrics.lookups.inc();
             self.metrics.lookup_time.observe(self.now().since(began));
-            if matches!(answer, Err(DnsError::Transient(_))) {
-                self.metrics.lookups_failed.inc();
-            }
+            self.note_answer(answer.as_ref().err());
             return answer;
+        }
+    }
+
+    /// Whether there was an answer, for the one line that says that the name servers have gone.
+    fn note_answer(&self, error: Option<&DnsError>) {
+        let servers = &self.shared.name_servers;
+        if let Some(DnsError::Transient(reason)) = error {
+            self.metrics.lookups_failed.inc();
+            if let Some(count) = servers.unanswered(reason) {
+                let text = format_args!("no answer to the last {count} lookups reason={reason:?}");
+                self.console.warn("name_servers", text);
+            }
+        } else if servers.answered() {
+            self.console.warn("name_servers", format_args!("lookups are answered again"));
         }
     }
 }

@@ -335,7 +335,7 @@ metric_set! {
     poisoned: Gauge = "spool_poisoned" {} "1 when a sync failed and this log takes nothing more.";
     full: Gauge = "spool_full" {} "1 while messages are refused with 452 for lack of disk space.";
     segments: Gauge = "spool_segments" {} "Segments with live records.";
-    segments_spare: Gauge = "spool_segments_spare" {} "Zeroed segments that wait to be used.";
+    segments_spare: Gauge = "spool_segments_spare" {} "Segments that wait to be used.";
     live_messages: Gauge = "spool_live_messages" {} "Messages with at least one open recipient.";
     live_bytes: Gauge = "spool_live_bytes" {} "Bytes of live records.";
     blobs: Gauge = "spool_blobs" {} "Bodies in files of their own.";

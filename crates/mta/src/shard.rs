@@ -19,6 +19,7 @@ use crate::line::{Line, Parts};
 use crate::lookup;
 use crate::message::{self, MessageCache};
 use crate::metrics::Metrics;
+use crate::name_servers::NameServers;
 use crate::recovery::REPORTS;
 use crate::report::ReportLimit;
 use crate::route::retry_policy;
@@ -107,6 +108,8 @@ pub struct Shared {
     pub reads: Arc<Line>,
     /// DNS lookups at once.
     pub lookups: Arc<Line>,
+    /// Whether lookups are answered.
+    pub name_servers: NameServers,
     /// Next hops, as far as any shard knows them.
     pub(crate) known_hops: KnownHops,
     /// Next hops that are left alone.
@@ -144,6 +147,7 @@ impl Shared {
             workers: Line::new(Parts::equal(egress::WORKERS_MAX)),
             reads: Line::new(message::read_parts(config)),
             lookups: Line::new(lookup::parts(config.dns.max_lookups)),
+            name_servers: NameServers::default(),
             known_hops: KnownHops::default(),
             suspensions: Suspensions::default(),
             lookups_max: u32::MAX,

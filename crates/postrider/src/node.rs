@@ -282,10 +282,11 @@ impl Node {
         })
     }
 
-    /// A sentence about next hops that are left alone, if there are any.
+    /// A sentence about name servers that do not answer, or next hops that are left alone, if there are
+    /// any.
     pub(crate) fn suspension_finder(&self) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
         let shared = Arc::clone(&self.shared);
-        Arc::new(move || shared.suspensions.summary())
+        Arc::new(move || shared.name_servers.trouble().or_else(|| shared.suspensions.summary()))
     }
 
     /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was

@@ -98,6 +98,22 @@ impl<W: World> Connection<W> {
     }
 }
 
+/// Tells how this machine bore a delivery of its own: a disk that is full or gone suspends the route, as
+/// a peer that refuses everything does, instead of deferring each message by itself. So does, later,
+/// mailbox after mailbox that can't be written.
+pub(super) fn tell_local<W: World>(slot: &Slot<W>, result: &Result<mail::Reply, Failure>) {
+    let now = slot.shard.now();
+    let mut queue = slot.shard.queue.borrow_mut();
+    match result {
+        Ok(_) => queue.handle_accepted(now, slot.ready),
+        Err(failure) => {
+            // RFC 3463 §3.3: X.2 is the mailbox.
+            let of_mailbox = failure.status.subject == 2;
+            queue.handle_refused(now, slot.ready, Arc::new(failure.clone()), of_mailbox);
+        }
+    }
+}
+
 fn is_timeout_or_loss(failure: &Failure) -> bool {
     failure.status == EnhancedStatus::new(4, 4, 2)
 }

@@ -1,5 +1,6 @@
 //! Delivery without a peer: Maildirs and discarding.
 
+use super::bearing;
 use super::connection::give_back;
 use super::content::{WriteError, read_blob};
 use super::{NextHop, Slot};
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
 use queue::{Take, Work};
 use smallvec::SmallVec;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -38,14 +40,15 @@ pub(super) async fn run<W: World>(shard: Rc<Shard<W>>, slot: Slot<W>, hop: Rc<Ne
             give_back(&shard, &work);
             return;
         }
-        deliver(&shard, who, &hop, &work).await;
+        deliver(&slot, who, &hop, &work).await;
         if permit.must_go() {
             return;
         }
     }
 }
 
-async fn deliver<W: World>(shard: &Rc<Shard<W>>, who: Who, hop: &Rc<NextHop>, work: &Work) {
+async fn deliver<W: World>(slot: &Slot<W>, who: Who, hop: &Rc<NextHop>, work: &Work) {
+    let shard = &slot.shard;
     let place = shard.place_to_read(who, work.id);
     let message = match shard.message_in_turn(place, work.id).await {
         Ok(message) => message,
@@ -72,6 +75,7 @@ async fn deliver<W: World>(shard: &Rc<Shard<W>>, who: Who, hop: &Rc<NextHop>, wo
             }
             _ => (Ok(Reply::new(250, (2, 0, 0), "discarded")), "discard".to_owned()),
         };
+        bearing::tell_local(slot, &result);
         let concluded =
             Concluded { hop: hop.event_hop(&where_to), local: true, dsn_passed_on: false };
         outcome::conclude(shard, &message, &one, vec![result], &concluded);
@@ -107,13 +111,15 @@ fn without_return_path(start: &Bytes) -> Vec<Bytes> {
 }
 
 /// The failure of a mailbox that could not be written.
-fn unwritten(directory: &str, error: &std::io::Error) -> Failure {
+fn unwritten(directory: &str, error: &io::Error) -> Failure {
     let text = format!("cannot write to {directory}: {error}");
     // RFC 3463 §3.3: 4.2.0 is the mailbox, 4.3.1 the whole system.
-    let status = if error.kind() == std::io::ErrorKind::StorageFull {
-        EnhancedStatus::new(4, 3, 1)
-    } else {
-        EnhancedStatus::new(4, 2, 0)
+    let status = match error.kind() {
+        ErrorKind::StorageFull => EnhancedStatus::new(4, 3, 1),
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::StaleNetworkFileHandle => {
+            EnhancedStatus::new(4, 3, 0)
+        }
+        _ => EnhancedStatus::new(4, 2, 0),
     };
     Failure::local(Class::Transient, status, text)
 }

@@ -129,7 +129,7 @@ pub(crate) fn start_connection<W: World>(shard: &Rc<Shard<W>>, ready: ReadyId) {
 
 /// A connection slot of a ready queue, given back when dropped, however the task ends.
 pub(crate) struct Slot<W: World> {
-    shard: Rc<Shard<W>>,
+    pub(crate) shard: Rc<Shard<W>>,
     pub(crate) ready: ReadyId,
     reason: CloseReason,
     held: bool,

@@ -157,6 +157,43 @@ fn a_mailbox_that_can_not_be_written_is_tried_again() {
 }
 
 #[test]
+fn a_disk_of_mailboxes_that_is_full_is_suspended_not_each_message_deferred() {
+    play(|| async {
+        let text = "[retry]\njitter = 0\n[[route]]\nname = \"here\"\nmaildir = { path = \"/mail/{local}\" }";
+        let node = Node::start(&config(text)).await;
+        node.world.set_mailbox_failure(Some(std::io::ErrorKind::StorageFull));
+        for n in 0..300 {
+            submit(&node, "me@source.test", &[&format!("u{n}@x.test")]).await;
+        }
+        node.wait_for("suspended", 2).await;
+        assert_eq!(node.of("suspended")[0]["status"], "4.3.1");
+        let deferred = node.count("deferred");
+        assert!(deferred < 100, "{deferred} deferred");
+        let told = node.lines();
+        assert!(told.iter().any(|line| line.contains("suspended next_hop=maildir")), "{told:#?}");
+        node.world.set_mailbox_failure(None);
+        node.wait_for("delivered", 300).await;
+        assert_eq!(node.count("resumed"), 1);
+    });
+}
+
+#[test]
+fn mailboxes_that_can_not_be_written_one_after_the_other_are_told_of_too() {
+    play(|| async {
+        let text = "[retry]\njitter = 0\n[[route]]\nmaildir = { path = \"/mail/{local}\" }";
+        let node = Node::start(&config(text)).await;
+        node.world.set_mailbox_failure(Some(std::io::ErrorKind::PermissionDenied));
+        for n in 0..300 {
+            submit(&node, "me@source.test", &[&format!("u{n}@x.test")]).await;
+        }
+        node.wait_for("suspended", 1).await;
+        assert_eq!(node.of("suspended")[0]["status"], "4.2.0");
+        node.world.set_mailbox_failure(None);
+        node.wait_for("delivered", 300).await;
+    });
+}
+
+#[test]
 fn a_body_on_disk_is_sent_as_one_in_memory() {
     play(|| async {
         let text = format!("[spool]\nblob_bytes = \"64KiB\"\n{ROUTE}");

@@ -102,6 +102,32 @@ fn trouble_with_the_dns_makes_mail_wait_until_it_is_over() {
 }
 
 #[test]
+fn name_servers_that_answer_nothing_are_told_of_once_and_so_is_their_return() {
+    play(|| async {
+        let node = Node::start(&config(MX)).await;
+        let trouble = || DnsError::Transient("timed out".to_owned());
+        for n in 0..20 {
+            node.world.set_mx(&format!("d{n}.test"), Err(trouble()));
+            submit(&node, "me@source.test", &[&format!("a@d{n}.test")]).await;
+        }
+        node.wait_for("suspended", 20).await;
+        let told = |node: &Node| {
+            let lines = node.lines();
+            lines.into_iter().filter(|line| line.contains("name_servers")).collect::<Vec<String>>()
+        };
+        assert_eq!(
+            told(&node),
+            ["warn name_servers: no answer to the last 8 lookups reason=\"timed out\""]
+        );
+        assert!(node.shared.name_servers.trouble().is_some());
+        submit(&node, "", &["a@nowhere.test"]).await;
+        node.wait_for("failed", 1).await;
+        assert_eq!(told(&node)[1..], ["warn name_servers: lookups are answered again"]);
+        assert_eq!(node.shared.name_servers.trouble(), None);
+    });
+}
+
+#[test]
 fn an_mx_that_is_this_server_is_a_loop() {
     play(|| async {
         let node = Node::start(&config(MX)).await;
