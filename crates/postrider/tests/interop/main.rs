@@ -1,5 +1,5 @@
-//! Mail through other people's servers: from a client by one Postrider to Postfix, Exim, OpenSMTPD
-//! or aiosmtpd, from there to another Postrider, and from that to a peer that keeps every octet.
+//! Mail through other people's servers: from a client by one Postrider to Postfix, Exim, OpenSMTPD,
+//! go-smtp or aiosmtpd, from there to another Postrider, and from that to a peer that keeps every octet.
 //! So each of them is a next hop and a client of ours, and one table of cases is played over all.
 //!
 //! Each test starts its servers once. They need root: on a machine of one's own, others skip.
@@ -12,6 +12,7 @@ mod chain;
 mod contents;
 mod dovecot;
 mod exim;
+mod go_smtp;
 mod opensmtpd;
 mod place;
 mod postfix;
@@ -22,6 +23,7 @@ use cases::play;
 use chain::Chain;
 use place::is_possible;
 use support::client::Client;
+use support::foreign::is_installed;
 use support::server::Server;
 use support::{Files, config, wait_until};
 
@@ -49,6 +51,13 @@ fn opensmtpd_takes_and_passes_on() {
 #[test]
 fn aiosmtpd_takes_and_smtplib_passes_on() {
     play(&Chain::start(aiosmtpd::start));
+}
+
+#[test]
+fn go_smtp_takes_and_passes_on() {
+    if is_installed("go") {
+        play(&Chain::start(go_smtp::start));
+    }
 }
 
 #[test]

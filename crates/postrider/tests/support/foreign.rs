@@ -37,6 +37,18 @@ impl Foreign {
         server
     }
 
+    /// The port of its address.
+    pub fn port(&self) -> u16 {
+        let (_, port) = self.address.rsplit_once(':').expect("a port");
+        port.parse().expect("a port")
+    }
+
+    /// The port at which it refuses everybody, if it told of one.
+    pub fn rude_port(&self) -> u16 {
+        let port = self.events_of("listening")[0]["rude_port"].as_u64();
+        port.and_then(|port| u16::try_from(port).ok()).expect("a port")
+    }
+
     /// What it has told so far of one kind.
     pub fn events_of(&self, kind: &str) -> Vec<Value> {
         let events = self.events.lock().expect("no panic");

@@ -1,6 +1,7 @@
 // A mail server on go-smtp with its default settings. It refuses the sender and the recipient
 // whose local part is "refused", and writes a line of JSON to standard output for each thing that
-// it is asked to do: the first has its address, the others the envelopes and contents.
+// it is asked to do: the first has its address, the others the envelopes and contents. With orders as
+// its argument it is a relay instead (relay.go).
 package main
 
 import (
@@ -16,11 +17,12 @@ import (
 )
 
 type event struct {
-	Event   string   `json:"event"`
-	Address string   `json:"address,omitempty"`
-	From    string   `json:"from,omitempty"`
-	To      []string `json:"to,omitempty"`
-	Content string   `json:"content,omitempty"`
+	Event    string   `json:"event"`
+	Address  string   `json:"address,omitempty"`
+	RudePort int      `json:"rude_port,omitempty"`
+	From     string   `json:"from,omitempty"`
+	To       []string `json:"to,omitempty"`
+	Content  string   `json:"content,omitempty"`
 }
 
 var output sync.Mutex
@@ -81,6 +83,9 @@ func (s *session) Data(r io.Reader) error {
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		serveRelay(os.Args[1])
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
