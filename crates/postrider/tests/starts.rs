@@ -51,6 +51,40 @@ fn bodies_of_no_message_are_counted_those_removed_and_those_kept() {
     server.stop();
 }
 
+/// Mail is not accepted for want of room of some kind.
+fn is_put_off(client: &mut Client) {
+    client.say("MAIL FROM:<a@source.test>", "250");
+    client.say("RCPT TO:<b@far.test>", "250");
+    client.say("DATA", "354");
+    client.send("Subject: one too many\r\n\r\n.\r\n");
+    client.expect("452 4.3.1");
+}
+
+#[test]
+fn a_disk_with_too_little_room_is_told_of_at_the_start() {
+    const MOST: u64 = 1 << 40;
+    let files = Files::new();
+    let disk = rustix::fs::statvfs(files.dir()).expect("a file system");
+    if disk.f_bavail.saturating_mul(disk.f_frsize) > MOST {
+        eprintln!("SKIPPED: the disk here has more room than min_free_bytes can ask for");
+        return;
+    }
+    let route = "[[route]]\ndiscard = {}\n";
+    let text = config(route).replace("min_free_bytes = \"16MiB\"", "min_free_bytes = \"1TiB\"");
+    let server = Server::start(&files, &text);
+    server.wait_console("too little room", |line| {
+        line.contains("warn  spool: this disk has ")
+            && line.contains("below min_free_bytes (")
+            && line.ends_with("no mail will be accepted path=spool")
+    });
+    let mut client = Client::connect(server.address());
+    is_put_off(&mut client);
+    drop(client);
+    let status = server.command(&["status"]).out;
+    assert!(status.contains("the spool's disk is nearly full"), "{status}");
+    server.stop();
+}
+
 #[test]
 fn message_ids_come_to_an_end_and_never_begin_again() {
     let files = Files::new();
@@ -64,14 +98,7 @@ fn message_ids_come_to_an_end_and_never_begin_again() {
     let server = Server::start(&files, &discarding());
     let mut client = Client::connect(server.address());
     client.mail("a@source.test", &["b@far.test"], "Subject: the last\r\n\r\n");
-    let refused = |client: &mut Client| {
-        client.say("MAIL FROM:<a@source.test>", "250");
-        client.say("RCPT TO:<b@far.test>", "250");
-        client.say("DATA", "354");
-        client.send("Subject: one too many\r\n\r\n.\r\n");
-        client.expect("452 4.3.1");
-    };
-    refused(&mut client);
+    is_put_off(&mut client);
     let no_ids = "no message ids are left in this log";
     server.wait_console("the end", |line| line.contains(no_ids) && line.contains("warn  spool:"));
     assert_eq!(metric(&metrics(&server), "postrider_spool_message_ids_left"), 0);
@@ -79,7 +106,7 @@ fn message_ids_come_to_an_end_and_never_begin_again() {
     drop(client);
     server.stop();
     let server = Server::start_again(&files);
-    refused(&mut Client::connect(server.address()));
+    is_put_off(&mut Client::connect(server.address()));
     wait_until("the queue to be empty", || server.queue().is_empty());
     server.stop();
 }

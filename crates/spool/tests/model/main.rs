@@ -52,7 +52,7 @@ proptest! {
 
     #[test]
     fn nothing_acknowledged_is_lost_on_a_failing_disk(seed: u64, events in events()) {
-        let faults = Faults { sync_permille: 10, write_permille: 5, short_read_permille: 200, ..Faults::default() };
+        let faults = Faults { sync_permille: 10, write_permille: 5, read_permille: 20, short_read_permille: 200, ..Faults::default() };
         run(tiny(), 1 << 30, seed, faults, &events);
     }
 
