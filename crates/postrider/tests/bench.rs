@@ -121,6 +121,14 @@ fn a_relay_run_accounts_for_every_message_of_every_contender() {
     let left_out = |name: &&str| skipped.iter().any(|skipped| skipped["name"] == **name);
     let measured: Vec<&str> = contenders.into_iter().filter(|name| !left_out(name)).collect();
     run.check(&measured, 4);
+    // What is asked for over HTTP, and comes at the end by the log.
+    for name in ["postrider", "floor-log"] {
+        let all = run.measurements();
+        let (_, of) = all.iter().find(|(_, of)| of["contender"] == name).expect("measured");
+        let mut figures = list(of, "figures").iter();
+        let syncs = figures.find(|figure| figure["name"] == "sync_count").expect("syncs");
+        assert!(syncs["value"].as_f64() > Some(0.0), "{name}: {syncs}");
+    }
     let case = &run.report["scenarios"][0]["cases"][0];
     let ratio = |to: &str, figure: &str| {
         list(case, "ratios").iter().any(|ratio| ratio["to"] == to && ratio["figure"] == figure)

@@ -150,7 +150,8 @@ impl Server for Postrider {
 fn metric(admin: &str, name: &str) -> Option<u64> {
     let mut stream = TcpStream::connect(admin).ok()?;
     stream.set_read_timeout(Some(METRICS_MAX)).ok()?;
-    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: bench\r\n\r\n").ok()?;
+    // By the server's own name: it answers no other.
+    stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     value_of(&text, name)
