@@ -89,9 +89,10 @@ fn dovecot_takes_lmtp_on_a_unix_socket() {
         of.sort_by_key(|event| event["recipient"].to_string());
         of
     };
-    let relayed = told("relayed", 2);
-    assert_eq!(relayed.len(), 2, "{relayed:#?}");
-    assert_eq!(relayed[0]["next_hop"], dovecot.socket(), "{relayed:#?}");
+    // RFC 2033 §2: an LMTP server doesn't relay.
+    let delivered = told("delivered", 2);
+    assert_eq!(delivered.len(), 2, "{delivered:#?}");
+    assert_eq!(delivered[0]["next_hop"], dovecot.socket(), "{delivered:#?}");
     let failed = told("failed", 2);
     assert_eq!(failed[0]["recipient"], "full@box.test", "{failed:#?}");
     assert_eq!(failed[0]["status"], "5.2.2", "{failed:#?}");
