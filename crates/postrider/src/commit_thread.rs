@@ -1,27 +1,16 @@
 //! Drives one log: a commit thread that gathers what all shards submit, writes and syncs it and
 //! tells them; and a bulk thread for reads, blobs and preparing segments.
 
+mod inbox;
+
+use inbox::{Gathering, Mailbox};
 use mta::metrics::LogMetrics;
 use mta::spool_client::{LogPort, shard_of};
 use spool::{Completion, Disk, Io, IoDone, Opening, Request, Spool, SpoolStatus, Ticket};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, mem, thread};
-
-/// How long a batch waits at most for as many as the last one had. A sync costs the processor
-/// about as much as ten messages do: under load it should carry many.
-const GATHER: Duration = Duration::from_millis(1);
-/// From so many requests in a batch on there is a crowd worth waiting for.
-const CROWD: usize = 6;
-/// More are never waited for.
-const CROWD_MAX: usize = 128;
-
-/// How many requests to wait for, after a batch of `last`: the crowd that was there, and some
-/// more, so that batches grow with the load. Few clients never wait for each other.
-fn gather_count(last: usize) -> usize {
-    if last < CROWD { 0 } else { (last + last / 2).min(CROWD_MAX) }
-}
 
 /// How often the figures of a log are brought up to date and room is looked for.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
@@ -35,41 +24,6 @@ pub(crate) type Deliver = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send>;
 
 /// Tells the console that the state of a log has changed; in words, and whether it is for the worse.
 pub(crate) type Tell = Box<dyn Fn(bool, std::fmt::Arguments<'_>) + Send>;
-
-/// What waits for the commit thread.
-#[derive(Default)]
-struct Inbox {
-    requests: Vec<Request>,
-    done: Vec<IoDone>,
-    stop: bool,
-    /// The commit thread sleeps, and wants to be woken when so many requests are here.
-    wake_at: Option<usize>,
-}
-
-struct Mailbox {
-    inbox: Mutex<Inbox>,
-    wake: Condvar,
-}
-
-impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn put(&self, change: impl FnOnce(&mut Inbox)) {
-        let mut inbox = self.lock();
-        change(&mut inbox);
-        let urgent = !inbox.done.is_empty() || inbox.stop;
-        let wake = inbox.wake_at.is_some_and(|count| urgent || inbox.requests.len() >= count);
-        if wake {
-            inbox.wake_at = None;
-        }
-        drop(inbox);
-        if wake {
-            self.wake.notify_one();
-        }
-    }
-}
 
 /// A running log.
 pub(crate) struct Log {
@@ -91,7 +45,7 @@ pub(crate) struct Inbound {
 impl Inbound {
     /// A log with this node and log number that was read.
     pub(crate) fn new(node: u16, log: u8, opening: &Opening) -> Inbound {
-        let mailbox = Arc::new(Mailbox { inbox: Mutex::default(), wake: Condvar::new() });
+        let mailbox = Arc::new(Mailbox::default());
         let post = Arc::clone(&mailbox);
         let port = LogPort {
             send: Box::new(move |request| post.put(|inbox| inbox.requests.push(request))),
@@ -142,7 +96,7 @@ impl Log {
             was_full,
             port: Arc::clone(&port),
             has_ids: true,
-            gathered: 0,
+            gathering: Gathering::default(),
         };
         let commit_thread =
             thread::Builder::new().name(format!("commit-{log}")).spawn(move || committer.run())?;
@@ -174,8 +128,7 @@ struct Committer {
     port: Arc<LogPort>,
     /// There were message ids left when it was last looked at.
     has_ids: bool,
-    /// Requests in the last round.
-    gathered: usize,
+    gathering: Gathering,
 }
 
 impl Committer {
@@ -221,13 +174,9 @@ impl Committer {
         let mut inbox = self.mailbox.lock();
         let nothing = inbox.requests.is_empty() && inbox.done.is_empty() && !inbox.stop;
         if nothing && !committed {
-            inbox = self.sleep(inbox, 1, STATUS_EVERY);
+            inbox = self.mailbox.wait(inbox, 1, STATUS_EVERY);
         }
-        let wanted = gather_count(self.gathered);
-        if inbox.requests.len() < wanted && inbox.done.is_empty() && !inbox.stop {
-            inbox = self.sleep(inbox, wanted, GATHER);
-        }
-        self.gathered = inbox.requests.len();
+        inbox = self.gathering.gather(&self.mailbox, inbox);
         mem::swap(requests, &mut inbox.requests);
         mem::swap(done, &mut inbox.done);
         let stop = inbox.stop;
@@ -237,20 +186,6 @@ impl Committer {
             thread::sleep(Duration::from_millis(1));
         }
         stop
-    }
-
-    /// Waits until `count` requests are here, something urgent is, or `time` has passed.
-    fn sleep<'a>(
-        &self,
-        mut inbox: MutexGuard<'a, Inbox>,
-        count: usize,
-        time: Duration,
-    ) -> MutexGuard<'a, Inbox> {
-        inbox.wake_at = Some(count);
-        let (mut inbox, _) =
-            self.mailbox.wake.wait_timeout(inbox, time).unwrap_or_else(PoisonError::into_inner);
-        inbox.wake_at = None;
-        inbox
     }
 
     fn send_bulk(&mut self) {

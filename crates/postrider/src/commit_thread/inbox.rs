@@ -1,0 +1,175 @@
+//! What waits for the commit thread, and how long a batch waits for more of it.
+
+use spool::{IoDone, Request};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a batch waits at most for as many as the last one had. A sync costs the processor
+/// about as much as ten messages do: under load it should carry many.
+const GATHER: Duration = Duration::from_millis(1);
+/// From so many requests in a batch on there is a crowd worth waiting for.
+const CROWD: usize = 6;
+/// More are never waited for.
+const CROWD_MAX: usize = 128;
+/// How many have to be there after [`GATHER`] for the batch to wait on, step by step.
+const THRONG: usize = 16;
+/// A step of that further wait; it ends with the first step in which nobody came.
+const STEP: Duration = Duration::from_micros(250);
+/// And after so many steps at the latest: no request waits longer than 3 ms.
+const STEPS_MAX: u32 = 8;
+/// After a first step in which nobody came, so many batches don't wait for more.
+const PAUSE: u32 = 4;
+
+/// How many requests to wait for, after a batch of `last`: the crowd that was there, and some
+/// more, so that batches grow with the load. Few clients never wait for each other.
+fn gather_count(last: usize) -> usize {
+    if last < CROWD { 0 } else { (last + last / 2).min(CROWD_MAX) }
+}
+
+/// What came in and was not taken yet.
+#[derive(Default)]
+pub(super) struct Inbox {
+    pub(super) requests: Vec<Request>,
+    pub(super) done: Vec<IoDone>,
+    pub(super) stop: bool,
+    /// The commit thread sleeps, and wants to be woken when so many requests are here.
+    wake_at: Option<usize>,
+}
+
+impl Inbox {
+    /// Something is here that waits for nobody.
+    fn is_urgent(&self) -> bool {
+        !self.done.is_empty() || self.stop
+    }
+}
+
+/// The inbox, as it is shared with those who put something in.
+#[derive(Default)]
+pub(super) struct Mailbox {
+    inbox: Mutex<Inbox>,
+    wake: Condvar,
+}
+
+impl Mailbox {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn put(&self, change: impl FnOnce(&mut Inbox)) {
+        let mut inbox = self.lock();
+        change(&mut inbox);
+        let wake =
+            inbox.wake_at.is_some_and(|count| inbox.is_urgent() || inbox.requests.len() >= count);
+        if wake {
+            inbox.wake_at = None;
+        }
+        drop(inbox);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Waits until `count` requests are here, something urgent is, or `time` has passed.
+    pub(super) fn wait<'a>(
+        &self,
+        mut inbox: MutexGuard<'a, Inbox>,
+        count: usize,
+        time: Duration,
+    ) -> MutexGuard<'a, Inbox> {
+        inbox.wake_at = Some(count);
+        let (mut inbox, _) =
+            self.wake.wait_timeout(inbox, time).unwrap_or_else(PoisonError::into_inner);
+        inbox.wake_at = None;
+        inbox
+    }
+}
+
+/// Makes batches large under load. The longer wait pays only where requests come from many who
+/// don't wait for each other: clients in lockstep, who all wait for this very commit, would lose
+/// by it. They are found out by the first step in which nobody comes.
+#[derive(Default)]
+pub(super) struct Gathering {
+    /// Requests in the last batch.
+    last: usize,
+    /// So many more batches don't wait beyond [`GATHER`].
+    pause: u32,
+}
+
+impl Gathering {
+    /// Waits for the rest of a batch.
+    pub(super) fn gather<'a>(
+        &mut self,
+        mailbox: &Mailbox,
+        mut inbox: MutexGuard<'a, Inbox>,
+    ) -> MutexGuard<'a, Inbox> {
+        let wanted = gather_count(self.last);
+        let lacks = |inbox: &Inbox| inbox.requests.len() < wanted && !inbox.is_urgent();
+        if lacks(&inbox) {
+            inbox = mailbox.wait(inbox, wanted, GATHER);
+            let mut steps = self.steps();
+            while steps > 0 && inbox.requests.len() >= THRONG && lacks(&inbox) {
+                let before = inbox.requests.len();
+                inbox = mailbox.wait(inbox, wanted, STEP);
+                steps = self.steps_after(steps, inbox.requests.len() > before);
+            }
+        }
+        self.last = inbox.requests.len();
+        inbox
+    }
+
+    /// How many further steps this batch may wait at most.
+    fn steps(&mut self) -> u32 {
+        if self.pause == 0 {
+            return STEPS_MAX;
+        }
+        self.pause -= 1;
+        0
+    }
+
+    /// How many of `steps` are left after one in which somebody came, or nobody did.
+    fn steps_after(&mut self, steps: u32, came: bool) -> u32 {
+        if came {
+            return steps - 1;
+        }
+        if steps == STEPS_MAX {
+            self.pause = PAUSE;
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_clients_never_wait_for_each_other() {
+        assert_eq!(gather_count(CROWD - 1), 0);
+        assert_eq!(gather_count(CROWD), CROWD + CROWD / 2);
+        assert_eq!(gather_count(1_000), CROWD_MAX);
+    }
+
+    #[test]
+    fn steps_end_when_nobody_comes_and_after_the_last() {
+        let mut gathering = Gathering::default();
+        let mut steps = gathering.steps();
+        let mut taken = 0;
+        while steps > 0 {
+            steps = gathering.steps_after(steps, true);
+            taken += 1;
+        }
+        assert_eq!(taken, STEPS_MAX);
+        assert_eq!(gathering.steps_after(STEPS_MAX - 1, false), 0);
+        assert_eq!(gathering.steps(), STEPS_MAX, "somebody had come in the first step");
+    }
+
+    #[test]
+    fn after_a_first_step_in_vain_the_next_batches_dont_wait() {
+        let mut gathering = Gathering::default();
+        assert_eq!(gathering.steps_after(STEPS_MAX, false), 0);
+        for _ in 0..PAUSE {
+            assert_eq!(gathering.steps(), 0);
+        }
+        assert_eq!(gathering.steps(), STEPS_MAX);
+    }
+}
