@@ -4,8 +4,9 @@
 //! hash them), and a stopping server drops nobody from a closed socket's backlog.
 
 use crate::console::Console;
+use crate::inbox::{ShardMessage, ShardSender};
 use crate::seams::{Listener, Net, Time, World};
-use crate::shard::{ShardMail, ShardSender, Shared};
+use crate::shared::Shared;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,8 +49,8 @@ pub async fn run<W: World>(
             Ok((accepted, peer)) => {
                 let shard = least_loaded(&shared);
                 shared.sessions[shard].fetch_add(1, Ordering::Relaxed);
-                let mail = ShardMail::Connection { accepted, peer, listener: index };
-                if shards[shard].send(mail).is_err() {
+                let message = ShardMessage::Connection { accepted, peer, listener: index };
+                if shards[shard].send(message).is_err() {
                     return;
                 }
             }

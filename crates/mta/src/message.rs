@@ -1,13 +1,11 @@
-//! A message in memory, and the store of those that will soon be needed again.
+//! A message in memory.
 
-use crate::config::Config;
-use crate::line::{Parts, Permit};
+use crate::event;
+use crate::line::Permit;
+use crate::meta;
 use bytes::Bytes;
-use mail::map::FixedMap;
-use mail::{ContentFacts, Envelope, Failure, MessageId, Wall};
-use spool::{BlobId, Meta};
-use std::collections::VecDeque;
-use std::rc::Rc;
+use mail::{ContentFacts, Envelope, Failure, Mailbox, MessageId, Wall};
+use spool::{Accept, BlobId, Body, Loaded, LoadedBody, Meta};
 use std::sync::Arc;
 
 /// A message of this shard, read-only and shared by its recipients.
@@ -34,11 +32,6 @@ pub(crate) struct Message {
     pub(crate) memory: Option<Permit>,
 }
 
-/// What may be taken by messages that were read back: a quarter of the memory for bodies.
-pub(crate) fn read_parts(config: &Config) -> Parts {
-    Parts::equal((config.spool.body_memory_bytes / 4).max(1))
-}
-
 /// Where the body is.
 #[derive(Clone, Debug)]
 pub(crate) enum MessageBody {
@@ -55,11 +48,16 @@ impl Message {
         self.prefix.len() as u64 + self.facts.body_bytes
     }
 
-    /// Whether a client handed it in that may not send to any domain. Of what was accepted before
-    /// that was recorded it is not known: no stranger, then.
+    /// Whether a client handed it in that may not send to any domain.
     #[must_use]
     pub(crate) fn is_from_stranger(&self) -> bool {
-        self.meta.fields.iter().any(|(tag, _)| *tag == spool::record::tag::STRANGER)
+        meta::is_from_stranger(&self.meta)
+    }
+
+    /// The reverse-path; empty for a report.
+    #[must_use]
+    pub(crate) fn sender(&self) -> &str {
+        self.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str)
     }
 
     /// The address of a recipient.
@@ -85,84 +83,63 @@ impl Message {
         };
         body + self.prefix.len() + 512 + self.envelope.recipients.len() * 96
     }
-}
 
-/// Messages kept since their acceptance, so that the usual first delivery reads nothing from
-/// disk. The oldest leave first when the limit is reached: they are on disk, and what waited long
-/// enough to be the oldest waits for something slower than a read.
-#[derive(Debug)]
-pub(crate) struct MessageCache {
-    messages: FixedMap<MessageId, (Rc<Message>, u32)>,
-    order: VecDeque<MessageId>,
-    bytes: usize,
-    bytes_max: usize,
-}
-
-impl MessageCache {
-    /// A cache of at most `bytes_max`.
-    #[must_use]
-    pub(crate) fn new(bytes_max: usize) -> MessageCache {
-        MessageCache { messages: FixedMap::default(), order: VecDeque::new(), bytes: 0, bytes_max }
-    }
-
-    /// Keeps `message` for its `open` recipients.
-    pub(crate) fn insert(&mut self, message: Rc<Message>, open: u32) {
-        let cost = message.cost();
-        if cost > self.bytes_max {
-            return;
-        }
-        while self.bytes + cost > self.bytes_max {
-            let Some(oldest) = self.order.pop_front() else { break };
-            self.drop_message(oldest);
-        }
-        self.bytes += cost;
-        self.order.push_back(message.id);
-        self.messages.insert(message.id, (message, open));
-        self.trim_order();
-    }
-
-    /// The message, if it is still kept.
-    #[must_use]
-    pub(crate) fn get(&self, id: MessageId) -> Option<Rc<Message>> {
-        self.messages.get(&id).map(|(message, _)| Rc::clone(message))
-    }
-
-    /// `settled` recipients are done with; the last one frees the message.
-    pub(crate) fn settle(&mut self, id: MessageId, settled: u32) {
-        let Some((_, open)) = self.messages.get_mut(&id) else { return };
-        *open = open.saturating_sub(settled);
-        if *open == 0 {
-            self.drop_message(id);
+    /// As it was read back from the spool.
+    pub(crate) fn from_loaded(loaded: Loaded) -> Message {
+        Message {
+            id: loaded.id,
+            received_at: loaded.received_at,
+            envelope: loaded.envelope,
+            meta: loaded.meta,
+            prefix: loaded.prefix,
+            body: match loaded.body {
+                LoadedBody::Memory(body) => MessageBody::Memory(vec![body]),
+                LoadedBody::Blob { blob, .. } => MessageBody::Blob(blob),
+            },
+            facts: loaded.facts,
+            last_reason: loaded.last_reason,
+            memory: None,
         }
     }
 
-    fn drop_message(&mut self, id: MessageId) {
-        if let Some((message, _)) = self.messages.remove(&id) {
-            self.bytes -= message.cost();
+    /// The record that makes it durable.
+    pub(crate) fn accept_record(&self) -> Accept {
+        Accept {
+            id: self.id,
+            received_at: self.received_at,
+            envelope: Arc::clone(&self.envelope),
+            meta: self.meta.clone(),
+            prefix: self.prefix.clone(),
+            body: match &self.body {
+                MessageBody::Memory(pieces) => Body::Memory(pieces.clone()),
+                MessageBody::Blob(blob) => {
+                    Body::Blob { blob: *blob, body_bytes: self.facts.body_bytes }
+                }
+            },
+            facts: self.facts,
         }
     }
 
-    /// Ids of messages that left stay in the order until they outnumber those that are kept.
-    fn trim_order(&mut self) {
-        while let Some(front) = self.order.front() {
-            if self.messages.contains_key(front) {
-                break;
-            }
-            self.order.pop_front();
-        }
-        if self.order.len() > 64 + 2 * self.messages.len() {
-            self.order.retain(|id| self.messages.contains_key(id));
+    /// As events show it.
+    pub(crate) fn in_events(&self) -> event::Message {
+        event::Message {
+            id: self.id,
+            position: None,
+            envelope: Some(Arc::clone(&self.envelope)),
+            received_at: self.received_at,
+            body_bytes: self.facts.body_bytes,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use mail::BodyType;
 
-    fn message(sequence: u64, body_bytes: usize) -> Rc<Message> {
-        Rc::new(Message {
+    /// A report with a body of so many octets.
+    pub(crate) fn message(sequence: u64, body_bytes: usize) -> Message {
+        Message {
             id: MessageId::new(1, 0, sequence),
             received_at: Wall(0),
             envelope: Arc::new(Envelope {
@@ -179,14 +156,14 @@ mod tests {
             facts: ContentFacts::default(),
             last_reason: None,
             memory: None,
-        })
+        }
     }
 
     #[test]
     fn one_recipient_is_not_told_what_was_said_of_another() {
         let reason = "mx said: 452 4.2.2 <bob@far.test> full (in reply to RCPT TO command)";
         let last = |reason: &str, recipients: usize| {
-            let mut message = Rc::into_inner(message(1, 0)).unwrap();
+            let mut message = message(1, 0);
             let mailbox = mail::Mailbox::parse("a@far.test", false).unwrap();
             let recipient =
                 mail::Recipient { mailbox, notify: mail::Notify::UNSPECIFIED, orcpt: None };
@@ -198,34 +175,5 @@ mod tests {
         assert_eq!(last(reason, 1).as_deref(), Some(reason));
         assert_eq!(last(reason, 2), None);
         assert_eq!(last("mx:25: refused", 2).as_deref(), Some("mx:25: refused"));
-    }
-
-    #[test]
-    fn the_oldest_leave_first_and_the_limit_holds() {
-        let mut cache = MessageCache::new(10_000);
-        for n in 0..20 {
-            cache.insert(message(n, 488), 1);
-        }
-        assert_eq!(cache.messages.len(), 10);
-        assert!(cache.get(MessageId::new(1, 0, 9)).is_none());
-        assert!(cache.get(MessageId::new(1, 0, 10)).is_some());
-        cache.insert(message(99, 20_000), 1);
-        assert!(cache.get(MessageId::new(1, 0, 99)).is_none(), "larger than the whole cache");
-        assert_eq!(cache.messages.len(), 10, "and nothing had to leave for it");
-    }
-
-    #[test]
-    fn the_last_recipient_frees_the_message() {
-        let mut cache = MessageCache::new(10_000);
-        cache.insert(message(1, 100), 2);
-        cache.settle(MessageId::new(1, 0, 1), 1);
-        assert!(cache.get(MessageId::new(1, 0, 1)).is_some());
-        cache.settle(MessageId::new(1, 0, 1), 1);
-        assert!(cache.get(MessageId::new(1, 0, 1)).is_none());
-        for n in 2..10_000 {
-            cache.insert(message(n, 0), 1);
-            cache.settle(MessageId::new(1, 0, n), 1);
-        }
-        assert!(cache.order.len() <= 65, "{}", cache.order.len());
     }
 }

@@ -4,8 +4,8 @@
 mod inbox;
 
 use inbox::{Gathering, Mailbox};
+use mta::custody::{LogPort, shard_of};
 use mta::metrics::LogMetrics;
-use mta::spool_client::{LogPort, shard_of};
 use spool::{Completion, Disk, Io, IoDone, Opening, Request, Spool, SpoolStatus, Ticket};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};

@@ -10,9 +10,9 @@ use crate::log_set::LogSet;
 use crate::node::{Mail, seed_of};
 use mta::config::{self, Config};
 use mta::console::{Console as _, Level};
+use mta::custody::LogPort;
+use mta::inbox::ShardMessage;
 use mta::metrics::LogMetrics;
-use mta::shard::ShardMail;
-use mta::spool_client::LogPort;
 use spool::{Durability, Opening, RecoveredMessage, RecoveryReport, SpoolConfig, SpoolStatus};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl ReadLog {
         let deliver = Box::new(move |shard: u16, completions| {
             // A shard that has ended waits for nothing.
             if let Some(shard) = shards.get(usize::from(shard)) {
-                let _ = shard.send(ShardMail::Completions(completions));
+                let _ = shard.send(ShardMessage::Completions(completions));
             }
         });
         let tell = tell_of_log(console, &path, &spool.status(), &config.spool);

@@ -10,14 +10,17 @@ use crate::suspensions::Suspensions;
 use crate::world::{AcceptedSocket, Clock, MailboxFiles, MailboxThread, Real, Resolver};
 use mail::Wall;
 use mta::acceptor;
+use mta::clock::ClockDoubt;
 use mta::config::Config;
 use mta::console::{Console, Level};
 use mta::control::{Scope, ShardPort, Suspension};
+use mta::custody::LogPort;
 use mta::event::{EventSink, NoEvents};
+use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{EventMetrics, LogMetrics, Metrics};
 use mta::seams::{Listener as _, Net as _, World as _};
-use mta::shard::{ClockDoubt, Shard, ShardMail, ShardParts, ShardSender, Shared};
-use mta::spool_client::LogPort;
+use mta::shard::{Shard, ShardParts};
+use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +32,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
 /// What comes to a shard.
-pub(crate) type Mail = ShardMail<AcceptedSocket>;
+pub(crate) type Mail = ShardMessage<AcceptedSocket>;
 
 /// How long transactions may go on after a stop was asked for.
 pub(crate) const GRACE_MS: u64 = 5_000;
@@ -183,7 +186,7 @@ impl Node {
             let shard = shard.clone();
             // A shard that has ended drops the answer's sender, which says enough.
             Box::new(move |request, answer| {
-                let _ = shard.send(ShardMail::Control { request: Box::new(request), answer });
+                let _ = shard.send(ShardMessage::Control { request: Box::new(request), answer });
             })
         };
         self.shards.iter().map(port).collect()
@@ -214,7 +217,7 @@ impl Node {
     /// Gives every shard another configuration.
     pub(crate) fn reload(&self, config: &Arc<Config>) {
         for shard in &self.shards {
-            let _ = shard.send(ShardMail::Reload(Arc::clone(config)));
+            let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
         }
     }
 
@@ -246,7 +249,7 @@ impl Node {
     fn tell_suspensions(&self) {
         let all = self.suspensions();
         for shard in &self.shards {
-            let _ = shard.send(ShardMail::Suspensions(Arc::clone(&all)));
+            let _ = shard.send(ShardMessage::Suspensions(Arc::clone(&all)));
         }
     }
 
@@ -296,7 +299,7 @@ impl Node {
         let mut waiting = Vec::new();
         for shard in &self.shards {
             let (done, stopped) = oneshot::channel();
-            let _ = shard.send(ShardMail::Stop { grace_ms: GRACE_MS, done });
+            let _ = shard.send(ShardMessage::Stop { grace_ms: GRACE_MS, done });
             waiting.push(stopped);
         }
         for stopped in waiting {

@@ -4,7 +4,7 @@
 
 mod support;
 use mail::MessageId;
-use mta::spool_client::REPORT_IDS;
+use mta::custody::REPORT_IDS;
 use spool::memdisk::MemDisk;
 use spool::{Spool, SpoolConfig};
 use support::client::Client;

@@ -7,8 +7,8 @@ use super::open_files::OpenFiles;
 use super::plant::Plant;
 use super::trace::Trace;
 use crate::random::Random;
-use mta::shard::{ShardMail, ShardSender};
-use mta::spool_client::{LogPort, shard_of};
+use mta::custody::{LogPort, shard_of};
+use mta::inbox::{ShardMessage, ShardSender};
 use spool::memdisk::MemDisk;
 use spool::{
     Attempt, Body, Completion, Disk, DiskError, DiskErrorKind, Io, IoDone, Record, Request, Spool,
@@ -384,7 +384,7 @@ impl State {
         for (shard, completions) in by_shard {
             if let Some(shard) = shards.get(usize::from(shard)) {
                 // A shard that has ended waits for nothing.
-                let _ = shard.send(ShardMail::Completions(completions));
+                let _ = shard.send(ShardMessage::Completions(completions));
             }
         }
     }

@@ -16,10 +16,12 @@ use mta::config::Config;
 use mta::console::{Console, Level};
 use mta::control::{ControlRequest, ShardAnswer};
 use mta::event::{Event, EventSink, Kind, json};
+use mta::inbox::{ShardMessage, ShardSender};
 use mta::line;
 use mta::metrics::Metrics;
 use mta::seams::{Net as _, World as _};
-use mta::shard::{Shard, ShardMail, ShardParts, ShardSender, Shared};
+use mta::shard::{Shard, ShardParts};
+use mta::shared::Shared;
 use spool::{Opening, RecoveredMessage, SpoolConfig};
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -278,7 +280,7 @@ impl Node {
         ground.trace.note("reload", &[], String::new);
         for shard in &self.shards {
             // All shards live as long as the node.
-            let _ = shard.send(ShardMail::Reload(Arc::clone(&ground.config.borrow())));
+            let _ = shard.send(ShardMessage::Reload(Arc::clone(&ground.config.borrow())));
         }
     }
 
@@ -286,7 +288,7 @@ impl Node {
     pub fn ask(&self, shard: u16, request: ControlRequest, answer: mpsc::Sender<ShardAnswer>) {
         // Nobody answers if the process has ended.
         let _ = self.shards[usize::from(shard)]
-            .send(ShardMail::Control { request: Box::new(request), answer });
+            .send(ShardMessage::Control { request: Box::new(request), answer });
     }
 
     /// It runs, and is to go on.
@@ -322,7 +324,7 @@ impl Node {
         let _ = self.stop_accepting.send(true);
         for shard in &self.shards {
             let (done, stopped) = oneshot::channel();
-            let _ = shard.send(ShardMail::Stop { grace_ms: 5_000, done });
+            let _ = shard.send(ShardMessage::Stop { grace_ms: 5_000, done });
             let _ = stopped.await;
         }
     }

@@ -4,7 +4,7 @@
 //! program has.
 
 #[cfg(feature = "planted")]
-use mta::shard::Planted;
+use mta::planted::Planted;
 
 /// A fault of the node or of its judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

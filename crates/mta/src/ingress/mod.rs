@@ -3,40 +3,62 @@
 mod accept;
 mod intake;
 mod policy;
+mod rules;
 mod session;
+pub(crate) mod start;
 
-pub(crate) use accept::{
-    PRIORITY_NORMAL, accept_record, event_message, is_for_postmaster, resolve_postmasters,
-};
-pub(crate) use policy::ListenerRules;
-
-use crate::seams::{Net, Spawn, World};
-use crate::shard::Shard;
-use std::net::SocketAddr;
+use crate::config::Config;
+use crate::custody::Custody;
+use crate::event::RefusalMeter;
+use crate::routing::Router;
+use crate::schedule::Schedule;
+use crate::seams::World;
+use crate::services::Services;
+use rules::{ListenerRules, rules_by_socket, rules_of};
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
-/// Serves a connection that the acceptor placed on this shard.
-pub(crate) fn start_session<W: World>(
-    shard: &Rc<Shard<W>>,
-    accepted: <W::Net as Net>::Accepted,
-    peer: SocketAddr,
-    listener: usize,
-) {
-    let stream = match shard.world.net().adopt(accepted) {
-        Ok(stream) => stream,
-        Err(error) => {
-            shard.count_session(false);
-            shard.console.warn("adopt", format_args!("cannot take a connection: {error}"));
-            return;
+/// What the sessions of one shard share.
+pub(crate) struct Ingress<W: World> {
+    services: Rc<Services<W>>,
+    custody: Rc<Custody<W>>,
+    router: Rc<Router>,
+    schedule: Rc<Schedule<W>>,
+    /// In the order of the sockets that were opened at start.
+    listeners: RefCell<Vec<Rc<ListenerRules>>>,
+    refusals: RefCell<RefusalMeter>,
+}
+
+impl<W: World> Ingress<W> {
+    /// With the listeners of the configuration in force.
+    pub(crate) fn new(schedule: &Rc<Schedule<W>>) -> Rc<Ingress<W>> {
+        let (services, router) = (&schedule.services, &schedule.router);
+        Rc::new(Ingress {
+            listeners: RefCell::new(rules_of(&router.active().config)),
+            refusals: RefCell::new(RefusalMeter::new(10, 100, services.now())),
+            services: Rc::clone(services),
+            custody: Rc::clone(&schedule.custody),
+            router: Rc::clone(router),
+            schedule: Rc::clone(schedule),
+        })
+    }
+
+    /// Follows a reload.
+    pub(crate) fn adopt(&self, config: &Config) {
+        let rules = rules_by_socket(&self.listeners.borrow(), &rules_of(config));
+        *self.listeners.borrow_mut() = rules;
+    }
+
+    fn rules(&self, listener: usize) -> Option<Rc<ListenerRules>> {
+        self.listeners.borrow().get(listener).cloned()
+    }
+
+    /// A session ended here. (The acceptor counts those that begin.)
+    fn count_end(&self) {
+        let sessions = &self.services.shared.sessions;
+        if let Some(count) = sessions.get(usize::from(self.services.number)) {
+            count.fetch_sub(1, Ordering::Relaxed);
         }
-    };
-    let Some(rules) = shard.active().listeners.get(listener).cloned() else {
-        shard.count_session(false);
-        return;
-    };
-    let task = Rc::clone(shard);
-    shard
-        .world
-        .spawn()
-        .spawn(async move { session::run(task, stream, peer, listener, rules).await });
+    }
 }

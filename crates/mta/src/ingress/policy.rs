@@ -1,102 +1,21 @@
 //! Who may say what: limits of a listener, relay decisions, refusals in the log.
 
+use super::Ingress;
+use super::rules::ListenerRules;
 use crate::clients::{Rate, SessionCounts};
-use crate::config::{self, Config, Listener};
 use crate::event::{Client, Event, Kind, Refusal};
 use crate::metrics::{Counter, Metrics};
-use crate::seams::{Time, World};
-use crate::shard::Shard;
+use crate::seams::World;
 use mail::{Envelope, Mailbox, Recipient, Reply};
-use smtp::server::{BareNewline, Nul, Refused, ServerConfig};
+use smtp::server::Refused;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// A listener's configuration in the form that its sessions need.
-#[derive(Debug)]
-pub(crate) struct ListenerRules {
-    pub(crate) name: Arc<str>,
-    /// For clients that may relay.
-    server: Arc<ServerConfig>,
-    /// For all others.
-    stranger: Arc<ServerConfig>,
-    pub(crate) hops_max: usize,
-    pub(crate) listener: Arc<Listener>,
-}
-
-impl ListenerRules {
-    /// What `listener` of `config` asks of its sessions.
-    pub(crate) fn new(config: &Config, listener: &Arc<Listener>) -> ListenerRules {
-        let server = server_config(config, listener);
-        // Whoever may ask for reports makes us send them: to a reverse-path that a stranger
-        // forges, one for each recipient (RFC 3461 §10.1).
-        let stranger = ServerConfig { dsn: false, ..server.clone() };
-        ListenerRules {
-            name: Arc::clone(&listener.name),
-            server: Arc::new(server),
-            stranger: Arc::new(stranger),
-            hops_max: listener.max_hops as usize,
-            listener: Arc::clone(listener),
-        }
-    }
-
-    /// So long it is seen whether the client speaks before it is greeted.
-    pub(super) fn greeting_delay(&self, client: IpAddr) -> Duration {
-        let listener = &self.listener;
-        match listener.relay_network(client).is_some() || listener.is_exempt(client) {
-            true => Duration::ZERO,
-            false => listener.greeting_delay,
-        }
-    }
-
-    /// What a session with this client is told.
-    pub(super) fn server(&self, client: IpAddr) -> &Arc<ServerConfig> {
-        match self.listener.relay_network(client) {
-            Some(_) => &self.server,
-            None => &self.stranger,
-        }
-    }
-}
-
-fn server_config(config: &Config, listener: &Listener) -> ServerConfig {
-    ServerConfig {
-        hostname: config.hostname.to_string(),
-        banner: listener.banner.to_string(),
-        message_bytes_max: listener.max_message_bytes,
-        recipients_max: listener.max_recipients as usize,
-        command_line_bytes_max: listener.max_command_bytes as usize,
-        content_line_bytes_max: listener.max_line_bytes,
-        commands_max: listener.max_commands,
-        errors_max: listener.max_errors,
-        refused_recipients_max: listener.max_refused_recipients,
-        messages_max: listener.max_messages,
-        command_timeout: listener.command_timeout,
-        content_timeout: listener.content_timeout,
-        transfer_timeout: listener.transfer_timeout,
-        session_timeout: listener.session_timeout,
-        starttls: false,
-        chunking: listener.chunking,
-        pipelining: listener.pipelining,
-        smtputf8: listener.smtputf8,
-        dsn: listener.dsn,
-        bare_newline: match listener.bare_newline {
-            config::BareNewline::Reject => BareNewline::Reject,
-            config::BareNewline::Normalize => BareNewline::Normalize,
-        },
-        nul: match listener.nul {
-            config::Nul::Reject => Nul::Reject,
-            config::Nul::Strip => Nul::Strip,
-            config::Nul::Keep => Nul::Keep,
-        },
-        lmtp: false,
-    }
-}
 
 /// Counts a session of one client address at one listener while it lives.
 pub(super) struct ClientCount<W: World> {
-    shard: Rc<Shard<W>>,
+    ingress: Rc<Ingress<W>>,
     /// The index of the socket.
     listener: usize,
     ip: IpAddr,
@@ -111,16 +30,16 @@ pub(super) struct ClientCount<W: World> {
 
 impl<W: World> ClientCount<W> {
     pub(super) fn enter(
-        shard: &Rc<Shard<W>>,
+        ingress: &Rc<Ingress<W>>,
         rules: &ListenerRules,
         listener: usize,
         ip: IpAddr,
     ) -> ClientCount<W> {
-        let at_start = shard.shared.clients.enter(listener, ip, shard.now());
+        let at_start = ingress.services.shared.clients.enter(listener, ip, ingress.services.now());
         let may_relay = rules.listener.relay_network(ip).is_some();
         let is_exempt = rules.listener.is_exempt(ip);
         ClientCount {
-            shard: Rc::clone(shard),
+            ingress: Rc::clone(ingress),
             listener,
             ip,
             at_start,
@@ -134,19 +53,23 @@ impl<W: World> ClientCount<W> {
     /// who hammer would hold what is kept from them until their connections are closed.
     pub(super) fn turn_away(&mut self) {
         self.is_turned_away = true;
-        self.shard.shared.turned_away.fetch_add(1, Ordering::Relaxed);
+        self.ingress.services.shared.turned_away.fetch_add(1, Ordering::Relaxed);
         self.leave();
     }
 
     fn leave(&self) {
-        self.shard.shared.clients.leave(self.listener, self.ip, self.shard.now());
+        self.ingress.services.shared.clients.leave(
+            self.listener,
+            self.ip,
+            self.ingress.services.now(),
+        );
     }
 }
 
 impl<W: World> Drop for ClientCount<W> {
     fn drop(&mut self) {
         if self.is_turned_away {
-            self.shard.shared.turned_away.fetch_sub(1, Ordering::Relaxed);
+            self.ingress.services.shared.turned_away.fetch_sub(1, Ordering::Relaxed);
         } else {
             self.leave();
         }
@@ -158,14 +81,14 @@ impl<W: World> Drop for ClientCount<W> {
 /// # Errors
 /// The 421 that it is turned away with.
 pub(super) fn admit<W: World>(
-    shard: &Rc<Shard<W>>,
+    ingress: &Rc<Ingress<W>>,
     rules: &ListenerRules,
     count: &ClientCount<W>,
 ) -> Result<(), Reply> {
     // RFC 5321 §4.2.2: the text of 421 begins with the host's name.
     let turned_away =
         |status, why| Err(Reply::new(421, status, format!("{} {why}", rules.server.hostname)));
-    if shard.stopping.until().is_some() {
+    if ingress.services.stopping.until().is_some() {
         return turned_away((4, 3, 2), "The server is shutting down");
     }
     let listener = &rules.listener;
@@ -173,8 +96,11 @@ pub(super) fn admit<W: World>(
     // What strangers can't take is there for those whom the server is for.
     let part = |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
     let own = part(listener.max_sessions, !may_relay && !listener.relay_from.is_empty());
-    let all = part(shard.shared.sessions_max, !may_relay && shard.active().config.has_relay());
-    if over(count.at_start.listener, own) || shard.shared.admitted_count() > all {
+    let all = part(
+        ingress.services.shared.sessions_max,
+        !may_relay && ingress.router.active().config.has_relay(),
+    );
+    if over(count.at_start.listener, own) || ingress.services.shared.admitted_count() > all {
         return turned_away((4, 3, 2), "Too many sessions; try again later");
     }
     let each = listener.max_sessions_per_address;
@@ -212,15 +138,16 @@ impl<W: World> ClientCount<W> {
 
     /// Counts one; `false`: one too many.
     pub(super) fn charge(&self, rules: &ListenerRules, rate: Rate) -> bool {
-        let clients = &self.shard.shared.clients;
+        let clients = &self.ingress.services.shared.clients;
         let max = self.per_minute(rules, rate);
-        max == 0 || clients.charge(self.listener, self.ip, rate, max, self.shard.now())
+        max == 0 || clients.charge(self.listener, self.ip, rate, max, self.ingress.services.now())
     }
 
     fn is_exhausted(&self, rules: &ListenerRules, rate: Rate) -> bool {
-        let clients = &self.shard.shared.clients;
+        let clients = &self.ingress.services.shared.clients;
         let max = self.per_minute(rules, rate);
-        max > 0 && clients.is_exhausted(self.listener, self.ip, rate, max, self.shard.now())
+        max > 0
+            && clients.is_exhausted(self.listener, self.ip, rate, max, self.ingress.services.now())
     }
 }
 
@@ -232,11 +159,11 @@ fn over(count: u32, max: u32) -> bool {
 /// Whether the reverse-path may send at all. The spool's state is looked at here already, so that
 /// a client learns early that it is in vain.
 pub(super) fn decide_mail<W: World>(
-    shard: &Rc<Shard<W>>,
+    ingress: &Rc<Ingress<W>>,
     rules: &ListenerRules,
     count: &ClientCount<W>,
 ) -> Result<(), Reply> {
-    if shard.settles.is_poisoned() {
+    if ingress.custody.is_poisoned() {
         return Err(Reply::new(451, (4, 3, 0), "The spool cannot write; try again later"));
     }
     if count.is_exhausted(rules, Rate::Refusals) {
@@ -257,7 +184,7 @@ fn slow_down(why: &'static str) -> Reply {
 /// # Errors
 /// The reply that refuses it.
 pub(super) fn decide_rcpt<W: World>(
-    shard: &Rc<Shard<W>>,
+    ingress: &Rc<Ingress<W>>,
     rules: &ListenerRules,
     count: &ClientCount<W>,
     recipient: &Recipient,
@@ -265,7 +192,7 @@ pub(super) fn decide_rcpt<W: World>(
     if count.is_exhausted(rules, Rate::Refusals) {
         return Err(slow_down("Too much of yours was refused within a minute"));
     }
-    let active = shard.active();
+    let active = ingress.router.active();
     let decision = active.config.decide(&rules.listener, Some(count.ip), &recipient.mailbox);
     if let Some(reply) = decision.refusal() {
         return Err(reply);
@@ -279,19 +206,21 @@ pub(super) fn decide_rcpt<W: World>(
 /// Counts a refusal and puts it into the event log, unless there were too many lately. Every
 /// refusal at intake passes here, once.
 pub(super) fn account<W: World>(
-    shard: &Shard<W>,
+    ingress: &Ingress<W>,
     client: impl FnOnce() -> Arc<Client>,
     refused: Refused,
 ) {
-    reason_counter(&shard.metrics, &refused.reply).inc();
-    if !shard.events.is_on() {
+    reason_counter(&ingress.services.metrics, &refused.reply).inc();
+    if !ingress.services.events.is_on() {
         return;
     }
-    let Some(unlogged) = shard.refusals.borrow_mut().admit(shard.now()) else { return };
+    let Some(unlogged) = ingress.refusals.borrow_mut().admit(ingress.services.now()) else {
+        return;
+    };
     let Refused { step, sender, recipient, reply } = refused;
     let client = client();
-    shard.events.emit(Event {
-        at: shard.world.time().wall(),
+    ingress.services.events.emit(Event {
+        at: ingress.services.wall(),
         message: None,
         recipients: crate::event::Recipients::new(),
         kind: Kind::Refused(Box::new(Refusal { client, step, sender, recipient, reply, unlogged })),

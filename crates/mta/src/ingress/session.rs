@@ -1,18 +1,21 @@
 //! One session on its connection: feeds the machine, answers what it needs.
 
+use super::Ingress;
 use super::accept::{self, Accepted};
 use super::intake::{Attention, Intake};
-use super::policy::{self, ClientCount, ListenerRules};
+use super::policy::{self, ClientCount};
+use super::rules::ListenerRules;
 use crate::alarm::Alarm;
 use crate::budget::Share;
 use crate::clients::Rate;
 use crate::event::Client;
 use crate::seams::{Net, Stream, Time, World};
-use crate::shard::{Busy, SCRATCH_BYTES, Shard};
+use crate::services::SCRATCH_BYTES;
+use crate::stopping::Busy;
 use bytes::Bytes;
 use mail::{MessageId, Mono, Recipient, Reply};
 use smtp::server::{Need, Progress, Refused, ServerSession, Transaction};
-use spool::{BlobId, Completion, Request};
+use spool::{BlobId, Completion};
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -48,32 +51,35 @@ const REPLIES_BYTES: usize = 16 * 1024;
 
 /// Serves one connection to its end.
 pub(super) async fn run<W: World>(
-    shard: Rc<Shard<W>>,
+    ingress: Rc<Ingress<W>>,
     stream: <W::Net as Net>::Stream,
     peer: SocketAddr,
     listener: usize,
     rules: Rc<ListenerRules>,
 ) {
-    let now = shard.now();
-    let mut count = ClientCount::enter(&shard, &rules, listener, peer.ip());
+    let now = ingress.services.now();
+    let mut count = ClientCount::enter(&ingress, &rules, listener, peer.ip());
     let server = Arc::clone(rules.server(peer.ip()));
     let mut greeting_delay = rules.greeting_delay(peer.ip());
-    let machine = match policy::admit(&shard, &rules, &count) {
+    let machine = match policy::admit(&ingress, &rules, &count) {
         Ok(()) => ServerSession::new(server, now),
         Err(reply) => {
             count.turn_away();
-            shard.metrics.sessions_refused.inc();
+            ingress.services.metrics.sessions_refused.inc();
             let client = || Arc::new(client_of(peer, &rules, "", ""));
-            policy::account(&shard, client, at_connect(reply.clone()));
+            policy::account(&ingress, client, at_connect(reply.clone()));
             greeting_delay = Duration::ZERO;
             ServerSession::refused(server, reply, now)
         }
     };
     let session = Session {
-        alarm: Alarm::new(shard.world.time().clone()),
-        intake: Intake::new(&shard.shared.body_memory, shard.active().config.spool.blob_bytes),
-        slots: Share::none(&shard.shared.queue_slots),
-        envelope: Share::none(&shard.shared.body_memory),
+        alarm: Alarm::new(ingress.services.world.time().clone()),
+        intake: Intake::new(
+            &ingress.services.shared.body_memory,
+            ingress.router.active().config.spool.blob_bytes,
+        ),
+        slots: Share::none(&ingress.services.shared.queue_slots),
+        envelope: Share::none(&ingress.services.shared.body_memory),
         envelope_bytes: 0,
         heard_at: now,
         blob_owner: None,
@@ -84,14 +90,14 @@ pub(super) async fn run<W: World>(
         rules,
         machine,
         stream: Some(stream),
-        shard: Rc::clone(&shard),
+        ingress: Rc::clone(&ingress),
     };
-    shard.metrics.sessions.inc();
-    shard.metrics.sessions_open.inc();
+    ingress.services.metrics.sessions.inc();
+    ingress.services.metrics.sessions_open.inc();
     // An error here is the client's going away; what it had begun is dropped with the session.
     let _ = session.serve(greeting_delay).await;
-    shard.metrics.sessions_open.dec();
-    shard.count_session(false);
+    ingress.services.metrics.sessions_open.dec();
+    ingress.count_end();
 }
 
 fn at_connect(reply: Reply) -> Refused {
@@ -109,7 +115,7 @@ pub(super) fn client_of(
 }
 
 struct Session<W: World> {
-    shard: Rc<Shard<W>>,
+    ingress: Rc<Ingress<W>>,
     /// `None` only while it is being encrypted.
     stream: Option<<W::Net as Net>::Stream>,
     machine: ServerSession,
@@ -136,8 +142,8 @@ struct Session<W: World> {
 
 impl<W: World> Session<W> {
     async fn serve(mut self, greeting_delay: Duration) -> io::Result<()> {
-        let shard = Rc::clone(&self.shard);
-        let notify = &shard.stopping.notify;
+        let ingress = Rc::clone(&self.ingress);
+        let notify = &ingress.services.stopping.notify;
         let mut stop = std::pin::pin!(notify.notified());
         if !greeting_delay.is_zero() && self.speaks_within(greeting_delay, stop.as_mut()).await? {
             self.refuse_early_talker();
@@ -151,12 +157,12 @@ impl<W: World> Session<W> {
                 Need::Input => {
                     self.flush().await?;
                     if self.machine.in_transaction() != busy.is_some() {
-                        busy = busy.is_none().then(|| Busy::new(&shard.stopping));
+                        busy = busy.is_none().then(|| Busy::new(&ingress.services.stopping));
                     }
                     if self.attend().await.is_err() {
                         // 421 may come at any time (RFC 5321 §3.8): better than silence.
                         let reply = self.spill_refusal(421);
-                        let host = &self.shard.active().config.hostname;
+                        let host = &self.ingress.router.active().config.hostname;
                         let reply =
                             Reply { text: format!("{host} {}", reply.text).into(), ..reply };
                         reply.write_to(self.machine.output());
@@ -178,29 +184,29 @@ impl<W: World> Session<W> {
                     }
                 }
                 Need::Mail(_) => {
-                    let answer = policy::decide_mail(&self.shard, &self.rules, &self.count);
-                    self.machine.answer_mail(self.shard.now(), answer);
+                    let answer = policy::decide_mail(&self.ingress, &self.rules, &self.count);
+                    self.machine.answer_mail(self.ingress.services.now(), answer);
                     self.resume()
                 }
                 Need::Rcpt(recipient) => {
                     let answer =
-                        policy::decide_rcpt(&self.shard, &self.rules, &self.count, &recipient)
+                        policy::decide_rcpt(&self.ingress, &self.rules, &self.count, &recipient)
                             .and_then(|()| self.hold_recipient(&recipient));
-                    self.machine.answer_rcpt(self.shard.now(), answer);
+                    self.machine.answer_rcpt(self.ingress.services.now(), answer);
                     self.resume()
                 }
                 Need::Data { waits_for_354: true, .. } if self.rest_from < self.rest.len() => {
-                    self.machine.refuse_early_content(self.shard.now());
+                    self.machine.refuse_early_content(self.ingress.services.now());
                     self.resume()
                 }
                 Need::Data { recipients, .. } => {
                     let answer = self.reserve(recipients);
-                    self.machine.answer_data(self.shard.now(), answer);
+                    self.machine.answer_data(self.ingress.services.now(), answer);
                     self.resume()
                 }
                 Need::Message(transaction) => {
                     let reply = self.accept(*transaction).await;
-                    self.machine.answer_message(self.shard.now(), reply);
+                    self.machine.answer_message(self.ingress.services.now(), reply);
                     self.resume()
                 }
                 Need::Abandon => {
@@ -223,10 +229,10 @@ impl<W: World> Session<W> {
         delay: Duration,
         mut stop: Pin<&mut Notified<'_>>,
     ) -> io::Result<bool> {
-        let until = self.shard.now() + delay;
+        let until = self.ingress.services.now() + delay;
         poll_fn(|cx| {
             let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(false)) };
-            let mut scratch = self.shard.scratch.borrow_mut();
+            let mut scratch = self.ingress.services.scratch.borrow_mut();
             match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
                 Poll::Ready(Ok(0)) => {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -239,7 +245,8 @@ impl<W: World> Session<W> {
                 Poll::Pending => {}
             }
             drop(scratch);
-            if self.shard.stopping.until().is_some() || stop.as_mut().poll(cx).is_ready() {
+            if self.ingress.services.stopping.until().is_some() || stop.as_mut().poll(cx).is_ready()
+            {
                 return Poll::Ready(Ok(false));
             }
             self.alarm.poll(cx, until).map(|()| Ok(false))
@@ -249,17 +256,17 @@ impl<W: World> Session<W> {
 
     /// RFC 5321 §3.1: no mail from whoever does not wait for the greeting.
     fn refuse_early_talker(&mut self) {
-        let host = &self.shard.active().config.hostname;
+        let host = &self.ingress.router.active().config.hostname;
         let text = format!("{host} You spoke before you were greeted");
         let reply = Reply::new(554, (5, 5, 1), text);
         self.account(at_connect(reply.clone()));
         let server = Arc::clone(self.rules.server(self.peer.ip()));
-        self.machine = ServerSession::refused(server, reply, self.shard.now());
+        self.machine = ServerSession::refused(server, reply, self.ingress.services.now());
     }
 
     /// Goes on with the input that was behind the last need.
     fn resume(&mut self) -> Need {
-        let now = self.shard.now();
+        let now = self.ingress.services.now();
         let input = &self.rest[self.rest_from..];
         let progress = feed(&mut self.machine, &mut self.intake, now, input);
         self.rest_from += progress.consumed;
@@ -306,14 +313,14 @@ impl<W: World> Session<W> {
         let Some(stream) = &mut self.stream else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
-        let mut scratch = self.shard.scratch.borrow_mut();
+        let mut scratch = self.ingress.services.scratch.borrow_mut();
         let n = match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             Poll::Ready(Ok(n)) => n,
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => return Poll::Pending,
         };
-        let now = self.shard.now();
+        let now = self.ingress.services.now();
         self.heard_at = now;
         let progress = feed(&mut self.machine, &mut self.intake, now, &scratch[..n]);
         if progress.consumed < n {
@@ -324,10 +331,9 @@ impl<W: World> Session<W> {
 
     /// Whether the server stops, and nothing here must be finished first, or no more time is left.
     fn is_over(&self) -> bool {
-        self.shard
-            .stopping
-            .until()
-            .is_some_and(|until| !self.machine.in_transaction() || self.shard.now() >= until)
+        self.ingress.services.stopping.until().is_some_and(|until| {
+            !self.machine.in_transaction() || self.ingress.services.now() >= until
+        })
     }
 
     /// Whether the session ends without further input.
@@ -340,7 +346,7 @@ impl<W: World> Session<W> {
             if self.alarm.poll(cx, deadline).is_pending() {
                 return Poll::Pending;
             }
-            if self.machine.handle_timeout(self.shard.now()) {
+            if self.machine.handle_timeout(self.ingress.services.now()) {
                 return Poll::Ready(Ok(None));
             }
             if self.is_stalled_holder() {
@@ -351,16 +357,16 @@ impl<W: World> Session<W> {
 
     /// Whether content that came holds memory, nothing more of it comes, and memory is short.
     fn is_stalled_holder(&self) -> bool {
-        let memory = &self.shard.shared.body_memory;
+        let memory = &self.ingress.services.shared.body_memory;
         self.intake.holds_budget()
-            && self.shard.now() >= self.heard_at + HOLDER_IDLE_MAX
+            && self.ingress.services.now() >= self.heard_at + HOLDER_IDLE_MAX
             && memory.used() > memory.max() / 2
     }
 
     /// When that is worth another look.
     fn look_at_stall(&self) -> Mono {
         let first = self.heard_at + HOLDER_IDLE_MAX;
-        let now = self.shard.now();
+        let now = self.ingress.services.now();
         if now < first { first } else { now + HOLDER_IDLE_MAX }
     }
 
@@ -374,7 +380,7 @@ impl<W: World> Session<W> {
     fn account(&self, refused: Refused) {
         let (helo, protocol) = (self.machine.helo(), self.machine.protocol());
         let client = || Arc::new(client_of(self.peer, &self.rules, helo, protocol));
-        policy::account(&self.shard, client, refused);
+        policy::account(&self.ingress, client, refused);
         // Beyond the limit there is nothing more to count: it is looked at where it is too late.
         let _ = self.count.charge(&self.rules, Rate::Refusals);
     }
@@ -385,11 +391,11 @@ impl<W: World> Session<W> {
         if !self.machine.was_cut() {
             return Ok(());
         }
-        let until = self.shard.now() + LINGER;
+        let until = self.ingress.services.now() + LINGER;
         let mut left = LINGER_BYTES;
         poll_fn(|cx| {
             while let Some(stream) = &mut self.stream {
-                let mut scratch = self.shard.scratch.borrow_mut();
+                let mut scratch = self.ingress.services.scratch.borrow_mut();
                 match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
                     Poll::Ready(Ok(n)) if n > 0 && n < left => left -= n,
                     Poll::Ready(_) => break,
@@ -436,19 +442,19 @@ impl<W: World> Session<W> {
         self.rest_from = 0;
         let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
         self.stream = Some(stream.upgrade_server().await?);
-        self.machine.handle_tls_started(self.shard.now());
+        self.machine.handle_tls_started(self.ingress.services.now());
         Ok(())
     }
 
     /// Makes room in the queue before content is asked for, so that what is committed always fits.
     fn reserve(&mut self, recipients: usize) -> Result<(), Reply> {
-        if self.shard.settles.is_poisoned() {
+        if self.ingress.custody.is_poisoned() {
             return Err(Reply::new(451, (4, 3, 0), "The spool cannot write; try again later"));
         }
         if self.slots.try_grow(recipients as u64) {
             return Ok(());
         }
-        self.shard.metrics.queue_full.inc();
+        self.ingress.services.metrics.queue_full.inc();
         Err(Reply::new(452, (4, 3, 1), "The queue is full; try again later"))
     }
 
@@ -469,7 +475,7 @@ impl<W: World> Session<W> {
     /// Before more is read: covers what the content holds, or sends it to disk.
     async fn attend(&mut self) -> io::Result<()> {
         if self.is_stalled_holder() {
-            self.shard.metrics.spilled.inc();
+            self.ingress.services.metrics.spilled.inc();
             self.spill(true).await?;
         }
         loop {
@@ -478,11 +484,11 @@ impl<W: World> Session<W> {
                 Attention::Spill => self.spill(false).await?,
                 Attention::Budget if self.intake.draw() => {}
                 Attention::Budget => {
-                    self.shard.metrics.content_waits.inc();
-                    let until = self.shard.now() + BUDGET_WAIT;
+                    self.ingress.services.metrics.content_waits.inc();
+                    let until = self.ingress.services.now() + BUDGET_WAIT;
                     while !self.intake.draw() {
-                        if self.shard.now() >= until {
-                            self.shard.metrics.spilled.inc();
+                        if self.ingress.services.now() >= until {
+                            self.ingress.services.metrics.spilled.inc();
                             self.spill(false).await?;
                             break;
                         }
@@ -494,19 +500,19 @@ impl<W: World> Session<W> {
     }
 
     async fn alarm_wait(&mut self, time: Duration) {
-        let at = self.shard.now() + time;
-        self.shard.world.time().sleep_until(at).await;
+        let at = self.ingress.services.now() + time;
+        self.ingress.services.world.time().sleep_until(at).await;
     }
 
     /// Writes what has gathered to the blob; at the end (`all`) also the last piece.
     async fn spill(&mut self, all: bool) -> io::Result<()> {
-        let owner = self.blob_owner.or_else(|| self.shard.spool.allocate_id());
+        let owner = self.blob_owner.or_else(|| self.ingress.custody.allocate_id());
         let Some(id) = owner else { return Err(io::Error::other("no message ids are left")) };
         self.blob_owner = Some(id);
         let blob = match self.intake.blob() {
             Some(blob) => blob,
             None => {
-                let blob = self.shard.spool.allocate_blob(id);
+                let blob = self.ingress.custody.allocate_blob(id);
                 self.intake.start_blob(blob);
                 blob
             }
@@ -519,9 +525,7 @@ impl<W: World> Session<W> {
     }
 
     async fn append(&self, id: MessageId, blob: BlobId, data: Bytes) -> io::Result<()> {
-        let spool = &self.shard.spool;
-        let done = spool.request(id, |ticket| Request::BlobAppend { ticket, blob, data }).await;
-        match done {
+        match self.ingress.custody.append_blob(id, blob, data).await {
             Completion::BlobDone => Ok(()),
             other => Err(io::Error::other(format!("cannot write a blob: {other:?}"))),
         }
@@ -529,16 +533,16 @@ impl<W: World> Session<W> {
 
     /// What is said when content cannot be written to disk.
     fn spill_refusal(&self, code: u16) -> Reply {
-        self.shard.metrics.commit_refused.inc();
-        let status = if self.shard.settles.is_poisoned() { (4, 3, 0) } else { (4, 3, 1) };
+        self.ingress.services.metrics.commit_refused.inc();
+        let status = if self.ingress.custody.is_poisoned() { (4, 3, 0) } else { (4, 3, 1) };
         Reply::new(code, status, "The spool cannot take the content now; try again later")
     }
 
     /// Makes the message durable; the reply says whether it is.
     async fn accept(&mut self, transaction: Transaction) -> Reply {
-        let shard = Rc::clone(&self.shard);
+        let ingress = Rc::clone(&self.ingress);
         // All of it may have come in one read, which no Busy was held for.
-        let _busy = Busy::new(&shard.stopping);
+        let _busy = Busy::new(&ingress.services.stopping);
         let client =
             Arc::new(client_of(self.peer, &self.rules, &transaction.helo, transaction.protocol));
         if self.intake.hops() > self.rules.hops_max {
@@ -549,11 +553,11 @@ impl<W: World> Session<W> {
         }
         if self.intake.blob().is_some() && self.spill(true).await.is_err() {
             self.abandon();
-            let reply = self.spill_refusal(if shard.settles.is_poisoned() { 451 } else { 452 });
+            let reply = self.spill_refusal(if ingress.custody.is_poisoned() { 451 } else { 452 });
             self.account(policy::content_refused(&transaction.envelope, reply.clone()));
             return reply;
         }
-        let Some(id) = self.blob_owner.take().or_else(|| shard.spool.allocate_id()) else {
+        let Some(id) = self.blob_owner.take().or_else(|| ingress.custody.allocate_id()) else {
             self.abandon();
             let reply = self.spill_refusal(452);
             self.account(policy::content_refused(&transaction.envelope, reply.clone()));
@@ -567,8 +571,9 @@ impl<W: World> Session<W> {
             client,
             stranger: !self.count.may_relay,
         };
-        let slots = std::mem::replace(&mut self.slots, Share::none(&shard.shared.queue_slots));
-        let reply = accept::commit(&shard, message, slots).await;
+        let slots =
+            std::mem::replace(&mut self.slots, Share::none(&ingress.services.shared.queue_slots));
+        let reply = accept::commit(&ingress, message, slots).await;
         let _ = self.intake.reset();
         self.let_envelope_go();
         reply
@@ -584,7 +589,7 @@ impl<W: World> Session<W> {
         self.slots.clear();
         self.let_envelope_go();
         if let (Some(blob), Some(id)) = (self.intake.reset(), self.blob_owner.take()) {
-            self.shard.spool.drop_blob(id, blob);
+            self.ingress.custody.drop_blob(id, blob);
         }
     }
 }

@@ -2,15 +2,13 @@
 
 use super::sieve::READS_MAX;
 use super::tally::Seen;
-use super::{Answer, Wanted};
+use super::walk::{Answer, Operator, Wanted};
 use crate::control::{Select, Tally};
+use crate::delivery::giving_up::fail_now;
+use crate::delivery::removal::{settle_later_as_removed, settle_removed};
 use crate::event::{Event, Kind, Recipients};
-use crate::ingress::event_message;
 use crate::message::Message;
-use crate::outcome::{self, received_at};
-use crate::seams::{Time, World};
-use crate::settle::emit_at;
-use crate::shard::Shard;
+use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure, MessageId};
 use queue::{EntryId, Glance, Held, Retried};
 use spool::{Completion, Record, Settle, SettleKind, State};
@@ -32,11 +30,11 @@ fn by_message(glances: impl IntoIterator<Item = Glance>) -> Found {
     found
 }
 
-impl<W: World> Shard<W> {
+impl<W: World> Operator<W> {
     /// Glances at all recipients of one message.
     async fn glances_of(self: &Rc<Self>, id: MessageId) -> Vec<Glance> {
         let Some(entry) = self.find(id).await else { return Vec::new() };
-        self.queue.borrow().glances_of(self.now(), entry)
+        self.schedule.queue().glances_of(self.services.now(), entry)
     }
 
     pub(super) async fn retry(self: &Rc<Self>, select: Select, answer: &Answer) {
@@ -45,27 +43,25 @@ impl<W: World> Shard<W> {
             Wanted::One(id) => {
                 let glances = self.glances_of(id).await;
                 self.retry_these(&glances, &mut seen, answer);
-                let unreported = self.unreported.hasten(|given_up, _| given_up == id);
+                let unreported = self.delivery.unreported.hasten(|given_up, _| given_up == id);
                 count_unreported(answer, usize::from(unreported > 0), unreported);
             }
             Wanted::Matching(filter) => {
                 let mut walk = self.walk(filter, answer);
                 while let Some(found) = self.next_piece(&mut walk, answer).await {
                     self.retry_these(&found, &mut seen, answer);
-                    self.pump();
                 }
                 for (id, _) in self.given_up_matching(&walk).await {
-                    let unreported = self.unreported.hasten(|given_up, _| given_up == id);
+                    let unreported = self.delivery.unreported.hasten(|given_up, _| given_up == id);
                     count_unreported(answer, usize::from(seen.is_new_id(id)), unreported);
                 }
             }
         }
-        self.pump();
     }
 
     fn retry_these(&self, glances: &[Glance], seen: &mut Seen, answer: &Answer) {
-        let now = self.now();
-        let mut queue = self.queue.borrow_mut();
+        let now = self.services.now();
+        let mut queue = self.schedule.queue_mut();
         for glance in glances {
             let retried = queue.retry(now, glance.entry);
             answer.count(|tally| match retried {
@@ -91,7 +87,10 @@ impl<W: World> Shard<W> {
         let filter = match Wanted::from(select) {
             Wanted::One(id) => {
                 let found = self.glances_of(id).await;
-                if found.is_empty() && reason.is_some() && !self.unreported.of(id).is_empty() {
+                if found.is_empty()
+                    && reason.is_some()
+                    && !self.delivery.unreported.of(id).is_empty()
+                {
                     return Some(format!(
                         "{id}: it was given up and can't be held; it stays until the report about \
                          it can be written"
@@ -106,7 +105,6 @@ impl<W: World> Shard<W> {
             if let Err(error) = self.hold_piece(found, reason.as_ref(), &mut seen, answer).await {
                 return Some(error);
             }
-            self.pump();
         }
         None
     }
@@ -120,7 +118,7 @@ impl<W: World> Shard<W> {
     ) -> Result<(), String> {
         let mut changing = Vec::new();
         for glance in found {
-            let held_for = self.queue.borrow().hold_reason(glance.entry);
+            let held_for = self.schedule.queue().hold_reason(glance.entry);
             match (&held_for, reason) {
                 (Some(old), Some(new)) if old == new => {
                     let counts = seen.is_new(&glance);
@@ -148,14 +146,14 @@ impl<W: World> Shard<W> {
                     self.tell(id, glance.entry, kind, position);
                 }
             }
-            answer.progress(self.now());
+            answer.progress(self.services.now());
         }
         Ok(())
     }
 
     fn apply_hold(&self, entry: EntryId, reason: Option<&Arc<str>>) -> bool {
-        let now = self.now();
-        let mut queue = self.queue.borrow_mut();
+        let now = self.services.now();
+        let mut queue = self.schedule.queue_mut();
         match reason {
             Some(reason) => queue.hold(entry, reason) != Held::Gone,
             None => queue.release(now, entry),
@@ -182,7 +180,7 @@ impl<W: World> Shard<W> {
         }
         let mut positions = BTreeMap::new();
         for (log, records) in by_log {
-            match self.spool.submit(MessageId::new(0, log, 0), records).await {
+            match self.custody.submit(MessageId::new(0, log, 0), records).await {
                 Completion::Durable { position } => positions.insert(log, position),
                 other => return Err(format!("the spool did not take the change: {other:?}")),
             };
@@ -193,27 +191,27 @@ impl<W: World> Shard<W> {
     /// Emits an event about a message as a whole, with what is known of it without reading it:
     /// an operator may be doing this to a million.
     fn tell(&self, id: MessageId, entry: EntryId, kind: Kind, position: u64) {
-        if !self.events.is_on() {
+        if !self.services.events.is_on() {
             return;
         }
-        let cached = self.cache.borrow().get(id);
+        let cached = self.custody.messages.in_memory(id);
         let message = match cached {
-            Some(message) => event_message(&message),
+            Some(message) => message.in_events(),
             None => {
-                let queue = self.queue.borrow();
-                let Some(entry) = queue.entry(self.now(), entry) else { return };
+                let queue = self.schedule.queue();
+                let Some(entry) = queue.entry(self.services.now(), entry) else { return };
                 crate::event::Message {
                     id,
                     position: None,
                     envelope: None,
-                    received_at: received_at(self, &entry),
+                    received_at: self.schedule.received_at(&entry),
                     body_bytes: 0,
                 }
             }
         };
-        let at = self.world.time().wall();
+        let at = self.services.wall();
         let event = Event { at, message: Some(message), recipients: Recipients::new(), kind };
-        emit_at(&*self.events, event, id.log(), position);
+        self.services.emit_at(event, id.log(), position);
     }
 
     /// Removes recipients; nobody is told. Gives what went wrong.
@@ -223,7 +221,7 @@ impl<W: World> Shard<W> {
                 let found = by_message(self.glances_of(id).await);
                 let queued = !found.is_empty();
                 let error = self.remove_these(found, answer).await.err();
-                let removed = self.unreported.remove(id);
+                let removed = self.delivery.unreported.remove(id);
                 count_unreported(
                     answer,
                     usize::from(!queued && !removed.is_empty()),
@@ -239,13 +237,12 @@ impl<W: World> Shard<W> {
             if let Err(error) = self.remove_these(by_message(found), answer).await {
                 return Some(error);
             }
-            self.pump();
         }
         if answer.is_unwanted() {
             return None;
         }
         for (id, _) in self.given_up_matching(&walk).await {
-            let removed = self.unreported.remove(id);
+            let removed = self.delivery.unreported.remove(id);
             count_unreported(answer, usize::from(!removed.is_empty()), removed.len());
             self.remove_unreported(id, removed).await;
         }
@@ -256,9 +253,9 @@ impl<W: World> Shard<W> {
         if removed.is_empty() {
             return;
         }
-        match self.look_at(id).await {
-            Ok(message) => outcome::settle_removed(self, &message, removed),
-            Err(_) => outcome::settle_later_as_removed(self, id, removed, None),
+        match self.custody.messages.peek(id).await {
+            Ok(message) => settle_removed(&self.delivery, &message, removed),
+            Err(_) => settle_later_as_removed(&self.delivery, id, removed, None),
         }
     }
 
@@ -268,16 +265,20 @@ impl<W: World> Shard<W> {
             let batch: Vec<_> = found.by_ref().take(READS_MAX).collect();
             let ids: Vec<MessageId> = batch.iter().map(|(id, _)| *id).collect();
             // Once they are removed they can't be read any more.
-            let read = if self.events.is_on() { self.look_at_all(&ids).await } else { Vec::new() };
+            let read = if self.services.events.is_on() {
+                self.custody.messages.peek_all(&ids).await
+            } else {
+                Vec::new()
+            };
             let mut messages = read.into_iter().map(Result::ok).chain(std::iter::repeat(None));
-            let now = self.now();
+            let now = self.services.now();
             let mut by_log: BTreeMap<u8, Vec<Record>> = BTreeMap::new();
             let mut events = Vec::new();
             for (id, glances) in batch {
                 let message = messages.next().flatten();
                 let (mut removed, mut in_flight) = (Vec::new(), 0);
                 for Glance { entry, .. } in glances {
-                    let mut queue = self.queue.borrow_mut();
+                    let mut queue = self.schedule.queue_mut();
                     match queue.remove(now, entry) {
                         Some(detail) => removed.push(detail.recipient),
                         // It leaves when its attempt fails.
@@ -292,16 +293,16 @@ impl<W: World> Shard<W> {
                 if removed.is_empty() {
                     continue;
                 }
-                outcome::release(self, id, removed.len());
-                let at = self.world.time().wall();
+                self.custody.release(id, removed.len());
+                let at = self.services.wall();
                 let recipients = removed.iter().map(|&i| (i, SettleKind::Removed)).collect();
                 let record = Record::Settle(Settle { id, at, recipients });
                 by_log.entry(id.log()).or_default().push(record);
-                self.metrics.removals.add(removed.len() as u64);
+                self.services.metrics.removals.add(removed.len() as u64);
                 events.extend(message.map(|message| (message, removed)));
             }
             self.settle_removals(by_log, events).await?;
-            answer.progress(self.now());
+            answer.progress(self.services.now());
         }
         Ok(())
     }
@@ -313,7 +314,7 @@ impl<W: World> Shard<W> {
     ) -> Result<(), String> {
         let mut positions = BTreeMap::new();
         for (log, records) in by_log {
-            match self.spool.submit(MessageId::new(0, log, 0), records).await {
+            match self.custody.submit(MessageId::new(0, log, 0), records).await {
                 Completion::Durable { position } => positions.insert(log, position),
                 other => return Err(format!("the spool did not take the removal: {other:?}")),
             };
@@ -321,12 +322,12 @@ impl<W: World> Shard<W> {
         for (message, removed) in events {
             let Some(&position) = positions.get(&message.id.log()) else { continue };
             let event = Event {
-                at: self.world.time().wall(),
-                message: Some(event_message(&message)),
+                at: self.services.wall(),
+                message: Some(message.in_events()),
                 recipients: Recipients::from_slice(&removed),
                 kind: Kind::Removed,
             };
-            emit_at(&*self.events, event, message.id.log(), position);
+            self.services.emit_at(event, message.id.log(), position);
         }
         Ok(())
     }
@@ -374,8 +375,8 @@ impl<W: World> Shard<W> {
         while found.peek().is_some() && !answer.is_unwanted() {
             let batch: Vec<_> = found.by_ref().take(READS_MAX).collect();
             let ids: Vec<MessageId> = batch.iter().map(|(id, _)| *id).collect();
-            let read = self.look_at_all(&ids).await;
-            let now = self.now();
+            let read = self.custody.messages.peek_all(&ids).await;
+            let now = self.services.now();
             for ((id, glances), message) in batch.into_iter().zip(read) {
                 let Ok(message) = message else {
                     error = Some(format!("{id}: it can't be read, and whom to tell stands there"));
@@ -383,7 +384,7 @@ impl<W: World> Shard<W> {
                 };
                 let mut failed = Vec::new();
                 for Glance { entry, .. } in glances {
-                    let mut queue = self.queue.borrow_mut();
+                    let mut queue = self.schedule.queue_mut();
                     let is_there = queue.entry(now, entry).is_some();
                     match queue.take_out(now, entry) {
                         Some(detail) => failed.push(detail),
@@ -401,12 +402,11 @@ impl<W: World> Shard<W> {
                     tally.messages += 1;
                     tally.recipients += failed.len() as u64;
                 });
-                outcome::fail_now(self, &message, &failed, failure);
+                fail_now(&self.delivery, &message, &failed, failure);
             }
-            self.pump();
-            answer.progress(self.now());
+            answer.progress(self.services.now());
             // The reports are written meanwhile: they don't pile up.
-            self.pause_for_others().await;
+            self.services.pause_for_others().await;
         }
         error
     }

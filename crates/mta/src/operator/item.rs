@@ -1,21 +1,21 @@
 //! Queued messages as an operator sees them.
 
+use super::walk::Operator;
 use crate::control::{self, BlockerKind, QueueItem, QueueRecipient, RecipientState};
+use crate::delivery::unreported::{GivenUp, said_of, unread_address};
 use crate::line::Who;
 use crate::message::Message;
-use crate::outcome::{received_at, said_of, unread_address, wall_of};
-use crate::recovery::text_field;
-use crate::route::asker_of;
-use crate::seams::{Time, World};
-use crate::shard::Shard;
-use crate::unreported::GivenUp;
-use mail::{Mailbox, MessageId, Mono, Wall};
+use crate::meta;
+use crate::routing::route_of_key;
+use crate::schedule::resolution::asker_of;
+use crate::seams::World;
+use mail::{MessageId, Mono, Wall};
 use queue::{Blocker, EntryDetail, EntryId, Pause};
 use spool::LoadError;
 use spool::record::tag;
 use std::rc::Rc;
 
-impl<W: World> Shard<W> {
+impl<W: World> Operator<W> {
     /// A message as an operator sees it, as far as it can be read; `None` if it was settled
     /// meanwhile.
     pub(super) fn item(
@@ -25,8 +25,9 @@ impl<W: World> Shard<W> {
         read: Result<Rc<Message>, LoadError>,
         recipients_max: usize,
     ) -> Option<QueueItem> {
-        let entries = entry.map_or_else(Vec::new, |e| self.queue.borrow().entries(self.now(), e));
-        if entries.is_empty() && self.unreported.of(id).is_empty() {
+        let entries =
+            entry.map_or_else(Vec::new, |e| self.schedule.queue().entries(self.services.now(), e));
+        if entries.is_empty() && self.delivery.unreported.of(id).is_empty() {
             return None;
         }
         let message = match read {
@@ -50,18 +51,18 @@ impl<W: World> Shard<W> {
             recipient
         });
         let recipients = queued.chain(given_up).take(recipients_max).collect();
-        let client = text_field(&message.meta, tag::CLIENT_ADDRESS).map(|address| {
-            let helo = text_field(&message.meta, tag::CLIENT_EHLO).unwrap_or("");
+        let client = meta::text(&message.meta, tag::CLIENT_ADDRESS).map(|address| {
+            let helo = meta::text(&message.meta, tag::CLIENT_EHLO).unwrap_or("");
             format!("{address} {helo}").trim_end().to_owned()
         });
         Some(QueueItem {
             id,
-            sender: sender_of(&message).to_owned(),
+            sender: message.sender().to_owned(),
             unreadable: None,
             body_bytes: message.facts.body_bytes,
             received_at: message.received_at,
             age_ms: self.age_ms(message.received_at),
-            shard: self.number,
+            shard: self.services.number,
             held: self.held(entry),
             client,
             recipients,
@@ -78,15 +79,15 @@ impl<W: World> Shard<W> {
         why: &str,
         recipients_max: usize,
     ) -> QueueItem {
-        let given_up = self.unreported.of(id);
+        let given_up = self.delivery.unreported.of(id);
         let received_at = match (entries.first(), given_up.first()) {
-            (Some(entry), _) => received_at(self, entry),
+            (Some(entry), _) => self.schedule.received_at(entry),
             (None, Some((given_up, _))) => given_up.received_at,
-            (None, None) => self.world.time().wall(),
+            (None, None) => self.services.wall(),
         };
         let queued = entries.iter().filter_map(|entry| {
             let address = {
-                let queue = self.queue.borrow();
+                let queue = self.schedule.queue();
                 unread_address(queue.scheduled_key(entry.scheduled).map(|key| &key.domain))
             };
             let mut recipient = self.recipient(address, received_at, entry)?;
@@ -105,7 +106,7 @@ impl<W: World> Shard<W> {
             body_bytes: 0,
             received_at,
             age_ms: self.age_ms(received_at),
-            shard: self.number,
+            shard: self.services.number,
             held: self.held(entries.first().map(|entry| entry.entry)),
             client: None,
             recipients_open: open,
@@ -115,16 +116,16 @@ impl<W: World> Shard<W> {
     }
 
     fn held(&self, entry: Option<EntryId>) -> Option<String> {
-        let reason = self.queue.borrow().hold_reason(entry?)?;
+        let reason = self.schedule.queue().hold_reason(entry?)?;
         Some(if reason.is_empty() { "held by an operator".to_owned() } else { reason.to_string() })
     }
 
     fn open_count(&self, id: MessageId, entries: &[EntryDetail]) -> u32 {
-        u32::try_from(entries.len() + self.unreported.of(id).len()).unwrap_or(u32::MAX)
+        u32::try_from(entries.len() + self.delivery.unreported.of(id).len()).unwrap_or(u32::MAX)
     }
 
     fn age_ms(&self, received_at: Wall) -> u64 {
-        let age = self.world.time().wall().since(received_at);
+        let age = self.services.wall().since(received_at);
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -134,12 +135,12 @@ impl<W: World> Shard<W> {
         received_at: Wall,
         entry: &EntryDetail,
     ) -> Option<QueueRecipient> {
-        let queue = self.queue.borrow();
-        let why = queue.why(self.now(), entry.entry)?;
+        let queue = self.schedule.queue();
+        let why = queue.why(self.services.now(), entry.entry)?;
         let key = queue.scheduled_key(entry.scheduled)?;
-        let active = self.active();
-        let route = crate::route::route_of_key(&active.config, key);
-        let until = why.next().map(|at| wall_of(self, at.max(self.now())));
+        let active = self.router.active();
+        let route = route_of_key(&active.config, key);
+        let until = why.next().map(|at| self.services.wall_of(at.max(self.services.now())));
         let is_kept = matches!(why, Blocker::Held { .. } | Blocker::Suspended(_));
         let give_up_after = queue.give_up_after(entry.scheduled);
         let expires_at = give_up_after.filter(|_| !is_kept && !queue.keeps_all());
@@ -169,20 +170,20 @@ impl<W: World> Shard<W> {
         why: &Blocker,
         until: Option<Wall>,
     ) -> Option<control::Blocker> {
-        let shared = &self.shared;
-        let ready = self.queue.borrow().ready_id_of(entry.entry);
-        let who = ready.and_then(|ready| self.hops.who(ready));
-        let worker = ready.map(|ready| Who::new(self.number, ready.0));
+        let shared = &self.services.shared;
+        let ready = self.schedule.queue().ready_id_of(entry.entry);
+        let who = ready.and_then(|ready| self.schedule.who(ready));
+        let worker = ready.map(|ready| Who::new(self.services.number, ready.0));
         let (kind, text) = match why {
             Blocker::Resolving { domain } => {
-                let place = shared.lookups.place(asker_of(self, entry.scheduled))?;
+                let place = shared.lookups.place(asker_of(&self.schedule, entry.scheduled))?;
                 let (before, all) = (place.before, shared.lookups.parts().max);
                 let text =
                     format!("its turn to look up {domain}: {before} before it, {all} at once");
                 (BlockerKind::Lookup, text)
             }
             Blocker::Opening { next_hop, .. } => {
-                let host = ready.map(|ready| Who::other(self.number, ready.0));
+                let host = ready.map(|ready| Who::other(self.services.number, ready.0));
                 let lines = [
                     (&shared.connections, who, "connections", BlockerKind::Descriptor),
                     (&shared.workers, worker, "workers", BlockerKind::Descriptor),
@@ -198,7 +199,7 @@ impl<W: World> Shard<W> {
                 );
                 (kind, text)
             }
-            Blocker::InFlight if self.unread.borrow().contains(&entry.id) => {
+            Blocker::InFlight if self.custody.messages.is_unread(entry.id) => {
                 let used = shared.reads.used();
                 let text = format!("memory to read it into, {used} bytes are taken");
                 (BlockerKind::Memory, text)
@@ -210,14 +211,14 @@ impl<W: World> Shard<W> {
 
     /// The recipients of a message that were given up and not reported.
     fn given_up_of(&self, id: MessageId) -> impl Iterator<Item = QueueRecipient> {
-        let given_up = self.unreported.of(id).into_iter();
+        let given_up = self.delivery.unreported.of(id).into_iter();
         given_up.map(|(recipient, next_try)| self.given_up(recipient, next_try))
     }
 
     fn given_up(&self, recipient: GivenUp, next_try: Mono) -> QueueRecipient {
         // While the spool has it, the try is now.
-        let next_try = wall_of(self, next_try.max(self.now()));
-        let text = match (&recipient.unreadable, self.settles.pause()) {
+        let next_try = self.services.wall_of(next_try.max(self.services.now()));
+        let text = match (&recipient.unreadable, self.custody.obstacle()) {
             (Some(why), _) => {
                 format!(
                     "its record, without which nobody can be told, and which can't be read: {why}"
@@ -244,10 +245,6 @@ impl<W: World> Shard<W> {
             next_hop: None,
         }
     }
-}
-
-pub(super) fn sender_of(message: &Message) -> &str {
-    message.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str)
 }
 
 fn state_of(why: &Blocker) -> RecipientState {

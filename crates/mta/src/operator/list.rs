@@ -1,11 +1,10 @@
 //! Listing: the oldest that match, page by page.
 
-use super::{Answer, Walk};
+use super::sieve::READS_MAX;
+use super::tally::Seen;
+use super::walk::{Answer, Operator, Walk};
 use crate::control::{Filter, LISTED_RECIPIENTS_MAX, QueueItem, ShardAnswer};
-use crate::operator::sieve::READS_MAX;
-use crate::operator::tally::Seen;
-use crate::seams::{Time, World};
-use crate::shard::Shard;
+use crate::seams::World;
 use mail::MessageId;
 use queue::EntryId;
 use std::collections::BinaryHeap;
@@ -15,7 +14,7 @@ use std::rc::Rc;
 /// recipients, if any is queued.
 type Listed = (u64, MessageId, Option<(u32, u32)>);
 
-impl<W: World> Shard<W> {
+impl<W: World> Operator<W> {
     /// Sends the oldest that match, at most `limit`, and counts all.
     pub(super) async fn list(self: &Rc<Self>, filter: Filter, limit: u32, answer: &Answer) {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -61,7 +60,7 @@ impl<W: World> Shard<W> {
 
     async fn page(self: &Rc<Self>, page: &[Listed]) -> Vec<QueueItem> {
         let ids: Vec<MessageId> = page.iter().map(|(_, id, _)| *id).collect();
-        let read = self.look_at_all(&ids).await;
+        let read = self.custody.messages.peek_all(&ids).await;
         let mut items = Vec::new();
         for (&(_, id, entry), read) in page.iter().zip(read) {
             let entry = entry.map(|(slot, generation)| EntryId { slot, generation });
@@ -73,18 +72,18 @@ impl<W: World> Shard<W> {
 
     /// Messages with recipients that were given up and match, with their ages.
     pub(super) async fn given_up_matching(self: &Rc<Self>, walk: &Walk) -> Vec<(MessageId, u64)> {
-        let now = self.world.time().wall();
+        let now = self.services.wall();
         let mut matching = Vec::new();
-        for id in self.unreported.ids() {
-            let found = self.unreported.of(id).into_iter().find_map(|(given_up, _)| {
+        for id in self.delivery.unreported.ids() {
+            let found = self.delivery.unreported.of(id).into_iter().find_map(|(given_up, _)| {
                 let age = u64::try_from(now.since(given_up.received_at).as_millis());
                 let age_ms = age.unwrap_or(u64::MAX);
                 walk.sieve.passes_given_up(&given_up, age_ms).then_some(age_ms)
             });
             let Some(age_ms) = found else { continue };
             if let Some(sender) = walk.sieve.sender() {
-                let read = self.look_at(id).await;
-                if read.is_err() || read.is_ok_and(|m| super::item::sender_of(&m) != sender) {
+                let read = self.custody.messages.peek(id).await;
+                if read.is_err() || read.is_ok_and(|m| m.sender() != sender) {
                     continue;
                 }
             }
@@ -96,10 +95,10 @@ impl<W: World> Shard<W> {
     /// Everything about one message.
     pub(super) async fn one(self: &Rc<Self>, id: MessageId, answer: &Answer) -> ShardAnswer {
         let entry = self.find(id).await;
-        if entry.is_none() && self.unreported.of(id).is_empty() {
+        if entry.is_none() && self.delivery.unreported.of(id).is_empty() {
             return ShardAnswer::default();
         }
-        let read = self.look_at(id).await;
+        let read = self.custody.messages.peek(id).await;
         let item = self.item(id, entry, read, usize::MAX);
         answer.count(|tally| tally.messages = u64::from(item.is_some()));
         ShardAnswer { items: item.into_iter().collect(), ..ShardAnswer::default() }

@@ -1,20 +1,14 @@
 //! Which entries a filter lets through: first by what the queue knows, then, where that is asked
 //! for, by what stands in the message.
 
-use super::Answer;
-use super::item::sender_of;
 use crate::config::Config;
 use crate::control::{Filter, RecipientState, is_hop};
+use crate::delivery::unreported::GivenUp;
 use crate::message::Message;
-use crate::recovery::text_field;
-use crate::seams::World;
-use crate::shard::Shard;
-use crate::unreported::GivenUp;
-use mail::MessageId;
+use crate::meta;
+use crate::routing::route_of_key;
 use queue::{Glance, GlanceState, Queue};
 use spool::record::tag;
-use spool::{Completion, LoadError};
-use std::rc::Rc;
 
 /// Messages that are read from the spool at once; each may be some megabytes.
 pub(super) const READS_MAX: usize = 16;
@@ -63,7 +57,7 @@ impl Sieve {
         if filter.domain.as_deref().is_some_and(|domain| key.domain.as_str() != domain) {
             return false;
         }
-        let route = crate::route::route_of_key(config, key);
+        let route = route_of_key(config, key);
         if let Some(wanted) = &filter.route
             && route.is_none_or(|route| *route.name != **wanted)
         {
@@ -90,14 +84,14 @@ impl Sieve {
     }
 
     /// Whether a recipient matches, by what stands in its message.
-    fn passes_message(&self, message: &Message, recipient: u32) -> bool {
+    pub(super) fn passes_message(&self, message: &Message, recipient: u32) -> bool {
         let filter = &self.filter;
-        if filter.sender.as_deref().is_some_and(|sender| sender_of(message) != sender) {
+        if filter.sender.as_deref().is_some_and(|sender| message.sender() != sender) {
             return false;
         }
         if let Some(wanted) = &filter.client {
             let is = |tag| {
-                text_field(&message.meta, tag).is_some_and(|text| text.eq_ignore_ascii_case(wanted))
+                meta::text(&message.meta, tag).is_some_and(|text| text.eq_ignore_ascii_case(wanted))
             };
             if !is(tag::CLIENT_ADDRESS) && !is(tag::CLIENT_EHLO) {
                 return false;
@@ -139,62 +133,5 @@ fn state_of(state: GlanceState) -> RecipientState {
         GlanceState::Ready => RecipientState::Ready,
         GlanceState::InFlight => RecipientState::InFlight,
         GlanceState::Held => RecipientState::Held,
-    }
-}
-
-impl<W: World> Shard<W> {
-    /// Messages, in the order of `ids`, read from the spool all at once where they are not in
-    /// memory. At most [`READS_MAX`] should be asked for.
-    pub(super) async fn look_at_all(
-        self: &Rc<Self>,
-        ids: &[MessageId],
-    ) -> Vec<Result<Rc<Message>, LoadError>> {
-        // A request is on its way when its future is made.
-        let begun: Vec<_> = ids
-            .iter()
-            .map(|&id| match self.cache.borrow().get(id) {
-                Some(message) => Ok(message),
-                None => Err(self.spool.load(id)),
-            })
-            .collect();
-        let mut read = Vec::with_capacity(begun.len());
-        for one in begun {
-            read.push(match one {
-                Ok(message) => Ok(message),
-                Err(waiting) => match waiting.await {
-                    Completion::Loaded(loaded) => {
-                        Ok(Rc::new(crate::recovery::from_loaded(*loaded)))
-                    }
-                    other => Err(crate::recovery::refusal(other)),
-                },
-            });
-        }
-        read
-    }
-
-    /// Those of `found` whose messages match as well. What can't be read matches nothing.
-    pub(super) async fn sift_read(
-        self: &Rc<Self>,
-        sieve: &Sieve,
-        found: Vec<Glance>,
-        answer: &Answer,
-    ) -> Vec<Glance> {
-        let mut kept = Vec::new();
-        // Recipients of one message mostly stand together: it is read once for all of them.
-        let mut of_message = found.chunk_by(|a, b| a.id == b.id).peekable();
-        while of_message.peek().is_some() && !answer.is_unwanted() {
-            let batch: Vec<&[Glance]> = of_message.by_ref().take(READS_MAX).collect();
-            let ids: Vec<MessageId> =
-                batch.iter().filter_map(|of| of.first().map(|glance| glance.id)).collect();
-            let read = self.look_at_all(&ids).await;
-            for (glances, message) in batch.into_iter().zip(read) {
-                let Ok(message) = message else { continue };
-                let matching =
-                    glances.iter().filter(|g| sieve.passes_message(&message, g.recipient));
-                kept.extend(matching.copied());
-            }
-            answer.progress(self.now());
-        }
-        kept
     }
 }

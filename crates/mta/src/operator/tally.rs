@@ -1,9 +1,9 @@
 //! Counting: each message once, and what is queued by what it has in common.
 
-use super::Answer;
+use super::walk::{Answer, Operator};
 use crate::control::{Counting, Filter, Summary};
+use crate::routing::route_of_key;
 use crate::seams::World;
-use crate::shard::Shard;
 use mail::MessageId;
 use mail::map::FixedSet;
 use queue::Glance;
@@ -23,15 +23,15 @@ impl Seen {
     }
 }
 
-impl<W: World> Shard<W> {
+impl<W: World> Operator<W> {
     /// What is queued and matches, counted.
     pub(super) async fn summary(self: &Rc<Self>, filter: Filter, answer: &Answer) -> Summary {
         let mut walk = self.walk(filter, answer);
         let mut counting = Counting::default();
         let mut seen = Seen::default();
         while let Some(found) = self.next_piece(&mut walk, answer).await {
-            let queue = self.queue.borrow();
-            let active = self.active();
+            let queue = self.schedule.queue();
+            let active = self.router.active();
             for glance in found {
                 let age_ms = glance.age_us / 1_000;
                 counting.recipients += 1;
@@ -42,7 +42,7 @@ impl<W: World> Shard<W> {
                 match glance.ready.and_then(|ready| queue.ready_key(ready)) {
                     Some(ready) => counting.next_hops.add(&ready.next_hop, 1, age_ms),
                     None => {
-                        let route = crate::route::route_of_key(&active.config, key);
+                        let route = route_of_key(&active.config, key);
                         let hop = route.and_then(|route| route.next_hop());
                         let hop = hop.as_deref().unwrap_or("(not known yet)");
                         counting.next_hops.add(hop, 1, age_ms);

@@ -5,11 +5,13 @@ use mail::{MessageId, Wall};
 use mta::config::Config;
 use mta::console::{Console, Level};
 use mta::control::{ControlRequest, ShardAnswer};
+use mta::custody::{LogPort, shard_of};
 use mta::event::{Event, EventSink, json};
+use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::Metrics;
 use mta::seams::{Spawn as _, World as _};
-use mta::shard::{Shard, ShardMail, ShardParts, ShardSender, Shared};
-use mta::spool_client::{LogPort, shard_of};
+use mta::shard::{Shard, ShardParts};
+use mta::shared::Shared;
 use serde_json::Value;
 use spool::memdisk::MemDisk;
 use spool::{Opening, Request, Spool, SpoolConfig};
@@ -169,32 +171,32 @@ impl Node {
 
     /// Reads another configuration.
     pub(crate) fn reload(&self, text: &str) {
-        self.post(ShardMail::Reload(parse(text)));
+        self.post(ShardMessage::Reload(parse(text)));
     }
 
     /// Stops in good order.
     pub(crate) async fn stop(&self, grace: Duration) {
         let (done, stopped) = oneshot::channel();
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        self.post(ShardMail::Stop { grace_ms, done });
+        self.post(ShardMessage::Stop { grace_ms, done });
         stopped.await.expect("it says so");
     }
 
-    fn post(&self, mail: ShardMail<DuplexStream>) {
+    fn post(&self, mail: ShardMessage<DuplexStream>) {
         self.shards[0].send(mail).unwrap_or_else(|_| panic!("the shard has ended"));
     }
 
     /// Hands a client's connection to the shard, as an acceptor does.
     pub(crate) fn accept(&self, peer: std::net::SocketAddr) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
-        self.post(ShardMail::Connection { accepted: theirs, peer, listener: 0 });
+        self.post(ShardMessage::Connection { accepted: theirs, peer, listener: 0 });
         ours
     }
 
     /// What the shard answers an operator, all parts of it.
     pub(crate) async fn ask(&self, request: ControlRequest) -> Vec<ShardAnswer> {
         let (answer, mut parts) = mpsc::channel(mta::control::PARTS_MAX);
-        self.post(ShardMail::Control { request: Box::new(request), answer });
+        self.post(ShardMessage::Control { request: Box::new(request), answer });
         let mut all = Vec::new();
         while let Some(part) = parts.recv().await {
             let is_last = part.is_last;
@@ -296,7 +298,7 @@ impl Log {
             while let Some((ticket, completion)) = self.spool.poll_completion() {
                 if let Some(shard) = self.shards.get(usize::from(shard_of(ticket))) {
                     // A shard that has ended waits for nothing.
-                    let _ = shard.send(ShardMail::Completions(vec![(ticket, completion)]));
+                    let _ = shard.send(ShardMessage::Completions(vec![(ticket, completion)]));
                 }
             }
         }

@@ -1,0 +1,314 @@
+//! A shard's side of the spool: requests go to the commit threads, completions come back.
+
+use super::port::{LogPort, MAIL_IDS_END, SHARD_SHIFT};
+use mail::MessageId;
+use spool::{BlobId, Completion, Record, Request, Ticket};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+/// What happens when a completion arrives.
+enum Slot {
+    Free {
+        next: Option<u32>,
+    },
+    Waiting(Option<Waker>),
+    Done(Completion),
+    /// The waiter is gone; the completion is dropped.
+    Orphan,
+    /// Nobody waits; the callback runs.
+    Call(Box<dyn FnOnce(Completion)>),
+}
+
+/// The requests of one shard that are under way.
+pub(crate) struct SpoolClient {
+    shard: u16,
+    ports: Vec<Arc<LogPort>>,
+    slots: RefCell<Vec<Slot>>,
+    free: Cell<Option<u32>>,
+    next_port: Cell<usize>,
+    /// Logs that write no more.
+    failed: RefCell<BTreeSet<u8>>,
+}
+
+impl std::fmt::Debug for SpoolClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SpoolClient").field("shard", &self.shard).finish_non_exhaustive()
+    }
+}
+
+impl SpoolClient {
+    /// A client for `shard` of logs that are numbered as they stand in `ports`.
+    #[must_use]
+    pub(crate) fn new(shard: u16, ports: Vec<Arc<LogPort>>) -> Rc<SpoolClient> {
+        Rc::new(SpoolClient {
+            shard,
+            ports,
+            slots: RefCell::default(),
+            free: Cell::new(None),
+            next_port: Cell::new(usize::from(shard)),
+            failed: RefCell::default(),
+        })
+    }
+
+    /// An id for a new message, on the logs in turn that still write; `None` when they have none
+    /// left.
+    #[must_use]
+    pub(crate) fn allocate_id(&self) -> Option<MessageId> {
+        let first = self.next_port.get();
+        // What is said of a log that fails is said when it refuses.
+        let all_failed = self.have_all_failed();
+        for turn in first..first.saturating_add(self.ports.len()) {
+            let port = &self.ports[turn % self.ports.len()];
+            if !all_failed && self.has_failed(port.log) {
+                continue;
+            }
+            if let Some(id) = port.allocate_id(MAIL_IDS_END) {
+                self.next_port.set(turn.wrapping_add(1));
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// A log refuses to write and always will; whether that is news.
+    pub(crate) fn note_failed(&self, log: u8) -> bool {
+        self.failed.borrow_mut().insert(log)
+    }
+
+    /// Whether that log refuses to write.
+    #[must_use]
+    pub(crate) fn has_failed(&self, log: u8) -> bool {
+        self.failed.borrow().contains(&log)
+    }
+
+    /// Whether no log writes any more.
+    #[must_use]
+    pub(crate) fn have_all_failed(&self) -> bool {
+        self.failed.borrow().len() >= self.ports.len()
+    }
+
+    /// An id for a report that must lie in the log of `other`, because both become durable
+    /// together; `None` when there is none left.
+    #[must_use]
+    pub(crate) fn allocate_id_beside(&self, other: MessageId) -> Option<MessageId> {
+        self.port(other).allocate_id(MessageId::SEQUENCE_MAX + 1)
+    }
+
+    /// A name for a new blob in the log of `id`.
+    #[must_use]
+    pub(crate) fn allocate_blob(&self, id: MessageId) -> BlobId {
+        BlobId(self.port(id).next_blob.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn port(&self, id: MessageId) -> &Arc<LogPort> {
+        // Ids come from these ports or from the logs they stand for.
+        self.ports.iter().find(|port| port.log == id.log()).unwrap_or(&self.ports[0])
+    }
+
+    /// Makes `records`, all of messages in the log of `id`, durable together.
+    pub(crate) fn submit(self: &Rc<Self>, id: MessageId, records: Vec<Record>) -> Waiting {
+        self.request(id, |ticket| Request::Submit { ticket, records })
+    }
+
+    /// As [`SpoolClient::submit`], but nobody waits: `done` is called.
+    pub(crate) fn submit_then(
+        &self,
+        id: MessageId,
+        records: Vec<Record>,
+        done: impl FnOnce(Completion) + 'static,
+    ) {
+        let slot = self.occupy(Slot::Call(Box::new(done)));
+        (self.port(id).send)(Request::Submit { ticket: self.ticket(slot), records });
+    }
+
+    /// Reads a message back.
+    pub(crate) fn load(self: &Rc<Self>, id: MessageId) -> Waiting {
+        self.request(id, |ticket| Request::Load { ticket, id })
+    }
+
+    /// A request about something in the log of `id`.
+    pub(crate) fn request(
+        self: &Rc<Self>,
+        id: MessageId,
+        request: impl FnOnce(Ticket) -> Request,
+    ) -> Waiting {
+        let slot = self.occupy(Slot::Waiting(None));
+        (self.port(id).send)(request(self.ticket(slot)));
+        Waiting { client: Rc::clone(self), slot }
+    }
+
+    /// Gives up a blob that no record names.
+    pub(crate) fn drop_blob(&self, id: MessageId, blob: BlobId) {
+        (self.port(id).send)(Request::BlobDrop { blob });
+    }
+
+    fn ticket(&self, slot: u32) -> Ticket {
+        Ticket(u64::from(self.shard) << SHARD_SHIFT | u64::from(slot))
+    }
+
+    fn occupy(&self, with: Slot) -> u32 {
+        let mut slots = self.slots.borrow_mut();
+        if let Some(slot) = self.free.get()
+            && let Some(entry) = slots.get_mut(slot as usize)
+            && let Slot::Free { next } = *entry
+        {
+            self.free.set(next);
+            *entry = with;
+            return slot;
+        }
+        slots.push(with);
+        // A shard never has 2^32 requests under way: memory ends long before.
+        u32::try_from(slots.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn release(&self, slots: &mut [Slot], slot: u32) -> Slot {
+        let old =
+            std::mem::replace(&mut slots[slot as usize], Slot::Free { next: self.free.get() });
+        self.free.set(Some(slot));
+        old
+    }
+
+    /// Drops the callbacks that wait: they hold the shard that holds this, so that a shard which
+    /// ended in the middle of things would never be freed. For simulations, which end many.
+    pub(crate) fn abandon(&self) {
+        let mut callbacks = Vec::new();
+        for slot in self.slots.borrow_mut().iter_mut().filter(|s| matches!(s, Slot::Call(_))) {
+            callbacks.push(std::mem::replace(slot, Slot::Orphan));
+        }
+        // Only now: what they hold may end more of what waits here.
+        drop(callbacks);
+    }
+
+    /// Takes what came back from a commit thread.
+    pub(crate) fn handle_completion(&self, ticket: Ticket, completion: Completion) {
+        let slot = (ticket.0 & ((1 << SHARD_SHIFT) - 1)) as u32;
+        let mut slots = self.slots.borrow_mut();
+        match slots.get_mut(slot as usize) {
+            Some(entry @ Slot::Waiting(_)) => {
+                let Slot::Waiting(waker) = std::mem::replace(entry, Slot::Done(completion)) else {
+                    return;
+                };
+                drop(slots);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            Some(Slot::Call(_)) => {
+                let old = self.release(&mut slots, slot);
+                drop(slots);
+                if let Slot::Call(done) = old {
+                    done(completion);
+                }
+            }
+            Some(Slot::Orphan) => {
+                self.release(&mut slots, slot);
+            }
+            Some(Slot::Free { .. } | Slot::Done(_)) | None => {
+                debug_assert!(false, "a completion that nobody asked for: {ticket:?}");
+            }
+        }
+    }
+}
+
+/// Ends with the completion of one request.
+#[derive(Debug)]
+#[must_use = "a request that nobody waits for should be sent with submit_then"]
+pub(crate) struct Waiting {
+    client: Rc<SpoolClient>,
+    slot: u32,
+}
+
+/// The slot number of a [`Waiting`] that has ended.
+const ENDED: u32 = u32::MAX;
+
+impl Future for Waiting {
+    type Output = Completion;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Completion> {
+        let client = Rc::clone(&self.client);
+        let mut slots = client.slots.borrow_mut();
+        match &mut slots[self.slot as usize] {
+            Slot::Done(_) => {
+                let old = client.release(&mut slots, self.slot);
+                self.slot = ENDED;
+                match old {
+                    Slot::Done(completion) => Poll::Ready(completion),
+                    _ => Poll::Pending,
+                }
+            }
+            Slot::Waiting(waker) => {
+                *waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.slot == ENDED {
+            return;
+        }
+        let mut slots = self.client.slots.borrow_mut();
+        match &mut slots[self.slot as usize] {
+            Slot::Done(_) => {
+                self.client.release(&mut slots, self.slot);
+            }
+            entry => *entry = Slot::Orphan,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    fn port(log: u8, next_sequence: u64) -> Arc<LogPort> {
+        Arc::new(LogPort {
+            send: Box::new(|_| ()),
+            next_sequence: AtomicU64::new(next_sequence),
+            next_blob: AtomicU64::new(1),
+            log,
+            node: 0,
+        })
+    }
+
+    #[test]
+    fn a_log_that_failed_gets_no_new_mail_and_stops_no_other() {
+        let client = SpoolClient::new(0, (0..3).map(|log| port(log, 1)).collect());
+        assert!(client.note_failed(1) && !client.note_failed(1));
+        let logs: Vec<u8> = (0..6).map(|_| client.allocate_id().unwrap().log()).collect();
+        assert_eq!(logs, [0, 2, 0, 2, 0, 2]);
+        assert!(client.has_failed(1) && !client.has_failed(0) && !client.have_all_failed());
+        assert!(client.note_failed(0) && client.note_failed(2));
+        assert!(client.have_all_failed());
+        assert!(client.allocate_id().is_some(), "the log itself refuses");
+    }
+
+    #[test]
+    fn ids_end_and_the_last_are_for_reports() {
+        let ports = vec![port(0, MAIL_IDS_END - 2), port(1, MAIL_IDS_END - 1)];
+        let client = SpoolClient::new(0, ports.clone());
+        let ids: Vec<_> = std::iter::from_fn(|| client.allocate_id()).collect();
+        let places = ids.iter().map(|id| (id.log(), id.sequence())).collect::<Vec<_>>();
+        // One log goes on when the other has none left.
+        let last = MAIL_IDS_END - 1;
+        assert_eq!(places, [(0, last - 1), (1, last), (0, last)]);
+        assert_eq!((ports[0].ids_left(), ports[1].ids_left()), (0, 0));
+        let report = client.allocate_id_beside(ids[0]).unwrap();
+        assert_eq!((report.log(), report.sequence()), (0, MAIL_IDS_END));
+        ports[0].next_sequence.store(MessageId::SEQUENCE_MAX, Ordering::Relaxed);
+        let report = client.allocate_id_beside(ids[0]).unwrap();
+        assert_eq!(report.sequence(), MessageId::SEQUENCE_MAX);
+        assert_eq!(client.allocate_id_beside(ids[0]), None, "it does not begin again at 0");
+        assert_eq!((client.allocate_id(), client.allocate_id_beside(ids[0])), (None, None));
+    }
+}

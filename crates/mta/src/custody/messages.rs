@@ -1,0 +1,253 @@
+//! Messages that are accepted: those in memory, and the way to read the others back from the spool.
+
+use super::cache::MessageCache;
+use super::client::SpoolClient;
+use crate::config::Config;
+use crate::line::{InLine, Standing, Who};
+use crate::message::{Message, MessageBody};
+use crate::seams::{Time, World};
+use crate::services::Services;
+use bytes::Bytes;
+use mail::MessageId;
+use spool::{BlobId, Completion, LoadError, Request, checksums};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A read that takes longer is given up, and the message tried again later. What hangs in the
+/// system's hands can't be called back.
+const LOAD_WAIT: Duration = Duration::from_secs(60);
+/// Set aside for envelope and added header fields of a message that is read.
+const ENVELOPE_BYTES: u64 = 64 * 1024;
+
+/// The messages of one shard.
+pub(crate) struct Messages<W: World> {
+    services: Rc<Services<W>>,
+    client: Rc<SpoolClient>,
+    cache: RefCell<MessageCache>,
+    /// Messages that wait for memory to be read into.
+    unread: RefCell<BTreeSet<MessageId>>,
+    /// Bodies above this size are in files of their own.
+    blob_bytes: Cell<u64>,
+}
+
+impl<W: World> Messages<W> {
+    /// With this shard's part of the memory for bodies.
+    pub(super) fn new(
+        services: &Rc<Services<W>>,
+        client: &Rc<SpoolClient>,
+        config: &Config,
+        shards: u16,
+    ) -> Messages<W> {
+        let cache_bytes = config.spool.body_memory_bytes / 4 / u64::from(shards.max(1));
+        let cache_bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
+        Messages {
+            services: Rc::clone(services),
+            client: Rc::clone(client),
+            cache: RefCell::new(MessageCache::new(cache_bytes)),
+            unread: RefCell::default(),
+            blob_bytes: Cell::new(config.spool.blob_bytes),
+        }
+    }
+
+    /// Follows a reload.
+    pub(super) fn adopt(&self, config: &Config) {
+        self.blob_bytes.set(config.spool.blob_bytes);
+    }
+
+    /// Keeps a message in memory for its `open` recipients.
+    pub(crate) fn keep(&self, message: &Rc<Message>, open: usize) {
+        let open = u32::try_from(open).unwrap_or(u32::MAX);
+        self.cache.borrow_mut().insert(Rc::clone(message), open);
+    }
+
+    /// `count` recipients of a message are done with.
+    pub(super) fn settle(&self, id: MessageId, count: usize) {
+        self.cache.borrow_mut().settle(id, u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    /// The message, if it is in memory.
+    pub(crate) fn in_memory(&self, id: MessageId) -> Option<Rc<Message>> {
+        self.cache.borrow().get(id)
+    }
+
+    /// Whether a message waits for memory to be read into.
+    pub(crate) fn is_unread(&self, id: MessageId) -> bool {
+        self.unread.borrow().contains(&id)
+    }
+
+    /// The message, from memory or from the spool, for a report about it. That it can't be read
+    /// is logged.
+    ///
+    /// # Errors
+    /// What the spool said.
+    pub(crate) async fn load(&self, id: MessageId) -> Result<Rc<Message>, LoadError> {
+        let place = self.place_to_load(Who::other(self.services.number, u32::MAX), id);
+        self.load_in_turn(place, id).await
+    }
+
+    /// A place in the line for memory to read a message into, if it must be read.
+    pub(crate) fn place_to_load(&self, who: Who, id: MessageId) -> Option<InLine> {
+        if self.cache.borrow().get(id).is_some() {
+            return None;
+        }
+        // As much as a record can take, until it is known how much that is.
+        let bytes = self.blob_bytes.get().saturating_add(ENVELOPE_BYTES);
+        Some(self.services.shared.reads.join(who, Standing::Good, bytes))
+    }
+
+    /// As [`Messages::load`], when its turn comes. Who waits must hold no message that was read,
+    /// or all could wait for each other.
+    ///
+    /// # Errors
+    /// What the spool said.
+    pub(crate) async fn load_in_turn(
+        &self,
+        place: Option<InLine>,
+        id: MessageId,
+    ) -> Result<Rc<Message>, LoadError> {
+        let read = self.read_in_turn(place, id).await;
+        if let Err(why) = &read {
+            self.tell_unreadable(id, why);
+        }
+        read
+    }
+
+    async fn read_in_turn(
+        &self,
+        place: Option<InLine>,
+        id: MessageId,
+    ) -> Result<Rc<Message>, LoadError> {
+        if self.client.has_failed(id.log()) {
+            // What is delivered now could not be settled: it would be delivered again.
+            return Err(LoadError::Disk("its log failed a write or sync".into()));
+        }
+        let Some(place) = place else { return self.peek(id).await };
+        let mut memory = if place.is_served() {
+            place.await
+        } else {
+            self.unread.borrow_mut().insert(id);
+            let memory = place.await;
+            self.unread.borrow_mut().remove(&id);
+            memory
+        };
+        let mut message = self.read(id).await?;
+        memory.shrink(message.cost() as u64);
+        message.memory = Some(memory);
+        Ok(Rc::new(message))
+    }
+
+    /// Reads a message from the spool.
+    async fn read(&self, id: MessageId) -> Result<Message, LoadError> {
+        let time = self.services.world.time();
+        tokio::select! {
+            biased;
+            loaded = self.client.load(id) => from_completion(loaded),
+            () = time.sleep_until(time.now() + LOAD_WAIT) => {
+                Err(LoadError::Disk("the disk does not answer".into()))
+            }
+        }
+    }
+
+    /// As [`Messages::load`], for those who only look, one message after the other: nothing is
+    /// logged, and nobody waits.
+    ///
+    /// # Errors
+    /// What the spool said.
+    pub(crate) async fn peek(&self, id: MessageId) -> Result<Rc<Message>, LoadError> {
+        if let Some(message) = self.in_memory(id) {
+            return Ok(message);
+        }
+        self.read(id).await.map(Rc::new)
+    }
+
+    /// Messages, in the order of `ids`, read from the spool all at once where they are not in
+    /// memory: only a few should be asked for.
+    pub(crate) async fn peek_all(&self, ids: &[MessageId]) -> Vec<Result<Rc<Message>, LoadError>> {
+        // A request is on its way when its future is made.
+        let begun: Vec<_> =
+            ids.iter().map(|&id| self.in_memory(id).ok_or_else(|| self.client.load(id))).collect();
+        let mut read = Vec::with_capacity(begun.len());
+        for one in begun {
+            read.push(match one {
+                Ok(message) => Ok(message),
+                Err(waiting) => from_completion(waiting.await).map(Rc::new),
+            });
+        }
+        read
+    }
+
+    /// The next piece of a body in a file of its own, as it was written. That it can't be read is
+    /// logged.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what was written.
+    pub(crate) async fn load_blob(
+        &self,
+        message: &Message,
+        blob: BlobId,
+        offset: u64,
+    ) -> Result<Bytes, LoadError> {
+        let read = match checksums::piece(&message.meta, message.facts.body_bytes, offset) {
+            Ok(piece) => {
+                let request = |ticket| Request::BlobRead { ticket, blob, offset, piece };
+                self.client.request(message.id, request).await
+            }
+            Err(error) => Completion::LoadFailed(error),
+        };
+        match read {
+            Completion::BlobData(data) if !data.is_empty() => Ok(data),
+            other => {
+                let why = refusal(other);
+                self.tell_unreadable(message.id, &why);
+                Err(why)
+            }
+        }
+    }
+
+    /// Hands a body to `take`, piece by piece, until that gives something.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) async fn for_each_piece<T>(
+        &self,
+        message: &Message,
+        mut take: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, LoadError> {
+        match &message.body {
+            MessageBody::Memory(pieces) => Ok(pieces.iter().find_map(|piece| take(piece))),
+            MessageBody::Blob(blob) => {
+                let mut offset = 0;
+                while offset < message.facts.body_bytes {
+                    let piece = self.load_blob(message, *blob, offset).await?;
+                    if let Some(found) = take(&piece) {
+                        return Ok(Some(found));
+                    }
+                    offset += piece.len() as u64;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Says on the console that the spool can't read a message, or its body.
+    fn tell_unreadable(&self, id: MessageId, why: &LoadError) {
+        self.services.console.error("spool", format_args!("cannot read a message id={id}: {why}"));
+    }
+}
+
+fn from_completion(completion: Completion) -> Result<Message, LoadError> {
+    match completion {
+        Completion::Loaded(loaded) => Ok(Message::from_loaded(*loaded)),
+        other => Err(refusal(other)),
+    }
+}
+
+/// What the spool said instead of what was asked for.
+fn refusal(answer: Completion) -> LoadError {
+    match answer {
+        Completion::LoadFailed(why) => why,
+        _ => LoadError::Disk("the spool gave no answer".into()),
+    }
+}

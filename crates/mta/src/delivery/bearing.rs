@@ -1,0 +1,99 @@
+//! How a peer bears what it is given: what the outcomes of a transaction, and the end of a
+//! connection, say of the host rather than of the message.
+
+use super::seat::{self, Seat};
+use super::slot::Slot;
+use crate::config::Channel;
+use crate::routing::hop::NextHop;
+use crate::seams::World;
+use mail::{EnhancedStatus, Failure, Reply, Step};
+use std::sync::Arc;
+
+/// What became of one recipient of a transaction.
+type Outcome = Result<Reply, Failure>;
+
+/// Whether the peer put a recipient off together with its transaction: another host may take it.
+pub(super) fn puts_off(outcome: &Outcome) -> bool {
+    outcome.as_ref().is_err_and(seat::is_put_off)
+}
+
+/// Whether the peer put a transaction off.
+pub(super) fn is_put_off(outcomes: &[Outcome], hop: &NextHop) -> bool {
+    match hop.channel {
+        // Each recipient has a reply of its own behind the content (RFC 2033 §4.2).
+        Channel::Lmtp(_) => outcomes.iter().all(puts_off),
+        _ => outcomes.iter().any(puts_off),
+    }
+}
+
+/// Tells how the peer bore a transaction: taken, or refused as a whole for now. (421 is told when
+/// the peer goes.)
+pub(super) fn tell_bearing<W: World>(outcomes: &[Outcome], slot: &Slot<W>) {
+    let now = slot.delivery.services.now();
+    let mut queue = slot.delivery.schedule.queue_mut();
+    if outcomes.iter().any(Result::is_ok) {
+        return queue.handle_accepted(now, slot.ready);
+    }
+    let code = |failure: &Failure| failure.reply.as_ref().map_or(0, |reply| reply.code);
+    let refused = |outcome: &Outcome| {
+        outcome.as_ref().is_err_and(|failure| matches!(code(failure), 400..=420 | 422..=499))
+    };
+    if let Some(Err(failure)) = outcomes.first().filter(|_| outcomes.iter().all(refused)) {
+        let of_recipients = failure.is_of_recipient();
+        queue.handle_refused(now, slot.ready, Arc::new(failure.clone()), of_recipients);
+    }
+}
+
+/// Says so if the peer went away for a reason that more connections won't help.
+pub(super) fn tell_throttled<W: World>(seat: &Seat<W>, failure: Option<Failure>, slot: &Slot<W>) {
+    let Some(failure) = failure else { return };
+    let said_421 = failure.reply.as_ref().is_some_and(|reply| reply.code == 421);
+    if said_421 {
+        seat.crowded();
+    }
+    if said_421 || is_timeout_or_loss(&failure) {
+        let (now, failure) = (slot.delivery.services.now(), Arc::new(failure));
+        slot.delivery.schedule.queue_mut().handle_throttled(now, slot.ready, failure);
+    }
+}
+
+/// On a connection that has carried others: the peer closed it before it could know of this
+/// transaction, or said 421 when it heard of it (which it may have said before). That is no fault of
+/// the message's, and a fresh connection may take it at once.
+pub(super) fn was_dead(outcomes: &[Outcome]) -> bool {
+    let is_of_session = |failure: &Failure| match &failure.reply {
+        Some(reply) => reply.code == 421,
+        None => is_timeout_or_loss(failure),
+    };
+    outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_of_session))
+}
+
+/// RFC 5321 §4.3.2: "bad sequence of commands" is no word about a MAIL on a connection that has
+/// carried others: the peer takes no more on it, and a fresh one may carry it at once.
+pub(super) fn is_spent(outcomes: &[Outcome]) -> bool {
+    let refused_mail = |failure: &Failure| {
+        failure.step == Some(Step::MailFrom)
+            && failure.reply.as_ref().is_some_and(|reply| reply.code == 503)
+    };
+    outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(refused_mail))
+}
+
+/// Tells how this machine bore a delivery of its own: a disk that is full or gone suspends the route, as
+/// a peer that refuses everything does, instead of deferring each message by itself. So does, later,
+/// mailbox after mailbox that can't be written.
+pub(super) fn tell_local<W: World>(slot: &Slot<W>, result: &Result<mail::Reply, Failure>) {
+    let now = slot.delivery.services.now();
+    let mut queue = slot.delivery.schedule.queue_mut();
+    match result {
+        Ok(_) => queue.handle_accepted(now, slot.ready),
+        Err(failure) => {
+            // RFC 3463 §3.3: X.2 is the mailbox.
+            let of_mailbox = failure.status.subject == 2;
+            queue.handle_refused(now, slot.ready, Arc::new(failure.clone()), of_mailbox);
+        }
+    }
+}
+
+fn is_timeout_or_loss(failure: &Failure) -> bool {
+    failure.status == EnhancedStatus::new(4, 4, 2)
+}

@@ -1,0 +1,174 @@
+//! Verdicts on recipients of one message that fall together become one report.
+//!
+//! Until it is written nothing is settled: after a crash the recipients are open and are tried
+//! again. Those that were given up are listed meanwhile, see [`super::unreported`].
+
+use super::making::{Idle, Making};
+use super::pending::{Gathered, New, QUIET};
+use super::unreported::{PutOff, ReportKey, said_of, unread_address};
+use super::verdict::{Judged, Verdict};
+use super::{Delivery, report};
+use crate::message::Message;
+use crate::seams::{Time, World};
+use mail::{MessageId, Mono};
+use queue::{EntryId, Siblings};
+use spool::LoadError;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long they wait where the others wait for something else: what falls in the same moment
+/// still goes along.
+const MOMENT: Duration = Duration::from_millis(100);
+/// First and longest wait for a message that must be read and can't be.
+const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
+const UNREADABLE_WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Adds verdicts, at least one, on recipients of one message. They are reported and settled soon.
+pub(crate) fn gather<W: World>(delivery: &Rc<Delivery<W>>, id: MessageId, new: New<'_>) {
+    #[cfg(feature = "planted")]
+    if new.judged.len() > 1 && delivery.services.has_planted(crate::planted::Planted::ReportEach) {
+        for judged in new.judged {
+            gather(delivery, id, New { judged: vec![judged], sibling: None, ..new });
+        }
+        return;
+    }
+    let now = delivery.services.now();
+    let delivered = new.judged.iter().filter(|judged| judged.is_delivered()).count() as u64;
+    let cached = if new.message.is_some() { None } else { delivery.custody.messages.in_memory(id) };
+    let new = New { message: new.message.or(cached.as_ref()), ..new };
+    let given_up: Vec<_> = new
+        .judged
+        .iter()
+        .filter_map(|judged| {
+            let address = match new.message {
+                Some(message) => message.address_of(judged.index)?,
+                None => unread_address(judged.domain.as_ref()),
+            };
+            judged.given_up(address, new.received_at)
+        })
+        .collect();
+    let wait = wait_for_siblings(delivery, new.sibling, now);
+    // What is late need not wait for what is about to be tried.
+    let all_late = new.judged.iter().all(|judged| judged.settle_kind().is_none());
+    let wait = if all_late { wait.min(MOMENT) } else { wait };
+    let (key, due, hurry, has_begun) = delivery.gathering.add(now, wait, id, new);
+    if !given_up.is_empty() {
+        delivery.unreported.gather(key, due, &hurry, given_up);
+    }
+    if wait.is_zero() {
+        if let Some(gathered) = delivery.gathering.take(key) {
+            let task = Rc::clone(delivery);
+            delivery.services.spawn(async move { finish(&task, gathered).await });
+        }
+    } else if has_begun {
+        let task = Rc::clone(delivery);
+        delivery.services.spawn(async move { wait_and_finish(&task, key, &hurry).await });
+    }
+    // Last: at the limit egress stands still until what gathers is settled.
+    delivery.custody.count_unsettled(delivered);
+    if delivered > 0 && delivery.custody.obstacle().is_some() {
+        delivery.gathering.hasten_all();
+    }
+}
+
+/// How long to wait for more verdicts on the message of `sibling`.
+fn wait_for_siblings<W: World>(
+    delivery: &Delivery<W>,
+    sibling: Option<EntryId>,
+    now: Mono,
+) -> Duration {
+    let Some(sibling) = sibling.filter(|_| delivery.services.stopping.until().is_none()) else {
+        return Duration::ZERO;
+    };
+    match delivery.schedule.queue().siblings(sibling, now + QUIET) {
+        // It was there when this one left, and what became of it is about to be told, too.
+        Siblings::None | Siblings::Waiting => MOMENT,
+        Siblings::Due | Siblings::InFlight => QUIET,
+    }
+}
+
+async fn wait_and_finish<W: World>(delivery: &Rc<Delivery<W>>, key: ReportKey, hurry: &Notify) {
+    loop {
+        let now = delivery.services.now();
+        let is_expected =
+            |sibling| delivery.schedule.queue().siblings(sibling, now) == Siblings::InFlight;
+        // It may have been finished by the verdict on the last recipient.
+        let Some(due) = delivery.gathering.due(key, now, is_expected) else { return };
+        if due <= now {
+            break;
+        }
+        let is_hurried = tokio::select! {
+            biased;
+            () = hurry.notified() => true,
+            () = delivery.services.world.time().sleep_until(due) => false,
+        };
+        if is_hurried {
+            break;
+        }
+    }
+    if let Some(gathered) = delivery.gathering.take(key) {
+        finish(delivery, gathered).await;
+    }
+}
+
+async fn finish<W: World>(delivery: &Rc<Delivery<W>>, gathered: Gathered) {
+    let Gathered { key, message, mut judged, .. } = gathered;
+    let _busy = Making::new(delivery);
+    let message = match message {
+        Some(message) => message,
+        None => match read(delivery, key, &judged).await {
+            Some(message) => message,
+            None => return delivery.unreported.conclude(key),
+        },
+    };
+    judged.retain(|judged| match judged.verdict {
+        // Delivered, or given up, meanwhile.
+        Verdict::Delayed { entry, .. } => {
+            delivery.schedule.queue().siblings(entry, Mono(0)) != Siblings::None
+        }
+        _ => true,
+    });
+    judged.iter_mut().for_each(|judged| judged.recall(&message));
+    report::send(delivery, &message, judged, key).await;
+}
+
+/// The message, however long it takes: without it nobody knows whom to tell, and until somebody
+/// was told its recipients stay in the spool, listed as not reported. Lack of descriptors passes;
+/// damage asks for an operator, who finds each failure on the console. `None`: there is nobody to
+/// tell about, for an operator removed them, or none was given up.
+async fn read<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    key: ReportKey,
+    judged: &[Judged],
+) -> Option<Rc<Message>> {
+    let given_up = judged.iter().any(Judged::is_given_up);
+    let mut wait = UNREADABLE_WAIT;
+    loop {
+        let why = match delivery.custody.messages.load(key.0).await {
+            Ok(message) => return Some(message),
+            // No recipient of it is open in the spool.
+            Err(LoadError::NotFound) => return None,
+            Err(why) => why,
+        };
+        if !given_up {
+            return None;
+        }
+        let time = delivery.services.world.time();
+        let next_try = time.now() + wait;
+        wait = (wait * 2).min(UNREADABLE_WAIT_MAX);
+        let why = said_of(&why).into();
+        let PutOff::Wait(hurry) = delivery.unreported.put_off(key, next_try, Some(why)) else {
+            return None;
+        };
+        let _idle = Idle::new(delivery);
+        tokio::select! {
+            biased;
+            () = hurry.notified() => {}
+            () = time.sleep_until(next_try) => {}
+        }
+        if !delivery.unreported.is_waiting(key) {
+            return None;
+        }
+    }
+}

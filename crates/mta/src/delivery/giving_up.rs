@@ -1,0 +1,105 @@
+//! Recipients that are given up, or late, without an attempt that says so.
+
+use super::Delivery;
+use super::gathering;
+use super::pending::New;
+use super::removal::{settle_later_as_removed, settle_removed};
+use super::verdict::{Judged, Verdict};
+use crate::message::Message;
+use crate::seams::World;
+use crate::stopping::Busy;
+use mail::Failure;
+use queue::EntryDetail;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// An operator has recipients of one message given up now.
+pub(crate) fn fail_now<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    message: &Rc<Message>,
+    entries: &[EntryDetail],
+    failure: &Arc<Failure>,
+) {
+    let judged = entries
+        .iter()
+        .map(|entry| {
+            let judged = judge(delivery, entry, Verdict::Failed(Arc::clone(failure)));
+            judged.count(&delivery.services.metrics, message);
+            judged
+        })
+        .collect();
+    // They left one after the other: the last knows whether another is queued.
+    let sibling = entries.last().and_then(|entry| entry.sibling);
+    let new = New { message: Some(message), received_at: message.received_at, judged, sibling };
+    gathering::gather(delivery, message.id, new);
+    delivery.custody.release(message.id, entries.len());
+}
+
+/// A recipient was given up for its age.
+pub(crate) fn expire<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
+    delivery.services.metrics.expiries.inc();
+    let verdict = Verdict::Expired { failure: entry.last_failure.clone(), after: entry.age };
+    give_up(delivery, &entry, verdict);
+}
+
+/// A recipient's domain can't be delivered to at all.
+pub(crate) fn refuse<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    entry: EntryDetail,
+    failure: Arc<Failure>,
+) {
+    delivery.services.metrics.failures.inc();
+    give_up(delivery, &entry, Verdict::Failed(failure));
+}
+
+fn give_up<W: World>(delivery: &Rc<Delivery<W>>, entry: &EntryDetail, verdict: Verdict) {
+    let judged = vec![judge(delivery, entry, verdict)];
+    let received_at = delivery.schedule.received_at(entry);
+    let new = New { message: None, received_at, judged, sibling: entry.sibling };
+    gathering::gather(delivery, entry.id, new);
+    delivery.custody.release(entry.id, 1);
+}
+
+/// A verdict that follows from no attempt.
+fn judge<W: World>(delivery: &Delivery<W>, entry: &EntryDetail, verdict: Verdict) -> Judged {
+    let queue = delivery.schedule.queue();
+    Judged {
+        index: entry.recipient,
+        at: delivery.services.wall(),
+        attempts: entry.attempts,
+        tried_at: None,
+        hop: None,
+        domain: queue.scheduled_key(entry.scheduled).map(|key| key.domain.clone()),
+        verdict,
+    }
+}
+
+/// An operator removed the entry while it was being tried, and it came back undelivered.
+pub(crate) fn removed<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
+    let task = Rc::clone(delivery);
+    delivery.services.spawn(async move {
+        let _busy = Busy::new(&task.services.stopping);
+        // Its event names the message, which can't be read any more once it is settled.
+        match task.custody.messages.load(entry.id).await {
+            Ok(message) => settle_removed(&task, &message, vec![entry.recipient]),
+            Err(_) => settle_later_as_removed(&task, entry.id, vec![entry.recipient], None),
+        }
+        task.custody.release(entry.id, 1);
+    });
+}
+
+/// The sender should learn that delivery to these recipients of one message takes longer.
+pub(crate) fn warn<W: World>(delivery: &Rc<Delivery<W>>, late: Vec<EntryDetail>) {
+    let Some(first) = late.first() else { return };
+    let received_at = delivery.schedule.received_at(first);
+    let judged = late
+        .iter()
+        .map(|entry| {
+            let failure = entry.last_failure.clone();
+            let give_up_at = delivery.schedule.give_up_at(received_at, entry);
+            judge(delivery, entry, Verdict::Delayed { failure, give_up_at, entry: entry.entry })
+        })
+        .collect();
+    let new = New { message: None, received_at, judged, sibling: Some(first.entry) };
+    gathering::gather(delivery, first.id, new);
+}

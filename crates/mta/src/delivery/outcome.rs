@@ -1,0 +1,214 @@
+//! What becomes of recipients after an attempt: settled, tried again, reported.
+
+use super::pending::New;
+use super::unreported::said_of;
+use super::verdict::{Judged, Verdict};
+use super::{Delivery, gathering, report};
+use crate::event::{self, Event, Hop, Kind, Trouble};
+use crate::message::Message;
+use crate::seams::World;
+use mail::{Class, EnhancedStatus, Failure, MessageId, Mono, Reply};
+use queue::{EntryId, EntryOutcome, Work};
+use spool::{Attempt, LoadError, Record, Settle, SettleKind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Where an attempt went.
+pub(crate) struct Concluded {
+    pub(crate) hop: Arc<Hop>,
+    /// The mail is in a mailbox here, or discarded: not handed on.
+    pub(crate) local: bool,
+    /// The peer takes over the sender's wish for reports (RFC 3461 §5.2).
+    pub(crate) dsn_passed_on: bool,
+}
+
+/// Recipients of one transaction, by what happened to them.
+#[derive(Default)]
+struct Sorted {
+    /// Settled without a report.
+    settled: Vec<(u32, SettleKind)>,
+    events: Vec<Event>,
+    delivered: u64,
+    /// To be reported, each with its entry, which is still in flight.
+    judged: Vec<Judged>,
+    entries: Vec<EntryId>,
+    deferred: Vec<Deferral>,
+}
+
+/// Concludes the attempt of `work`; `outcomes` are in the order of its entries.
+pub(crate) fn conclude<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    message: &Rc<Message>,
+    work: &Work,
+    outcomes: Vec<Result<Reply, Failure>>,
+    concluded: &Concluded,
+) {
+    let mut sorted = Sorted::default();
+    for (entry, outcome) in work.entries.iter().zip(outcomes) {
+        let &(entry, index, attempts) = entry;
+        let verdict = match outcome {
+            Ok(reply) if concluded.local => Verdict::Delivered(reply),
+            Ok(reply) => Verdict::Relayed(reply),
+            Err(failure) if failure.class == Class::Permanent => Verdict::Failed(Arc::new(failure)),
+            Err(failure) => {
+                defer(delivery, &mut sorted.deferred, (entry, index), Arc::new(failure));
+                continue;
+            }
+        };
+        let now = delivery.services.wall();
+        let judged = Judged {
+            index,
+            at: now,
+            attempts: attempts.saturating_add(1),
+            tried_at: Some(now),
+            hop: Some(Arc::clone(&concluded.hop)),
+            domain: None,
+            verdict,
+        };
+        judged.count(&delivery.services.metrics, message);
+        let passed_on = judged.is_delivered() && concluded.dsn_passed_on;
+        if !passed_on && report::is_due(delivery, message, &judged) {
+            sorted.judged.push(judged);
+            sorted.entries.push(entry);
+        } else {
+            settle_entry(delivery, entry);
+            sorted.settle(delivery, message, &judged);
+        }
+    }
+    let hop = Some(&concluded.hop);
+    write_deferred(delivery, Some(message), work.id, std::mem::take(&mut sorted.deferred), hop);
+    settle(delivery, message, sorted);
+}
+
+/// The queue forgets an entry that is done with.
+fn settle_entry<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryId) {
+    let now = delivery.services.now();
+    delivery.schedule.queue_mut().handle_outcome(now, entry, EntryOutcome::Settled);
+}
+
+impl Sorted {
+    /// Nobody is told of this one.
+    fn settle<W: World>(&mut self, delivery: &Delivery<W>, message: &Message, judged: &Judged) {
+        let Some(kind) = judged.settle_kind() else { return };
+        self.settled.push((judged.index, kind));
+        self.delivered += u64::from(judged.is_delivered());
+        if delivery.services.events.is_on() {
+            self.events.push(judged.event(message));
+        }
+    }
+}
+
+/// Writes what was sorted, and has reported what is to be.
+fn settle<W: World>(delivery: &Rc<Delivery<W>>, message: &Rc<Message>, sorted: Sorted) {
+    let count = sorted.settled.len() + sorted.judged.len();
+    if !sorted.settled.is_empty() {
+        let at = delivery.services.wall();
+        let record = Record::Settle(Settle { id: message.id, at, recipients: sorted.settled });
+        delivery.custody.settle_later(message.id, record, sorted.events, sorted.delivered);
+    }
+    if let Some((&last, others)) = sorted.entries.split_last() {
+        others.iter().for_each(|&entry| settle_entry(delivery, entry));
+        let sibling = delivery.schedule.queue().sibling(last);
+        settle_entry(delivery, last);
+        let (received_at, judged) = (message.received_at, sorted.judged);
+        let new = New { message: Some(message), received_at, judged, sibling };
+        gathering::gather(delivery, message.id, new);
+    }
+    if count > 0 {
+        delivery.custody.release(message.id, count);
+    }
+}
+
+/// Recipients that failed for now, for the same reason, and are tried again together.
+struct Deferral {
+    recipients: Vec<u32>,
+    attempts: u16,
+    next_try: Mono,
+    failure: Arc<Failure>,
+}
+
+/// The attempt failed for now.
+fn defer<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    deferred: &mut Vec<Deferral>,
+    (entry, recipient): (EntryId, u32),
+    failure: Arc<Failure>,
+) {
+    let now = delivery.services.now();
+    let outcome = EntryOutcome::Deferred(Arc::clone(&failure));
+    let mine = delivery.schedule.queue_mut().handle_outcome(now, entry, outcome);
+    // None: it was too old to wait again and comes back as expired, or an operator removed it.
+    let Some(mine) = mine else { return };
+    delivery.services.metrics.deferrals.inc();
+    let same = deferred.iter_mut().find(|other| {
+        (other.attempts, other.next_try) == (mine.attempts, mine.next_try)
+            && *other.failure == *failure
+    });
+    match same {
+        Some(same) => same.recipients.push(recipient),
+        None => deferred.push(Deferral {
+            recipients: vec![recipient],
+            attempts: mine.attempts,
+            next_try: mine.next_try,
+            failure,
+        }),
+    }
+}
+
+/// Records attempts that failed for now.
+fn write_deferred<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    message: Option<&Message>,
+    id: MessageId,
+    deferred: Vec<Deferral>,
+    hop: Option<&Arc<Hop>>,
+) {
+    for Deferral { recipients, attempts, next_try, failure } in deferred {
+        let next_try = delivery.services.wall_of(next_try);
+        let at = delivery.services.wall();
+        let event = message.filter(|_| delivery.services.events.is_on()).map(|message| Event {
+            at,
+            message: Some(message.in_events()),
+            recipients: event::Recipients::from_slice(&recipients),
+            kind: Kind::Deferred(Box::new(Trouble {
+                hop: hop.cloned(),
+                failure: Some(Arc::clone(&failure)),
+                attempts,
+                next_try: Some(next_try),
+            })),
+        });
+        let reason = reason(&failure);
+        let record = Record::Attempt(Attempt { id, at, recipients, attempts, next_try, reason });
+        delivery.custody.settle_later(id, record, event, 0);
+    }
+}
+
+/// Bytes of a failure's text that the spool keeps.
+const REASON_BYTES_MAX: usize = 512;
+
+fn reason(failure: &Failure) -> Box<str> {
+    let mut text = failure.to_string();
+    if text.len() > REASON_BYTES_MAX {
+        let end = (0..=REASON_BYTES_MAX).rev().find(|&n| text.is_char_boundary(n)).unwrap_or(0);
+        text.truncate(end);
+    }
+    text.into()
+}
+
+/// A part of the message, its `record` or its `body`, could not be read back from the spool: not
+/// the peer's fault, and not forgotten.
+pub(crate) fn unreadable<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    work: &Work,
+    part: &str,
+    why: &LoadError,
+) {
+    let status = EnhancedStatus::new(4, 3, 0);
+    let text = format!("its {part} can't be read: {}", said_of(why));
+    let failure = Arc::new(Failure::local(Class::Transient, status, text));
+    let mut deferred = Vec::new();
+    for &(entry, recipient, _) in &work.entries {
+        defer(delivery, &mut deferred, (entry, recipient), Arc::clone(&failure));
+    }
+    write_deferred(delivery, None, work.id, deferred, None);
+}

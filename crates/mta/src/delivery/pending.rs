@@ -1,0 +1,128 @@
+//! Verdicts that wait for others on recipients of the same message.
+
+use super::unreported::ReportKey;
+use super::verdict::Judged;
+use crate::message::Message;
+use mail::{MessageId, Mono, Wall};
+use queue::EntryId;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long verdicts wait for those on other recipients that are about to be tried.
+pub(super) const QUIET: Duration = Duration::from_secs(2);
+/// They wait no longer than this, though others may be in the middle of a slow transaction.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What gathers on one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    open: RefCell<BTreeMap<MessageId, Open>>,
+    next_number: Cell<u64>,
+    /// Reports that are being made and whose submit is under way.
+    busy: Cell<usize>,
+}
+
+/// Verdicts on one message that wait for more.
+#[derive(Debug)]
+struct Open {
+    gathered: Gathered,
+    sibling: Option<EntryId>,
+    first: Mono,
+    due: Mono,
+    hurry: Rc<Notify>,
+}
+
+/// Verdicts that go into one report.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    pub(super) key: ReportKey,
+    /// If it was at hand.
+    pub(super) message: Option<Rc<Message>>,
+    pub(super) judged: Vec<Judged>,
+}
+
+impl Gathering {
+    /// Has everything written now.
+    pub(crate) fn hasten_all(&self) {
+        for open in self.open.borrow().values() {
+            open.hurry.notify_one();
+        }
+    }
+
+    /// Whether no report is to be made, but for those that can't be.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.busy.get() == 0 && self.open.borrow().is_empty()
+    }
+
+    /// A report is being made: a stop waits for it.
+    pub(super) fn begin(&self) {
+        self.busy.set(self.busy.get() + 1);
+    }
+
+    /// It is made, or can't be for now: a stop does not wait for it.
+    pub(super) fn end(&self) {
+        self.busy.set(self.busy.get() - 1);
+    }
+
+    /// Adds to what gathers for a message; the notify of a gathering that has begun.
+    pub(super) fn add(
+        &self,
+        now: Mono,
+        wait: Duration,
+        id: MessageId,
+        new: New<'_>,
+    ) -> (ReportKey, Mono, Rc<Notify>, bool) {
+        let mut open = self.open.borrow_mut();
+        let has_begun = !open.contains_key(&id);
+        let mine = open.entry(id).or_insert_with(|| {
+            let number = self.next_number.get();
+            self.next_number.set(number + 1);
+            Open {
+                gathered: Gathered { key: (id, number), message: None, judged: Vec::new() },
+                sibling: None,
+                first: now,
+                due: now,
+                hurry: Rc::default(),
+            }
+        });
+        mine.gathered.message = mine.gathered.message.take().or_else(|| new.message.cloned());
+        mine.gathered.judged.extend(new.judged);
+        mine.sibling = new.sibling;
+        mine.due = mine.due.max(now + wait).min(mine.first + LONGEST);
+        (mine.gathered.key, mine.due, Rc::clone(&mine.hurry), has_begun)
+    }
+
+    pub(super) fn take(&self, key: ReportKey) -> Option<Gathered> {
+        let mut open = self.open.borrow_mut();
+        open.get(&key.0).filter(|mine| mine.gathered.key == key)?;
+        open.remove(&key.0).map(|mine| mine.gathered)
+    }
+
+    /// When this one is to be written; later if `is_expected` says that another verdict comes.
+    pub(super) fn due(
+        &self,
+        key: ReportKey,
+        now: Mono,
+        is_expected: impl Fn(EntryId) -> bool,
+    ) -> Option<Mono> {
+        let mut open = self.open.borrow_mut();
+        let mine = open.get_mut(&key.0).filter(|mine| mine.gathered.key == key)?;
+        if mine.due <= now && mine.sibling.is_some_and(is_expected) {
+            mine.due = (now + QUIET).min(mine.first + LONGEST);
+        }
+        Some(mine.due)
+    }
+}
+
+/// What is added.
+pub(crate) struct New<'a> {
+    /// If it is at hand.
+    pub(crate) message: Option<&'a Rc<Message>>,
+    pub(crate) received_at: Wall,
+    pub(crate) judged: Vec<Judged>,
+    /// Another recipient of the message that is queued, once all of these have left the queue.
+    pub(crate) sibling: Option<EntryId>,
+}

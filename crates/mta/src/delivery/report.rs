@@ -1,0 +1,352 @@
+//! Telling the sender: DSNs, durable together with the settle that they report.
+
+mod compose;
+mod policy;
+
+pub(crate) use policy::is_due;
+
+use super::Delivery;
+use super::making::Idle;
+use super::removal::settle_removed;
+use super::unreported::{PutOff, ReportKey};
+use super::verdict::Judged;
+use crate::event::{Event, Kind};
+use crate::message::{Message, MessageBody};
+use crate::seams::{MailStore, Time, World};
+use compose::compose;
+use mail::{MessageId, Notify, dsn};
+use policy::Group;
+use spool::{Completion, Record, Refusal, Settle, SettleKind, State};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long a report waits when the disk is full.
+const FULL_WAIT: Duration = Duration::from_secs(10);
+
+/// Reports what is due of `judged`, all of it of one message, and settles it. What is reported
+/// becomes durable with the report, the rest without.
+pub(crate) async fn send<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    message: &Rc<Message>,
+    judged: Vec<Judged>,
+    key: ReportKey,
+) {
+    let listed = |judged: &[Judged]| judged.iter().any(Judged::is_given_up);
+    let mut judged = judged;
+    if listed(&judged) && !delivery.unreported.is_waiting(key) {
+        // An operator has removed them, and they are settled so.
+        judged.retain(|judged| !judged.is_given_up());
+    }
+    let (mut groups, rest) = policy::sort(delivery, message, judged);
+    let is_reported = |index: u32| groups.iter().any(|g| g.judged.iter().any(|j| j.index == index));
+    delivery.unreported.name(key, |index| message.address_of(index).filter(|_| is_reported(index)));
+    settle_alone(delivery, message, rest);
+    if groups.is_empty() {
+        return;
+    }
+    let start = start_of(delivery, message).await;
+    if groups.iter().any(|group| listed(&group.judged)) && !delivery.unreported.submit(key) {
+        groups.iter_mut().for_each(|group| group.judged.retain(|judged| !judged.is_given_up()));
+        groups.retain(|group| !group.judged.is_empty());
+    }
+    let mut due = Due::new(delivery, message, key);
+    for group in groups {
+        due.add(delivery, group, &start).await;
+    }
+    due.submit(delivery).await;
+}
+
+/// Settles recipients, or notes that their delay was seen to, without a report.
+fn settle_alone<W: World>(delivery: &Rc<Delivery<W>>, message: &Message, judged: Vec<Judged>) {
+    let Some(records) = Records::of(message.id, delivery.services.wall(), &judged) else { return };
+    let delivered = judged.iter().filter(|judged| judged.is_delivered()).count() as u64;
+    // Counted again by whoever writes it now.
+    delivery.custody.handle_durable(delivered);
+    let events: Vec<Event> = judged
+        .iter()
+        .filter(|judged| judged.settle_kind().is_some())
+        .map(|judged| judged.event(message))
+        .collect();
+    if let Some(state) = records.state {
+        delivery.custody.settle_later(message.id, Record::State(state), None, 0);
+    }
+    if !records.settle.recipients.is_empty() {
+        delivery.custody.settle_later(
+            message.id,
+            Record::Settle(records.settle),
+            events,
+            delivered,
+        );
+    }
+}
+
+/// The header and as much of the body as a report may return. Of a body in a file of its own the
+/// first piece is read; where that fails the report says who and why, and returns the fields that
+/// we added.
+async fn start_of<W: World>(delivery: &Rc<Delivery<W>>, message: &Message) -> Vec<u8> {
+    let mut start = message.prefix.to_vec();
+    let whole = message.content_bytes() <= dsn::FULL_BYTES_MAX as u64;
+    let limit = if whole { usize::MAX } else { dsn::HEADER_BYTES_MAX };
+    let mut append = |piece: &[u8]| {
+        let room = limit.saturating_sub(start.len()).min(piece.len());
+        start.extend_from_slice(&piece[..room]);
+    };
+    match &message.body {
+        MessageBody::Memory(pieces) => pieces.iter().for_each(|piece| append(piece)),
+        MessageBody::Blob(blob) if message.facts.body_bytes > 0 => {
+            if let Ok(piece) = delivery.custody.messages.load_blob(message, *blob, 0).await {
+                append(&piece);
+            }
+        }
+        MessageBody::Blob(_) => {}
+    }
+    start
+}
+
+/// What is written about the recipients of one message.
+struct Records {
+    settle: Settle,
+    state: Option<State>,
+}
+
+impl Records {
+    /// `None`: nothing is to be written.
+    fn of(id: MessageId, at: mail::Wall, judged: &[Judged]) -> Option<Records> {
+        let settled = judged.iter().filter_map(|j| Some((j.index, j.settle_kind()?)));
+        let settle = Settle { id, at, recipients: settled.collect() };
+        let is_late = judged.iter().any(|judged| judged.settle_kind().is_none());
+        let state = is_late.then_some(State {
+            id,
+            hold: None,
+            next_try: None,
+            route_override: None,
+            delay_notice_sent: Some(true),
+        });
+        (!judged.is_empty()).then_some(Records { settle, state })
+    }
+}
+
+/// Reports that must become durable with the record of what they report.
+struct Due {
+    key: ReportKey,
+    original: Rc<Message>,
+    judged: Vec<Judged>,
+    dsns: Vec<(Rc<Message>, &'static str)>,
+    settle: Settle,
+    state: Option<State>,
+    /// Delivered recipients whose settle waits with the report.
+    delivered: u64,
+}
+
+impl Due {
+    fn new<W: World>(delivery: &Delivery<W>, message: &Rc<Message>, key: ReportKey) -> Due {
+        let at = delivery.services.wall();
+        Due {
+            key,
+            original: Rc::clone(message),
+            judged: Vec::new(),
+            dsns: Vec::new(),
+            settle: Settle { id: message.id, at, recipients: Vec::new() },
+            state: None,
+            delivered: 0,
+        }
+    }
+
+    /// Adds the report about `group`.
+    async fn add<W: World>(&mut self, delivery: &Rc<Delivery<W>>, group: Group, start: &[u8]) {
+        if let Some(dsn) = compose(delivery, &self.original, &group, start) {
+            if let Some(directory) = &group.reports.directory {
+                keep(delivery, &dsn, directory.clone()).await;
+            }
+            let wish = group.wish();
+            count(delivery, wish);
+            let recipients = dsn.envelope.recipients.len();
+            if recipients > 0 {
+                delivery.services.shared.queue_slots.take(recipients as u64);
+                self.dsns.push((Rc::new(dsn), action_name(wish)));
+            }
+        } else {
+            // Millions of reports after mail was refused for the same. What became of the
+            // recipients is recorded; a log that stops would be worse.
+            let id = self.original.id;
+            delivery
+                .services
+                .console
+                .error("spool", format_args!("no message id is left for a report id={id}"));
+        }
+        if let Some(records) = Records::of(self.original.id, self.settle.at, &group.judged) {
+            self.settle.recipients.extend(records.settle.recipients);
+            self.state = self.state.take().or(records.state);
+        }
+        self.delivered += group.judged.iter().filter(|judged| judged.is_delivered()).count() as u64;
+        self.judged.extend(group.judged);
+    }
+
+    async fn submit<W: World>(mut self, delivery: &Rc<Delivery<W>>) {
+        let id = self.original.id;
+        let mut is_told = false;
+        while !self.judged.is_empty() {
+            match delivery.custody.submit(id, self.records()).await {
+                Completion::Durable { position } => return self.conclude(delivery, position),
+                // A recipient that failed stays open in the spool until there is room to say so.
+                Completion::Refused(Refusal::Full | Refusal::Scarce) => {
+                    self.settle_delivered(delivery);
+                }
+                // Reports are bounded so that this can't be. A log that stops would be worse.
+                Completion::Refused(Refusal::TooLarge) if !self.dsns.is_empty() => {
+                    delivery
+                        .services
+                        .console
+                        .error("spool", format_args!("a report is too large id={id}"));
+                    self.dsns.clear();
+                    continue;
+                }
+                // Until the restart that such a log needs they stay known, and are tried again.
+                other => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        delivery.custody.handle_refused(id.log(), "cannot write a report", &other);
+                    }
+                }
+            }
+            if !self.wait_for_room(delivery).await {
+                let slots: usize = self.dsns.iter().map(|(d, _)| d.envelope.recipients.len()).sum();
+                return delivery.services.shared.queue_slots.give_back(slots as u64);
+            }
+        }
+    }
+
+    /// Waits for the next try. False: an operator has removed the recipients, and nobody is told.
+    async fn wait_for_room<W: World>(&self, delivery: &Rc<Delivery<W>>) -> bool {
+        let _idle = Idle::new(delivery);
+        let time = delivery.services.world.time();
+        let next_try = time.now() + FULL_WAIT;
+        let given_up: Vec<u32> =
+            self.judged.iter().filter(|j| j.is_given_up()).map(|j| j.index).collect();
+        if given_up.is_empty() {
+            // What is reported about is in the queue, or delivered.
+            time.sleep_until(next_try).await;
+            return true;
+        }
+        match delivery.unreported.put_off(self.key, next_try, None) {
+            PutOff::Removed => {
+                settle_removed(delivery, &self.original, given_up);
+                false
+            }
+            PutOff::Wait(hurry) => {
+                tokio::select! {
+                    biased;
+                    () = hurry.notified() => {}
+                    () = time.sleep_until(next_try) => {}
+                }
+                delivery.unreported.submit(self.key)
+            }
+        }
+    }
+
+    /// What was delivered is recorded at once, report or not: left open, it would be delivered
+    /// again after a crash, and egress would stand still for want of settles. Whoever asked to
+    /// hear of a success may then not hear of it if the process ends before there is room.
+    fn settle_delivered<W: World>(&mut self, delivery: &Rc<Delivery<W>>) {
+        let is_delivered =
+            |kind: SettleKind| matches!(kind, SettleKind::Delivered | SettleKind::Relayed);
+        let recipients = std::mem::take(&mut self.settle.recipients);
+        let (delivered, failed) = recipients.into_iter().partition(|(_, kind)| is_delivered(*kind));
+        self.settle.recipients = failed;
+        if self.delivered == 0 {
+            return;
+        }
+        let alone = Settle { id: self.settle.id, at: self.settle.at, recipients: delivered };
+        let events: Vec<Event> = self
+            .judged
+            .iter()
+            .filter(|judged| judged.is_delivered())
+            .map(|judged| judged.event(&self.original))
+            .collect();
+        // Counted again by whoever writes it now.
+        delivery.custody.handle_durable(self.delivered);
+        let count = std::mem::take(&mut self.delivered);
+        delivery.custody.settle_later(self.original.id, Record::Settle(alone), events, count);
+    }
+
+    /// What becomes durable in one submit. A settle that was written without the report is not
+    /// written again.
+    fn records(&self) -> Vec<Record> {
+        let mut records = Vec::with_capacity(3);
+        if !self.settle.recipients.is_empty() {
+            records.push(Record::Settle(self.settle.clone()));
+        }
+        records.extend(self.state.clone().map(Record::State));
+        let accept = |dsn: &Message| Record::Accept(Box::new(dsn.accept_record()));
+        records.extend(self.dsns.iter().map(|(dsn, _)| accept(dsn)));
+        records
+    }
+
+    fn conclude<W: World>(self, delivery: &Rc<Delivery<W>>, position: u64) {
+        let log = self.original.id.log();
+        delivery.unreported.conclude(self.key);
+        delivery.custody.handle_durable(self.delivered);
+        // Of those that were settled without the report it was said then.
+        let is_told = |judged: &&Judged| {
+            let settled = self.settle.recipients.iter().any(|(index, _)| *index == judged.index);
+            settled || judged.settle_kind().is_none()
+        };
+        if delivery.services.events.is_on() {
+            for judged in self.judged.iter().filter(is_told) {
+                delivery.services.emit_at(judged.event(&self.original), log, position);
+            }
+        }
+        for (dsn, action) in &self.dsns {
+            tell(delivery, &self.original, Kind::DsnQueued { dsn: dsn.id, action }, Some(position));
+            delivery.schedule.enqueue(dsn);
+        }
+    }
+}
+
+fn tell<W: World>(delivery: &Delivery<W>, message: &Message, kind: Kind, position: Option<u64>) {
+    if delivery.services.events.is_on() {
+        let event = Event {
+            at: delivery.services.wall(),
+            message: Some(message.in_events()),
+            recipients: crate::event::Recipients::new(),
+            kind,
+        };
+        match position {
+            Some(position) => delivery.services.emit_at(event, message.id.log(), position),
+            None => delivery.services.events.emit(event),
+        }
+    }
+}
+
+/// Keeps a report as a file. Mail must not wait for that: if it fails, an operator is told.
+async fn keep<W: World>(delivery: &Rc<Delivery<W>>, dsn: &Message, directory: PathBuf) {
+    let MessageBody::Memory(pieces) = &dsn.body else { return };
+    let seconds = dsn.received_at.0 / 1000;
+    let name = format!("{seconds}.{}_0.{}", dsn.id, delivery.router.active().config.hostname);
+    let shown = directory.display().to_string();
+    if let Err(error) =
+        delivery.services.world.store().deliver(directory, name, pieces.clone()).await
+    {
+        let id = dsn.id;
+        delivery
+            .services
+            .console
+            .error("reports", format_args!("cannot keep a report in {shown}: {error} id={id}"));
+    }
+}
+
+fn action_name(wish: Notify) -> &'static str {
+    match wish {
+        Notify::FAILURE => "failed",
+        Notify::DELAY => "delayed",
+        _ => "delivered",
+    }
+}
+
+fn count<W: World>(delivery: &Delivery<W>, wish: Notify) {
+    match wish {
+        Notify::FAILURE => delivery.services.metrics.dsns_failed.inc(),
+        Notify::DELAY => delivery.services.metrics.dsns_delayed.inc(),
+        _ => delivery.services.metrics.dsns_success.inc(),
+    }
+}

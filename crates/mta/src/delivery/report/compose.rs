@@ -1,0 +1,100 @@
+//! Making a report's message.
+
+use super::policy::Group;
+use crate::config::Returns;
+use crate::delivery::Delivery;
+use crate::message::{Message, MessageBody};
+use crate::routing::recipient::resolve_postmasters;
+use crate::seams::World;
+use bytes::Bytes;
+use mail::dsn::{Original, RecipientReport, Report};
+use mail::{BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Recipient, Ret, Wall};
+use spool::Meta;
+use std::sync::Arc;
+
+/// The report about `group`; `None` if its log has no message id left for it. `start` is what may be
+/// returned of the message.
+pub(super) fn compose<W: World>(
+    delivery: &Delivery<W>,
+    message: &Message,
+    group: &Group,
+    start: &[u8],
+) -> Option<Message> {
+    let id = delivery.custody.allocate_id_beside(message.id)?;
+    let now = delivery.services.wall();
+    let active = delivery.router.active();
+    let recipients: Vec<RecipientReport<'_>> = group
+        .judged
+        .iter()
+        .filter_map(|judged| {
+            let recipient = message.envelope.recipients.get(judged.index as usize)?;
+            let outcome = judged.outcome()?;
+            Some(RecipientReport { recipient, outcome, last_attempt: judged.tried_at })
+        })
+        .collect();
+    let pieces = [start];
+    let report = Report {
+        hostname: active.config.hostname.as_str(),
+        id: message.id,
+        report_id: id,
+        to: group.address(message).unwrap_or(&active.config.postmaster.address),
+        envid: message.envelope.envid.as_deref(),
+        smtputf8: message.envelope.smtputf8,
+        arrived: message.received_at,
+        now,
+        recipients: &recipients,
+        original: if returns_all(message, group, start) {
+            Original::Full(&pieces)
+        } else {
+            Original::Headers(start)
+        },
+    };
+    let smtputf8 = report.needs_smtputf8();
+    let mut dsn = as_message(report.compose(), id, now, group.recipients(message), smtputf8);
+    let mut envelope = Envelope::clone(&dsn.envelope);
+    if let Some(field) = resolve_postmasters(&active.config, &mut envelope) {
+        dsn.envelope = Arc::new(envelope);
+        dsn.meta.fields.push(field);
+    }
+    Some(dsn)
+}
+
+fn returns_all(message: &Message, group: &Group, start: &[u8]) -> bool {
+    // RFC 3461 §4.3: RET=FULL is for reports of a failure.
+    message.envelope.ret == Some(Ret::Full)
+        && group.reports.returns == Returns::Full
+        && group.wish() == Notify::FAILURE
+        && start.len() as u64 == message.content_bytes()
+}
+
+fn as_message(
+    content: Vec<u8>,
+    id: MessageId,
+    now: Wall,
+    to: Vec<Mailbox>,
+    smtputf8: bool,
+) -> Message {
+    let mut scanner = ContentScanner::default();
+    scanner.push(&content);
+    let facts = scanner.finish();
+    // RFC 3461 §6: nobody is told what becomes of a report.
+    let recipient = |mailbox| Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
+    Message {
+        id,
+        received_at: now,
+        envelope: Arc::new(Envelope {
+            reverse_path: None,
+            recipients: to.into_iter().map(recipient).collect(),
+            body: if facts.has_8bit { BodyType::EightBit } else { BodyType::SevenBit },
+            smtputf8,
+            ret: None,
+            envid: None,
+        }),
+        meta: Meta::default(),
+        prefix: Bytes::new(),
+        body: MessageBody::Memory(vec![Bytes::from(content)]),
+        facts,
+        last_reason: None,
+        memory: None,
+    }
+}

@@ -1,0 +1,130 @@
+//! Who is told of what.
+
+use crate::config::{Config, ReportTo, Reports};
+use crate::delivery::Delivery;
+use crate::delivery::verdict::{Judged, is_wanted};
+use crate::event::Kind;
+use crate::message::Message;
+use crate::routing::recipient::reports_of;
+use crate::seams::World;
+use mail::{Mailbox, Notify};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Recipients of one message that are reported in one report.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) reports: Arc<Reports>,
+    /// The message has no sender: it is a report itself, perhaps, and comes to nothing. The
+    /// postmaster is told.
+    is_notice: bool,
+    pub(super) judged: Vec<Judged>,
+}
+
+impl Group {
+    /// What the report is about, above all.
+    pub(super) fn wish(&self) -> Notify {
+        let has = |wish| self.judged.iter().any(|judged| judged.verdict.wish() == wish);
+        [Notify::FAILURE, Notify::DELAY]
+            .into_iter()
+            .find(|wish| has(*wish))
+            .unwrap_or(Notify::SUCCESS)
+    }
+
+    /// Whom the report is addressed to, if to anybody.
+    pub(super) fn address<'a>(&'a self, message: &'a Message) -> Option<&'a Mailbox> {
+        if self.is_notice {
+            return self.reports.double_bounce_to.as_ref();
+        }
+        match &self.reports.to {
+            ReportTo::Sender => message.envelope.reverse_path.as_ref(),
+            ReportTo::Address(address) => Some(address),
+            ReportTo::Nobody => self.reports.copy_to.as_ref(),
+        }
+    }
+
+    /// Whom it is sent to.
+    pub(super) fn recipients(&self, message: &Message) -> Vec<Mailbox> {
+        let first = self.address(message);
+        let copy =
+            self.reports.copy_to.as_ref().filter(|copy| !self.is_notice && first != Some(copy));
+        first.into_iter().chain(copy).cloned().collect()
+    }
+
+    /// Nobody would see it.
+    fn is_void(&self, message: &Message) -> bool {
+        self.reports.directory.is_none() && self.recipients(message).is_empty()
+    }
+}
+
+/// Whether a report about this recipient is due.
+pub(crate) fn is_due<W: World>(delivery: &Delivery<W>, message: &Message, judged: &Judged) -> bool {
+    let wish = judged.verdict.wish();
+    if message.envelope.reverse_path.is_none() {
+        // The usual message has a sender and none of this.
+        return judged.is_given_up()
+            && is_noticed(&delivery.router.active().config, message, judged.index);
+    }
+    if !is_wanted(message, judged.index, wish) {
+        return false;
+    }
+    let active = delivery.router.active();
+    let reports = reports_of(&active.config, message, judged.index);
+    wish != Notify::DELAY || !message.is_from_stranger() || reports.delays_to_strangers
+}
+
+/// Whether the postmaster is told of a message without a sender that failed. Not of those that
+/// were sent to tell the postmaster.
+fn is_noticed(config: &Config, message: &Message, index: u32) -> bool {
+    let reports = reports_of(config, message, index);
+    let recipient = message.envelope.recipients.get(index as usize);
+    let address = reports.double_bounce_to.as_ref();
+    address.is_some_and(|address| recipient.is_some_and(|r| r.mailbox != *address))
+}
+
+/// Divides what is reported, by report, from what isn't.
+pub(super) fn sort<W: World>(
+    delivery: &Rc<Delivery<W>>,
+    message: &Message,
+    judged: Vec<Judged>,
+) -> (Vec<Group>, Vec<Judged>) {
+    let active = delivery.router.active();
+    let (due, mut rest): (Vec<Judged>, Vec<Judged>) =
+        judged.into_iter().partition(|judged| is_due(delivery, message, judged));
+    let is_notice = message.envelope.reverse_path.is_none();
+    let mut groups: Vec<Group> = Vec::new();
+    for judged in due {
+        let reports = reports_of(&active.config, message, judged.index);
+        match groups.iter_mut().find(|group| Arc::ptr_eq(&group.reports, reports)) {
+            Some(group) => group.judged.push(judged),
+            None => {
+                groups.push(Group { reports: Arc::clone(reports), is_notice, judged: vec![judged] })
+            }
+        }
+    }
+    groups.retain_mut(|group| {
+        let Some(why) = why_not(delivery, message, group) else { return true };
+        delivery.services.metrics.dsns_suppressed.inc();
+        let action = super::action_name(group.wish());
+        super::tell(delivery, message, Kind::DsnSuppressed { action, why }, None);
+        rest.append(&mut group.judged);
+        false
+    });
+    (groups, rest)
+}
+
+/// Why a report that is due is not made.
+fn why_not<W: World>(
+    delivery: &Delivery<W>,
+    message: &Message,
+    group: &Group,
+) -> Option<&'static str> {
+    if group.is_void(message) {
+        return Some("off");
+    }
+    let max = group.reports.per_sender_per_hour;
+    let sender = message.envelope.reverse_path.as_ref().filter(|_| message.is_from_stranger())?;
+    let is_admitted =
+        max == 0 || delivery.services.shared.reports.admit(sender, delivery.services.now(), max);
+    (!is_admitted).then_some("limit")
+}

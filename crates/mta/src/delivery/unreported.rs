@@ -1,0 +1,282 @@
+//! Recipients that were given up and of which nobody has been told yet: verdicts on others of
+//! their message are awaited, the spool has no room for the report about them, or can't read
+//! their message. They have left the queue and are open in the spool until the report is written
+//! with their settle.
+
+use mail::{Domain, Failure, MessageId, Mono, Wall};
+use spool::LoadError;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// A recipient that was given up.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenUp {
+    pub(crate) index: u32,
+    /// As far as it is known.
+    pub(crate) address: String,
+    pub(crate) domain: Option<Domain>,
+    pub(crate) received_at: Wall,
+    pub(crate) attempts: u16,
+    pub(crate) failure: Option<Arc<Failure>>,
+    /// What the spool said when its message was to be read, if that is what it waits for.
+    pub(crate) unreadable: Option<Arc<str>>,
+}
+
+/// A report that is to be made: the message, and a number of its own, as there may be several.
+pub(crate) type ReportKey = (MessageId, u64);
+
+#[derive(Debug)]
+struct Waiting {
+    recipients: Vec<GivenUp>,
+    next_try: Mono,
+    /// The report is with the spool: what becomes of it is not known.
+    submitted: bool,
+    /// An operator removed the message meanwhile.
+    removed: bool,
+    hurry: Rc<Notify>,
+}
+
+/// What a report does after the spool had no room for it.
+#[derive(Debug)]
+pub(crate) enum PutOff {
+    /// Waits for its next try, or until it is told to hurry.
+    Wait(Rc<Notify>),
+    /// An operator removed its recipients: they are to be settled so.
+    Removed,
+}
+
+/// The recipients of one shard that wait so.
+#[derive(Debug, Default)]
+pub(crate) struct Unreported {
+    waiting: RefCell<BTreeMap<ReportKey, Waiting>>,
+}
+
+impl Unreported {
+    /// `recipients` were given up and are to be reported at `next_try`, or when `hurry` says so.
+    pub(crate) fn gather(
+        &self,
+        key: ReportKey,
+        next_try: Mono,
+        hurry: &Rc<Notify>,
+        recipients: Vec<GivenUp>,
+    ) {
+        let mut waiting = self.waiting.borrow_mut();
+        let mine = waiting.entry(key).or_insert_with(|| Waiting {
+            recipients: Vec::new(),
+            next_try,
+            submitted: false,
+            removed: false,
+            hurry: Rc::clone(hurry),
+        });
+        mine.recipients.extend(recipients);
+        mine.next_try = next_try;
+    }
+
+    /// There was no room, or nothing to be read (`unreadable` says why): that is tried again at
+    /// `next_try`.
+    pub(crate) fn put_off(
+        &self,
+        key: ReportKey,
+        next_try: Mono,
+        unreadable: Option<Arc<str>>,
+    ) -> PutOff {
+        let mut waiting = self.waiting.borrow_mut();
+        let Some(mine) = waiting.get_mut(&key).filter(|mine| !mine.removed) else {
+            waiting.remove(&key);
+            return PutOff::Removed;
+        };
+        for recipient in &mut mine.recipients {
+            recipient.unreadable = unreadable.clone();
+        }
+        mine.next_try = next_try;
+        mine.submitted = false;
+        PutOff::Wait(Rc::clone(&mine.hurry))
+    }
+
+    /// The message could be read: recipients have addresses, but those that `address_of` doesn't
+    /// know are settled.
+    pub(crate) fn name(&self, key: ReportKey, address_of: impl Fn(u32) -> Option<String>) {
+        let mut waiting = self.waiting.borrow_mut();
+        let Some(mine) = waiting.get_mut(&key) else { return };
+        mine.recipients.retain_mut(|recipient| {
+            recipient.unreadable = None;
+            let address = address_of(recipient.index);
+            address.map(|address| recipient.address = address).is_some()
+        });
+        if mine.recipients.is_empty() {
+            waiting.remove(&key);
+        }
+    }
+
+    /// The report goes to the spool again. False: an operator has removed its recipients.
+    pub(crate) fn submit(&self, key: ReportKey) -> bool {
+        let mut waiting = self.waiting.borrow_mut();
+        let mine = waiting.get_mut(&key);
+        mine.map(|mine| mine.submitted = true).is_some()
+    }
+
+    /// False: an operator has removed the recipients.
+    pub(crate) fn is_waiting(&self, key: ReportKey) -> bool {
+        self.waiting.borrow().contains_key(&key)
+    }
+
+    /// The report is written, or the message is read.
+    pub(crate) fn conclude(&self, key: ReportKey) {
+        self.waiting.borrow_mut().remove(&key);
+    }
+
+    /// How many recipients wait.
+    pub(crate) fn count(&self) -> usize {
+        self.waiting.borrow().values().map(|mine| mine.recipients.len()).sum()
+    }
+
+    /// The messages with recipients that wait.
+    pub(crate) fn ids(&self) -> Vec<MessageId> {
+        let mut ids: Vec<MessageId> = self.waiting.borrow().keys().map(|(id, _)| *id).collect();
+        ids.dedup();
+        ids
+    }
+
+    /// The recipients of a message that wait, with the time of the next try.
+    pub(crate) fn of(&self, id: MessageId) -> Vec<(GivenUp, Mono)> {
+        let waiting = self.waiting.borrow();
+        let mine = waiting.range(keys_of(id));
+        mine.flat_map(|(_, w)| w.recipients.iter().map(|r| (r.clone(), w.next_try))).collect()
+    }
+
+    /// Has what the recipients wait for that `chosen` names tried now; gives how many these are.
+    pub(crate) fn hasten(&self, chosen: impl Fn(MessageId, Option<&Domain>) -> bool) -> usize {
+        let waiting = self.waiting.borrow();
+        let mut count = 0;
+        for ((id, _), mine) in waiting.iter() {
+            let matches = |r: &&GivenUp| chosen(*id, r.domain.as_ref());
+            let matching = mine.recipients.iter().filter(matches).count();
+            if matching > 0 && !mine.submitted {
+                mine.hurry.notify_one();
+            }
+            count += matching;
+        }
+        count
+    }
+
+    /// An operator removes a message: gives the recipients that are to be settled as removed. Of
+    /// a report that is with the spool they follow if it finds no room there.
+    pub(crate) fn remove(&self, id: MessageId) -> Vec<u32> {
+        let mut waiting = self.waiting.borrow_mut();
+        let mut removed = Vec::new();
+        for (_, mine) in waiting.range_mut(keys_of(id)) {
+            mine.removed = true;
+            if !mine.submitted {
+                removed.extend(mine.recipients.iter().map(|recipient| recipient.index));
+                mine.hurry.notify_one();
+            }
+        }
+        waiting.retain(|(of, _), mine| *of != id || mine.submitted);
+        removed
+    }
+}
+
+fn keys_of(id: MessageId) -> std::ops::RangeInclusive<ReportKey> {
+    (id, 0)..=(id, u64::MAX)
+}
+
+/// What the spool said of a message that can't be read, to follow words that say so.
+pub(crate) fn said_of(why: &LoadError) -> String {
+    match why {
+        LoadError::Disk(what) => what.to_string(),
+        why => why.to_string(),
+    }
+}
+
+/// Stands for the address of a recipient whose message can't be read.
+pub(crate) fn unread_address(domain: Option<&Domain>) -> String {
+    domain.map_or_else(|| "?".to_owned(), |domain| format!("?@{domain}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: MessageId = MessageId(7);
+    const KEY: ReportKey = (ID, 9);
+
+    /// With recipients that are to be reported.
+    fn gathered(keys: &[ReportKey]) -> Unreported {
+        let unreported = Unreported::default();
+        for &key in keys {
+            unreported.gather(key, Mono(2), &Rc::default(), given_up());
+        }
+        unreported
+    }
+
+    fn given_up() -> Vec<GivenUp> {
+        vec![GivenUp {
+            index: 3,
+            address: "a@far.test".to_owned(),
+            domain: Domain::parse("far.test").ok(),
+            received_at: Wall(1),
+            attempts: 2,
+            failure: None,
+            unreadable: None,
+        }]
+    }
+
+    #[test]
+    fn what_waits_for_room_is_known_until_it_is_written() {
+        let unreported = gathered(&[KEY]);
+        assert_eq!((unreported.count(), unreported.of(ID)[0].1), (1, Mono(2)));
+        assert!(unreported.submit(KEY));
+        assert!(matches!(unreported.put_off(KEY, Mono(10), None), PutOff::Wait(_)));
+        assert_eq!((unreported.count(), unreported.ids()), (1, vec![ID]));
+        assert!(unreported.submit(KEY));
+        let [(recipient, next_try)] = &unreported.of(ID)[..] else { panic!() };
+        assert_eq!((recipient.index, *next_try), (3, Mono(10)));
+        assert!(unreported.of(MessageId(8)).is_empty());
+        assert_eq!(
+            unreported
+                .hasten(|id, domain| id == ID && domain.is_some_and(|d| d.as_str() == "far.test")),
+            1
+        );
+        unreported.conclude(KEY);
+        assert_eq!((unreported.count(), unreported.of(ID).len()), (0, 0));
+    }
+
+    #[test]
+    fn one_message_may_have_reports_that_wait_for_different_things() {
+        let other = (ID, 10);
+        let unreported = gathered(&[KEY, other]);
+        unreported.put_off(other, Mono(5), Some("no such segment".into()));
+        assert_eq!((unreported.of(ID).len(), unreported.ids()), (2, vec![ID]));
+        assert_eq!(unreported.of(ID)[1].0.unreadable.as_deref(), Some("no such segment"));
+        assert!(unreported.is_waiting(other));
+        assert_eq!(unreported.remove(ID), [3, 3]);
+        assert!(!unreported.is_waiting(other));
+    }
+
+    #[test]
+    fn recipients_get_their_addresses_when_the_message_is_read() {
+        let unreported = gathered(&[KEY]);
+        unreported.name(KEY, |index| (index == 3).then(|| "b@far.test".to_owned()));
+        assert_eq!(unreported.of(ID)[0].0.address, "b@far.test");
+        unreported.name(KEY, |_| None);
+        assert!(!unreported.is_waiting(KEY));
+    }
+
+    #[test]
+    fn what_is_removed_is_not_reported() {
+        let unreported = gathered(&[KEY]);
+        assert_eq!(unreported.remove(ID), [3]);
+        assert!(!unreported.submit(KEY));
+        assert_eq!(unreported.count(), 0);
+        // While the report is with the spool it may yet be written: then it is too late.
+        let unreported = gathered(&[KEY]);
+        assert!(unreported.submit(KEY));
+        assert_eq!(unreported.remove(ID), [] as [u32; 0]);
+        assert_eq!(unreported.count(), 1);
+        assert!(matches!(unreported.put_off(KEY, Mono(20), None), PutOff::Removed));
+        assert_eq!(unreported.count(), 0);
+    }
+}

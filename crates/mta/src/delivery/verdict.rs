@@ -1,0 +1,218 @@
+//! What is to be told about a recipient, and whether it is.
+
+use super::unreported::GivenUp;
+use crate::event::{self, Done, Event, Hop, Kind, Trouble};
+use crate::message::Message;
+use crate::metrics::Metrics;
+use mail::dsn::{Outcome, Success};
+use mail::{Class, Domain, EnhancedStatus, Failure, Notify, Reply, Wall};
+use queue::EntryId;
+use spool::SettleKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What became of a recipient.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    /// Given up.
+    Failed(Arc<Failure>),
+    /// Given up for its age.
+    Expired {
+        /// The last failure, if it is known.
+        failure: Option<Arc<Failure>>,
+        /// Its age.
+        after: Duration,
+    },
+    /// Still trying.
+    Delayed {
+        /// Why it takes so long, if it is known.
+        failure: Option<Arc<Failure>>,
+        /// When it is given up.
+        give_up_at: Wall,
+        /// It is in the queue as this.
+        entry: EntryId,
+    },
+    /// In a mailbox here.
+    Delivered(Reply),
+    /// Handed to a server that does not know DSNs.
+    Relayed(Reply),
+}
+
+impl Verdict {
+    /// The wish that asks for such a report.
+    pub(crate) fn wish(&self) -> Notify {
+        match self {
+            Verdict::Failed(_) | Verdict::Expired { .. } => Notify::FAILURE,
+            Verdict::Delayed { .. } => Notify::DELAY,
+            Verdict::Delivered(_) | Verdict::Relayed(_) => Notify::SUCCESS,
+        }
+    }
+}
+
+/// A verdict on a recipient.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    /// Its index in the envelope.
+    pub(crate) index: u32,
+    /// When.
+    pub(crate) at: Wall,
+    /// Attempts made.
+    pub(crate) attempts: u16,
+    /// When the last of them was, if that is known.
+    pub(crate) tried_at: Option<Wall>,
+    /// Where it went.
+    pub(crate) hop: Option<Arc<Hop>>,
+    /// Its domain, for as long as the message isn't read.
+    pub(crate) domain: Option<Domain>,
+    pub(crate) verdict: Verdict,
+}
+
+impl Judged {
+    /// How its settle says it ended; `None`: it stays in the queue.
+    pub(crate) fn settle_kind(&self) -> Option<SettleKind> {
+        match self.verdict {
+            Verdict::Failed(_) => Some(SettleKind::Failed),
+            Verdict::Expired { .. } => Some(SettleKind::Expired),
+            Verdict::Delayed { .. } => None,
+            Verdict::Delivered(_) => Some(SettleKind::Delivered),
+            Verdict::Relayed(_) => Some(SettleKind::Relayed),
+        }
+    }
+
+    /// It is out of the queue, undelivered.
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(self.verdict, Verdict::Failed(_) | Verdict::Expired { .. })
+    }
+
+    /// Its settle counts among those of delivered recipients.
+    pub(crate) fn is_delivered(&self) -> bool {
+        matches!(self.verdict, Verdict::Delivered(_) | Verdict::Relayed(_))
+    }
+
+    pub(crate) fn failure(&self) -> Option<&Arc<Failure>> {
+        match &self.verdict {
+            Verdict::Failed(failure) => Some(failure),
+            Verdict::Expired { failure, .. } | Verdict::Delayed { failure, .. } => failure.as_ref(),
+            Verdict::Delivered(_) | Verdict::Relayed(_) => None,
+        }
+    }
+
+    /// Counts it.
+    pub(crate) fn count(&self, metrics: &Metrics, message: &Message) {
+        if self.is_delivered() {
+            metrics.delivery_delay.observe(self.at.since(message.received_at));
+        }
+        match self.verdict {
+            Verdict::Delivered(_) => metrics.deliveries.inc(),
+            Verdict::Relayed(_) => {
+                metrics.relays.inc();
+                metrics.bytes_sent.add(message.content_bytes());
+            }
+            Verdict::Failed(_) => metrics.failures.inc(),
+            Verdict::Expired { .. } => metrics.expiries.inc(),
+            Verdict::Delayed { .. } => {}
+        }
+    }
+
+    /// Fills in what only the message knows: why the last attempt failed, when the queue has
+    /// forgotten it.
+    pub(crate) fn recall(&mut self, message: &Message) {
+        let (Verdict::Expired { failure, .. } | Verdict::Delayed { failure, .. }) =
+            &mut self.verdict
+        else {
+            return;
+        };
+        if failure.is_none() {
+            let known = if self.attempts > 0 { message.last_failure() } else { None };
+            *failure = Some(known.unwrap_or_else(unknown_failure));
+        }
+    }
+
+    /// As long as it isn't settled an operator sees it so; `address`: as far as it is known.
+    pub(crate) fn given_up(&self, address: String, received_at: Wall) -> Option<GivenUp> {
+        self.is_given_up().then(|| GivenUp {
+            index: self.index,
+            address,
+            domain: self.domain.clone(),
+            received_at,
+            attempts: self.attempts,
+            failure: self.failure().cloned(),
+            unreadable: None,
+        })
+    }
+
+    /// As its report puts it, once what only the message knows is filled in.
+    pub(crate) fn outcome(&self) -> Option<Outcome<'_>> {
+        Some(match &self.verdict {
+            Verdict::Failed(failure) => Outcome::Failed(failure),
+            Verdict::Expired { failure: Some(failure), after } => {
+                Outcome::Expired { failure, after: *after }
+            }
+            Verdict::Delayed { failure: Some(failure), give_up_at, .. } => {
+                Outcome::Delayed { failure, retry_until: *give_up_at }
+            }
+            Verdict::Expired { failure: None, .. } | Verdict::Delayed { failure: None, .. } => {
+                return None;
+            }
+            Verdict::Delivered(reply) => {
+                Outcome::Delivered(Success { peer: None, reply: Some(reply) })
+            }
+            Verdict::Relayed(reply) => Outcome::Relayed(Success {
+                peer: self.hop.as_ref().map(|hop| &*hop.peer),
+                reply: Some(reply),
+            }),
+        })
+    }
+
+    /// What the event log says of it.
+    pub(crate) fn event(&self, message: &Message) -> Event {
+        let trouble = || {
+            Box::new(Trouble {
+                hop: self.hop.clone(),
+                failure: self.failure().cloned(),
+                attempts: self.attempts,
+                next_try: None,
+            })
+        };
+        let kind = match (&self.verdict, &self.hop) {
+            (Verdict::Delivered(reply), Some(hop)) => Kind::Delivered(done(hop, reply, self)),
+            (Verdict::Relayed(reply), Some(hop)) => Kind::Relayed(done(hop, reply, self)),
+            (Verdict::Expired { .. }, _) => Kind::Expired(trouble()),
+            (Verdict::Delayed { .. }, _) => Kind::Delayed(trouble()),
+            _ => Kind::Failed(trouble()),
+        };
+        Event {
+            at: self.at,
+            message: Some(message.in_events()),
+            recipients: event::Recipients::from_slice(&[self.index]),
+            kind,
+        }
+    }
+}
+
+fn done(hop: &Arc<Hop>, reply: &Reply, judged: &Judged) -> Box<Done> {
+    let attempts = judged.attempts;
+    Box::new(Done { hop: Arc::clone(hop), reply: Some(reply.clone()), attempts })
+}
+
+/// For what failed without a reason that is still known.
+fn unknown_failure() -> Arc<Failure> {
+    let status = EnhancedStatus::new(4, 4, 7);
+    Arc::new(Failure::local(Class::Transient, status, "the message could not be delivered in time"))
+}
+
+/// Whether the sender is to be told.
+pub(crate) fn is_wanted(message: &Message, index: u32, wish: Notify) -> bool {
+    // Nobody knows that a stranger is who it says it is: what it did not send itself may fail,
+    // and then somebody must be told, but a success or a delay is told to nobody.
+    if message.is_from_stranger() && wish != Notify::FAILURE {
+        return false;
+    }
+    // RFC 5321 §4.5.5: a null reverse-path is never reported to.
+    message.envelope.reverse_path.is_some()
+        && message
+            .envelope
+            .recipients
+            .get(index as usize)
+            .is_some_and(|recipient| recipient.notify.wants(wish))
+}

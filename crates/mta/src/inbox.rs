@@ -1,0 +1,53 @@
+//! What reaches a shard from outside its thread.
+
+use crate::config::Config;
+use crate::control::{ControlRequest, ShardAnswer, Suspension};
+use queue::lease::LeaseMessage;
+use spool::{Completion, Ticket};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// What comes to a shard from outside its thread.
+#[derive(Debug)]
+pub enum ShardMessage<A> {
+    /// A connection to serve.
+    Connection {
+        /// The socket.
+        accepted: A,
+        /// The client.
+        peer: SocketAddr,
+        /// Index into the configured listeners.
+        listener: usize,
+    },
+    /// Completions from a commit thread.
+    Completions(Vec<(Ticket, Completion)>),
+    /// From another shard's queue.
+    Lease {
+        /// Which shard.
+        from: u16,
+        /// What it says.
+        message: LeaseMessage,
+    },
+    /// An operator asks.
+    Control {
+        /// What.
+        request: Box<ControlRequest>,
+        /// Where the parts of the answer go.
+        answer: mpsc::Sender<ShardAnswer>,
+    },
+    /// An operator has suspended something, or resumed it: all that is suspended.
+    Suspensions(Arc<[Suspension]>),
+    /// The configuration changed.
+    Reload(Arc<Config>),
+    /// Stop: transactions get `grace_ms`, then 421.
+    Stop {
+        /// Milliseconds.
+        grace_ms: u64,
+        /// Told when nothing is under way any more.
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// A way into each shard, for threads that hold none.
+pub type ShardSender<A> = mpsc::UnboundedSender<ShardMessage<A>>;

@@ -1,0 +1,194 @@
+//! Walking past all that is queued, a piece at a time.
+
+use super::sieve::{READS_MAX, Sieve};
+use crate::control::{Filter, Select, ShardAnswer, Tally};
+use crate::custody::Custody;
+use crate::delivery::Delivery;
+use crate::routing::Router;
+use crate::schedule::Schedule;
+use crate::seams::World;
+use crate::services::Services;
+use mail::{MessageId, Mono};
+use queue::{EntryId, Glance};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Chunks of entries looked at in one go: some 4,000, well under a millisecond.
+const PIECE_CHUNKS: u32 = 4;
+/// Between two words about how far a command has come.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+
+/// Where a command's answer goes, and what it came to so far.
+pub(super) struct Answer {
+    pub(super) parts: mpsc::Sender<ShardAnswer>,
+    pub(super) tally: Cell<Tally>,
+    pub(super) told_at: Cell<Mono>,
+}
+
+impl Answer {
+    pub(super) fn count(&self, change: impl FnOnce(&mut Tally)) {
+        let mut tally = self.tally.get();
+        change(&mut tally);
+        self.tally.set(tally);
+    }
+
+    /// Nobody listens any more.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.parts.is_closed()
+    }
+
+    /// Says how far it has come, if that is due and the asker has taken what was said before.
+    pub(super) fn progress(&self, now: Mono) {
+        if now >= self.told_at.get() + PROGRESS_EVERY {
+            self.told_at.set(now);
+            let _ = self.parts.try_send(self.part());
+        }
+    }
+
+    pub(super) fn part(&self) -> ShardAnswer {
+        ShardAnswer { tally: self.tally.get(), ..ShardAnswer::default() }
+    }
+}
+
+/// A walk past all entries.
+pub(super) struct Walk {
+    chunk: u32,
+    /// What ages are counted from.
+    began: Mono,
+    pub(super) sieve: Sieve,
+}
+
+/// Answers operators, on one shard.
+pub(crate) struct Operator<W: World> {
+    pub(super) services: Rc<Services<W>>,
+    pub(super) custody: Rc<Custody<W>>,
+    pub(super) router: Rc<Router>,
+    pub(super) schedule: Rc<Schedule<W>>,
+    pub(super) delivery: Rc<Delivery<W>>,
+}
+
+impl<W: World> Operator<W> {
+    /// For the shard of these deliveries.
+    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> Rc<Operator<W>> {
+        Rc::new(Operator {
+            services: Rc::clone(&delivery.services),
+            custody: Rc::clone(&delivery.custody),
+            router: Rc::clone(&delivery.router),
+            schedule: Rc::clone(&delivery.schedule),
+            delivery: Rc::clone(delivery),
+        })
+    }
+
+    pub(super) fn queued_count(&self) -> usize {
+        let counts = self.schedule.queue().counts();
+        counts.scheduled + counts.ready + counts.in_flight + counts.held
+    }
+
+    /// Begins to walk past all entries.
+    pub(super) fn walk(&self, filter: Filter, answer: &Answer) -> Walk {
+        let total = self.queued_count() as u64;
+        answer.count(|tally| tally.total = total);
+        Walk { chunk: 0, began: self.services.now(), sieve: Sieve::new(filter) }
+    }
+
+    /// The entries in the next piece that match; `None` at the end, or when nobody wants to know.
+    pub(super) async fn next_piece(
+        self: &Rc<Self>,
+        walk: &mut Walk,
+        answer: &Answer,
+    ) -> Option<Vec<Glance>> {
+        if walk.chunk > 0 {
+            self.services.pause_for_others().await;
+        }
+        answer.progress(self.services.now());
+        let chunks = self.schedule.queue().chunk_count();
+        if walk.chunk >= chunks || answer.is_unwanted() {
+            return None;
+        }
+        let end = chunks.min(walk.chunk + PIECE_CHUNKS);
+        let mut found = Vec::new();
+        let mut seen = 0;
+        {
+            let queue = self.schedule.queue();
+            let active = self.router.active();
+            for chunk in walk.chunk..end {
+                for glance in queue.glances(walk.began, chunk) {
+                    seen += 1;
+                    if walk.sieve.passes(&queue, &active.config, &glance) {
+                        found.push(glance);
+                    }
+                }
+            }
+        }
+        walk.chunk = end;
+        answer.count(|tally| tally.seen += seen);
+        if walk.sieve.reads_messages() {
+            found = self.sift_read(&walk.sieve, found, answer).await;
+        }
+        Some(found)
+    }
+
+    /// A recipient of a message, if it is queued here.
+    pub(super) async fn find(self: &Rc<Self>, id: MessageId) -> Option<EntryId> {
+        let mut chunk = 0;
+        loop {
+            {
+                let queue = self.schedule.queue();
+                if chunk >= queue.chunk_count() {
+                    return None;
+                }
+                for _ in 0..PIECE_CHUNKS {
+                    if let Some(entry) = queue.find(chunk, id) {
+                        return Some(entry);
+                    }
+                    chunk += 1;
+                }
+            }
+            self.services.pause_for_others().await;
+        }
+    }
+
+    /// Those of `found` whose messages match as well. What can't be read matches nothing.
+    async fn sift_read(
+        self: &Rc<Self>,
+        sieve: &Sieve,
+        found: Vec<Glance>,
+        answer: &Answer,
+    ) -> Vec<Glance> {
+        let mut kept = Vec::new();
+        // Recipients of one message mostly stand together: it is read once for all of them.
+        let mut of_message = found.chunk_by(|a, b| a.id == b.id).peekable();
+        while of_message.peek().is_some() && !answer.is_unwanted() {
+            let batch: Vec<&[Glance]> = of_message.by_ref().take(READS_MAX).collect();
+            let ids: Vec<MessageId> =
+                batch.iter().filter_map(|of| of.first().map(|glance| glance.id)).collect();
+            let read = self.custody.messages.peek_all(&ids).await;
+            for (glances, message) in batch.into_iter().zip(read) {
+                let Ok(message) = message else { continue };
+                let matching =
+                    glances.iter().filter(|g| sieve.passes_message(&message, g.recipient));
+                kept.extend(matching.copied());
+            }
+            answer.progress(self.services.now());
+        }
+        kept
+    }
+}
+
+/// What a selection asks for: one message, or all that match.
+pub(super) enum Wanted {
+    One(MessageId),
+    Matching(Filter),
+}
+
+impl From<Select> for Wanted {
+    fn from(select: Select) -> Wanted {
+        match select {
+            Select::Id(id) => Wanted::One(id),
+            Select::Filter(filter) => Wanted::Matching(filter),
+            Select::All => Wanted::Matching(Filter::default()),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Faults that a simulation plants, to see that it catches them.
+
+/// A fault in the message's way, for the simulator to catch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// A connection is used again after a reply that breaks the protocol.
+    ReuseAfterProtocolError,
+    /// A reload forgets when retries are due.
+    DropTimersAtReload,
+    /// A connection slot is given back twice.
+    ReleaseSlotTwice,
+    /// Each recipient is reported by itself.
+    ReportEach,
+    /// Content is sent before a recipient was accepted, whatever the route says.
+    UnaskedContent,
+    /// A next hop that refuses everything is not left alone.
+    NeverSuspend,
+    /// A shard keeps to itself which next hops are well.
+    KeepToItself,
+}

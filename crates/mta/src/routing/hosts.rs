@@ -1,0 +1,312 @@
+//! The hosts of a next hop, and what is known about them, kept beside it and dropped with it. Of hosts that
+//! are well nothing is kept.
+
+use mail::Mono;
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A host that failed stands behind the others for so long; then one opening tries it again.
+const PROBE_EVERY: Duration = Duration::from_secs(60);
+/// The same for one that put a transaction off: the first retries are made elsewhere.
+const PUT_OFF_FOR: Duration = Duration::from_secs(300);
+/// A host without a way to one of the address families is not tried by it for so long.
+const NO_ROUTE_FOR: Duration = Duration::from_secs(300);
+/// A host that said 421 gets no more connections than it had then, for so long, while others are
+/// there.
+const CROWDED_FOR: Duration = Duration::from_secs(300);
+
+/// Hosts of equal preference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostGroup {
+    pub(crate) hosts: Vec<Host>,
+}
+
+/// One host of a next hop.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Host {
+    /// Name or address, or the path of a socket.
+    pub(crate) name: Arc<str>,
+    /// 0 for a socket: no port of the configuration is 0, nor does the DNS name any.
+    pub(crate) port: u16,
+}
+
+impl Host {
+    /// The path of its socket, if it is one.
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        (self.port == 0).then(|| Path::new(&*self.name))
+    }
+}
+
+/// One of the two families of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+fn family(ip: IpAddr) -> Family {
+    if ip.is_ipv4() { Family::V4 } else { Family::V6 }
+}
+
+/// What is known about one host.
+#[derive(Debug)]
+struct State {
+    host: Host,
+    /// It stands behind the others until then.
+    behind_until: Mono,
+    /// So many connections are enough for it, until then.
+    crowded: Option<(u32, Mono)>,
+    /// There is no way to its addresses of this family, until then.
+    no_route: Option<(Family, Mono)>,
+    /// Connections that are open to it.
+    open: u32,
+}
+
+impl State {
+    fn is_forgettable(&self, now: Mono) -> bool {
+        self.open == 0
+            && self.behind_until <= now
+            && self.crowded.is_none_or(|(_, until)| until <= now)
+            && self.no_route.is_none_or(|(_, until)| until <= now)
+    }
+
+    fn stands_behind(&self, now: Mono) -> bool {
+        let crowded = |(max, until): (u32, Mono)| now < until && self.open >= max;
+        now < self.behind_until || self.crowded.is_some_and(crowded)
+    }
+}
+
+/// A host to be tried, and whether it is one that is only tried when the best can't be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) host: Host,
+    /// Others are preferred to it.
+    pub(crate) is_backup: bool,
+}
+
+/// The states of a next hop's hosts.
+#[derive(Debug, Default)]
+pub(crate) struct HostStates(RefCell<Vec<State>>);
+
+impl HostStates {
+    /// The hosts in the order in which they are tried, each once: by preference, those of equal
+    /// preference in random order (RFC 5321 §5.1), and behind them all what is in trouble. One of
+    /// these whose time has come is tried in its old place, by this opening alone.
+    pub(crate) fn order(
+        &self,
+        now: Mono,
+        groups: &[HostGroup],
+        mut random: impl FnMut() -> u64,
+    ) -> Vec<Candidate> {
+        let mut states = self.0.borrow_mut();
+        states.retain(|state| state.open > 0 || !state.is_forgettable(now) || state.is_due(now));
+        let (mut first, mut behind) = (Vec::new(), Vec::new());
+        for (rank, group) in groups.iter().enumerate() {
+            let mut hosts: Vec<&Host> = group.hosts.iter().collect();
+            // Fisher and Yates.
+            for last in (1..hosts.len()).rev() {
+                let at = (random() % (last as u64 + 1)) as usize;
+                hosts.swap(last, at);
+            }
+            for host in hosts {
+                let candidate = Candidate { host: host.clone(), is_backup: rank > 0 };
+                match states.iter_mut().find(|state| state.host == *host) {
+                    Some(state) if state.stands_behind(now) => {
+                        behind.push((state.behind_until, candidate));
+                    }
+                    Some(state) => {
+                        if state.behind_until > Mono(0) {
+                            state.behind_until = now + PROBE_EVERY;
+                        }
+                        first.push(candidate);
+                    }
+                    None => first.push(candidate),
+                }
+            }
+        }
+        behind.sort_by_key(|(until, _)| *until);
+        first.extend(behind.into_iter().map(|(_, candidate)| candidate));
+        first
+    }
+
+    /// Whether one of them stands in its own place, and not behind the others.
+    pub(crate) fn has_one_in_front(&self, now: Mono, groups: &[HostGroup]) -> bool {
+        let states = self.0.borrow();
+        let stands_behind = |host: &Host| {
+            states.iter().any(|state| state.host == *host && state.stands_behind(now))
+        };
+        groups.iter().flat_map(|group| &group.hosts).any(|host| !stands_behind(host))
+    }
+
+    fn change(&self, host: &Host, change: impl FnOnce(&mut State)) {
+        let mut states = self.0.borrow_mut();
+        if let Some(state) = states.iter_mut().find(|state| state.host == *host) {
+            return change(state);
+        }
+        let host = host.clone();
+        let mut state =
+            State { host, behind_until: Mono(0), crowded: None, no_route: None, open: 0 };
+        change(&mut state);
+        states.push(state);
+    }
+
+    /// It could not be reached, or does not want us.
+    pub(crate) fn failed(&self, now: Mono, host: &Host) {
+        self.change(host, |state| state.behind_until = now + PROBE_EVERY);
+    }
+
+    /// It put off a transaction.
+    pub(crate) fn put_off(&self, now: Mono, host: &Host) {
+        self.change(host, |state| state.behind_until = now + PUT_OFF_FOR);
+    }
+
+    /// It said that it has too much to do.
+    pub(crate) fn crowded(&self, now: Mono, host: &Host) {
+        self.change(host, |state| {
+            let max = state.open.saturating_sub(1).max(1);
+            state.crowded = Some((max, now + CROWDED_FOR));
+        });
+    }
+
+    /// A connection to it is open.
+    pub(crate) fn opened(&self, host: &Host) {
+        self.change(host, |state| {
+            state.behind_until = Mono(0);
+            state.open += 1;
+        });
+    }
+
+    /// A connection to it is gone.
+    pub(crate) fn closed(&self, now: Mono, host: &Host) {
+        let mut states = self.0.borrow_mut();
+        if let Some(at) = states.iter().position(|state| state.host == *host) {
+            states[at].open = states[at].open.saturating_sub(1);
+            if states[at].is_forgettable(now) && states[at].behind_until == Mono(0) {
+                states.swap_remove(at);
+            }
+        }
+    }
+
+    /// No way leads to this address of the host.
+    pub(crate) fn no_route(&self, now: Mono, host: &Host, ip: IpAddr) {
+        self.change(host, |state| state.no_route = Some((family(ip), now + NO_ROUTE_FOR)));
+    }
+
+    /// Whether a way leads to this address, as far as is known.
+    pub(crate) fn has_route(&self, now: Mono, host: &Host, ip: IpAddr) -> bool {
+        let states = self.0.borrow();
+        let state = states.iter().find(|state| state.host == *host);
+        let lost = state.and_then(|state| state.no_route);
+        lost.is_none_or(|(lost, until)| until <= now || lost != family(ip))
+    }
+}
+
+impl State {
+    /// It failed, and was not tried since.
+    fn is_due(&self, now: Mono) -> bool {
+        self.behind_until > Mono(0) && self.behind_until <= now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn host(name: &str) -> Host {
+        Host { name: Arc::from(name), port: 25 }
+    }
+
+    fn groups(groups: &[&[&str]]) -> Vec<HostGroup> {
+        let group = |names: &&[&str]| HostGroup { hosts: names.iter().map(|n| host(n)).collect() };
+        groups.iter().map(group).collect()
+    }
+
+    fn order(states: &HostStates, now: Mono, of: &[HostGroup]) -> String {
+        let order = states.order(now, of, || 0);
+        order.iter().map(|candidate| candidate.host.name.to_string()).collect()
+    }
+
+    #[test]
+    fn hosts_of_equal_preference_come_in_random_order_and_each_once() {
+        let (states, of) = (HostStates::default(), groups(&[&["a", "b", "c"], &["d"]]));
+        let mut seed = 0;
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let mut random = || {
+                seed += 7;
+                seed
+            };
+            let order = states.order(Mono(1), &of, &mut random);
+            let names: String = order.iter().map(|c| c.host.name.to_string()).collect();
+            assert!(names.ends_with('d') && names.len() == 4, "{names}");
+            assert!(order[3].is_backup && !order[2].is_backup);
+            seen.insert(names);
+        }
+        assert!(seen.len() > 2, "{seen:?}");
+    }
+
+    #[test]
+    fn one_stands_in_front_until_all_are_in_trouble() {
+        let (states, of) = (HostStates::default(), groups(&[&["a"], &["b"]]));
+        let now = Mono(1_000_000);
+        assert!(states.has_one_in_front(now, &of));
+        states.put_off(now, &host("a"));
+        assert!(states.has_one_in_front(now, &of));
+        states.failed(now, &host("b"));
+        assert!(!states.has_one_in_front(now, &of));
+        assert!(states.has_one_in_front(now + PROBE_EVERY, &of));
+    }
+
+    #[test]
+    fn a_dead_host_stands_behind_and_is_probed_once_a_minute() {
+        let (states, of) = (HostStates::default(), groups(&[&["a"], &["b"]]));
+        let now = Mono(1_000_000);
+        assert_eq!(order(&states, now, &of), "ab");
+        states.failed(now, &host("a"));
+        assert_eq!(order(&states, now + SECOND * 59, &of), "ba");
+        assert_eq!(order(&states, now + SECOND * 60, &of), "ab", "the probe");
+        assert_eq!(order(&states, now + SECOND * 61, &of), "ba", "only one");
+        assert_eq!(order(&states, now + SECOND * 120, &of), "ab");
+        states.opened(&host("a"));
+        assert_eq!(order(&states, now + SECOND * 121, &of), "ab", "it is back");
+        states.failed(now + SECOND * 121, &host("a"));
+        states.failed(now + SECOND * 122, &host("b"));
+        assert_eq!(order(&states, now + SECOND * 123, &of), "ab", "who failed first");
+    }
+
+    #[test]
+    fn a_crowded_host_gets_no_more_than_it_could_bear() {
+        let (states, of) = (HostStates::default(), groups(&[&["a"], &["b"]]));
+        let (now, a) = (Mono(1_000_000), host("a"));
+        (0..3).for_each(|_| states.opened(&a));
+        states.crowded(now, &a);
+        states.closed(now, &a);
+        assert_eq!(order(&states, now, &of), "ba");
+        states.closed(now, &a);
+        assert_eq!(order(&states, now, &of), "ab");
+        states.opened(&a);
+        assert_eq!(order(&states, now + SECOND * 299, &of), "ba");
+        assert_eq!(order(&states, now + SECOND * 300, &of), "ab");
+    }
+
+    #[test]
+    fn of_hosts_that_are_well_nothing_is_kept() {
+        let (states, a) = (HostStates::default(), host("a"));
+        states.opened(&a);
+        states.closed(Mono(5), &a);
+        assert!(states.0.borrow().is_empty());
+        states.no_route(Mono(5), &a, "2001:db8::1".parse().unwrap());
+        assert!(!states.has_route(Mono(6), &a, "2001:db8::2".parse().unwrap()));
+        assert!(states.has_route(Mono(6), &a, "192.0.2.1".parse().unwrap()));
+        let later = Mono(5) + NO_ROUTE_FOR;
+        assert!(states.has_route(later, &a, "2001:db8::2".parse().unwrap()));
+        order(&states, later, &groups(&[&["a"]]));
+        assert!(states.0.borrow().is_empty());
+    }
+}

@@ -1,0 +1,78 @@
+//! Asking the DNS, in turn: all shards together have so many lookups under way, and the others wait
+//! in [`Shared::lookups`](crate::shared::Shared::lookups).
+
+use crate::lack;
+use crate::line::{Standing, Who};
+use crate::seams::{Dns, DnsError, Mx, Time, World};
+use crate::services::Services;
+use std::net::IpAddr;
+
+/// Who asks, for the line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) who: Who,
+    pub(crate) standing: Standing,
+}
+
+/// The MX records of an ASCII domain.
+///
+/// # Errors
+/// What the DNS says; never [`DnsError::Lack`].
+pub(crate) async fn mx<W: World>(
+    services: &Services<W>,
+    asker: Asker,
+    domain: &str,
+) -> Result<Vec<Mx>, DnsError> {
+    look_up(services, asker, || services.world.dns().mx(domain)).await
+}
+
+/// The addresses of an ASCII host name.
+///
+/// # Errors
+/// What the DNS says; never [`DnsError::Lack`].
+pub(crate) async fn addresses<W: World>(
+    services: &Services<W>,
+    asker: Asker,
+    host: &str,
+) -> Result<Vec<IpAddr>, DnsError> {
+    look_up(services, asker, || services.world.dns().addresses(host)).await
+}
+
+async fn look_up<W: World, T, F>(
+    services: &Services<W>,
+    asker: Asker,
+    ask: impl Fn() -> F,
+) -> Result<T, DnsError>
+where
+    F: Future<Output = Result<T, DnsError>>,
+{
+    loop {
+        let permit = services.shared.lookups.join(asker.who, asker.standing, 1).await;
+        let began = services.now();
+        let answer = ask().await;
+        drop(permit);
+        if matches!(answer, Err(DnsError::Lack)) {
+            let again = services.now() + lack::WAIT;
+            services.world.time().sleep_until(again).await;
+            continue;
+        }
+        services.metrics.lookups.inc();
+        services.metrics.lookup_time.observe(services.now().since(began));
+        note_answer(services, answer.as_ref().err());
+        return answer;
+    }
+}
+
+/// Whether there was an answer, for the one line that says that the name servers have gone.
+fn note_answer<W: World>(services: &Services<W>, error: Option<&DnsError>) {
+    let servers = &services.shared.name_servers;
+    if let Some(DnsError::Transient(reason)) = error {
+        services.metrics.lookups_failed.inc();
+        if let Some(count) = servers.unanswered(reason) {
+            let text = format_args!("no answer to the last {count} lookups reason={reason:?}");
+            services.console.warn("name_servers", text);
+        }
+    } else if servers.answered() {
+        services.console.warn("name_servers", format_args!("lookups are answered again"));
+    }
+}

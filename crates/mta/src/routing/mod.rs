@@ -1,0 +1,139 @@
+//! Where mail goes: the configuration's route for a domain, and the hosts that it leads to.
+
+pub(crate) mod hop;
+pub(crate) mod hosts;
+pub(crate) mod lessons;
+pub(crate) mod lookup;
+pub(crate) mod mx;
+pub(crate) mod ourselves;
+pub(crate) mod recipient;
+
+use crate::config::{self, Config, Route};
+use mail::{Domain, Wall};
+use queue::{RetryPolicy, ScheduledKey};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The campaign of mail without a sender, which waits apart: reports are tried and given up by
+/// times of their own.
+const REPORTS: &str = "reports";
+
+/// The configuration in force on one shard.
+pub(crate) struct Router {
+    active: RefCell<Rc<Active>>,
+    /// The empty text, for keys.
+    nothing: Arc<str>,
+}
+
+impl Router {
+    /// With the configuration at the start, which came into force at `since`.
+    pub(crate) fn new(config: Arc<Config>, since: Wall) -> Router {
+        let active = Active::new(config, ("start", since));
+        Router { active: RefCell::new(Rc::new(active)), nothing: Arc::from("") }
+    }
+
+    /// The configuration in force.
+    pub(crate) fn active(&self) -> Rc<Active> {
+        Rc::clone(&self.active.borrow())
+    }
+
+    /// A reload, at `since`.
+    pub(crate) fn adopt(&self, config: Arc<Config>, since: Wall) {
+        *self.active.borrow_mut() = Rc::new(Active::new(config, ("reload", since)));
+    }
+
+    /// The empty text, for keys.
+    pub(crate) fn nothing(&self) -> Arc<str> {
+        Arc::clone(&self.nothing)
+    }
+
+    /// The scheduled queue of a recipient. `route` is what an operator chose, or empty;
+    /// `is_report`: the message has no sender.
+    pub(crate) fn scheduled_key(
+        &self,
+        domain: Domain,
+        route: &str,
+        is_report: bool,
+    ) -> ScheduledKey {
+        ScheduledKey {
+            tenant: self.nothing(),
+            campaign: if is_report { Arc::from(REPORTS) } else { self.nothing() },
+            domain,
+            route: if route.is_empty() { self.nothing() } else { Arc::from(route) },
+        }
+    }
+}
+
+/// A configuration with what is derived from it once.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) config: Arc<Config>,
+    retries: Vec<Retries>,
+    default_retry: Retries,
+    /// By what it came into force, and when.
+    pub(crate) since: (&'static str, Wall),
+}
+
+/// The retry policies of one route.
+#[derive(Debug)]
+struct Retries {
+    mail: RetryPolicy,
+    /// Of mail without a sender.
+    reports: RetryPolicy,
+}
+
+impl Retries {
+    fn new(config: &Config, retry: &config::Retry) -> Retries {
+        let reports = config.report_retry.of(retry);
+        Retries { mail: retry_policy(retry), reports: retry_policy(&reports) }
+    }
+}
+
+impl Active {
+    fn new(config: Arc<Config>, since: (&'static str, Wall)) -> Active {
+        Active {
+            retries: config.routes.iter().map(|r| Retries::new(&config, &r.retry)).collect(),
+            default_retry: Retries::new(&config, &config.retry),
+            config,
+            since,
+        }
+    }
+
+    /// The retry policy of a scheduled queue: its route's, or the general one; reports have their
+    /// own.
+    pub(crate) fn retry_of(&self, key: &ScheduledKey) -> &RetryPolicy {
+        let route = route_of_key(&self.config, key);
+        let retries =
+            route.and_then(|route| self.retries.get(route.index)).unwrap_or(&self.default_retry);
+        if &*key.campaign == REPORTS { &retries.reports } else { &retries.mail }
+    }
+}
+
+/// The route of a scheduled queue: the postmaster's, or what an operator chose, else what the
+/// domain has.
+pub(crate) fn route_of_key<'a>(config: &'a Config, key: &ScheduledKey) -> Option<&'a Arc<Route>> {
+    // No route of the configuration may have this name: the queue holds the postmaster's mail,
+    // wherever that goes now.
+    if &*key.route == config::POSTMASTER_ROUTE || key.domain.as_str().is_empty() {
+        return config.routes.get(config.postmaster.route);
+    }
+    if !key.route.is_empty()
+        && let Some((_, route)) = config.route_named(&key.route)
+    {
+        return Some(route);
+    }
+    config.route_for(&key.domain).map(|(_, route)| route)
+}
+
+/// The retry policy of a route (or of the whole configuration) as the queue takes it.
+fn retry_policy(retry: &config::Retry) -> RetryPolicy {
+    RetryPolicy {
+        first: retry.first,
+        factor: retry.factor,
+        longest: retry.longest,
+        jitter: retry.jitter,
+        give_up_after: retry.give_up_after,
+        warn_after: retry.warn_after,
+    }
+}

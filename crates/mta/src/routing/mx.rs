@@ -1,0 +1,260 @@
+//! The hosts that the DNS names for a domain (RFC 5321 §5.1).
+
+use super::hosts::{Host, HostGroup};
+use super::lookup::{self, Asker};
+use crate::config::{Config, Peer};
+use crate::seams::{DnsError, Mx, World};
+use crate::services::Services;
+use mail::{Class, Culprit, Domain, EnhancedStatus, Failure};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Hosts of a domain that are looked at, best first.
+const HOSTS_MAX: usize = 16;
+
+/// The hosts of a domain, as the DNS names them.
+///
+/// # Errors
+/// Why there are none, for now or for good.
+pub(crate) async fn resolve_mx<W: World>(
+    services: &Services<W>,
+    asker: Asker,
+    config: &Config,
+    peer: &Peer,
+    domain: &Domain,
+) -> Result<Vec<HostGroup>, Failure> {
+    if let Some(ip) = domain.literal() {
+        let groups =
+            vec![HostGroup { hosts: vec![Host { name: ip.to_string().into(), port: peer.port }] }];
+        return refuse_ourselves(services, asker, config, domain, groups).await;
+    }
+    let ascii = domain.to_ascii().map_err(|error| {
+        dns_failure(Class::Permanent, EnhancedStatus::new(5, 1, 2), domain, &error.to_string())
+    })?;
+    let records = match lookup::mx(services, asker, &ascii).await {
+        Ok(records) => records,
+        // RFC 5321 §5.1: without MX records the domain itself is the host.
+        Err(DnsError::NoRecords) => vec![Mx { preference: 0, host: ascii.clone() }],
+        Err(DnsError::NoSuchDomain) => {
+            let text = "the domain does not exist";
+            let status = EnhancedStatus::new(5, 1, 2);
+            return Err(dns_failure(Class::Permanent, status, domain, text));
+        }
+        Err(error) => {
+            let status = EnhancedStatus::new(4, 4, 3);
+            return Err(dns_failure(Class::Transient, status, domain, &error.to_string()));
+        }
+    };
+    // RFC 7505 §3: a single MX with an empty host.
+    if records.iter().all(|mx| mx.host.is_empty()) {
+        let status = EnhancedStatus::new(5, 1, 10);
+        let text = "the domain takes no mail (null MX)";
+        return Err(dns_failure(Class::Permanent, status, domain, text));
+    }
+    let implicit = records.len() == 1 && records[0].host == ascii;
+    let is_whole = records.len() <= HOSTS_MAX;
+    let groups = group(records, peer.port, config.hostname.as_str(), domain)?;
+    let groups = refuse_ourselves(services, asker, config, domain, groups).await?;
+    if implicit {
+        check_implicit(services, asker, domain, &ascii).await?;
+    } else {
+        check_existence(services, asker, domain, &groups, is_whole).await?;
+    }
+    Ok(groups)
+}
+
+fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str) -> Failure {
+    let culprit = Culprit::Dns(Box::from(domain.as_str()));
+    Failure { class, culprit, status, reply: None, step: None, text: Box::from(text) }
+}
+
+/// A domain without MX must at least have an address, else its mail can never go.
+async fn check_implicit<W: World>(
+    services: &Services<W>,
+    asker: Asker,
+    domain: &Domain,
+    ascii: &str,
+) -> Result<(), Failure> {
+    match lookup::addresses(services, asker, ascii).await {
+        Ok(addresses) if !addresses.is_empty() => Ok(()),
+        Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {
+            let status = EnhancedStatus::new(5, 1, 2);
+            let text = "the domain has neither MX nor address records";
+            Err(dns_failure(Class::Permanent, status, domain, text))
+        }
+        Err(error) => {
+            let (status, text) = (EnhancedStatus::new(4, 4, 3), error.to_string());
+            Err(dns_failure(Class::Transient, status, domain, &text))
+        }
+    }
+}
+
+/// RFC 5321 §5.1: MX records of which none is usable are an error. Asked now and not when
+/// connecting, because records that are a few minutes old may name hosts that have gone since. Of
+/// those that were not asked for, as the list `is_whole` no more, nothing is known.
+async fn check_existence<W: World>(
+    services: &Services<W>,
+    asker: Asker,
+    domain: &Domain,
+    groups: &[HostGroup],
+    is_whole: bool,
+) -> Result<(), Failure> {
+    for host in groups.iter().flat_map(|group| &group.hosts) {
+        match lookup::addresses(services, asker, &host.name).await {
+            Ok(addresses) if addresses.is_empty() => {}
+            Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {}
+            // What is wrong with a host that can't be looked up now, opening will say.
+            Ok(_) | Err(_) => return Ok(()),
+        }
+    }
+    if !is_whole {
+        let text = format!("none of the domain's first {HOSTS_MAX} MX hosts exists");
+        return Err(dns_failure(Class::Transient, EnhancedStatus::new(4, 4, 4), domain, &text));
+    }
+    let (status, text) = (EnhancedStatus::new(5, 4, 4), "none of the domain's MX hosts exists");
+    Err(dns_failure(Class::Permanent, status, domain, text))
+}
+
+/// Hosts by preference. RFC 5321 §5.1: if we are among them, only those preferred to us count.
+fn group(
+    mut records: Vec<Mx>,
+    port: u16,
+    ourselves: &str,
+    domain: &Domain,
+) -> Result<Vec<HostGroup>, Failure> {
+    // RFC 1035 §3.3.9: an MX names a host; what reads as an address is none.
+    records.retain(|mx| !mx.host.is_empty() && mx.host.parse::<IpAddr>().is_err());
+    if records.is_empty() {
+        let (status, text) = (EnhancedStatus::new(5, 4, 4), "the domain's MX records name no host");
+        return Err(dns_failure(Class::Permanent, status, domain, text));
+    }
+    records.sort_by(|a, b| (a.preference, &a.host).cmp(&(b.preference, &b.host)));
+    // A host that is named twice counts where it is preferred.
+    let mut seen = BTreeSet::new();
+    records.retain(|mx| seen.insert(mx.host.to_ascii_lowercase()));
+    if let Some(own) = records.iter().find(|mx| mx.host.eq_ignore_ascii_case(ourselves)) {
+        let limit = own.preference;
+        records.retain(|mx| mx.preference < limit);
+    }
+    if records.is_empty() {
+        return Err(loops_back(domain));
+    }
+    let mut groups: Vec<(u16, HostGroup)> = Vec::new();
+    for mx in records.into_iter().take(HOSTS_MAX) {
+        let host = Host { name: Arc::from(mx.host), port };
+        match groups.last_mut() {
+            Some((preference, group)) if *preference == mx.preference => group.hosts.push(host),
+            _ => groups.push((mx.preference, HostGroup { hosts: vec![host] })),
+        }
+    }
+    Ok(groups.into_iter().map(|(_, group)| group).collect())
+}
+
+fn loops_back(domain: &Domain) -> Failure {
+    let text = "mail for this domain would come back to this server";
+    dns_failure(Class::Permanent, EnhancedStatus::new(5, 4, 6), domain, text)
+}
+
+/// Leaves out hosts whose addresses are where we listen ourselves, and those less preferred: with
+/// them a message would go round in circles.
+async fn refuse_ourselves<W: World>(
+    services: &Services<W>,
+    asker: Asker,
+    config: &Config,
+    domain: &Domain,
+    groups: Vec<HostGroup>,
+) -> Result<Vec<HostGroup>, Failure> {
+    let mut kept = Vec::new();
+    for group in groups {
+        let mut own = false;
+        let mut hosts = Vec::new();
+        for host in group.hosts {
+            if is_ourselves(services, asker, config, &host).await {
+                own = true;
+            } else {
+                hosts.push(host);
+            }
+        }
+        if !hosts.is_empty() && !own {
+            kept.push(HostGroup { hosts });
+        }
+        if own {
+            break;
+        }
+    }
+    if kept.is_empty() { Err(loops_back(domain)) } else { Ok(kept) }
+}
+
+async fn is_ourselves<W: World>(
+    services: &Services<W>,
+    asker: Asker,
+    config: &Config,
+    host: &Host,
+) -> bool {
+    let proxies = &config.proxy_addresses;
+    let listening: Vec<SocketAddr> = config
+        .listeners
+        .iter()
+        .map(|listener| listener.address)
+        .filter(|address| address.port() == host.port)
+        .collect();
+    if listening.is_empty() && proxies.is_empty() {
+        return false;
+    }
+    let addresses = match host.name.parse::<IpAddr>() {
+        Ok(ip) => vec![ip],
+        // A host that can't be looked up now is no loop; opening will say what is wrong with it.
+        Err(_) => lookup::addresses(services, asker, &host.name).await.unwrap_or_default(),
+    };
+    addresses.iter().map(IpAddr::to_canonical).any(|ip| {
+        let is_own = |own: &SocketAddr| {
+            let own = own.ip().to_canonical();
+            own == ip || (own.is_unspecified() && ip.is_loopback())
+        };
+        proxies.contains(&ip)
+            || (!listening.is_empty() && ip.is_unspecified())
+            || listening.iter().any(is_own)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mx(preference: u16, host: &str) -> Mx {
+        Mx { preference, host: host.to_owned() }
+    }
+
+    fn names(groups: Result<Vec<HostGroup>, Failure>) -> Vec<Vec<String>> {
+        let names = |g: HostGroup| g.hosts.iter().map(|h| h.name.to_string()).collect();
+        groups.unwrap().into_iter().map(names).collect()
+    }
+
+    #[test]
+    fn hosts_are_grouped_by_preference() {
+        let domain = Domain::parse("example.org").unwrap();
+        let records = vec![mx(20, "c"), mx(10, "b"), mx(10, "a"), mx(30, "a")];
+        let groups = group(records, 25, "relay", &domain);
+        assert_eq!(names(groups), [vec!["a", "b"], vec!["c"]]);
+    }
+
+    #[test]
+    fn addresses_are_no_hosts() {
+        let domain = Domain::parse("example.org").unwrap();
+        let records = vec![mx(10, "127.0.0.4"), mx(20, "b"), mx(30, "::1")];
+        assert_eq!(names(group(records, 25, "relay", &domain)), [["b"]]);
+        let failure = group(vec![mx(10, "127.0.0.4")], 25, "relay", &domain).unwrap_err();
+        assert_eq!(failure.status, EnhancedStatus::new(5, 4, 4));
+    }
+
+    #[test]
+    fn only_hosts_preferred_to_us_are_left() {
+        let domain = Domain::parse("example.org").unwrap();
+        let records = vec![mx(10, "a"), mx(20, "Relay"), mx(20, "b"), mx(30, "c")];
+        assert_eq!(names(group(records, 25, "relay", &domain)), [["a"]]);
+        let failure = group(vec![mx(10, "relay"), mx(20, "b")], 25, "relay", &domain).unwrap_err();
+        assert_eq!(failure.status, EnhancedStatus::new(5, 4, 6));
+        assert_eq!(failure.class, Class::Permanent);
+    }
+}

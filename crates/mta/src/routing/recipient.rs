@@ -1,0 +1,46 @@
+//! Which recipients stand for our postmaster (RFC 5321 §4.5.1): the one place that decides.
+
+use crate::config::{self, Config, Reports};
+use crate::message::Message;
+use crate::meta;
+use bytes::Bytes;
+use mail::Envelope;
+use spool::Meta;
+use std::sync::Arc;
+
+/// Recipients that stand for our postmaster get the address that the configuration names. Their
+/// indexes as a field, if there are any: they go the postmaster's way, not their domain's.
+pub(crate) fn resolve_postmasters(
+    config: &Config,
+    envelope: &mut Envelope,
+) -> Option<(u16, Bytes)> {
+    let mut indexes = Vec::new();
+    for (recipient, index) in envelope.recipients.iter_mut().zip(0..) {
+        if config.is_postmaster(&recipient.mailbox) {
+            recipient.mailbox = config.postmaster.address.clone();
+            indexes.push(index);
+        }
+    }
+    meta::postmasters(indexes)
+}
+
+/// The route of a recipient that its domain does not decide: the postmaster's, or what an operator
+/// `chose`, which may be nothing.
+pub(crate) fn chosen_route<'a>(meta: &Meta, index: u32, chose: &'a str) -> &'a str {
+    if meta::is_for_postmaster(meta, index) { config::POSTMASTER_ROUTE } else { chose }
+}
+
+/// What the configuration says of reports about a recipient.
+pub(crate) fn reports_of<'a>(
+    config: &'a Config,
+    message: &Message,
+    index: u32,
+) -> &'a Arc<Reports> {
+    if meta::is_for_postmaster(&message.meta, index) {
+        let route = config.routes.get(config.postmaster.route);
+        return route.map_or(&config.reports, |route| &route.reports);
+    }
+    let recipient = message.envelope.recipients.get(index as usize);
+    let route = recipient.and_then(|recipient| config.route_for(&recipient.mailbox.domain()));
+    route.map_or(&config.reports, |(_, route)| &route.reports)
+}

@@ -1,0 +1,173 @@
+//! Queue entries of a message's recipients: the one place that makes them, of new messages and of
+//! those that the spool held at the start.
+
+use crate::message::Message;
+use crate::meta;
+use crate::routing::Router;
+use crate::routing::recipient::chosen_route;
+use mail::{Domain, MessageId, Mono, Wall};
+use queue::{NewEntry, ScheduledKey};
+use spool::record::tag;
+use spool::{Meta, RecoveredMessage};
+use std::time::Duration;
+
+/// Normal priority (RFC 6710 calls it 0; ours are 0 to 9).
+const PRIORITY_NORMAL: u8 = 4;
+
+/// The clocks at the moment in which a message is queued.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    pub(super) now: Mono,
+    pub(super) wall: Wall,
+}
+
+/// A message that is queued.
+#[derive(Debug)]
+pub(super) struct Incoming<'a> {
+    id: MessageId,
+    meta: &'a Meta,
+    is_report: bool,
+    /// What an operator chose, or empty.
+    route: &'a str,
+    clocks: Clocks,
+    received: Mono,
+    /// The part of its age that the monotonic clock does not know about.
+    age_before_start: Duration,
+    is_held: bool,
+    is_warned: bool,
+}
+
+/// One of its recipients.
+#[derive(Debug)]
+pub(super) struct IncomingRecipient {
+    pub(super) index: u32,
+    pub(super) domain: Domain,
+    pub(super) attempts: u16,
+    pub(super) next_try: Option<Wall>,
+}
+
+impl<'a> Incoming<'a> {
+    /// A message that has just become durable.
+    pub(super) fn new(message: &'a Message, clocks: Clocks) -> Incoming<'a> {
+        Incoming {
+            id: message.id,
+            meta: &message.meta,
+            is_report: message.envelope.reverse_path.is_none(),
+            route: "",
+            clocks,
+            received: clocks.now,
+            age_before_start: Duration::ZERO,
+            is_held: false,
+            is_warned: false,
+        }
+    }
+
+    /// A message that the spool held.
+    pub(super) fn recovered(message: &'a RecoveredMessage, clocks: Clocks) -> Incoming<'a> {
+        let age = clocks.wall.since(message.received_at);
+        Incoming {
+            id: message.id,
+            meta: &message.meta,
+            is_report: message.reverse_path_is_null,
+            route: message.route_override.as_deref().unwrap_or(""),
+            clocks,
+            received: clocks.now - age,
+            age_before_start: age.saturating_sub(clocks.now.since(Mono(0))),
+            is_held: message.hold.is_some(),
+            is_warned: message.delay_notice_sent,
+        }
+    }
+
+    /// The scheduled queue of a recipient, and its entry there.
+    pub(super) fn entry(
+        &self,
+        router: &Router,
+        recipient: IncomingRecipient,
+    ) -> (ScheduledKey, NewEntry) {
+        let IncomingRecipient { index, domain, attempts, next_try } = recipient;
+        let route = chosen_route(self.meta, index, self.route);
+        let key = router.scheduled_key(domain, route, self.is_report);
+        let not_before = meta::wall(self.meta, tag::NOT_BEFORE);
+        let next_try = next_try.map(|at| (at, router.active().retry_of(&key).longest_delay()));
+        let entry = NewEntry {
+            id: self.id,
+            recipient: index,
+            received: self.received,
+            age_before_start: self.age_before_start,
+            due: self.clocks.now + wait(next_try, not_before, self.clocks.wall),
+            attempts,
+            priority: PRIORITY_NORMAL,
+            held: self.is_held,
+            warned: self.is_warned,
+        };
+        (key, entry)
+    }
+}
+
+/// How much longer a recipient waits. The next try of one that the spool held is stored as a time of
+/// day: if the clock was set back since, that is further away than the `longest` delay of a retry.
+/// What the message itself asks to wait for is a time of day.
+fn wait(
+    next_try_and_longest: Option<(Wall, Duration)>,
+    not_before: Option<Wall>,
+    now: Wall,
+) -> Duration {
+    let retry = next_try_and_longest.map(|(at, longest)| at.since(now).min(longest));
+    let asked = not_before.map(|at| at.since(now));
+    retry.into_iter().chain(asked).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use std::sync::Arc;
+
+    const CLOCKS: Clocks = Clocks { now: Mono(5_000_000), wall: Wall(1_000_000) };
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_retry_wait_longer() {
+        let (now, longest) = (Wall(1_000_000), Duration::from_secs(60));
+        let after = |next_try, not_before: Option<u64>| {
+            wait(Some((Wall(next_try), longest)), not_before.map(Wall), now).as_millis()
+        };
+        assert_eq!(wait(None, None, now), Duration::ZERO);
+        assert_eq!(after(999_000, None), 0, "it is due");
+        assert_eq!(after(1_030_000, None), 30_000);
+        assert_eq!(after(1_000_000 + 86_400_000, None), 60_000, "the clock went back a day");
+        assert_eq!(after(1_030_000, Some(1_500_000)), 500_000, "a time of day is one");
+        assert_eq!(after(1_030_000, Some(999_000)), 30_000);
+    }
+
+    #[test]
+    fn a_new_message_and_the_same_from_the_spool_are_queued_alike() {
+        let text = "[[route]]\ndiscard = {}\n";
+        let router = Router::new(Arc::new(Config::parse(text, "test.toml").unwrap()), Wall(0));
+        let mut message = crate::message::tests::message(7, 10);
+        message.received_at = CLOCKS.wall;
+        let not_before = 1_700_000_u64.to_le_bytes();
+        message.meta.fields.push((tag::NOT_BEFORE, bytes::Bytes::copy_from_slice(&not_before)));
+        let recovered = RecoveredMessage {
+            id: message.id,
+            received_at: message.received_at,
+            meta: message.meta.clone(),
+            reverse_path_is_null: true,
+            open: Vec::new(),
+            hold: None,
+            route_override: None,
+            delay_notice_sent: false,
+            last_reason: None,
+            body_bytes: 10,
+        };
+        let recipient = || IncomingRecipient {
+            index: 3,
+            domain: Domain::parse("far.test").unwrap(),
+            attempts: 0,
+            next_try: None,
+        };
+        let (key, entry) = Incoming::new(&message, CLOCKS).entry(&router, recipient());
+        let (again, same) = Incoming::recovered(&recovered, CLOCKS).entry(&router, recipient());
+        assert_eq!((key, format!("{entry:?}")), (again, format!("{same:?}")));
+        assert_eq!(entry.due, CLOCKS.now + Duration::from_secs(700), "it asked to wait");
+    }
+}

@@ -1,0 +1,250 @@
+//! The queue and what lies beside it: next hops, connections that wait for work, what an operator
+//! has suspended.
+
+mod entry;
+mod hops;
+mod idle;
+pub(crate) mod resolution;
+pub(crate) mod standing;
+pub(crate) mod trouble;
+
+use crate::alarm::Alarm;
+use crate::control::Suspension;
+use crate::custody::Custody;
+use crate::line::{Standing, Who};
+use crate::message::Message;
+use crate::routing::Router;
+use crate::routing::hop::NextHop;
+use crate::seams::{Time, World};
+use crate::services::Services;
+use entry::{Clocks, Incoming, IncomingRecipient};
+use hops::Hops;
+pub(crate) use idle::IdleConnections;
+use mail::Mono;
+use queue::{
+    Action, Deferred, EntryDetail, EntryId, EntryOutcome, NewEntry, Pause, Queue, QueueConfig,
+    ReadyId, ReadyKey, ScheduledKey, Take,
+};
+use spool::RecoveredMessage;
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Between two looks at the gauges.
+const GAUGES_EVERY: Duration = Duration::from_millis(500);
+
+/// The schedule of one shard.
+pub(crate) struct Schedule<W: World> {
+    pub(crate) services: Rc<Services<W>>,
+    pub(crate) custody: Rc<Custody<W>>,
+    pub(crate) router: Rc<Router>,
+    queue: RefCell<Queue>,
+    hops: Hops,
+    /// Connections that wait for work.
+    pub(crate) idle: IdleConnections,
+    /// What an operator has suspended.
+    suspensions: RefCell<Arc<[Suspension]>>,
+    /// Counts changes that all queues must follow.
+    change: Cell<u32>,
+    gauges_due: Cell<Mono>,
+}
+
+impl<W: World> Schedule<W> {
+    /// An empty one, for one of so many shards.
+    pub(crate) fn new(
+        services: &Rc<Services<W>>,
+        custody: &Rc<Custody<W>>,
+        router: &Rc<Router>,
+        shards: u16,
+        suspensions: Arc<[Suspension]>,
+    ) -> Rc<Schedule<W>> {
+        let mut queue = Queue::new(QueueConfig {
+            seed: services.world.time().random(),
+            ..QueueConfig::new(services.number, shards)
+        });
+        // Before anything is queued.
+        queue.keep_all(services.shared.clock.is_doubted());
+        Rc::new(Schedule {
+            services: Rc::clone(services),
+            custody: Rc::clone(custody),
+            router: Rc::clone(router),
+            queue: RefCell::new(queue),
+            hops: Hops::default(),
+            idle: IdleConnections::default(),
+            suspensions: RefCell::new(suspensions),
+            change: Cell::new(0),
+            gauges_due: Cell::new(Mono(0)),
+        })
+    }
+
+    /// The queue, to look at.
+    pub(crate) fn queue(&self) -> Ref<'_, Queue> {
+        self.queue.borrow()
+    }
+
+    /// The queue, to change it. What it then wants done is looked at soon.
+    pub(crate) fn queue_mut(&self) -> RefMut<'_, Queue> {
+        self.services.changed.note();
+        self.queue.borrow_mut()
+    }
+
+    /// Waits for a change, or for a moment in which there may be something to do.
+    pub(crate) async fn changed(&self, alarm: &mut Alarm<W::Time>) {
+        poll_fn(|cx| match self.services.changed.poll_taken(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => alarm.poll(cx, self.queue().next_timeout()),
+        })
+        .await;
+    }
+
+    /// Queues every recipient of a message that has just become durable.
+    pub(crate) fn enqueue(&self, message: &Rc<Message>) {
+        let recipients = &message.envelope.recipients;
+        self.custody.messages.keep(message, recipients.len());
+        let incoming = Incoming::new(message, self.clocks());
+        for (recipient, index) in recipients.iter().zip(0..) {
+            let domain = recipient.mailbox.domain();
+            let recipient = IncomingRecipient { index, domain, attempts: 0, next_try: None };
+            self.push(&incoming.entry(&self.router, recipient));
+        }
+    }
+
+    /// Queues what the spool held of one message when the server started.
+    pub(crate) fn adopt(&self, message: RecoveredMessage) {
+        self.services.shared.queue_slots.take(message.open.len() as u64);
+        let mut message = message;
+        let open = std::mem::take(&mut message.open);
+        let incoming = Incoming::recovered(&message, self.clocks());
+        let mut last = None;
+        for recipient in open {
+            let recipient = IncomingRecipient {
+                index: recipient.index,
+                domain: recipient.domain,
+                attempts: recipient.attempts,
+                next_try: recipient.next_try,
+            };
+            last = Some(self.push(&incoming.entry(&self.router, recipient)));
+        }
+        if let (Some(entry), Some(reason)) = (last, message.hold.as_deref()) {
+            self.queue_mut().hold(entry, &Arc::from(reason));
+        }
+    }
+
+    fn clocks(&self) -> Clocks {
+        Clocks { now: self.services.now(), wall: self.services.wall() }
+    }
+
+    fn push(&self, (key, entry): &(ScheduledKey, NewEntry)) -> EntryId {
+        let active = self.router.active();
+        let mut queue = self.queue_mut();
+        let scheduled = queue.scheduled(key, active.retry_of(key));
+        queue.push(self.services.now(), scheduled, entry.clone())
+    }
+
+    /// Work for a connection of a ready queue that has carried so many messages.
+    pub(crate) fn take(&self, ready: ReadyId, carried: u32) -> Take {
+        let mut queue = self.queue_mut();
+        queue.set_paused(self.pause());
+        queue.take(self.services.now(), ready, carried)
+    }
+
+    /// What became of an entry that was taken. What is to be recorded of it, if it is tried again.
+    pub(crate) fn outcome(&self, entry: EntryId, outcome: EntryOutcome) -> Option<Deferred> {
+        self.queue_mut().handle_outcome(self.services.now(), entry, outcome)
+    }
+
+    /// What must be done next.
+    pub(crate) fn poll(&self) -> Option<Action> {
+        let mut queue = self.queue.borrow_mut();
+        queue.set_paused(self.pause());
+        queue.poll(self.services.now())
+    }
+
+    /// Why nothing is sent, if nothing may be.
+    fn pause(&self) -> Option<Pause> {
+        match self.services.stopping.until() {
+            Some(_) => Some(Pause::Stopping),
+            None => self.custody.obstacle(),
+        }
+    }
+
+    /// Asks anew where everything goes.
+    pub(crate) fn invalidate_resolutions(&self) {
+        self.queue_mut().invalidate_resolutions();
+    }
+
+    /// Where a ready queue leads.
+    pub(crate) fn hop(&self, ready: ReadyId) -> Option<Rc<NextHop>> {
+        self.hops.get(ready)
+    }
+
+    /// This is where a ready queue leads from now on.
+    fn learn_hop(&self, ready: ReadyId, key: &ReadyKey, hop: NextHop) {
+        self.hops.learn(&self.services.shared.known_hops, ready, key, hop);
+    }
+
+    /// The queue has dropped a ready queue.
+    pub(crate) fn forget_hop(&self, ready: ReadyId) {
+        self.hops.forget(&self.services.shared.known_hops, ready);
+    }
+
+    /// What a ready queue's hop is called in the line for connections.
+    pub(crate) fn who(&self, ready: ReadyId) -> Option<Who> {
+        self.hops.who(ready)
+    }
+
+    /// What any shard knows of a ready queue's hop.
+    pub(crate) fn standing(&self, ready: ReadyId) -> Standing {
+        self.hops.standing(&self.services.shared.known_hops, ready)
+    }
+
+    /// Lets the other shards know how the last opening went.
+    pub(crate) fn note_opening(&self, ready: ReadyId) {
+        let last = self.queue().last_opening(ready);
+        if let Some(opened) = last {
+            self.hops.note_opening(&self.services.shared.known_hops, ready, opened);
+        }
+    }
+
+    /// When the message of an entry was received, as far as the queue knows.
+    pub(crate) fn received_at(&self, entry: &EntryDetail) -> mail::Wall {
+        let age_ms = u64::try_from(entry.age.as_millis()).unwrap_or(u64::MAX);
+        mail::Wall(self.services.wall().0.saturating_sub(age_ms))
+    }
+
+    /// When a recipient of a message that was received then is given up for its age.
+    pub(crate) fn give_up_at(&self, received_at: mail::Wall, entry: &EntryDetail) -> mail::Wall {
+        let age = self.queue().give_up_after(entry.scheduled);
+        received_at.after(age.unwrap_or_default())
+    }
+
+    /// Brings the gauges up to date, twice a second at most.
+    pub(crate) fn refresh_gauges(&self, unreported: impl FnOnce() -> usize) {
+        let now = self.services.now();
+        if now < self.gauges_due.get() {
+            return;
+        }
+        self.gauges_due.set(now + GAUGES_EVERY);
+        let counts = self.queue().counts();
+        let (metrics, shared) = (&self.services.metrics, &self.services.shared);
+        metrics.queue_recipients_waiting.set_u64(counts.scheduled as u64);
+        metrics.queue_recipients_ready.set_u64(counts.ready as u64);
+        metrics.queue_recipients_in_flight.set_u64(counts.in_flight as u64);
+        metrics.queue_recipients_held.set_u64(counts.held as u64);
+        metrics.queue_recipients_unreported.set_u64(unreported() as u64);
+        metrics.unsettled.set_u64(self.custody.unsettled());
+        if self.services.number == 0 {
+            // What all shards share is told by one of them.
+            let (slots, memory) = (&shared.queue_slots, &shared.body_memory);
+            metrics.queue_slots_free.set_u64(slots.max().saturating_sub(slots.used()));
+            metrics.body_memory_bytes.set_u64(memory.used());
+            let suspended = u64::try_from(shared.suspensions.count()).unwrap_or(u64::MAX);
+            metrics.next_hops_suspended.set_u64(suspended);
+            metrics.connections_waiting.set_u64(shared.connections.waiting());
+            metrics.lookups_waiting.set_u64(shared.lookups.waiting());
+        }
+    }
+}

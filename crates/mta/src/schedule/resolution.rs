@@ -1,0 +1,204 @@
+//! Answering the queue's question where a scheduled queue's mail goes: configuration, then DNS for
+//! `mx` routes.
+//!
+//! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
+
+use super::Schedule;
+use super::{standing, trouble};
+use crate::config::{self, Channel, Config, Peer, Route};
+use crate::line::{Standing, Who};
+use crate::routing::hop::NextHop;
+use crate::routing::hosts::{Host, HostGroup, HostStates};
+use crate::routing::lessons::Lessons;
+use crate::routing::lookup::Asker;
+use crate::routing::mx::resolve_mx;
+use crate::routing::route_of_key;
+use crate::seams::World;
+use mail::{Class, EnhancedStatus, Failure, Mono};
+use queue::{NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution, ScheduledId};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long hosts that DNS named are taken for granted; the resolver's own cache keeps to the
+/// records' TTL.
+const MX_FRESH: Duration = Duration::from_secs(300);
+
+/// Answers the queue's question for the route and next hop of `scheduled`.
+pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: ScheduledId) {
+    let Some(key) = schedule.queue().scheduled_key(scheduled).cloned() else { return };
+    standing::suspend_scheduled(schedule, scheduled, &key);
+    let active = schedule.router.active();
+    let config = Arc::clone(&active.config);
+    let Some(route) = route_of_key(&config, &key) else {
+        // It was accepted when there was one: a slip in the configuration must not bounce it.
+        // RFC 3463 §3.5: 4.4.4, unable to route.
+        let (what, when) = active.since;
+        let text = format!("no route leads to {} since the {what} of {when}", key.domain);
+        schedule
+            .services
+            .console
+            .warn("route", format_args!("{text}: its queued mail waits for one"));
+        let failure = Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 4), text);
+        let _ = answer(schedule, scheduled, Resolution::Unrouted(Arc::new(failure)));
+        return;
+    };
+    let route = Arc::clone(route);
+    let Channel::Mx(peer) = &route.channel else {
+        let found = Found { hosts: static_hosts(&route), fresh_until: Mono::NEVER };
+        return answer_hop(schedule, scheduled, &config, &route, found);
+    };
+    let asker = asker(schedule, scheduled);
+    let (peer, task) = (Arc::clone(peer), Rc::clone(schedule));
+    schedule.services.spawn(async move {
+        match resolve_mx(&task.services, asker, &config, &peer, &key.domain).await {
+            Ok(hosts) => {
+                let found = Found { hosts, fresh_until: task.services.now() + MX_FRESH };
+                answer_hop(&task, scheduled, &config, &route, found);
+            }
+            Err(failure) => {
+                let failed = Arc::new(failure);
+                let resolution = match failed.class {
+                    Class::Permanent => Resolution::Refuse(failed),
+                    Class::Transient => Resolution::Retry(failed),
+                };
+                let _ = answer(&task, scheduled, resolution);
+            }
+        }
+    });
+}
+
+/// As whom a scheduled queue asks the DNS.
+fn asker<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) -> Asker {
+    let in_trouble = schedule.queue().is_in_trouble(scheduled);
+    Asker {
+        who: asker_of(schedule, scheduled),
+        standing: if in_trouble { Standing::Doubtful } else { Standing::Unknown },
+    }
+}
+
+/// What a scheduled queue is called in the line for lookups.
+pub(crate) fn asker_of<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) -> Who {
+    Who::new(schedule.services.number, scheduled.0)
+}
+
+/// Answers the queue; what could not be found, or is found again, is told. Gives the ready queue.
+fn answer<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    scheduled: ScheduledId,
+    resolution: Resolution,
+) -> Option<ReadyId> {
+    let now = schedule.services.now();
+    let failure = match &resolution {
+        Resolution::Retry(failure) => Some(Arc::clone(failure)),
+        _ => None,
+    };
+    let (found, ready) = {
+        let mut queue = schedule.queue_mut();
+        let key = queue.scheduled_key(scheduled).filter(|_| queue.is_in_trouble(scheduled));
+        let domain = key.map(|key| key.domain.clone());
+        (domain, queue.handle_resolved(now, scheduled, resolution))
+    };
+    match (failure, found) {
+        (Some(failure), _) => trouble::tell_unresolved(schedule, scheduled, &failure),
+        (None, Some(domain)) => trouble::tell_resolved(schedule, domain.as_str()),
+        (None, None) => {}
+    }
+    ready
+}
+
+/// The hosts of a next hop, and how long they are taken for granted.
+struct Found {
+    hosts: Vec<HostGroup>,
+    fresh_until: Mono,
+}
+
+fn answer_hop<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    scheduled: ScheduledId,
+    config: &Config,
+    route: &Route,
+    found: Found,
+) {
+    let (key, shared) = names(schedule, route, &found.hosts);
+    let limits = limits_of(route.channel.peer());
+    let named = key.clone();
+    let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
+    let Some(ready) = self::answer(schedule, scheduled, answer) else { return };
+    let hop = NextHop {
+        route: Arc::clone(&route.name),
+        channel: route.channel.clone(),
+        hosts: found.hosts,
+        states: HostStates::default(),
+        hostname: config.hostname.clone(),
+        superseded: Cell::new(false),
+        lessons: Lessons::default(),
+    };
+    schedule.learn_hop(ready, &named, hop);
+    standing::suspend_hop(schedule, ready, &named);
+}
+
+/// The name of the ready queue, and the limits that it shares: those of the route towards the set
+/// of hosts, whatever their order.
+fn names<W: World>(
+    schedule: &Schedule<W>,
+    route: &Route,
+    hosts: &[HostGroup],
+) -> (ReadyKey, Vec<NamedLimit>) {
+    let channel = route.channel.name();
+    let text = |host: &Host| config::host_text(&host.name, host.port);
+    let groups: Vec<Vec<String>> =
+        hosts.iter().map(|group| group.hosts.iter().map(text).collect()).collect();
+    let next_hop = match route.next_hop() {
+        Some(name) => name,
+        None => config::next_hop(channel, &route.name, &groups),
+    };
+    let nothing = || schedule.router.nothing();
+    let key = ReadyKey { source: nothing(), next_hop: next_hop.into(), tls: nothing() };
+    let shared = route.channel.peer().map(|peer| NamedLimit {
+        name: config::host_set(channel, &route.name, &groups).into(),
+        connections_max: peer.max_connections,
+        messages_per_second: peer.messages_per_second,
+    });
+    (key, shared.into_iter().collect())
+}
+
+/// Limits of a ready queue alone; of local channels, how many workers write at once.
+fn limits_of(peer: Option<&Arc<Peer>>) -> ReadyLimits {
+    match peer {
+        Some(peer) => ReadyLimits {
+            opens_max: peer.max_opens,
+            messages_per_connection: peer.messages_per_connection,
+            recipients_per_message: peer.recipients_per_message,
+            adaptive: peer.adaptive,
+        },
+        None => ReadyLimits {
+            opens_max: LOCAL_WORKERS,
+            messages_per_connection: 0,
+            recipients_per_message: 0,
+            adaptive: false,
+        },
+    }
+}
+
+/// Workers of a local channel that may be starting at once. They end when the queue is empty.
+const LOCAL_WORKERS: u32 = 8;
+
+/// The hosts that the file names. "failover" keeps the order; "round_robin" treats all hosts
+/// alike.
+fn static_hosts(route: &Route) -> Vec<HostGroup> {
+    let Some(peer) = route.channel.peer() else { return Vec::new() };
+    let hosts = peer.hosts.iter().map(|host| {
+        let name = match &host.host {
+            config::Host::Address(ip) => Arc::from(ip.to_string()),
+            config::Host::Name(name) => Arc::from(name.as_str()),
+            config::Host::Socket(path) => Arc::from(&*path.to_string_lossy()),
+        };
+        Host { name, port: host.port }
+    });
+    match peer.balance {
+        config::Balance::Failover => hosts.map(|host| HostGroup { hosts: vec![host] }).collect(),
+        config::Balance::RoundRobin => vec![HostGroup { hosts: hosts.collect() }],
+    }
+}

@@ -1,0 +1,168 @@
+//! What holds for the queue as a whole until it is changed: the retry policies and routes of the
+//! configuration, suspensions, and whether the clock can be trusted.
+
+use super::Schedule;
+use crate::control::{Suspension, longest};
+use crate::routing::route_of_key;
+use crate::seams::{Time, World};
+use mail::Mono;
+use queue::{ReadyId, ReadyKey, ScheduledId, ScheduledKey};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at a clock that is not believed.
+const CLOCK_LOOK: Duration = Duration::from_secs(5);
+
+/// Follows a new configuration or new suspensions in all queues, a piece at a time. Another
+/// change meanwhile is followed from the beginning.
+pub(crate) fn follow_changes<W: World>(schedule: &Rc<Schedule<W>>) {
+    schedule.change.set(schedule.change.get().wrapping_add(1));
+    let change = schedule.change.get();
+    let task = Rc::clone(schedule);
+    schedule.services.spawn(async move {
+        follow(&task, change).await;
+    });
+}
+
+async fn follow<W: World>(schedule: &Rc<Schedule<W>>, change: u32) {
+    let readies: Vec<(ReadyId, ReadyKey)> = {
+        let queue = schedule.queue();
+        queue.ready_queues().map(|ready| (ready.id, ready.key.clone())).collect()
+    };
+    for (id, key) in readies {
+        // Its number may be another's by now.
+        if schedule.queue().ready_key(id) == Some(&key) {
+            suspend_hop(schedule, id, &key);
+        }
+    }
+    let mut from = Some(0);
+    while let Some(at) = from {
+        if schedule.change.get() != change {
+            return;
+        }
+        let piece: Vec<(ScheduledId, ScheduledKey)> = {
+            let queue = schedule.queue();
+            let (rows, next) = queue.scheduled_piece(at);
+            from = next;
+            rows.map(|row| (row.id, row.key.clone())).collect()
+        };
+        let active = schedule.router.active();
+        for (id, key) in piece {
+            schedule.queue_mut().set_retry(id, active.retry_of(&key));
+            suspend_scheduled(schedule, id, &key);
+        }
+        schedule.services.pause_for_others().await;
+    }
+}
+
+/// Has a scheduled queue stand still if an operator said so of its domain or route.
+pub(crate) fn suspend_scheduled<W: World>(
+    schedule: &Schedule<W>,
+    id: ScheduledId,
+    key: &ScheduledKey,
+) {
+    let suspensions = schedule.suspensions.borrow();
+    let found = if suspensions.is_empty() {
+        None
+    } else {
+        let active = schedule.router.active();
+        let route = route_of_key(&active.config, key);
+        let route = route.map(|route| &*route.name);
+        let covers = |scope: &crate::control::Scope| scope.covers(key.domain.as_str(), route);
+        longest(&suspensions, schedule.services.wall(), covers).map(|s| standstill(schedule, s))
+    };
+    schedule.queue_mut().suspend(schedule.services.now(), id, found);
+}
+
+/// Has a ready queue stand still if an operator said so of its next hop.
+pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &ReadyKey) {
+    let suspensions = schedule.suspensions.borrow();
+    let covers = |scope: &crate::control::Scope| scope.covers_hop(&key.next_hop);
+    let found = longest(&suspensions, schedule.services.wall(), covers);
+    let found = found.map(|s| standstill(schedule, s));
+    schedule.queue_mut().suspend_ready(schedule.services.now(), id, found);
+}
+
+/// A suspension as the queue knows it.
+fn standstill<W: World>(schedule: &Schedule<W>, suspension: &Suspension) -> Arc<queue::Suspension> {
+    let until = suspension.until.map_or(Mono::NEVER, |until| {
+        let left = until.since(schedule.services.wall());
+        schedule.services.now() + left
+    });
+    Arc::new(queue::Suspension {
+        what: suspension.scope.to_string().into(),
+        reason: suspension.reason.as_str().into(),
+        until,
+    })
+}
+
+/// What is suspended from now on.
+pub(crate) fn set_suspensions<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    suspensions: Arc<[Suspension]>,
+) {
+    *schedule.suspensions.borrow_mut() = suspensions;
+    follow_changes(schedule);
+}
+
+/// How many queued recipients no route leads to.
+pub(crate) async fn count_unrouted<W: World>(schedule: &Rc<Schedule<W>>) -> u64 {
+    let mut count = 0;
+    let mut from = Some(0);
+    while let Some(at) = from {
+        {
+            let (queue, active) = (schedule.queue(), schedule.router.active());
+            let (rows, next) = queue.scheduled_piece(at);
+            from = next;
+            for row in rows.filter(|row| row.entries > 0) {
+                if route_of_key(&active.config, row.key).is_none() {
+                    count += row.entries as u64;
+                }
+            }
+        }
+        if from.is_some() {
+            schedule.services.pause_for_others().await;
+        }
+    }
+    count
+}
+
+/// Gives nothing up while the clock can't be trusted: until it comes right or an operator says
+/// that it is.
+pub(crate) async fn watch_clock<W: World>(schedule: Rc<Schedule<W>>) {
+    let time = schedule.services.world.time();
+    let offset = || i128::from(time.wall().0) * 1_000 - i128::from(time.now().0);
+    let before = offset();
+    let began = time.now();
+    schedule.queue_mut().keep_all(true);
+    loop {
+        time.sleep_until(time.now() + CLOCK_LOOK).await;
+        let doubt = &schedule.services.shared.clock;
+        let is_trusted = !doubt.is_doubted();
+        let came_right = doubt.is_right(time.wall(), time.now().since(began));
+        if !is_trusted && !came_right {
+            continue;
+        }
+        if came_right {
+            doubt.trust();
+            // The clock was ahead by so much when the ages of what the spool held were taken
+            // from it. If it was behind, these are too young: that does no harm.
+            let ahead_us = before - offset();
+            if let Ok(ahead_us @ 1..) = i64::try_from(ahead_us) {
+                make_younger(&schedule, began, ahead_us).await;
+            }
+        }
+        schedule.queue_mut().keep_all(false);
+        return;
+    }
+}
+
+async fn make_younger<W: World>(schedule: &Rc<Schedule<W>>, began: Mono, wrong_us: i64) {
+    let mut chunk = 0;
+    while chunk < schedule.queue().chunk_count() {
+        schedule.queue_mut().correct_ages(chunk, began, wrong_us);
+        chunk += 1;
+        schedule.services.pause_for_others().await;
+    }
+}

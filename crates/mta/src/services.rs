@@ -1,0 +1,97 @@
+//! What every part of a shard has at hand: the seams, the counts, and those who are told things.
+
+use crate::console::Console;
+use crate::event::{Event, EventSink, Kind, Position, Recipients};
+use crate::metrics::Metrics;
+#[cfg(feature = "planted")]
+use crate::planted::Planted;
+use crate::seams::{Spawn, Time, World};
+use crate::shared::Shared;
+use crate::signal::Signal;
+use crate::stopping::Stopping;
+use mail::{Mono, Wall};
+#[cfg(feature = "planted")]
+use std::cell::Cell;
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long others go first between two pieces of long work.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Size of a shard's read buffer: connections that are idle own none.
+pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Shared by the parts of one shard.
+pub(crate) struct Services<W: World> {
+    /// The shard's number.
+    pub(crate) number: u16,
+    pub(crate) world: W,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: Rc<dyn EventSink>,
+    pub(crate) console: Rc<dyn Console>,
+    pub(crate) stopping: Stopping,
+    /// The schedule may want something else than before.
+    pub(crate) changed: Signal,
+    /// For whoever reads, until it waits.
+    pub(crate) scratch: RefCell<Box<[u8]>>,
+    #[cfg(feature = "planted")]
+    pub(crate) planted: Cell<Option<Planted>>,
+}
+
+impl<W: World> Services<W> {
+    /// Monotonic time.
+    pub(crate) fn now(&self) -> Mono {
+        self.world.time().now()
+    }
+
+    /// Wall-clock time.
+    pub(crate) fn wall(&self) -> Wall {
+        self.world.time().wall()
+    }
+
+    /// A monotonic moment as wall-clock time.
+    pub(crate) fn wall_of(&self, at: Mono) -> Wall {
+        let (now, wall) = (self.now(), self.wall());
+        if at >= now {
+            wall.after(at.since(now))
+        } else {
+            let ago = u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
+            Wall(wall.0.saturating_sub(ago))
+        }
+    }
+
+    /// Runs a task on this shard.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.world.spawn().spawn(task);
+    }
+
+    /// Lets others go first, between two pieces of long work.
+    pub(crate) async fn pause_for_others(&self) {
+        let time = self.world.time();
+        time.sleep_until(time.now() + PAUSE).await;
+    }
+
+    /// Emits `event` with the position of the record it derives from.
+    pub(crate) fn emit_at(&self, mut event: Event, log: u8, position: u64) {
+        if let Some(message) = &mut event.message {
+            message.position = Some(Position { log, sequence: position });
+        }
+        self.events.emit(event);
+    }
+
+    /// Emits an event that is about no message.
+    pub(crate) fn emit_of_none(&self, kind: Kind) {
+        let at = self.wall();
+        self.events.emit(Event { at, message: None, recipients: Recipients::new(), kind });
+    }
+
+    /// Whether a simulation has planted this fault.
+    #[cfg(feature = "planted")]
+    pub(crate) fn has_planted(&self, fault: Planted) -> bool {
+        self.planted.get() == Some(fault)
+    }
+}

@@ -1,0 +1,138 @@
+//! What all shards share, and how much of it there is.
+
+use crate::budget::Budget;
+use crate::clients::Clients;
+use crate::clock::ClockDoubt;
+use crate::config::Config;
+use crate::known_hops::KnownHops;
+use crate::line::{Line, Parts};
+use crate::name_servers::NameServers;
+use crate::report_limit::ReportLimit;
+use crate::suspension::Suspensions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Workers at once, over all shards and routes: a few for each of the threads that write
+/// mailboxes, so that none of them waits for a shard.
+const WORKERS_MAX: u64 = 32;
+
+/// What all shards share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Body memory, in bytes.
+    pub body_memory: Arc<Budget>,
+    /// Recipients queued.
+    pub queue_slots: Arc<Budget>,
+    /// Sessions per listener and client address.
+    pub clients: Clients,
+    /// Sessions, per shard: the acceptor looks for the least loaded.
+    pub sessions: Vec<AtomicU32>,
+    /// Those of them that are being turned away: they count against nobody.
+    pub turned_away: AtomicU32,
+    /// Sessions at once, whatever listeners allow.
+    pub sessions_max: u32,
+    /// Connections to next hops at once.
+    pub connections: Arc<Line>,
+    /// Workers that write mailboxes, or discard, at once.
+    pub workers: Arc<Line>,
+    /// Bytes of messages that were read back for deliveries and reports.
+    pub reads: Arc<Line>,
+    /// DNS lookups at once.
+    pub lookups: Arc<Line>,
+    /// Whether lookups are answered.
+    pub name_servers: NameServers,
+    /// Next hops, as far as any shard knows them.
+    pub(crate) known_hops: KnownHops,
+    /// Next hops that are left alone.
+    pub suspensions: Suspensions,
+    /// Lookups that the limit of open files allows.
+    lookups_max: u32,
+    /// Whether the clock can be trusted.
+    pub clock: ClockDoubt,
+    /// Reports to strangers.
+    pub(crate) reports: ReportLimit,
+}
+
+impl Shared {
+    /// Budgets as the configuration has them; connections are not limited yet.
+    #[must_use]
+    pub fn new(config: &Config, shards: u16) -> Shared {
+        Shared {
+            body_memory: Budget::new(config.spool.body_memory_bytes),
+            queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
+            clients: Clients::new(config.listeners.len()),
+            sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
+            turned_away: AtomicU32::new(0),
+            sessions_max: u32::MAX,
+            connections: Line::new(connection_parts(u64::MAX)),
+            workers: Line::new(Parts::equal(WORKERS_MAX)),
+            reads: Line::new(read_parts(config)),
+            lookups: Line::new(lookup_parts(config.dns.max_lookups)),
+            name_servers: NameServers::default(),
+            known_hops: KnownHops::default(),
+            suspensions: Suspensions::default(),
+            lookups_max: u32::MAX,
+            clock: ClockDoubt::default(),
+            reports: ReportLimit::default(),
+        }
+    }
+
+    /// Has the shards doubt the clock as `clock` does.
+    #[must_use]
+    pub fn with_clock(self, clock: ClockDoubt) -> Shared {
+        Shared { clock, ..self }
+    }
+
+    /// Limits connections of both kinds, so that neither leaves the other, or the spool, without
+    /// a descriptor.
+    #[must_use]
+    pub fn with_connections(self, sessions_max: u32, egress_max: u64) -> Shared {
+        self.connections.set_parts(connection_parts(egress_max));
+        Shared { sessions_max, ..self }
+    }
+
+    /// Limits lookups to what descriptors allow, whatever the configuration says.
+    #[must_use]
+    pub fn with_lookups(self, lookups_max: u32) -> Shared {
+        let max = u64::from(lookups_max).min(self.lookups.parts().max);
+        self.lookups.set_parts(lookup_parts(u32::try_from(max).unwrap_or(u32::MAX)));
+        Shared { lookups_max, ..self }
+    }
+
+    /// Follows limits that a reload changed.
+    pub(crate) fn adopt(&self, config: &Config) {
+        self.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
+        self.body_memory.set_max(config.spool.body_memory_bytes);
+        self.reads.set_parts(read_parts(config));
+        self.lookups.set_parts(lookup_parts(config.dns.max_lookups.min(self.lookups_max)));
+    }
+
+    /// Sessions now, those included that are being turned away.
+    pub(crate) fn session_count(&self) -> u32 {
+        self.sessions.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Sessions now that were let in, or may yet be.
+    pub(crate) fn admitted_count(&self) -> u32 {
+        self.session_count().saturating_sub(self.turned_away.load(Ordering::Relaxed))
+    }
+}
+
+/// Connections of the process: those that have not greeted, and may never, have a quarter, so that
+/// next hops which are known to answer always find some left; those that failed the last time
+/// have half of that.
+fn connection_parts(max: u64) -> Parts {
+    Parts { max, unproven_max: max.div_ceil(4), doubtful_max: max.div_ceil(8) }
+}
+
+/// What may be taken by messages that were read back: a quarter of the memory for bodies.
+fn read_parts(config: &Config) -> Parts {
+    Parts::equal((config.spool.body_memory_bytes / 4).max(1))
+}
+
+/// Lookups at once: all, and the half that domains may have whose last lookup was in vain, so
+/// that a dead zone, however many domains it has, keeps nobody else from being found.
+fn lookup_parts(lookups_max: u32) -> Parts {
+    let max = u64::from(lookups_max.max(1));
+    Parts { max, unproven_max: max, doubtful_max: max.div_ceil(2) }
+}
