@@ -1,14 +1,17 @@
 //! Drives one log: a commit thread that gathers what all shards submit, writes and syncs it and
-//! tells them; and a bulk thread for reads, blobs and preparing segments.
+//! tells them; a read thread for messages that are read back, which waits for no sync; and a bulk
+//! thread for blobs and preparing segments.
 
 mod inbox;
+mod reading;
 
 use inbox::{Gathering, Mailbox};
 use mta::custody::{LogPort, shard_of};
 use mta::metrics::LogMetrics;
-use spool::{Completion, Disk, Io, IoDone, Opening, Request, Spool, SpoolStatus, Ticket};
+use reading::{ReadJob, Reader};
+use spool::{Completion, Disk, Io, IoDone, Lane, Opening, Request, Spool, SpoolStatus, Ticket};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
@@ -20,7 +23,7 @@ pub(crate) const NO_IDS: &str =
     "no message ids are left in this log, it takes no mail: add a directory to paths";
 
 /// Takes completions to a shard.
-pub(crate) type Deliver = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send>;
+pub(crate) type Deliver = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send + Sync>;
 
 /// Tells the console that the state of a log has changed; in words, and whether it is for the worse.
 pub(crate) type Tell = Box<dyn Fn(bool, std::fmt::Arguments<'_>) + Send>;
@@ -35,9 +38,57 @@ pub(crate) struct Log {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
+/// What the threads of a log share. Nobody holds the spool while it writes, syncs or reads.
+struct Core {
+    spool: Mutex<Spool>,
+    disk: Arc<dyn Disk>,
+    mailbox: Arc<Mailbox>,
+    bulk: mpsc::Sender<Io>,
+    reads: mpsc::Sender<ReadJob>,
+    deliver: Deliver,
+}
+
+impl Core {
+    fn lock(&self) -> MutexGuard<'_, Spool> {
+        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands out what the spool wants done beside its log.
+    fn send_io(&self, spool: &mut Spool) {
+        while let Some(io) = spool.poll_bulk_io() {
+            // Both threads live as long as these senders.
+            let _ = match io.lane() {
+                Lane::Read => self.reads.send(ReadJob::Io(io)).is_ok(),
+                Lane::Log | Lane::Bulk => self.bulk.send(io).is_ok(),
+            };
+        }
+    }
+
+    /// One message per shard and round, however many completions there are.
+    fn tell_shards(&self, completions: Vec<(Ticket, Completion)>) {
+        let mut by_shard: Vec<(u16, Vec<(Ticket, Completion)>)> = Vec::new();
+        for (ticket, completion) in completions {
+            let shard = shard_of(ticket);
+            match by_shard.iter_mut().find(|(number, _)| *number == shard) {
+                Some((_, list)) => list.push((ticket, completion)),
+                None => by_shard.push((shard, vec![(ticket, completion)])),
+            }
+        }
+        for (shard, completions) in by_shard {
+            (self.deliver)(shard, completions);
+        }
+    }
+}
+
+fn completions_of(spool: &mut Spool) -> Vec<(Ticket, Completion)> {
+    std::iter::from_fn(|| spool.poll_completion()).collect()
+}
+
 /// A log that is being recovered: what comes for it waits.
 pub(crate) struct Inbound {
     mailbox: Arc<Mailbox>,
+    reads: mpsc::Sender<ReadJob>,
+    read_jobs: mpsc::Receiver<ReadJob>,
     /// For the shards.
     pub(crate) port: Arc<LogPort>,
 }
@@ -46,15 +97,24 @@ impl Inbound {
     /// A log with this node and log number that was read.
     pub(crate) fn new(node: u16, log: u8, opening: &Opening) -> Inbound {
         let mailbox = Arc::new(Mailbox::default());
-        let post = Arc::clone(&mailbox);
+        let (reads, read_jobs) = mpsc::channel();
+        let (post, read) = (Arc::clone(&mailbox), reads.clone());
+        let send = move |request| match request {
+            // Whoever reads waits for no commit.
+            Request::Load { .. } | Request::BlobRead { .. } => {
+                // A log that has stopped answers nobody.
+                let _ = read.send(ReadJob::Request(request));
+            }
+            request => post.put(|inbox| inbox.requests.push(request)),
+        };
         let port = LogPort {
-            send: Box::new(move |request| post.put(|inbox| inbox.requests.push(request))),
+            send: Box::new(send),
             next_sequence: AtomicU64::new(opening.next_sequence()),
             next_blob: AtomicU64::new(opening.next_blob()),
             log,
             node,
         };
-        Inbound { mailbox, port: Arc::new(port) }
+        Inbound { mailbox, reads, read_jobs, port: Arc::new(port) }
     }
 }
 
@@ -71,7 +131,7 @@ impl Log {
         tell: Tell,
         deliver: Deliver,
     ) -> io::Result<Log> {
-        let Inbound { mailbox, port } = inbound;
+        let Inbound { mailbox, reads, read_jobs, port } = inbound;
         let log = port.log;
         let was_full = spool.status().full;
         let status = Arc::new(Mutex::new(spool.status()));
@@ -83,12 +143,20 @@ impl Log {
                 post.put(|inbox| inbox.done.push(done));
             }
         })?;
-        let committer = Committer {
-            spool,
+        let core = Core {
+            spool: Mutex::new(spool),
             disk,
             mailbox: Arc::clone(&mailbox),
             bulk,
+            reads,
             deliver,
+        };
+        let core = Arc::new(core);
+        let reader = Reader { core: Arc::clone(&core), jobs: read_jobs };
+        let read_thread =
+            thread::Builder::new().name(format!("read-{log}")).spawn(move || reader.run())?;
+        let committer = Committer {
+            core,
             metrics,
             status: Arc::clone(&status),
             told: Instant::now(),
@@ -100,7 +168,7 @@ impl Log {
         };
         let commit_thread =
             thread::Builder::new().name(format!("commit-{log}")).spawn(move || committer.run())?;
-        Ok(Log { mailbox, port, status, threads: vec![commit_thread, bulk_thread] })
+        Ok(Log { mailbox, port, status, threads: vec![commit_thread, read_thread, bulk_thread] })
     }
 
     /// Writes what was submitted and ends the threads.
@@ -114,11 +182,7 @@ impl Log {
 }
 
 struct Committer {
-    spool: Spool,
-    disk: Arc<dyn Disk>,
-    mailbox: Arc<Mailbox>,
-    bulk: mpsc::Sender<Io>,
-    deliver: Deliver,
+    core: Arc<Core>,
     metrics: Arc<LogMetrics>,
     status: Arc<Mutex<SpoolStatus>>,
     told: Instant,
@@ -138,26 +202,37 @@ impl Committer {
         let mut committed = false;
         loop {
             let stop = self.receive(&mut requests, &mut done, committed);
-            for request in requests.drain(..) {
-                self.spool.handle_request(request);
-            }
-            for io in done.drain(..) {
-                self.spool.handle_io_done(io);
-            }
-            self.send_bulk();
-            let io = self.spool.poll_log_io();
-            committed = io.is_some();
-            if let Some(io) = io {
-                self.commit(io);
-            }
-            self.tell_shards();
-            self.tell_status(stop);
-            // What waits for room then waits for the next start.
-            if stop && (self.spool.is_idle() || self.spool.is_stalled()) {
-                if let Some(io) = self.spool.close() {
-                    // After all that went there before. If it fails, less is known at the start.
-                    let _ = self.bulk.send(io);
+            let io = {
+                let mut spool = self.core.lock();
+                for request in requests.drain(..) {
+                    spool.handle_request(request);
                 }
+                for io in done.drain(..) {
+                    spool.handle_io_done(io);
+                }
+                let io = spool.poll_log_io();
+                self.core.send_io(&mut spool);
+                io
+            };
+            committed = io.is_some();
+            let written = io.map(|io| self.perform(io));
+            let (completions, is_over) = {
+                let mut spool = self.core.lock();
+                if let Some(done) = written {
+                    spool.handle_io_done(done);
+                    self.core.send_io(&mut spool);
+                }
+                // What waits for room then waits for the next start.
+                (completions_of(&mut spool), spool.is_idle() || spool.is_stalled())
+            };
+            self.core.tell_shards(completions);
+            self.tell_status(stop);
+            if stop && is_over {
+                if let Some(io) = self.core.lock().close() {
+                    // After all that went there before. If it fails, less is known at the start.
+                    let _ = self.core.bulk.send(io);
+                }
+                let _ = self.core.reads.send(ReadJob::Stop);
                 return;
             }
         }
@@ -171,54 +246,31 @@ impl Committer {
         done: &mut Vec<IoDone>,
         committed: bool,
     ) -> bool {
-        let mut inbox = self.mailbox.lock();
+        let mut inbox = self.core.mailbox.lock();
         let nothing = inbox.requests.is_empty() && inbox.done.is_empty() && !inbox.stop;
         if nothing && !committed {
-            inbox = self.mailbox.wait(inbox, 1, STATUS_EVERY);
+            inbox = self.core.mailbox.wait(inbox, 1, STATUS_EVERY);
         }
-        inbox = self.gathering.gather(&self.mailbox, inbox);
+        inbox = self.gathering.gather(&self.core.mailbox, inbox);
         mem::swap(requests, &mut inbox.requests);
         mem::swap(done, &mut inbox.done);
         let stop = inbox.stop;
         drop(inbox);
-        if stop && requests.is_empty() && done.is_empty() && !self.spool.is_idle() {
-            // The bulk thread is at work: what it has done will come.
+        if stop && requests.is_empty() && done.is_empty() && !self.core.lock().is_idle() {
+            // The other threads are at work: what it has done will come.
             thread::sleep(Duration::from_millis(1));
         }
         stop
     }
 
-    fn send_bulk(&mut self) {
-        while let Some(io) = self.spool.poll_bulk_io() {
-            // The bulk thread lives as long as this sender.
-            let _ = self.bulk.send(io);
-        }
-    }
-
-    fn commit(&mut self, io: Io) {
+    fn perform(&self, io: Io) -> IoDone {
         let began = Instant::now();
-        let done = io.perform(&*self.disk);
+        let done = io.perform(&*self.core.disk);
         self.metrics.commit_latency.observe(began.elapsed());
         if done.error().is_some() {
             self.metrics.commit_failures.inc();
         }
-        self.spool.handle_io_done(done);
-        self.send_bulk();
-    }
-
-    /// One message per shard and round, however many completions there are.
-    fn tell_shards(&mut self) {
-        let mut by_shard: Vec<(u16, Vec<(Ticket, Completion)>)> = Vec::new();
-        while let Some((ticket, completion)) = self.spool.poll_completion() {
-            let shard = shard_of(ticket);
-            match by_shard.iter_mut().find(|(number, _)| *number == shard) {
-                Some((_, list)) => list.push((ticket, completion)),
-                None => by_shard.push((shard, vec![(ticket, completion)])),
-            }
-        }
-        for (shard, completions) in by_shard {
-            (self.deliver)(shard, completions);
-        }
+        done
     }
 
     /// Says so when the disk has become too full for mail, and when it no longer is.
@@ -252,9 +304,12 @@ impl Committer {
             return;
         }
         self.told = Instant::now();
-        self.spool.handle_tick();
-        self.send_bulk();
-        let status = self.spool.status();
+        let status = {
+            let mut spool = self.core.lock();
+            spool.handle_tick();
+            self.core.send_io(&mut spool);
+            spool.status()
+        };
         self.tell_full(&status);
         self.tell_ids();
         let metrics = &self.metrics;

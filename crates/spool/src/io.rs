@@ -20,6 +20,8 @@ pub enum Lane {
     Log,
     /// Several at once, on any thread, in any order.
     Bulk,
+    /// As [`Lane::Bulk`], and somebody waits for it: it should not stand behind what takes long.
+    Read,
 }
 
 /// A disk operation to perform.
@@ -175,6 +177,7 @@ impl Io {
     pub fn lane(&self) -> Lane {
         match self.op {
             Op::Commit { .. } => Lane::Log,
+            Op::Read { .. } | Op::ReadPiece { .. } => Lane::Read,
             _ => Lane::Bulk,
         }
     }

@@ -370,7 +370,7 @@ impl State {
         let longest_us = match (lane, random.below(200)) {
             (_, 0) => 400_000,
             (spool::Lane::Log, _) => 2_000,
-            (spool::Lane::Bulk, _) => 1_000,
+            (spool::Lane::Bulk | spool::Lane::Read, _) => 1_000,
         };
         (20 + random.below(longest_us), 20 + random.below(longest_us))
     }
