@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_new_message_and_the_same_from_the_spool_are_queued_alike() {
-        let text = "[[route]]\ndiscard = {}\n";
+        let text = "[[listener]]\naddress = \"127.0.0.1:2525\"\n[[route]]\ndiscard = {}\n";
         let router = Router::new(Arc::new(Config::parse(text, "test.toml").unwrap()), Wall(0));
         let mut message = crate::message::tests::message(7, 10);
         message.received_at = CLOCKS.wall;
