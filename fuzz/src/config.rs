@@ -1,11 +1,9 @@
 //! Arbitrary text as a configuration.
 
-use mta::config::Config;
-
 /// The bytes are the file.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match Config::parse(text, "fuzz.toml") {
+    match channels::schema().parse(text, "fuzz.toml") {
         Ok(config) => {
             let _ = config.render_warnings(false);
             check_places(text, &config.warnings, false);
@@ -23,7 +21,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn check_places(text: &str, problems: &[mta::config::Problem], fatal: bool) {
+fn check_places(text: &str, problems: &[config::Problem], fatal: bool) {
     assert_eq!(problems.iter().any(|p| p.fatal), fatal);
     for problem in problems {
         assert!(!problem.message.is_empty());

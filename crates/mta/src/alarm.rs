@@ -7,19 +7,19 @@ use std::task::{Context, Poll};
 
 /// Wraps one timer of the runtime. Moving the deadline later costs nothing: the timer fires at
 /// its old moment once and is set anew then, so that a busy session registers one timer in all.
-pub(crate) struct Alarm<T: Time> {
+pub struct Alarm<T: Time> {
     time: T,
     sleep: Option<(Mono, T::Sleep)>,
 }
 
 impl<T: Time> Alarm<T> {
     /// A timer that is not set.
-    pub(crate) fn new(time: T) -> Alarm<T> {
+    pub fn new(time: T) -> Alarm<T> {
         Alarm { time, sleep: None }
     }
 
     /// Ready once `deadline` has passed; otherwise wakes the task by then.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, deadline: Mono) -> Poll<()> {
+    pub fn poll(&mut self, cx: &mut Context<'_>, deadline: Mono) -> Poll<()> {
         if deadline == Mono::NEVER {
             return Poll::Pending;
         }
@@ -47,7 +47,7 @@ impl<T: Time> Alarm<T> {
     }
 
     /// Waits until `deadline`.
-    pub(crate) async fn wait(&mut self, deadline: Mono) {
+    pub async fn wait(&mut self, deadline: Mono) {
         std::future::poll_fn(|cx| self.poll(cx, deadline)).await;
     }
 }

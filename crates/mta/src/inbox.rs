@@ -1,7 +1,7 @@
 //! What reaches a shard from outside its thread.
 
-use crate::config::Config;
 use crate::control::{ControlRequest, ShardAnswer, Suspension};
+use config::Config;
 use queue::lease::LeaseMessage;
 use spool::{Completion, Ticket};
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 /// How long one who met with it waits before the next try.
-pub(crate) const WAIT: Duration = Duration::from_millis(200);
+pub const WAIT: Duration = Duration::from_millis(200);
 
 /// `ENFILE`, `EMFILE`, `ENOMEM`, `ENOBUFS` as Linux numbers them, on every architecture that
 /// Rust's standard library knows but MIPS and SPARC (where ENOBUFS differs).

@@ -2,22 +2,21 @@
 //! delivers, a report tells the sender. Plain async code over the seams of this floor.
 
 pub mod acceptor;
-mod alarm;
+pub mod alarm;
 pub mod budget;
 pub mod clients;
 pub mod clock;
-pub mod config;
 pub mod console;
 pub mod control;
 pub mod custody;
-mod delivery;
+pub mod delivery;
 pub mod event;
 pub mod inbox;
 mod ingress;
 mod known_hops;
 pub mod lack;
 pub mod line;
-mod message;
+pub mod message;
 mod meta;
 pub mod metrics;
 pub mod name_servers;
@@ -25,12 +24,14 @@ mod operator;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod report_limit;
-mod routing;
+pub mod routing;
 mod schedule;
 pub mod seams;
 mod services;
 pub mod shard;
 pub mod shared;
 mod signal;
-mod stopping;
+pub mod stopping;
 pub mod suspension;
+#[cfg(test)]
+mod testing;

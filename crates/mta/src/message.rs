@@ -10,31 +10,31 @@ use std::sync::Arc;
 
 /// A message of this shard, read-only and shared by its recipients.
 #[derive(Debug)]
-pub(crate) struct Message {
+pub struct Message {
     /// Its id.
-    pub(crate) id: MessageId,
+    pub id: MessageId,
     /// When it was received.
-    pub(crate) received_at: Wall,
+    pub received_at: Wall,
     /// Shared with the commit thread and with events.
-    pub(crate) envelope: Arc<Envelope>,
+    pub envelope: Arc<Envelope>,
     /// Facts about the session that brought it.
-    pub(crate) meta: Meta,
+    pub meta: Meta,
     /// Added header fields, before the body.
-    pub(crate) prefix: Bytes,
+    pub prefix: Bytes,
     /// The body.
-    pub(crate) body: MessageBody,
+    pub body: MessageBody,
     /// Found at intake.
-    pub(crate) facts: ContentFacts,
+    pub facts: ContentFacts,
     /// Why its last attempt failed, as the spool remembers it: known of messages that were read
     /// back from there.
-    pub(crate) last_reason: Option<Box<str>>,
+    pub last_reason: Option<Box<str>>,
     /// Of one that was read back: the memory that it takes.
-    pub(crate) memory: Option<Permit>,
+    pub memory: Option<Permit>,
 }
 
 /// Where the body is.
 #[derive(Clone, Debug)]
-pub(crate) enum MessageBody {
+pub enum MessageBody {
     /// Here, in pieces.
     Memory(Vec<Bytes>),
     /// In a blob file.
@@ -44,39 +44,39 @@ pub(crate) enum MessageBody {
 impl Message {
     /// Prefix and body: what a mailbox holds or a BDAT counts.
     #[must_use]
-    pub(crate) fn content_bytes(&self) -> u64 {
+    pub fn content_bytes(&self) -> u64 {
         self.prefix.len() as u64 + self.facts.body_bytes
     }
 
     /// Whether a client handed it in that may not send to any domain.
     #[must_use]
-    pub(crate) fn is_from_stranger(&self) -> bool {
+    pub fn is_from_stranger(&self) -> bool {
         meta::is_from_stranger(&self.meta)
     }
 
     /// The reverse-path; empty for a report.
     #[must_use]
-    pub(crate) fn sender(&self) -> &str {
+    pub fn sender(&self) -> &str {
         self.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str)
     }
 
     /// The address of a recipient.
     #[must_use]
-    pub(crate) fn address_of(&self, index: u32) -> Option<String> {
+    pub fn address_of(&self, index: u32) -> Option<String> {
         self.envelope.recipients.get(index as usize).map(|recipient| recipient.mailbox.to_string())
     }
 
     /// Why the last attempt failed, if the spool remembers it. It remembers one reason for all
     /// recipients: what a peer said of one of several is no other's.
     #[must_use]
-    pub(crate) fn last_failure(&self) -> Option<Arc<Failure>> {
+    pub fn last_failure(&self) -> Option<Arc<Failure>> {
         let failure = Failure::from_text(self.last_reason.as_deref()?);
         let is_own = self.envelope.recipients.len() == 1 || !failure.may_name_a_recipient();
         is_own.then(|| Arc::new(failure))
     }
 
     /// What keeping it costs: the content and about what its envelope and maps take.
-    pub(crate) fn cost(&self) -> usize {
+    pub fn cost(&self) -> usize {
         let body = match &self.body {
             MessageBody::Memory(pieces) => pieces.iter().map(Bytes::len).sum(),
             MessageBody::Blob(_) => 0,
@@ -85,7 +85,7 @@ impl Message {
     }
 
     /// As it was read back from the spool.
-    pub(crate) fn from_loaded(loaded: Loaded) -> Message {
+    pub fn from_loaded(loaded: Loaded) -> Message {
         Message {
             id: loaded.id,
             received_at: loaded.received_at,
@@ -103,7 +103,7 @@ impl Message {
     }
 
     /// The record that makes it durable.
-    pub(crate) fn accept_record(&self) -> Accept {
+    pub fn accept_record(&self) -> Accept {
         Accept {
             id: self.id,
             received_at: self.received_at,
@@ -121,7 +121,7 @@ impl Message {
     }
 
     /// As events show it.
-    pub(crate) fn in_events(&self) -> event::Message {
+    pub fn in_events(&self) -> event::Message {
         event::Message {
             id: self.id,
             position: None,

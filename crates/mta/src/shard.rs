@@ -5,11 +5,10 @@
 //! reach it by [`ShardMessage`] only.
 
 use crate::alarm::Alarm;
-use crate::config::Config;
 use crate::console::Console;
 use crate::control::Suspension;
 use crate::custody::{Custody, LogPort};
-use crate::delivery::{Delivery, giving_up, start::start_connection};
+use crate::delivery::{Channels, Delivery, giving_up, start::start_connection};
 use crate::event::EventSink;
 use crate::inbox::{ShardMessage, ShardSender};
 use crate::ingress::{Ingress, start::start_session};
@@ -25,6 +24,7 @@ use crate::services::{SCRATCH_BYTES, Services};
 use crate::shared::Shared;
 use crate::signal::Signal;
 use crate::stopping::Stopping;
+use config::Config;
 use queue::Action;
 use spool::RecoveredMessage;
 #[cfg(feature = "planted")]
@@ -64,6 +64,8 @@ pub struct ShardParts<W: World> {
     pub metrics: Arc<Metrics>,
     /// What an operator has suspended.
     pub suspensions: Arc<[Suspension]>,
+    /// Ways out, one of each kind that the configuration knows.
+    pub channels: Channels<W>,
 }
 
 /// One shard.
@@ -100,7 +102,7 @@ impl<W: World> Shard<W> {
         let custody = Custody::new(&services, parts.ports, &parts.config, shards);
         let router = Rc::new(Router::new(parts.config, services.wall()));
         let schedule = Schedule::new(&services, &custody, &router, shards, parts.suspensions);
-        let delivery = Delivery::new(&schedule);
+        let delivery = Delivery::new(&schedule, parts.channels);
         Rc::new(Shard {
             ingress: Ingress::new(&schedule),
             operator: Operator::new(&delivery),
@@ -208,14 +210,14 @@ impl<W: World> Shard<W> {
         let tick = Duration::from_millis(10);
         // The first tick lets sessions with a transaction count themselves in.
         alarm.wait(services.now() + tick).await;
-        while stopping.busy.get() > 0 && services.now() < until {
+        while stopping.is_busy() && services.now() < until {
             alarm.wait(services.now() + tick).await;
         }
         // Sessions notice the end of the grace by themselves and say 421.
         stopping.notify.notify_waiters();
         let said = services.now() + LAST_WORDS;
         alarm.wait(services.now() + tick).await;
-        while stopping.busy.get() > 0 && services.now() < said {
+        while stopping.is_busy() && services.now() < said {
             alarm.wait(services.now() + tick).await;
         }
         self.delivery.gathering.hasten_all();

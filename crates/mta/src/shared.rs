@@ -3,12 +3,12 @@
 use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::clock::ClockDoubt;
-use crate::config::Config;
 use crate::known_hops::KnownHops;
 use crate::line::{Line, Parts};
 use crate::name_servers::NameServers;
 use crate::report_limit::ReportLimit;
 use crate::suspension::Suspensions;
+use config::Config;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -2,6 +2,7 @@
 
 use mail::Mono;
 use std::cell::Cell;
+use std::rc::Rc;
 use tokio::sync::Notify;
 
 /// Whether and until when the shard stops.
@@ -11,7 +12,7 @@ pub(crate) struct Stopping {
     /// Wakes sessions and idle connections.
     pub(crate) notify: Notify,
     /// Tasks that must end before the shard may.
-    pub(crate) busy: Cell<usize>,
+    busy: Rc<Cell<usize>>,
 }
 
 impl Stopping {
@@ -24,21 +25,25 @@ impl Stopping {
     pub(crate) fn until(&self) -> Option<Mono> {
         self.until.get()
     }
+
+    /// Has a stop wait for the task that holds it.
+    pub(crate) fn guard(&self) -> StopGuard {
+        self.busy.set(self.busy.get() + 1);
+        StopGuard(Rc::clone(&self.busy))
+    }
+
+    /// Whether a task must end before the shard may.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.get() > 0
+    }
 }
 
 /// Counts a task among those that a stop waits for.
 #[derive(Debug)]
-pub(crate) struct Busy<'a>(&'a Stopping);
+pub struct StopGuard(Rc<Cell<usize>>);
 
-impl<'a> Busy<'a> {
-    pub(crate) fn new(stopping: &'a Stopping) -> Busy<'a> {
-        stopping.busy.set(stopping.busy.get() + 1);
-        Busy(stopping)
-    }
-}
-
-impl Drop for Busy<'_> {
+impl Drop for StopGuard {
     fn drop(&mut self) {
-        self.0.busy.set(self.0.busy.get() - 1);
+        self.0.set(self.0.get() - 1);
     }
 }

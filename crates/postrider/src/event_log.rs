@@ -13,8 +13,8 @@ mod file;
 
 use crate::mutex::lock;
 use crate::world::wall_now;
+use config::Events;
 use file::LogFile;
-use mta::config::Events;
 use mta::event::{Event, EventSink, Kind, Position, Recipients, json};
 use mta::metrics::EventMetrics;
 use std::io;

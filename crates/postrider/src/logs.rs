@@ -8,7 +8,7 @@ use crate::console::ConsoleLog;
 use crate::file_disk::FileDisk;
 use crate::log_set::LogSet;
 use crate::node::{Mail, seed_of};
-use mta::config::{self, Config};
+use config::Config;
 use mta::console::{Console as _, Level};
 use mta::custody::LogPort;
 use mta::inbox::ShardMessage;

@@ -8,10 +8,10 @@ use crate::logs::{Handed, HandedMail, Hands, ReadLog, open_disks, read_logs};
 use crate::mutex::lock;
 use crate::suspensions::Suspensions;
 use crate::world::{AcceptedSocket, Clock, MailboxFiles, MailboxThread, Real, Resolver};
+use config::Config;
 use mail::Wall;
 use mta::acceptor;
 use mta::clock::ClockDoubt;
-use mta::config::Config;
 use mta::console::{Console, Level};
 use mta::control::{Scope, ShardPort, Suspension};
 use mta::custody::LogPort;
@@ -441,6 +441,7 @@ fn run_shard(seed: ShardSeed) {
             console: Rc::clone(&console),
             metrics: seed.metrics,
             suspensions: seed.suspensions,
+            channels: channels::channels(),
         });
         if !adopt_all(&shard, &seed.handed) {
             return;

@@ -66,7 +66,7 @@ Examples:
   postrider-lab bench relay-64k --against postrider,postfix --scale 0.1 --rounds 5
   postrider-lab bench all --minutes 60 --out bench-all")]
 pub struct BenchOptions {
-    /// The scenario, or `all`; --list shows them
+    /// The scenario, one of its variants (alerts-10k/50ms), or `all`; --list shows them
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenario: Option<String>,
     /// Who is measured, separated by commas; the first is held against each of the others. Postrider

@@ -422,7 +422,8 @@ fn floor() -> Scenario {
     }
 }
 
-/// The scenarios that a name stands for.
+/// The scenarios that a name stands for: `all`, a scenario, or one of its variants
+/// (`alerts-10k/50ms`).
 ///
 /// # Errors
 /// An unknown name; the text lists the known ones.
@@ -433,8 +434,20 @@ pub(super) fn named(name: &str) -> Result<Vec<Scenario>, String> {
     }
     let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
     let error = format!("there is no scenario {name:?}; known are all, {}", known.join(", "));
-    all.retain(|scenario| scenario.name == name);
-    if all.is_empty() { Err(error) } else { Ok(all) }
+    let (scenario, variant) = name.split_once('/').unzip();
+    let scenario_name = scenario.unwrap_or(name);
+    all.retain(|scenario| scenario.name == scenario_name);
+    let Some(scenario) = all.first_mut() else { return Err(error) };
+    if let Some(variant) = variant {
+        let known: Vec<&str> = scenario.cases.iter().map(|case| case.name).collect();
+        let error =
+            format!("{scenario_name} has no variant {variant:?}; it has {}", known.join(", "));
+        scenario.cases.retain(|case| case.name == variant);
+        if scenario.cases.is_empty() {
+            return Err(error);
+        }
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -452,6 +465,10 @@ mod tests {
         assert_eq!(named("all").map(|found| found.len()), Ok(all().len()));
         let error = named("relay-500").expect_err("unknown");
         assert!(error.contains("relay-500") && error.contains("large-queue"), "{error}");
+        let one = named("alerts-10k/50ms").expect("known");
+        assert_eq!(one[0].cases.iter().map(|case| case.name).collect::<Vec<_>>(), ["50ms"]);
+        let error = named("alerts-10k/5ms").expect_err("unknown");
+        assert!(error.contains("5ms") && error.contains("local, 50ms"), "{error}");
     }
 
     #[test]

@@ -34,10 +34,10 @@ use crate::random::Random;
 use account::{Account, Bounds};
 use attempts::Deferred;
 use client::Clients;
+use config::Config;
 use executor::{Executor, Group, OUTSIDE};
 use inspector::{Inspected, Inspector};
 use log::SimDisk;
-use mta::config::Config;
 use network::{Network, NetworkFaults, Queues};
 use node::{Ground, Node};
 use open_files::OpenFiles;
@@ -109,7 +109,7 @@ pub fn run(seed: u64, plant: Option<Plant>, with_text: bool) -> Outcome {
 
 /// The configuration after so many changes.
 fn configuration(plan: &Plan, changes: usize, plant: Option<Plant>) -> Arc<Config> {
-    match Config::parse(&plan.config(changes, plant), "the plan") {
+    match channels::schema().parse(&plan.config(changes, plant), "the plan") {
         Ok(config) => Arc::new(config),
         Err(errors) => unreachable!("the simulator's own configuration is wrong: {errors}"),
     }

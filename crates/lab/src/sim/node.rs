@@ -11,8 +11,8 @@ use super::ready_queues::ReadyQueues;
 use super::trace::Trace;
 use super::world::{DnsFaults, SimDns, SimSpawn, SimStore, SimTime, SimWorld};
 use crate::random::Random;
+use config::Config;
 use mta::acceptor;
-use mta::config::Config;
 use mta::console::{Console, Level};
 use mta::control::{ControlRequest, ShardAnswer};
 use mta::event::{Event, EventSink, Kind, json};
@@ -225,6 +225,7 @@ impl Node {
             console: self.console(ground),
             metrics: Arc::clone(&self.metrics[usize::from(number)]),
             suspensions: Arc::new([]),
+            channels: channels::channels(),
         });
         #[cfg(feature = "planted")]
         if let Some(fault) = ground.plant.and_then(Plant::of_shard) {

@@ -2,12 +2,12 @@
 
 use super::cache::MessageCache;
 use super::client::SpoolClient;
-use crate::config::Config;
 use crate::line::{InLine, Standing, Who};
 use crate::message::{Message, MessageBody};
 use crate::seams::{Time, World};
 use crate::services::Services;
 use bytes::Bytes;
+use config::Config;
 use mail::MessageId;
 use spool::{BlobId, Completion, LoadError, Request, checksums};
 use std::cell::{Cell, RefCell};

@@ -9,13 +9,13 @@ mod settles;
 
 pub use port::{LogPort, REPORT_IDS, shard_of};
 
-use crate::config::Config;
 use crate::event::Event;
 use crate::message::Message;
 use crate::seams::{Time, World};
 use crate::services::Services;
 use bytes::Bytes;
 use client::SpoolClient;
+use config::Config;
 use mail::MessageId;
 use messages::Messages;
 use queue::Pause;

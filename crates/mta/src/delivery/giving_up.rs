@@ -7,7 +7,6 @@ use super::removal::{settle_later_as_removed, settle_removed};
 use super::verdict::{Judged, Verdict};
 use crate::message::Message;
 use crate::seams::World;
-use crate::stopping::Busy;
 use mail::Failure;
 use queue::EntryDetail;
 use std::rc::Rc;
@@ -78,7 +77,7 @@ fn judge<W: World>(delivery: &Delivery<W>, entry: &EntryDetail, verdict: Verdict
 pub(crate) fn removed<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
     let task = Rc::clone(delivery);
     delivery.services.spawn(async move {
-        let _busy = Busy::new(&task.services.stopping);
+        let _busy = task.services.stopping.guard();
         // Its event names the message, which can't be read any more once it is settled.
         match task.custody.messages.load(entry.id).await {
             Ok(message) => settle_removed(&task, &message, vec![entry.recipient]),

@@ -1,27 +1,22 @@
-//! Delivery: connections of ready queues, one task each; what becomes of recipients, and who is told.
+//! Delivery: channels work the slots of ready queues; what becomes of recipients, and who is told.
 
-mod addresses;
-mod bearing;
-mod connection;
-mod content;
-mod dialogue;
-mod encoding;
+mod channel;
 pub(crate) mod gathering;
 mod giving_back;
 pub(crate) mod giving_up;
-mod local;
 mod making;
-mod opening;
 pub(crate) mod outcome;
 mod pending;
 pub(crate) mod removal;
 mod report;
-mod seat;
 mod slot;
 pub(crate) mod start;
 pub(crate) mod unreported;
 mod verdict;
-mod wire;
+
+pub use channel::{Channel, Channels, Task};
+pub use outcome::AttemptContext;
+pub use slot::{Idled, Slot};
 
 use crate::custody::Custody;
 use crate::routing::Router;
@@ -32,7 +27,7 @@ use pending::Gathering;
 use std::rc::Rc;
 use unreported::Unreported;
 
-/// What the connections of one shard to next hops share.
+/// What the channels of one shard share.
 pub(crate) struct Delivery<W: World> {
     pub(crate) services: Rc<Services<W>>,
     pub(crate) custody: Rc<Custody<W>>,
@@ -40,11 +35,12 @@ pub(crate) struct Delivery<W: World> {
     pub(crate) schedule: Rc<Schedule<W>>,
     pub(crate) gathering: Gathering,
     pub(crate) unreported: Unreported,
+    channels: Channels<W>,
 }
 
 impl<W: World> Delivery<W> {
     /// With nothing under way.
-    pub(crate) fn new(schedule: &Rc<Schedule<W>>) -> Rc<Delivery<W>> {
+    pub(crate) fn new(schedule: &Rc<Schedule<W>>, channels: Channels<W>) -> Rc<Delivery<W>> {
         Rc::new(Delivery {
             services: Rc::clone(&schedule.services),
             custody: Rc::clone(&schedule.custody),
@@ -52,6 +48,12 @@ impl<W: World> Delivery<W> {
             schedule: Rc::clone(schedule),
             gathering: Gathering::default(),
             unreported: Unreported::default(),
+            channels,
         })
+    }
+
+    /// The channel that a route's key leads to.
+    fn channel(&self, key: &str) -> Option<&Rc<dyn Channel<W>>> {
+        self.channels.iter().find(|channel| channel.key() == key)
     }
 }

@@ -13,13 +13,15 @@ use spool::{Attempt, LoadError, Record, Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Where an attempt went.
-pub(crate) struct Concluded {
-    pub(crate) hop: Arc<Hop>,
-    /// The mail is in a mailbox here, or discarded: not handed on.
-    pub(crate) local: bool,
+/// What the attempt of a transaction tells about all of its recipients.
+#[derive(Clone, Debug)]
+pub struct AttemptContext {
+    /// Where it went.
+    pub hop: Arc<Hop>,
+    /// What was accepted is in a mailbox, or discarded: not handed on.
+    pub local: bool,
     /// The peer takes over the sender's wish for reports (RFC 3461 §5.2).
-    pub(crate) dsn_passed_on: bool,
+    pub dsn_passed_on: bool,
 }
 
 /// Recipients of one transaction, by what happened to them.
@@ -41,13 +43,13 @@ pub(crate) fn conclude<W: World>(
     message: &Rc<Message>,
     work: &Work,
     outcomes: Vec<Result<Reply, Failure>>,
-    concluded: &Concluded,
+    context: &AttemptContext,
 ) {
     let mut sorted = Sorted::default();
     for (entry, outcome) in work.entries.iter().zip(outcomes) {
         let &(entry, index, attempts) = entry;
         let verdict = match outcome {
-            Ok(reply) if concluded.local => Verdict::Delivered(reply),
+            Ok(reply) if context.local => Verdict::Delivered(reply),
             Ok(reply) => Verdict::Relayed(reply),
             Err(failure) if failure.class == Class::Permanent => Verdict::Failed(Arc::new(failure)),
             Err(failure) => {
@@ -61,12 +63,12 @@ pub(crate) fn conclude<W: World>(
             at: now,
             attempts: attempts.saturating_add(1),
             tried_at: Some(now),
-            hop: Some(Arc::clone(&concluded.hop)),
+            hop: Some(Arc::clone(&context.hop)),
             domain: None,
             verdict,
         };
         judged.count(&delivery.services.metrics, message);
-        let passed_on = judged.is_delivered() && concluded.dsn_passed_on;
+        let passed_on = judged.is_delivered() && context.dsn_passed_on;
         if !passed_on && report::is_due(delivery, message, &judged) {
             sorted.judged.push(judged);
             sorted.entries.push(entry);
@@ -75,7 +77,7 @@ pub(crate) fn conclude<W: World>(
             sorted.settle(delivery, message, &judged);
         }
     }
-    let hop = Some(&concluded.hop);
+    let hop = Some(&context.hop);
     write_deferred(delivery, Some(message), work.id, std::mem::take(&mut sorted.deferred), hop);
     settle(delivery, message, sorted);
 }

@@ -1,68 +1,348 @@
-//! What a channel works with: a connection slot of a ready queue.
+//! What a channel works with: a connection slot of a ready queue, and what it may ask of the core.
 
 use super::Delivery;
-use crate::seams::World;
-use mail::Failure;
-use queue::{CloseReason, ReadyId};
+use super::giving_back::give_back;
+use super::outcome::{self, AttemptContext};
+use crate::console::Console;
+use crate::line::{InLine, Permit, Standing, Who};
+use crate::message::Message;
+use crate::metrics::Metrics;
+#[cfg(feature = "planted")]
+use crate::planted::Planted;
+use crate::routing::hop::NextHop;
+use crate::routing::lookup::{Asker, InTurn};
+use crate::seams::{Dns as _, DnsError, World};
+use crate::stopping::StopGuard;
+use bytes::Bytes;
+use config::Config;
+use mail::{Failure, MessageId, Mono, Reply};
+use queue::{CloseReason, EntryId, ReadyId, Take, Work};
+use spool::{BlobId, LoadError};
+use std::cell::RefMut;
+use std::future::poll_fn;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// A connection slot of a ready queue, given back when dropped, however the task ends.
-pub(crate) struct Slot<W: World> {
-    pub(crate) delivery: Rc<Delivery<W>>,
-    pub(crate) ready: ReadyId,
+pub struct Slot<W: World> {
+    delivery: Rc<Delivery<W>>,
+    ready: ReadyId,
+    hop: Rc<NextHop>,
     reason: CloseReason,
     held: bool,
 }
 
+/// How a wait for work ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idled {
+    /// There is work, or the server stops.
+    Woken,
+    /// It waited long enough, or the process needs the connection elsewhere.
+    Timeout,
+    /// The peer went, or spoke out of turn.
+    Closed,
+    /// The same, while the queue counts on this connection and has to be told that it is gone.
+    ClosedWhileWoken,
+}
+
 impl<W: World> Slot<W> {
-    /// The slot that the queue has just taken for `ready`.
-    pub(super) fn new(delivery: &Rc<Delivery<W>>, ready: ReadyId) -> Slot<W> {
-        Slot { delivery: Rc::clone(delivery), ready, reason: CloseReason::Normal, held: true }
+    /// The slot that the queue has just taken for `ready`, which leads to `hop`.
+    pub(super) fn new(delivery: &Rc<Delivery<W>>, ready: ReadyId, hop: Rc<NextHop>) -> Slot<W> {
+        let delivery = Rc::clone(delivery);
+        Slot { delivery, ready, hop, reason: CloseReason::Normal, held: true }
     }
 
+    /// Where the ready queue leads.
+    #[must_use]
+    pub fn hop(&self) -> &Rc<NextHop> {
+        &self.hop
+    }
+
+    /// The seams.
+    #[must_use]
+    pub fn world(&self) -> &W {
+        &self.delivery.services.world
+    }
+
+    /// Monotonic time.
+    #[must_use]
+    pub fn now(&self) -> Mono {
+        self.delivery.services.now()
+    }
+
+    /// The counts of the process.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.delivery.services.metrics
+    }
+
+    /// Takes console lines.
+    #[must_use]
+    pub fn console(&self) -> &dyn Console {
+        &*self.delivery.services.console
+    }
+
+    /// A buffer to read into, until the task waits.
+    #[must_use]
+    pub fn scratch(&self) -> RefMut<'_, Box<[u8]>> {
+        self.delivery.services.scratch.borrow_mut()
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.delivery.router.active().config)
+    }
+
+    /// Whether the server stops: no work is begun any more.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.delivery.services.stopping.until().is_some()
+    }
+
+    /// While it lives, a stop waits (as long as its grace allows).
+    #[must_use]
+    pub fn busy(&self) -> StopGuard {
+        self.delivery.services.stopping.guard()
+    }
+
+    /// Whether a simulation has planted this fault.
+    #[cfg(feature = "planted")]
+    #[must_use]
+    pub fn has_planted(&self, fault: Planted) -> bool {
+        self.delivery.services.has_planted(fault)
+    }
+}
+
+/// The slot itself.
+impl<W: World> Slot<W> {
     /// The connection is open.
-    pub(crate) fn opened(&self) {
-        let now = self.delivery.services.now();
+    pub fn opened(&self) {
+        let now = self.now();
         self.delivery.schedule.queue_mut().handle_opened(now, self.ready);
         self.delivery.schedule.note_opening(self.ready);
     }
 
     /// The connection could not be opened: gives the slot back with the reason.
-    pub(crate) fn open_failed(mut self, failure: Arc<Failure>) {
+    pub fn open_failed(mut self, failure: Arc<Failure>) {
         self.held = false;
-        let now = self.delivery.services.now();
+        let now = self.now();
         self.delivery.schedule.queue_mut().handle_open_failed(now, self.ready, failure);
         self.delivery.schedule.note_opening(self.ready);
     }
 
     /// There will never be mail service: gives the slot back, and all that waits fails.
-    pub(crate) fn refused(mut self, failure: Arc<Failure>) {
+    pub fn refused(mut self, failure: Arc<Failure>) {
         self.held = false;
-        let now = self.delivery.services.now();
+        let now = self.now();
         self.delivery.schedule.queue_mut().handle_open_refused(now, self.ready, failure);
     }
 
     /// No connection was opened, for nothing waits for one any more.
-    pub(crate) fn not_needed(mut self) {
+    pub fn not_needed(mut self) {
         self.held = false;
-        let now = self.delivery.services.now();
+        let now = self.now();
         self.delivery.schedule.queue_mut().handle_open_not_needed(now, self.ready);
     }
 
     /// Says why it will be closed.
-    pub(crate) fn closing(&mut self, reason: CloseReason) {
+    pub fn closing(&mut self, reason: CloseReason) {
         self.reason = reason;
+    }
+
+    /// Waits in line for a connection of the process. `None`: nothing waits for it any more, or a
+    /// limit was lowered meanwhile.
+    pub async fn connection(&self) -> Option<Permit> {
+        let schedule = &self.delivery.schedule;
+        let standing = schedule.standing(self.ready);
+        #[cfg(feature = "planted")]
+        let standing = match self.has_planted(Planted::KeepToItself) {
+            true => match schedule.queue().last_opening(self.ready) {
+                None => Standing::Unknown,
+                Some(true) => Standing::Good,
+                Some(false) => Standing::Doubtful,
+            },
+            false => standing,
+        };
+        // Never without: the hop is known as long as its ready queue is.
+        let who = schedule.who(self.ready)?;
+        let place = self.delivery.services.shared.connections.join(who, standing, 1);
+        if place.is_served() {
+            return Some(place.await);
+        }
+        let permit = place.await;
+        schedule.queue().needs_opening(self.ready).then_some(permit)
+    }
+
+    /// Waits in line to be one of the workers of the process that write mailboxes, or discard.
+    pub async fn worker(&self) -> Permit {
+        self.delivery.services.shared.workers.join(self.who(), Standing::Good, 1).await
+    }
+
+    /// What this slot's ready queue is called in lines that shards share.
+    fn who(&self) -> Who {
+        Who::new(self.delivery.services.number, self.ready.0)
+    }
+
+    /// The addresses of an ASCII host name, when the lookup's turn comes.
+    ///
+    /// # Errors
+    /// What the DNS says; never [`DnsError::Lack`].
+    pub async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
+        let services = Rc::clone(&self.delivery.services);
+        let who = Who::other(services.number, self.ready.0);
+        let asker = Asker { who, standing: Standing::Unknown };
+        InTurn { services, asker }.addresses(host).await
+    }
+}
+
+/// Work.
+impl<W: World> Slot<W> {
+    /// The next message for a connection that has carried so many.
+    #[must_use]
+    pub fn take(&self, carried: u32) -> Take {
+        self.delivery.schedule.take(self.ready, carried)
+    }
+
+    /// Takes recipients back whose turn it is still: they were not tried.
+    pub fn give_back(&self, work: &Work) {
+        give_back(&self.delivery, work);
+    }
+
+    /// When a recipient that was taken becomes too old, if it can.
+    #[must_use]
+    pub fn expiry(&self, entry: EntryId) -> Option<Mono> {
+        self.delivery.schedule.queue().expiry(entry)
+    }
+
+    /// Waits with an open connection until it is woken for work, or `end` says that the wait is
+    /// over; `permit` is the connection's.
+    pub async fn idle(
+        &self,
+        permit: &mut Permit,
+        mut end: impl FnMut(&mut Context<'_>) -> Poll<Idled>,
+    ) -> Idled {
+        let (schedule, now) = (&self.delivery.schedule, self.now());
+        let place = schedule.idle.enter(self.ready);
+        schedule.queue_mut().handle_idle(now, self.ready);
+        if self.delivery.services.shared.connections.is_tight() {
+            schedule.idle.tell_entered();
+        }
+        let ended = poll_fn(|cx| {
+            if place.poll_woken(cx).is_ready() {
+                return Poll::Ready(Idled::Woken);
+            }
+            if place.is_asked_to_go() && permit.should_go() {
+                return Poll::Ready(Idled::Timeout);
+            }
+            end(cx)
+        })
+        .await;
+        // Whoever is no longer in the list was woken, and must ask the queue again.
+        match (schedule.idle.leave(self.ready, &place), ended) {
+            (true, ended) => ended,
+            (false, Idled::Closed) => Idled::ClosedWhileWoken,
+            (false, _) => {
+                permit.stay();
+                Idled::Woken
+            }
+        }
+    }
+
+    /// A place in the line for memory to read a message into, if it must be read.
+    #[must_use]
+    pub fn place_to_load(&self, id: MessageId) -> Option<InLine> {
+        self.delivery.custody.messages.place_to_load(self.who(), id)
+    }
+
+    /// The message, from memory or from the spool when its turn comes. Who waits must hold no
+    /// message that was read, or all could wait for each other.
+    ///
+    /// # Errors
+    /// What the spool said.
+    pub async fn load_in_turn(
+        &self,
+        place: Option<InLine>,
+        id: MessageId,
+    ) -> Result<Rc<Message>, LoadError> {
+        self.delivery.custody.messages.load_in_turn(place, id).await
+    }
+
+    /// The next piece of a body in a file of its own.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what was written.
+    pub async fn load_blob(
+        &self,
+        message: &Message,
+        blob: BlobId,
+        offset: u64,
+    ) -> Result<Bytes, LoadError> {
+        self.delivery.custody.messages.load_blob(message, blob, offset).await
+    }
+
+    /// Hands a body to `take`, piece by piece, until that gives something.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn for_each_piece<T>(
+        &self,
+        message: &Message,
+        take: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, LoadError> {
+        self.delivery.custody.messages.for_each_piece(message, take).await
+    }
+}
+
+/// Outcomes.
+impl<W: World> Slot<W> {
+    /// Concludes the attempt of `work`; `outcomes` are in the order of its entries.
+    pub fn conclude(
+        &self,
+        message: &Rc<Message>,
+        work: &Work,
+        outcomes: Vec<Result<Reply, Failure>>,
+        context: &AttemptContext,
+    ) {
+        outcome::conclude(&self.delivery, message, work, outcomes, context);
+    }
+
+    /// A part of the message, its `record` or its `body`, could not be read back from the spool:
+    /// not the peer's fault, and tried again.
+    pub fn unreadable(&self, work: &Work, part: &str, why: &LoadError) {
+        outcome::unreadable(&self.delivery, work, part, why);
+    }
+
+    /// The next hop accepted a message: it is well.
+    pub fn accepted(&self) {
+        let now = self.now();
+        self.delivery.schedule.queue_mut().handle_accepted(now, self.ready);
+    }
+
+    /// The next hop refused a whole transaction for now; `of_recipients`: it may be on account of
+    /// the recipients alone, as with greylisting.
+    pub fn deferred(&self, failure: &Failure, of_recipients: bool) {
+        let (now, failure) = (self.now(), Arc::new(failure.clone()));
+        let mut queue = self.delivery.schedule.queue_mut();
+        queue.handle_refused(now, self.ready, failure, of_recipients);
+    }
+
+    /// The next hop wants fewer connections, or bears no more.
+    pub fn throttled(&self, failure: Failure) {
+        let (now, failure) = (self.now(), Arc::new(failure));
+        self.delivery.schedule.queue_mut().handle_throttled(now, self.ready, failure);
     }
 }
 
 impl<W: World> Drop for Slot<W> {
     fn drop(&mut self) {
         if self.held {
-            let now = self.delivery.services.now();
+            let now = self.now();
             self.delivery.schedule.queue_mut().handle_closed(now, self.ready, self.reason);
             #[cfg(feature = "planted")]
-            if self.delivery.services.has_planted(crate::planted::Planted::ReleaseSlotTwice) {
+            if self.has_planted(Planted::ReleaseSlotTwice) {
                 self.delivery.schedule.queue_mut().handle_closed(now, self.ready, self.reason);
             }
         }

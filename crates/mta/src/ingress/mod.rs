@@ -7,13 +7,13 @@ mod rules;
 mod session;
 pub(crate) mod start;
 
-use crate::config::Config;
 use crate::custody::Custody;
 use crate::event::RefusalMeter;
 use crate::routing::Router;
 use crate::schedule::Schedule;
 use crate::seams::World;
 use crate::services::Services;
+use config::Config;
 use rules::{ListenerRules, rules_by_socket, rules_of};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
 //! What a listener asks of its sessions.
 
-use crate::config::{self, Config, Listener};
+use config::{Config, Listener};
 use smtp::server::{BareNewline, Nul, ServerConfig};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -116,7 +116,7 @@ mod tests {
 
     fn rules(text: &str) -> Vec<Rc<ListenerRules>> {
         let text = format!("hostname = \"relay.test\"\n{text}[[route]]\ndiscard = {{}}\n");
-        rules_of(&Config::parse(&text, "test.toml").unwrap())
+        rules_of(&crate::testing::schema().parse(&text, "test.toml").unwrap())
     }
 
     #[test]

@@ -11,7 +11,6 @@ use crate::clients::Rate;
 use crate::event::Client;
 use crate::seams::{Net, Stream, Time, World};
 use crate::services::SCRATCH_BYTES;
-use crate::stopping::Busy;
 use bytes::Bytes;
 use mail::{MessageId, Mono, Recipient, Reply};
 use smtp::server::{Need, Progress, Refused, ServerSession, Transaction};
@@ -157,7 +156,7 @@ impl<W: World> Session<W> {
                 Need::Input => {
                     self.flush().await?;
                     if self.machine.in_transaction() != busy.is_some() {
-                        busy = busy.is_none().then(|| Busy::new(&ingress.services.stopping));
+                        busy = busy.is_none().then(|| ingress.services.stopping.guard());
                     }
                     if self.attend().await.is_err() {
                         // 421 may come at any time (RFC 5321 §3.8): better than silence.
@@ -541,8 +540,8 @@ impl<W: World> Session<W> {
     /// Makes the message durable; the reply says whether it is.
     async fn accept(&mut self, transaction: Transaction) -> Reply {
         let ingress = Rc::clone(&self.ingress);
-        // All of it may have come in one read, which no Busy was held for.
-        let _busy = Busy::new(&ingress.services.stopping);
+        // All of it may have come in one read, which no guard was held for.
+        let _busy = ingress.services.stopping.guard();
         let client =
             Arc::new(client_of(self.peer, &self.rules, &transaction.helo, transaction.protocol));
         if self.intake.hops() > self.rules.hops_max {

@@ -1,12 +1,12 @@
 //! Which entries a filter lets through: first by what the queue knows, then, where that is asked
 //! for, by what stands in the message.
 
-use crate::config::Config;
 use crate::control::{Filter, RecipientState, is_hop};
 use crate::delivery::unreported::GivenUp;
 use crate::message::Message;
 use crate::meta;
 use crate::routing::route_of_key;
+use config::Config;
 use queue::{Glance, GlanceState, Queue};
 use spool::record::tag;
 

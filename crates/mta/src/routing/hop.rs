@@ -1,54 +1,81 @@
 //! Where a ready queue's messages go.
 
 use super::hosts::{HostGroup, HostStates};
-use super::lessons::Lessons;
-use crate::config::Channel;
 use crate::event::Hop;
+use config::{Route, Settings};
 use mail::Domain;
-use std::cell::Cell;
+use std::any::Any;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 /// Where a ready queue's messages go, and how.
 #[derive(Debug)]
-pub(crate) struct NextHop {
+pub struct NextHop {
     /// The route it comes from, as events name it.
-    pub(crate) route: Arc<str>,
-    /// How to deliver.
-    pub(crate) channel: Channel,
+    pub route: Arc<str>,
+    /// How to deliver: what the channel was told.
+    pub channel: Arc<dyn Settings>,
     /// For smtp, lmtp and mx: hosts in the order in which they are tried, groups of equal
     /// preference together.
-    pub(crate) hosts: Vec<HostGroup>,
+    pub hosts: Vec<HostGroup>,
     /// What is known about them.
-    pub(crate) states: HostStates,
+    pub states: HostStates,
     /// What we call ourselves there.
-    pub(crate) hostname: Domain,
+    pub hostname: Domain,
     /// The configuration says something else by now.
-    pub(crate) superseded: Cell<bool>,
-    /// What its hosts' replies have taught.
-    pub(crate) lessons: Lessons,
+    pub superseded: Cell<bool>,
+    memory: OnceCell<Box<dyn Any>>,
 }
 
 impl NextHop {
+    /// Where `route` leads: to these hosts, if it leads to any. We call ourselves `hostname` there.
+    #[must_use]
+    pub fn new(route: &Route, hosts: Vec<HostGroup>, hostname: Domain) -> NextHop {
+        NextHop {
+            route: Arc::clone(&route.name),
+            channel: Arc::clone(&route.channel),
+            hosts,
+            states: HostStates::default(),
+            hostname,
+            superseded: Cell::new(false),
+            memory: OnceCell::new(),
+        }
+    }
+
+    /// What the channel remembers of this hop, for as long as the hop is known. There is one
+    /// memory, of the type that is asked for first.
+    ///
+    /// # Panics
+    /// When it is asked for by another type: a hop has one channel.
+    #[must_use]
+    pub fn memory<T: Default + 'static>(&self) -> &T {
+        let memory = self.memory.get_or_init(|| Box::new(T::default()));
+        match memory.downcast_ref() {
+            Some(memory) => memory,
+            None => unreachable!("the memory of a hop is of another type"),
+        }
+    }
+
     /// Whether a connection to one is as good as a connection to the other.
-    pub(crate) fn is_like(&self, other: &NextHop) -> bool {
+    pub fn is_like(&self, other: &NextHop) -> bool {
         self.route == other.route
-            && self.channel == other.channel
+            && *self.channel == *other.channel
             && self.hosts == other.hosts
             && self.hostname == other.hostname
     }
 
     /// Whether there is more than one host.
-    pub(crate) fn has_other_hosts(&self) -> bool {
+    pub fn has_other_hosts(&self) -> bool {
         self.hosts.iter().map(|group| group.hosts.len()).sum::<usize>() > 1
     }
 
     /// The channel's name as events and `explain` show it.
-    pub(crate) fn channel_name(&self) -> &'static str {
-        self.channel.name()
+    pub fn channel_name(&self) -> &'static str {
+        self.channel.key()
     }
 
     /// What events call this hop, with `peer` at its other end.
-    pub(crate) fn event_hop(&self, peer: &str) -> Arc<Hop> {
+    pub fn event_hop(&self, peer: &str) -> Arc<Hop> {
         Arc::new(Hop {
             route: Arc::clone(&self.route),
             channel: self.channel_name(),

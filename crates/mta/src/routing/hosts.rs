@@ -20,22 +20,23 @@ const CROWDED_FOR: Duration = Duration::from_secs(300);
 
 /// Hosts of equal preference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HostGroup {
-    pub(crate) hosts: Vec<Host>,
+pub struct HostGroup {
+    /// In any order.
+    pub hosts: Vec<Host>,
 }
 
 /// One host of a next hop.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Host {
+pub struct Host {
     /// Name or address, or the path of a socket.
-    pub(crate) name: Arc<str>,
+    pub name: Arc<str>,
     /// 0 for a socket: no port of the configuration is 0, nor does the DNS name any.
-    pub(crate) port: u16,
+    pub port: u16,
 }
 
 impl Host {
     /// The path of its socket, if it is one.
-    pub(crate) fn socket(&self) -> Option<&Path> {
+    pub fn socket(&self) -> Option<&Path> {
         (self.port == 0).then(|| Path::new(&*self.name))
     }
 }
@@ -81,21 +82,22 @@ impl State {
 
 /// A host to be tried, and whether it is one that is only tried when the best can't be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub(crate) host: Host,
+pub struct Candidate {
+    /// The host.
+    pub host: Host,
     /// Others are preferred to it.
-    pub(crate) is_backup: bool,
+    pub is_backup: bool,
 }
 
 /// The states of a next hop's hosts.
 #[derive(Debug, Default)]
-pub(crate) struct HostStates(RefCell<Vec<State>>);
+pub struct HostStates(RefCell<Vec<State>>);
 
 impl HostStates {
     /// The hosts in the order in which they are tried, each once: by preference, those of equal
     /// preference in random order (RFC 5321 §5.1), and behind them all what is in trouble. One of
     /// these whose time has come is tried in its old place, by this opening alone.
-    pub(crate) fn order(
+    pub fn order(
         &self,
         now: Mono,
         groups: &[HostGroup],
@@ -133,7 +135,7 @@ impl HostStates {
     }
 
     /// Whether one of them stands in its own place, and not behind the others.
-    pub(crate) fn has_one_in_front(&self, now: Mono, groups: &[HostGroup]) -> bool {
+    pub fn has_one_in_front(&self, now: Mono, groups: &[HostGroup]) -> bool {
         let states = self.0.borrow();
         let stands_behind = |host: &Host| {
             states.iter().any(|state| state.host == *host && state.stands_behind(now))
@@ -154,17 +156,17 @@ impl HostStates {
     }
 
     /// It could not be reached, or does not want us.
-    pub(crate) fn failed(&self, now: Mono, host: &Host) {
+    pub fn failed(&self, now: Mono, host: &Host) {
         self.change(host, |state| state.behind_until = now + PROBE_EVERY);
     }
 
     /// It put off a transaction.
-    pub(crate) fn put_off(&self, now: Mono, host: &Host) {
+    pub fn put_off(&self, now: Mono, host: &Host) {
         self.change(host, |state| state.behind_until = now + PUT_OFF_FOR);
     }
 
     /// It said that it has too much to do.
-    pub(crate) fn crowded(&self, now: Mono, host: &Host) {
+    pub fn crowded(&self, now: Mono, host: &Host) {
         self.change(host, |state| {
             let max = state.open.saturating_sub(1).max(1);
             state.crowded = Some((max, now + CROWDED_FOR));
@@ -172,7 +174,7 @@ impl HostStates {
     }
 
     /// A connection to it is open.
-    pub(crate) fn opened(&self, host: &Host) {
+    pub fn opened(&self, host: &Host) {
         self.change(host, |state| {
             state.behind_until = Mono(0);
             state.open += 1;
@@ -180,7 +182,7 @@ impl HostStates {
     }
 
     /// A connection to it is gone.
-    pub(crate) fn closed(&self, now: Mono, host: &Host) {
+    pub fn closed(&self, now: Mono, host: &Host) {
         let mut states = self.0.borrow_mut();
         if let Some(at) = states.iter().position(|state| state.host == *host) {
             states[at].open = states[at].open.saturating_sub(1);
@@ -191,12 +193,12 @@ impl HostStates {
     }
 
     /// No way leads to this address of the host.
-    pub(crate) fn no_route(&self, now: Mono, host: &Host, ip: IpAddr) {
+    pub fn no_route(&self, now: Mono, host: &Host, ip: IpAddr) {
         self.change(host, |state| state.no_route = Some((family(ip), now + NO_ROUTE_FOR)));
     }
 
     /// Whether a way leads to this address, as far as is known.
-    pub(crate) fn has_route(&self, now: Mono, host: &Host, ip: IpAddr) -> bool {
+    pub fn has_route(&self, now: Mono, host: &Host, ip: IpAddr) -> bool {
         let states = self.0.borrow();
         let state = states.iter().find(|state| state.host == *host);
         let lost = state.and_then(|state| state.no_route);

@@ -6,6 +6,7 @@ use crate::line::{Standing, Who};
 use crate::seams::{Dns, DnsError, Mx, Time, World};
 use crate::services::Services;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 /// Who asks, for the line.
 #[derive(Clone, Copy, Debug)]
@@ -14,28 +15,22 @@ pub(crate) struct Asker {
     pub(crate) standing: Standing,
 }
 
-/// The MX records of an ASCII domain.
-///
-/// # Errors
-/// What the DNS says; never [`DnsError::Lack`].
-pub(crate) async fn mx<W: World>(
-    services: &Services<W>,
-    asker: Asker,
-    domain: &str,
-) -> Result<Vec<Mx>, DnsError> {
-    look_up(services, asker, || services.world.dns().mx(domain)).await
+/// The DNS for one who asks in turn. It never answers [`DnsError::Lack`].
+pub(crate) struct InTurn<W: World> {
+    pub(crate) services: Rc<Services<W>>,
+    pub(crate) asker: Asker,
 }
 
-/// The addresses of an ASCII host name.
-///
-/// # Errors
-/// What the DNS says; never [`DnsError::Lack`].
-pub(crate) async fn addresses<W: World>(
-    services: &Services<W>,
-    asker: Asker,
-    host: &str,
-) -> Result<Vec<IpAddr>, DnsError> {
-    look_up(services, asker, || services.world.dns().addresses(host)).await
+impl<W: World> Dns for InTurn<W> {
+    async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
+        let services = &self.services;
+        look_up(services, self.asker, || services.world.dns().mx(domain)).await
+    }
+
+    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
+        let services = &self.services;
+        look_up(services, self.asker, || services.world.dns().addresses(host)).await
+    }
 }
 
 async fn look_up<W: World, T, F>(

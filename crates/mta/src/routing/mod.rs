@@ -1,14 +1,13 @@
 //! Where mail goes: the configuration's route for a domain, and the hosts that it leads to.
 
-pub(crate) mod hop;
-pub(crate) mod hosts;
-pub(crate) mod lessons;
+pub mod hop;
+pub mod hosts;
 pub(crate) mod lookup;
-pub(crate) mod mx;
-pub(crate) mod ourselves;
+pub mod mx;
+pub mod ourselves;
 pub(crate) mod recipient;
 
-use crate::config::{self, Config, Route};
+use config::{Config, Route};
 use mail::{Domain, Wall};
 use queue::{RetryPolicy, ScheduledKey};
 use std::cell::RefCell;

@@ -1,10 +1,8 @@
 //! The hosts that the DNS names for a domain (RFC 5321 §5.1).
 
 use super::hosts::{Host, HostGroup};
-use super::lookup::{self, Asker};
-use crate::config::{Config, Peer};
-use crate::seams::{DnsError, Mx, World};
-use crate::services::Services;
+use crate::seams::{Dns, DnsError, Mx};
+use config::Config;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -17,22 +15,20 @@ const HOSTS_MAX: usize = 16;
 ///
 /// # Errors
 /// Why there are none, for now or for good.
-pub(crate) async fn resolve_mx<W: World>(
-    services: &Services<W>,
-    asker: Asker,
+pub async fn resolve_mx(
+    dns: &impl Dns,
     config: &Config,
-    peer: &Peer,
+    port: u16,
     domain: &Domain,
 ) -> Result<Vec<HostGroup>, Failure> {
     if let Some(ip) = domain.literal() {
-        let groups =
-            vec![HostGroup { hosts: vec![Host { name: ip.to_string().into(), port: peer.port }] }];
-        return refuse_ourselves(services, asker, config, domain, groups).await;
+        let groups = vec![HostGroup { hosts: vec![Host { name: ip.to_string().into(), port }] }];
+        return refuse_ourselves(dns, config, domain, groups).await;
     }
     let ascii = domain.to_ascii().map_err(|error| {
         dns_failure(Class::Permanent, EnhancedStatus::new(5, 1, 2), domain, &error.to_string())
     })?;
-    let records = match lookup::mx(services, asker, &ascii).await {
+    let records = match dns.mx(&ascii).await {
         Ok(records) => records,
         // RFC 5321 §5.1: without MX records the domain itself is the host.
         Err(DnsError::NoRecords) => vec![Mx { preference: 0, host: ascii.clone() }],
@@ -54,12 +50,12 @@ pub(crate) async fn resolve_mx<W: World>(
     }
     let implicit = records.len() == 1 && records[0].host == ascii;
     let is_whole = records.len() <= HOSTS_MAX;
-    let groups = group(records, peer.port, config.hostname.as_str(), domain)?;
-    let groups = refuse_ourselves(services, asker, config, domain, groups).await?;
+    let groups = group(records, port, config.hostname.as_str(), domain)?;
+    let groups = refuse_ourselves(dns, config, domain, groups).await?;
     if implicit {
-        check_implicit(services, asker, domain, &ascii).await?;
+        check_implicit(dns, domain, &ascii).await?;
     } else {
-        check_existence(services, asker, domain, &groups, is_whole).await?;
+        check_existence(dns, domain, &groups, is_whole).await?;
     }
     Ok(groups)
 }
@@ -70,13 +66,8 @@ fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str
 }
 
 /// A domain without MX must at least have an address, else its mail can never go.
-async fn check_implicit<W: World>(
-    services: &Services<W>,
-    asker: Asker,
-    domain: &Domain,
-    ascii: &str,
-) -> Result<(), Failure> {
-    match lookup::addresses(services, asker, ascii).await {
+async fn check_implicit(dns: &impl Dns, domain: &Domain, ascii: &str) -> Result<(), Failure> {
+    match dns.addresses(ascii).await {
         Ok(addresses) if !addresses.is_empty() => Ok(()),
         Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {
             let status = EnhancedStatus::new(5, 1, 2);
@@ -93,15 +84,14 @@ async fn check_implicit<W: World>(
 /// RFC 5321 §5.1: MX records of which none is usable are an error. Asked now and not when
 /// connecting, because records that are a few minutes old may name hosts that have gone since. Of
 /// those that were not asked for, as the list `is_whole` no more, nothing is known.
-async fn check_existence<W: World>(
-    services: &Services<W>,
-    asker: Asker,
+async fn check_existence(
+    dns: &impl Dns,
     domain: &Domain,
     groups: &[HostGroup],
     is_whole: bool,
 ) -> Result<(), Failure> {
     for host in groups.iter().flat_map(|group| &group.hosts) {
-        match lookup::addresses(services, asker, &host.name).await {
+        match dns.addresses(&host.name).await {
             Ok(addresses) if addresses.is_empty() => {}
             Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {}
             // What is wrong with a host that can't be looked up now, opening will say.
@@ -158,9 +148,8 @@ fn loops_back(domain: &Domain) -> Failure {
 
 /// Leaves out hosts whose addresses are where we listen ourselves, and those less preferred: with
 /// them a message would go round in circles.
-async fn refuse_ourselves<W: World>(
-    services: &Services<W>,
-    asker: Asker,
+async fn refuse_ourselves(
+    dns: &impl Dns,
     config: &Config,
     domain: &Domain,
     groups: Vec<HostGroup>,
@@ -170,7 +159,7 @@ async fn refuse_ourselves<W: World>(
         let mut own = false;
         let mut hosts = Vec::new();
         for host in group.hosts {
-            if is_ourselves(services, asker, config, &host).await {
+            if is_ourselves(dns, config, &host).await {
                 own = true;
             } else {
                 hosts.push(host);
@@ -186,12 +175,7 @@ async fn refuse_ourselves<W: World>(
     if kept.is_empty() { Err(loops_back(domain)) } else { Ok(kept) }
 }
 
-async fn is_ourselves<W: World>(
-    services: &Services<W>,
-    asker: Asker,
-    config: &Config,
-    host: &Host,
-) -> bool {
+async fn is_ourselves(dns: &impl Dns, config: &Config, host: &Host) -> bool {
     let proxies = &config.proxy_addresses;
     let listening: Vec<SocketAddr> = config
         .listeners
@@ -205,7 +189,7 @@ async fn is_ourselves<W: World>(
     let addresses = match host.name.parse::<IpAddr>() {
         Ok(ip) => vec![ip],
         // A host that can't be looked up now is no loop; opening will say what is wrong with it.
-        Err(_) => lookup::addresses(services, asker, &host.name).await.unwrap_or_default(),
+        Err(_) => dns.addresses(&host.name).await.unwrap_or_default(),
     };
     addresses.iter().map(IpAddr::to_canonical).any(|ip| {
         let is_own = |own: &SocketAddr| {

@@ -1,7 +1,7 @@
 //! Noticing that the host at the other end is this server: a message sent there would go round in
 //! circles (RFC 5321 §5.1, §6.3).
 
-use crate::config::Config;
+use config::Config;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +9,7 @@ const STATUS: EnhancedStatus = EnhancedStatus::new(5, 4, 6);
 
 /// Whether a connection from `local` to `peer` ends at a listener of ours: both ends have the same
 /// address, whatever the interfaces are called, and we listen there.
-pub(crate) fn is_here(config: &Config, local: Option<SocketAddr>, peer: SocketAddr) -> bool {
+pub fn is_here(config: &Config, local: Option<SocketAddr>, peer: SocketAddr) -> bool {
     let to = peer.ip().to_canonical();
     local.is_some_and(|local| local.ip().to_canonical() == to) && listens_at(config, peer)
 }
@@ -25,7 +25,7 @@ fn listens_at(config: &Config, address: SocketAddr) -> bool {
 }
 
 /// The failure of a loop.
-pub(crate) fn loops(peer: &str) -> Failure {
+pub fn loops(peer: &str) -> Failure {
     Failure {
         class: Class::Permanent,
         culprit: Culprit::Network(Box::from(peer)),
@@ -37,7 +37,7 @@ pub(crate) fn loops(peer: &str) -> Failure {
 }
 
 /// Whether a failure is that.
-pub(crate) fn is_loop(failure: &Failure) -> bool {
+pub fn is_loop(failure: &Failure) -> bool {
     failure.reply.is_none() && failure.status == STATUS
 }
 
@@ -48,8 +48,9 @@ mod tests {
     #[test]
     fn a_listener_is_found_at_whatever_address_the_machine_has() {
         let config = |listener: &str| {
-            let text = format!("[[listener]]\naddress = \"{listener}\"\n[[route]]\nmx = {{}}\n");
-            Config::parse(&text, "test.toml").unwrap()
+            let text =
+                format!("[[listener]]\naddress = \"{listener}\"\n[[route]]\ndiscard = {{}}\n");
+            crate::testing::schema().parse(&text, "test.toml").unwrap()
         };
         let here = |listener: &str, local: &str, peer: &str| {
             is_here(&config(listener), local.parse().ok(), peer.parse().unwrap())

@@ -1,9 +1,9 @@
 //! Which recipients stand for our postmaster (RFC 5321 §4.5.1): the one place that decides.
 
-use crate::config::{self, Config, Reports};
 use crate::message::Message;
 use crate::meta;
 use bytes::Bytes;
+use config::{Config, Reports};
 use mail::Envelope;
 use spool::Meta;
 use std::sync::Arc;

@@ -120,7 +120,6 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
     use std::sync::Arc;
 
     const CLOCKS: Clocks = Clocks { now: Mono(5_000_000), wall: Wall(1_000_000) };
@@ -142,7 +141,10 @@ mod tests {
     #[test]
     fn a_new_message_and_the_same_from_the_spool_are_queued_alike() {
         let text = "[[listener]]\naddress = \"127.0.0.1:2525\"\n[[route]]\ndiscard = {}\n";
-        let router = Router::new(Arc::new(Config::parse(text, "test.toml").unwrap()), Wall(0));
+        let router = Router::new(
+            Arc::new(crate::testing::schema().parse(text, "test.toml").unwrap()),
+            Wall(0),
+        );
         let mut message = crate::message::tests::message(7, 10);
         message.received_at = CLOCKS.wall;
         let not_before = 1_700_000_u64.to_le_bytes();

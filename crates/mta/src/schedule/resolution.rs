@@ -5,18 +5,16 @@
 
 use super::Schedule;
 use super::{standing, trouble};
-use crate::config::{self, Channel, Config, Peer, Route};
 use crate::line::{Standing, Who};
 use crate::routing::hop::NextHop;
-use crate::routing::hosts::{Host, HostGroup, HostStates};
-use crate::routing::lessons::Lessons;
-use crate::routing::lookup::Asker;
+use crate::routing::hosts::{Host, HostGroup};
+use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
 use crate::routing::route_of_key;
 use crate::seams::World;
+use config::{Config, Destination, HostPort, Limits, Route};
 use mail::{Class, EnhancedStatus, Failure, Mono};
 use queue::{NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution, ScheduledId};
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,14 +43,15 @@ pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: 
         return;
     };
     let route = Arc::clone(route);
-    let Channel::Mx(peer) = &route.channel else {
+    let Destination::Mx { port } = route.channel.destination() else {
         let found = Found { hosts: static_hosts(&route), fresh_until: Mono::NEVER };
         return answer_hop(schedule, scheduled, &config, &route, found);
     };
     let asker = asker(schedule, scheduled);
-    let (peer, task) = (Arc::clone(peer), Rc::clone(schedule));
+    let dns = InTurn { services: Rc::clone(&schedule.services), asker };
+    let task = Rc::clone(schedule);
     schedule.services.spawn(async move {
-        match resolve_mx(&task.services, asker, &config, &peer, &key.domain).await {
+        match resolve_mx(&dns, &config, port, &key.domain).await {
             Ok(hosts) => {
                 let found = Found { hosts, fresh_until: task.services.now() + MX_FRESH };
                 answer_hop(&task, scheduled, &config, &route, found);
@@ -122,19 +121,11 @@ fn answer_hop<W: World>(
     found: Found,
 ) {
     let (key, shared) = names(schedule, route, &found.hosts);
-    let limits = limits_of(route.channel.peer());
+    let limits = limits_of(route.channel.limits());
     let named = key.clone();
     let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
     let Some(ready) = self::answer(schedule, scheduled, answer) else { return };
-    let hop = NextHop {
-        route: Arc::clone(&route.name),
-        channel: route.channel.clone(),
-        hosts: found.hosts,
-        states: HostStates::default(),
-        hostname: config.hostname.clone(),
-        superseded: Cell::new(false),
-        lessons: Lessons::default(),
-    };
+    let hop = NextHop::new(route, found.hosts, config.hostname.clone());
     schedule.learn_hop(ready, &named, hop);
     standing::suspend_hop(schedule, ready, &named);
 }
@@ -146,7 +137,7 @@ fn names<W: World>(
     route: &Route,
     hosts: &[HostGroup],
 ) -> (ReadyKey, Vec<NamedLimit>) {
-    let channel = route.channel.name();
+    let channel = route.channel.key();
     let text = |host: &Host| config::host_text(&host.name, host.port);
     let groups: Vec<Vec<String>> =
         hosts.iter().map(|group| group.hosts.iter().map(text).collect()).collect();
@@ -156,49 +147,34 @@ fn names<W: World>(
     };
     let nothing = || schedule.router.nothing();
     let key = ReadyKey { source: nothing(), next_hop: next_hop.into(), tls: nothing() };
-    let shared = route.channel.peer().map(|peer| NamedLimit {
+    let shared = route.channel.limits().shared.map(|shared| NamedLimit {
         name: config::host_set(channel, &route.name, &groups).into(),
-        connections_max: peer.max_connections,
-        messages_per_second: peer.messages_per_second,
+        connections_max: shared.connections_max,
+        messages_per_second: shared.messages_per_second,
     });
     (key, shared.into_iter().collect())
 }
 
-/// Limits of a ready queue alone; of local channels, how many workers write at once.
-fn limits_of(peer: Option<&Arc<Peer>>) -> ReadyLimits {
-    match peer {
-        Some(peer) => ReadyLimits {
-            opens_max: peer.max_opens,
-            messages_per_connection: peer.messages_per_connection,
-            recipients_per_message: peer.recipients_per_message,
-            adaptive: peer.adaptive,
-        },
-        None => ReadyLimits {
-            opens_max: LOCAL_WORKERS,
-            messages_per_connection: 0,
-            recipients_per_message: 0,
-            adaptive: false,
-        },
+/// Limits of a ready queue alone.
+fn limits_of(limits: Limits) -> ReadyLimits {
+    ReadyLimits {
+        opens_max: limits.opens_max,
+        messages_per_connection: limits.messages_per_connection,
+        recipients_per_message: limits.recipients_per_message,
+        adaptive: limits.adaptive,
     }
 }
 
-/// Workers of a local channel that may be starting at once. They end when the queue is empty.
-const LOCAL_WORKERS: u32 = 8;
-
-/// The hosts that the file names. "failover" keeps the order; "round_robin" treats all hosts
-/// alike.
+/// The hosts that the file names.
 fn static_hosts(route: &Route) -> Vec<HostGroup> {
-    let Some(peer) = route.channel.peer() else { return Vec::new() };
-    let hosts = peer.hosts.iter().map(|host| {
+    let Destination::Hosts(groups) = route.channel.destination() else { return Vec::new() };
+    let host = |host: &HostPort| {
         let name = match &host.host {
             config::Host::Address(ip) => Arc::from(ip.to_string()),
             config::Host::Name(name) => Arc::from(name.as_str()),
             config::Host::Socket(path) => Arc::from(&*path.to_string_lossy()),
         };
         Host { name, port: host.port }
-    });
-    match peer.balance {
-        config::Balance::Failover => hosts.map(|host| HostGroup { hosts: vec![host] }).collect(),
-        config::Balance::RoundRobin => vec![HostGroup { hosts: hosts.collect() }],
-    }
+    };
+    groups.iter().map(|group| HostGroup { hosts: group.iter().map(host).collect() }).collect()
 }

@@ -421,7 +421,7 @@ fn reverse_path(text: &str) -> String {
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
-    mta::config::quantity::parse_duration(text).map_err(str::to_owned)
+    config::quantity::parse_duration(text).map_err(str::to_owned)
 }
 
 fn parse_wall(text: &str) -> Result<Wall, String> {

@@ -2,7 +2,7 @@
 
 use super::load::{self, LoadError};
 use crate::cli::{CheckArgs, exit};
-use mta::config::Problem;
+use config::Problem;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! The configuration that a command line names.
 
 use crate::cli::{ServerArgs, exit};
-use mta::config::{Config, ConfigErrors};
+use config::{Config, ConfigErrors};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ impl LoadError {
 
 /// Reads a configuration file, as it is for this machine, or takes the built-in default.
 pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
-    let Some(path) = file else { return Ok(Config::embedded()) };
+    let Some(path) = file else { return Ok(channels::schema().embedded()) };
     let bytes = std::fs::read(path).map_err(|error| {
         LoadError::Unreadable(format!("cannot read {}: {error}", path.display()))
     })?;
@@ -45,7 +45,9 @@ pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
     })?;
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_str().unwrap_or("localhost");
-    Config::parse_on(&text, &path.display().to_string(), machine).map_err(LoadError::Wrong)
+    channels::schema()
+        .parse_on(&text, &path.display().to_string(), machine)
+        .map_err(LoadError::Wrong)
 }
 
 /// Line and column (in characters), both from 1, of what follows a text.

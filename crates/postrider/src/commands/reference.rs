@@ -3,14 +3,14 @@
 
 use crate::cli::{Cli, CompletionsArgs, ConfigArgs, ConfigCommand, ManArgs, exit};
 use clap::CommandFactory;
-use mta::config::{EMBEDDED, reference};
+use config::EMBEDDED;
 use std::process::ExitCode;
 
 /// `postrider config`.
 pub(crate) fn config(args: &ConfigArgs) -> ExitCode {
     match args.command {
-        ConfigCommand::Schema => super::print(&format!("{:#}\n", reference::schema())),
-        ConfigCommand::Reference => super::print(&reference::markdown()),
+        ConfigCommand::Schema => super::print(&format!("{:#}\n", channels::schema().json())),
+        ConfigCommand::Reference => super::print(&channels::schema().markdown()),
         ConfigCommand::Default => super::print(EMBEDDED),
     }
     ExitCode::SUCCESS

@@ -5,7 +5,7 @@ use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::control_socket::ControlSocket;
 use crate::node::Node;
-use mta::config::{Config, LogLevel};
+use config::{Config, LogLevel};
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};
 use std::path::{Path, PathBuf};

@@ -181,8 +181,8 @@ fn the_longest_path_that_a_configuration_may_name_can_be_bound() {
         let name = "x".repeat(length - directory.path().as_os_str().len() - 1);
         directory.path().join(name)
     };
-    let longest = path(mta::config::CONTROL_PATH_BYTES_MAX);
+    let longest = path(config::CONTROL_PATH_BYTES_MAX);
     ControlSocket::bind(&longest).unwrap();
-    let error = ControlSocket::bind(&path(mta::config::CONTROL_PATH_BYTES_MAX + 1)).unwrap_err();
+    let error = ControlSocket::bind(&path(config::CONTROL_PATH_BYTES_MAX + 1)).unwrap_err();
     assert!(error.to_string().contains("too long"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! The file behind the event log: rotation, and lines that are never torn by us.
 
+use config::Events;
 use mail::Wall;
-use mta::config::Events;
 use mta::control::text::parse_wall;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

@@ -7,7 +7,6 @@ use hickory_resolver::net::{DnsError as NetDnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::RData;
 use hickory_resolver::system_conf::read_system_conf;
-use mta::config;
 use mta::lack;
 use mta::seams::{Dns, DnsError, Mx};
 use std::net::{IpAddr, SocketAddr};

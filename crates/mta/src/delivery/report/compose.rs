@@ -1,12 +1,12 @@
 //! Making a report's message.
 
 use super::policy::Group;
-use crate::config::Returns;
 use crate::delivery::Delivery;
 use crate::message::{Message, MessageBody};
 use crate::routing::recipient::resolve_postmasters;
 use crate::seams::World;
 use bytes::Bytes;
+use config::Returns;
 use mail::dsn::{Original, RecipientReport, Report};
 use mail::{BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Recipient, Ret, Wall};
 use spool::Meta;

@@ -1,12 +1,12 @@
 //! Who is told of what.
 
-use crate::config::{Config, ReportTo, Reports};
 use crate::delivery::Delivery;
 use crate::delivery::verdict::{Judged, is_wanted};
 use crate::event::Kind;
 use crate::message::Message;
 use crate::routing::recipient::reports_of;
 use crate::seams::World;
+use config::{Config, ReportTo, Reports};
 use mail::{Mailbox, Notify};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,0 +1,41 @@
+//! Whatever speaks: the ways out of the mail switch, and the ways in. Each kind is a file or folder of
+//! its own, and a line in each list below.
+
+mod discard;
+mod local;
+mod maildir;
+mod smtp;
+
+pub use smtp::settings;
+
+use config::Schema;
+use mta::delivery::Channels;
+use mta::seams::World;
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+/// What may stand in the configuration.
+#[must_use]
+pub fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        Schema::new()
+            .channel::<settings::SmtpText>()
+            .channel::<settings::LmtpText>()
+            .channel::<settings::MxText>()
+            .channel::<maildir::MaildirText>()
+            .channel::<discard::DiscardText>()
+    });
+    &SCHEMA
+}
+
+/// All ways out, for one shard.
+#[must_use]
+pub fn channels<W: World>() -> Channels<W> {
+    vec![
+        Rc::new(smtp::Outbound::SMTP),
+        Rc::new(smtp::Outbound::LMTP),
+        Rc::new(smtp::Outbound::MX),
+        Rc::new(maildir::Maildirs),
+        Rc::new(discard::Discard),
+    ]
+}

@@ -1,0 +1,108 @@
+//! Delivery without a peer: a worker takes message after message, and delivers to one recipient at a
+//! time.
+
+use config::Settings;
+use mail::{Failure, Reply};
+use mta::delivery::{AttemptContext, Slot};
+use mta::message::Message;
+use mta::seams::World;
+use queue::{Take, Work};
+use smallvec::SmallVec;
+use spool::LoadError;
+use std::rc::Rc;
+
+/// A recipient was delivered to.
+pub(crate) struct Delivered {
+    /// What the event log shows as the answer.
+    pub(crate) reply: Reply,
+    /// Where to, for the event log.
+    pub(crate) place: String,
+}
+
+/// A recipient was not delivered to.
+pub(crate) enum NotDelivered {
+    /// The place failed.
+    Failed {
+        /// How.
+        failure: Failure,
+        /// Which place, for the event log.
+        place: String,
+    },
+    /// The spool could not read the body.
+    Unreadable(LoadError),
+}
+
+/// What became of one recipient.
+pub(crate) type Attempt = Result<Delivered, NotDelivered>;
+
+/// Works off the slot's ready queue until it is empty, or until others wait for their first
+/// worker. `deliver` takes the message to the recipient of the given index, as the route's settings
+/// have it.
+pub(crate) async fn run<W: World, S: Settings>(
+    slot: Slot<W>,
+    deliver: impl AsyncFn(&Slot<W>, &S, &Rc<Message>, u32) -> Attempt,
+) {
+    let hop = Rc::clone(slot.hop());
+    // Always its own: the key of a route says whose the settings are.
+    let Some(settings) = hop.channel.of::<S>() else { return };
+    let mut permit = slot.worker().await;
+    slot.opened();
+    loop {
+        let work = match slot.take(0) {
+            Take::Work(work) => work,
+            Take::Wait | Take::Close => return,
+        };
+        let _busy = slot.busy();
+        if slot.is_stopping() {
+            slot.give_back(&work);
+            return;
+        }
+        deliver_each(&slot, settings, &work, &deliver).await;
+        if permit.must_go() {
+            return;
+        }
+    }
+}
+
+async fn deliver_each<W: World, S: Settings>(
+    slot: &Slot<W>,
+    settings: &S,
+    work: &Work,
+    deliver: &impl AsyncFn(&Slot<W>, &S, &Rc<Message>, u32) -> Attempt,
+) {
+    let place = slot.place_to_load(work.id);
+    let message = match slot.load_in_turn(place, work.id).await {
+        Ok(message) => message,
+        Err(why) => return slot.unreadable(work, "record", &why),
+    };
+    for entry in &work.entries {
+        let index = entry.1;
+        if message.envelope.recipients.get(index as usize).is_none() {
+            continue;
+        }
+        let one = Work { id: work.id, entries: SmallVec::from_slice(&[*entry]) };
+        let (result, place) = match deliver(slot, settings, &message, index).await {
+            Ok(Delivered { reply, place }) => (Ok(reply), place),
+            Err(NotDelivered::Failed { failure, place }) => (Err(failure), place),
+            Err(NotDelivered::Unreadable(why)) => {
+                slot.unreadable(&one, "body", &why);
+                continue;
+            }
+        };
+        tell_bearing(slot, &result);
+        let hop = slot.hop().event_hop(&place);
+        let context = AttemptContext { hop, local: true, dsn_passed_on: false };
+        slot.conclude(&message, &one, vec![result], &context);
+    }
+}
+
+/// Tells how this machine bore a delivery: a disk that is full or gone suspends the route, as a peer
+/// that refuses everything does, instead of deferring each message by itself. So does, later,
+/// mailbox after mailbox that can't be written.
+fn tell_bearing<W: World>(slot: &Slot<W>, result: &Result<Reply, Failure>) {
+    match result {
+        Ok(_) => slot.accepted(),
+        // RFC 3463 §3.3: X.2 is the mailbox.
+        Err(failure) => slot.deferred(failure, failure.status.subject == 2),
+    }
+}

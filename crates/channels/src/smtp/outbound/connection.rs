@@ -1,0 +1,503 @@
+//! One SMTP or LMTP connection: transaction after transaction until the queue has none for it.
+
+use super::bearing;
+use super::content;
+use super::dialogue::{Content, Dialogue};
+use super::encoding::{self, Encoding, Fit};
+use super::lessons::Lessons;
+use super::opening::{self, OpenError, Opened};
+use super::relay_of;
+use super::seat::Seat;
+use crate::settings::EightBit;
+use mail::{BodyType, Class, EnhancedStatus, Failure, Mono};
+use mta::delivery::{AttemptContext, Idled, Slot};
+use mta::event::Hop;
+use mta::line::Permit;
+use mta::message::Message;
+use mta::routing::hop::NextHop;
+use mta::seams::{Endpoint, World};
+use queue::{CloseReason, Take, Work};
+use smallvec::SmallVec;
+use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient};
+use spool::LoadError;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// An open connection with what its transactions share.
+struct Connection<W: World> {
+    dialogue: Dialogue<W>,
+    event_hop: Arc<Hop>,
+    /// The host's address.
+    peer: Endpoint,
+    /// Transactions so far.
+    carried: u32,
+    /// Transactions whose outcome isn't known yet, the oldest first.
+    in_flight: VecDeque<InFlight>,
+    /// The peer went away while nothing was asked of it: there is nobody to say QUIT to.
+    peer_closed: bool,
+    /// It carries no further message from then on.
+    leave_at: Mono,
+    /// Its place among the connections to its host.
+    seat: Seat<W::Time>,
+    /// One of the connections that the process may have open.
+    permit: Permit,
+    /// Last: the connection is gone when its slot is given back.
+    slot: Slot<W>,
+}
+
+/// A transaction that was started.
+struct InFlight {
+    work: Work,
+    message: Rc<Message>,
+    /// The spool could not read its body to the end: the connection was cut there.
+    unreadable: Option<LoadError>,
+}
+
+/// Opens a connection for the slot's ready queue and works it off.
+pub(super) async fn run<W: World>(slot: Slot<W>) {
+    let hop = Rc::clone(slot.hop());
+    let opened = match opening::open(&slot, &hop).await {
+        Ok(opened) => opened,
+        Err(OpenError::NotNeeded) => return slot.not_needed(),
+        Err(OpenError::Later(failure)) => {
+            slot.metrics().connections_failed.inc();
+            return slot.open_failed(Arc::new(failure));
+        }
+        Err(OpenError::Never(failure)) => {
+            slot.metrics().connections_failed.inc();
+            return slot.refused(Arc::new(failure));
+        }
+    };
+    slot.metrics().connections_opened.inc();
+    slot.metrics().connections_open.inc();
+    slot.opened();
+    let mut connection = Connection::new(slot, opened);
+    while let Some(work) = connection.next_work(&hop).await {
+        let _busy = connection.slot.busy();
+        if let Err(reason) = connection.carry(work, &hop).await {
+            connection.slot.closing(reason);
+            return;
+        }
+    }
+    if !connection.peer_closed {
+        connection.dialogue.quit(&connection.slot).await;
+    }
+}
+
+impl<W: World> Drop for Connection<W> {
+    fn drop(&mut self) {
+        self.slot.metrics().connections_open.dec();
+    }
+}
+
+impl<W: World> Connection<W> {
+    /// One that carried nothing yet.
+    fn new(slot: Slot<W>, opened: Opened<W>) -> Connection<W> {
+        Connection {
+            dialogue: opened.dialogue,
+            event_hop: opened.event_hop,
+            peer: opened.peer,
+            carried: 0,
+            in_flight: VecDeque::new(),
+            peer_closed: false,
+            leave_at: opened.leave_at,
+            seat: opened.seat,
+            permit: opened.permit,
+            slot,
+        }
+    }
+
+    /// The next message for this connection; waits for one as long as idling is allowed. `None`:
+    /// it is time to QUIT.
+    async fn next_work(&mut self, hop: &NextHop) -> Option<Work> {
+        let until = self.slot.now() + relay_of(hop).peer.idle_timeout.get();
+        // Who has several goes when others wait for their first.
+        if self.carried > 0 && self.permit.must_go() {
+            return None;
+        }
+        loop {
+            let now = self.slot.now();
+            if hop.superseded.get() || now >= self.leave_at || self.has_carried_all() {
+                return None;
+            }
+            match self.slot.take(self.carried) {
+                Take::Work(work) => return Some(work),
+                Take::Close => return None,
+                Take::Wait if self.slot.is_stopping() => return None,
+                Take::Wait => {}
+            }
+            match self.idle(until).await {
+                Idled::Woken => {}
+                Idled::Timeout => {
+                    self.slot.closing(CloseReason::Idle);
+                    return None;
+                }
+                Idled::Closed => {
+                    self.slot.closing(CloseReason::Idle);
+                    self.peer_closed = true;
+                    return None;
+                }
+                Idled::ClosedWhileWoken => {
+                    self.peer_closed = true;
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Waits until woken or `until`, or until the peer goes.
+    async fn idle(&mut self, until: Mono) -> Idled {
+        let (dialogue, permit) = (&mut self.dialogue, &mut self.permit);
+        let end = |cx: &mut Context<'_>| match dialogue.poll_quiet(cx) {
+            Poll::Ready(()) => Poll::Ready(Idled::Closed),
+            Poll::Pending => dialogue.wire.alarm.poll(cx, until).map(|()| Idled::Timeout),
+        };
+        self.slot.idle(permit, end).await
+    }
+
+    /// Performs a transaction, and others in flight with it for as long as there are any, and
+    /// concludes their recipients.
+    ///
+    /// # Errors
+    /// Why the connection must be closed.
+    async fn carry(&mut self, work: Work, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
+        self.begin(work, hop).await?;
+        while !self.in_flight.is_empty() {
+            while self.in_flight.len() < self.in_flight_max(hop) && !self.has_carried_all() {
+                let take = self.slot.take(self.carried);
+                // What else the queue says it will say again when nothing is in flight.
+                let Take::Work(work) = take else { break };
+                self.begin(work, hop).await?;
+            }
+            self.finish_first(hop).await?;
+        }
+        Ok(())
+    }
+
+    /// As many transactions as the peer takes in a session (RFC 9422 §4.1).
+    fn has_carried_all(&self) -> bool {
+        self.dialogue.wire.session.capabilities().mail_max.is_some_and(|max| self.carried >= max)
+    }
+
+    /// Leaves as many recipients in the transaction as the peer takes, and gives the others back.
+    fn limit_recipients(&self, work: &mut Work, hop: &NextHop) {
+        let offered =
+            self.dialogue.wire.session.capabilities().recipients_max.map(|max| max as usize);
+        let learnt = hop.memory::<Lessons>().recipients_max(self.slot.now(), &self.peer);
+        let max = offered.unwrap_or(usize::MAX).min(learnt.unwrap_or(usize::MAX)).max(1);
+        if work.entries.len() > max {
+            let rest = Work { id: work.id, entries: work.entries.drain(max..).collect() };
+            self.slot.give_back(&rest);
+        }
+    }
+
+    fn in_flight_max(&self, hop: &NextHop) -> usize {
+        let offered = self.dialogue.wire.session.capabilities();
+        match offered.pipelining && offered.chunking {
+            true => relay_of(hop).named.transactions_in_flight as usize,
+            false => 1,
+        }
+    }
+
+    /// Starts a transaction, as soon as those in flight let it.
+    async fn begin(&mut self, mut work: Work, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
+        self.limit_recipients(&mut work, hop);
+        let place = self.slot.place_to_load(work.id);
+        if place.as_ref().is_some_and(|place| !place.is_served()) {
+            // Who waits for memory holds none.
+            while !self.in_flight.is_empty() {
+                if let Err(reason) = self.finish_first(hop).await {
+                    self.slot.give_back(&work);
+                    return Err(reason);
+                }
+            }
+        }
+        let message = match self.slot.load_in_turn(place, work.id).await {
+            Ok(message) => message,
+            Err(why) => {
+                self.slot.unreadable(&work, "record", &why);
+                return Ok(());
+            }
+        };
+        let mut outgoing = outgoing(&message, &work);
+        if let Some((entry, ..)) = work.entries.first() {
+            let expires = self.slot.expiry(*entry);
+            // What is too old by now is having its last try, which takes as long as it takes.
+            let now = self.slot.now();
+            outgoing.expires = expires.filter(|at| *at > now).unwrap_or(Mono::NEVER);
+        }
+        if outgoing.smtputf8 && outgoing.facts.has_8bit {
+            match content::has_8bit_header(&self.slot, &message).await {
+                Ok(is_so) => outgoing.header_is_8bit = is_so,
+                Err(why) => {
+                    self.slot.unreadable(&work, "body", &why);
+                    return Ok(());
+                }
+            }
+        }
+        let encoding = match self.encoding(&mut outgoing, &message, hop).await {
+            Ok(encoding) => encoding,
+            Err(why) => {
+                self.slot.unreadable(&work, "body", &why);
+                return Ok(());
+            }
+        };
+        while !self.dialogue.wire.session.can_start(&outgoing) {
+            if let Err(reason) = self.finish_first(hop).await {
+                self.slot.give_back(&work);
+                return Err(reason);
+            }
+        }
+        self.carried += 1;
+        self.slot.metrics().transactions.inc();
+        self.dialogue.wire.session.start(self.slot.now(), outgoing);
+        self.dialogue.content = Some(Content { message: Rc::clone(&message), encoding });
+        self.in_flight.push_back(InFlight { work, message, unreadable: None });
+        self.dialogue.write(&self.slot).await;
+        self.note_unreadable();
+        Ok(())
+    }
+
+    /// Makes the body fit for the peer, where the route has it encoded.
+    async fn encoding(
+        &self,
+        outgoing: &mut Outgoing,
+        message: &Message,
+        hop: &NextHop,
+    ) -> Result<Option<Rc<Encoding>>, LoadError> {
+        if relay_of(hop).peer.eight_bit != EightBit::Encode {
+            return Ok(None);
+        }
+        let takes_eight_bit = self.dialogue.wire.session.capabilities().eight_bit_mime;
+        match encoding::fit(&self.slot, message, takes_eight_bit).await? {
+            Fit::AsItIs => Ok(None),
+            Fit::Encoded(encoding) => {
+                outgoing.facts = encoding.facts;
+                if !takes_eight_bit {
+                    outgoing.body = BodyType::SevenBit;
+                    // What is left is in header fields, of which 8BITMIME doesn't speak.
+                    outgoing.eight_bit_as_is = true;
+                }
+                Ok(Some(Rc::new(encoding)))
+            }
+            Fit::Unfit => {
+                // There is nobody to tell that a report was lost; nearly every peer takes it.
+                outgoing.eight_bit_as_is = outgoing.reverse_path.is_none();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Waits for the outcome of the first in flight, and until another may be started.
+    ///
+    /// # Errors
+    /// Why the connection must be closed; nothing is in flight then.
+    async fn finish_first(&mut self, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
+        let (mut gave_back, mut concluded, mut cut) = (false, false, false);
+        loop {
+            match self.next_event().await {
+                ClientEvent::Done { outcomes, doubtful, answered, untried, lesson } => {
+                    let Some(mut first) = self.in_flight.pop_front() else { continue };
+                    if self.in_flight.is_empty() {
+                        // A connection that waits holds no message.
+                        self.dialogue.content = None;
+                    }
+                    if let Some(lesson) = lesson {
+                        hop.memory::<Lessons>().learn(self.slot.now(), &self.peer, lesson);
+                    }
+                    if let Some(why) = &first.unreadable {
+                        self.slot.unreadable(&first.work, "body", why);
+                        cut = true;
+                        continue;
+                    }
+                    let is_spent = self.has_carried_before() && bearing::is_spent(&outcomes);
+                    if is_spent
+                        || !doubtful
+                            && !answered
+                            && self.has_carried_before()
+                            && bearing::was_dead(&outcomes)
+                    {
+                        if is_spent {
+                            self.leave_at = self.slot.now();
+                        }
+                        self.slot.give_back(&first.work);
+                        gave_back = true;
+                        continue;
+                    }
+                    if doubtful {
+                        self.tell_doubtful(&first.message);
+                    }
+                    let elsewhere = self.next_host_takes(&outcomes, hop);
+                    if elsewhere.is_empty() {
+                        // What one host says is not the next hop's word while another is to be asked.
+                        bearing::tell_bearing(&outcomes, &self.slot);
+                    }
+                    concluded = true;
+                    let untried = joined(untried, elsewhere);
+                    let outcomes =
+                        give_back_untried(&self.slot, &mut first.work, outcomes, &untried);
+                    if !first.work.entries.is_empty() {
+                        self.conclude(&first, outcomes, hop);
+                    }
+                }
+                ClientEvent::Ready => return Ok(()),
+                ClientEvent::StartTls => {}
+                // The kept connection was closed while nothing was asked of it; RFC 3463 §3.5: for
+                // its age, or for the peer's load.
+                ClientEvent::Closed(failure) if gave_back && !concluded => {
+                    let of_load = |f: &Failure| f.reply.is_some() && f.status.subject != 4;
+                    bearing::tell_throttled(&self.seat, failure.filter(of_load), &self.slot);
+                    return Err(CloseReason::Normal);
+                }
+                // By us, and no fault of the peer's.
+                ClientEvent::Closed(_) if cut => return Err(CloseReason::Normal),
+                // With QUIT: the peer has answered, and is only not to be trusted with more.
+                ClientEvent::Closed(None) if concluded => return Err(CloseReason::Normal),
+                ClientEvent::Closed(failure) => {
+                    // Never without Done before it; kept from being lost if it were.
+                    while let Some(first) = self.in_flight.pop_front() {
+                        let outcomes = lost(&failure, first.work.entries.len());
+                        self.conclude(&first, outcomes, hop);
+                    }
+                    bearing::tell_throttled(&self.seat, failure, &self.slot);
+                    return Err(CloseReason::Lost);
+                }
+            }
+        }
+    }
+
+    fn conclude(
+        &self,
+        done: &InFlight,
+        outcomes: Vec<Result<mail::Reply, Failure>>,
+        hop: &NextHop,
+    ) {
+        let context = AttemptContext {
+            hop: Arc::clone(&self.event_hop),
+            // RFC 2033 §2: an LMTP server takes no responsibility to relay; it has delivered.
+            local: relay_of(hop).is_lmtp(),
+            dsn_passed_on: self.dialogue.wire.session.capabilities().dsn,
+        };
+        self.slot.conclude(&done.message, &done.work, outcomes, &context);
+    }
+
+    /// The recipients, by their places, that another host of the next hop is asked to take at once:
+    /// this one put the transaction off, and stands behind the others from now on. None when all
+    /// others stand behind, too.
+    fn next_host_takes(
+        &mut self,
+        outcomes: &[Result<mail::Reply, Failure>],
+        hop: &NextHop,
+    ) -> Vec<usize> {
+        if !bearing::is_put_off(outcomes, hop) || !hop.has_other_hosts() {
+            return Vec::new();
+        }
+        // RFC 5321 §5.1: the other hosts are to be tried before the same one again.
+        self.seat.put_off();
+        self.leave_at = self.slot.now();
+        if !hop.states.has_one_in_front(self.leave_at, &hop.hosts) {
+            return Vec::new();
+        }
+        (0..outcomes.len()).filter(|index| bearing::puts_off(&outcomes[*index])).collect()
+    }
+
+    /// Transactions besides the one that ended last and those in flight behind it.
+    fn has_carried_before(&self) -> bool {
+        self.carried as usize > 1 + self.in_flight.len()
+    }
+
+    fn tell_doubtful(&self, message: &Message) {
+        self.slot.metrics().doubtful.inc();
+        let id = message.id;
+        self.slot.console().info(
+            "doubtful",
+            format_args!("the reply to the final dot was lost, a duplicate may follow id={id}"),
+        );
+    }
+
+    /// What the session has to tell next.
+    async fn next_event(&mut self) -> ClientEvent {
+        let event = self.dialogue.next_event(&self.slot).await;
+        self.note_unreadable();
+        event
+    }
+
+    /// The content that was started last may have been cut off.
+    fn note_unreadable(&mut self) {
+        if let Some(why) = self.dialogue.take_unreadable()
+            && let Some(last) = self.in_flight.back_mut()
+        {
+            last.unreadable = Some(why);
+        }
+    }
+}
+
+fn lost(failure: &Option<Failure>, count: usize) -> Vec<Result<mail::Reply, Failure>> {
+    let failure = failure.clone().unwrap_or_else(|| {
+        Failure::local(
+            Class::Transient,
+            EnhancedStatus::new(4, 4, 2),
+            "the session ended before the transaction",
+        )
+    });
+    vec![Err(failure); count]
+}
+
+fn outgoing(message: &Message, work: &Work) -> Outgoing {
+    let envelope = &message.envelope;
+    let recipients = work
+        .entries
+        .iter()
+        .filter_map(|(_, index, _)| envelope.recipients.get(*index as usize))
+        .map(|recipient| OutgoingRecipient {
+            mailbox: recipient.mailbox.clone(),
+            notify: recipient.notify,
+            orcpt: recipient.orcpt.clone(),
+        })
+        .collect();
+    Outgoing {
+        reverse_path: envelope.reverse_path.clone(),
+        recipients,
+        body: envelope.body,
+        smtputf8: envelope.smtputf8,
+        ret: envelope.ret,
+        envid: envelope.envid.clone(),
+        facts: message.facts,
+        header_is_8bit: false,
+        expires: Mono::NEVER,
+        eight_bit_as_is: false,
+        prefix_bytes: message.prefix.len() as u64,
+    }
+}
+
+/// Gives back the recipients at `untried`, whose failure was only the transaction's, and leaves the
+/// others in `work`, with their outcomes.
+fn give_back_untried<W: World>(
+    slot: &Slot<W>,
+    work: &mut Work,
+    outcomes: Vec<Result<mail::Reply, Failure>>,
+    untried: &[usize],
+) -> Vec<Result<mail::Reply, Failure>> {
+    if untried.is_empty() {
+        return outcomes;
+    }
+    let is_untried = |index: usize| untried.binary_search(&index).is_ok();
+    let mut rest = Work { id: work.id, entries: SmallVec::new() };
+    for (index, entry) in std::mem::take(&mut work.entries).into_iter().enumerate() {
+        let whose = if is_untried(index) { &mut rest } else { &mut *work };
+        whose.entries.push(entry);
+    }
+    slot.give_back(&rest);
+    let outcomes = outcomes.into_iter().enumerate();
+    outcomes.filter(|(index, _)| !is_untried(*index)).map(|(_, outcome)| outcome).collect()
+}
+
+/// Places of both kinds in their order, each once.
+fn joined(mut places: Vec<usize>, more: Vec<usize>) -> Vec<usize> {
+    places.extend(more);
+    places.sort_unstable();
+    places.dedup();
+    places
+}

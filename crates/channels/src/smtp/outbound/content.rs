@@ -1,0 +1,301 @@
+//! Writing a transaction: protocol bytes and content, in as few writes as the pieces allow.
+
+use super::encoding::Encoding;
+use super::wire::Wire;
+use bytes::Bytes;
+use mail::transfer_encoding::Encoder;
+use mta::delivery::Slot;
+use mta::message::{Message, MessageBody};
+use mta::seams::{Stream, World};
+use smtp::client::DotStuffer;
+use smtp::client::{ClientSession, Output};
+use spool::{BlobId, LoadError};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll};
+
+/// Slices handed to one vectored write at most.
+const SLICES_MAX: usize = 64;
+
+/// Why a content was not written to its end.
+pub(super) enum WriteError {
+    /// The connection or the mailbox file failed.
+    Io(io::Error),
+    /// The spool can't read the body any more, or not as it was written.
+    Unreadable(LoadError),
+}
+
+impl From<LoadError> for WriteError {
+    fn from(why: LoadError) -> WriteError {
+        WriteError::Unreadable(why)
+    }
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> WriteError {
+        WriteError::Io(error)
+    }
+}
+
+/// Writes all of `plan`; what the peer says meanwhile goes to the session.
+///
+/// # Errors
+/// When the connection or the read of a blob fails.
+pub(super) async fn write_plan<W: World>(
+    slot: &Slot<W>,
+    wire: &mut Wire<W>,
+    plan: &[Output],
+    message: Option<&Message>,
+    encoding: Option<&Encoding>,
+) -> Result<(), WriteError> {
+    let blob = message.and_then(|m| match &m.body {
+        MessageBody::Blob(blob) => Some((m, *blob)),
+        MessageBody::Memory(_) => None,
+    });
+    let has_content = plan.iter().any(|piece| !matches!(piece, Output::Bytes { .. }));
+    match blob {
+        Some((message, blob)) if has_content => {
+            write_with_blob(slot, wire, plan, message, blob, encoding).await
+        }
+        _ => {
+            let pieces = gather(plan, &wire.session, message, encoding);
+            Ok(write_pieces(slot, wire, &pieces).await?)
+        }
+    }
+}
+
+/// A piece of the stream that can outlive the session's buffer being borrowed for input.
+enum Piece {
+    /// Protocol bytes.
+    Protocol(Vec<u8>),
+    /// Content.
+    Content(Bytes),
+}
+
+impl Piece {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Piece::Protocol(bytes) => bytes,
+            Piece::Content(bytes) => bytes,
+        }
+    }
+}
+
+fn gather(
+    plan: &[Output],
+    session: &ClientSession,
+    message: Option<&Message>,
+    encoding: Option<&Encoding>,
+) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(plan.len() + 2);
+    for output in plan {
+        match (*output, message) {
+            (Output::Bytes { start, end }, _) => {
+                pieces.push(Piece::Protocol(session.buffer()[start..end].to_vec()));
+            }
+            (_, None) => debug_assert!(false, "content without a message"),
+            (output, Some(message)) => {
+                pieces.push(Piece::Content(message.prefix.clone()));
+                let MessageBody::Memory(body) = &message.body else { continue };
+                let mut form = Form::new(output, encoding);
+                for piece in body {
+                    form.push(&mut pieces, piece);
+                }
+                form.finish(&mut pieces);
+            }
+        }
+    }
+    pieces
+}
+
+/// The form in which a body goes out.
+struct Form<'e> {
+    encoder: Option<Encoder<'e>>,
+    stuffer: Option<DotStuffer>,
+}
+
+impl<'e> Form<'e> {
+    fn new(output: Output, encoding: Option<&'e Encoding>) -> Form<'e> {
+        Form {
+            encoder: encoding.map(|encoding| Encoder::new(&encoding.plan)),
+            stuffer: (output == Output::ContentStuffed).then(DotStuffer::new),
+        }
+    }
+
+    /// Adds `piece` of a body. It is copied only where it is encoded.
+    fn push(&mut self, pieces: &mut Vec<Piece>, piece: &Bytes) {
+        match &mut self.encoder {
+            Some(encoder) => {
+                let encoded = Bytes::from(encoder.push(piece));
+                self.stuff(pieces, &encoded);
+            }
+            None => self.stuff(pieces, piece),
+        }
+    }
+
+    /// The body is over.
+    fn finish(mut self, pieces: &mut Vec<Piece>) {
+        if let Some(encoder) = self.encoder.take() {
+            let rest = Bytes::from(encoder.finish());
+            self.stuff(pieces, &rest);
+        }
+    }
+
+    /// Dots in between where lines begin with one; nothing is copied.
+    fn stuff(&mut self, pieces: &mut Vec<Piece>, piece: &Bytes) {
+        let Some(stuffer) = &mut self.stuffer else {
+            pieces.push(Piece::Content(piece.clone()));
+            return;
+        };
+        // A doubled dot is the piece's own dot, taken twice.
+        pieces.extend(stuffer.slices(piece).map(|slice| Piece::Content(piece.slice_ref(slice))));
+    }
+}
+
+async fn write_with_blob<W: World>(
+    slot: &Slot<W>,
+    wire: &mut Wire<W>,
+    plan: &[Output],
+    message: &Message,
+    blob: BlobId,
+    encoding: Option<&Encoding>,
+) -> Result<(), WriteError> {
+    for output in plan {
+        if let Output::Bytes { start, end } = *output {
+            let bytes = wire.session.buffer()[start..end].to_vec();
+            write_pieces(slot, wire, &[Piece::Protocol(bytes)]).await?;
+            continue;
+        }
+        let prefix = [Piece::Content(message.prefix.clone())];
+        write_pieces(slot, wire, &prefix).await?;
+        let mut form = Form::new(*output, encoding);
+        let mut offset = 0;
+        while offset < message.facts.body_bytes {
+            let piece = slot.load_blob(message, blob, offset).await?;
+            offset += piece.len() as u64;
+            let mut pieces = Vec::new();
+            form.push(&mut pieces, &piece);
+            write_pieces(slot, wire, &pieces).await?;
+        }
+        let mut pieces = Vec::new();
+        form.finish(&mut pieces);
+        write_pieces(slot, wire, &pieces).await?;
+    }
+    Ok(())
+}
+
+/// Whether the header that the message came with has an octet above 0x7f. What we add has none.
+///
+/// # Errors
+/// When the body cannot be read.
+pub(super) async fn has_8bit_header<W: World>(
+    slot: &Slot<W>,
+    message: &Message,
+) -> Result<bool, LoadError> {
+    let mut scan = HeaderScan::default();
+    let found = slot.for_each_piece(message, |piece| scan.push(piece)).await?;
+    Ok(found.unwrap_or(false))
+}
+
+/// Looks for an 8-bit octet before the empty line.
+#[derive(Debug, Default)]
+struct HeaderScan {
+    /// Octets of the line that is open, CR not counted.
+    line_bytes: usize,
+}
+
+impl HeaderScan {
+    /// `None`: not known yet.
+    fn push(&mut self, piece: &[u8]) -> Option<bool> {
+        for &octet in piece {
+            match octet {
+                b'\n' if self.line_bytes == 0 => return Some(false),
+                b'\n' => self.line_bytes = 0,
+                b'\r' => {}
+                0x80.. => return Some(true),
+                _ => self.line_bytes += 1,
+            }
+        }
+        None
+    }
+}
+
+async fn write_pieces<W: World>(
+    slot: &Slot<W>,
+    wire: &mut Wire<W>,
+    pieces: &[Piece],
+) -> io::Result<()> {
+    let mut cursor = Cursor { piece: 0, offset: 0 };
+    while cursor.piece < pieces.len() {
+        let written = poll_fn(|cx| poll_write(slot, wire, pieces, &cursor, cx)).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        cursor.advance(pieces, written);
+        wire.session.handle_progress(slot.now());
+    }
+    Ok(())
+}
+
+struct Cursor {
+    piece: usize,
+    offset: usize,
+}
+
+impl Cursor {
+    fn advance(&mut self, pieces: &[Piece], mut written: usize) {
+        while let Some(piece) = pieces.get(self.piece) {
+            let left = piece.as_slice().len() - self.offset;
+            if written < left {
+                self.offset += written;
+                return;
+            }
+            written -= left;
+            self.piece += 1;
+            self.offset = 0;
+        }
+    }
+}
+
+/// Writes what it can. While the peer takes nothing, what it says is read: it may be telling us
+/// to stop.
+fn poll_write<W: World>(
+    slot: &Slot<W>,
+    wire: &mut Wire<W>,
+    pieces: &[Piece],
+    cursor: &Cursor,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    if wire.session.is_closed() {
+        // It refused the content, say, and may never read the rest of it.
+        return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+    }
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let mut count = 0;
+    for (piece, slot) in pieces[cursor.piece..].iter().zip(&mut slices) {
+        let skip = if count == 0 { cursor.offset } else { 0 };
+        *slot = IoSlice::new(&piece.as_slice()[skip..]);
+        count += 1;
+    }
+    if slices[..count].iter().all(|slice| slice.is_empty()) {
+        // Only empty pieces are left (an empty prefix): nothing to ask the system for.
+        return Poll::Ready(Ok(usize::MAX));
+    }
+    if let Poll::Ready(written) = wire.stream.poll_write(cx, &slices[..count]) {
+        return Poll::Ready(written);
+    }
+    if wire.alarm.poll(cx, wire.session.deadline()).is_ready() {
+        return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+    }
+    let mut scratch = slot.scratch();
+    match wire.stream.poll_read(cx, &mut scratch) {
+        Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+        Poll::Ready(Ok(n)) => {
+            wire.session.handle_input(slot.now(), &scratch[..n]);
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+        Poll::Pending => Poll::Pending,
+    }
+}

@@ -1,0 +1,129 @@
+//! What is said on an open connection: writes what the session has to say, reads what the peer says.
+
+use super::content::{self, WriteError};
+use super::encoding::Encoding;
+use super::wire::Wire;
+use mta::delivery::Slot;
+use mta::message::Message;
+use mta::seams::{Stream, World};
+use smtp::client::{ClientEvent, Output};
+use spool::LoadError;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// The content of a transaction.
+pub(super) struct Content {
+    pub(super) message: Rc<Message>,
+    /// How its body is made fit for the peer.
+    pub(super) encoding: Option<Rc<Encoding>>,
+}
+
+/// An open connection with what is under way on it.
+pub(super) struct Dialogue<W: World> {
+    pub(super) wire: Wire<W>,
+    /// Scratch for the pieces to write.
+    plan: Vec<Output>,
+    /// Of the transaction that was started last.
+    pub(super) content: Option<Content>,
+    /// Why that content was cut off in the middle, until somebody asks.
+    unreadable: Option<LoadError>,
+}
+
+impl<W: World> Dialogue<W> {
+    /// Nothing was said yet.
+    pub(super) fn new(wire: Wire<W>) -> Dialogue<W> {
+        Dialogue { wire, plan: Vec::new(), content: None, unreadable: None }
+    }
+
+    /// Why the content of the transaction that was started last was cut off, if it was since this
+    /// was last asked.
+    pub(super) fn take_unreadable(&mut self) -> Option<LoadError> {
+        self.unreadable.take()
+    }
+
+    /// Says QUIT and waits for the answer, but not for long.
+    pub(super) async fn quit(&mut self, slot: &Slot<W>) {
+        self.wire.session.quit(slot.now());
+        while !matches!(self.next_event(slot).await, ClientEvent::Closed(_)) {}
+    }
+
+    /// Ready when the peer says anything, or goes: it has no business to while nothing is asked.
+    pub(super) fn poll_quiet(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut byte = [0];
+        self.wire.stream.poll_read(cx, &mut byte).map(|_| ())
+    }
+
+    /// Writes and reads until the session has something to tell.
+    pub(super) async fn next_event(&mut self, slot: &Slot<W>) -> ClientEvent {
+        loop {
+            if let Some(event) = self.wire.session.poll_event() {
+                return event;
+            }
+            if self.write(slot).await {
+                continue;
+            }
+            if let Err(error) = poll_fn(|cx| self.poll_input(slot, cx)).await {
+                self.broken(slot, &error);
+            }
+        }
+    }
+
+    /// Writes what the session has to say; whether there was anything.
+    pub(super) async fn write(&mut self, slot: &Slot<W>) -> bool {
+        self.wire.session.poll_output(&mut self.plan);
+        if self.plan.is_empty() {
+            return false;
+        }
+        let plan = std::mem::take(&mut self.plan);
+        let message = self.content.as_ref().map(|content| Rc::clone(&content.message));
+        let encoding = self.content.as_ref().and_then(|content| content.encoding.clone());
+        let (message, encoding) = (message.as_deref(), encoding.as_deref());
+        let written = content::write_plan(slot, &mut self.wire, &plan, message, encoding).await;
+        self.plan = plan;
+        match written {
+            Ok(()) => self.wire.session.handle_written(slot.now()),
+            Err(WriteError::Io(error)) => self.broken(slot, &error),
+            Err(WriteError::Unreadable(why)) => self.cut(slot, why),
+        }
+        true
+    }
+
+    /// Ends the session within a content whose rest can't be had: without the final dot, or the
+    /// octets that BDAT announced, the peer has no message (RFC 5321 §4.1.1.4, RFC 3030 §2).
+    fn cut(&mut self, slot: &Slot<W>, why: LoadError) {
+        self.wire.session.handle_broken(slot.now(), "the rest of a body can't be read");
+        self.unreadable = Some(why);
+    }
+
+    fn broken(&mut self, slot: &Slot<W>, error: &std::io::Error) {
+        let now = slot.now();
+        if error.kind() == std::io::ErrorKind::TimedOut && now >= self.wire.session.deadline() {
+            self.wire.session.handle_timeout(now);
+        } else {
+            self.wire.session.handle_broken(now, &error.to_string());
+        }
+    }
+
+    /// Feeds the session with what the peer sent, or with the passing of time.
+    fn poll_input(&mut self, slot: &Slot<W>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let mut scratch = slot.scratch();
+        match self.wire.stream.poll_read(cx, &mut scratch) {
+            Poll::Ready(Ok(0)) => {
+                self.wire.session.handle_broken(slot.now(), "the peer closed the connection");
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Ok(n)) => {
+                self.wire.session.handle_input(slot.now(), &scratch[..n]);
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {}
+        }
+        if self.wire.alarm.poll(cx, self.wire.session.deadline()).is_ready() {
+            self.wire.session.handle_timeout(slot.now());
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+}

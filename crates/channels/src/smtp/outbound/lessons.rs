@@ -1,0 +1,81 @@
+//! What the replies of a next hop's hosts have taught beyond what they offer.
+
+use mail::Mono;
+use mta::seams::Endpoint;
+use smtp::client::Lesson;
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// A lesson is believed for so long: the host may be mended, or what it said have been a passing
+/// whim.
+const LESSON_LASTS: Duration = Duration::from_secs(3600);
+
+/// Lessons kept for one next hop; the oldest goes first.
+const LESSONS_MAX: usize = 64;
+
+/// By the host's address, the latest last.
+#[derive(Debug, Default)]
+pub(super) struct Lessons(RefCell<Vec<(Endpoint, Lesson, Mono)>>);
+
+impl Lessons {
+    /// Keeps what a transaction has taught; of the same kind only the latest.
+    pub(super) fn learn(&self, now: Mono, peer: &Endpoint, lesson: Lesson) {
+        let mut all = self.0.borrow_mut();
+        let is_same =
+            |other: Lesson| std::mem::discriminant(&other) == std::mem::discriminant(&lesson);
+        all.retain(|(whose, what, until)| now < *until && !(whose == peer && is_same(*what)));
+        if all.len() == LESSONS_MAX {
+            all.remove(0);
+        }
+        all.push((peer.clone(), lesson, now + LESSON_LASTS));
+    }
+
+    /// The host offers CHUNKING and doesn't know BDAT.
+    pub(super) fn is_bdat_unusable(&self, now: Mono, peer: &Endpoint) -> bool {
+        self.of(now, peer, |lesson| lesson == Lesson::BdatUnusable)
+    }
+
+    /// The most recipients that the host takes in a transaction, as far as it has shown.
+    pub(super) fn recipients_max(&self, now: Mono, peer: &Endpoint) -> Option<usize> {
+        let all = self.0.borrow();
+        all.iter().find_map(|(whose, lesson, until)| match *lesson {
+            Lesson::RecipientsMax(max) if whose == peer && now < *until => Some(max),
+            _ => None,
+        })
+    }
+
+    fn of(&self, now: Mono, peer: &Endpoint, is: impl Fn(Lesson) -> bool) -> bool {
+        self.0
+            .borrow()
+            .iter()
+            .any(|(whose, what, until)| whose == peer && now < *until && is(*what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn lessons_are_of_one_host_and_fade() {
+        let host = |n: u16| Endpoint::Tcp(SocketAddr::from(([192, 0, 2, 1], n)));
+        let lessons = Lessons::default();
+        lessons.learn(Mono(0), &host(1), Lesson::BdatUnusable);
+        lessons.learn(Mono(0), &host(1), Lesson::RecipientsMax(7));
+        lessons.learn(Mono(1), &host(1), Lesson::RecipientsMax(5));
+        assert!(lessons.is_bdat_unusable(Mono(2), &host(1)));
+        assert!(!lessons.is_bdat_unusable(Mono(2), &host(2)));
+        assert_eq!(lessons.recipients_max(Mono(2), &host(1)), Some(5));
+        assert_eq!(lessons.recipients_max(Mono(2), &host(2)), None);
+        let later = Mono(0) + LESSON_LASTS;
+        assert!(!lessons.is_bdat_unusable(later, &host(1)));
+        assert_eq!(lessons.recipients_max(later, &host(1)), Some(5));
+        assert_eq!(lessons.recipients_max(Mono(1) + LESSON_LASTS, &host(1)), None);
+        for n in 0..=LESSONS_MAX as u16 {
+            lessons.learn(Mono(3), &host(100 + n), Lesson::BdatUnusable);
+        }
+        assert_eq!(lessons.0.borrow().len(), LESSONS_MAX);
+        assert!(!lessons.is_bdat_unusable(Mono(4), &host(100)));
+    }
+}

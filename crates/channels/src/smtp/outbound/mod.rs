@@ -1,0 +1,51 @@
+//! Sending over SMTP and LMTP: connections to the hosts of a next hop.
+
+mod addresses;
+mod bearing;
+mod connection;
+mod content;
+mod dialogue;
+mod encoding;
+mod lessons;
+mod opening;
+mod seat;
+mod wire;
+
+use super::settings::{LmtpText, MxText, Relay, SmtpText};
+use config::ChannelSection;
+use mta::delivery::{Channel, Slot, Task};
+use mta::routing::hop::NextHop;
+use mta::seams::World;
+
+/// Sends over SMTP, or LMTP.
+pub(crate) struct Outbound {
+    key: &'static str,
+}
+
+impl Outbound {
+    /// To hosts that the configuration names.
+    pub(crate) const SMTP: Outbound = Outbound { key: SmtpText::KEY };
+    /// To the hosts that the DNS names.
+    pub(crate) const MX: Outbound = Outbound { key: MxText::KEY };
+    /// To mailboxes, over LMTP.
+    pub(crate) const LMTP: Outbound = Outbound { key: LmtpText::KEY };
+}
+
+impl<W: World> Channel<W> for Outbound {
+    fn key(&self) -> &'static str {
+        self.key
+    }
+
+    fn run(&self, slot: Slot<W>) -> Task {
+        Box::pin(connection::run(slot))
+    }
+}
+
+/// What the route of this hop tells.
+fn relay_of(hop: &NextHop) -> &Relay {
+    match hop.channel.of() {
+        Some(relay) => relay,
+        // A hop is worked by the channel whose key its settings have.
+        None => unreachable!("the settings of {} are another channel's", hop.channel.key()),
+    }
+}

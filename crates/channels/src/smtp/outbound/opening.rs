@@ -1,0 +1,369 @@
+//! Opening a connection: hosts in order, their addresses, the connection, the greeting.
+
+use super::addresses::{interleaved, is_private};
+use super::dialogue::Dialogue;
+use super::lessons::Lessons;
+use super::relay_of;
+use super::seat::{self, Seat};
+use super::wire::Wire;
+use crate::settings::{EightBit, Relay};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
+use mta::alarm::Alarm;
+use mta::delivery::Slot;
+use mta::event::Hop;
+use mta::lack;
+use mta::line::Permit;
+#[cfg(feature = "planted")]
+use mta::planted::Planted;
+use mta::routing::hop::NextHop;
+use mta::routing::hosts::{Candidate, Host};
+use mta::routing::ourselves;
+use mta::seams::{DnsError, Endpoint, Net, Stream, Time, World};
+use smtp::client::{ClientConfig, ClientEvent, ClientSession, StartTls};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Addresses tried in one opening at most: a domain must not keep us busy with dead hosts.
+const ADDRESSES_MAX: usize = 8;
+/// A connection to a host that others are preferred to is used for so long: then these may be back.
+const BACKUP_FOR: Duration = Duration::from_secs(60);
+
+/// Why no connection was opened.
+pub(super) enum OpenError {
+    /// It may work later.
+    Later(Failure),
+    /// All hosts said, or the DNS did, that there will never be mail service here.
+    Never(Failure),
+    /// While it waited in line for a connection its messages went another way.
+    NotNeeded,
+}
+
+/// A connection to a host that has greeted us.
+pub(super) struct Opened<W: World> {
+    pub(super) dialogue: Dialogue<W>,
+    pub(super) event_hop: Arc<Hop>,
+    /// The host's address.
+    pub(super) peer: Endpoint,
+    /// It carries no further message from then on.
+    pub(super) leave_at: Mono,
+    /// Its place among the connections to its host.
+    pub(super) seat: Seat<W::Time>,
+    /// One of the connections that the process may have open.
+    pub(super) permit: Permit,
+}
+
+/// What an opening found out so far.
+#[derive(Default)]
+struct Tried {
+    addresses: usize,
+    later: Option<Failure>,
+    never: Option<Failure>,
+}
+
+impl Tried {
+    /// What one host that works would have changed: as long as any may work later, so may the hop.
+    fn error(self) -> OpenError {
+        match (self.later, self.never) {
+            (None, Some(failure)) => OpenError::Never(failure),
+            (later, _) => OpenError::Later(later.unwrap_or_else(no_hosts)),
+        }
+    }
+
+    fn take(&mut self, failure: Failure, by_mx: bool) {
+        if seat::is_final(&failure, by_mx) {
+            self.never = Some(failure);
+        } else {
+            self.later = Some(failure);
+        }
+    }
+}
+
+/// Opens a connection to the first host that can be reached and greets.
+///
+/// # Errors
+/// The failure of the last host tried, one that may pass before one that won't.
+pub(super) async fn open<W: World>(
+    slot: &Slot<W>,
+    hop: &Rc<NextHop>,
+) -> Result<Opened<W>, OpenError> {
+    let mut tried = Tried::default();
+    let by_mx = relay_of(hop).is_by_mx();
+    for candidate in hop.states.order(slot.now(), &hop.hosts, || slot.world().time().random()) {
+        match open_host(slot, hop, &candidate, &mut tried).await {
+            Ok(Some(connection)) => return Ok(connection),
+            Ok(None) => return Err(OpenError::NotNeeded),
+            Err(failure) => {
+                let loops = ourselves::is_loop(&failure);
+                tried.take(failure, by_mx);
+                if loops {
+                    // RFC 5321 §5.1: what is less preferred than we are is not tried.
+                    break;
+                }
+            }
+        }
+    }
+    Err(tried.error())
+}
+
+/// The same with one host. `None`: nothing waits for it any more.
+async fn open_host<W: World>(
+    slot: &Slot<W>,
+    hop: &Rc<NextHop>,
+    candidate: &Candidate,
+    tried: &mut Tried,
+) -> Result<Option<Opened<W>>, Failure> {
+    let (host, states) = (&candidate.host, &hop.states);
+    let found = endpoints(slot, hop, host).await?;
+    let mut last = None;
+    for peer in &found {
+        if tried.addresses == ADDRESSES_MAX {
+            break;
+        }
+        if let Endpoint::Tcp(peer) = peer
+            && !states.has_route(slot.now(), host, peer.ip())
+        {
+            continue;
+        }
+        tried.addresses += 1;
+        match open_endpoint(slot, hop, candidate, peer).await {
+            Ok(opened) => return Ok(opened),
+            Err(failure) => last = Some(failure),
+        }
+    }
+    // A host is not to blame for what this process lacks.
+    if last.as_ref().is_some_and(|failure| !matches!(failure.culprit, Culprit::Local)) {
+        states.failed(slot.now(), host);
+    }
+    Err(last.unwrap_or_else(|| {
+        let name = format!("{}:{}", host.name, host.port);
+        let text = "no way leads to the host's addresses";
+        Failure::network(name, EnhancedStatus::new(4, 4, 1), text)
+    }))
+}
+
+fn no_hosts() -> Failure {
+    let status = EnhancedStatus::new(4, 4, 4);
+    Failure::local(Class::Transient, status, "the next hop has no host to connect to")
+}
+
+/// The socket of a host, or its addresses in the order in which they are tried.
+async fn endpoints<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    host: &Host,
+) -> Result<Vec<Endpoint>, Failure> {
+    if let Some(path) = host.socket() {
+        return Ok(vec![Endpoint::Unix(Arc::from(path))]);
+    }
+    let found = addresses(slot, hop, host).await?;
+    Ok(found.into_iter().map(|ip| Endpoint::Tcp(SocketAddr::new(ip, host.port))).collect())
+}
+
+/// The addresses of a host, in the order in which they are tried.
+async fn addresses<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    host: &Host,
+) -> Result<Vec<IpAddr>, Failure> {
+    let refuse_private = relay_of(hop).refuse_private;
+    if let Ok(ip) = host.name.parse::<IpAddr>() {
+        // An address literal (RFC 5321 §4.1.3), or a host that the file gives by address.
+        return public_only(vec![ip], refuse_private, host);
+    }
+    let failure = |class, status, text: String| Failure {
+        class,
+        culprit: Culprit::Dns(Box::from(&*host.name)),
+        status,
+        reply: None,
+        step: None,
+        text: text.into(),
+    };
+    match slot.addresses(&host.name).await {
+        Ok(addresses) if !addresses.is_empty() => {
+            public_only(interleaved(addresses), refuse_private, host)
+        }
+        // A host that a route or an MX names should exist: it may yet appear.
+        Ok(_) | Err(DnsError::NoRecords | DnsError::NoSuchDomain) => Err(failure(
+            Class::Transient,
+            EnhancedStatus::new(4, 4, 4),
+            "the host has no address".to_owned(),
+        )),
+        Err(error) => {
+            Err(failure(Class::Transient, EnhancedStatus::new(4, 4, 3), error.to_string()))
+        }
+    }
+}
+
+fn public_only(
+    mut addresses: Vec<IpAddr>,
+    refuse_private: bool,
+    host: &Host,
+) -> Result<Vec<IpAddr>, Failure> {
+    if refuse_private {
+        addresses.retain(|ip| !is_private(*ip));
+    }
+    if addresses.is_empty() {
+        let text = "the host has private addresses only, which this route refuses";
+        return Err(Failure {
+            class: Class::Permanent,
+            culprit: Culprit::Dns(Box::from(&*host.name)),
+            status: EnhancedStatus::new(5, 4, 4),
+            reply: None,
+            step: None,
+            text: text.into(),
+        });
+    }
+    Ok(addresses)
+}
+
+/// Connects when its turn comes.
+///
+/// # Errors
+/// What the network said, about this address.
+async fn connect<W: World>(
+    slot: &Slot<W>,
+    peer: &Endpoint,
+    wait: Duration,
+    alarm: &mut Alarm<W::Time>,
+) -> std::io::Result<Option<(<W::Net as Net>::Stream, Permit)>> {
+    let time = slot.world().time();
+    loop {
+        let Some(permit) = slot.connection().await else { return Ok(None) };
+        let until = time.now() + wait;
+        let connected = tokio::select! {
+            biased;
+            connected = slot.world().net().connect(peer, None) => connected,
+            () = alarm.wait(until) => Err(std::io::ErrorKind::TimedOut.into()),
+        };
+        match connected {
+            Ok(stream) => return Ok(Some((stream, permit))),
+            // Not the peer's fault: it was not even asked.
+            Err(error) if lack::is_ours(&error) => {
+                drop(permit);
+                alarm.wait(time.now() + lack::WAIT).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn open_endpoint<W: World>(
+    slot: &Slot<W>,
+    hop: &Rc<NextHop>,
+    candidate: &Candidate,
+    peer: &Endpoint,
+) -> Result<Option<Opened<W>>, Failure> {
+    let relay = relay_of(hop);
+    let host = &candidate.host;
+    let name = peer_name(host, peer);
+    let time = slot.world().time();
+    let mut alarm = Alarm::new(time.clone());
+    let connected = connect(slot, peer, relay.peer.connect_timeout.get(), &mut alarm).await;
+    let connected = connected.map_err(|error| {
+        if let Endpoint::Tcp(peer) = peer
+            && seat::is_no_route(&error)
+        {
+            hop.states.no_route(time.now(), host, peer.ip());
+        }
+        let status = EnhancedStatus::new(4, 4, 1);
+        Failure::network(name.clone(), status, format!("cannot connect: {error}"))
+    })?;
+    let Some((stream, permit)) = connected else { return Ok(None) };
+    if let Endpoint::Tcp(peer) = peer
+        && ourselves::is_here(&slot.config(), stream.local_addr().ok(), *peer)
+    {
+        return Err(ourselves::loops(&name));
+    }
+    let mut config = client_config(relay, hop, &name);
+    config.chunking &= !hop.memory::<Lessons>().is_bdat_unusable(time.now(), peer);
+    #[cfg(feature = "planted")]
+    if slot.has_planted(Planted::UnaskedContent) {
+        config.unasked_content = true;
+    }
+    let session = ClientSession::new(Arc::new(config), time.now());
+    #[cfg(feature = "planted")]
+    let session = planted(slot, session);
+    let mut dialogue = Dialogue::new(Wire { stream, session, alarm });
+    greeted(slot, hop, &mut dialogue, &name).await?;
+    let seat = Seat::take(slot.world().time().clone(), hop, host);
+    let mut permit = permit;
+    permit.prove();
+    Ok(Some(Opened {
+        dialogue,
+        event_hop: hop.event_hop(&name),
+        peer: peer.clone(),
+        leave_at: match candidate.is_backup {
+            true => time.now() + BACKUP_FOR,
+            false => Mono::NEVER,
+        },
+        seat,
+        permit,
+    }))
+}
+
+/// Waits until the host has greeted us, and is not ourselves.
+async fn greeted<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    dialogue: &mut Dialogue<W>,
+    name: &str,
+) -> Result<(), Failure> {
+    // Of hosts that the configuration names, several may go by one name.
+    let by_mx = relay_of(hop).is_by_mx();
+    loop {
+        match dialogue.next_event(slot).await {
+            ClientEvent::Ready => {
+                let greeted_as = dialogue.wire.session.peer_name();
+                if by_mx && greeted_as.eq_ignore_ascii_case(hop.hostname.as_str()) {
+                    return Err(ourselves::loops(name));
+                }
+                return Ok(());
+            }
+            ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(no_hosts)),
+            // Offered to no session until there is TLS.
+            ClientEvent::StartTls | ClientEvent::Done { .. } => {}
+        }
+    }
+}
+
+#[cfg(feature = "planted")]
+fn planted<W: World>(slot: &Slot<W>, mut session: ClientSession) -> ClientSession {
+    if slot.has_planted(Planted::ReuseAfterProtocolError) {
+        session.plant_forgiveness();
+    }
+    session
+}
+
+/// `mx.example.com[192.0.2.1]:25`; the address alone where the host has no other name; or the path of
+/// a socket.
+fn peer_name(host: &Host, peer: &Endpoint) -> Box<str> {
+    let Endpoint::Tcp(peer) = peer else { return Box::from(&*host.name) };
+    if host.name.parse::<IpAddr>().is_ok() {
+        peer.to_string().into()
+    } else {
+        format!("{}[{}]:{}", host.name, peer.ip(), peer.port()).into()
+    }
+}
+
+fn client_config(relay: &Relay, hop: &NextHop, peer: &str) -> ClientConfig {
+    ClientConfig {
+        hostname: hop.hostname.as_str().to_owned(),
+        peer: Box::from(peer),
+        lmtp: relay.is_lmtp(),
+        starttls: StartTls::Off,
+        chunking: relay.peer.chunking,
+        pipelining: relay.peer.pipelining,
+        unasked_content: relay.named.unasked_content,
+        eight_bit_as_is: relay.peer.eight_bit == EightBit::AsIs,
+        reply_line_bytes_max: 2048,
+        reply_lines_max: 100,
+        greeting_timeout: relay.peer.greeting_timeout.get(),
+        command_timeout: relay.peer.command_timeout.get(),
+        data_timeout: relay.peer.data_timeout.get(),
+        content_timeout: relay.peer.content_timeout.get(),
+        final_timeout: relay.peer.final_timeout.get(),
+        transaction_timeout: relay.peer.transaction_timeout.get(),
+    }
+}

@@ -1,0 +1,402 @@
+//! What SMTP and LMTP routes are told: `smtp`, `lmtp` and `mx` in `[[route]]`.
+
+use config::quantity::{Period, write_duration};
+use config::{
+    ChannelSection, Destination, Explainer, Host, HostPort, Limits, Reader, Settings, SharedLimits,
+};
+use mail::Mailbox;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Which of several hosts is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Balance {
+    /// Connections are spread evenly over the hosts that answer.
+    #[default]
+    RoundRobin,
+    /// The first host that answers, in the order given; the others only while it does not.
+    Failover,
+}
+
+/// What happens to 8-bit content when the peer does not offer 8BITMIME (RFC 6152).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EightBit {
+    /// It is encoded on the way out (quoted-printable or base64) where its MIME structure allows
+    /// it, and returned with 5.6.3 where not: when it is signed, for one. Lines over 998 octets,
+    /// which many peers refuse, are encoded, too, towards every peer, and left as they are where
+    /// that can't be done. Signatures of the body (DKIM) don't outlive it.
+    #[default]
+    Encode,
+    /// The message is returned with 5.6.3.
+    Fail,
+    /// It is sent all the same; nearly every peer takes it.
+    AsIs,
+}
+
+/// How the peer is spoken to: the keys that `smtp`, `lmtp` and `mx` share. 0 is "no limit" in all
+/// limits that allow it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub struct Peer {
+    /// Port of hosts that are named without one.
+    #[schemars(range(min = 1))]
+    pub port: u16,
+    /// TLS towards the peer. Only `"off"` until TLS is built.
+    pub tls: String,
+    /// Connections at once to a set of hosts by this route, over all shards: domains with the
+    /// same hosts share them, in whatever order they name these.
+    #[schemars(range(min = 1))]
+    pub max_connections: u32,
+    /// Connections that may be in the middle of being opened at once. 0: no limit.
+    pub max_opens: u32,
+    /// Messages sent over one connection before it is closed. 0: no limit.
+    pub messages_per_connection: u32,
+    /// Messages a second to a set of hosts by this route, over all shards. 0: no limit.
+    #[schemars(range(min = 0.0))]
+    pub messages_per_second: f64,
+    /// Recipients of one message that share a transaction. RFC 5321 §4.5.3.1.8: every
+    /// server takes 100. Fewer where the peer says so, by LIMITS (RFC 9422) or by 452 to
+    /// one too many.
+    #[schemars(range(min = 1))]
+    pub recipients_per_message: u32,
+    /// Find out how many connections the peer likes: more while all goes well, fewer
+    /// after 421 and timeouts, never more than `max_connections`.
+    pub adaptive: bool,
+    /// What happens to 8-bit content when the peer does not offer 8BITMIME, and to lines over
+    /// 998 octets.
+    pub eight_bit: EightBit,
+    /// Send with BDAT when the peer offers CHUNKING (RFC 3030).
+    pub chunking: bool,
+    /// Send commands in one go when the peer offers PIPELINING (RFC 2920).
+    pub pipelining: bool,
+    /// Wait for a connection to be made.
+    pub connect_timeout: Period,
+    /// Wait for the greeting (RFC 5321 §4.5.3.2.1).
+    pub greeting_timeout: Period,
+    /// Wait for the reply to a command (RFC 5321 §4.5.3.2.2, §4.5.3.2.3).
+    pub command_timeout: Period,
+    /// Wait for 354 after DATA (RFC 5321 §4.5.3.2.4).
+    pub data_timeout: Period,
+    /// Wait for the peer to take the next piece of content (RFC 5321 §4.5.3.2.5).
+    pub content_timeout: Period,
+    /// Wait for the reply that takes responsibility (RFC 5321 §4.5.3.2.6).
+    pub final_timeout: Period,
+    /// A transaction as a whole, from MAIL to the last reply, however steadily the peer goes
+    /// on; 2 s more for each 1,000 octets of content, but no more than 6 hours more. A
+    /// message that becomes too old before all of it is sent is not waited for any longer.
+    pub transaction_timeout: Period,
+    /// An idle connection is closed after this.
+    pub idle_timeout: Period,
+}
+
+impl Default for Peer {
+    fn default() -> Peer {
+        Peer {
+            port: 25,
+            tls: "off".into(),
+            max_connections: 50,
+            max_opens: 20,
+            messages_per_connection: 1_000,
+            messages_per_second: 0.0,
+            recipients_per_message: 100,
+            adaptive: false,
+            eight_bit: EightBit::Encode,
+            chunking: true,
+            pipelining: true,
+            connect_timeout: "30s".into(),
+            greeting_timeout: "5m".into(),
+            command_timeout: "5m".into(),
+            data_timeout: "2m".into(),
+            content_timeout: "3m".into(),
+            final_timeout: "10m".into(),
+            transaction_timeout: "20m".into(),
+            idle_timeout: "10s".into(),
+        }
+    }
+}
+
+impl Peer {
+    /// Has mistakes noted that the shape of the table does not show.
+    fn check(&self, reader: &mut Reader<'_, '_>) {
+        reader.tls_off("tls", &self.tls);
+        for (key, timeout) in [
+            ("connect_timeout", &self.connect_timeout),
+            ("greeting_timeout", &self.greeting_timeout),
+            ("command_timeout", &self.command_timeout),
+            ("data_timeout", &self.data_timeout),
+            ("content_timeout", &self.content_timeout),
+            ("final_timeout", &self.final_timeout),
+            ("transaction_timeout", &self.transaction_timeout),
+        ] {
+            reader.check_timeout(key, timeout);
+        }
+        reader.check("idle_timeout", &self.idle_timeout);
+    }
+}
+
+/// The keys of those routes whose hosts the file names.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub struct Named {
+    /// Which of several hosts is used.
+    pub balance: Balance,
+    /// When the peer offers PIPELINING and CHUNKING, send the content (up to 1 MiB) behind the
+    /// recipients without waiting for their replies, which saves a round trip. RFC 3030 §2
+    /// forbids it: a peer that refuses a chunk without discarding it reads it as commands, and
+    /// whoever wrote the message then speaks to it as this server. Only for a host of your own
+    /// that is known to discard them, as Postrider does.
+    pub unasked_content: bool,
+    /// Transactions sent over one connection before the peer has replied to the first of
+    /// them, when it offers PIPELINING and CHUNKING. More than 1 is for long paths, and needs
+    /// `unasked_content = true`: each message no longer waits for a round trip, but a
+    /// connection that breaks leaves all of them in doubt, so that so many may arrive twice.
+    #[schemars(range(min = 1, max = 100))]
+    pub transactions_in_flight: u32,
+}
+
+impl Default for Named {
+    fn default() -> Named {
+        Named { balance: Balance::RoundRobin, unasked_content: false, transactions_in_flight: 1 }
+    }
+}
+
+impl Named {
+    fn check(&self, reader: &mut Reader<'_, '_>) {
+        if self.transactions_in_flight > 1 && !self.unasked_content {
+            let help = "it sends each content before its recipients are accepted; if the hosts are \
+                        known to discard what they refuse, add `unasked_content = true`";
+            reader.error(
+                "transactions_in_flight",
+                "`transactions_in_flight` above 1 needs `unasked_content = true`",
+                help,
+            );
+        }
+    }
+}
+
+/// What one route tells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Relay {
+    key: &'static str,
+    /// In the order given; empty for `mx`.
+    pub hosts: Vec<HostPort>,
+    /// What only hosts that the file names may be told.
+    pub named: Named,
+    /// Addresses that are private or this machine's own are not followed.
+    pub refuse_private: bool,
+    /// What all are told.
+    pub peer: Peer,
+}
+
+impl Relay {
+    /// To the hosts that the DNS names.
+    #[must_use]
+    pub fn is_by_mx(&self) -> bool {
+        self.key == MxText::KEY
+    }
+
+    /// LMTP (RFC 2033), not SMTP.
+    #[must_use]
+    pub fn is_lmtp(&self) -> bool {
+        self.key == LmtpText::KEY
+    }
+}
+
+impl Settings for Relay {
+    fn key(&self) -> &'static str {
+        self.key
+    }
+
+    fn destination(&self) -> Destination<'_> {
+        if self.is_by_mx() {
+            return Destination::Mx { port: self.peer.port };
+        }
+        Destination::Hosts(match self.named.balance {
+            Balance::Failover => self.hosts.chunks(1).collect(),
+            Balance::RoundRobin => vec![&self.hosts],
+        })
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            shared: Some(SharedLimits {
+                connections_max: self.peer.max_connections,
+                messages_per_second: self.peer.messages_per_second,
+            }),
+            opens_max: self.peer.max_opens,
+            messages_per_connection: self.peer.messages_per_connection,
+            recipients_per_message: self.peer.recipients_per_message,
+            adaptive: self.peer.adaptive,
+        }
+    }
+
+    fn may_be_routed_on(&self) -> bool {
+        !self.is_lmtp()
+    }
+
+    fn explain_destination(&self, _: &Mailbox, explainer: &mut Explainer<'_>) {
+        let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
+        explainer.own_key("hosts", hosts.join(", "));
+    }
+
+    fn explain_limits(&self, explainer: &mut Explainer<'_>) {
+        let peer = &self.peer;
+        explainer.own_key("tls", "off".to_owned());
+        explainer.own_limit("max_connections", peer.max_connections);
+        explainer.own_limit("max_opens", peer.max_opens);
+        explainer.own_limit("messages_per_connection", peer.messages_per_connection);
+        if !self.is_by_mx() {
+            let in_flight = self.named.transactions_in_flight;
+            explainer.own_key("unasked_content", self.named.unasked_content.to_string());
+            explainer.own_key("transactions_in_flight", in_flight.to_string());
+        }
+        let rate = match peer.messages_per_second {
+            0.0 => "no limit".to_owned(),
+            rate => rate.to_string(),
+        };
+        explainer.own_key("messages_per_second", rate);
+        explainer.own_limit("recipients_per_message", peer.recipients_per_message);
+        explainer.own_key("connect_timeout", write_duration(peer.connect_timeout.get()));
+    }
+
+    fn is_like(&self, other: &dyn Settings) -> bool {
+        other.of::<Relay>() == Some(self)
+    }
+}
+
+/// Relay to given hosts over SMTP.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub struct SmtpText {
+    /// The hosts, at least one: an address or a name (its addresses are looked up, not its
+    /// MX), with or without port: `"192.0.2.1:2525"`, `"[2001:db8::1]:25"`,
+    /// `"smtp.example.org"`. Required.
+    #[schemars(extend("items" = { "type": "string", "title": "host" }))]
+    hosts: Vec<String>,
+    #[serde(flatten)]
+    named: Named,
+    #[serde(flatten)]
+    peer: Peer,
+}
+
+impl ChannelSection for SmtpText {
+    const KEY: &'static str = "smtp";
+    const SUMMARY: &'static str = "Relay to given hosts over SMTP.";
+    const EXAMPLE: &'static str = "smtp = { hosts = [\"192.0.2.1:25\"] }";
+    type Text = SmtpText;
+
+    fn read(text: SmtpText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
+        let hosts = hosts(&text.hosts, text.peer.port, false, reader);
+        Some(relay(SmtpText::KEY, hosts, text.named, text.peer, reader))
+    }
+}
+
+/// Deliver to given hosts over LMTP (RFC 2033): one reply for each recipient.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub struct LmtpText {
+    /// The hosts, at least one: an address or a name, with or without port, or the path of a
+    /// Unix socket of this machine, `"/run/dovecot/lmtp"`, which the user that this server
+    /// runs as may write to. Required.
+    #[schemars(extend("items" = { "type": "string", "title": "host" }))]
+    hosts: Vec<String>,
+    #[serde(flatten)]
+    named: Named,
+    #[serde(flatten)]
+    peer: Peer,
+}
+
+impl ChannelSection for LmtpText {
+    const KEY: &'static str = "lmtp";
+    const SUMMARY: &'static str = "Deliver to given hosts over LMTP (RFC 2033).";
+    const EXAMPLE: &'static str = "lmtp = { hosts = [\"127.0.0.1:24\"] }";
+    const DEFAULTS: &'static str = "port = 24";
+    type Text = LmtpText;
+
+    fn read(text: LmtpText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
+        let hosts = hosts(&text.hosts, text.peer.port, true, reader);
+        Some(relay(LmtpText::KEY, hosts, text.named, text.peer, reader))
+    }
+}
+
+/// Relay over SMTP to the hosts that DNS names for the recipient's domain (RFC 5321 §5).
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub struct MxText {
+    /// Do not follow MX records, or address literals, to addresses that are private or this
+    /// machine's own (RFC 1918, RFC 4193, loopback, link-local …): whoever publishes them
+    /// could have machines inside probed, with reports for instance. Mail for such hosts is
+    /// returned with 5.4.4.
+    refuse_private: bool,
+    #[serde(flatten)]
+    peer: Peer,
+}
+
+impl ChannelSection for MxText {
+    const KEY: &'static str = "mx";
+    const SUMMARY: &'static str =
+        "Relay over SMTP to the hosts that DNS names for the recipient's domain.";
+    const EXAMPLE: &'static str = "mx = {}";
+    const DEFAULTS: &'static str = "max_connections = 20\nadaptive = true";
+    const ELSEWHERE: &'static [(&'static [&'static str], &'static str)] = &[(
+        &["unasked_content", "transactions_in_flight"],
+        "only `smtp` and `lmtp` have it: content before a recipient is accepted is for hosts that \
+         the operator knows, never for those that DNS names",
+    )];
+    type Text = MxText;
+
+    fn read(text: MxText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
+        let named = Named { balance: Balance::Failover, ..Named::default() };
+        text.peer.check(reader);
+        Some(Arc::new(Relay {
+            key: MxText::KEY,
+            hosts: Vec::new(),
+            named,
+            refuse_private: text.refuse_private,
+            peer: text.peer,
+        }))
+    }
+}
+
+fn relay(
+    key: &'static str,
+    hosts: Vec<HostPort>,
+    named: Named,
+    peer: Peer,
+    reader: &mut Reader<'_, '_>,
+) -> Arc<dyn Settings> {
+    named.check(reader);
+    peer.check(reader);
+    Arc::new(Relay { key, hosts, named, refuse_private: false, peer })
+}
+
+fn hosts(
+    written: &[String],
+    default_port: u16,
+    takes_sockets: bool,
+    reader: &mut Reader<'_, '_>,
+) -> Vec<HostPort> {
+    if written.is_empty() {
+        let help = "give it hosts = [\"host:port\"]";
+        reader.error("hosts", "a route to nowhere: `hosts` is empty", help);
+    }
+    let mut hosts: Vec<HostPort> = Vec::with_capacity(written.len());
+    for (index, text) in written.iter().enumerate() {
+        let key = format!("hosts[{index}]");
+        match HostPort::parse(text, default_port) {
+            Ok(HostPort { host: Host::Socket(_), .. }) if !takes_sockets => {
+                let help = "only LMTP is spoken over Unix sockets";
+                reader.error(&key, format!("\"{text}\" is not a host"), help);
+            }
+            Ok(host) if hosts.contains(&host) => {
+                reader.error(&key, format!("{host} is listed twice"), "");
+            }
+            Ok(host) => hosts.push(host),
+            Err(help) => reader.error(&key, format!("\"{text}\" is not a host"), &help),
+        }
+    }
+    hosts
+}

@@ -1,0 +1,288 @@
+//! Bad files: each with the place and the message that it must give.
+
+use channels::schema;
+
+/// A file that is right but for `<HERE>`, which stands on line 1 (before the sections).
+const TOP: &str = "<HERE>\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n";
+/// The same with `<HERE>` on line 3, inside the listener.
+const LISTENER: &str =
+    "[[listener]]\naddress = \"127.0.0.1:25\"\n<HERE>\n[[route]]\ndiscard = {}\n";
+/// The same with `<HERE>` on line 4, inside the first route, which another one follows.
+const ROUTE: &str =
+    "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\n<HERE>\n[[route]]\ndiscard = {}\n";
+/// The same with `<HERE>` on line 6, in a section of its own.
+const END: &str = "\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n<HERE>\n";
+
+/// Frame, what is put into it, and the one error line that must come of it.
+const BAD: &[(&str, &str, &str)] = &[
+    // Syntax.
+    (TOP, "hostname = ", "1:12: string values must be quoted, expected literal string"),
+    (TOP, "hostname", "1:9: key with no value, expected `=`"),
+    (TOP, "hostname = \"a", "1:14: invalid basic string, expected `\"`"),
+    (TOP, "hostname = \"a.example\"\nhostname = \"b.example\"", "2:1: duplicate key"),
+    // Keys that do not exist.
+    (TOP, "hostnam = \"a.example\"", "1:1: unknown key `hostnam`"),
+    (LISTENER, "adress = 1", "3:1: unknown key `adress` in `listener`"),
+    (
+        ROUTE,
+        "smtp = { hosts = [\"h\"], tlss = \"off\" }",
+        "4:25: unknown key `tlss` in `route.smtp`",
+    ),
+    (ROUTE, "discard = { really = true }", "4:13: unknown key `really` in `route.discard`"),
+    (ROUTE, "mx = { hosts = [\"h\"] }", "4:8: unknown key `hosts` in `route.mx`"),
+    (ROUTE, "mx = { unasked_content = true }", "4:8: unknown key `unasked_content` in `route.mx`"),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], transactions_in_flight = 2 }",
+        "5:50: `transactions_in_flight` above 1 needs `unasked_content = true`",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nlmtp = { hosts = [\"h\"], unasked_content = false, transactions_in_flight = 2 }",
+        "5:75: `transactions_in_flight` above 1 needs `unasked_content = true`",
+    ),
+    (END, "[spol]", "6:2: unknown key `spol`"),
+    // Wrong types.
+    (TOP, "hostname = 5", "1:12: `hostname` must be text in quotes, not a whole number"),
+    (TOP, "shards = \"2\"", "1:10: `shards` must be a whole number, not text in quotes"),
+    (TOP, "shards = 1.5", "1:10: `shards` must be a whole number, not a number"),
+    (TOP, "shards = 0", "1:10: `shards` must be between 1 and 256"),
+    (TOP, "events = \"maybe\"", "1:10: `events` can't be \"maybe\""),
+    (TOP, "events = 1", "1:10: `events` must be text in quotes or a table, not a whole number"),
+    (TOP, "spool = \"/var/spool\"", "1:9: `spool` must be a table, not text in quotes"),
+    (
+        LISTENER,
+        "relay_from = \"10.0.0.0/8\"",
+        "3:14: `relay_from` must be a list, not text in quotes",
+    ),
+    (
+        LISTENER,
+        "relay_from = [\n  \"10.0.0.0/8\",\n  10,\n]",
+        "5:3: `relay_from[1]` must be a network in quotes, such as \"192.0.2.0/24\", not a whole number",
+    ),
+    (LISTENER, "chunking = \"no\"", "3:12: `chunking` must be true or false, not text in quotes"),
+    (LISTENER, "max_recipients = 99", "3:18: `max_recipients` must be at least 100"),
+    (LISTENER, "max_errors = -1", "3:14: `max_errors` must be at least 1"),
+    (LISTENER, "max_hops = 4294967296", "3:12: `max_hops` must be between 1 and 4294967295"),
+    (
+        LISTENER,
+        "command_timeout = 300",
+        "3:19: `command_timeout` must be a duration in quotes, such as \"5m\", not a whole number",
+    ),
+    (LISTENER, "bare_newline = \"accept\"", "3:16: `bare_newline` can't be \"accept\""),
+    (
+        LISTENER,
+        "max_message_bytes = true",
+        "3:21: `max_message_bytes` must be a size, such as 65536 or \"64KiB\", not true or false",
+    ),
+    (END, "[retry]\nfactor = 0.5", "7:10: `factor` must be between 1 and 100"),
+    (END, "[retry]\njitter = nan", "7:10: `jitter` must be between 0 and 0.5"),
+    (END, "[log]\nlevel = \"loud\"", "7:9: `level` can't be \"loud\""),
+    (END, "[spool]\ndurability = \"fsync\"", "7:14: `durability` can't be \"fsync\""),
+    // Values that can't be.
+    (TOP, "hostname = \"a b\"", "1:12: \"a b\" is not a host name"),
+    (TOP, "hostname = \"bücher.example\"", "1:12: \"bücher.example\" is not a host name"),
+    (TOP, "hostname = \"[192.0.2.1]\"", "1:12: \"[192.0.2.1]\" is not a host name"),
+    (TOP, "postmaster = \"root@\"", "1:14: \"root@\" is not an address"),
+    (TOP, "postmaster = \"postmaster\"", "1:14: \"postmaster\" has no domain"),
+    (
+        LISTENER,
+        "name = \"a\"\n[[listener]]\naddress = \"127.0.0.1\"",
+        "5:11: \"127.0.0.1\" is not an address and port",
+    ),
+    (LISTENER, "relay_from = [\"10.0.0.0/33\"]", "3:15: \"10.0.0.0/33\" is not a network"),
+    (LISTENER, "relay_from = [\"localhost\"]", "3:15: \"localhost\" is not a network"),
+    (LISTENER, "command_timeout = \"5\"", "3:19: \"5\" is not a duration"),
+    (LISTENER, "command_timeout = \"5 minutes\"", "3:19: \"5 minutes\" is not a duration"),
+    (LISTENER, "session_timeout = \"0\"", "3:19: a timeout must be longer than nothing"),
+    (LISTENER, "max_message_bytes = \"5XB\"", "3:21: \"5XB\" is not a size"),
+    (
+        LISTENER,
+        "max_message_bytes = 99999999999999999999",
+        "3:21: `max_message_bytes` must be smaller: it has too many digits",
+    ),
+    (END, "[retry]\ngive_up_after = \"9x\"", "7:17: \"9x\" is not a duration"),
+    (LISTENER, "max_message_bytes = 1000", "3:21: 1000B is out of bounds: between 64KiB and 1TiB"),
+    (LISTENER, "max_line_bytes = 500", "3:18: 500 is too short for a line"),
+    (LISTENER, "banner = \"a\\r\\n250 b\"", "3:10: 1 to 400 printable ASCII characters are wanted"),
+    (
+        LISTENER,
+        "tls = \"required\"",
+        "3:7: `tls` can't be \"required\": this version has no TLS yet",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmx = { tls = \"opportunistic\" }",
+        "5:14: `tls` can't be \"opportunistic\": this version has no TLS yet",
+    ),
+    (
+        LISTENER,
+        "[[listener]]\naddress = \"127.0.0.1:25\"\nname = \"b\"",
+        "4:11: two listeners on 127.0.0.1:25",
+    ),
+    (
+        LISTENER,
+        "name = \"a\"\n[[listener]]\naddress = \"127.0.0.1:26\"\nname = \"a\"",
+        "6:8: a listener named \"a\" exists already",
+    ),
+    (LISTENER, "[[listener]]\nname = \"b\"", "3:1: a listener without `address`"),
+    (END, "[spool]\npath = \"/a\"\npaths = [\"/b\"]", "8:9: both `path` and `paths` are set"),
+    (END, "[spool]\npaths = [\"/a\", \"/a\"]", "7:16: \"/a\" is listed twice"),
+    (END, "[spool]\npaths = []", "7:9: between 1 and 256 directories are wanted"),
+    (
+        END,
+        "[spool]\nsegment_bytes = \"3MiB\"",
+        "7:17: `blob_bytes` is more than half of `segment_bytes`",
+    ),
+    (END, "[retry]\nfirst = \"2h\"", "7:9: `longest` (1h) is shorter than `first` (2h)"),
+    (
+        END,
+        "[retry]\ngive_up_after = \"1s\"",
+        "7:17: `give_up_after` (1s) is shorter than `first` (1m)",
+    ),
+    (END, "[admin]\naddress = \"8025\"", "7:11: \"8025\" is not an address and port"),
+    (END, "[events]\nrotate_bytes = 10", "7:16: less than 4096 bytes"),
+    (END, "[dns]\nservers = [\"ns.example\"]", "7:12: \"ns.example\" is not a name server"),
+    // Routes to nowhere.
+    (ROUTE, "domains = [\"a.example\"]", "3:1: route 1 leads nowhere"),
+    (ROUTE, "domains = [\"a.example\"]\nmx = {}\ndiscard = {}", "6:1: route 1 leads to 2 channels"),
+    (ROUTE, "domains = [\"a.example\"]\nsmtp = {}", "5:1: a route to nowhere: `hosts` is empty"),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [] }",
+        "5:18: a route to nowhere: `hosts` is empty",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = {}",
+        "5:1: a route to nowhere: `path` is missing",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{user}\" }",
+        "5:20: not a path for Maildirs",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h:0\"] }",
+        "5:19: \"h:0\" is not a host",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\", \"H:25\"] }",
+        "5:24: h:25 is listed twice",
+    ),
+    // Routes that nothing reaches.
+    (ROUTE, "mx = {}", "5:1: route 2 can never be reached"),
+    (ROUTE, "domains = []\nmx = {}", "4:11: `domains` is empty"),
+    (ROUTE, "domains = [\"*\"]\nmx = {}", "4:12: \"*\" is not a domain"),
+    (ROUTE, "domains = [\"me@a.example\"]\nmx = {}", "4:12: \"me@a.example\" is not a domain"),
+    (ROUTE, "domains = [\"a..example\"]\nmx = {}", "4:12: \"a..example\" is not a domain"),
+    (ROUTE, "domains = [\"a.example\", \"A.example\"]\nmx = {}", "4:25: a.example is listed twice"),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmx = {}\n[[route]]\ndomains = [\"a.example\"]\ndiscard = {}",
+        "7:12: a.example is taken by route 1 already",
+    ),
+    (
+        ROUTE,
+        "domains = [\"*.example\"]\nmx = {}\n[[route]]\ndomains = [\"a.example\"]\ndiscard = {}",
+        "7:12: a.example is taken by route 1 already",
+    ),
+    (
+        ROUTE,
+        "domains = [\"*.example\"]\nmx = {}\n[[route]]\ndomains = [\"*.a.example\"]\ndiscard = {}",
+        "7:12: *.a.example is taken by route 1 already",
+    ),
+    (
+        ROUTE,
+        "name = \"postmaster\"\ndomains = [\"a.example\"]\nmx = {}",
+        "4:8: the name \"postmaster\" is taken by a built-in route",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmx = {}\nretry = { first = \"9h\" }",
+        "6:19: `longest` (1h) is shorter than `first` (9h)",
+    ),
+];
+
+#[test]
+fn each_mistake_is_shown_at_its_place() {
+    let mut wrong = String::new();
+    for (frame, mistake, expected) in BAD {
+        let text = frame.replacen("<HERE>", mistake, 1);
+        let found = match schema().parse(&text, "f.toml") {
+            Ok(_) => "no error".to_owned(),
+            Err(errors) => {
+                let fatal = errors.problems().iter().filter(|p| p.fatal);
+                let lines = fatal.map(|p| format!("{}:{}: {}", p.line, p.column, p.message));
+                lines.collect::<Vec<_>>().join("\n")
+            }
+        };
+        if found != *expected {
+            wrong.push_str(&format!("{mistake}\n  expected {expected}\n  found    {found}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(BAD.len() >= 40);
+}
+
+#[test]
+fn an_empty_file_says_what_is_missing() {
+    let errors = schema().parse("", "f.toml").unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        "f.toml:1:1: error: there is no listener: nothing could be received\n\
+         f.toml:1:1: error: there is no route: no recipient could be accepted\n\
+         f.toml:1:1: warning: no route for the postmaster's mail (postmaster@localhost)"
+    );
+}
+
+#[test]
+fn several_mistakes_are_shown_at_once_with_pointers() {
+    let text = r#"hostnam = "relay.example.org"
+
+[[listener]]
+address = 25
+
+[[route]]
+smtp = { hosts = ["127.0.0.1:55225"], max_conections = 5 }
+"#;
+    let errors = schema().parse(text, "postrider.toml").unwrap_err();
+    insta::assert_snapshot!(errors.render(false));
+}
+
+#[test]
+fn mistakes_in_values_are_shown_at_once_with_pointers() {
+    let text = r#"hostname = "relay.example.org"
+
+[[listener]]
+address = "127.0.0.1"
+relay_from = ["0.0.0.0/0", "10.0.0.0/99"]
+
+[[route]]
+domains = ["example.org"]
+
+[[route]]
+mx = { tls = "required" }
+"#;
+    let errors = schema().parse(text, "postrider.toml").unwrap_err();
+    insta::assert_snapshot!(errors.render(false));
+}
+
+#[test]
+fn no_text_makes_it_panic() {
+    use proptest::prelude::*;
+    let pieces = "[[listener]]|[[route]]|[spool]|[retry]|\n|address|=|\"127.0.0.1:25\"|{|}|[|]|,|mx|\
+                  smtp|hosts|domains|\"*.é.example\"|first|\"1m\"|5|-1|0x10|1e9|inf|true|é|\"|'|#|\
+                  1979-05-27|.|discard|maildir|path|\"{local\"|events|\"off\"|\u{0}";
+    let pieces: Vec<&str> = pieces.split('|').collect();
+    let texts = proptest::collection::vec(proptest::sample::select(pieces), 0..40);
+    proptest!(|(text in texts)| {
+        let text = text.join(" ");
+        if let Err(errors) = schema().parse(&text, "f.toml") {
+            prop_assert!(errors.problems().iter().any(|p| p.fatal));
+            prop_assert!(!errors.render(false).is_empty());
+        }
+    });
+}

@@ -1,0 +1,7 @@
+//! The configuration with every section that there is: what files mean, and what is wrong with them.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod bad;
+mod good;
+mod reference;

@@ -1,0 +1,334 @@
+//! One shard with a log on a disk in memory, its operator, and everything it says.
+
+use super::world::{TestWorld, WALL_MS};
+use config::Config;
+use mail::{MessageId, Wall};
+use mta::console::{Console, Level};
+use mta::control::{ControlRequest, ShardAnswer};
+use mta::custody::{LogPort, shard_of};
+use mta::event::{Event, EventSink, json};
+use mta::inbox::{ShardMessage, ShardSender};
+use mta::metrics::Metrics;
+use mta::seams::{Spawn as _, World as _};
+use mta::shard::{Shard, ShardParts};
+use mta::shared::Shared;
+use serde_json::Value;
+use spool::memdisk::MemDisk;
+use spool::{Opening, Request, Spool, SpoolConfig};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tokio::io::DuplexStream;
+use tokio::sync::{mpsc, oneshot};
+
+/// Nothing that is waited for takes longer than this, by the world's clock.
+const PATIENCE: Duration = Duration::from_secs(30 * 86_400);
+
+/// How often what is waited for is looked at.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The log wakes up by itself as often as the commit thread does.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Runs a test in a world whose clock stands still while anybody has something to do.
+pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, async { test().await });
+}
+
+/// Waits until `is` so.
+pub(crate) async fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = tokio::time::Instant::now();
+    let mut pause = LOOK;
+    while !is() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        tokio::time::sleep(pause).await;
+        // What takes days is looked at less often than what takes no time.
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+/// The running shard.
+pub(crate) struct Node {
+    pub(crate) world: TestWorld,
+    pub(crate) disk: Rc<MemDisk>,
+    text: String,
+    shard: Rc<Shard<TestWorld>>,
+    shards: Vec<ShardSender<DuplexStream>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) metrics: Arc<Metrics>,
+    said: Rc<Said>,
+    /// The log takes no requests while this is so.
+    pub(crate) log_stands: Rc<Cell<bool>>,
+}
+
+/// A configuration file: a listener that may relay, and `routes`.
+pub(crate) fn config(routes: &str) -> String {
+    format!(
+        "hostname = \"relay.test\"\n\
+         [[listener]]\nname = \"in\"\naddress = \"192.0.2.250:25\"\nrelay_from = [\"198.51.100.0/24\"]\n\
+         {routes}\n"
+    )
+}
+
+fn parse(text: &str) -> Arc<Config> {
+    let config = channels::schema().parse(text, "test.toml");
+    Arc::new(config.unwrap_or_else(|problem| panic!("{problem:?}\n{text}")))
+}
+
+impl Node {
+    /// A node on an empty disk.
+    pub(crate) async fn start(text: &str) -> Node {
+        Node::start_on(TestWorld::new(), Rc::new(MemDisk::new(1, 1 << 30)), text).await
+    }
+
+    /// A node that recovers what `disk` holds.
+    pub(crate) async fn start_on(world: TestWorld, disk: Rc<MemDisk>, text: &str) -> Node {
+        let config = parse(text);
+        let (post, mail) = mpsc::unbounded_channel();
+        let shards = vec![post];
+        let spool_config = SpoolConfig {
+            segment_bytes: 4 << 20,
+            first_segment_bytes: 1 << 20,
+            reserve_bytes: 4 << 20,
+            ..SpoolConfig::default()
+        };
+        let opening = Opening::read(&*disk, spool_config).expect("the disk is read");
+        let (requests, inbox) = mpsc::unbounded_channel();
+        let port = Arc::new(LogPort {
+            // The log lives as long as the test.
+            send: Box::new(move |request| drop(requests.send(request))),
+            next_sequence: AtomicU64::new(opening.next_sequence()),
+            next_blob: AtomicU64::new(opening.next_blob()),
+            log: 0,
+            node: 0,
+        });
+        let shared = Arc::new(Shared::new(&config, 1));
+        let metrics = Arc::new(Metrics::default());
+        let said = Rc::new(Said::default());
+        let shard = Shard::new(ShardParts {
+            number: 0,
+            world: world.clone(),
+            config: Arc::clone(&config),
+            ports: vec![port],
+            shared: Arc::clone(&shared),
+            shards: shards.clone(),
+            events: Rc::clone(&said) as Rc<dyn EventSink>,
+            console: Rc::clone(&said) as Rc<dyn Console>,
+            metrics: Arc::clone(&metrics),
+            suspensions: Arc::new([]),
+            channels: channels::channels(),
+        });
+        let mut recovered = Vec::new();
+        let finished = opening.finish(&*disk, &mut |message| recovered.push(message));
+        let (spool, report) = finished.expect("the log is made ready");
+        assert_eq!(report.damage.len(), 0, "{:?}", report.damage);
+        shard.adopt(recovered);
+        let log_stands = Rc::new(Cell::new(false));
+        let log = Log {
+            spool,
+            disk: Rc::clone(&disk),
+            inbox,
+            stands: Rc::clone(&log_stands),
+            shards: shards.clone(),
+        };
+        world.spawn().spawn(log.run());
+        world.spawn().spawn(Rc::clone(&shard).run(mail));
+        Node {
+            world,
+            disk,
+            text: text.to_owned(),
+            shard,
+            shards,
+            shared,
+            metrics,
+            said,
+            log_stands,
+        }
+    }
+
+    /// The log loses power, the process is gone; what the disk kept is recovered.
+    pub(crate) async fn restart(self) -> Node {
+        let text = self.text.clone();
+        self.restart_with(&text).await
+    }
+
+    /// The same with another configuration.
+    pub(crate) async fn restart_with(self, text: &str) -> Node {
+        self.world.spawn().end();
+        // The tasks are gone when others have had their turn.
+        tokio::task::yield_now().await;
+        self.disk.crash();
+        self.shard.abandon();
+        Node::start_on(self.world.clone(), Rc::clone(&self.disk), text).await
+    }
+
+    /// Reads another configuration.
+    pub(crate) fn reload(&self, text: &str) {
+        self.post(ShardMessage::Reload(parse(text)));
+    }
+
+    /// Stops in good order.
+    pub(crate) async fn stop(&self, grace: Duration) {
+        let (done, stopped) = oneshot::channel();
+        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        self.post(ShardMessage::Stop { grace_ms, done });
+        stopped.await.expect("it says so");
+    }
+
+    fn post(&self, mail: ShardMessage<DuplexStream>) {
+        self.shards[0].send(mail).unwrap_or_else(|_| panic!("the shard has ended"));
+    }
+
+    /// Hands a client's connection to the shard, as an acceptor does.
+    pub(crate) fn accept(&self, peer: std::net::SocketAddr) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        self.post(ShardMessage::Connection { accepted: theirs, peer, listener: 0 });
+        ours
+    }
+
+    /// What the shard answers an operator, all parts of it.
+    pub(crate) async fn ask(&self, request: ControlRequest) -> Vec<ShardAnswer> {
+        let (answer, mut parts) = mpsc::channel(mta::control::PARTS_MAX);
+        self.post(ShardMessage::Control { request: Box::new(request), answer });
+        let mut all = Vec::new();
+        while let Some(part) = parts.recv().await {
+            let is_last = part.is_last;
+            all.push(part);
+            if is_last {
+                break;
+            }
+        }
+        all
+    }
+
+    /// Everything that happened, an event a line: its name and `fields` of it.
+    pub(crate) fn events(&self, fields: &[&str]) -> Vec<String> {
+        let shown = |event: &Value| {
+            let mut line = event["event"].as_str().unwrap_or("?").to_owned();
+            for field in fields {
+                match &event[field] {
+                    Value::Null => {}
+                    Value::String(text) => line += &format!(" {field}={text}"),
+                    other => line += &format!(" {field}={other}"),
+                }
+            }
+            line
+        };
+        self.said.events.borrow().iter().map(shown).collect()
+    }
+
+    /// Events of one name.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.said.events.borrow().iter().filter(|event| event["event"] == name).count()
+    }
+
+    /// The events of one name.
+    pub(crate) fn of(&self, name: &str) -> Vec<Value> {
+        let events = self.said.events.borrow();
+        events.iter().filter(|event| event["event"] == name).cloned().collect()
+    }
+
+    /// Waits for so many events of one name.
+    pub(crate) async fn wait_for(&self, name: &str, count: usize) {
+        let begun = tokio::time::Instant::now();
+        let mut pause = LOOK;
+        while self.count(name) < count {
+            let all = self.events(&["recipient", "reason"]);
+            assert!(begun.elapsed() < PATIENCE, "no {count} × {name}: {all:#?}");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    /// Console lines so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.said.lines.borrow().clone()
+    }
+
+    /// The id that the last `received` told.
+    pub(crate) fn last_id(&self) -> MessageId {
+        let received = self.of("received");
+        let id = received.last().and_then(|event| event["id"].as_str()).expect("a message");
+        id.parse().expect("an id")
+    }
+
+    /// How long the world has been going on.
+    pub(crate) fn age(&self) -> Duration {
+        let Wall(now) = mta::seams::Time::wall(self.world.time());
+        Duration::from_millis(now - WALL_MS)
+    }
+}
+
+/// What the commit and bulk threads do, at once.
+struct Log {
+    spool: Spool,
+    disk: Rc<MemDisk>,
+    inbox: mpsc::UnboundedReceiver<Request>,
+    stands: Rc<Cell<bool>>,
+    shards: Vec<ShardSender<DuplexStream>>,
+}
+
+impl Log {
+    async fn run(mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                request = self.inbox.recv() => match request {
+                    Some(request) => self.spool.handle_request(request),
+                    None => return,
+                },
+                () = tokio::time::sleep(TICK) => self.spool.handle_tick(),
+            }
+            while self.stands.get() {
+                tokio::time::sleep(LOOK).await;
+            }
+            while let Ok(request) = self.inbox.try_recv() {
+                self.spool.handle_request(request);
+            }
+            while let Some(io) = self.spool.poll_io() {
+                self.spool.handle_io_done(io.perform(&*self.disk));
+            }
+            while let Some((ticket, completion)) = self.spool.poll_completion() {
+                if let Some(shard) = self.shards.get(usize::from(shard_of(ticket))) {
+                    // A shard that has ended waits for nothing.
+                    let _ = shard.send(ShardMessage::Completions(vec![(ticket, completion)]));
+                }
+            }
+        }
+    }
+}
+
+/// Events and console lines.
+#[derive(Default)]
+struct Said {
+    events: RefCell<Vec<Value>>,
+    lines: RefCell<Vec<String>>,
+}
+
+impl EventSink for Said {
+    fn emit(&self, event: Event) {
+        let mut text = Vec::new();
+        json::write_lines(&event, &mut text);
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let parsed = lines.map(|line| serde_json::from_slice(line).expect("a line of JSON"));
+        self.events.borrow_mut().extend(parsed);
+    }
+}
+
+impl Console for Said {
+    fn shows(&self, level: Level) -> bool {
+        level <= Level::Info
+    }
+
+    fn line(&self, level: Level, kind: &'static str, text: fmt::Arguments<'_>) {
+        self.lines.borrow_mut().push(format!("{} {kind}: {text}", level.as_str()));
+    }
+}

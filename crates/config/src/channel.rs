@@ -1,0 +1,159 @@
+//! What a route's channel is told, and what others may ask of that without knowing the channel.
+//!
+//! A kind of channel implements [`ChannelSection`] for its keys and [`Settings`] for what they come
+//! to, and is registered with [`Schema::channel`](crate::Schema::channel).
+
+use super::explanation::Explainer;
+use super::reader::Reader;
+use super::route::HostPort;
+use mail::Mailbox;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// The table in `[[route]]` that leads to one kind of channel.
+pub trait ChannelSection: 'static {
+    /// Its key in `[[route]]`.
+    const KEY: &'static str;
+    /// What the key is for: a sentence in the table of `[[route]]`'s keys.
+    const SUMMARY: &'static str;
+    /// How it is written, for the reference page.
+    const EXAMPLE: &'static str;
+    /// Keys (TOML) whose default is another here than in the shared part of `Text`.
+    const DEFAULTS: &'static str = "";
+    /// Keys that are missing here for a reason, which is shown to those who try.
+    const ELSEWHERE: &'static [(&'static [&'static str], &'static str)] = &[];
+    /// The table as it is written. Its doc comments are the reference page.
+    type Text: DeserializeOwned + JsonSchema;
+
+    /// Reads the table. `None` when there is a mistake in it, which `reader` was told.
+    fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>>;
+
+    /// Settings that keep all mail in the directory at `path` on this machine: for the postmaster's
+    /// mail, when no route takes it. `None`: not by this kind of channel.
+    fn mailbox_at(path: &str) -> Option<Arc<dyn Settings>> {
+        let _ = path;
+        None
+    }
+}
+
+/// What a channel is told by one route.
+pub trait Settings: Any + Debug + Send + Sync {
+    /// The key in `[[route]]`.
+    fn key(&self) -> &'static str;
+
+    /// Where the mail goes.
+    fn destination(&self) -> Destination<'_>;
+
+    /// What limits its connections, or workers.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    /// Whether there can be a place for this recipient.
+    fn has_place_for(&self, recipient: &Mailbox) -> bool {
+        let _ = recipient;
+        true
+    }
+
+    /// Whether accepted mail is queued. If not it is thrown away as it arrives: nothing of it is
+    /// written for recipients of this route.
+    fn keeps_mail(&self) -> bool {
+        true
+    }
+
+    /// The next hop may take a local part with `%`, `!` or `@` for a route of its own, and relay.
+    fn may_be_routed_on(&self) -> bool {
+        false
+    }
+
+    /// Shows where mail for this recipient goes, by the keys that say so.
+    fn explain_destination(&self, recipient: &Mailbox, explainer: &mut Explainer<'_>) {
+        let _ = (recipient, explainer);
+    }
+
+    /// Shows limits and the like.
+    fn explain_limits(&self, explainer: &mut Explainer<'_>) {
+        let _ = explainer;
+    }
+
+    /// Whether the other settings say the same.
+    fn is_like(&self, other: &dyn Settings) -> bool;
+}
+
+impl dyn Settings {
+    /// The settings as their channel knows them; `None`: they are another channel's.
+    #[must_use]
+    pub fn of<T: Settings>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+
+    /// The mail stays on this server: accepting it relays nothing.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        matches!(self.destination(), Destination::Here(_))
+    }
+}
+
+impl PartialEq for dyn Settings {
+    fn eq(&self, other: &dyn Settings) -> bool {
+        self.is_like(other)
+    }
+}
+
+/// Where the mail of a route goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination<'a> {
+    /// It stays on this server, at a place of this name (a path, perhaps with parts to fill in);
+    /// empty: nowhere.
+    Here(&'a str),
+    /// To the hosts that the file names: groups in the order in which they are tried.
+    Hosts(Vec<&'a [HostPort]>),
+    /// To the hosts that the DNS names for the recipient's domain (RFC 5321 §5.1), at this port.
+    Mx {
+        /// TCP.
+        port: u16,
+    },
+}
+
+/// What limits the connections, or workers, of a route. 0: no limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Shared by all that leads by this route to the same set of hosts.
+    pub shared: Option<SharedLimits>,
+    /// Connections in the middle of being opened at once, or workers that start.
+    pub opens_max: u32,
+    /// Messages on one connection.
+    pub messages_per_connection: u32,
+    /// Recipients in one transaction.
+    pub recipients_per_message: u32,
+    /// Find out how many connections the peer likes.
+    pub adaptive: bool,
+}
+
+/// Over all shards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SharedLimits {
+    /// Connections at once.
+    pub connections_max: u32,
+    /// Messages a second.
+    pub messages_per_second: f64,
+}
+
+/// Workers of a local channel that may be starting at once. They end when the queue is empty.
+const LOCAL_WORKERS: u32 = 8;
+
+/// Those of a channel without a peer.
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            shared: None,
+            opens_max: LOCAL_WORKERS,
+            messages_per_connection: 0,
+            recipients_per_message: 0,
+            adaptive: false,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! May this client send to this recipient? Decided at RCPT.
+
+use super::{Config, Listener};
+use mail::{Mailbox, Reply};
+use std::net::IpAddr;
+
+/// The answer to RCPT, with its reason. Routes are indices in [`Config::routes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Accepted: a route names the domain, so its mail is ours to take from everybody.
+    Named {
+        /// The route.
+        route: usize,
+    },
+    /// Accepted: everything else stays on this server, so nothing is relayed.
+    Local {
+        /// The catch-all route.
+        route: usize,
+    },
+    /// Accepted: the client may send to any domain.
+    Relay {
+        /// The catch-all route.
+        route: usize,
+        /// Index in [`Listener::relay_from`].
+        network: usize,
+    },
+    /// Accepted, always (RFC 5321 §4.5.1): the recipient to be kept is
+    /// [`super::Postmaster::address`], in place of what the client gave.
+    Postmaster {
+        /// The route.
+        route: usize,
+    },
+    /// Refused: only the catch-all over the network takes it, and the client may not relay.
+    Denied {
+        /// The catch-all route.
+        route: usize,
+    },
+    /// Refused: the local part names a way on from the next hop, and the client may not relay.
+    Routed {
+        /// The route.
+        route: usize,
+    },
+    /// Refused: a mailbox on this server can't have so long a name.
+    NoMailbox {
+        /// The route.
+        route: usize,
+    },
+    /// Refused: no route takes the domain. `may_relay`: this client could have used one.
+    NoRoute {
+        /// The client is in `relay_from`.
+        may_relay: bool,
+    },
+}
+
+impl Decision {
+    /// Whether the recipient is accepted.
+    #[must_use]
+    pub fn is_accepted(self) -> bool {
+        self.refusal().is_none()
+    }
+
+    /// The route it takes or would take.
+    #[must_use]
+    pub fn route(self) -> Option<usize> {
+        match self {
+            Decision::Named { route }
+            | Decision::Local { route }
+            | Decision::Relay { route, .. }
+            | Decision::Postmaster { route }
+            | Decision::Routed { route }
+            | Decision::NoMailbox { route }
+            | Decision::Denied { route } => Some(route),
+            Decision::NoRoute { .. } => None,
+        }
+    }
+
+    /// The reply that refuses; `None` when it is accepted.
+    #[must_use]
+    pub fn refusal(self) -> Option<Reply> {
+        match self {
+            Decision::Denied { .. } | Decision::NoRoute { may_relay: false } => {
+                Some(Reply::new(550, (5, 7, 1), "relay access denied"))
+            }
+            Decision::Routed { .. } => {
+                Some(Reply::new(550, (5, 7, 1), "routes within addresses are not followed"))
+            }
+            Decision::NoMailbox { .. } => {
+                Some(Reply::new(550, (5, 1, 1), "no mailbox has so long a name"))
+            }
+            Decision::NoRoute { may_relay: true } => {
+                Some(Reply::new(550, (5, 1, 2), "no route to this domain"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Config {
+    /// Whether there are clients that may relay, at any listener.
+    #[must_use]
+    pub fn has_relay(&self) -> bool {
+        self.listeners.iter().any(|listener| !listener.relay_from.is_empty())
+    }
+
+    /// May a client of this listener send to this recipient? `client` is `None` when it is not
+    /// known: it then is a stranger.
+    #[must_use]
+    pub fn decide(&self, listener: &Listener, client: Option<IpAddr>, rcpt: &Mailbox) -> Decision {
+        if rcpt.domain_str().is_empty() {
+            return Decision::Postmaster { route: self.postmaster.route };
+        }
+        if let Some(route) = self.table.named(&rcpt.domain()) {
+            let named = Decision::Named { route };
+            return self.unless_unfit(listener, client, rcpt, named, route);
+        }
+        let catch_all = self.table.catch_all();
+        let local = |route: usize| self.routes.get(route).is_some_and(|r| r.channel.is_local());
+        if let Some(route) = catch_all.filter(|route| local(*route)) {
+            return self.unless_unfit(listener, client, rcpt, Decision::Local { route }, route);
+        }
+        // Our own name is always one of the domains we answer for.
+        if rcpt.domain_str().eq_ignore_ascii_case(self.hostname.as_str())
+            && rcpt.local().eq_ignore_ascii_case("postmaster")
+        {
+            return Decision::Postmaster { route: self.postmaster.route };
+        }
+        let network = client.and_then(|client| listener.relay_network(client));
+        if is_own_literal(listener, rcpt, network.is_some())
+            && rcpt.local().eq_ignore_ascii_case("postmaster")
+        {
+            return Decision::Postmaster { route: self.postmaster.route };
+        }
+        match (catch_all, network) {
+            (Some(route), Some((network, _))) => Decision::Relay { route, network },
+            (Some(route), None) => Decision::Denied { route },
+            (None, network) => Decision::NoRoute { may_relay: network.is_some() },
+        }
+    }
+
+    /// `decision`, unless the route can't or shall not take this local part from this client.
+    fn unless_unfit(
+        &self,
+        listener: &Listener,
+        client: Option<IpAddr>,
+        rcpt: &Mailbox,
+        decision: Decision,
+        route: usize,
+    ) -> Decision {
+        let channel = self.routes.get(route).map(|route| &route.channel);
+        match channel {
+            Some(channel) if !channel.has_place_for(rcpt) => Decision::NoMailbox { route },
+            Some(channel)
+                if channel.may_be_routed_on()
+                    && !listener.allow_routed_recipients
+                    && rcpt.local_unquoted().contains(['%', '!', '@'])
+                    && client.is_none_or(|client| listener.relay_network(client).is_none()) =>
+            {
+                Decision::Routed { route }
+            }
+            _ => decision,
+        }
+    }
+}
+
+/// Whether the domain is an address literal of this server (RFC 5321 §4.5.1). Of a listener on all
+/// addresses it is not known here which those are: every address that a stranger names then is, for
+/// its mail has nowhere else to go.
+fn is_own_literal(listener: &Listener, rcpt: &Mailbox, may_relay: bool) -> bool {
+    let Some(literal) = rcpt.domain().literal() else { return false };
+    let own = listener.address.ip().to_canonical();
+    literal.to_canonical() == own || own.is_unspecified() && !may_relay
+}

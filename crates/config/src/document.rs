@@ -1,0 +1,153 @@
+//! The text as TOML: where every key and value stands, and whether it has the schema's shape.
+
+use super::Schema;
+use super::problem::{Problem, place_of};
+use super::written::FileText;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use toml::de::{DeTable, DeValue};
+
+/// A file's text and the places of its keys and values.
+///
+/// A path names a value: `listener[0].relay_from[1]`.
+#[derive(Clone, Debug)]
+pub(super) struct Document {
+    file: Arc<str>,
+    text: Arc<str>,
+    places: BTreeMap<String, Range<usize>>,
+}
+
+impl Document {
+    /// Reads the text. All problems of one kind are found at once: syntax, then shape.
+    ///
+    /// # Errors
+    /// What is wrong with the syntax, or with keys and types.
+    pub(super) fn read(
+        schema: &Schema,
+        file: Arc<str>,
+        text: Arc<str>,
+    ) -> Result<(Document, FileText), (Document, Vec<Problem>)> {
+        let mut document = Document { file, text: text.clone(), places: BTreeMap::new() };
+        let (root, errors) = DeTable::parse_recoverable(&text);
+        if !errors.is_empty() {
+            let problems = errors.iter().map(|error| document.toml_problem(error)).collect();
+            return Err((document, problems));
+        }
+        document.walk_table("", root.get_ref());
+        let mut problems = Vec::new();
+        super::shape::check(schema, root.get_ref(), &document, &mut problems);
+        if !problems.is_empty() {
+            return Err((document, problems));
+        }
+        match FileText::deserialize(toml::Deserializer::from(root)) {
+            Ok(written) => Ok((document, written)),
+            // The shape is right, so this is what a schema cannot say.
+            Err(error) => {
+                let problem = document.toml_problem(&error);
+                Err((document, vec![problem]))
+            }
+        }
+    }
+
+    /// The file's name.
+    #[must_use]
+    pub(super) fn file(&self) -> &Arc<str> {
+        &self.file
+    }
+
+    /// The text.
+    #[must_use]
+    pub(super) fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// Where the value at `path` stands; `None` when it is a default.
+    #[must_use]
+    pub(super) fn span(&self, path: &str) -> Option<Range<usize>> {
+        self.places.get(path).cloned()
+    }
+
+    /// The line of the value at `path`, from 1; `None` when it is a default.
+    #[must_use]
+    pub(super) fn line(&self, path: &str) -> Option<u32> {
+        self.places.get(path).map(|span| place_of(&self.text, span.start).0)
+    }
+
+    /// A problem with the value at `path`, or, if it is not in the file, with the section it
+    /// would stand in.
+    #[must_use]
+    pub(super) fn problem(&self, path: &str, fatal: bool, message: String, help: &str) -> Problem {
+        let mut path = path;
+        let span = loop {
+            if let Some(span) = self.span(path) {
+                break span;
+            }
+            match path.rfind(['.', '[']) {
+                Some(at) => path = &path[..at],
+                None => break 0..0,
+            }
+        };
+        self.problem_at(span, fatal, message, help)
+    }
+
+    /// A problem with these bytes of the text.
+    #[must_use]
+    pub(super) fn problem_at(
+        &self,
+        span: Range<usize>,
+        fatal: bool,
+        message: String,
+        help: &str,
+    ) -> Problem {
+        let (line, column) = place_of(&self.text, span.start);
+        let help = (!help.is_empty()).then(|| help.to_owned());
+        Problem { fatal, message, help, span: self.first_line(span), line, column }
+    }
+
+    /// What is said about a table is shown at its first line only.
+    fn first_line(&self, span: Range<usize>) -> Range<usize> {
+        let text = self.text.get(span.clone()).unwrap_or("");
+        let len = text.find('\n').unwrap_or(text.len());
+        span.start..span.start + text[..len].trim_end().len()
+    }
+
+    fn toml_problem(&self, error: &toml::de::Error) -> Problem {
+        let end = self.text.len();
+        self.problem_at(error.span().unwrap_or(end..end), true, error.message().to_owned(), "")
+    }
+
+    fn walk_table(&mut self, path: &str, table: &DeTable<'_>) {
+        for (key, value) in table {
+            let path = child(path, key.get_ref());
+            let span = match value.get_ref() {
+                // Tables and arrays of tables are pointed at by their key.
+                DeValue::Table(_) => key.span(),
+                DeValue::Array(items) if items.iter().any(|i| i.get_ref().is_table()) => key.span(),
+                _ => value.span(),
+            };
+            self.places.insert(path.clone(), span);
+            self.walk_value(&path, value.get_ref());
+        }
+    }
+
+    fn walk_value(&mut self, path: &str, value: &DeValue<'_>) {
+        match value {
+            DeValue::Table(table) => self.walk_table(path, table),
+            DeValue::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    let path = format!("{path}[{index}]");
+                    self.places.insert(path.clone(), item.span());
+                    self.walk_value(&path, item.get_ref());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The path of `key` inside the table at `path`.
+pub(super) fn child(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}

@@ -1,0 +1,394 @@
+//! What would happen to a recipient, and which line of the file decided it.
+
+use super::channel::Destination;
+use super::quantity::{write_duration, write_size};
+use super::route::{DomainPattern, Route};
+use super::settings::{Listener, ReportTo, Retry};
+use super::{Config, Decision, host_text, next_hop};
+use mail::Mailbox;
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplainRequest<'a> {
+    /// The recipient.
+    pub recipient: &'a Mailbox,
+    /// The sender; `None` is `<>`.
+    pub sender: Option<&'a Mailbox>,
+    /// The listener the client comes through; by default the first.
+    pub listener: Option<&'a str>,
+    /// The client's address; by default a stranger.
+    pub client: Option<IpAddr>,
+    /// For `mx` routes: the hosts that the lookup gave, groups of equal preference, the best first,
+    /// or why there is no answer. `None`: no lookup was made.
+    pub mx: Option<Result<&'a [Vec<String>], &'a str>>,
+}
+
+/// Who decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// File and line.
+    Line(String),
+    /// The key is not in the file.
+    Default,
+    /// The program, by a rule of the protocol.
+    Rule(&'static str),
+    /// The DNS.
+    Dns,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Line(line) => f.write_str(line),
+            Origin::Default => f.write_str("default"),
+            Origin::Rule(rule) => f.write_str(rule),
+            Origin::Dns => f.write_str("DNS"),
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One thing that is decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// What: `route`, `channel`, `max_connections`, …
+    pub what: String,
+    /// The value.
+    pub value: String,
+    /// Who decided it.
+    pub decided_by: Origin,
+}
+
+/// The answer. `Display` gives an aligned table, `Serialize` the same for programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// As asked.
+    pub recipient: String,
+    /// As asked; empty for `<>`.
+    pub sender: String,
+    /// Whether RCPT would be accepted.
+    pub accepted: bool,
+    /// Name of the route, if there is one.
+    pub route: Option<String>,
+    /// Channel of the route.
+    pub channel: Option<&'static str>,
+    /// Key of the ready queue, when it is known.
+    pub ready_queue: Option<String>,
+    /// All decisions in their order.
+    pub steps: Vec<Step>,
+}
+
+impl Config {
+    /// What would happen to a recipient, without sending anything.
+    ///
+    /// # Errors
+    /// When the listener does not exist.
+    pub fn explain(&self, request: &ExplainRequest<'_>) -> Result<Explanation, String> {
+        let listener = match request.listener {
+            None => self.listeners.first(),
+            Some(name) => self.listeners.iter().find(|listener| &*listener.name == name),
+        };
+        let Some(listener) = listener else {
+            let names: Vec<&str> = self.listeners.iter().map(|l| &*l.name).collect();
+            return Err(format!("no such listener; there are: {}", names.join(", ")));
+        };
+        let decision = self.decide(listener, request.client, request.recipient);
+        let mut explainer = Explainer { config: self, section: String::new(), steps: Vec::new() };
+        explainer.acceptance(listener, request, decision);
+        let effective = match decision {
+            Decision::Postmaster { .. } => &self.postmaster.address,
+            _ => request.recipient,
+        };
+        let route = decision.route().and_then(|index| self.routes.get(index));
+        let ready_queue = route.and_then(|route| explainer.route(route, effective, request));
+        Ok(Explanation {
+            recipient: request.recipient.to_string(),
+            sender: request.sender.map(ToString::to_string).unwrap_or_default(),
+            accepted: decision.is_accepted(),
+            route: route.map(|route| route.name.to_string()),
+            channel: route.map(|route| route.channel.key()),
+            ready_queue,
+            steps: explainer.steps,
+        })
+    }
+
+    /// `postrider.toml:17`, or that the key is not in the file.
+    fn origin(&self, path: &str) -> Origin {
+        match self.document.line(path) {
+            Some(line) => Origin::Line(format!("{}:{line}", self.file_name())),
+            None => Origin::Default,
+        }
+    }
+}
+
+/// Takes the steps of an explanation.
+#[derive(Debug)]
+pub struct Explainer<'a> {
+    config: &'a Config,
+    /// The section whose owner explains it.
+    section: String,
+    steps: Vec<Step>,
+}
+
+impl Explainer<'_> {
+    /// A key of the owner's section, what it comes to, and the line that sets it.
+    pub fn own_key(&mut self, key: &str, value: String) {
+        let origin = self.config.origin(&format!("{}.{key}", self.section));
+        self.step(key, value, origin);
+    }
+
+    /// The same for a limit, of which 0 is none.
+    pub fn own_limit(&mut self, key: &str, limit: u32) {
+        let value = if limit == 0 { "no limit".to_owned() } else { limit.to_string() };
+        self.own_key(key, value);
+    }
+
+    fn step(&mut self, what: impl Into<String>, value: impl Into<String>, decided_by: Origin) {
+        self.steps.push(Step { what: what.into(), value: value.into(), decided_by });
+    }
+
+    /// A value of a section, with the line that sets it.
+    fn key(&mut self, section: &str, key: &str, value: String) {
+        let origin = self.config.origin(&format!("{section}.{key}"));
+        self.step(key, value, origin);
+    }
+
+    fn acceptance(
+        &mut self,
+        listener: &Listener,
+        request: &ExplainRequest<'_>,
+        decision: Decision,
+    ) {
+        let config = self.config;
+        let position = config.listeners.iter().position(|l| l.name == listener.name).unwrap_or(0);
+        let at = format!("listener[{position}]");
+        let client = match request.client {
+            Some(client) => client.to_string(),
+            None => "a stranger".to_owned(),
+        };
+        self.step(
+            "listener",
+            format!("\"{}\" on {}", listener.name, listener.address),
+            config.origin(&at),
+        );
+        let (value, origin) = match decision {
+            Decision::Named { route } => (
+                "accepted from everybody: a route names the domain".to_owned(),
+                self.pattern_origin(route, request.recipient),
+            ),
+            Decision::Local { route } => (
+                "accepted from everybody: everything else stays on this server".to_owned(),
+                config.origin(&format!("route[{route}]")),
+            ),
+            Decision::Relay { network, .. } => (
+                format!("accepted: {client} may send to any domain"),
+                config.origin(&format!("{at}.relay_from[{network}]")),
+            ),
+            Decision::Postmaster { .. } => (
+                format!("accepted from everybody, as {}", config.postmaster.address),
+                Origin::Rule("RFC 5321 4.5.1"),
+            ),
+            Decision::Denied { .. }
+            | Decision::NoRoute { .. }
+            | Decision::Routed { .. }
+            | Decision::NoMailbox { .. } => {
+                let reply = decision.refusal().map(|reply| {
+                    let status = reply.enhanced.map(|e| e.to_string()).unwrap_or_default();
+                    format!("{} {status} {}", reply.code, reply.text)
+                });
+                let value = format!("refused to {client}: {}", reply.unwrap_or_default());
+                (value, config.origin(&format!("{at}.relay_from")))
+            }
+        };
+        self.step("acceptance", value, origin);
+        self.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
+    }
+
+    /// The line of the pattern that took the domain.
+    fn pattern_origin(&self, route: usize, recipient: &Mailbox) -> Origin {
+        let domain = recipient.domain();
+        let patterns = self.config.routes.get(route).map_or(&[][..], |route| &route.domains);
+        let position = patterns.iter().position(|pattern| {
+            let mut table = super::RouteTable::default();
+            table.insert(pattern, 0);
+            table.named(&domain).is_some()
+        });
+        match position {
+            Some(position) => self.config.origin(&format!("route[{route}].domains[{position}]")),
+            None => self.config.origin(&format!("route[{route}]")),
+        }
+    }
+
+    /// Everything from the route on; returns the key of the ready queue.
+    fn route(
+        &mut self,
+        route: &Route,
+        recipient: &Mailbox,
+        request: &ExplainRequest<'_>,
+    ) -> Option<String> {
+        let at = format!("route[{}]", route.index);
+        let origin =
+            if route.line == 0 { Origin::Rule("built in") } else { self.config.origin(&at) };
+        self.step("route", describe_route(route), origin.clone());
+        let section = format!("{at}.{}", route.channel.key());
+        let channel_origin = match self.config.origin(&section) {
+            Origin::Default => origin,
+            line => line,
+        };
+        self.step("channel", route.channel.key(), channel_origin);
+        let ready = self.next_hop(&section, route, recipient, request);
+        self.step(
+            "scheduled queue",
+            recipient.domain().to_string(),
+            Origin::Rule("recipient domain"),
+        );
+        let text = ready.clone().unwrap_or_else(|| "by the hosts that DNS names".to_owned());
+        self.step("ready queue", text, Origin::Rule("next hop"));
+        self.section = section;
+        route.channel.explain_limits(self);
+        self.retry(&at, &route.retry);
+        self.reports(&at, route);
+        ready
+    }
+
+    fn reports(&mut self, at: &str, route: &Route) {
+        let reports = &route.reports;
+        let origin = |key: &str| match self.config.origin(&format!("{at}.reports.{key}")) {
+            Origin::Default => self.config.origin(&format!("reports.{key}")),
+            line => line,
+        };
+        let to = match &reports.to {
+            ReportTo::Sender => "the sender".to_owned(),
+            ReportTo::Nobody => "nobody".to_owned(),
+            ReportTo::Address(address) => address.to_string(),
+        };
+        let mut steps = vec![("reports to", to, origin("to"))];
+        let copy = reports.copy_to.as_ref().map(ToString::to_string);
+        steps.extend(copy.map(|to| ("reports copied to", to, origin("copy_to"))));
+        let kept = reports.directory.as_ref().map(|path| path.display().to_string());
+        steps.extend(kept.map(|path| ("reports kept in", path, origin("directory"))));
+        let give_up_after = self.config.report_retry.of(&route.retry).give_up_after;
+        let given_up = self.config.origin("reports.retry.give_up_after");
+        steps.push(("reports given up after", write_duration(give_up_after), given_up));
+        for (what, value, origin) in steps {
+            self.step(what, value, origin);
+        }
+    }
+
+    fn next_hop(
+        &mut self,
+        section: &str,
+        route: &Route,
+        recipient: &Mailbox,
+        request: &ExplainRequest<'_>,
+    ) -> Option<String> {
+        let Destination::Mx { port } = route.channel.destination() else {
+            self.section = section.to_owned();
+            route.channel.explain_destination(recipient, self);
+            return route.next_hop();
+        };
+        match request.mx {
+            None => {
+                let text = format!("MX hosts of {} (not looked up)", recipient.domain());
+                self.step("hosts", text, Origin::Dns);
+                None
+            }
+            Some(Err(reason)) => {
+                self.step("hosts", format!("none: {reason}"), Origin::Dns);
+                None
+            }
+            Some(Ok(groups)) => {
+                let hosts: Vec<&str> = groups.iter().flatten().map(String::as_str).collect();
+                self.step("hosts", hosts.join(", "), Origin::Dns);
+                let text = |host: &String| host_text(host, port);
+                let groups: Vec<Vec<String>> =
+                    groups.iter().map(|group| group.iter().map(text).collect()).collect();
+                Some(next_hop(route.channel.key(), &route.name, &groups))
+            }
+        }
+    }
+
+    fn retry(&mut self, at: &str, retry: &Retry) {
+        let origin = |key: &str| match self.config.origin(&format!("{at}.retry.{key}")) {
+            Origin::Default => self.config.origin(&format!("retry.{key}")),
+            line => line,
+        };
+        let (first, warn, give_up) =
+            (origin("first"), origin("warn_after"), origin("give_up_after"));
+        self.step("tried again after", retry_times(retry), first);
+        let warn_after = retry.warn_after.map_or("never".to_owned(), write_duration);
+        self.step("sender warned after", warn_after, warn);
+        self.step("returned after", write_duration(retry.give_up_after), give_up);
+    }
+}
+
+fn describe_route(route: &Route) -> String {
+    let takes = match route.domains.as_slice() {
+        [] if route.line == 0 => "the postmaster's mail".to_owned(),
+        [] => "everything else".to_owned(),
+        domains => {
+            let shown: Vec<String> = domains.iter().take(3).map(DomainPattern::to_string).collect();
+            let more = domains.len() - shown.len();
+            let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{rest}", shown.join(", "))
+        }
+    };
+    format!("route {} \"{}\" ({takes})", route.index + 1, route.name)
+}
+
+/// `1m, 2m, 4m, … 1h, then every 1h`: the waits, without the random share.
+fn retry_times(retry: &Retry) -> String {
+    const SHOWN: usize = 10;
+    let mut waits = Vec::new();
+    let mut wait = retry.first.as_secs_f64();
+    let mut age = 0.0;
+    let longest = retry.longest.as_secs_f64();
+    while waits.len() < SHOWN && wait < longest && age + wait <= retry.give_up_after.as_secs_f64() {
+        waits.push(write_duration(whole(wait)));
+        age += wait;
+        wait *= retry.factor;
+        if retry.factor <= 1.0 {
+            return format!("{}, and as long again each time", waits.join(", "));
+        }
+    }
+    if age + wait <= retry.give_up_after.as_secs_f64() && waits.len() < SHOWN {
+        waits.push(format!("then every {}", write_duration(retry.longest)));
+    } else if waits.len() == SHOWN {
+        waits.push("…".to_owned());
+    }
+    waits.join(", ")
+}
+
+/// Whole seconds, or milliseconds below one.
+fn whole(seconds: f64) -> Duration {
+    let exact = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    if seconds < 1.0 {
+        Duration::from_millis(u64::try_from(exact.as_millis()).unwrap_or(u64::MAX))
+    } else {
+        Duration::from_secs(exact.as_secs())
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.accepted { "accepted" } else { "refused" };
+        writeln!(f, "{} from <{}>: {verdict}", self.recipient, self.sender)?;
+        let width = |text: fn(&Step) -> &str| {
+            self.steps.iter().map(|step| text(step).chars().count()).max().unwrap_or(0)
+        };
+        let (what, value) = (width(|step| &step.what), width(|step| &step.value));
+        for step in &self.steps {
+            writeln!(f, "  {:what$}  {:value$}  {}", step.what, step.value, step.decided_by,)?;
+        }
+        Ok(())
+    }
+}

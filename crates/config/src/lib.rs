@@ -1,0 +1,163 @@
+//! The configuration: one TOML file, one typed schema, resolved into immutable values.
+//!
+//! [`Schema::parse`] reads a file, [`Schema::embedded`] is the safe default. A kind of channel owns
+//! its keys: it describes, reads and explains them ([`ChannelSection`], [`Settings`]), and is one
+//! line where the schema is put together.
+//!
+//! What the message's way asks of it: [`Config::decide`] (may this client send to this
+//! recipient?) at RCPT; [`Config::route_of`] (where does it go?) whenever a recipient falls due.
+
+mod channel;
+mod decision;
+mod document;
+mod embedded;
+mod explanation;
+mod next_hop;
+mod problem;
+pub mod quantity;
+mod reader;
+mod reference;
+mod resolve;
+mod route;
+mod schema;
+mod settings;
+mod shape;
+mod stage;
+pub mod written;
+
+pub use channel::{ChannelSection, Destination, Limits, Settings, SharedLimits};
+pub use decision::Decision;
+pub use embedded::EMBEDDED;
+pub use explanation::{ExplainRequest, Explainer, Explanation, Origin, Step};
+pub use next_hop::{host_set, host_text, next_hop};
+pub use problem::{ConfigErrors, Problem};
+pub use reader::Reader;
+pub use route::{DomainPattern, Host, HostPort, Route, RouteTable};
+pub use schema::Schema;
+pub use settings::{
+    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Listener, Log, Postmaster, REPORT_GIVE_UP_AFTER,
+    ReportRetry, ReportTo, Reports, Retry, SpoolSection,
+};
+pub use stage::{StageEntry, StageSection, StageSettings};
+pub use written::{BareNewline, Durability, LogLevel, Nul, Returns};
+
+use document::Document;
+use mail::{Domain, Mailbox};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Name of the built-in route that keeps mail for the postmaster when no other route takes it.
+pub const POSTMASTER_ROUTE: &str = "postmaster";
+
+/// A whole configuration. Immutable: a reload makes a new one.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The name this server goes by.
+    pub hostname: Domain,
+    /// Where mail for the bare `<postmaster>` goes.
+    pub postmaster: Postmaster,
+    /// Addresses before a NAT or proxy that lead here.
+    pub proxy_addresses: Vec<IpAddr>,
+    /// `None`: one per core.
+    pub shards: Option<u16>,
+    /// Where accepted mail is kept.
+    pub spool: SpoolSection,
+    /// Where mail comes in, at least one.
+    pub listeners: Vec<Arc<Listener>>,
+    /// Where mail goes, in the order of the file, and last, if it is needed, the built-in one
+    /// named [`POSTMASTER_ROUTE`].
+    pub routes: Vec<Arc<Route>>,
+    /// When deliveries are tried again, unless the route says otherwise.
+    pub retry: Retry,
+    /// What senders are told, unless the route says otherwise.
+    pub reports: Arc<Reports>,
+    /// When mail without a sender is tried again.
+    pub report_retry: ReportRetry,
+    /// How names are resolved.
+    pub dns: Dns,
+    /// The administration interface.
+    pub admin: Admin,
+    /// `None`: off.
+    pub events: Option<Events>,
+    /// The console log.
+    pub log: Log,
+    /// What is done with mail before it is durable, in the order of the file.
+    pub stages: Vec<StageEntry>,
+    /// What is hardly meant, but not wrong.
+    pub warnings: Vec<Problem>,
+    table: RouteTable,
+    document: Arc<Document>,
+}
+
+impl Config {
+    /// The file this came from, for people.
+    #[must_use]
+    pub fn file_name(&self) -> &str {
+        self.document.file()
+    }
+
+    /// Warnings with the lines concerned and a pointer into them; empty when there are none.
+    #[must_use]
+    pub fn render_warnings(&self, colour: bool) -> String {
+        problem::render(self.document.file(), self.document.text(), &self.warnings, colour)
+    }
+
+    /// The first route that takes this domain, and its index.
+    #[must_use]
+    pub fn route_for(&self, domain: &Domain) -> Option<(usize, &Arc<Route>)> {
+        let named = self.table.named(domain);
+        // A catch-all is the last route, so a route that names the domain comes before it.
+        let index = named.or_else(|| self.table.catch_all())?;
+        self.routes.get(index).map(|route| (index, route))
+    }
+
+    /// The route of a recipient: like [`Config::route_for`], but mail for the postmaster always
+    /// has one.
+    #[must_use]
+    pub fn route_of(&self, recipient: &Mailbox) -> Option<(usize, &Arc<Route>)> {
+        if self.is_postmaster(recipient) {
+            let index = self.postmaster.route;
+            return self.routes.get(index).map(|route| (index, route));
+        }
+        self.route_for(&recipient.domain())
+    }
+
+    /// The route of this name, which an operator may have put a message on.
+    #[must_use]
+    pub fn route_named(&self, name: &str) -> Option<(usize, &Arc<Route>)> {
+        self.routes.iter().enumerate().find(|(_, route)| &*route.name == name)
+    }
+
+    /// The bare `<postmaster>`, the address that stands for it, or the postmaster at our own name
+    /// where no route takes that.
+    #[must_use]
+    pub fn is_postmaster(&self, recipient: &Mailbox) -> bool {
+        let ours = &self.postmaster.address;
+        let domain = recipient.domain_str();
+        // RFC 5321 §4.5.1: `postmaster` is matched without regard to case.
+        let by_name = is_postmaster_local(recipient.local());
+        if domain.is_empty() {
+            return by_name || recipient.local() == ours.local();
+        }
+        if domain.eq_ignore_ascii_case(ours.domain_str()) {
+            return recipient.local() == ours.local()
+                || by_name && is_postmaster_local(ours.local());
+        }
+        by_name && domain.eq_ignore_ascii_case(self.hostname.as_str()) && !self.takes_own_name()
+    }
+
+    /// Whether a route takes mail for our own name: one that names it, or a local one that takes
+    /// everything.
+    fn takes_own_name(&self) -> bool {
+        self.table.named(&self.hostname).is_some()
+            || self
+                .table
+                .catch_all()
+                .and_then(|index| self.routes.get(index))
+                .is_some_and(|route| route.channel.is_local())
+    }
+}
+
+fn is_postmaster_local(local: &str) -> bool {
+    local.eq_ignore_ascii_case("postmaster")
+}

@@ -1,0 +1,61 @@
+//! What a section's owner reads it with: it collects mistakes and names their places.
+
+use super::quantity::{DurationText, Period};
+use super::resolve::Resolver;
+use std::time::Duration;
+
+/// Reads one table of the file.
+#[derive(Debug)]
+pub struct Reader<'a, 'd> {
+    resolver: &'a mut Resolver<'d>,
+    /// The path of the table: `route[0].smtp`.
+    at: String,
+}
+
+impl<'a, 'd> Reader<'a, 'd> {
+    /// For the table at this path.
+    pub(super) fn new(resolver: &'a mut Resolver<'d>, at: String) -> Reader<'a, 'd> {
+        Reader { resolver, at }
+    }
+
+    /// The path of a key; of the table itself for an empty one.
+    fn path(&self, key: &str) -> String {
+        if key.is_empty() { self.at.clone() } else { format!("{}.{key}", self.at) }
+    }
+
+    /// The value of `key` (`hosts`, `hosts[2]`, empty for the table) is wrong; `help` says how it
+    /// would be right, and may be empty.
+    pub fn error(&mut self, key: &str, message: impl Into<String>, help: &str) {
+        self.resolver.error(&self.path(key), message, help);
+    }
+
+    /// The value of `key` is right, and hardly meant.
+    pub fn warn(&mut self, key: &str, message: impl Into<String>, help: &str) {
+        self.resolver.warn(&self.path(key), message, help);
+    }
+
+    /// A duration.
+    pub fn duration(&mut self, key: &str, text: &DurationText) -> Duration {
+        self.resolver.duration(&self.path(key), text)
+    }
+
+    /// Has a duration that could not be read shown.
+    pub fn check(&mut self, key: &str, period: &Period) {
+        if let Some((text, reason)) = period.mistake() {
+            self.error(key, format!("\"{text}\" is not a duration"), reason);
+        }
+    }
+
+    /// The same, and it must not be nothing.
+    pub fn check_timeout(&mut self, key: &str, period: &Period) {
+        self.check(key, period);
+        if period.mistake().is_none() && period.get().is_zero() {
+            self.error(key, "a timeout must be longer than nothing", "");
+        }
+    }
+
+    /// A TLS policy: none but `off`, until there is TLS.
+    pub fn tls_off(&mut self, key: &str, text: &str) {
+        self.resolver.tls_off(&self.path(key), text);
+    }
+}

@@ -1,0 +1,542 @@
+//! From what is written to what is used: every value read, every mistake collected.
+
+mod listener;
+mod reports;
+mod route;
+
+use super::channel::Destination;
+use super::document::Document;
+use super::problem::{ConfigErrors, Problem};
+use super::quantity::{self, DurationText, SizeText};
+use super::reader::Reader;
+use super::settings::{
+    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, ReportRetry, Reports, Retry,
+    SpoolSection,
+};
+use super::stage::StageEntry;
+use super::written::{
+    AdminText, DnsText, EventsTable, EventsText, EventsWord, FileText, RetryText, SpoolText,
+};
+use super::{Config, POSTMASTER_ROUTE, Route, RouteTable, Schema};
+use mail::{Domain, Mailbox};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// RFC 1035 §4.2.
+const DNS_PORT: u16 = 53;
+const DEFAULT_SPOOL: &str = "/var/spool/postrider";
+
+/// Reads and resolves.
+pub(super) fn read(
+    schema: &Schema,
+    text: &str,
+    file: &str,
+    machine: Domain,
+) -> Result<Config, ConfigErrors> {
+    let refuse = |document: &Document, problems| {
+        ConfigErrors::new(document.file().clone(), document.text().clone(), problems)
+    };
+    let (document, written) = match Document::read(schema, file.into(), text.into()) {
+        Ok(read) => read,
+        Err((document, problems)) => return Err(refuse(&document, problems)),
+    };
+    let mut resolver = Resolver { schema, document: &document, problems: Vec::new() };
+    let parts = resolver.file(&written, machine);
+    let mut problems = resolver.problems;
+    problems.sort_by_key(|problem| problem.span.start);
+    match parts {
+        Some(parts) if problems.iter().all(|problem| !problem.fatal) => {
+            Ok(parts.into_config(problems, Arc::new(document)))
+        }
+        _ => Err(refuse(&document, problems)),
+    }
+}
+
+/// Everything but what only a file without mistakes has.
+struct Parts {
+    hostname: Domain,
+    proxy_addresses: Vec<IpAddr>,
+    postmaster: Postmaster,
+    shards: Option<u16>,
+    spool: SpoolSection,
+    listeners: Vec<super::Listener>,
+    routes: Vec<Route>,
+    table: RouteTable,
+    retry: Retry,
+    reports: Arc<Reports>,
+    report_retry: ReportRetry,
+    dns: Dns,
+    admin: Admin,
+    events: Option<Events>,
+    log: Log,
+    stages: Vec<StageEntry>,
+}
+
+impl Parts {
+    fn into_config(self, warnings: Vec<Problem>, document: Arc<Document>) -> Config {
+        Config {
+            hostname: self.hostname,
+            proxy_addresses: self.proxy_addresses,
+            postmaster: self.postmaster,
+            shards: self.shards,
+            spool: self.spool,
+            listeners: self.listeners.into_iter().map(Arc::new).collect(),
+            routes: self.routes.into_iter().map(Arc::new).collect(),
+            retry: self.retry,
+            reports: self.reports,
+            report_retry: self.report_retry,
+            dns: self.dns,
+            admin: self.admin,
+            events: self.events,
+            log: self.log,
+            stages: self.stages,
+            warnings,
+            table: self.table,
+            document,
+        }
+    }
+}
+
+/// What holds for a route that doesn't say otherwise.
+pub(super) struct General<'a> {
+    retry: &'a Retry,
+    reports: &'a Arc<Reports>,
+    written: &'a FileText,
+}
+
+/// Collects mistakes on the way. A value that can't be read is replaced by a harmless one, so
+/// that the rest is looked at too.
+#[derive(Debug)]
+pub(super) struct Resolver<'a> {
+    schema: &'a Schema,
+    document: &'a Document,
+    problems: Vec<Problem>,
+}
+
+impl Resolver<'_> {
+    fn file(&mut self, written: &FileText, machine: Domain) -> Option<Parts> {
+        let hostname = self.hostname(written.hostname.as_deref(), machine);
+        let spool = self.spool(&written.spool);
+        let retry = self.retry("retry", &written.retry);
+        let listeners = self.listeners(&written.listener);
+        let reports = Arc::new(self.reports("reports", &written.reports));
+        let general = General { retry: &retry, reports: &reports, written };
+        let (mut routes, table) = self.routes(&written.route, &general);
+        self.routes_to_ourselves(&routes, &listeners);
+        let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
+        self.advise(written, &listeners, &routes);
+        Some(Parts {
+            shards: written.shards,
+            dns: self.dns(&written.dns),
+            admin: self.admin(&written.admin, &spool),
+            events: self.events(&written.events, &spool),
+            log: Log { level: written.log.level },
+            stages: self.stages(&written.stages),
+            postmaster: postmaster?,
+            hostname,
+            proxy_addresses: self.proxy_addresses(&written.proxy_addresses),
+            spool,
+            listeners,
+            routes,
+            table,
+            retry,
+            reports,
+            report_retry: self.report_retry(written.reports.retry.as_ref()),
+        })
+    }
+
+    /// The stages, in the order of the file.
+    fn stages(&mut self, written: &toml::Table) -> Vec<StageEntry> {
+        let mut stages = Vec::new();
+        for kind in self.schema.stages() {
+            let tables = written.get(kind.key).and_then(toml::Value::as_array);
+            for (index, table) in tables.into_iter().flatten().enumerate() {
+                let at = format!("{}[{index}]", kind.key);
+                let line = self.document.line(&at).unwrap_or(0);
+                let table = table.as_table().cloned().unwrap_or_default();
+                if let Some(settings) = (kind.read)(table, &mut Reader::new(self, at)) {
+                    stages.push(StageEntry { key: kind.key, settings, line });
+                }
+            }
+        }
+        stages.sort_by_key(|stage| stage.line);
+        stages
+    }
+
+    /// Warns of what is legal and hardly meant.
+    fn advise(&mut self, written: &FileText, listeners: &[super::Listener], routes: &[Route]) {
+        let sends_by_mx = routes
+            .iter()
+            .any(|route| matches!(route.channel.destination(), Destination::Mx { .. }));
+        if let Some(name) = written.hostname.as_deref().filter(|name| !name.contains('.'))
+            && sends_by_mx
+        {
+            let help = "strict servers refuse such a name in EHLO: use the one that DNS knows";
+            self.warn("hostname", format!("\"{name}\" is a name without a domain"), help);
+        }
+        let relays = routes.iter().rposition(|r| r.is_catch_all() && !r.channel.is_local());
+        if let Some(index) = relays
+            && routes[index].line > 0
+            && listeners.iter().all(|listener| listener.relay_from.is_empty())
+        {
+            let message = "no client may use the route for all other domains";
+            let help = "name in a listener's `relay_from` the networks that may send anywhere";
+            self.warn(&format!("route[{index}]"), message, help);
+        }
+    }
+
+    pub(super) fn error(&mut self, path: &str, message: impl Into<String>, help: &str) {
+        self.problems.push(self.document.problem(path, true, message.into(), help));
+    }
+
+    pub(super) fn warn(&mut self, path: &str, message: impl Into<String>, help: &str) {
+        self.problems.push(self.document.problem(path, false, message.into(), help));
+    }
+
+    /// The path of the first of these keys that is in the file: the one to point at.
+    fn written_one(&self, section: &str, keys: &[&str]) -> String {
+        let path = |key: &&str| format!("{section}.{key}");
+        keys.iter()
+            .map(path)
+            .find(|p| self.document.line(p).is_some())
+            .unwrap_or(section.to_owned())
+    }
+
+    pub(super) fn duration(&mut self, path: &str, text: &DurationText) -> Duration {
+        match quantity::parse_duration(&text.0) {
+            Ok(duration) => duration,
+            Err(reason) => {
+                self.error(path, format!("\"{}\" is not a duration", text.0), reason);
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// A duration that must not be nothing.
+    fn timeout(&mut self, path: &str, text: &DurationText) -> Duration {
+        let before = self.problems.len();
+        let duration = self.duration(path, text);
+        if duration.is_zero() && self.problems.len() == before {
+            self.error(path, "a timeout must be longer than nothing", "");
+        }
+        duration
+    }
+
+    fn size(&mut self, path: &str, text: &SizeText) -> u64 {
+        let (text, result) = match text {
+            SizeText::Bytes(bytes) => return *bytes,
+            SizeText::Text(text) => (text, quantity::parse_size(text)),
+        };
+        result.unwrap_or_else(|reason| {
+            self.error(path, format!("\"{text}\" is not a size"), reason);
+            0
+        })
+    }
+
+    /// A size within limits.
+    fn size_within(&mut self, path: &str, text: &SizeText, min: u64, max: u64) -> u64 {
+        let before = self.problems.len();
+        let bytes = self.size(path, text);
+        if self.problems.len() == before && !(min..=max).contains(&bytes) {
+            let message = format!(
+                "{} is out of bounds: between {} and {}",
+                quantity::write_size(bytes),
+                quantity::write_size(min),
+                quantity::write_size(max)
+            );
+            self.error(path, message, "");
+        }
+        bytes
+    }
+
+    fn socket_address(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
+        let parsed = text.parse().ok();
+        if parsed.is_none() {
+            let help = if text.parse::<std::net::IpAddr>().is_ok() {
+                "the port is missing: write it as \"127.0.0.1:25\" or \"[::1]:25\""
+            } else {
+                "an IP address and a port are wanted, such as \"127.0.0.1:25\" or \"[::1]:25\""
+            };
+            self.error(path, format!("\"{text}\" is not an address and port"), help);
+        }
+        parsed
+    }
+
+    /// The address of a name server; the port is 53 unless another is given.
+    fn name_server(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
+        match text.parse::<IpAddr>() {
+            Ok(address) => Some(SocketAddr::new(address, DNS_PORT)),
+            Err(_) => {
+                let parsed = text.parse().ok();
+                if parsed.is_none() {
+                    let help = "an IP address is wanted, with a port unless it is 53: \
+                                \"192.0.2.53\", \"127.0.0.1:5353\" or \"[::1]:5353\"";
+                    self.error(path, format!("\"{text}\" is not a name server"), help);
+                }
+                parsed
+            }
+        }
+    }
+
+    fn file_path(&mut self, path: &str, text: &str) -> PathBuf {
+        if text.is_empty() || text.contains('\0') {
+            self.error(path, "not a path", "");
+        }
+        if text == "~" || text.starts_with("~/") {
+            let help = "no shell reads this file: write the home directory out";
+            self.warn(path, format!("\"{text}\" is a directory named ~"), help);
+        }
+        PathBuf::from(text)
+    }
+
+    fn hostname(&mut self, written: Option<&str>, machine: Domain) -> Domain {
+        let Some(text) = written else { return machine };
+        match Domain::parse(text) {
+            Ok(name) if name.as_str().is_ascii() && !name.as_str().contains(['[', '_']) => name,
+            Ok(_) => {
+                let help = "ASCII letters, digits and hyphens are wanted: every peer sees it";
+                self.error("hostname", format!("\"{text}\" is not a host name"), help);
+                machine
+            }
+            Err(error) => {
+                let message = format!("\"{text}\" is not a host name");
+                self.error("hostname", message, &error.to_string());
+                machine
+            }
+        }
+    }
+
+    fn proxy_addresses(&mut self, written: &[String]) -> Vec<IpAddr> {
+        let mut addresses = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            match text.parse::<IpAddr>() {
+                Ok(address) => addresses.push(address.to_canonical()),
+                Err(_) => {
+                    let help = "an address is wanted, such as \"192.0.2.1\" or \"2001:db8::1\"";
+                    let path = format!("proxy_addresses[{index}]");
+                    self.error(&path, format!("\"{text}\" is not an IP address"), help);
+                }
+            }
+        }
+        addresses
+    }
+
+    fn spool(&mut self, written: &SpoolText) -> SpoolSection {
+        let paths = match (&written.path, &written.paths) {
+            (Some(_), Some(_)) => {
+                self.error("spool.paths", "both `path` and `paths` are set", "keep one of them");
+                Vec::new()
+            }
+            (Some(path), None) => vec![self.file_path("spool.path", path)],
+            (None, None) => vec![PathBuf::from(DEFAULT_SPOOL)],
+            (None, Some(paths)) => self.spool_paths(paths),
+        };
+        let max = 1 << 40;
+        let segment_bytes =
+            self.size_within("spool.segment_bytes", &written.segment_bytes, 1 << 20, 2 << 30);
+        let blob_bytes =
+            self.size_within("spool.blob_bytes", &written.blob_bytes, 64 << 10, 1 << 30);
+        if segment_bytes > 0 && blob_bytes > segment_bytes / 2 {
+            let help = "lower `blob_bytes` or raise `segment_bytes`";
+            let path = self.written_one("spool", &["blob_bytes", "segment_bytes"]);
+            self.error(&path, "`blob_bytes` is more than half of `segment_bytes`", help);
+        }
+        SpoolSection {
+            paths,
+            durability: written.durability,
+            node: written.node,
+            segment_bytes,
+            spare_segments: written.spare_segments,
+            min_free_bytes: self.size_within(
+                "spool.min_free_bytes",
+                &written.min_free_bytes,
+                0,
+                max,
+            ),
+            blob_bytes,
+            unsettled_max: written.unsettled_max,
+            queue_recipients_max: written.queue_recipients_max,
+            body_memory_bytes: self.size_within(
+                "spool.body_memory_bytes",
+                &written.body_memory_bytes,
+                1 << 20,
+                max,
+            ),
+        }
+    }
+
+    fn spool_paths(&mut self, written: &[String]) -> Vec<PathBuf> {
+        if written.is_empty() || written.len() > 256 {
+            // The log's number is eight bits of every message id.
+            self.error("spool.paths", "between 1 and 256 directories are wanted", "");
+        }
+        let mut paths: Vec<PathBuf> = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let here = format!("spool.paths[{index}]");
+            let path = self.file_path(&here, text);
+            if paths.contains(&path) {
+                self.error(&here, format!("\"{text}\" is listed twice"), "");
+            }
+            paths.push(path);
+        }
+        paths
+    }
+
+    fn retry(&mut self, at: &str, written: &RetryText) -> Retry {
+        let before = self.problems.len();
+        let first = self.timeout(&format!("{at}.first"), &written.first);
+        let longest = self.timeout(&format!("{at}.longest"), &written.longest);
+        let give_up_after = self.timeout(&format!("{at}.give_up_after"), &written.give_up_after);
+        let warn_after = self.duration(&format!("{at}.warn_after"), &written.warn_after);
+        // What is no duration can't be compared.
+        let comparable = self.problems.len() == before;
+        if comparable && longest < first {
+            let message = format!(
+                "`longest` ({}) is shorter than `first` ({})",
+                written.longest.0, written.first.0
+            );
+            self.error(&self.written_one(at, &["longest", "first"]), message, "");
+        }
+        if comparable && give_up_after < first {
+            let message = format!(
+                "`give_up_after` ({}) is shorter than `first` ({})",
+                written.give_up_after.0, written.first.0
+            );
+            let help = "no message would ever be tried twice";
+            self.error(&self.written_one(at, &["give_up_after", "first"]), message, help);
+        }
+        Retry {
+            first,
+            factor: written.factor,
+            longest,
+            jitter: written.jitter,
+            give_up_after,
+            warn_after: (!warn_after.is_zero()).then_some(warn_after),
+        }
+    }
+
+    fn dns(&mut self, written: &DnsText) -> Dns {
+        let servers = written.servers.iter().enumerate();
+        Dns {
+            servers: servers
+                .filter_map(|(i, text)| self.name_server(&format!("dns.servers[{i}]"), text))
+                .collect(),
+            timeout: self.timeout("dns.timeout", &written.timeout),
+            attempts: written.attempts,
+            cache_max: written.cache_max,
+            max_lookups: written.max_lookups,
+        }
+    }
+
+    fn admin(&mut self, written: &AdminText, spool: &SpoolSection) -> Admin {
+        let path = "admin.address";
+        let address = written.address.as_ref().and_then(|text| self.socket_address(path, text));
+        if address.is_some_and(|address| !address.ip().is_loopback()) {
+            let help = "anybody who reaches it can read the metrics; keep a firewall before it";
+            self.warn(path, "the administration interface is not on a loopback address", help);
+        }
+        let control = match &written.control {
+            Some(text) => self.file_path("admin.control", text),
+            None => first_spool(spool).join("control.sock"),
+        };
+        if control.as_os_str().len() > CONTROL_PATH_BYTES_MAX {
+            let key = if written.control.is_some() { "admin.control" } else { "spool" };
+            let message = format!("the control socket's path is too long: {}", control.display());
+            let help = format!(
+                "set `control` in [admin] to a path of at most {CONTROL_PATH_BYTES_MAX} bytes"
+            );
+            self.error(key, message, &help);
+        }
+        Admin { address, control }
+    }
+
+    fn events(&mut self, written: &EventsText, spool: &SpoolSection) -> Option<Events> {
+        let default;
+        let table = match written {
+            EventsText::Word(EventsWord::Off) => return None,
+            EventsText::Word(EventsWord::On) => {
+                default = EventsTable::default();
+                &default
+            }
+            EventsText::Table(table) => table,
+        };
+        let path = match &table.path {
+            Some(text) => self.file_path("events.path", text),
+            None => first_spool(spool).join("events.jsonl"),
+        };
+        let rotate_bytes = self.size("events.rotate_bytes", &table.rotate_bytes);
+        if rotate_bytes > 0 && rotate_bytes < 4_096 {
+            self.error("events.rotate_bytes", "less than 4096 bytes", "");
+        }
+        let rotate_after = self.duration("events.rotate_after", &table.rotate_after);
+        if !rotate_after.is_zero() && rotate_after < Duration::from_secs(1) {
+            self.error("events.rotate_after", "less than a second", "");
+        }
+        Some(Events {
+            path,
+            rotate_bytes: (rotate_bytes > 0).then_some(rotate_bytes),
+            rotate_after: (!rotate_after.is_zero()).then_some(rotate_after),
+            keep_files: (table.keep_files > 0).then_some(table.keep_files),
+            waiting_max: table.waiting_max,
+        })
+    }
+
+    /// Finds the route for the postmaster, or adds one that keeps the mail here.
+    fn postmaster(
+        &mut self,
+        hostname: &Domain,
+        spool: &SpoolSection,
+        general: &General<'_>,
+        routes: &mut Vec<Route>,
+        table: &RouteTable,
+    ) -> Option<Postmaster> {
+        let written = general.written.postmaster.as_deref();
+        let text = match written {
+            Some(text) => text.to_owned(),
+            None => format!("postmaster@{hostname}"),
+        };
+        let address = match Mailbox::parse(&text, true) {
+            Ok(address) if !address.domain_str().is_empty() => address,
+            Ok(_) => {
+                self.error("postmaster", format!("\"{text}\" has no domain"), "");
+                return None;
+            }
+            Err(error) => {
+                let message = format!("\"{text}\" is not an address");
+                self.error("postmaster", message, &error.to_string());
+                return None;
+            }
+        };
+        // By default DNS would lead mail for our own name back to us: a catch-all over the network
+        // is no route for it.
+        let catch_all = table.catch_all().filter(|index| {
+            written.is_some() || routes.get(*index).is_some_and(|r| r.channel.is_local())
+        });
+        if let Some(route) = table.named(&address.domain()).or(catch_all) {
+            return Some(Postmaster { address, route });
+        }
+        let path = first_spool(spool).join("postmaster");
+        let message = format!("no route for the postmaster's mail ({address})");
+        let help = format!("it is kept in the Maildir {}", path.display());
+        let key = if written.is_some() { "postmaster" } else { "hostname" };
+        self.warn(key, message, &help);
+        let literal = path.to_string_lossy().replace(['{', '}'], "_");
+        let route = routes.len();
+        routes.push(Route {
+            index: route,
+            name: POSTMASTER_ROUTE.into(),
+            domains: Vec::new(),
+            channel: self.schema.mailbox_at(&literal)?,
+            retry: general.retry.clone(),
+            reports: Arc::clone(general.reports),
+            line: 0,
+        });
+        Some(Postmaster { address, route })
+    }
+}
+
+fn first_spool(spool: &SpoolSection) -> PathBuf {
+    spool.paths.first().cloned().unwrap_or_else(|| PathBuf::from(DEFAULT_SPOOL))
+}

@@ -1,0 +1,244 @@
+//! `[[route]]`.
+
+use super::{General, Resolver, reports};
+use crate::POSTMASTER_ROUTE;
+use crate::channel::{Destination, Settings};
+use crate::reader::Reader;
+use crate::route::{DomainPattern, Host, Route, RouteTable};
+use crate::settings::Listener;
+use crate::written::{RetryOverrideText, RetryText, RouteText};
+use mail::Domain;
+use std::sync::Arc;
+
+impl Resolver<'_> {
+    pub(super) fn routes(
+        &mut self,
+        written: &[RouteText],
+        general: &General<'_>,
+    ) -> (Vec<Route>, RouteTable) {
+        if written.is_empty() {
+            let help = "add a [[route]]";
+            self.error("route", "there is no route: no recipient could be accepted", help);
+        }
+        let mut routes: Vec<Route> = Vec::with_capacity(written.len());
+        let mut table = RouteTable::default();
+        for (index, text) in written.iter().enumerate() {
+            let at = format!("route[{index}]");
+            let name = self.route_name(&at, index, text, &routes);
+            let retry = match &text.retry {
+                Some(changes) => {
+                    let merged = merge_retry(&general.written.retry, changes);
+                    self.retry(&format!("{at}.retry"), &merged)
+                }
+                None => general.retry.clone(),
+            };
+            let reports = match &text.reports {
+                Some(changes) => {
+                    let merged = reports::merge(&general.written.reports, changes);
+                    Arc::new(self.reports(&format!("{at}.reports"), &merged))
+                }
+                None => Arc::clone(general.reports),
+            };
+            let domains = self.domains(&at, text.domains.as_deref());
+            let channel = self.channel(&at, index, text);
+            self.enter(&at, index, text.domains.is_none(), &domains, &routes, &mut table);
+            let channel = channel.unwrap_or_else(|| Arc::new(Unread));
+            routes.push(Route {
+                index,
+                name,
+                domains,
+                channel,
+                retry,
+                reports,
+                line: self.document.line(&at).unwrap_or(0),
+            });
+        }
+        (routes, table)
+    }
+
+    fn route_name(
+        &mut self,
+        at: &str,
+        index: usize,
+        text: &RouteText,
+        before: &[Route],
+    ) -> Arc<str> {
+        let Some(name) = &text.name else { return format!("route-{}", index + 1).into() };
+        let path = format!("{at}.name");
+        self.printable(&path, name, 64);
+        if name == POSTMASTER_ROUTE {
+            self.error(&path, "the name \"postmaster\" is taken by a built-in route", "");
+        }
+        if let Some(other) = before.iter().find(|route| *route.name == **name) {
+            let help = format!("on line {}", other.line);
+            self.error(&path, format!("a route named \"{name}\" exists already"), &help);
+        }
+        name.as_str().into()
+    }
+
+    /// Puts a route into the table and notes what can never be reached.
+    fn enter(
+        &mut self,
+        at: &str,
+        index: usize,
+        catch_all: bool,
+        domains: &[DomainPattern],
+        before: &[Route],
+        table: &mut RouteTable,
+    ) {
+        if let Some(all) = table.catch_all().and_then(|index| before.get(index)) {
+            let message = format!("route {} can never be reached", index + 1);
+            let help = format!(
+                "route {} on line {} has no `domains` and takes everything: move it to the end",
+                all.index + 1,
+                all.line
+            );
+            self.error(at, message, &help);
+            return;
+        }
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        if catch_all {
+            table.insert_catch_all(index);
+            return;
+        }
+        for (position, pattern) in domains.iter().enumerate() {
+            let earlier = table.insert(pattern, index).or_else(|| covered(table, pattern, index));
+            let Some(earlier) = earlier.and_then(|earlier| before.get(earlier as usize)) else {
+                continue;
+            };
+            let message = format!("{pattern} is taken by route {} already", earlier.index + 1);
+            let help = format!("on line {}; the first route that matches wins", earlier.line);
+            self.error(&format!("{at}.domains[{position}]"), message, &help);
+        }
+    }
+
+    fn domains(&mut self, at: &str, written: Option<&[String]>) -> Vec<DomainPattern> {
+        let Some(written) = written else { return Vec::new() };
+        let path = format!("{at}.domains");
+        if written.is_empty() {
+            let help = "name some, or leave `domains` out: the route then takes everything else";
+            self.error(&path, "`domains` is empty", help);
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        let mut patterns = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            match domain_pattern(text) {
+                Ok(pattern) if seen.insert(pattern.clone()) => patterns.push(pattern),
+                Ok(pattern) => self.error(&path, format!("{pattern} is listed twice"), ""),
+                Err(help) => self.error(&path, format!("\"{text}\" is not a domain"), &help),
+            }
+        }
+        patterns
+    }
+
+    /// The one channel that a route leads to.
+    fn channel(&mut self, at: &str, index: usize, text: &RouteText) -> Option<Arc<dyn Settings>> {
+        let kinds = self.schema.channels();
+        let mut set = kinds.iter().filter_map(|kind| Some((kind, text.channels.get(kind.key)?)));
+        let Some((kind, value)) = set.next() else {
+            let message = format!("route {} leads nowhere", index + 1);
+            let known: Vec<&str> = kinds.iter().map(|kind| kind.key).collect();
+            self.error(at, message, &format!("give it one of {}", known.join(", ")));
+            return None;
+        };
+        let others: Vec<&str> = set.map(|(kind, _)| kind.key).collect();
+        if let Some(last) = others.last() {
+            let message = format!("route {} leads to {} channels", index + 1, others.len() + 1);
+            let help = format!("keep one of {}, {}", kind.key, others.join(", "));
+            self.error(&format!("{at}.{last}"), message, &help);
+            return None;
+        }
+        let table = value.as_table().cloned().unwrap_or_default();
+        (kind.read)(table, &mut Reader::new(self, format!("{at}.{}", kind.key)))
+    }
+
+    /// A route to a host that is given by address, where a listener is, goes round in circles.
+    pub(super) fn routes_to_ourselves(&mut self, routes: &[Route], listeners: &[Listener]) {
+        for route in routes {
+            let Destination::Hosts(groups) = route.channel.destination() else { continue };
+            for (index, host) in groups.into_iter().flatten().enumerate() {
+                let Host::Address(ip) = host.host else { continue };
+                let ip = ip.to_canonical();
+                let is_own = |listener: &&Listener| {
+                    let own = listener.address.ip().to_canonical();
+                    listener.address.port() == host.port
+                        && (own == ip || own.is_unspecified() && ip.is_loopback())
+                };
+                if let Some(listener) = listeners.iter().find(is_own) {
+                    let at = format!("route[{}].{}", route.index, route.channel.key());
+                    let message = format!("{host} is this server's own listener");
+                    let help = format!(
+                        "{} listens there: mail would come back until it has passed too many \
+                         servers",
+                        listener.address
+                    );
+                    self.warn(&format!("{at}.hosts[{index}]"), message, &help);
+                }
+            }
+        }
+    }
+}
+
+/// In the place of a channel with a mistake, which was noted: nobody will use this route, but the
+/// others keep their numbers.
+#[derive(Debug)]
+struct Unread;
+
+impl Settings for Unread {
+    fn key(&self) -> &'static str {
+        ""
+    }
+
+    fn destination(&self) -> Destination<'_> {
+        Destination::Here("")
+    }
+
+    fn is_like(&self, _: &dyn Settings) -> bool {
+        false
+    }
+}
+
+/// A wildcard of an earlier route that takes all that `pattern` could.
+fn covered(table: &RouteTable, pattern: &DomainPattern, route: u32) -> Option<u32> {
+    let domain = match pattern {
+        DomainPattern::Exact(domain) | DomainPattern::Below(domain) => domain,
+    };
+    let earlier = match pattern {
+        DomainPattern::Exact(_) => table.named(domain),
+        DomainPattern::Below(_) => table.below(domain),
+    };
+    earlier.and_then(|earlier| u32::try_from(earlier).ok()).filter(|earlier| *earlier < route)
+}
+
+fn domain_pattern(text: &str) -> Result<DomainPattern, String> {
+    if text == "*" || text == "." {
+        return Err("leave `domains` out: the route then takes everything else".to_owned());
+    }
+    let below = text.strip_prefix("*.").or_else(|| text.strip_prefix('.'));
+    if text.contains('@') {
+        return Err("routes go by domain only: leave out the part up to the @".to_owned());
+    }
+    let domain = Domain::parse(below.unwrap_or(text)).map_err(|error| error.to_string())?;
+    // Without this a U-label that DNS can't be asked for would match nothing.
+    domain.to_ascii().map_err(|error| error.to_string())?;
+    Ok(match below {
+        Some(_) if domain.as_str().starts_with('[') => {
+            return Err("nothing lies below an address".to_owned());
+        }
+        Some(_) => DomainPattern::Below(domain),
+        None => DomainPattern::Exact(domain),
+    })
+}
+
+/// `[retry]` with a route's changes.
+fn merge_retry(base: &RetryText, changes: &RetryOverrideText) -> RetryText {
+    RetryText {
+        first: changes.first.as_ref().unwrap_or(&base.first).clone(),
+        factor: changes.factor.unwrap_or(base.factor),
+        longest: changes.longest.as_ref().unwrap_or(&base.longest).clone(),
+        jitter: changes.jitter.unwrap_or(base.jitter),
+        give_up_after: changes.give_up_after.as_ref().unwrap_or(&base.give_up_after).clone(),
+        warn_after: changes.warn_after.as_ref().unwrap_or(&base.warn_after).clone(),
+    }
+}

@@ -1,0 +1,308 @@
+//! Routes: which one a domain takes, and what it leads to.
+
+use super::channel::{Destination, Settings};
+use super::next_hop::{host_text, next_hop};
+use super::settings::{Reports, Retry};
+use mail::Domain;
+use mail::map::FixedMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+/// `[[route]]`.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Position among the routes, from 0. People count from 1.
+    pub index: usize,
+    /// Unique; `route-1` when none was given. An operator's override names it.
+    pub name: Arc<str>,
+    /// What it takes; empty: everything that no route before it took.
+    pub domains: Vec<DomainPattern>,
+    /// Where it leads.
+    pub channel: Arc<dyn Settings>,
+    /// When it is tried again.
+    pub retry: Retry,
+    /// What senders are told.
+    pub reports: Arc<Reports>,
+    /// Line of the file, from 1; 0 for the built-in postmaster route.
+    pub line: u32,
+}
+
+impl Route {
+    /// It takes everything that no route before it took.
+    #[must_use]
+    pub fn is_catch_all(&self) -> bool {
+        self.domains.is_empty()
+    }
+
+    /// The hosts that the file names, as the ready queue's name has them: groups in the order in
+    /// which they are tried. Empty for `mx`, whose hosts come from DNS, and for what stays here.
+    #[must_use]
+    pub fn host_groups(&self) -> Vec<Vec<String>> {
+        match self.channel.destination() {
+            Destination::Hosts(groups) => {
+                groups.iter().map(|group| group.iter().map(ToString::to_string).collect()).collect()
+            }
+            Destination::Here(_) | Destination::Mx { .. } => Vec::new(),
+        }
+    }
+
+    /// Name of the ready queue that it leads to; `None` for `mx`, where the hosts come from DNS.
+    #[must_use]
+    pub fn next_hop(&self) -> Option<String> {
+        let groups = match self.channel.destination() {
+            Destination::Mx { .. } => return None,
+            Destination::Here("") => Vec::new(),
+            Destination::Here(place) => vec![vec![place.to_owned()]],
+            Destination::Hosts(_) => self.host_groups(),
+        };
+        Some(next_hop(self.channel.key(), &self.name, &groups))
+    }
+}
+
+/// What a route takes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DomainPattern {
+    /// `example.org`: this domain only.
+    Exact(Domain),
+    /// `*.example.org` or `.example.org`: all domains below this one, not itself.
+    Below(Domain),
+}
+
+impl fmt::Display for DomainPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DomainPattern::Exact(domain) => domain.fmt(f),
+            DomainPattern::Below(domain) => write!(f, "*.{domain}"),
+        }
+    }
+}
+
+/// A host and port, or a socket, to connect to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPort {
+    /// Address or name.
+    pub host: Host,
+    /// TCP port; 0 for a socket.
+    pub port: u16,
+}
+
+/// A host: an address, or a name whose addresses are looked up, or a socket of this one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Host {
+    /// No lookup needed.
+    Address(IpAddr),
+    /// A and AAAA are looked up, never MX.
+    Name(Domain),
+    /// The path of a Unix socket; for LMTP.
+    Socket(Arc<Path>),
+}
+
+/// Always with port: `192.0.2.1:25`, `[2001:db8::1]:25`, `mail.example.org:25`; or a path.
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Address(IpAddr::V6(address)) => write!(f, "[{address}]:{}", self.port),
+            Host::Address(IpAddr::V4(address)) => write!(f, "{address}:{}", self.port),
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
+            Host::Socket(path) => f.write_str(&host_text(&path.to_string_lossy(), 0)),
+        }
+    }
+}
+
+/// What the kernel has room for.
+const SOCKET_PATH_BYTES: usize = 108;
+
+impl HostPort {
+    /// Reads `192.0.2.1`, `[2001:db8::1]:25`, `2001:db8::1`, `mail.example.org:587`,
+    /// `/run/dovecot/lmtp` (also with `unix:` before it).
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn parse(text: &str, default_port: u16) -> Result<HostPort, String> {
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(HostPort { host: Host::Address(address), port: default_port });
+        }
+        let path = text.strip_prefix("unix:").unwrap_or(text);
+        if path.starts_with('/') {
+            // sun_path, with the NUL at its end (unix(7)).
+            if path.len() >= SOCKET_PATH_BYTES || path.contains('\0') {
+                return Err(format!(
+                    "a socket's path has at most {} octets",
+                    SOCKET_PATH_BYTES - 1
+                ));
+            }
+            return Ok(HostPort { host: Host::Socket(Arc::from(Path::new(path))), port: 0 });
+        }
+        if text.starts_with("unix:") {
+            return Err("the path of a socket begins with /".to_owned());
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            // A colon inside the brackets of an address without port.
+            Some((_, tail)) if tail.contains(']') => (text, None),
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        };
+        let port = match port {
+            None => default_port,
+            Some(port) => match port.parse() {
+                Ok(0) | Err(_) => return Err(format!("\"{port}\" is not a port")),
+                Ok(port) => port,
+            },
+        };
+        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = match bracketed {
+            Some(inner) => Host::Address(
+                inner.parse().map_err(|_| format!("\"{inner}\" is not an IP address"))?,
+            ),
+            None => match host.parse::<IpAddr>() {
+                Ok(address) => Host::Address(address),
+                Err(_) => Host::Name(Domain::parse(host).map_err(|e| format!("\"{host}\": {e}"))?),
+            },
+        };
+        Ok(HostPort { host, port })
+    }
+}
+
+/// Finds the first route in the file that takes a domain, in time that does not grow with the
+/// number of routes or domains.
+#[derive(Clone, Debug, Default)]
+pub struct RouteTable {
+    exact: FixedMap<Box<str>, u32>,
+    below: FixedMap<Box<str>, u32>,
+    catch_all: Option<u32>,
+}
+
+impl RouteTable {
+    /// Adds what a route takes; the first route to name a domain keeps it. Returns the route that
+    /// had it already.
+    pub fn insert(&mut self, pattern: &DomainPattern, route: u32) -> Option<u32> {
+        let (map, domain) = match pattern {
+            DomainPattern::Exact(domain) => (&mut self.exact, domain),
+            DomainPattern::Below(domain) => (&mut self.below, domain),
+        };
+        // A-labels and U-labels are the same name (RFC 5890 §2.3.2.1).
+        let key = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
+        match map.entry(key.into_boxed_str()) {
+            std::collections::hash_map::Entry::Occupied(entry) => Some(*entry.get()),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(route);
+                None
+            }
+        }
+    }
+
+    /// The route for everything else; the first one stays.
+    pub fn insert_catch_all(&mut self, route: u32) {
+        self.catch_all.get_or_insert(route);
+    }
+
+    /// The route for everything else.
+    #[must_use]
+    pub fn catch_all(&self) -> Option<usize> {
+        self.catch_all.map(|index| index as usize)
+    }
+
+    /// The first route that takes this domain by name: exactly or as one below.
+    #[must_use]
+    pub fn named(&self, domain: &Domain) -> Option<usize> {
+        if domain.as_str().is_ascii() {
+            self.named_ascii(domain.as_str())
+        } else {
+            self.named_ascii(&domain.to_ascii().ok()?)
+        }
+    }
+
+    /// The first route with a wildcard that takes everything below this domain.
+    #[must_use]
+    pub fn below(&self, domain: &Domain) -> Option<usize> {
+        self.named(&Domain::parse(&format!("x.{domain}")).ok()?)
+    }
+
+    fn named_ascii(&self, domain: &str) -> Option<usize> {
+        let mut best = self.exact.get(domain).copied();
+        if !self.below.is_empty() && !domain.starts_with('[') {
+            let mut rest = domain;
+            while let Some((_, parent)) = rest.split_once('.') {
+                if let Some(&route) = self.below.get(parent) {
+                    best = Some(best.map_or(route, |b| b.min(route)));
+                }
+                rest = parent;
+            }
+        }
+        best.map(|index| index as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> DomainPattern {
+        match text.strip_prefix("*.") {
+            Some(parent) => DomainPattern::Below(Domain::parse(parent).unwrap()),
+            None => DomainPattern::Exact(Domain::parse(text).unwrap()),
+        }
+    }
+
+    fn named(table: &RouteTable, domain: &str) -> Option<usize> {
+        table.named(&Domain::parse(domain).unwrap())
+    }
+
+    #[test]
+    fn a_unix_socket_is_told_from_a_host() {
+        for text in ["unix:/run/dovecot/lmtp", "/run/dovecot/lmtp"] {
+            let host = HostPort::parse(text, 24).unwrap();
+            assert_eq!(host.host, Host::Socket(Arc::from(Path::new("/run/dovecot/lmtp"))));
+            assert_eq!(host.to_string(), "/run/dovecot/lmtp");
+        }
+        assert!(HostPort::parse("unix:run/lmtp", 24).is_err());
+        assert!(HostPort::parse(&format!("/{}", "x".repeat(106)), 24).is_ok());
+        assert!(HostPort::parse(&format!("/{}", "x".repeat(107)), 24).is_err());
+    }
+
+    #[test]
+    fn the_first_route_in_the_file_wins() {
+        let mut table = RouteTable::default();
+        for (text, route) in
+            [("*.example.org", 0), ("a.example.org", 1), ("example.org", 2), ("*.b.example.org", 3)]
+        {
+            assert_eq!(table.insert(&pattern(text), route), None);
+        }
+        assert_eq!(named(&table, "example.org"), Some(2));
+        assert_eq!(named(&table, "A.Example.ORG"), Some(0), "the wildcard stands first");
+        assert_eq!(named(&table, "x.b.example.org"), Some(0));
+        assert_eq!(named(&table, "example.net"), None);
+        assert_eq!(named(&table, "xexample.org"), None);
+        assert_eq!(table.insert(&pattern("example.org"), 9), Some(2));
+    }
+
+    #[test]
+    fn u_labels_and_a_labels_are_the_same_name() {
+        let mut table = RouteTable::default();
+        table.insert(&pattern("bücher.example"), 0);
+        assert_eq!(named(&table, "xn--bcher-kva.example"), Some(0));
+        assert_eq!(named(&table, "BÜCHER.example"), Some(0));
+    }
+
+    #[test]
+    fn hosts_in_all_their_forms() {
+        for (text, canonical) in [
+            ("127.0.0.1:55225", "127.0.0.1:55225"),
+            ("192.0.2.1", "192.0.2.1:25"),
+            ("[::1]:2525", "[::1]:2525"),
+            ("[2001:db8::1]", "[2001:db8::1]:25"),
+            ("2001:db8::1", "[2001:db8::1]:25"),
+            ("mail.example.org", "mail.example.org:25"),
+            ("Mail.Example.org:587", "mail.example.org:587"),
+        ] {
+            assert_eq!(HostPort::parse(text, 25).unwrap().to_string(), canonical, "{text}");
+        }
+        for bad in
+            ["", ":25", "host:", "host:0", "host:99999", "[::1", "[bad]:25", "a b", "[1.2.3]"]
+        {
+            assert!(HostPort::parse(bad, 25).is_err(), "{bad}");
+        }
+    }
+}

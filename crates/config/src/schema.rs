@@ -1,0 +1,189 @@
+//! Which sections there are: those of every server, and those that others register.
+
+use super::channel::{ChannelSection, Settings};
+use super::problem::ConfigErrors;
+use super::reader::Reader;
+use super::stage::{StageSection, StageSettings};
+use super::{Config, EMBEDDED, reference, resolve};
+use mail::Domain;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::sync::{Arc, OnceLock};
+
+/// What may stand in the file.
+#[derive(Debug, Default)]
+pub struct Schema {
+    channels: Vec<ChannelKind>,
+    stages: Vec<StageKind>,
+    /// As JSON schema, once it was asked for.
+    json: OnceLock<Value>,
+}
+
+/// A kind of channel, as [`ChannelSection`] describes it.
+#[derive(Debug)]
+pub(super) struct ChannelKind {
+    pub(super) key: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) example: &'static str,
+    pub(super) defaults: &'static str,
+    pub(super) elsewhere: &'static [(&'static [&'static str], &'static str)],
+    /// Name of the definition in the JSON schema.
+    pub(super) definition: String,
+    pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
+    pub(super) read: Read,
+    pub(super) mailbox_at: fn(&str) -> Option<Arc<dyn Settings>>,
+}
+
+/// A kind of stage, as [`StageSection`] describes it.
+#[derive(Debug)]
+pub(super) struct StageKind {
+    pub(super) key: &'static str,
+    pub(super) summary: &'static str,
+    /// Name of the definition in the JSON schema.
+    pub(super) definition: String,
+    pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
+    pub(super) read: ReadStage,
+}
+
+type ReadStage = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>>;
+
+/// Reads the table of a stage, whose shape is right.
+fn read_stage<S: StageSection>(
+    table: toml::Table,
+    reader: &mut Reader<'_, '_>,
+) -> Option<Arc<dyn StageSettings>> {
+    S::read(deserialize(table, reader)?, reader)
+}
+
+/// A table whose shape is right, as its owner's type.
+fn deserialize<T: DeserializeOwned>(table: toml::Table, reader: &mut Reader<'_, '_>) -> Option<T> {
+    match T::deserialize(table) {
+        Ok(text) => Some(text),
+        // What a schema cannot say.
+        Err(error) => {
+            reader.error("", error.message(), "");
+            None
+        }
+    }
+}
+
+type Read = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>>;
+
+/// Reads the table of a channel, whose shape is right.
+fn read<S: ChannelSection>(
+    written: toml::Table,
+    reader: &mut Reader<'_, '_>,
+) -> Option<Arc<dyn Settings>> {
+    let mut table: toml::Table = S::DEFAULTS.parse().unwrap_or_default();
+    table.extend(written);
+    S::read(deserialize(table, reader)?, reader)
+}
+
+impl Schema {
+    /// The sections of every server.
+    #[must_use]
+    pub fn new() -> Schema {
+        Schema::default()
+    }
+
+    /// Adds a kind of channel.
+    #[must_use]
+    pub fn channel<S: ChannelSection>(mut self) -> Schema {
+        self.channels.push(ChannelKind {
+            key: S::KEY,
+            summary: S::SUMMARY,
+            example: S::EXAMPLE,
+            defaults: S::DEFAULTS,
+            elsewhere: S::ELSEWHERE,
+            definition: S::Text::schema_name().into_owned(),
+            define: SchemaGenerator::subschema_for::<S::Text>,
+            read: read::<S>,
+            mailbox_at: S::mailbox_at,
+        });
+        self
+    }
+
+    /// Adds a kind of stage.
+    #[must_use]
+    pub fn stage<S: StageSection>(mut self) -> Schema {
+        self.stages.push(StageKind {
+            key: S::KEY,
+            summary: S::SUMMARY,
+            definition: S::Text::schema_name().into_owned(),
+            define: SchemaGenerator::subschema_for::<S::Text>,
+            read: read_stage::<S>,
+        });
+        self
+    }
+
+    pub(super) fn stages(&self) -> &[StageKind] {
+        &self.stages
+    }
+
+    pub(super) fn channels(&self) -> &[ChannelKind] {
+        &self.channels
+    }
+
+    /// Settings that keep mail in a directory of this machine, by the first kind that can.
+    pub(super) fn mailbox_at(&self, path: &str) -> Option<Arc<dyn Settings>> {
+        self.channels.iter().find_map(|kind| (kind.mailbox_at)(path))
+    }
+
+    /// Why `section` (`route.mx`) has no such key, where that has a reason.
+    pub(super) fn elsewhere(&self, section: &str, key: &str) -> Option<&'static str> {
+        let kind = section.strip_prefix("route.")?;
+        let kind = self.channels.iter().find(|channel| channel.key == kind)?;
+        kind.elsewhere.iter().find(|(keys, _)| keys.contains(&key)).map(|(_, reason)| *reason)
+    }
+
+    /// As JSON schema, for editors.
+    #[must_use]
+    pub fn json(&self) -> &Value {
+        self.json.get_or_init(|| reference::json(self))
+    }
+
+    /// The reference page, as Markdown.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        reference::markdown(self)
+    }
+
+    /// Reads a configuration. `file_name` is only named in errors. A file that sets no `hostname`
+    /// gets `localhost`: see [`Schema::parse_on`].
+    ///
+    /// # Errors
+    /// All that is wrong with it, as far as it can be told at once.
+    pub fn parse(&self, text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
+        self.parse_on(text, file_name, "localhost")
+    }
+
+    /// Like [`Schema::parse`], on a machine of this name.
+    ///
+    /// # Errors
+    /// All that is wrong with it, as far as it can be told at once.
+    pub fn parse_on(
+        &self,
+        text: &str,
+        file_name: &str,
+        machine_name: &str,
+    ) -> Result<Config, ConfigErrors> {
+        let machine_name = Domain::parse(machine_name)
+            .or_else(|_| Domain::parse("localhost"))
+            .map_err(|_| ConfigErrors::new(file_name.into(), text.into(), Vec::new()))?;
+        resolve::read(self, text, file_name, machine_name)
+    }
+
+    /// The safe default that `serve` runs without a file: listens on 127.0.0.1:2525, keeps mail
+    /// for any domain in Maildirs under `./postrider-data`, relays nothing.
+    ///
+    /// # Panics
+    /// When there is no channel that keeps Maildirs.
+    #[must_use]
+    pub fn embedded(&self) -> Config {
+        match self.parse(EMBEDDED, "the embedded default") {
+            Ok(config) => config,
+            Err(errors) => unreachable!("the embedded default is wrong: {errors}"),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The file as it is written: one struct per section, every key with its meaning and its default.
+//!
+//! This is the schema. The reference page, the JSON schema for editors and the check for unknown
+//! keys and wrong types are generated from these structs and their doc comments; the defaults
+//! stand in the `Default` implementations, as text, and are read like anything in a file.
+
+mod listener;
+mod reports;
+mod route;
+
+pub use listener::{BareNewline, EarlyTalkers, ListenerText, Nul};
+pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
+pub use route::{RetryOverrideText, RouteText};
+
+use super::quantity::{DurationText, SizeText};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub struct FileText {
+    /// The name this server goes by in its greeting, in EHLO, in Received fields and in the
+    /// reports it sends. It should be the name that DNS gives for the address it sends from.
+    /// Without it: the machine's host name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Where mail for `<postmaster>` goes, which every server accepts (RFC 5321 §4.5.1). Without
+    /// it: postmaster at `hostname`. If no route covers that address the mail is kept in the
+    /// Maildir `postmaster` in the first spool directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub postmaster: Option<String>,
+    /// Addresses at which this server is reached from outside though they are not its own: those of
+    /// a NAT or proxy before it. An MX host with one of them, or with an address that a listener
+    /// has, is this server: mail is not sent there, nor to hosts that are less preferred.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = { "type": "string", "title": "address" }))]
+    pub proxy_addresses: Vec<String>,
+    /// How many shards (threads that each own their sessions and queues) run. Without it: one per
+    /// CPU core. For experiments; changed only by a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 256))]
+    pub shards: Option<u16>,
+    /// Where accepted mail is kept until it is delivered.
+    pub spool: SpoolText,
+    /// Where mail comes in. At least one.
+    pub listener: Vec<ListenerText>,
+    /// Where mail goes. At least one; the first that matches the recipient's domain wins.
+    pub route: Vec<RouteText>,
+    /// When a delivery that failed for now is tried again.
+    pub retry: RetryText,
+    /// What senders are told of the fate of their mail (delivery status notifications, RFC 3464).
+    pub reports: ReportsText,
+    /// How names are resolved for `mx` routes and host names.
+    pub dns: DnsText,
+    /// The administration interface.
+    pub admin: AdminText,
+    /// The event log: what happened to each message. `"off"` for none, or a table.
+    pub events: EventsText,
+    /// The console log: what the program has to say about itself.
+    pub log: LogText,
+    /// The sections of stages, by their keys.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub stages: toml::Table,
+}
+
+/// Where accepted mail is kept until it is delivered.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpoolText {
+    /// The spool directory. Changed only by a restart, like all of this section.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Several spool directories, one per disk, instead of `path`. The load is spread over them.
+    /// Without either: `/var/spool/postrider`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<String>>,
+    /// What "250 accepted" promises.
+    pub durability: Durability,
+    /// The number of this server among those that share work: part of every message id.
+    pub node: u16,
+    /// Size of one segment file of the log.
+    pub segment_bytes: SizeText,
+    /// How many segments are kept ready, beside the one that is reserved for
+    /// settling when the disk is full.
+    #[schemars(range(min = 1, max = 64))]
+    pub spare_segments: u16,
+    /// New mail is answered with 452 4.3.1 while less than this, or less than `segment_bytes`, is
+    /// free on the spool's disk.
+    pub min_free_bytes: SizeText,
+    /// A message longer than this gets a file of its own instead of a place in the log.
+    pub blob_bytes: SizeText,
+    /// How many recipients may be delivered but not yet recorded as delivered on disk: at most
+    /// this many (and those being transmitted) are sent twice after a crash.
+    #[schemars(range(min = 1))]
+    pub unsettled_max: u32,
+    /// How many recipients may be queued; beyond it new mail is answered with 452 4.3.1. Each
+    /// takes up to 200 bytes of memory.
+    #[schemars(range(min = 1))]
+    pub queue_recipients_max: u32,
+    /// Memory for message bodies of all sessions together; what does not fit is written to disk
+    /// early and read again when its turn comes. A quarter as much keeps what was received last, and
+    /// a quarter as much is for what deliveries read back, which wait for it in turn.
+    pub body_memory_bytes: SizeText,
+}
+
+impl Default for SpoolText {
+    fn default() -> SpoolText {
+        SpoolText {
+            path: None,
+            paths: None,
+            durability: Durability::Sync,
+            node: 0,
+            segment_bytes: "256MiB".into(),
+            spare_segments: 1,
+            min_free_bytes: "256MiB".into(),
+            blob_bytes: "2MiB".into(),
+            unsettled_max: 1_024,
+            queue_recipients_max: 10_000_000,
+            body_memory_bytes: "64MiB".into(),
+        }
+    }
+}
+
+/// What "250 accepted" promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// The message is on stable storage: it survives a power cut.
+    #[default]
+    Sync,
+    /// The operating system has the message: it survives a crash of this program only.
+    Os,
+    /// The message is in memory: it survives nothing. For measuring.
+    Memory,
+}
+
+/// When a delivery that failed for now is tried again, and when it is given up.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryText {
+    /// Wait before the second attempt.
+    pub first: DurationText,
+    /// Each wait is the one before times this.
+    #[schemars(range(min = 1.0, max = 100.0))]
+    pub factor: f64,
+    /// No wait is longer than this.
+    pub longest: DurationText,
+    /// Each wait is made longer or shorter at random by up to this share, so that messages that
+    /// failed together do not come back together.
+    #[schemars(range(min = 0.0, max = 0.5))]
+    pub jitter: f64,
+    /// A message this old is returned to its sender.
+    pub give_up_after: DurationText,
+    /// A sender is told once that the message is delayed when it is this old. `"0"`: never.
+    pub warn_after: DurationText,
+}
+
+impl Default for RetryText {
+    fn default() -> RetryText {
+        RetryText {
+            first: "1m".into(),
+            factor: 2.0,
+            longest: "1h".into(),
+            jitter: 0.1,
+            give_up_after: "5d".into(),
+            warn_after: "4h".into(),
+        }
+    }
+}
+
+/// How names are resolved.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DnsText {
+    /// Name servers as `address` or `address:port`. Without any: those in `/etc/resolv.conf`.
+    #[schemars(extend("items" = { "type": "string", "title": "name server" }))]
+    pub servers: Vec<String>,
+    /// Wait for one answer.
+    pub timeout: DurationText,
+    /// How often a question is asked before the lookup fails for now.
+    #[schemars(range(min = 1, max = 20))]
+    pub attempts: u8,
+    /// How many answers are remembered.
+    pub cache_max: u32,
+    /// Lookups under way at once, over all shards; the rest waits in line. Fewer where the limit
+    /// of open files is low: each takes up to six, and all together an eighth of them at most.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub max_lookups: u32,
+}
+
+impl Default for DnsText {
+    fn default() -> DnsText {
+        DnsText {
+            servers: Vec::new(),
+            timeout: "5s".into(),
+            attempts: 2,
+            cache_max: 65_536,
+            max_lookups: 256,
+        }
+    }
+}
+
+/// The administration interface.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdminText {
+    /// Address and port that serve `/metrics` (Prometheus) and `/healthz` over HTTP. There is no
+    /// authentication: keep it on a loopback address or behind a firewall. Without it: not served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("title" = "address:port"))]
+    pub address: Option<String>,
+    /// The Unix socket that `postrider queue` and `postrider reload` talk to; only its owner may
+    /// use it. Without it: `control.sock` in the first spool directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<String>,
+}
+
+/// The event log: `"off"`, `"on"`, or a table that says where and how.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum EventsText {
+    /// All defaults, or none at all.
+    Word(EventsWord),
+    /// Where and how.
+    Table(EventsTable),
+}
+
+impl Default for EventsText {
+    fn default() -> EventsText {
+        EventsText::Word(EventsWord::On)
+    }
+}
+
+/// The event log in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EventsWord {
+    /// Events are written, with the defaults of the table.
+    On,
+    /// No events are written.
+    Off,
+}
+
+/// The event log: one JSON object per line for each thing that happens to a message.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EventsTable {
+    /// The file. Rotated files stand beside it. Without it: `events.jsonl` in the first spool
+    /// directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// A new file is begun when this size is reached. 0: never.
+    pub rotate_bytes: SizeText,
+    /// A new file is begun when the file is this old. `"0"`: never.
+    pub rotate_after: DurationText,
+    /// How many rotated files are kept; the oldest are removed. 0: all.
+    pub keep_files: u32,
+    /// How many events may wait to be written. When the log's disk is slower than the mail,
+    /// events lag behind and are written later; mail goes on.
+    #[schemars(range(min = 1))]
+    pub waiting_max: u32,
+}
+
+impl Default for EventsTable {
+    fn default() -> EventsTable {
+        EventsTable {
+            path: None,
+            rotate_bytes: "100MiB".into(),
+            rotate_after: "1d".into(),
+            keep_files: 14,
+            waiting_max: 65_536,
+        }
+    }
+}
+
+/// The console log, on standard error.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogText {
+    /// What is worth a line.
+    pub level: LogLevel,
+}
+
+/// What is worth a line on the console.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Only what an operator must act on.
+    Error,
+    /// What an operator should look into.
+    Warn,
+    /// Starting, stopping, reloading, and what changed.
+    #[default]
+    Info,
+    /// Each session and attempt.
+    Debug,
+    /// Each command and reply.
+    Trace,
+}

@@ -1,4 +1,0 @@
-//! What is refused and where it shows, what is decided, and what the examples mean.
-
-mod bad;
-mod good;

@@ -1,0 +1,22 @@
+//! Ways out: what delivers mail, by the key that a route names it by.
+
+use super::Slot;
+use crate::seams::World;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// A task of a channel.
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A way out. There is one value per shard and kind.
+pub trait Channel<W: World>: 'static {
+    /// The key in `[[route]]` that leads to it: `smtp`, `maildir`, …
+    fn key(&self) -> &'static str;
+
+    /// Works one connection slot of a ready queue until there is nothing more for it. Dropping the
+    /// slot gives it back.
+    fn run(&self, slot: Slot<W>) -> Task;
+}
+
+/// The channels of a shard.
+pub type Channels<W> = Vec<Rc<dyn Channel<W>>>;

@@ -1,0 +1,44 @@
+//! Configurations for tests: of this floor none knows a channel.
+
+use config::{ChannelSection, Destination, Reader, Schema, Settings};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// A schema with one channel, `discard`.
+pub(crate) fn schema() -> Schema {
+    Schema::new().channel::<Discard>()
+}
+
+/// Throws mail away.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct Discard {}
+
+impl ChannelSection for Discard {
+    const KEY: &'static str = "discard";
+    const SUMMARY: &'static str = "Nowhere.";
+    const EXAMPLE: &'static str = "discard = {}";
+    type Text = Discard;
+
+    fn read(text: Discard, _: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
+        Some(Arc::new(text))
+    }
+
+    fn mailbox_at(_: &str) -> Option<Arc<dyn Settings>> {
+        Some(Arc::new(Discard {}))
+    }
+}
+
+impl Settings for Discard {
+    fn key(&self) -> &'static str {
+        Discard::KEY
+    }
+
+    fn destination(&self) -> Destination<'_> {
+        Destination::Here("")
+    }
+
+    fn is_like(&self, other: &dyn Settings) -> bool {
+        other.of::<Discard>().is_some()
+    }
+}
