@@ -38,7 +38,7 @@ use tokio::sync::{mpsc, oneshot};
 /// How often idle connections are looked at while the process has few left.
 const FRUGAL_EVERY: Duration = Duration::from_millis(100);
 /// How long sessions have to say 421 when the grace of a stop is over.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const LAST_REPLIES: Duration = Duration::from_millis(200);
 /// How long a stop waits for the last settles.
 const LAST_SETTLES: Duration = Duration::from_secs(2);
 
@@ -215,12 +215,12 @@ impl<W: World> Shard<W> {
         }
         // Sessions notice the end of the grace by themselves and say 421.
         stopping.notify.notify_waiters();
-        let said = services.now() + LAST_WORDS;
+        let said = services.now() + LAST_REPLIES;
         alarm.wait(services.now() + tick).await;
         while stopping.is_busy() && services.now() < said {
             alarm.wait(services.now() + tick).await;
         }
-        self.delivery.gathering.hasten_all();
+        self.delivery.gathering.retry_all_now();
         self.custody.flush_settles();
         let last = services.now() + LAST_SETTLES;
         let is_quiet = || self.custody.is_quiet() && self.delivery.gathering.is_quiet();

@@ -5,7 +5,7 @@
 
 use super::making::{Idle, Making};
 use super::pending::{Gathered, New, QUIET};
-use super::unreported::{PutOff, ReportKey, said_of, unread_address};
+use super::unreported::{ReportKey, ReportRetry, said_of, unread_address};
 use super::verdict::{Judged, Verdict};
 use super::{Delivery, report};
 use crate::message::Message;
@@ -52,9 +52,9 @@ pub(crate) fn gather<W: World>(delivery: &Rc<Delivery<W>>, id: MessageId, new: N
     // What is late need not wait for what is about to be tried.
     let all_late = new.judged.iter().all(|judged| judged.settle_kind().is_none());
     let wait = if all_late { wait.min(MOMENT) } else { wait };
-    let (key, due, hurry, has_begun) = delivery.gathering.add(now, wait, id, new);
+    let (key, due, retry_now, has_begun) = delivery.gathering.add(now, wait, id, new);
     if !given_up.is_empty() {
-        delivery.unreported.gather(key, due, &hurry, given_up);
+        delivery.unreported.gather(key, due, &retry_now, given_up);
     }
     if wait.is_zero() {
         if let Some(gathered) = delivery.gathering.take(key) {
@@ -63,12 +63,12 @@ pub(crate) fn gather<W: World>(delivery: &Rc<Delivery<W>>, id: MessageId, new: N
         }
     } else if has_begun {
         let task = Rc::clone(delivery);
-        delivery.services.spawn(async move { wait_and_finish(&task, key, &hurry).await });
+        delivery.services.spawn(async move { wait_and_finish(&task, key, &retry_now).await });
     }
     // Last: at the limit egress stands still until what gathers is settled.
     delivery.custody.count_unsettled(delivered);
     if delivered > 0 && delivery.custody.obstacle().is_some() {
-        delivery.gathering.hasten_all();
+        delivery.gathering.retry_all_now();
     }
 }
 
@@ -88,7 +88,7 @@ fn wait_for_siblings<W: World>(
     }
 }
 
-async fn wait_and_finish<W: World>(delivery: &Rc<Delivery<W>>, key: ReportKey, hurry: &Notify) {
+async fn wait_and_finish<W: World>(delivery: &Rc<Delivery<W>>, key: ReportKey, retry_now: &Notify) {
     loop {
         let now = delivery.services.now();
         let is_expected =
@@ -100,7 +100,7 @@ async fn wait_and_finish<W: World>(delivery: &Rc<Delivery<W>>, key: ReportKey, h
         }
         let is_hurried = tokio::select! {
             biased;
-            () = hurry.notified() => true,
+            () = retry_now.notified() => true,
             () = delivery.services.world.time().sleep_until(due) => false,
         };
         if is_hurried {
@@ -158,13 +158,14 @@ async fn read<W: World>(
         let next_try = time.now() + wait;
         wait = (wait * 2).min(UNREADABLE_WAIT_MAX);
         let why = said_of(&why).into();
-        let PutOff::Wait(hurry) = delivery.unreported.put_off(key, next_try, Some(why)) else {
+        let ReportRetry::Wait(retry_now) = delivery.unreported.put_off(key, next_try, Some(why))
+        else {
             return None;
         };
         let _idle = Idle::new(delivery);
         tokio::select! {
             biased;
-            () = hurry.notified() => {}
+            () = retry_now.notified() => {}
             () = time.sleep_until(next_try) => {}
         }
         if !delivery.unreported.is_waiting(key) {

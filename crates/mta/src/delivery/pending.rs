@@ -32,7 +32,7 @@ struct Open {
     sibling: Option<EntryId>,
     first: Mono,
     due: Mono,
-    hurry: Rc<Notify>,
+    retry_now: Rc<Notify>,
 }
 
 /// Verdicts that go into one report.
@@ -46,9 +46,9 @@ pub(super) struct Gathered {
 
 impl Gathering {
     /// Has everything written now.
-    pub(crate) fn hasten_all(&self) {
+    pub(crate) fn retry_all_now(&self) {
         for open in self.open.borrow().values() {
-            open.hurry.notify_one();
+            open.retry_now.notify_one();
         }
     }
 
@@ -85,14 +85,14 @@ impl Gathering {
                 sibling: None,
                 first: now,
                 due: now,
-                hurry: Rc::default(),
+                retry_now: Rc::default(),
             }
         });
         mine.gathered.message = mine.gathered.message.take().or_else(|| new.message.cloned());
         mine.gathered.judged.extend(new.judged);
         mine.sibling = new.sibling;
         mine.due = mine.due.max(now + wait).min(mine.first + LONGEST);
-        (mine.gathered.key, mine.due, Rc::clone(&mine.hurry), has_begun)
+        (mine.gathered.key, mine.due, Rc::clone(&mine.retry_now), has_begun)
     }
 
     pub(super) fn take(&self, key: ReportKey) -> Option<Gathered> {

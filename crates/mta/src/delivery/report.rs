@@ -8,7 +8,7 @@ pub(crate) use policy::is_due;
 use super::Delivery;
 use super::making::Idle;
 use super::removal::settle_removed;
-use super::unreported::{PutOff, ReportKey};
+use super::unreported::{ReportKey, ReportRetry};
 use super::verdict::Judged;
 use crate::event::{Event, Kind};
 use crate::message::{Message, MessageBody};
@@ -229,14 +229,14 @@ impl Due {
             return true;
         }
         match delivery.unreported.put_off(self.key, next_try, None) {
-            PutOff::Removed => {
+            ReportRetry::Removed => {
                 settle_removed(delivery, &self.original, given_up);
                 false
             }
-            PutOff::Wait(hurry) => {
+            ReportRetry::Wait(retry_now) => {
                 tokio::select! {
                     biased;
-                    () = hurry.notified() => {}
+                    () = retry_now.notified() => {}
                     () = time.sleep_until(next_try) => {}
                 }
                 delivery.unreported.submit(self.key)

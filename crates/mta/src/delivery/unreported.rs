@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 /// A recipient that was given up.
 #[derive(Clone, Debug)]
-pub(crate) struct GivenUp {
+pub(crate) struct FailedRecipient {
     pub(crate) index: u32,
     /// As far as it is known.
     pub(crate) address: String,
@@ -30,19 +30,19 @@ pub(crate) type ReportKey = (MessageId, u64);
 
 #[derive(Debug)]
 struct Waiting {
-    recipients: Vec<GivenUp>,
+    recipients: Vec<FailedRecipient>,
     next_try: Mono,
     /// The report is with the spool: what becomes of it is not known.
     submitted: bool,
     /// An operator removed the message meanwhile.
     removed: bool,
-    hurry: Rc<Notify>,
+    retry_now: Rc<Notify>,
 }
 
 /// What a report does after the spool had no room for it.
 #[derive(Debug)]
-pub(crate) enum PutOff {
-    /// Waits for its next try, or until it is told to hurry.
+pub(crate) enum ReportRetry {
+    /// Waits for its next try, or until it is told to retry_now.
     Wait(Rc<Notify>),
     /// An operator removed its recipients: they are to be settled so.
     Removed,
@@ -55,13 +55,13 @@ pub(crate) struct Unreported {
 }
 
 impl Unreported {
-    /// `recipients` were given up and are to be reported at `next_try`, or when `hurry` says so.
+    /// `recipients` were given up and are to be reported at `next_try`, or when `retry_now` says so.
     pub(crate) fn gather(
         &self,
         key: ReportKey,
         next_try: Mono,
-        hurry: &Rc<Notify>,
-        recipients: Vec<GivenUp>,
+        retry_now: &Rc<Notify>,
+        recipients: Vec<FailedRecipient>,
     ) {
         let mut waiting = self.waiting.borrow_mut();
         let mine = waiting.entry(key).or_insert_with(|| Waiting {
@@ -69,7 +69,7 @@ impl Unreported {
             next_try,
             submitted: false,
             removed: false,
-            hurry: Rc::clone(hurry),
+            retry_now: Rc::clone(retry_now),
         });
         mine.recipients.extend(recipients);
         mine.next_try = next_try;
@@ -82,18 +82,18 @@ impl Unreported {
         key: ReportKey,
         next_try: Mono,
         unreadable: Option<Arc<str>>,
-    ) -> PutOff {
+    ) -> ReportRetry {
         let mut waiting = self.waiting.borrow_mut();
         let Some(mine) = waiting.get_mut(&key).filter(|mine| !mine.removed) else {
             waiting.remove(&key);
-            return PutOff::Removed;
+            return ReportRetry::Removed;
         };
         for recipient in &mut mine.recipients {
             recipient.unreadable = unreadable.clone();
         }
         mine.next_try = next_try;
         mine.submitted = false;
-        PutOff::Wait(Rc::clone(&mine.hurry))
+        ReportRetry::Wait(Rc::clone(&mine.retry_now))
     }
 
     /// The message could be read: recipients have addresses, but those that `address_of` doesn't
@@ -141,21 +141,21 @@ impl Unreported {
     }
 
     /// The recipients of a message that wait, with the time of the next try.
-    pub(crate) fn of(&self, id: MessageId) -> Vec<(GivenUp, Mono)> {
+    pub(crate) fn of(&self, id: MessageId) -> Vec<(FailedRecipient, Mono)> {
         let waiting = self.waiting.borrow();
         let mine = waiting.range(keys_of(id));
         mine.flat_map(|(_, w)| w.recipients.iter().map(|r| (r.clone(), w.next_try))).collect()
     }
 
     /// Has what the recipients wait for that `chosen` names tried now; gives how many these are.
-    pub(crate) fn hasten(&self, chosen: impl Fn(MessageId, Option<&Domain>) -> bool) -> usize {
+    pub(crate) fn retry_now(&self, chosen: impl Fn(MessageId, Option<&Domain>) -> bool) -> usize {
         let waiting = self.waiting.borrow();
         let mut count = 0;
         for ((id, _), mine) in waiting.iter() {
-            let matches = |r: &&GivenUp| chosen(*id, r.domain.as_ref());
+            let matches = |r: &&FailedRecipient| chosen(*id, r.domain.as_ref());
             let matching = mine.recipients.iter().filter(matches).count();
             if matching > 0 && !mine.submitted {
-                mine.hurry.notify_one();
+                mine.retry_now.notify_one();
             }
             count += matching;
         }
@@ -171,7 +171,7 @@ impl Unreported {
             mine.removed = true;
             if !mine.submitted {
                 removed.extend(mine.recipients.iter().map(|recipient| recipient.index));
-                mine.hurry.notify_one();
+                mine.retry_now.notify_one();
             }
         }
         waiting.retain(|(of, _), mine| *of != id || mine.submitted);
@@ -212,8 +212,8 @@ mod tests {
         unreported
     }
 
-    fn given_up() -> Vec<GivenUp> {
-        vec![GivenUp {
+    fn given_up() -> Vec<FailedRecipient> {
+        vec![FailedRecipient {
             index: 3,
             address: "a@far.test".to_owned(),
             domain: Domain::parse("far.test").ok(),
@@ -229,15 +229,16 @@ mod tests {
         let unreported = gathered(&[KEY]);
         assert_eq!((unreported.count(), unreported.of(ID)[0].1), (1, Mono(2)));
         assert!(unreported.submit(KEY));
-        assert!(matches!(unreported.put_off(KEY, Mono(10), None), PutOff::Wait(_)));
+        assert!(matches!(unreported.put_off(KEY, Mono(10), None), ReportRetry::Wait(_)));
         assert_eq!((unreported.count(), unreported.ids()), (1, vec![ID]));
         assert!(unreported.submit(KEY));
         let [(recipient, next_try)] = &unreported.of(ID)[..] else { panic!() };
         assert_eq!((recipient.index, *next_try), (3, Mono(10)));
         assert!(unreported.of(MessageId(8)).is_empty());
         assert_eq!(
-            unreported
-                .hasten(|id, domain| id == ID && domain.is_some_and(|d| d.as_str() == "far.test")),
+            unreported.retry_now(
+                |id, domain| id == ID && domain.is_some_and(|d| d.as_str() == "far.test")
+            ),
             1
         );
         unreported.conclude(KEY);
@@ -276,7 +277,7 @@ mod tests {
         assert!(unreported.submit(KEY));
         assert_eq!(unreported.remove(ID), [] as [u32; 0]);
         assert_eq!(unreported.count(), 1);
-        assert!(matches!(unreported.put_off(KEY, Mono(20), None), PutOff::Removed));
+        assert!(matches!(unreported.put_off(KEY, Mono(20), None), ReportRetry::Removed));
         assert_eq!(unreported.count(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! What is to be told about a recipient, and whether it is.
 
-use super::unreported::GivenUp;
+use super::unreported::FailedRecipient;
 use crate::event::{self, Done, Event, Hop, Kind, Trouble};
 use crate::message::Message;
 use crate::metrics::Metrics;
@@ -129,8 +129,8 @@ impl Judged {
     }
 
     /// As long as it isn't settled an operator sees it so; `address`: as far as it is known.
-    pub(crate) fn given_up(&self, address: String, received_at: Wall) -> Option<GivenUp> {
-        self.is_given_up().then(|| GivenUp {
+    pub(crate) fn given_up(&self, address: String, received_at: Wall) -> Option<FailedRecipient> {
+        self.is_given_up().then(|| FailedRecipient {
             index: self.index,
             address,
             domain: self.domain.clone(),

@@ -43,7 +43,7 @@ impl<W: World> Operator<W> {
             Wanted::One(id) => {
                 let glances = self.glances_of(id).await;
                 self.retry_these(&glances, &mut seen, answer);
-                let unreported = self.delivery.unreported.hasten(|given_up, _| given_up == id);
+                let unreported = self.delivery.unreported.retry_now(|given_up, _| given_up == id);
                 count_unreported(answer, usize::from(unreported > 0), unreported);
             }
             Wanted::Matching(filter) => {
@@ -52,7 +52,8 @@ impl<W: World> Operator<W> {
                     self.retry_these(&found, &mut seen, answer);
                 }
                 for (id, _) in self.given_up_matching(&walk).await {
-                    let unreported = self.delivery.unreported.hasten(|given_up, _| given_up == id);
+                    let unreported =
+                        self.delivery.unreported.retry_now(|given_up, _| given_up == id);
                     count_unreported(answer, usize::from(seen.is_new_id(id)), unreported);
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::walk::Operator;
 use crate::control::{self, BlockerKind, QueueItem, QueueRecipient, RecipientState};
-use crate::delivery::unreported::{GivenUp, said_of, unread_address};
+use crate::delivery::unreported::{FailedRecipient, said_of, unread_address};
 use crate::line::Who;
 use crate::message::Message;
 use crate::meta;
@@ -93,7 +93,7 @@ impl<W: World> Operator<W> {
             let mut recipient = self.recipient(address, received_at, entry)?;
             if recipient.state != RecipientState::Held {
                 recipient.blocker.kind = BlockerKind::Spool;
-                recipient.blocker.text = format!("its record, which can't be read: {why}");
+                recipient.blocker.text = format!("its spool record to be readable: {why}");
             }
             Some(recipient)
         });
@@ -148,10 +148,10 @@ impl<W: World> Operator<W> {
         Some(QueueRecipient {
             index: entry.recipient,
             address,
-            state: state_of(&why),
+            state: RecipientState::from(&why),
             next_try: until.filter(|_| !is_kept),
             blocker: self.in_line(entry, &why, until).unwrap_or_else(|| control::Blocker {
-                kind: kind_of(&why),
+                kind: BlockerKind::from(&why),
                 text: why.to_string(),
                 until,
             }),
@@ -179,7 +179,7 @@ impl<W: World> Operator<W> {
                 let place = shared.lookups.place(asker_of(&self.schedule, entry.scheduled))?;
                 let (before, all) = (place.before, shared.lookups.parts().max);
                 let text =
-                    format!("its turn to look up {domain}: {before} before it, {all} at once");
+                    format!("its turn to look up {domain}: {before} before it, {all} at a time");
                 (BlockerKind::Lookup, text)
             }
             Blocker::Opening { next_hop, .. } => {
@@ -194,14 +194,14 @@ impl<W: World> Operator<W> {
                 });
                 let (before, all, what, kind) = places.next()?;
                 let text = format!(
-                    "one of the {all} {what} of the process, for {next_hop}: {before} next hops \
-                     before it"
+                    "one of the {all} {what} that this process may have, for {next_hop}: {before} \
+                     next hops before it"
                 );
                 (kind, text)
             }
             Blocker::InFlight if self.custody.messages.is_unread(entry.id) => {
                 let used = shared.reads.used();
-                let text = format!("memory to read it into, {used} bytes are taken");
+                let text = format!("memory to read the message into: {used} bytes are in use");
                 (BlockerKind::Memory, text)
             }
             _ => return None,
@@ -215,21 +215,18 @@ impl<W: World> Operator<W> {
         given_up.map(|(recipient, next_try)| self.given_up(recipient, next_try))
     }
 
-    fn given_up(&self, recipient: GivenUp, next_try: Mono) -> QueueRecipient {
+    fn given_up(&self, recipient: FailedRecipient, next_try: Mono) -> QueueRecipient {
         // While the spool has it, the try is now.
         let next_try = self.services.wall_of(next_try.max(self.services.now()));
         let text = match (&recipient.unreadable, self.custody.obstacle()) {
             (Some(why), _) => {
-                format!(
-                    "its record, without which nobody can be told, and which can't be read: {why}"
-                )
+                format!("its spool record to be readable, so that its DSN can be sent: {why}")
             }
             (None, Some(Pause::Poisoned)) => {
-                "the spool, which can't be written: the report that it was given up can't be either"
-                    .to_owned()
+                "the spool, to which its failure DSN can't be written".to_owned()
             }
-            _ => "the report that it was given up, which names others of its message as well, or for \
-                  which the spool has no room"
+            _ => "its failure DSN, which names other recipients of the message as well, or for which \
+                  the spool has no space"
                 .to_owned(),
         };
         QueueRecipient {
@@ -244,35 +241,5 @@ impl<W: World> Operator<W> {
             route: None,
             next_hop: None,
         }
-    }
-}
-
-fn state_of(why: &Blocker) -> RecipientState {
-    match why {
-        Blocker::Held { .. } => RecipientState::Held,
-        Blocker::InFlight => RecipientState::InFlight,
-        Blocker::Scheduled { .. }
-        | Blocker::Resolving { .. }
-        | Blocker::ResolutionFailed { .. } => RecipientState::Scheduled,
-        _ => RecipientState::Ready,
-    }
-}
-
-fn kind_of(why: &Blocker) -> BlockerKind {
-    match why {
-        Blocker::Scheduled { .. } => BlockerKind::Time,
-        Blocker::Resolving { .. } | Blocker::ResolutionFailed { .. } => BlockerKind::Resolving,
-        Blocker::ConnectionSlots { .. } | Blocker::Window { .. } | Blocker::LeaseWait { .. } => {
-            BlockerKind::ConnectionSlot
-        }
-        Blocker::Opening { .. } => BlockerKind::Opening,
-        Blocker::OpenBackoff { .. } => BlockerKind::Backoff,
-        Blocker::Rate { .. } => BlockerKind::Rate,
-        Blocker::Held { .. } => BlockerKind::Operator,
-        Blocker::Suspended(_) => BlockerKind::Suspended,
-        Blocker::Paused(Pause::Stopping) => BlockerKind::Shutdown,
-        Blocker::Paused(_) => BlockerKind::Spool,
-        Blocker::InFlight => BlockerKind::Attempt,
-        Blocker::Turn { .. } => BlockerKind::Turn,
     }
 }

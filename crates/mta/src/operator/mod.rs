@@ -4,6 +4,7 @@
 //! what is found is dealt with piece by piece, so that neither memory nor the pauses of the shard
 //! grow with the queue. When nobody listens to the answer any more, it ends.
 
+mod blocker;
 mod change;
 mod item;
 mod list;

@@ -2,7 +2,7 @@
 //! for, by what stands in the message.
 
 use crate::control::{Filter, RecipientState, is_hop};
-use crate::delivery::unreported::GivenUp;
+use crate::delivery::unreported::FailedRecipient;
 use crate::message::Message;
 use crate::meta;
 use crate::routing::route_of_key;
@@ -104,7 +104,7 @@ impl Sieve {
     }
 
     /// Whether a recipient that was given up and not reported matches.
-    pub(super) fn passes_given_up(&self, given_up: &GivenUp, age_ms: u64) -> bool {
+    pub(super) fn passes_given_up(&self, given_up: &FailedRecipient, age_ms: u64) -> bool {
         let filter = &self.filter;
         let domain = given_up.domain.as_ref().map(mail::Domain::as_str);
         let failure = given_up.failure.as_ref().map(|f| f.to_string().to_lowercase());
