@@ -42,7 +42,7 @@ struct Waiting {
 /// What a report does after the spool had no room for it.
 #[derive(Debug)]
 pub(crate) enum ReportRetry {
-    /// Waits for its next try, or until it is told to retry_now.
+    /// Waits for its next try, or until an operator has it tried at once.
     Wait(Rc<Notify>),
     /// An operator removed its recipients: they are to be settled so.
     Removed,

@@ -18,7 +18,7 @@ use mta::routing::hop::NextHop;
 use mta::seams::{Endpoint, World};
 use queue::{CloseReason, Take, Work};
 use smallvec::SmallVec;
-use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient};
+use smtp::client::{ClientEvent, Lesson, Outgoing, OutgoingRecipient};
 use spool::LoadError;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -53,6 +53,26 @@ struct InFlight {
     message: Rc<Message>,
     /// The spool could not read its body to the end: the connection was cut there.
     unreadable: Option<LoadError>,
+}
+
+/// See [`ClientEvent::Done`].
+struct Done {
+    outcomes: Vec<Result<mail::Reply, Failure>>,
+    doubtful: bool,
+    answered: bool,
+    untried: Vec<usize>,
+    lesson: Option<Lesson>,
+}
+
+/// What became of transactions since one was waited for.
+#[derive(Default)]
+struct Finished {
+    /// One is carried by another connection.
+    gave_back: bool,
+    /// One has its outcome.
+    concluded: bool,
+    /// The content of one was cut off, since the spool could not read it.
+    cut: bool,
 }
 
 /// Opens a connection for the slot's ready queue and works it off.
@@ -295,77 +315,92 @@ impl<W: World> Connection<W> {
     /// # Errors
     /// Why the connection must be closed; nothing is in flight then.
     async fn finish_first(&mut self, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
-        let (mut gave_back, mut concluded, mut cut) = (false, false, false);
+        let mut finished = Finished::default();
         loop {
             match self.next_event().await {
                 ClientEvent::Done { outcomes, doubtful, answered, untried, lesson } => {
-                    let Some(mut first) = self.in_flight.pop_front() else { continue };
-                    if self.in_flight.is_empty() {
-                        // A connection that waits holds no message.
-                        self.dialogue.content = None;
-                    }
-                    if let Some(lesson) = lesson {
-                        hop.memory::<Lessons>().learn(self.slot.now(), &self.peer, lesson);
-                    }
-                    if let Some(why) = &first.unreadable {
-                        self.slot.unreadable(&first.work, "body", why);
-                        cut = true;
-                        continue;
-                    }
-                    let is_spent = self.has_carried_before() && bearing::is_spent(&outcomes);
-                    if is_spent
-                        || !doubtful
-                            && !answered
-                            && self.has_carried_before()
-                            && bearing::was_dead(&outcomes)
-                    {
-                        if is_spent {
-                            self.leave_at = self.slot.now();
-                        }
-                        self.slot.give_back(&first.work);
-                        gave_back = true;
-                        continue;
-                    }
-                    if doubtful {
-                        self.tell_doubtful(&first.message);
-                    }
-                    let elsewhere = self.next_host_takes(&outcomes, hop);
-                    if elsewhere.is_empty() {
-                        // What one host says is not the next hop's word while another is to be asked.
-                        bearing::tell_bearing(&outcomes, &self.slot);
-                    }
-                    concluded = true;
-                    let untried = joined(untried, elsewhere);
-                    let outcomes =
-                        give_back_untried(&self.slot, &mut first.work, outcomes, &untried);
-                    if !first.work.entries.is_empty() {
-                        self.conclude(&first, outcomes, hop);
-                    }
+                    let done = Done { outcomes, doubtful, answered, untried, lesson };
+                    self.finish(done, hop, &mut finished);
                 }
                 ClientEvent::Ready => return Ok(()),
                 ClientEvent::StartTls => {}
-                // The kept connection was closed while nothing was asked of it; RFC 3463 §3.5: for
-                // its age, or for the peer's load.
-                ClientEvent::Closed(failure) if gave_back && !concluded => {
-                    let of_load = |f: &Failure| f.reply.is_some() && f.status.subject != 4;
-                    bearing::tell_throttled(&self.seat, failure.filter(of_load), &self.slot);
-                    return Err(CloseReason::Normal);
-                }
-                // By us, and no fault of the peer's.
-                ClientEvent::Closed(_) if cut => return Err(CloseReason::Normal),
-                // With QUIT: the peer has answered, and is only not to be trusted with more.
-                ClientEvent::Closed(None) if concluded => return Err(CloseReason::Normal),
-                ClientEvent::Closed(failure) => {
-                    // Never without Done before it; kept from being lost if it were.
-                    while let Some(first) = self.in_flight.pop_front() {
-                        let outcomes = lost(&failure, first.work.entries.len());
-                        self.conclude(&first, outcomes, hop);
-                    }
-                    bearing::tell_throttled(&self.seat, failure, &self.slot);
-                    return Err(CloseReason::Lost);
-                }
+                ClientEvent::Closed(failure) => return Err(self.closed(failure, hop, &finished)),
             }
         }
+    }
+
+    /// Takes the outcome of the first in flight.
+    fn finish(&mut self, done: Done, hop: &Rc<NextHop>, finished: &mut Finished) {
+        let Some(mut first) = self.in_flight.pop_front() else { return };
+        if self.in_flight.is_empty() {
+            // A connection that waits holds no message.
+            self.dialogue.content = None;
+        }
+        if let Some(lesson) = done.lesson {
+            hop.memory::<Lessons>().learn(self.slot.now(), &self.peer, lesson);
+        }
+        if let Some(why) = &first.unreadable {
+            self.slot.unreadable(&first.work, "body", why);
+            finished.cut = true;
+            return;
+        }
+        if self.has_carried_before() && self.is_fit_for_another(&done) {
+            self.slot.give_back(&first.work);
+            finished.gave_back = true;
+            return;
+        }
+        if done.doubtful {
+            self.tell_doubtful(&first.message);
+        }
+        let elsewhere = self.next_host_takes(&done.outcomes, hop);
+        if elsewhere.is_empty() {
+            // What one host says is not the next hop's word while another is to be asked.
+            bearing::tell_bearing(&done.outcomes, &self.slot);
+        }
+        finished.concluded = true;
+        let untried = joined(done.untried, elsewhere);
+        let outcomes = give_back_untried(&self.slot, &mut first.work, done.outcomes, &untried);
+        if !first.work.entries.is_empty() {
+            self.conclude(&first, outcomes, hop);
+        }
+    }
+
+    /// Whether a transaction on a connection that has carried others failed for that connection's
+    /// sake: a fresh one may carry it at once.
+    fn is_fit_for_another(&mut self, done: &Done) -> bool {
+        if bearing::is_spent(&done.outcomes) {
+            self.leave_at = self.slot.now();
+            return true;
+        }
+        !done.doubtful && !done.answered && bearing::was_dead(&done.outcomes)
+    }
+
+    /// The session is over. Gives the reason for the queue.
+    fn closed(
+        &mut self,
+        failure: Option<Failure>,
+        hop: &Rc<NextHop>,
+        finished: &Finished,
+    ) -> CloseReason {
+        if finished.gave_back && !finished.concluded {
+            // The kept connection was closed while nothing was asked of it; RFC 3463 §3.5: for its
+            // age, or for the peer's load.
+            let of_load = |f: &Failure| f.reply.is_some() && f.status.subject != 4;
+            bearing::tell_throttled(&self.seat, failure.filter(of_load), &self.slot);
+            return CloseReason::Normal;
+        }
+        // By us, and no fault of the peer's; or with QUIT: the peer has answered, and is only not
+        // to be trusted with more.
+        if finished.cut || failure.is_none() && finished.concluded {
+            return CloseReason::Normal;
+        }
+        // Never without Done before it; kept from being lost if it were.
+        while let Some(first) = self.in_flight.pop_front() {
+            let outcomes = lost(&failure, first.work.entries.len());
+            self.conclude(&first, outcomes, hop);
+        }
+        bearing::tell_throttled(&self.seat, failure, &self.slot);
+        CloseReason::Lost
     }
 
     fn conclude(
