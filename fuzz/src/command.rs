@@ -6,7 +6,7 @@ use mail::{Domain, Envelope, Mailbox, Mono, Reply};
 use smtp::client::{
     ClientConfig, ClientEvent, ClientSession, Outgoing, OutgoingRecipient, Output, StartTls,
 };
-use smtp::server::{ContentSink, Need, ServerConfig, ServerSession, Transaction};
+use smtp::server::{Accepted, ContentSink, Need, ServerConfig, ServerSession, Transaction};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,14 +93,14 @@ fn transaction(commands: &[u8]) -> Option<Transaction> {
         rest = &rest[progress.consumed..];
         match progress.need {
             Need::Mail(_) => session.answer_mail(NOW, Ok(())),
-            Need::Rcpt(_) => session.answer_rcpt(NOW, Ok(())),
+            Need::Rcpt { number, .. } => session.answer_rcpt(NOW, number, Ok(Accepted::AsGiven)),
             Need::Data { .. } => session.answer_data(NOW, Ok(())),
             Need::Message(transaction) => {
                 session.answer_message(NOW, Reply::new(250, (2, 0, 0), "Queued"));
                 return Some(*transaction);
             }
             Need::Abandon => {}
-            Need::Input | Need::StartTls | Need::Close => return None,
+            Need::Input | Need::Answers | Need::StartTls | Need::Close => return None,
         }
     }
 }

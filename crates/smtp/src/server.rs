@@ -1,7 +1,8 @@
 //! The server's side of one session.
 //!
 //! The driver feeds bytes with [`ServerSession::handle_input`] and obeys the [`Need`] it returns:
-//! the session parses no further until that need is answered. Replies pile up in an output buffer
+//! the session parses no further until that need is answered, but for recipients: while some are
+//! open it goes on with the RCPTs behind them. Replies pile up in an output buffer
 //! that the driver takes with [`ServerSession::output`] and writes whenever it is not empty
 //! and no more input is at hand, so that pipelined commands are answered with one write.
 //!
@@ -14,6 +15,7 @@ mod config;
 mod content;
 mod dispatch;
 mod line;
+mod open_recipients;
 mod parameters;
 mod path;
 mod recipients;
@@ -21,7 +23,7 @@ mod refusal;
 mod replies;
 mod session;
 
-pub use config::{BareNewline, Nul, ServerConfig};
+pub use config::{BareNewline, Nul, RECIPIENTS_OPEN_MAX, ServerConfig};
 pub use refusal::Refused;
 pub use session::ServerSession;
 
@@ -44,17 +46,27 @@ pub struct MailCommand {
 /// What the session waits for. Exactly one answer per need.
 #[derive(Debug)]
 pub enum Need {
-    /// All input was consumed; feed more.
+    /// All input was consumed; feed more. Recipients may be open meanwhile.
     Input,
     /// Answer with [`ServerSession::answer_mail`].
     Mail(MailCommand),
-    /// Answer with [`ServerSession::answer_rcpt`]. Domain empty means bare `<postmaster>`.
-    Rcpt(Recipient),
+    /// Answer with [`ServerSession::answer_rcpt`], at once or later: this recipient is then open,
+    /// and `handle_input` goes on with the commands behind it. Domain empty means bare
+    /// `<postmaster>`.
+    Rcpt {
+        /// Names it in the answer. Each transaction counts from 0.
+        number: u32,
+        /// As RCPT gave it.
+        recipient: Recipient,
+    },
+    /// Nothing more is parsed until an open recipient is answered: the next command is none that
+    /// opens a recipient, or no more than [`ServerConfig::recipients_open_max`] may be open. Flush
+    /// the output, read no more, and call `handle_input` again behind an answer.
+    Answers,
     /// Before 354 or before the first BDAT chunk is read: answer with
-    /// [`ServerSession::answer_data`] once room for the message is reserved. `recipients` counts
-    /// the accepted ones.
+    /// [`ServerSession::answer_data`] once room for the message is reserved.
     Data {
-        /// Accepted recipients.
+        /// Recipients in the envelope; 0 where all that were accepted were replaced by nobody.
         recipients: usize,
         /// The command was DATA: no content may come before 354. When some is at hand already,
         /// [`ServerSession::refuse_early_content`] is the answer.
@@ -72,6 +84,17 @@ pub enum Need {
     StartTls,
     /// Flush the output and close. A transaction that was open is over, as with `Abandon`.
     Close,
+}
+
+/// What an accepted recipient becomes in the envelope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is in the envelope as RCPT gave it.
+    AsGiven,
+    /// These are in its place, such as the members of an alias; nobody is, if there are none: the
+    /// client is told 250 all the same. What they keep of its NOTIFY and ORCPT is the driver's
+    /// choice (RFC 3461 §5.2.7). Whoever is in the envelope already gets no second copy.
+    Instead(Vec<Recipient>),
 }
 
 /// A message whose content is complete.

@@ -59,6 +59,7 @@ fn server_config(config: &Config, listener: &Listener) -> ServerConfig {
         banner: listener.banner.to_string(),
         message_bytes_max: listener.max_message_bytes,
         recipients_max: listener.max_recipients as usize,
+        recipients_open_max: smtp::server::RECIPIENTS_OPEN_MAX,
         command_line_bytes_max: listener.max_command_bytes as usize,
         content_line_bytes_max: listener.max_line_bytes,
         commands_max: listener.max_commands,

@@ -187,11 +187,12 @@ impl<W: World> Session<W> {
                     self.machine.answer_mail(self.ingress.services.now(), answer);
                     self.resume()
                 }
-                Need::Rcpt(recipient) => {
+                Need::Rcpt { number, recipient } => {
                     let answer =
                         policy::decide_rcpt(&self.ingress, &self.rules, &self.count, &recipient)
-                            .and_then(|()| self.hold_recipient(&recipient));
-                    self.machine.answer_rcpt(self.ingress.services.now(), answer);
+                            .and_then(|()| self.hold_recipient(&recipient))
+                            .map(|()| smtp::server::Accepted::AsGiven);
+                    self.machine.answer_rcpt(self.ingress.services.now(), number, answer);
                     self.resume()
                 }
                 Need::Data { waits_for_354: true, .. } if self.rest_from < self.rest.len() => {
@@ -217,7 +218,8 @@ impl<W: World> Session<W> {
                     self.encrypt().await?;
                     Need::Input
                 }
-                Need::Close => return self.end().await,
+                // Each recipient is answered at once: none is open.
+                Need::Close | Need::Answers => return self.end().await,
             };
         }
     }

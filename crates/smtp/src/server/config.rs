@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// How many recipients a client may have open at once, unless a listener says otherwise.
+pub const RECIPIENTS_OPEN_MAX: usize = 100;
+
 /// Limits and identity of a listener. Every limit is tested at its edge.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -11,8 +14,13 @@ pub struct ServerConfig {
     pub banner: String,
     /// SIZE, 552 5.3.4 beyond it. RFC 5321 §4.5.3.1.7.
     pub message_bytes_max: u64,
-    /// Recipients per transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8: at least 100.
+    /// Recipients per transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8: at least 100. Counts
+    /// those that RCPT named; how many an alias may stand for is the driver's to limit.
     pub recipients_max: usize,
+    /// Recipients of a transaction whose replies are not written yet: further RCPTs wait beyond it.
+    /// One is always let in. What the driver may have under way for one client, and what answers
+    /// that came early may hold.
+    pub recipients_open_max: usize,
     /// A command line with its CRLF, 500 5.5.2 beyond it (RFC 5321 §4.5.3.1.4, extensions added).
     pub command_line_bytes_max: usize,
     /// A line of content without its CRLF; 550 5.6.0 after its true end. 0: no limit
@@ -66,6 +74,7 @@ impl Default for ServerConfig {
             banner: "ESMTP".to_owned(),
             message_bytes_max: 50 * 1024 * 1024,
             recipients_max: 1_000,
+            recipients_open_max: RECIPIENTS_OPEN_MAX,
             command_line_bytes_max: 4_096,
             content_line_bytes_max: 0,
             commands_max: 1_000_000,

@@ -4,6 +4,7 @@ use super::bdat::Chunk;
 use super::command::{self, LineError, Verb};
 use super::content;
 use super::parameters::{MailParameters, RcptParameters};
+use super::recipients::merge;
 use super::refusal::About;
 use super::session::{Awaited, Greeting, Phase, ServerSession};
 use super::{MailCommand, Need, Transaction, path, replies};
@@ -39,6 +40,28 @@ impl ServerSession {
             }
         }
         None
+    }
+
+    /// Performs the command on a line while recipients are open, if it is a RCPT that opens one
+    /// more. Any other waits until all are answered: its reply comes behind theirs, and what it
+    /// does may depend on them (RFC 2920 §3.1).
+    pub(super) fn open_further(&mut self, now: Mono, line: &[u8]) -> Option<Need> {
+        let open = self.open.len();
+        let has_room = open < self.config.recipients_open_max
+            && self.accepted.saturating_add(open) < self.config.recipients_max
+            && self.commands < self.config.commands_max;
+        if !has_room {
+            return None;
+        }
+        let Ok((verb @ Verb::Rcpt, argument)) = command::parse(line) else { return None };
+        let recipient = self.recipient_of(argument).ok()?;
+        if self.place_of(&recipient).is_some()
+            || !self.config.lmtp && self.open.contains(&recipient.mailbox)
+        {
+            return None;
+        }
+        self.keep_waiting(now, verb.advances());
+        self.count_command().then(|| self.ask(recipient))
     }
 
     fn perform(&mut self, now: Mono, verb: Verb, argument: &str) -> Outcome {
@@ -182,47 +205,60 @@ impl ServerSession {
 
     /// RFC 5321 §4.1.1.3.
     fn rcpt(&mut self, argument: &str) -> Outcome {
-        let Some(transaction) = &mut self.transaction else {
+        if self.transaction.is_none() {
             return Err(replies::sequence("Send MAIL first"));
-        };
+        }
         if self.reader.is_some() {
             // RFC 3030 §2.
             return Err(replies::sequence("Recipients must come before BDAT"));
         }
         self.rcpt_given = true;
+        let recipient = self.recipient_of(argument)?;
+        if let Some(at) = self.place_of(&recipient) {
+            if let Some(transaction) = &mut self.transaction {
+                merge(&mut transaction.envelope.recipients, at, recipient);
+            }
+            return self.say(replies::RCPT_OK);
+        }
+        if self.accepted >= self.config.recipients_max {
+            // Not counted as an error: see `ServerConfig::errors_max`.
+            let reply = Reply::new(452, (4, 5, 3), "Too many recipients in one transaction");
+            let recipient = Some(recipient.mailbox.as_str());
+            self.note(About { recipient, ..About::step("RCPT") }, &reply);
+            self.write(&reply);
+            return Ok(None);
+        }
+        Ok(Some(self.ask(recipient)))
+    }
+
+    /// What the argument of RCPT names.
+    fn recipient_of(&self, argument: &str) -> Result<Recipient, Reply> {
+        let smtputf8 = self.transaction.as_ref().is_some_and(|t| t.envelope.smtputf8);
         let text = behind(argument, "TO:")
             .ok_or_else(|| replies::argument("Syntax: RCPT TO:<address>"))?;
         let (path, parameters) = path::split(text).map_err(bad_recipient)?;
         may_have(self.greeting, parameters)?;
-        let smtputf8 = transaction.envelope.smtputf8;
         let given = RcptParameters::parse(parameters, &self.config, smtputf8)?;
         if path.is_empty() {
             return Err(bad_recipient("address missing"));
         }
         ascii_or(path, smtputf8)?;
         let mailbox = Mailbox::parse(path, smtputf8).map_err(bad_recipient)?;
-        let recipients = &mut transaction.envelope.recipients;
         let notify = given.notify.unwrap_or(Notify::UNSPECIFIED);
-        let orcpt = given.orcpt.map(Box::from);
-        // In LMTP each RCPT gets a reply of its own in the end (RFC 2033 §4.2).
-        let known = if self.config.lmtp { None } else { self.known.find(recipients, &mailbox) };
-        if let Some(recipient) = known.and_then(|at| recipients.get_mut(at)) {
-            // It gets one copy, as in Postfix and Exim.
-            recipient.notify = recipient.notify.union(notify);
-            recipient.orcpt = recipient.orcpt.take().or(orcpt);
-            return self.say(replies::RCPT_OK);
-        }
-        if recipients.len() >= self.config.recipients_max {
-            // Not counted as an error: see `ServerConfig::errors_max`.
-            let reply = Reply::new(452, (4, 5, 3), "Too many recipients in one transaction");
-            self.note(About { recipient: Some(path), ..About::step("RCPT") }, &reply);
-            self.write(&reply);
-            return Ok(None);
-        }
-        let recipient = Recipient { mailbox, notify, orcpt };
-        recipients.push(recipient.clone());
-        self.phase = Phase::Answer(Awaited::Rcpt);
-        Ok(Some(Need::Rcpt(recipient)))
+        Ok(Recipient { mailbox, notify, orcpt: given.orcpt.map(Box::from) })
+    }
+
+    /// Where it stands in the envelope if an earlier RCPT named it. In LMTP each RCPT gets a reply
+    /// of its own in the end (RFC 2033 §4.2).
+    fn place_of(&mut self, recipient: &Recipient) -> Option<usize> {
+        let transaction = self.transaction.as_ref().filter(|_| !self.config.lmtp)?;
+        self.known.find_given(&transaction.envelope.recipients, &recipient.mailbox)
+    }
+
+    /// Asks the driver. The phase stays: further RCPTs may follow before the answer.
+    fn ask(&mut self, recipient: Recipient) -> Need {
+        let number = self.open.push(recipient.clone());
+        Need::Rcpt { number, recipient }
     }
 
     /// RFC 5321 §4.1.1.4.
@@ -283,18 +319,18 @@ impl ServerSession {
         self.end(About::step("DATA"), (4, 5, 4), BDAT_SYNTAX);
     }
 
-    /// How many recipients wait for content.
+    /// How many recipients the content is for.
     fn ready_for_content(&self) -> Result<usize, Reply> {
         let Some(transaction) = &self.transaction else {
             return Err(replies::sequence("Send MAIL first"));
         };
-        match transaction.envelope.recipients.len() {
+        match self.accepted {
             // RFC 5321 §3.3; RFC 2033 §4.2 wants 503.
             0 if self.rcpt_given && !self.config.lmtp => {
                 Err(Reply::new(554, (5, 5, 1), "No valid recipients"))
             }
             0 => Err(replies::sequence("No valid recipients; send RCPT first")),
-            count => Ok(count),
+            _ => Ok(transaction.envelope.recipients.len()),
         }
     }
 

@@ -9,6 +9,8 @@ pub(super) struct LineReader {
     partial: Vec<u8>,
     /// The line is longer than allowed and is read to its end.
     overlong: Option<Overlong>,
+    /// The line was taken before and put back: it comes again, ahead of any input.
+    is_put_back: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,12 @@ impl LineReader {
     /// Takes one line from the front of `input`; `bytes_max` counts the CRLF.
     pub(super) fn take<'a>(&mut self, input: &mut &'a [u8], bytes_max: usize) -> Line<'a> {
         let bytes = *input;
+        if std::mem::take(&mut self.is_put_back) {
+            return match self.overlong.take() {
+                Some(Overlong { is_bdat, .. }) => Line::TooLong { is_bdat },
+                None => Line::Complete(Cow::Owned(std::mem::take(&mut self.partial))),
+            };
+        }
         if let Some(overlong) = self.overlong {
             return self.skip(input, overlong);
         }
@@ -57,6 +65,18 @@ impl LineReader {
         whole.extend_from_slice(line);
         whole.truncate(whole.len() - 2);
         Line::Complete(Cow::Owned(whole))
+    }
+
+    /// Puts back the line that was taken last: the next call takes it again.
+    pub(super) fn put_back(&mut self, line: Line<'_>) {
+        self.is_put_back = true;
+        match line {
+            Line::Incomplete => self.is_put_back = false,
+            Line::Complete(line) => self.partial = line.into_owned(),
+            Line::TooLong { is_bdat } => {
+                self.overlong = Some(Overlong { last: b'\n', is_bdat });
+            }
+        }
     }
 
     /// Whether nothing of a line was received yet.
@@ -146,6 +166,25 @@ mod tests {
                 assert_eq!(found, Some(fits), "length {length} in pieces of {piece}");
                 assert!(reader.is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_put_back_comes_again_before_any_input() {
+        let too_long = |is_bdat| Line::TooLong { is_bdat };
+        for line in [complete(b"NOOP"), complete(b""), too_long(true), too_long(false)] {
+            let mut reader = LineReader::default();
+            let mut input: &[u8] = b"rest\r\n";
+            for _ in 0..2 {
+                match &line {
+                    Line::Complete(line) => reader.put_back(complete(line)),
+                    Line::TooLong { is_bdat } => reader.put_back(too_long(*is_bdat)),
+                    Line::Incomplete => unreachable!("not among the cases"),
+                }
+                assert_eq!(reader.take(&mut input, 10), line);
+            }
+            assert!(reader.is_empty());
+            assert_eq!(reader.take(&mut input, 10), complete(b"rest"));
         }
     }
 

@@ -3,11 +3,12 @@
 use super::bdat::Chunk;
 use super::content::ContentReader;
 use super::line::{Line, LineReader};
+use super::open_recipients::{Answer, OpenRecipients};
 use super::recipients::RecipientIndex;
 use super::refusal::{About, Refused};
 use super::replies;
-use super::{ContentSink, Need, Progress, ServerConfig, Transaction};
-use mail::{Mailbox, Mono, Reply};
+use super::{Accepted, ContentSink, Need, Progress, ServerConfig, Transaction};
+use mail::{Mailbox, Mono, Recipient, Reply};
 use std::sync::Arc;
 
 /// Output that grew beyond this with pipelined replies is given back once it is written.
@@ -32,13 +33,17 @@ pub struct ServerSession {
     pub(super) transaction: Option<Box<Transaction>>,
     /// A RCPT was given, whatever became of it.
     pub(super) rcpt_given: bool,
+    /// Those whose replies are not written yet.
+    pub(super) open: OpenRecipients,
+    /// RCPTs that were accepted, but for those that named a recipient once more.
+    pub(super) accepted: usize,
     /// What is in the envelope.
     pub(super) known: RecipientIndex,
     /// From 354 or the first chunk on.
     pub(super) reader: Option<ContentReader>,
     /// A chunk was refused that was not the last: more may be on their way (RFC 3030 §2).
     pub(super) chunks_failed: bool,
-    commands: u32,
+    pub(super) commands: u32,
     errors: u32,
     /// Those of `errors` that are recipients of this transaction: forgiven when one is accepted.
     recipient_errors: u32,
@@ -80,7 +85,6 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     Mail,
-    Rcpt,
     Data,
     Chunk(Chunk),
     Message { replies: usize },
@@ -128,6 +132,8 @@ impl ServerSession {
             tls: false,
             transaction: None,
             rcpt_given: false,
+            open: OpenRecipients::default(),
+            accepted: 0,
             known: RecipientIndex::default(),
             reader: None,
             chunks_failed: false,
@@ -148,8 +154,8 @@ impl ServerSession {
 
     /// Takes input; stops early at a need. Also call it with empty input after an answer.
     ///
-    /// Calling it while a need is not answered is an error of the driver; outside debug builds
-    /// the session then closes.
+    /// Calling it while a need other than `Rcpt` is not answered is an error of the driver; outside
+    /// debug builds the session then closes.
     pub fn handle_input(
         &mut self,
         now: Mono,
@@ -187,15 +193,27 @@ impl ServerSession {
     }
 
     fn take_line(&mut self, now: Mono, rest: &mut &[u8]) -> Option<Need> {
-        let line = match self.lines.take(rest, self.config.command_line_bytes_max) {
-            Line::Incomplete => return Some(Need::Input),
-            Line::Complete(line) => Some(line),
+        let line = self.lines.take(rest, self.config.command_line_bytes_max);
+        match line {
+            Line::Incomplete => Some(Need::Input),
+            line if !self.open.is_empty() => Some(self.take_further(now, line)),
+            Line::Complete(line) => self.handle_line(now, &line),
             Line::TooLong { is_bdat } => {
                 self.lost_line(now, "Line too long", is_bdat);
                 None
             }
-        };
-        line.and_then(|line| self.handle_line(now, &line))
+        }
+    }
+
+    /// While recipients are open: a command that cannot be performed yet comes again.
+    fn take_further(&mut self, now: Mono, line: Line<'_>) -> Need {
+        if let Line::Complete(line) = &line
+            && let Some(need) = self.open_further(now, line)
+        {
+            return need;
+        }
+        self.lines.put_back(line);
+        Need::Answers
     }
 
     /// A line that is no command. Behind a BDAT that was not understood comes content of unknown
@@ -334,9 +352,7 @@ impl ServerSession {
         {
             transaction.facts = reader.facts();
             self.messages = self.messages.saturating_add(1);
-            self.rcpt_given = false;
-            self.known = RecipientIndex::default();
-            self.recipient_errors = 0;
+            self.forget_recipients();
             self.phase = Phase::Answer(Awaited::Message { replies });
             return Need::Message(transaction);
         }
@@ -348,12 +364,9 @@ impl ServerSession {
         Need::Abandon
     }
 
-    /// How many replies follow the content: in LMTP one per accepted recipient (RFC 2033 §4.2).
+    /// How many replies follow the content: in LMTP one per accepted RCPT (RFC 2033 §4.2).
     fn final_replies(&self) -> usize {
-        match &self.transaction {
-            Some(transaction) if self.config.lmtp => transaction.envelope.recipients.len().max(1),
-            _ => 1,
-        }
+        if self.config.lmtp { self.accepted.max(1) } else { 1 }
     }
 
     /// `Err` is the reply that refuses.
@@ -370,21 +383,54 @@ impl ServerSession {
         }
     }
 
-    /// `Err` is the reply that refuses; the recipient is then not in the envelope.
-    pub fn answer_rcpt(&mut self, now: Mono, answer: Result<(), Reply>) {
-        if self.take_awaited(now, |awaited| awaited == Awaited::Rcpt).is_none() {
+    /// Answers for the open recipient of that number; `Err` is the reply that refuses it. Answers
+    /// may come in any order: replies and envelope keep that of the commands. When the session is
+    /// over by itself (too many errors, a timeout, shutdown), answers that are still owed have no
+    /// effect; nor have they after a 421 before them.
+    ///
+    /// An answer for a number that is not open is an error of the driver; outside debug builds it
+    /// is ignored.
+    pub fn answer_rcpt(&mut self, now: Mono, number: u32, answer: Result<Accepted, Reply>) {
+        if matches!(self.phase, Phase::Closing) {
             return;
         }
-        match answer {
-            Ok(()) => {
-                self.output.extend_from_slice(replies::RCPT_OK);
-                self.errors =
-                    self.errors.saturating_sub(std::mem::take(&mut self.recipient_errors));
+        if !self.open.owes(number) {
+            debug_assert!(false, "an answer for {number}, which is not open");
+            return;
+        }
+        let mut next = self.open.answer(number, answer);
+        while let Some((recipient, answer)) = next {
+            self.finish_recipient(recipient, answer);
+            if matches!(self.phase, Phase::Closing) {
+                return;
             }
+            next = self.open.take_answered();
+        }
+        if self.open.is_empty() {
+            self.wait_for_command(now);
+        }
+    }
+
+    /// The first of the open recipients has its reply.
+    fn finish_recipient(&mut self, given: Recipient, answer: Answer) {
+        let accepted = match answer {
+            Ok(accepted) => accepted,
             Err(reply) => {
-                let last = self.transaction.as_mut().and_then(|t| t.envelope.recipients.pop());
-                let recipient = last.as_ref().map(|last| last.mailbox.as_str());
-                self.refuse_recipient(About { recipient, ..About::step("RCPT") }, &reply);
+                let recipient = Some(given.mailbox.as_str());
+                return self.refuse_recipient(About { recipient, ..About::step("RCPT") }, &reply);
+            }
+        };
+        self.output.extend_from_slice(replies::RCPT_OK);
+        self.errors = self.errors.saturating_sub(std::mem::take(&mut self.recipient_errors));
+        self.accepted = self.accepted.saturating_add(1);
+        let Some(transaction) = &mut self.transaction else { return };
+        let recipients = &mut transaction.envelope.recipients;
+        match accepted {
+            Accepted::AsGiven if self.config.lmtp => recipients.push(given),
+            Accepted::AsGiven => self.known.add_given(recipients, given),
+            Accepted::Instead(instead) if self.config.lmtp => recipients.extend(instead),
+            Accepted::Instead(instead) => {
+                instead.into_iter().for_each(|member| self.known.add_member(recipients, member));
             }
         }
     }
@@ -428,8 +474,8 @@ impl ServerSession {
         self.answer_recipients(now, std::slice::from_ref(&reply));
     }
 
-    /// As [`ServerSession::answer_message`], but for LMTP, with a reply for each recipient in the
-    /// order of the envelope; the last one serves all that lack one. SMTP takes the first.
+    /// As [`ServerSession::answer_message`], but for LMTP, with a reply for each RCPT that was
+    /// accepted, in their order; the last one serves all that lack one. SMTP takes the first.
     pub fn answer_recipients(&mut self, now: Mono, replies: &[Reply]) {
         let is_message = |awaited| matches!(awaited, Awaited::Message { .. });
         let Some(Awaited::Message { replies: count }) = self.take_awaited(now, is_message) else {
@@ -484,12 +530,14 @@ impl ServerSession {
     /// - while content is awaited, `content_timeout` since the last piece,
     /// - from 354 or the first BDAT to the end of the content, `transfer_timeout`.
     ///
-    /// None of them runs while the driver owes an answer. When the session is over, they bound the
-    /// time that the last replies may take to be written.
+    /// None of them runs while the driver owes an answer; while recipients are open only
+    /// `session_timeout` does, so that a client that always has one open comes to an end. When the
+    /// session is over, they bound the time that the last replies may take to be written.
     #[must_use]
     pub fn deadline(&self) -> Mono {
         match self.phase {
             Phase::Answer(_) => Mono::NEVER,
+            Phase::Command if !self.open.is_empty() => self.session_deadline,
             _ => self.wait_deadline.min(self.transfer_deadline).min(self.session_deadline),
         }
     }
@@ -572,10 +620,9 @@ impl ServerSession {
     pub(super) fn refuse_recipient(&mut self, about: About<'_>, reply: &Reply) {
         self.refused_recipients = self.refused_recipients.saturating_add(1);
         let max = self.config.refused_recipients_max;
-        let accepted = self.transaction.as_ref().is_some_and(|t| !t.envelope.recipients.is_empty());
         if max != 0 && self.refused_recipients > max {
             self.end(about, (4, 7, 0), "Too many refused recipients");
-        } else if accepted {
+        } else if self.accepted > 0 {
             self.note(about, reply);
             self.write(reply);
         } else {
@@ -671,11 +718,17 @@ impl ServerSession {
     /// Forgets the transaction; the driver must do so, too, if there was one.
     pub(super) fn end_transaction(&mut self) -> Option<Need> {
         self.reader = None;
-        self.rcpt_given = false;
-        self.known = RecipientIndex::default();
-        self.recipient_errors = 0;
+        self.forget_recipients();
         self.chunks_failed = false;
         self.transfer_deadline = Mono::NEVER;
         self.transaction.take().map(|_| Need::Abandon)
+    }
+
+    fn forget_recipients(&mut self) {
+        self.rcpt_given = false;
+        self.accepted = 0;
+        self.open = OpenRecipients::default();
+        self.known = RecipientIndex::default();
+        self.recipient_errors = 0;
     }
 }

@@ -1,9 +1,11 @@
 //! Drives a session as the real driver does, and writes down all that comes out.
 
 use crate::escape::escape;
-use mail::{ContentFacts, ContentScanner, EnhancedStatus, Mono, Notify, Reply, Ret};
-use smtp::server::{ContentSink, Need, ServerConfig, ServerSession, Transaction};
-use std::collections::BTreeMap;
+use mail::{
+    ContentFacts, ContentScanner, EnhancedStatus, Mailbox, Mono, Notify, Recipient, Reply, Ret,
+};
+use smtp::server::{Accepted, ContentSink, Need, ServerConfig, ServerSession, Transaction};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +16,35 @@ pub(crate) struct Policy {
     pub(crate) mail: BTreeMap<String, Reply>,
     /// By address.
     pub(crate) rcpt: BTreeMap<String, Reply>,
+    /// By address: who is in the envelope instead.
+    pub(crate) alias: BTreeMap<String, Vec<String>>,
+    /// Addresses that are answered only by [`Driver::answer_open`]; the empty one stands for all.
+    pub(crate) late: BTreeSet<String>,
     pub(crate) data: Option<Reply>,
     pub(crate) message: Option<Reply>,
     /// One for each recipient, for LMTP.
     pub(crate) recipients: Vec<Reply>,
     /// The reply that the session greets with.
     pub(crate) refused: Option<Reply>,
+}
+
+impl Policy {
+    fn decide_rcpt(&self, recipient: &Recipient) -> Result<Accepted, Reply> {
+        let address = recipient.mailbox.as_str();
+        if let Some(refusal) = self.rcpt.get(address) {
+            return Err(refusal.clone());
+        }
+        let Some(members) = self.alias.get(address) else { return Ok(Accepted::AsGiven) };
+        let member = |text: &String| {
+            let mailbox = Mailbox::parse(text, true).expect("the address of a member");
+            Recipient { mailbox, ..recipient.clone() }
+        };
+        Ok(Accepted::Instead(members.iter().map(member).collect()))
+    }
+
+    fn is_late(&self, recipient: &Recipient) -> bool {
+        self.late.contains("") || self.late.contains(recipient.mailbox.as_str())
+    }
 }
 
 /// A message that was accepted by the session.
@@ -46,6 +71,10 @@ pub(crate) struct Driver {
     pub(crate) now: Mono,
     policy: Policy,
     content: Pieces,
+    /// Recipients that are not answered yet.
+    open: Vec<(u32, Recipient)>,
+    /// Input behind a command that waits until they are.
+    waiting: Option<Vec<u8>>,
     tls_wanted: bool,
     pub(crate) closed: bool,
     /// `S:` replies, `N:` needs, `E:` envelopes, `M:` contents, in their order.
@@ -69,6 +98,8 @@ impl Driver {
             now,
             policy,
             content: Pieces::default(),
+            open: Vec::new(),
+            waiting: None,
             tls_wanted: false,
             closed: false,
             trace: Vec::new(),
@@ -87,8 +118,15 @@ impl Driver {
         driver
     }
 
-    /// Feeds one read's worth of input until it is all taken.
+    /// Feeds one read's worth of input until it is all taken, or kept until a recipient is answered.
     pub(crate) fn feed(&mut self, input: &[u8]) {
+        match &mut self.waiting {
+            Some(waiting) => waiting.extend_from_slice(input),
+            None => self.take(input),
+        }
+    }
+
+    fn take(&mut self, input: &[u8]) {
         let mut rest = input;
         while !self.closed {
             let progress = self.session.handle_input(self.now, rest, &mut self.content);
@@ -105,6 +143,12 @@ impl Driver {
                     self.tls_wanted = true;
                     return;
                 }
+                Need::Answers => {
+                    assert!(!self.open.is_empty(), "nobody is open");
+                    self.trace.push("N: answers".to_owned());
+                    self.waiting = Some(rest.to_vec());
+                    return;
+                }
                 need => self.answer(need),
             }
             self.drain();
@@ -119,9 +163,12 @@ impl Driver {
                 let refusal = self.policy.mail.get(path).cloned();
                 self.session.answer_mail(now, refusal.map_or(Ok(()), Err));
             }
-            Need::Rcpt(recipient) => {
-                let refusal = self.policy.rcpt.get(recipient.mailbox.as_str()).cloned();
-                self.session.answer_rcpt(now, refusal.map_or(Ok(()), Err));
+            Need::Rcpt { number, recipient } if self.policy.is_late(&recipient) => {
+                self.trace.push(format!("N: rcpt {number}"));
+                self.open.push((number, recipient));
+            }
+            Need::Rcpt { number, recipient } => {
+                self.session.answer_rcpt(now, number, self.policy.decide_rcpt(&recipient));
             }
             Need::Data { recipients, .. } => {
                 self.trace.push(format!("N: data for {recipients}"));
@@ -137,8 +184,31 @@ impl Driver {
                 self.trace.push("N: close".to_owned());
                 self.closed = true;
             }
-            Need::Input | Need::StartTls => unreachable!("handled where input is fed"),
+            Need::Input | Need::Answers | Need::StartTls => {
+                unreachable!("handled where input is fed")
+            }
         }
+    }
+
+    /// Answers the recipient of that number, and goes on.
+    pub(crate) fn answer_open(&mut self, number: u32) {
+        let at = self.open.iter().position(|(open, _)| *open == number).expect("an open number");
+        let (_, recipient) = self.open.remove(at);
+        let answer = self.policy.decide_rcpt(&recipient);
+        self.session.answer_rcpt(self.now, number, answer);
+        self.drain();
+        self.go_on();
+    }
+
+    /// The numbers of the recipients that are not answered yet.
+    pub(crate) fn open(&self) -> impl Iterator<Item = u32> {
+        self.open.iter().map(|(number, _)| *number)
+    }
+
+    /// Takes what was kept, if anything was.
+    fn go_on(&mut self) {
+        let waiting = self.waiting.take().unwrap_or_default();
+        self.take(&waiting);
     }
 
     fn store(&mut self, transaction: Transaction) {
@@ -177,7 +247,7 @@ impl Driver {
         assert_eq!(due, timed_out);
         self.drain();
         if timed_out {
-            self.feed(b"");
+            self.go_on();
         }
     }
 
@@ -185,7 +255,7 @@ impl Driver {
     pub(crate) fn shut_down(&mut self) {
         self.session.handle_shutdown();
         self.drain();
-        self.feed(b"");
+        self.go_on();
     }
 
     fn drain(&mut self) {

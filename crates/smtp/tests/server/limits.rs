@@ -2,7 +2,7 @@
 
 use crate::driver::{Driver, reply};
 use mail::Mono;
-use smtp::server::{ContentSink, Need, ServerConfig, ServerSession};
+use smtp::server::{Accepted, ContentSink, Need, ServerConfig, ServerSession};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn deadlines_to_the_microsecond() {
     session.answer_mail(seconds(220), Ok(()));
     assert_eq!(session.deadline(), seconds(520));
     session.handle_input(seconds(220), b"RCPT TO:<bob@b.example>\r\n", &mut Nowhere);
-    session.answer_rcpt(seconds(220), Ok(()));
+    session.answer_rcpt(seconds(220), 0, Ok(Accepted::AsGiven));
     session.handle_input(seconds(230), b"DATA\r\n", &mut Nowhere);
     session.answer_data(seconds(240), Ok(()));
     assert_eq!(session.deadline(), seconds(420), "180 s for the first piece");
@@ -139,8 +139,8 @@ fn input_behind_a_need_waits() {
     assert!(session.in_transaction());
     let progress = session.handle_input(START, &input[14..], &mut Nowhere);
     assert_eq!(progress.consumed, 25);
-    assert!(matches!(progress.need, Need::Rcpt(_)));
-    session.answer_rcpt(START, Err(reply("550 5.1.1 no\r250 yes")));
+    assert!(matches!(progress.need, Need::Rcpt { number: 0, .. }));
+    session.answer_rcpt(START, 0, Err(reply("550 5.1.1 no\r250 yes")));
     let progress = session.handle_input(START, &input[39..], &mut Nowhere);
     assert_eq!(progress.consumed, 6);
     assert!(matches!(progress.need, Need::Input));
@@ -161,7 +161,9 @@ fn shutdown_while_an_answer_is_owed() {
         needs += 1;
         match progress.need {
             Need::Mail(_) => session.answer_mail(START, Ok(())),
-            Need::Rcpt(_) => session.answer_rcpt(START, Ok(())),
+            Need::Rcpt { number, .. } => {
+                session.answer_rcpt(START, number, Ok(Accepted::AsGiven));
+            }
             Need::Data { recipients: 1, .. } => session.answer_data(START, Ok(())),
             Need::Message(_) => break,
             other => panic!("{other:?}"),
@@ -177,4 +179,110 @@ fn shutdown_while_an_answer_is_owed() {
     assert_eq!(said(&mut session), "", "the 421 was the reply");
     assert!(!session.in_transaction());
     assert!(matches!(session.handle_input(START, b"", &mut Nowhere).need, Need::Close));
+}
+
+/// A session with `count` recipients open, its output emptied.
+fn with_open(config: ServerConfig, count: u32) -> ServerSession {
+    let mut session = session(config);
+    session.handle_input(START, b"MAIL FROM:<>\r\n", &mut Nowhere);
+    session.answer_mail(START, Ok(()));
+    for expected in 0..count {
+        let input = format!("RCPT TO:<b{expected}@b.example>\r\n");
+        match session.handle_input(START, input.as_bytes(), &mut Nowhere).need {
+            Need::Rcpt { number, .. } => assert_eq!(number, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+    session.output().clear();
+    session
+}
+
+const OK: Result<Accepted, mail::Reply> = Ok(Accepted::AsGiven);
+
+#[test]
+fn as_many_recipients_are_open_as_the_listener_lets() {
+    assert_eq!(ServerConfig::default().recipients_open_max, 100);
+    let mut session = with_open(ServerConfig::default(), 100);
+    let input = b"RCPT TO:<one@b.example>\r\nRCPT TO:<two@b.example>\r\n";
+    let progress = session.handle_input(START, input, &mut Nowhere);
+    assert!(matches!(progress.need, Need::Answers));
+    let rest = &input[progress.consumed..];
+    for number in 1..100 {
+        session.answer_rcpt(START, number, OK);
+        assert!(matches!(session.handle_input(START, rest, &mut Nowhere).need, Need::Answers));
+        assert_eq!(said(&mut session), "", "the first is not answered");
+    }
+    session.answer_rcpt(START, 0, OK);
+    assert_eq!(said(&mut session).lines().count(), 100);
+    let progress = session.handle_input(START, rest, &mut Nowhere);
+    assert!(matches!(progress.need, Need::Rcpt { number: 100, .. }));
+    let rest = &rest[progress.consumed..];
+    let progress = session.handle_input(START, rest, &mut Nowhere);
+    assert!(matches!(progress.need, Need::Rcpt { number: 101, .. }));
+    assert_eq!(rest.len(), progress.consumed);
+}
+
+#[test]
+fn deadlines_while_recipients_are_open() {
+    let seconds = |count| START + Duration::from_secs(count);
+    let config =
+        ServerConfig { session_timeout: Duration::from_secs(1_000), ..ServerConfig::default() };
+    let mut session = with_open(config, 2);
+    assert_eq!(session.deadline(), seconds(1_000), "the client waits for us");
+    session.answer_rcpt(seconds(10), 1, OK);
+    assert_eq!(session.deadline(), seconds(1_000));
+    session.answer_rcpt(seconds(20), 0, OK);
+    assert_eq!(session.deadline(), seconds(320), "now we wait for the client");
+    let need = session.handle_input(seconds(30), b"RCPT TO:<c@b.example>\r\n", &mut Nowhere).need;
+    assert!(matches!(need, Need::Rcpt { number: 2, .. }));
+    session.output().clear();
+    assert!(!session.handle_timeout(seconds(1_000) - Duration::from_micros(1)));
+    assert!(session.handle_timeout(seconds(1_000)));
+    assert!(said(&mut session).starts_with("421 4.4.2 "));
+    session.answer_rcpt(seconds(1_000), 2, OK);
+    assert_eq!(said(&mut session), "", "it comes too late");
+    assert!(!session.in_transaction());
+}
+
+#[test]
+fn refused_recipients_are_told_of_in_the_order_of_their_commands() {
+    let mut session = with_open(ServerConfig::default(), 3);
+    for number in [2, 0] {
+        session.answer_rcpt(START, number, Err(reply(&format!("550 5.1.1 No {number}"))));
+        let refused = session.take_refusals();
+        assert_eq!(refused.len(), usize::from(number == 0), "{number}");
+    }
+    session.answer_rcpt(START, 1, OK);
+    let refused = session.take_refusals();
+    assert_eq!(refused[0].recipient.as_deref(), Some("b2@b.example"));
+    let expected = "550 5.1.1 No 0\r\n250 2.1.5 Recipient ok\r\n550 5.1.1 No 2\r\n";
+    assert_eq!(said(&mut session), expected);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "an answer for 2, which is not open")]
+fn an_answer_for_nobody_is_an_error_of_the_driver() {
+    with_open(ServerConfig::default(), 2).answer_rcpt(START, 2, OK);
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "an answer for 1, which is not open")]
+fn a_second_answer_is_an_error_of_the_driver() {
+    let mut session = with_open(ServerConfig::default(), 2);
+    session.answer_rcpt(START, 1, OK);
+    session.answer_rcpt(START, 1, OK);
+}
+
+#[test]
+#[cfg(not(debug_assertions))]
+fn an_answer_for_nobody_is_ignored() {
+    let mut session = with_open(ServerConfig::default(), 2);
+    session.answer_rcpt(START, 2, OK);
+    session.answer_rcpt(START, 1, OK);
+    session.answer_rcpt(START, 1, Err(reply("550 5.1.1 No")));
+    assert_eq!(said(&mut session), "");
+    session.answer_rcpt(START, 0, OK);
+    assert_eq!(said(&mut session), "250 2.1.5 Recipient ok\r\n".repeat(2));
 }

@@ -16,6 +16,9 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
         b"RCPT TO:<bob@b.example>\r\n",
         b"RCPT TO:<no@b.example> NOTIFY=NEVER ORCPT=rfc822;x\r\n",
         b"RCPT TO:<postmaster>\r\n",
+        b"RCPT TO:<team@b.example> NOTIFY=SUCCESS\r\n",
+        b"RCPT TO:<nobody@b.example>\r\n",
+        b"RCPT TO:<no@b.example>\r\nRCPT TO:<team@b.example>\r\nRCPT TO:<bob@b.example>\r\n",
         b"MAIL FROM:<ann@a.example>\r\nRCPT TO:<bob@b.example>\r\nDATA\r\n",
         b"MAIL FROM:<ann@a.example>\r\nRCPT TO:<bob@b.example>\r\nBDAT 7\r\n",
         b"DATA\r\n",
@@ -54,6 +57,8 @@ fn config() -> impl Strategy<Value = ServerConfig> {
             config.content_line_bytes_max = 10;
             config.command_line_bytes_max = 80;
             config.recipients_max = 2;
+            config.recipients_open_max = (small % 4) as usize;
+            config.refused_recipients_max = errors_max / 2;
             config.messages_max = 2;
             config.commands_max = 20;
             config.errors_max = errors_max;
@@ -62,16 +67,57 @@ fn config() -> impl Strategy<Value = ServerConfig> {
     })
 }
 
-fn play(config: &ServerConfig, input: &[u8], mut cut: impl FnMut() -> usize) -> Driver {
+fn policy() -> Policy {
     let mut policy = Policy::default();
     policy.rcpt.insert("no@b.example".to_owned(), reply("550 5.1.1 No such user"));
-    let mut driver = Driver::new(config.clone(), policy);
+    let members = ["bob@b.example", "eve@c.example", "eve@C.example"].map(str::to_owned).to_vec();
+    policy.alias.insert("team@b.example".to_owned(), members);
+    policy.alias.insert("nobody@b.example".to_owned(), Vec::new());
+    policy
+}
+
+fn play(config: &ServerConfig, input: &[u8], mut cut: impl FnMut() -> usize) -> Driver {
+    let mut driver = Driver::new(config.clone(), policy());
     let mut rest = input;
     while !rest.is_empty() {
         let (piece, behind) = rest.split_at(cut().clamp(1, rest.len()));
         driver.feed(piece);
         rest = behind;
     }
+    driver.end_flight();
+    driver
+}
+
+/// The same, but each recipient is left open for a while: behind a piece of input, as many are
+/// answered as `choices` says, whichever it says, and all in the end.
+fn play_late(
+    config: &ServerConfig,
+    input: &[u8],
+    lengths: &[usize],
+    choices: &[(usize, usize)],
+) -> Driver {
+    let late = [String::new()].into();
+    let mut driver = Driver::new(config.clone(), Policy { late, ..policy() });
+    let mut choices = choices.iter().cycle().copied();
+    let mut answer = |driver: &mut Driver, all: bool| {
+        let (count, which) = choices.next().unwrap_or((1, 0));
+        for turn in 0..if all { usize::MAX } else { count } {
+            let open: Vec<u32> = driver.open().collect();
+            let Some(at) = which.wrapping_mul(turn + 1).checked_rem(open.len()) else { return };
+            driver.answer_open(open[at]);
+        }
+    };
+    let mut rest = input;
+    for length in lengths.iter().cycle() {
+        let (piece, behind) = rest.split_at(rest.len().min(*length));
+        driver.feed(piece);
+        rest = behind;
+        if rest.is_empty() {
+            break;
+        }
+        answer(&mut driver, false);
+    }
+    answer(&mut driver, true);
     driver.end_flight();
     driver
 }
@@ -97,6 +143,22 @@ proptest! {
         for driver in [&whole, &bytes, &pieces] {
             prop_assert!(driver.content_bytes_peak as u64 <= config.message_bytes_max);
         }
+    }
+
+    #[test]
+    fn any_order_of_answers_gives_the_same_as_answering_at_once(
+        config in config(),
+        fragments in proptest::collection::vec(fragment(), 0..24),
+        lengths in proptest::collection::vec(1_usize..200, 1..10),
+        choices in proptest::collection::vec((0_usize..4, any::<usize>()), 1..10),
+    ) {
+        let input = fragments.concat();
+        let at_once = play(&config, &input, || usize::MAX);
+        let late = play_late(&config, &input, &lengths, &choices);
+        let is_of_lateness = |line: &&String| matches!(line.get(..6), Some("N: rcp" | "N: ans"));
+        let trace: Vec<_> = late.trace.iter().filter(|line| !is_of_lateness(line)).collect();
+        prop_assert_eq!(at_once.trace.iter().collect::<Vec<_>>(), trace);
+        prop_assert_eq!(at_once.closed, late.closed);
     }
 
     #[test]

@@ -7,9 +7,11 @@
 //! - `C: …`: a line from the client, CRLF is added; `c: …`: bytes as they are. With escapes, see
 //!   [`crate::escape`];
 //! - `S: …`: a reply line; `N: …`: a need; `E: …`, `M: …`: envelope and content of a message;
+//! - `A: 2 0`: the driver answers these recipients, by their numbers, in this order; which ones it
+//!   leaves open until then is said by `@ late ADDRESS`, or `@ late` for all;
 //! - `T: 300`: so many seconds pass; `X:`: the server stops.
 //!
-//! Each is played in lockstep, then with all that the client sends between two `T:` or `X:` in
+//! Each is played in lockstep, then with all that the client sends between two `A:`, `T:` or `X:` in
 //! one piece, byte by byte, and in random pieces: all must give the same. With the environment
 //! variable `TRANSCRIPTS=write`, what the server says is written into the files, for review.
 
@@ -23,6 +25,7 @@ use std::time::Duration;
 enum Step {
     Client(Vec<u8>),
     Server(String),
+    Answer(Vec<u32>),
     Pass(Duration),
     Stop,
 }
@@ -49,6 +52,7 @@ impl Dialogue {
                 "C:" => steps.push(Step::Client([&unescape(rest)[..], b"\r\n"].concat())),
                 "c:" => steps.push(Step::Client(unescape(rest))),
                 "S:" | "N:" | "E:" | "M:" => steps.push(Step::Server(line.to_owned())),
+                "A:" => steps.push(Step::Answer(numbers(rest))),
                 "T:" => steps.push(Step::Pass(seconds(rest))),
                 "X:" => steps.push(Step::Stop),
                 _ => panic!("{}: what is {line:?}?", path.display()),
@@ -73,6 +77,7 @@ impl Dialogue {
         for step in &self.steps {
             match step {
                 Step::Client(bytes) => driver.feed(bytes),
+                Step::Answer(open) => open.iter().for_each(|number| driver.answer_open(*number)),
                 Step::Pass(time) => driver.advance(*time),
                 Step::Stop => driver.shut_down(),
                 Step::Server(line) => {
@@ -105,6 +110,10 @@ impl Dialogue {
                 Step::Client(bytes) => flight.extend_from_slice(bytes),
                 Step::Server(line) if line == "N: starttls" => send(&mut driver, &mut flight),
                 Step::Server(_) => {}
+                Step::Answer(open) => {
+                    send(&mut driver, &mut flight);
+                    open.iter().for_each(|number| driver.answer_open(*number));
+                }
                 Step::Pass(time) => {
                     send(&mut driver, &mut flight);
                     driver.advance(*time);
@@ -131,22 +140,29 @@ impl Dialogue {
             if matches!(kind, "S:" | "N:" | "E:" | "M:") {
                 continue;
             }
-            if matches!(kind, "C:" | "c:" | "T:" | "X:") {
+            if matches!(kind, "C:" | "c:" | "A:" | "T:" | "X:") {
                 lines.append(&mut driver.trace);
                 match steps.next() {
                     Some(Step::Client(bytes)) => driver.feed(bytes),
+                    Some(Step::Answer(open)) => {
+                        open.iter().for_each(|number| driver.answer_open(*number));
+                    }
                     Some(Step::Pass(time)) => driver.advance(*time),
                     _ => driver.shut_down(),
                 }
                 driver.end_flight();
             }
             lines.push(line.to_owned());
-            if matches!(kind, "C:" | "c:" | "T:" | "X:") {
+            if matches!(kind, "C:" | "c:" | "A:" | "T:" | "X:") {
                 lines.append(&mut driver.trace);
             }
         }
         std::fs::write(&self.path, lines.join("\n") + "\n").expect("a writable dialogue");
     }
+}
+
+fn numbers(text: &str) -> Vec<u32> {
+    text.split_whitespace().map(|number| number.parse().expect("a number")).collect()
 }
 
 fn seconds(text: &str) -> Duration {
@@ -166,6 +182,7 @@ fn set(config: &mut ServerConfig, policy: &mut Policy, line: &str) {
         "message_bytes_max" => config.message_bytes_max = number(),
         "content_line_bytes_max" => config.content_line_bytes_max = number(),
         "recipients_max" => config.recipients_max = length(),
+        "recipients_open_max" => config.recipients_open_max = length(),
         "command_line_bytes_max" => config.command_line_bytes_max = length(),
         "commands_max" => config.commands_max = small(),
         "errors_max" => config.errors_max = small(),
@@ -191,6 +208,12 @@ fn set(config: &mut ServerConfig, policy: &mut Policy, line: &str) {
         }
         "mail" => policy.mail.extend([pair()]),
         "rcpt" => policy.rcpt.extend([pair()]),
+        "alias" => {
+            let (address, members) = value.split_once(' ').unwrap_or((value, ""));
+            let members = members.split_whitespace().map(str::to_owned).collect();
+            policy.alias.insert(address.to_owned(), members);
+        }
+        "late" => policy.late.extend([value.to_owned()]),
         "data" => policy.data = Some(reply(value)),
         "message" => policy.message = Some(reply(value)),
         "recipient" => policy.recipients.push(reply(value)),
