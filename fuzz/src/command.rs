@@ -3,12 +3,10 @@
 
 use mail::dsn::xtext;
 use mail::{Domain, Envelope, Mailbox, Mono, Reply};
-use smtp::client::{
-    ClientConfig, ClientEvent, ClientSession, Outgoing, OutgoingRecipient, Output, StartTls,
-};
+use smtp::client::{ClientEvent, ClientSession, Outgoing, OutgoingRecipient, Output};
 use smtp::server::{Accepted, ContentSink, Need, ServerConfig, ServerSession, Transaction};
+use smtp::testing::client;
 use std::sync::Arc;
-use std::time::Duration;
 
 const NOW: Mono = Mono(1_000);
 
@@ -107,7 +105,7 @@ fn transaction(commands: &[u8]) -> Option<Transaction> {
 
 /// MAIL and RCPT as our client writes them to a server that can do everything.
 fn written(transaction: &Transaction) -> Vec<u8> {
-    let mut session = ClientSession::new(Arc::new(client_config()), NOW);
+    let mut session = ClientSession::new(Arc::new(client::config()), NOW);
     let mut pieces = Vec::new();
     let mut write = |session: &mut ClientSession| {
         let mut out = Vec::new();
@@ -145,6 +143,7 @@ fn outgoing(envelope: &Envelope) -> Outgoing {
         notify: recipient.notify,
         orcpt: recipient.orcpt.clone(),
     });
+    let facts = mail::ContentFacts { ends_with_crlf: true, ..mail::ContentFacts::default() };
     Outgoing {
         reverse_path: envelope.reverse_path.clone(),
         recipients: recipients.collect(),
@@ -152,32 +151,6 @@ fn outgoing(envelope: &Envelope) -> Outgoing {
         smtputf8: envelope.smtputf8,
         ret: envelope.ret,
         envid: envelope.envid.clone(),
-        facts: mail::ContentFacts { ends_with_crlf: true, ..mail::ContentFacts::default() },
-        header_is_8bit: false,
-        eight_bit_as_is: false,
-        expires: mail::Mono::NEVER,
-        prefix_bytes: 0,
-    }
-}
-
-/// A client that does all it can.
-pub(crate) fn client_config() -> ClientConfig {
-    ClientConfig {
-        hostname: "relay.example".into(),
-        peer: "mx.example[192.0.2.1]:25".into(),
-        lmtp: false,
-        starttls: StartTls::Off,
-        chunking: true,
-        pipelining: true,
-        unasked_content: true,
-        eight_bit_as_is: false,
-        reply_line_bytes_max: 512,
-        reply_lines_max: 32,
-        greeting_timeout: Duration::from_secs(300),
-        command_timeout: Duration::from_secs(300),
-        data_timeout: Duration::from_secs(120),
-        content_timeout: Duration::from_secs(180),
-        final_timeout: Duration::from_secs(600),
-        transaction_timeout: Duration::from_secs(1200),
+        ..client::outgoing(0, facts)
     }
 }

@@ -14,18 +14,9 @@ pub mod spool_recovery;
 
 mod stream;
 
-/// The models that the crates' own tests use.
-#[path = "../../crates/smtp/tests/server/driver.rs"]
-#[allow(dead_code, reason = "tests use more of it")]
-mod driver;
-#[path = "../../crates/smtp/tests/server/escape.rs"]
-#[allow(dead_code, reason = "tests use more of it")]
-mod escape;
+/// The models that the spool's own tests use.
 #[path = "../../crates/spool/tests/model/history.rs"]
 mod history;
-#[path = "../../crates/smtp/tests/server/model.rs"]
-#[allow(dead_code, reason = "tests use more of it")]
-mod model;
 #[path = "../../crates/spool/tests/model/world.rs"]
 #[allow(dead_code, reason = "tests use more of it")]
 mod world;

@@ -5,3 +5,5 @@
 
 pub mod client;
 pub mod server;
+#[cfg(feature = "testing")]
+pub mod testing;

@@ -1,14 +1,11 @@
 //! A client session against a model of a server that keeps the rules and refuses at random:
 //! what it took is what was sent, and each outcome is what it said.
 
-use mail::{BodyType, ContentScanner, Mailbox, Mono, Notify};
+use mail::{ContentScanner, Mailbox, Mono};
 use proptest::prelude::*;
-use smtp::client::{
-    ClientConfig, ClientEvent, ClientSession, DotStuffer, Outgoing, OutgoingRecipient, Output,
-    StartTls,
-};
+use smtp::client::{ClientConfig, ClientEvent, ClientSession, DotStuffer, Outgoing, Output};
+use smtp::testing::client;
 use std::sync::Arc;
-use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
@@ -227,23 +224,10 @@ impl Message {
     fn outgoing(&self) -> Outgoing {
         let mut scanner = ContentScanner::default();
         scanner.push(&self.body);
-        let recipient = |n: usize| OutgoingRecipient {
-            mailbox: Mailbox::parse(&format!("r{n}@b.test"), false).unwrap(),
-            notify: Notify::UNSPECIFIED,
-            orcpt: None,
-        };
         Outgoing {
             reverse_path: Some(Mailbox::parse("a@a.test", false).unwrap()),
-            recipients: (0..self.recipients).map(recipient).collect(),
-            body: BodyType::SevenBit,
-            smtputf8: false,
-            ret: None,
-            envid: None,
-            facts: scanner.finish(),
-            header_is_8bit: false,
-            eight_bit_as_is: false,
-            expires: Mono::NEVER,
             prefix_bytes: self.prefix.len() as u64,
+            ..client::outgoing(self.recipients, scanner.finish())
         }
     }
 
@@ -271,24 +255,7 @@ impl Message {
 }
 
 fn config(lmtp: bool, unasked_content: bool) -> Arc<ClientConfig> {
-    Arc::new(ClientConfig {
-        hostname: "relay.example".into(),
-        peer: "mx.test[192.0.2.1]:25".into(),
-        lmtp,
-        starttls: StartTls::Off,
-        chunking: true,
-        pipelining: true,
-        unasked_content,
-        eight_bit_as_is: false,
-        reply_line_bytes_max: 512,
-        reply_lines_max: 20,
-        greeting_timeout: Duration::from_secs(300),
-        command_timeout: Duration::from_secs(300),
-        data_timeout: Duration::from_secs(120),
-        content_timeout: Duration::from_secs(180),
-        final_timeout: Duration::from_secs(600),
-        transaction_timeout: Duration::from_secs(3000),
-    })
+    Arc::new(ClientConfig { lmtp, unasked_content, ..client::config() })
 }
 
 /// Moves bytes to and fro until nothing moves; the events on the way, and the number of writes.

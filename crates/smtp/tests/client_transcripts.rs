@@ -5,6 +5,7 @@ use mail::{BodyType, Class, ContentFacts, Failure, Mailbox, Mono, Notify, Ret};
 use smtp::client::{
     ClientConfig, ClientEvent, ClientSession, Outgoing, OutgoingRecipient, Output, StartTls,
 };
+use smtp::testing::client;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,22 +45,9 @@ struct Replay {
 
 fn config(options: &str) -> Arc<ClientConfig> {
     let mut config = ClientConfig {
-        hostname: "relay.example".into(),
-        peer: "mx.test[192.0.2.1]:25".into(),
-        lmtp: false,
-        starttls: StartTls::Off,
-        chunking: true,
-        pipelining: true,
-        unasked_content: false,
-        eight_bit_as_is: false,
-        reply_line_bytes_max: 512,
         reply_lines_max: 20,
-        greeting_timeout: Duration::from_secs(300),
         command_timeout: Duration::from_secs(310),
-        data_timeout: Duration::from_secs(120),
-        content_timeout: Duration::from_secs(180),
-        final_timeout: Duration::from_secs(600),
-        transaction_timeout: Duration::from_secs(3000),
+        ..client::config()
     };
     for option in options.split_whitespace() {
         match option {
@@ -83,19 +71,7 @@ fn mailbox(text: &str) -> Mailbox {
 /// `from=a@b to=c@d to=e@f,notify=never,orcpt=rfc822;x@y bytes=100 …`
 fn outgoing(line: &str) -> Outgoing {
     let facts = ContentFacts { body_bytes: 100, ends_with_crlf: true, ..ContentFacts::default() };
-    let mut outgoing = Outgoing {
-        reverse_path: None,
-        recipients: Vec::new(),
-        body: BodyType::SevenBit,
-        smtputf8: false,
-        ret: None,
-        envid: None,
-        facts,
-        header_is_8bit: false,
-        eight_bit_as_is: false,
-        expires: Mono::NEVER,
-        prefix_bytes: 0,
-    };
+    let mut outgoing = Outgoing { prefix_bytes: 0, ..client::outgoing(0, facts) };
     for word in line.split_whitespace() {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         match key {

@@ -1,10 +1,11 @@
 //! Sequences with which two servers could disagree about where a message ends: the corpus in
 //! `tests/smuggling`, and all short ones.
 
-use crate::driver::Driver;
-use crate::escape::{escape, unescape};
-use crate::model::{self, Verdict};
 use smtp::server::BareNewline;
+use smtp::testing::content;
+use smtp::testing::escape::{escape, unescape};
+use smtp::testing::model::{self, Verdict};
+use smtp::testing::server::Driver;
 
 const MODES: [BareNewline; 2] = [BareNewline::Reject, BareNewline::Normalize];
 
@@ -55,9 +56,9 @@ fn corpus_in_data() {
         let verdict =
             Verdict { taken: case.wire.len() + 5, bare: !case.clean, stored: case.data.clone() };
         for cuts in splits(input.len()) {
-            let mut driver = model::ready(mode, true);
+            let mut driver = content::ready(mode, true);
             feed_split(&mut driver, &input, &cuts);
-            model::check(&driver, &verdict, mode, &escape(&case.wire));
+            content::check(&driver, &verdict, mode, &escape(&case.wire));
         }
     }
 }
@@ -71,9 +72,9 @@ fn corpus_in_bdat() {
         input.extend_from_slice(b"NOOP\r\n");
         let verdict = Verdict { taken: length, bare: !case.clean, stored: case.bdat.clone() };
         for cuts in splits(input.len()) {
-            let mut driver = model::ready(mode, false);
+            let mut driver = content::ready(mode, false);
             feed_split(&mut driver, &input, &cuts);
-            model::check(&driver, &verdict, mode, &escape(&case.wire));
+            content::check(&driver, &verdict, mode, &escape(&case.wire));
         }
     }
 }
@@ -85,12 +86,12 @@ fn corpus_across_chunks() {
     for case in corpus() {
         for at in 0..=case.wire.len() {
             let (first, second) = case.wire.split_at(at);
-            let mut driver = model::ready(BareNewline::Normalize, false);
+            let mut driver = content::ready(BareNewline::Normalize, false);
             feed_chunks(&mut driver, first, second);
             let stored: Vec<_> = driver.stored.iter().map(|stored| &stored.content).collect();
             assert_eq!(stored, [&case.bdat], "{} | {}", escape(first), escape(second));
 
-            let mut driver = model::ready(BareNewline::Reject, false);
+            let mut driver = content::ready(BareNewline::Reject, false);
             feed_chunks(&mut driver, first, second);
             assert_eq!(driver.stored.len(), usize::from(case.clean), "{}", escape(&case.wire));
             let refused = driver.trace.iter().filter(|line| line.starts_with("S: 550 5.6.0"));
@@ -129,21 +130,21 @@ fn all_short_sequences() {
 fn compare_data(wire: &[u8], mode: BareNewline) {
     let stream = [b"x\r\n", wire, b"\r\n.\r\n"].concat();
     let verdict = model::data(&stream).expect("an end");
-    let mut driver = model::ready(mode, true);
+    let mut driver = content::ready(mode, true);
     let (content, _) = stream.split_at(verdict.taken);
     let middle = content.len() / 2;
     driver.feed(&content[..middle]);
     driver.feed(&content[middle..]);
     driver.feed(b"NOOP\r\n");
-    model::check(&driver, &verdict, mode, &escape(&stream));
+    content::check(&driver, &verdict, mode, &escape(&stream));
 }
 
 fn compare_bdat(wire: &[u8], mode: BareNewline) {
-    let mut driver = model::ready(mode, false);
+    let mut driver = content::ready(mode, false);
     driver.feed(format!("BDAT {} LAST\r\n", wire.len()).as_bytes());
     let middle = wire.len() / 2;
     driver.feed(&wire[..middle]);
     driver.feed(&wire[middle..]);
     driver.feed(b"NOOP\r\n");
-    model::check(&driver, &model::bdat(wire), mode, &escape(wire));
+    content::check(&driver, &model::bdat(wire), mode, &escape(wire));
 }

@@ -5,19 +5,22 @@
 //! - `@ name value`: a limit or a switch of the listener, or `@ rcpt ADDRESS REPLY` and the like:
 //!   what the driver answers;
 //! - `C: …`: a line from the client, CRLF is added; `c: …`: bytes as they are. With escapes, see
-//!   [`crate::escape`];
+//!   [`smtp::testing::escape`];
 //! - `S: …`: a reply line; `N: …`: a need; `E: …`, `M: …`: envelope and content of a message;
 //! - `A: 2 0`: the driver answers these recipients, by their numbers, in this order; which ones it
 //!   leaves open until then is said by `@ late ADDRESS`, or `@ late` for all;
 //! - `T: 300`: so many seconds pass; `X:`: the server stops.
 //!
 //! Each is played in lockstep, then with all that the client sends between two `A:`, `T:` or `X:` in
-//! one piece, byte by byte, and in random pieces: all must give the same. With the environment
+//! one piece, byte by byte, and in random pieces, and where no `A:` says when, with each recipient
+//! answered late and in any order: all must give the same. With the environment
 //! variable `TRANSCRIPTS=write`, what the server says is written into the files, for review.
 
-use crate::driver::{Driver, Policy, reply};
-use crate::escape::unescape;
 use smtp::server::{BareNewline, Nul, ServerConfig};
+use smtp::testing::escape::unescape;
+use smtp::testing::script::Script;
+use smtp::testing::server::Driver;
+use smtp::testing::transcript::reply;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,7 +36,7 @@ enum Step {
 struct Dialogue {
     path: PathBuf,
     config: ServerConfig,
-    policy: Policy,
+    script: Script,
     steps: Vec<Step>,
 }
 
@@ -42,13 +45,13 @@ impl Dialogue {
         let text = std::fs::read_to_string(path).expect("a readable dialogue");
         let mut config =
             ServerConfig { hostname: "mx.example.org".to_owned(), ..ServerConfig::default() };
-        let mut policy = Policy::default();
+        let mut script = Script::default();
         let mut steps = Vec::new();
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (kind, rest) = line.split_at(2.min(line.len()));
             let rest = rest.strip_prefix(' ').unwrap_or(rest);
             match kind {
-                "@ " => set(&mut config, &mut policy, rest),
+                "@ " => set(&mut config, &mut script, rest),
                 "C:" => steps.push(Step::Client([&unescape(rest)[..], b"\r\n"].concat())),
                 "c:" => steps.push(Step::Client(unescape(rest))),
                 "S:" | "N:" | "E:" | "M:" => steps.push(Step::Server(line.to_owned())),
@@ -58,7 +61,7 @@ impl Dialogue {
                 _ => panic!("{}: what is {line:?}?", path.display()),
             }
         }
-        Dialogue { path: path.to_owned(), config, policy, steps }
+        Dialogue { path: path.to_owned(), config, script, steps }
     }
 
     fn expected(&self) -> Vec<&str> {
@@ -72,7 +75,7 @@ impl Dialogue {
 
     /// Each line of the client alone, and what the server says compared before the next.
     fn play_in_lockstep(&self) {
-        let mut driver = Driver::new(self.config.clone(), self.policy.clone());
+        let mut driver = Driver::new(self.config.clone(), self.script.clone());
         let mut seen = 0;
         for step in &self.steps {
             match step {
@@ -92,47 +95,59 @@ impl Dialogue {
     }
 
     /// All that the client sends at once, cut by `cut` into pieces of the length that it returns.
-    fn play_in_pieces(&self, what: &str, mut cut: impl FnMut() -> usize) {
-        let mut driver = Driver::new(self.config.clone(), self.policy.clone());
-        let mut flight = Vec::new();
-        let mut send = |driver: &mut Driver, flight: &mut Vec<u8>| {
-            let mut rest = &flight[..];
-            while !rest.is_empty() {
-                let (piece, behind) = rest.split_at(cut().clamp(1, rest.len()));
-                driver.feed(piece);
-                rest = behind;
-            }
-            driver.end_flight();
-            flight.clear();
-        };
+    fn play_in_pieces(&self, what: &str, cut: impl FnMut() -> usize) {
+        let driver = Driver::new(self.config.clone(), self.script.clone());
+        let mut player = Player { driver, flight: Vec::new(), draw: cut, is_late: false };
+        self.play(&mut player);
+        assert_eq!(player.driver.trace, self.expected(), "{}, {what}", self.path.display());
+    }
+
+    /// The same with each recipient answered late and in any order, if the dialogue leaves it open
+    /// when.
+    fn play_late(&self, draw: impl FnMut() -> usize) {
+        if self.steps.iter().any(|step| matches!(step, Step::Answer(_))) {
+            return;
+        }
+        let late = [String::new()].into();
+        let script = Script { late, ..self.script.clone() };
+        let driver = Driver::new(self.config.clone(), script);
+        let mut player = Player { driver, flight: Vec::new(), draw, is_late: true };
+        self.play(&mut player);
+        let is_of_lateness =
+            |line: &String| line.starts_with("N: rcpt ") || line.starts_with("N: answers");
+        let mut trace = player.driver.trace;
+        trace.retain(|line| !is_of_lateness(line));
+        assert_eq!(trace, self.expected(), "{}, late", self.path.display());
+    }
+
+    fn play(&self, player: &mut Player<impl FnMut() -> usize>) {
         for step in &self.steps {
             match step {
-                Step::Client(bytes) => flight.extend_from_slice(bytes),
-                Step::Server(line) if line == "N: starttls" => send(&mut driver, &mut flight),
+                Step::Client(bytes) => player.flight.extend_from_slice(bytes),
+                Step::Server(line) if line == "N: starttls" => player.send(),
                 Step::Server(_) => {}
                 Step::Answer(open) => {
-                    send(&mut driver, &mut flight);
-                    open.iter().for_each(|number| driver.answer_open(*number));
+                    player.send();
+                    open.iter().for_each(|number| player.driver.answer_open(*number));
                 }
                 Step::Pass(time) => {
-                    send(&mut driver, &mut flight);
-                    driver.advance(*time);
+                    player.send();
+                    player.driver.advance(*time);
                 }
                 Step::Stop => {
-                    send(&mut driver, &mut flight);
-                    driver.shut_down();
+                    player.send();
+                    player.driver.shut_down();
                 }
             }
         }
-        send(&mut driver, &mut flight);
-        assert_eq!(driver.trace, self.expected(), "{}, {what}", self.path.display());
+        player.send();
     }
 
     /// Puts what the server says behind each line of the client.
     #[allow(clippy::disallowed_methods, reason = "a test that writes its own expectations")]
     fn rewrite(&self) {
         let text = std::fs::read_to_string(&self.path).expect("a readable dialogue");
-        let mut driver = Driver::new(self.config.clone(), self.policy.clone());
+        let mut driver = Driver::new(self.config.clone(), self.script.clone());
         let mut lines: Vec<String> = Vec::new();
         let mut steps = self.steps.iter().filter(|step| !matches!(step, Step::Server(_)));
         for line in text.lines() {
@@ -161,6 +176,42 @@ impl Dialogue {
     }
 }
 
+/// Sends what the client says as the numbers it draws want it.
+struct Player<F> {
+    driver: Driver,
+    /// What the client sends at once.
+    flight: Vec<u8>,
+    draw: F,
+    /// The dialogue leaves it open when recipients are answered.
+    is_late: bool,
+}
+
+impl<F: FnMut() -> usize> Player<F> {
+    fn send(&mut self) {
+        let flight = std::mem::take(&mut self.flight);
+        let mut rest = &flight[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at((self.draw)().clamp(1, rest.len()));
+            self.driver.feed(piece);
+            rest = behind;
+            if self.is_late && (self.draw)().is_multiple_of(3) {
+                self.answer_one();
+            }
+        }
+        while self.is_late && self.driver.open().next().is_some() {
+            self.answer_one();
+        }
+        self.driver.end_flight();
+    }
+
+    fn answer_one(&mut self) {
+        let open: Vec<u32> = self.driver.open().collect();
+        if let Some(at) = (self.draw)().checked_rem(open.len()) {
+            self.driver.answer_open(open[at]);
+        }
+    }
+}
+
 fn numbers(text: &str) -> Vec<u32> {
     text.split_whitespace().map(|number| number.parse().expect("a number")).collect()
 }
@@ -169,7 +220,7 @@ fn seconds(text: &str) -> Duration {
     Duration::from_secs_f64(text.parse().expect("seconds"))
 }
 
-fn set(config: &mut ServerConfig, policy: &mut Policy, line: &str) {
+fn set(config: &mut ServerConfig, script: &mut Script, line: &str) {
     let (name, value) = line.split_once(' ').unwrap_or((line, ""));
     let number = || value.parse::<u64>().expect("a number");
     let small = || value.parse::<u32>().expect("a number");
@@ -206,18 +257,18 @@ fn set(config: &mut ServerConfig, policy: &mut Policy, line: &str) {
             config.lmtp = true;
             config.banner = "LMTP".to_owned();
         }
-        "mail" => policy.mail.extend([pair()]),
-        "rcpt" => policy.rcpt.extend([pair()]),
+        "mail" => script.mail.extend([pair()]),
+        "rcpt" => script.rcpt.extend([pair()]),
         "alias" => {
             let (address, members) = value.split_once(' ').unwrap_or((value, ""));
             let members = members.split_whitespace().map(str::to_owned).collect();
-            policy.alias.insert(address.to_owned(), members);
+            script.alias.insert(address.to_owned(), members);
         }
-        "late" => policy.late.extend([value.to_owned()]),
-        "data" => policy.data = Some(reply(value)),
-        "message" => policy.message = Some(reply(value)),
-        "recipient" => policy.recipients.push(reply(value)),
-        "refused" => policy.refused = Some(reply(value)),
+        "late" => script.late.extend([value.to_owned()]),
+        "data" => script.data = Some(reply(value)),
+        "message" => script.message = Some(reply(value)),
+        "recipient" => script.recipients.push(reply(value)),
+        "refused" => script.refused = Some(reply(value)),
         _ => panic!("unknown setting {name}"),
     }
 }
@@ -246,12 +297,14 @@ fn dialogues_are_the_same_in_lockstep_whole_by_bytes_and_in_random_pieces() {
         for seed in 1..=20_u64 {
             // A xorshift generator: the pieces are the same in each run.
             let mut state = seed;
-            dialogue.play_in_pieces("in random pieces", || {
+            let mut draw = || {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
                 (state % 24) as usize
-            });
+            };
+            dialogue.play_in_pieces("in random pieces", &mut draw);
+            dialogue.play_late(&mut draw);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Bytes as readable text: printable ASCII as it is, the rest as `\r`, `\n`, `\t`, `\\`, `\xHH`.
 
 /// Bytes to text.
-pub(crate) fn escape(bytes: &[u8]) -> String {
+#[must_use]
+pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {
         match byte {
@@ -18,7 +19,11 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
 
 /// Text to bytes; characters beyond ASCII stand for their UTF-8. `\*N{…}` repeats what is in the
 /// braces N times; `\i` in there is the number of the time, from 0.
-pub(crate) fn unescape(text: &str) -> Vec<u8> {
+///
+/// # Panics
+/// On anything else behind a backslash.
+#[must_use]
+pub fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text;
     while let Some((plain, escaped)) = rest.split_once('\\') {
@@ -53,10 +58,15 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn escapes_round_trip() {
-    let all: Vec<u8> = (0..=255).collect();
-    assert_eq!(unescape(&escape(&all)), all);
-    assert_eq!(unescape("\\*3{a\\i,}"), b"a0,a1,a2,");
-    assert_eq!(unescape("é\\*3{a\\r}\\x00"), b"\xC3\xA9a\ra\ra\r\0");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_round_trip() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(unescape(&escape(&all)), all);
+        assert_eq!(unescape("\\*3{a\\i,}"), b"a0,a1,a2,");
+        assert_eq!(unescape("é\\*3{a\\r}\\x00"), b"\xC3\xA9a\ra\ra\r\0");
+    }
 }

@@ -1,21 +1,19 @@
 //! What the content readers must do, said a second time: slowly, on whole messages, without states.
 
-use crate::driver::Driver;
-use smtp::server::{BareNewline, Nul, ServerConfig};
-
 /// What becomes of content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// How many bytes of the wire belong to it.
-    pub(crate) taken: usize,
+    pub taken: usize,
     /// A CR or LF stands alone in it.
-    pub(crate) bare: bool,
+    pub bare: bool,
     /// As it is stored if bare newlines are normalised.
-    pub(crate) stored: Vec<u8>,
+    pub stored: Vec<u8>,
 }
 
 /// What follows 354; `None` if it never ends.
-pub(crate) fn data(wire: &[u8]) -> Option<Verdict> {
+#[must_use]
+pub fn data(wire: &[u8]) -> Option<Verdict> {
     // The CRLF of the DATA command comes before.
     let stream = [b"\r\n", wire].concat();
     let end = stream.windows(5).position(|window| window == b"\r\n.\r\n")?;
@@ -41,7 +39,8 @@ pub(crate) fn data(wire: &[u8]) -> Option<Verdict> {
 }
 
 /// All chunks of BDAT together.
-pub(crate) fn bdat(octets: &[u8]) -> Verdict {
+#[must_use]
+pub fn bdat(octets: &[u8]) -> Verdict {
     Verdict { taken: octets.len(), bare: has_bare(octets), stored: normalized(octets) }
 }
 
@@ -65,34 +64,4 @@ fn normalized(bytes: &[u8]) -> Vec<u8> {
         at += 1;
     }
     out
-}
-
-/// A session that was told 354, or that waits for BDAT.
-pub(crate) fn ready(bare_newline: BareNewline, data: bool) -> Driver {
-    ready_with(Nul::Keep, bare_newline, data)
-}
-
-/// The same at a listener that may not keep NULs.
-pub(crate) fn ready_with(nul: Nul, bare_newline: BareNewline, data: bool) -> Driver {
-    let mut driver = Driver::greeted(ServerConfig { bare_newline, nul, ..ServerConfig::default() });
-    driver.feed(b"MAIL FROM:<ann@a.example>\r\nRCPT TO:<bob@b.example>\r\n");
-    if data {
-        driver.feed(b"DATA\r\n");
-    }
-    driver.trace.clear();
-    driver
-}
-
-/// Asserts that a session that got content and then `NOOP` did with it what the verdict says.
-#[track_caller]
-pub(crate) fn check(driver: &Driver, verdict: &Verdict, bare_newline: BareNewline, what: &str) {
-    let replies: Vec<_> = driver.trace.iter().filter(|line| line.starts_with("S: ")).collect();
-    let refused = verdict.bare && bare_newline == BareNewline::Reject;
-    let code = if refused { "S: 550 5.6.0 " } else { "S: 250 2.0.0 Queued" };
-    assert_eq!(replies.len(), 2, "{what}: {replies:?}");
-    assert!(replies[0].starts_with(code), "{what}: {replies:?}");
-    assert_eq!(replies[1], "S: 250 2.0.0 Ok", "{what}");
-    let stored: Vec<_> = driver.stored.iter().map(|stored| &stored.content[..]).collect();
-    let expected: &[&[u8]] = if refused { &[] } else { &[&verdict.stored] };
-    assert_eq!(stored, expected, "{what}");
 }

@@ -1,0 +1,74 @@
+//! What a driver answers, by address.
+
+use super::server::{Answer, Policy};
+use crate::server::{Accepted, MailCommand};
+use mail::{Mailbox, Recipient, Reply};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The answers of a dialogue; what is not named here is accepted at once.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// Refused senders by address; `<>` for the null sender.
+    pub mail: BTreeMap<String, Reply>,
+    /// Refused recipients by address.
+    pub rcpt: BTreeMap<String, Reply>,
+    /// Recipients that others are in the envelope for, by address.
+    pub alias: BTreeMap<String, Vec<String>>,
+    /// Recipients that stay open, by address; the empty one stands for all.
+    pub late: BTreeSet<String>,
+    /// Refuses DATA and BDAT.
+    pub data: Option<Reply>,
+    /// The final reply, if not `250 2.0.0 Queued`.
+    pub message: Option<Reply>,
+    /// Final replies of an LMTP session, one for each accepted RCPT.
+    pub recipients: Vec<Reply>,
+    /// The reply that the session greets with.
+    pub refused: Option<Reply>,
+}
+
+fn refused(refusal: Option<&Reply>) -> Answer<()> {
+    Answer::now(refusal.cloned().map_or(Ok(()), Err))
+}
+
+impl Policy for Script {
+    fn greeting(&mut self) -> Option<Reply> {
+        self.refused.clone()
+    }
+
+    fn mail(&mut self, mail: &MailCommand) -> Answer<()> {
+        let path = mail.reverse_path.as_ref().map_or("<>", |path| path.as_str());
+        refused(self.mail.get(path))
+    }
+
+    fn is_late(&mut self, recipient: &Recipient) -> bool {
+        self.late.contains("") || self.late.contains(recipient.mailbox.as_str())
+    }
+
+    fn rcpt(&mut self, recipient: &Recipient) -> Answer<Accepted> {
+        let address = recipient.mailbox.as_str();
+        if let Some(refusal) = self.rcpt.get(address) {
+            return Answer::now(Err(refusal.clone()));
+        }
+        let Some(members) = self.alias.get(address) else {
+            return Answer::now(Ok(Accepted::AsGiven));
+        };
+        let member = |text: &String| {
+            let mailbox = Mailbox::parse(text, true).expect("the address of a member");
+            Recipient { mailbox, ..recipient.clone() }
+        };
+        Answer::now(Ok(Accepted::Instead(members.iter().map(member).collect())))
+    }
+
+    fn data(&mut self) -> Answer<()> {
+        refused(self.data.as_ref())
+    }
+
+    fn message(&mut self) -> Answer<Vec<Reply>> {
+        let queued = Reply::new(250, (2, 0, 0), "Queued");
+        let replies = match self.recipients.as_slice() {
+            [] => vec![self.message.clone().unwrap_or(queued)],
+            replies => replies.to_vec(),
+        };
+        Answer::now(Ok(replies))
+    }
+}
