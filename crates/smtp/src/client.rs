@@ -9,9 +9,13 @@
 mod capabilities;
 mod command;
 mod dot_stuffer;
+mod failing;
 mod opening;
+mod outbox;
 mod reply;
 mod session;
+mod state;
+mod steps;
 mod transaction;
 
 pub use capabilities::Capabilities;

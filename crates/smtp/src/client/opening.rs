@@ -1,7 +1,8 @@
 //! From the greeting to `Ready` (RFC 5321 §3.1, §3.2; STARTTLS: RFC 3207).
 
 use super::reply::RawReply;
-use super::session::{ClientSession, State};
+use super::session::ClientSession;
+use super::state::State;
 use super::{Capabilities, ClientEvent, StartTls};
 use mail::{Class, EnhancedStatus};
 
@@ -20,9 +21,9 @@ impl ClientSession {
     }
 
     fn say_hello(&mut self, verb: &[u8]) {
-        self.buffer.extend_from_slice(verb);
-        self.buffer.extend_from_slice(self.config.hostname.as_bytes());
-        self.buffer.extend_from_slice(b"\r\n");
+        self.outbox.commands().extend_from_slice(verb);
+        self.outbox.commands().extend_from_slice(self.config.hostname.as_bytes());
+        self.outbox.commands().extend_from_slice(b"\r\n");
     }
 
     pub(super) fn on_ehlo(&mut self, raw: &RawReply<'_>) {
@@ -59,7 +60,7 @@ impl ClientSession {
         if self.is_encrypted || self.config.starttls == StartTls::Off {
             self.become_ready();
         } else if self.offered.starttls {
-            self.buffer.extend_from_slice(b"STARTTLS\r\n");
+            self.outbox.commands().extend_from_slice(b"STARTTLS\r\n");
             self.state = State::StartTls;
         } else if self.config.starttls == StartTls::Required {
             let failure = self.own_failure((4, 7, 4), "STARTTLS is required and not offered");

@@ -1,10 +1,12 @@
 //! The session: what comes in, what goes out, when it gives up. What the replies mean is in
 //! `opening` (greeting to `Ready`) and `transaction`.
 
-use super::reply::{RawReply, ReplyError, ReplyLimits, ReplyReader};
+use super::outbox::{Outbox, Written};
+use super::reply::{RawReply, ReplyLimits, ReplyReader};
+use super::state::{Ending, State, Verdict};
 use super::transaction::Transaction;
-use super::{Capabilities, ClientConfig, ClientEvent, Lesson, Outgoing, Output};
-use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
+use super::{Capabilities, ClientConfig, ClientEvent, Outgoing, Output};
+use mail::{Class, EnhancedStatus, Failure, Mono};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,60 +14,6 @@ use std::time::Duration;
 
 /// Nothing hangs on the reply to QUIT: RFC 5321 §4.1.1.10 has a client wait for it, but not for ever.
 const QUIT_TIMEOUT_MAX: Duration = Duration::from_secs(10);
-
-/// A buffer that grew beyond this for many recipients doesn't keep its memory.
-const BUFFER_BYTES_KEPT: usize = 16_384;
-
-/// Whose reply is awaited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Greeting,
-    Ehlo,
-    Helo,
-    StartTls,
-    /// The driver is at it.
-    Handshake,
-    /// Nobody's: a transaction can start.
-    Idle,
-    Mail,
-    /// The recipient's index.
-    Rcpt(usize),
-    Data,
-    /// After the content; the index of the recipient from which on the reply may be for (LMTP).
-    Final(usize),
-    /// DATA was let in though no recipient was, RFC 2920 §3.1.
-    LoneDot,
-    Rset,
-    Quit,
-    Closed,
-}
-
-/// What the driver is writing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
-    Nothing,
-    Commands,
-    /// The content to its end is in it.
-    Content,
-}
-
-/// What [`ClientEvent::Done`] says besides the outcomes.
-#[derive(Debug, Default)]
-pub(super) struct Ending {
-    pub(super) doubtful: bool,
-    pub(super) answered: bool,
-    pub(super) untried: Vec<usize>,
-    pub(super) lesson: Option<Lesson>,
-}
-
-/// Whether a failure leaves open what became of the content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// The peer said no.
-    Refused,
-    /// There is no answer.
-    Missing,
-}
 
 /// One session.
 #[derive(Debug)]
@@ -80,18 +28,12 @@ pub struct ClientSession {
     pub(super) transaction: Option<Transaction>,
     /// Said behind it before its replies were there, each with a RSET before it.
     pub(super) following: VecDeque<Transaction>,
-    pub(super) writing: Writing,
+    pub(super) outbox: Outbox,
     /// The begun reply in `reader` began before the last command was sent.
     is_stale: bool,
     reader: ReplyReader,
     /// The peer has shown that it doesn't know what it offers.
     pub(super) is_bdat_unusable: bool,
-    /// Commands; cleared when all of it is written.
-    pub(super) buffer: Vec<u8>,
-    /// So much of `buffer` was given to the driver.
-    polled: usize,
-    /// Content not yet given to the driver, and where in `buffer` it stands.
-    content: Option<(usize, Output)>,
     deadline: Mono,
     /// Why QUIT was said, if not at our wish.
     parting: Option<Failure>,
@@ -112,13 +54,10 @@ impl ClientSession {
             is_encrypted: false,
             transaction: None,
             following: VecDeque::new(),
-            writing: Writing::Nothing,
+            outbox: Outbox::default(),
             is_stale: false,
             reader: ReplyReader::default(),
             is_bdat_unusable: false,
-            buffer: Vec::new(),
-            polled: 0,
-            content: None,
             deadline: Mono::NEVER,
             parting: None,
             events: VecDeque::new(),
@@ -200,7 +139,7 @@ impl ClientSession {
     }
 
     pub(super) fn say_quit(&mut self) {
-        self.buffer.extend_from_slice(b"QUIT\r\n");
+        self.outbox.commands().extend_from_slice(b"QUIT\r\n");
         self.state = State::Quit;
     }
 
@@ -316,54 +255,36 @@ impl ClientSession {
     /// [`ClientSession::handle_written`].
     pub fn poll_output(&mut self, out: &mut Vec<Output>) {
         out.clear();
-        if self.state == State::Closed || self.writing != Writing::Nothing || !self.has_unpolled() {
-            return;
-        }
-        let (start, end) = (self.polled, self.buffer.len());
-        self.polled = end;
-        self.writing = Writing::Commands;
-        let mut rest = start;
-        if let Some((at, content)) = self.content.take() {
-            if at > start {
-                out.push(Output::Bytes { start, end: at });
-            }
-            out.push(content);
-            rest = at;
-            self.writing = Writing::Content;
-        }
-        if end > rest {
-            out.push(Output::Bytes { start: rest, end });
+        if self.state != State::Closed {
+            self.outbox.poll(out);
         }
     }
 
     /// The bytes that `Output::Bytes` refers to.
     #[must_use]
     pub fn buffer(&self) -> &[u8] {
-        &self.buffer
+        self.outbox.buffer()
     }
 
     /// All that the last `poll_output` gave was written: timers go on from here.
     pub fn handle_written(&mut self, now: Mono) {
-        if self.writing == Writing::Nothing || self.state == State::Closed {
+        if self.state == State::Closed {
             return;
         }
-        if self.writing == Writing::Content
-            && let Some(transaction) = self.following.back_mut().or(self.transaction.as_mut())
-        {
-            transaction.is_content_written = true;
-        }
-        self.writing = Writing::Nothing;
-        if !self.has_unpolled() {
-            self.buffer.clear();
-            self.buffer.shrink_to(BUFFER_BYTES_KEPT);
-            self.polled = 0;
+        match self.outbox.handle_written() {
+            Written::Nothing => return,
+            Written::Commands => {}
+            Written::Content => {
+                let latest = self.following.back_mut().or(self.transaction.as_mut());
+                latest.into_iter().for_each(|transaction| transaction.is_content_written = true);
+            }
         }
         self.arm(now);
     }
 
     /// Progress while a long content is written: pushes the deadline out.
     pub fn handle_progress(&mut self, now: Mono) {
-        if self.writing != Writing::Nothing {
+        if self.outbox.is_writing() {
             self.arm(now);
         }
     }
@@ -391,7 +312,7 @@ impl ClientSession {
         match self.state {
             // A write that is under way when the session closes is nobody's any more.
             State::Idle | State::Closed => None,
-            _ if self.is_sending_content() => Some(self.config.content_timeout),
+            _ if self.outbox.is_sending_content() => Some(self.config.content_timeout),
             State::Greeting => Some(self.config.greeting_timeout),
             State::Ehlo
             | State::Helo
@@ -406,30 +327,15 @@ impl ClientSession {
         }
     }
 
-    fn is_sending_content(&self) -> bool {
-        self.writing == Writing::Content || self.content.is_some()
-    }
-
-    /// Something was said that the driver hasn't been given: no reply to it can be there yet.
-    pub(super) fn has_unpolled(&self) -> bool {
-        self.polled < self.buffer.len() || self.content.is_some()
-    }
-
-    /// So it is with the commands whose replies come next. What is unpolled belongs to the
-    /// transaction that was started last.
+    /// The driver hasn't been given the commands whose replies come next: no reply to them can be
+    /// there yet. What is unpolled belongs to the transaction that was started last.
     fn is_unsaid(&self) -> bool {
-        self.has_unpolled() && self.following.is_empty()
+        self.outbox.has_unpolled() && self.following.is_empty()
     }
 
     /// Whether a reply that comes now is a reply to nothing.
-    fn is_unasked(&self) -> bool {
+    pub(super) fn is_unasked(&self) -> bool {
         self.is_stale || self.is_unsaid() || self.state == State::Idle
-    }
-
-    /// The content goes out behind the commands said so far.
-    pub(super) fn push_content(&mut self, content: Output) {
-        debug_assert!(self.content.is_none());
-        self.content = Some((self.buffer.len(), content));
     }
 
     pub(super) fn push_event(&mut self, event: ClientEvent) {
@@ -452,7 +358,7 @@ impl ClientSession {
     pub(super) fn close(&mut self, failure: Option<Failure>) {
         self.state = State::Closed;
         self.deadline = Mono::NEVER;
-        self.content = None;
+        self.outbox.drop_content();
         self.drop_offers();
         let failure = failure.or(self.parting.take());
         self.push_event(ClientEvent::Closed(failure));
@@ -472,7 +378,7 @@ impl ClientSession {
     /// The session is over by a reply that leaves both sides in step: RFC 5321 §4.1.1.10 has the
     /// client say QUIT even then, and §3.1 has a server that greets with 554 wait for it.
     pub(super) fn part(&mut self, failure: Failure) {
-        if self.is_sending_content() {
+        if self.outbox.is_sending_content() {
             return self.fail(failure, Verdict::Refused);
         }
         self.settle_all(&failure, Verdict::Refused);
@@ -492,118 +398,36 @@ impl ClientSession {
     pub(super) fn is_content_written(&self) -> bool {
         self.transaction.as_ref().is_some_and(|t| t.is_content_written)
     }
+}
 
-    fn fail_network(&mut self, how: &str) {
-        let doing: Cow<'_, str> = match self.state {
-            _ if self.is_sending_content() => Cow::Borrowed("sending the content"),
-            State::Greeting => Cow::Borrowed("waiting for the greeting"),
-            State::Handshake => Cow::Borrowed("starting TLS"),
-            State::Idle => Cow::Borrowed("idle"),
-            _ => Cow::Owned(format!("waiting for the reply to {}", self.step())),
-        };
-        let failure = Failure::network(
-            self.config.peer.clone(),
-            // RFC 3463 §3.5: bad connection.
-            EnhancedStatus::new(4, 4, 2),
-            format!("{how} while {doing}"),
-        );
-        self.fail(failure, Verdict::Missing);
-    }
-
-    /// The peer broke the protocol.
-    pub(super) fn fail_protocol(&mut self, text: &str, verdict: Verdict) {
-        let failure = self.own_failure((4, 5, 0), text);
-        self.fail(failure, verdict);
-    }
-
-    fn fail_unreadable(&mut self, error: ReplyError) {
-        if self.state == State::Quit {
-            self.close(None);
-            return;
-        }
-        self.fail_protocol(error.text(), Verdict::Missing);
-    }
-
-    /// A reply that nothing asked for, or of a kind that the command can't have.
-    pub(super) fn fail_unexpected(&mut self, raw: &RawReply<'_>) {
-        let text = match self.is_unasked() {
-            true => Cow::Borrowed("a reply that nothing asked for"),
-            false => Cow::Owned(format!("an unexpected reply to {}", self.step())),
-        };
-        self.fail_reply(raw, &text);
-    }
-
-    /// A reply that breaks the protocol as `text` says.
-    pub(super) fn fail_reply(&mut self, raw: &RawReply<'_>, text: &str) {
-        let mut failure = self.own_failure((4, 5, 0), text);
-        failure.reply = Some(raw.to_reply());
-        #[cfg(feature = "planted")]
-        if self.forgives {
-            return self.forgive(failure);
-        }
-        self.fail(failure, Verdict::Missing);
-    }
-
-    /// A planted fault: the session goes on after a reply that breaks the protocol.
-    #[cfg(feature = "planted")]
+/// A planted fault: the session goes on after a reply that breaks the protocol.
+#[cfg(feature = "planted")]
+impl ClientSession {
+    /// Plants it.
     pub fn plant_forgiveness(&mut self) {
         self.forgives = true;
     }
 
-    #[cfg(feature = "planted")]
-    fn forgive(&mut self, failure: Failure) {
-        if self.transaction.is_some() {
-            self.settle_all(&failure, Verdict::Missing);
+    /// Whether the fault is there, and keeps the session from failing.
+    pub(super) fn forgive(&mut self, failure: &Failure) -> bool {
+        if self.forgives && self.transaction.is_some() {
+            self.settle_all(failure, Verdict::Missing);
             self.state = State::Idle;
             self.deadline = Mono::NEVER;
             self.push_event(ClientEvent::Ready);
         }
-        self.is_stale = false;
-        self.content = None;
-        self.polled = self.buffer.len();
-    }
-
-    /// A failure that the peer has caused without saying so.
-    pub(super) fn own_failure(&self, status: (u8, u16, u16), text: &str) -> Failure {
-        Failure {
-            class: if status.0 == 5 { Class::Permanent } else { Class::Transient },
-            culprit: Culprit::Peer(self.config.peer.clone()),
-            status: EnhancedStatus::new(status.0, status.1, status.2),
-            reply: None,
-            step: None,
-            text: text.into(),
+        if self.forgives {
+            self.is_stale = false;
+            self.outbox.drop_unpolled();
         }
+        self.forgives
     }
+}
 
-    /// What the peer answered to the command whose reply is awaited.
-    pub(super) fn peer_failure(&self, raw: &RawReply<'_>) -> Failure {
-        let mut failure = Failure::peer(self.config.peer.clone(), raw.to_reply(), self.step());
-        match self.state {
-            State::Idle => failure.text = "while idle".into(),
-            State::Final(_) if !self.is_content_written() => {
-                failure.text = "while the content was sent".into();
-            }
-            _ => {}
-        }
-        failure
-    }
-
-    /// What the awaited reply answers.
-    pub(super) fn step(&self) -> Step {
-        match self.state {
-            State::Greeting => Step::Connect,
-            State::Ehlo if self.config.lmtp => Step::Lhlo,
-            State::Ehlo => Step::Ehlo,
-            State::Helo => Step::Helo,
-            State::StartTls | State::Handshake => Step::StartTls,
-            State::Mail => Step::MailFrom,
-            State::Rcpt(_) => Step::RcptTo,
-            State::Data => Step::Data,
-            State::Final(_) if self.transaction.as_ref().is_some_and(|t| t.is_bdat) => Step::Bdat,
-            State::Final(_) => Step::FinalDot,
-            State::LoneDot => Step::LoneDot,
-            State::Rset => Step::Rset,
-            State::Quit | State::Idle | State::Closed => Step::Quit,
-        }
+#[cfg(not(feature = "planted"))]
+impl ClientSession {
+    /// No fault is planted.
+    pub(super) fn forgive(&self, _failure: &Failure) -> bool {
+        false
     }
 }

@@ -1,0 +1,105 @@
+//! What a session wants written: commands, and at most one content among them.
+
+use super::Output;
+
+/// A buffer that grew beyond this for many recipients doesn't keep its memory.
+const BUFFER_BYTES_KEPT: usize = 16_384;
+
+/// What the driver has written to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Written {
+    #[default]
+    Nothing,
+    Commands,
+    /// The content to its end is in it.
+    Content,
+}
+
+/// Commands and content in the order in which they go out.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// Commands; cleared when all of it is written.
+    buffer: Vec<u8>,
+    /// So much of `buffer` was given to the driver.
+    polled: usize,
+    /// Content not yet given to the driver, and where in `buffer` it stands.
+    content: Option<(usize, Output)>,
+    /// What the driver is writing.
+    writing: Written,
+}
+
+impl Outbox {
+    /// Where further commands are put.
+    pub(super) fn commands(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    pub(super) fn buffer(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// The content goes out behind the commands said so far.
+    pub(super) fn push_content(&mut self, content: Output) {
+        debug_assert!(self.content.is_none());
+        self.content = Some((self.buffer.len(), content));
+    }
+
+    /// The content doesn't go out, if the driver hasn't been given it.
+    pub(super) fn drop_content(&mut self) {
+        self.content = None;
+    }
+
+    /// Nothing goes out that the driver hasn't been given.
+    #[cfg(feature = "planted")]
+    pub(super) fn drop_unpolled(&mut self) {
+        self.content = None;
+        self.polled = self.buffer.len();
+    }
+
+    /// Something was said that the driver hasn't been given.
+    pub(super) fn has_unpolled(&self) -> bool {
+        self.polled < self.buffer.len() || self.content.is_some()
+    }
+
+    /// The driver has something that it has not written to its end.
+    pub(super) fn is_writing(&self) -> bool {
+        self.writing != Written::Nothing
+    }
+
+    pub(super) fn is_sending_content(&self) -> bool {
+        self.writing == Written::Content || self.content.is_some()
+    }
+
+    /// Gives the driver all that it hasn't been given, unless it is writing.
+    pub(super) fn poll(&mut self, out: &mut Vec<Output>) {
+        if self.is_writing() || !self.has_unpolled() {
+            return;
+        }
+        let (start, end) = (self.polled, self.buffer.len());
+        self.polled = end;
+        self.writing = Written::Commands;
+        let mut rest = start;
+        if let Some((at, content)) = self.content.take() {
+            if at > start {
+                out.push(Output::Bytes { start, end: at });
+            }
+            out.push(content);
+            rest = at;
+            self.writing = Written::Content;
+        }
+        if end > rest {
+            out.push(Output::Bytes { start: rest, end });
+        }
+    }
+
+    /// The driver has written what it was given; returns what that was.
+    pub(super) fn handle_written(&mut self) -> Written {
+        let written = std::mem::take(&mut self.writing);
+        if written != Written::Nothing && !self.has_unpolled() {
+            self.buffer.clear();
+            self.buffer.shrink_to(BUFFER_BYTES_KEPT);
+            self.polled = 0;
+        }
+        written
+    }
+}

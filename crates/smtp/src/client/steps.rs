@@ -1,0 +1,484 @@
+//! The steps of a transaction: MAIL to the final reply (RFC 5321 §3.3), pipelined as far as the peer takes
+//! it (RFC 2920), with DATA or BDAT (RFC 3030), and a final reply per recipient in LMTP (RFC 2033).
+//!
+//! Replies come in the order of the commands, pipelined or not, so one state says whose reply is
+//! next. What differs is only whether the next command was said before or is said now.
+
+use super::command::{
+    MailNeeds, content_bytes, is_free_of_line_ends, message_needs_smtputf8, needs_smtputf8,
+    push_bdat_last, push_mail, push_rcpt,
+};
+use super::reply::RawReply;
+use super::session::ClientSession;
+use super::state::{Ending, State, Verdict};
+use super::transaction::Transaction;
+use super::{CONTENT_TIME_MAX, ClientEvent, Lesson, Outgoing, Output, SLOWEST_BYTES_PER_SECOND};
+use mail::{Class, EnhancedStatus, Failure, Mono, Reply};
+use std::time::Duration;
+
+/// A content longer than this isn't sent before the peer has let a recipient in, though the
+/// configuration allows it: the round trip that is saved wouldn't show, the bytes sent for nothing
+/// would.
+const UNASKED_CONTENT_BYTES_MAX: u64 = 1 << 20;
+
+/// RFC 5321 §4.5.3.1.10: a recipient too many for the transaction; 552 from an old server. With no
+/// status, or with that of RFC 3463 §3.6.
+fn is_too_many(failure: &Failure) -> bool {
+    failure.reply.as_ref().is_some_and(|reply| {
+        let status = reply.enhanced.map(|e| (e.subject, e.detail));
+        match status {
+            None => matches!(reply.code, 452 | 552),
+            Some((5, 3)) => matches!(reply.code, 450..=452 | 552),
+            Some(_) => false,
+        }
+    })
+}
+
+/// RFC 5321 §4.2.4, §4.3.2: the command isn't known, or not then, though it was offered.
+fn is_unknown_command(code: u16) -> bool {
+    matches!(code, 500 | 502 | 503)
+}
+
+/// Whether the peer may hold on to something of the transaction that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leftover {
+    Nothing,
+    /// The envelope: RSET before the next MAIL.
+    Envelope,
+    /// RFC 3030 §2: "indeterminate", after a refused BDAT. What it doesn't discard it may read as
+    /// commands, so nothing is said to it but QUIT.
+    Anything,
+}
+
+impl ClientSession {
+    /// Begins a transaction, or says at once why it can't be.
+    pub(super) fn begin(&mut self, now: Mono, outgoing: Outgoing) {
+        let count = outgoing.recipients.len();
+        if let Some(failure) = self.obstacle(&outgoing) {
+            self.refuse(vec![Err(failure); count]);
+            return;
+        }
+        if count == 0 {
+            self.refuse(Vec::new());
+            return;
+        }
+        let mut transaction = self.transaction_of(now, outgoing);
+        transaction.is_pipelined = self.is_pipelining();
+        transaction.is_bdat = self.is_chunking();
+        if transaction.unsaid.len() == count {
+            return self.refuse(transaction.outcomes.into_iter().flatten().collect());
+        }
+        self.push_envelope(&transaction);
+        let Transaction { is_pipelined, is_bdat, .. } = transaction;
+        let bytes = content_bytes(&transaction.outgoing);
+        transaction.is_content_said =
+            self.may_be_unasked(&transaction.outgoing) && is_pipelined && is_bdat;
+        if transaction.is_content_said {
+            self.say_bdat(bytes);
+        } else if is_pipelined && !is_bdat {
+            self.outbox.commands().extend_from_slice(b"DATA\r\n");
+        }
+        self.state = State::Mail;
+        self.transaction = Some(transaction);
+    }
+
+    fn transaction_of(&self, now: Mono, outgoing: Outgoing) -> Transaction {
+        let seconds = content_bytes(&outgoing) / SLOWEST_BYTES_PER_SECOND;
+        let content_time = Duration::from_secs(seconds).min(CONTENT_TIME_MAX);
+        let until = now + self.config.transaction_timeout + content_time;
+        let is_smtputf8 = self.offered.smtputf8 && MailNeeds::of(&outgoing).smtputf8;
+        let mut transaction = Transaction { is_smtputf8, ..Transaction::new(outgoing, until) };
+        if !self.offered.smtputf8 {
+            // RFC 6531 §3.2: only who needs it can't be reached.
+            let is_any = transaction.outgoing.recipients.iter().any(|r| needs_smtputf8(&r.mailbox));
+            transaction.leave_out(is_any.then(|| self.lacks_smtputf8()));
+        }
+        transaction
+    }
+
+    fn lacks_smtputf8(&self) -> Failure {
+        // Status from RFC 6531 §3.6.
+        self.own_failure((5, 6, 7), "SMTPUTF8 is needed and not offered")
+    }
+
+    /// MAIL, and the RCPTs that don't wait for its reply.
+    fn push_envelope(&mut self, transaction: &Transaction) {
+        let Transaction { outgoing, is_smtputf8, .. } = transaction;
+        push_mail(self.outbox.commands(), outgoing, &self.offered, *is_smtputf8);
+        if transaction.is_pipelined {
+            let mut index = transaction.next_said(0);
+            while let Some(recipient) = outgoing.recipients.get(index) {
+                push_rcpt(self.outbox.commands(), recipient, &self.offered, *is_smtputf8);
+                index = transaction.next_said(index + 1);
+            }
+        }
+    }
+
+    /// Whether the content may be said before the peer has let a recipient in.
+    fn may_be_unasked(&self, outgoing: &Outgoing) -> bool {
+        self.config.unasked_content && content_bytes(outgoing) <= UNASKED_CONTENT_BYTES_MAX
+    }
+
+    /// Whether a transaction may be said behind those in flight, content and all. RFC 2920 §3.1
+    /// lets MAIL, RCPT and RSET stand anywhere in a group of commands.
+    pub(super) fn can_follow(&self, outgoing: &Outgoing) -> bool {
+        self.transaction.as_ref().is_some_and(|t| t.is_content_said && t.is_pipelined)
+            && !self.outbox.is_writing()
+            && !self.outbox.has_unpolled()
+            && self.is_pipelining()
+            && self.is_chunking()
+            && !outgoing.recipients.is_empty()
+            && self.may_be_unasked(outgoing)
+            && self.obstacle(outgoing).is_none()
+            && (self.offered.smtputf8
+                || outgoing.recipients.iter().all(|r| !needs_smtputf8(&r.mailbox)))
+    }
+
+    /// Says a whole transaction behind those in flight.
+    pub(super) fn follow(&mut self, now: Mono, outgoing: Outgoing) {
+        // If the one before it fails, its envelope is still there (RFC 3030 §2).
+        self.outbox.commands().extend_from_slice(b"RSET\r\n");
+        let transaction = Transaction {
+            is_pipelined: true,
+            is_bdat: true,
+            is_content_said: true,
+            ..self.transaction_of(now, outgoing)
+        };
+        self.push_envelope(&transaction);
+        self.say_bdat(content_bytes(&transaction.outgoing));
+        self.following.push_back(transaction);
+    }
+
+    fn is_pipelining(&self) -> bool {
+        self.offered.pipelining && self.config.pipelining
+    }
+
+    fn is_chunking(&self) -> bool {
+        self.offered.chunking && self.config.chunking && !self.is_bdat_unusable
+    }
+
+    /// Nothing was said for it.
+    fn refuse(&mut self, outcomes: Vec<Result<Reply, Failure>>) {
+        self.push_done(outcomes, Ending::default());
+        self.become_ready();
+    }
+
+    /// Why the peer can't be given this message, as far as its offers tell.
+    fn obstacle(&self, outgoing: &Outgoing) -> Option<Failure> {
+        let bytes = content_bytes(outgoing);
+        if !self.offered.smtputf8 && message_needs_smtputf8(outgoing) {
+            // RFC 6531 §3.2.
+            return Some(self.lacks_smtputf8());
+        }
+        let is_as_is = self.config.eight_bit_as_is || outgoing.eight_bit_as_is;
+        if outgoing.facts.has_8bit && !self.offered.eight_bit_mime && !is_as_is {
+            // RFC 6152 §3.
+            let text = "the content is 8-bit and 8BITMIME is not offered";
+            return Some(self.own_failure((5, 6, 3), text));
+        }
+        if let Some(limit) = self.offered.size
+            && limit != 0
+            && bytes > limit
+        {
+            // RFC 1870 §6.
+            let text = format!("the message has {bytes} bytes and the peer takes {limit}");
+            return Some(self.own_failure((5, 3, 4), &text));
+        }
+        if !is_free_of_line_ends(outgoing) {
+            return Some(Failure::local(
+                Class::Permanent,
+                EnhancedStatus::new(5, 5, 4),
+                "an address or parameter holds a line end",
+            ));
+        }
+        None
+    }
+
+    fn say_bdat(&mut self, bytes: u64) {
+        push_bdat_last(self.outbox.commands(), bytes);
+        self.outbox.push_content(Output::Content);
+    }
+
+    pub(super) fn on_mail(&mut self, raw: &RawReply<'_>) {
+        if !raw.is_positive() && !raw.is_refusal() {
+            self.fail_unexpected(raw);
+            return;
+        }
+        let failure = raw.is_refusal().then(|| self.peer_failure(raw));
+        let Some(transaction) = &mut self.transaction else { return };
+        if let Some(failure) = failure {
+            transaction.is_mail_refused = true;
+            transaction.outcomes.fill(Some(Err(failure)));
+            if !transaction.is_pipelined {
+                self.finish(Leftover::Nothing);
+                return;
+            }
+        }
+        let first = transaction.next_said(0);
+        self.await_rcpt(first);
+    }
+
+    /// Goes on to recipient `index`, or to the content when there is none such.
+    fn await_rcpt(&mut self, index: usize) {
+        let Some(transaction) = &self.transaction else { return };
+        match transaction.outgoing.recipients.get(index) {
+            Some(recipient) => {
+                if !transaction.is_pipelined {
+                    let is_smtputf8 = transaction.is_smtputf8;
+                    push_rcpt(self.outbox.commands(), recipient, &self.offered, is_smtputf8);
+                }
+                self.state = State::Rcpt(index);
+            }
+            None => self.await_content(),
+        }
+    }
+
+    pub(super) fn on_rcpt(&mut self, index: usize, raw: &RawReply<'_>) {
+        if !raw.is_positive() && !raw.is_refusal() {
+            self.fail_unexpected(raw);
+            return;
+        }
+        let failure = raw.is_refusal().then(|| self.peer_failure(raw));
+        let Some(transaction) = &mut self.transaction else { return };
+        if !transaction.is_mail_refused {
+            match failure {
+                None => transaction.accepted_count += 1,
+                Some(mut failure) => {
+                    let accepted = transaction.accepted_count;
+                    if accepted > 0 && is_too_many(&failure) {
+                        failure.class = Class::Transient;
+                        failure.status = EnhancedStatus::new(4, 5, 3);
+                        transaction.untried.push(index);
+                        transaction.lesson.get_or_insert(Lesson::RecipientsMax(accepted));
+                    }
+                    if let Some(outcome) = transaction.outcomes.get_mut(index) {
+                        *outcome = Some(Err(failure));
+                    }
+                }
+            }
+        }
+        let next = transaction.next_said(index + 1);
+        self.await_rcpt(next);
+    }
+
+    /// All recipients are answered.
+    fn await_content(&mut self) {
+        let Some(transaction) = &mut self.transaction else { return };
+        if transaction.is_content_said {
+            self.state = State::Final(0);
+        } else if transaction.is_pipelined && !transaction.is_bdat {
+            self.state = State::Data;
+        } else if transaction.accepted_count == 0 {
+            let leftover = match transaction.is_mail_refused {
+                true => Leftover::Nothing,
+                false => Leftover::Envelope,
+            };
+            self.finish(leftover);
+        } else if transaction.is_bdat {
+            transaction.is_content_said = true;
+            let bytes = content_bytes(&transaction.outgoing);
+            self.say_bdat(bytes);
+            self.state = State::Final(0);
+        } else {
+            self.outbox.commands().extend_from_slice(b"DATA\r\n");
+            self.state = State::Data;
+        }
+    }
+
+    pub(super) fn on_data(&mut self, raw: &RawReply<'_>) {
+        let Some(transaction) = &mut self.transaction else { return };
+        let is_wanted = transaction.accepted_count > 0;
+        if raw.is_refusal() {
+            let leftover = match transaction.is_mail_refused {
+                true => Leftover::Nothing,
+                false => Leftover::Envelope,
+            };
+            if is_wanted {
+                let failure = self.peer_failure(raw);
+                self.settle_open(Err(failure), Verdict::Refused);
+                self.end(leftover);
+            } else {
+                self.finish(leftover);
+            }
+        } else if raw.code / 100 != 3 {
+            self.fail_unexpected(raw);
+        } else if is_wanted {
+            transaction.is_content_said = true;
+            let facts = &transaction.outgoing.facts;
+            let content =
+                if facts.dot_lines == 0 { Output::Content } else { Output::ContentStuffed };
+            // RFC 5321 §4.1.1.4: the CRLF of the last line is the first of the end mark. The
+            // prefix ends with one.
+            let ends_with_crlf = facts.ends_with_crlf || facts.body_bytes == 0;
+            self.outbox.push_content(content);
+            self.outbox.commands().extend_from_slice(if ends_with_crlf {
+                b".\r\n"
+            } else {
+                b"\r\n.\r\n"
+            });
+            self.state = State::Final(0);
+        } else if self.config.lmtp {
+            // RFC 2033 §4.2: DATA must be refused then; there would be no reply to the dot.
+            self.fail_unexpected(raw);
+        } else {
+            // RFC 2920 §3.1: nobody to deliver to, and yet it wants a content.
+            self.outbox.commands().extend_from_slice(b".\r\n");
+            self.state = State::LoneDot;
+        }
+    }
+
+    /// The answer was given with the recipients already.
+    pub(super) fn on_lone_dot(&mut self, _raw: &RawReply<'_>) {
+        self.finish(Leftover::Envelope);
+    }
+
+    /// A refusal after 354 and before the end of the content.
+    pub(super) fn is_refusal_of_content(&self, raw: &RawReply<'_>) -> bool {
+        matches!(self.state, State::Final(_))
+            && raw.is_refusal()
+            && self.transaction.as_ref().is_some_and(|t| !t.is_bdat)
+    }
+
+    pub(super) fn on_final(&mut self, index: usize, raw: &RawReply<'_>) {
+        if !raw.is_positive() && !raw.is_refusal() {
+            return self.fail_unexpected(raw);
+        }
+        let is_written = self.is_content_written();
+        if !is_written && raw.is_positive() {
+            // It can't have what it says it has taken.
+            return self.fail_reply(raw, "the content was accepted before its end");
+        }
+        let is_wanted = self.transaction.as_ref().is_some_and(|t| t.accepted_count > 0);
+        if is_wanted && self.is_bdat_unknown(raw) {
+            return self.give_up_bdat(raw);
+        }
+        if !is_written {
+            // What is left of the content can't be taken back, so nothing can follow it.
+            let failure = self.peer_failure(raw);
+            return self.fail(failure, Verdict::Refused);
+        }
+        if !is_wanted {
+            return self.finish(Leftover::Envelope);
+        }
+        let outcome =
+            if raw.is_positive() { Ok(raw.to_reply()) } else { Err(self.peer_failure(raw)) };
+        if self.config.lmtp {
+            self.settle_next(index, outcome);
+        } else {
+            let leftover = self.leftover_after_final(outcome.is_ok());
+            self.settle_open(outcome, Verdict::Refused);
+            self.end(leftover);
+        }
+    }
+
+    /// The peer offered CHUNKING, and doesn't know BDAT though it has accepted a recipient.
+    fn is_bdat_unknown(&self, raw: &RawReply<'_>) -> bool {
+        is_unknown_command(raw.code)
+            && self.transaction.as_ref().is_some_and(|transaction| {
+                transaction.is_bdat && !transaction.outcomes.iter().flatten().any(Result::is_ok)
+            })
+    }
+
+    /// The message can go by DATA; not on this connection, where the chunk may be read as commands.
+    fn give_up_bdat(&mut self, raw: &RawReply<'_>) {
+        self.is_bdat_unusable = true;
+        let is_written = self.is_content_written();
+        let failure = self.peer_failure(raw);
+        if let Some(transaction) = &mut self.transaction {
+            let outcomes = transaction.outcomes.iter().enumerate();
+            let open = outcomes.filter(|(_, outcome)| outcome.is_none()).map(|(index, _)| index);
+            transaction.untried.extend(open);
+            transaction.untried.sort_unstable();
+            transaction.lesson = Some(Lesson::BdatUnusable);
+        }
+        if is_written {
+            self.settle_open(Err(failure), Verdict::Refused);
+            self.end(if self.config.unasked_content {
+                Leftover::Envelope
+            } else {
+                Leftover::Anything
+            });
+        } else {
+            // What is left of the content is not written.
+            self.settle_all(&failure, Verdict::Refused);
+            self.close(None);
+        }
+    }
+
+    /// RFC 5321 §4.1.1.4: the end of the content clears the envelope, whatever the reply; yet Postfix
+    /// 3.7 keeps it after a refusal by `smtpd_end_of_data_restrictions`, and would answer the next
+    /// MAIL with 503. After BDAT (RFC 3030 §2) it is cleared only if the content was accepted.
+    fn leftover_after_final(&self, is_accepted: bool) -> Leftover {
+        let Some(transaction) = &self.transaction else { return Leftover::Nothing };
+        // In LMTP one recipient that has it says that the content was read as one.
+        let is_taken = || transaction.outcomes.iter().flatten().any(Result::is_ok);
+        if is_accepted || !transaction.is_bdat && is_taken() {
+            Leftover::Nothing
+        } else if !transaction.is_bdat || self.config.unasked_content || is_taken() {
+            Leftover::Envelope
+        } else {
+            Leftover::Anything
+        }
+    }
+
+    /// RFC 2033 §4.2: one reply for each accepted recipient, in their order.
+    fn settle_next(&mut self, index: usize, outcome: Result<Reply, Failure>) {
+        let leftover = self.leftover_after_final(outcome.is_ok());
+        let Some(transaction) = &mut self.transaction else { return };
+        let mut open = transaction.outcomes.iter_mut().enumerate().skip(index);
+        if let Some((at, slot)) = open.find(|(_, slot)| slot.is_none()) {
+            *slot = Some(outcome);
+            if open.any(|(_, slot)| slot.is_none()) {
+                self.state = State::Final(at + 1);
+                return;
+            }
+        }
+        self.finish(leftover);
+    }
+
+    /// All recipients have their outcomes.
+    fn finish(&mut self, leftover: Leftover) {
+        self.settle(None, Verdict::Refused);
+        self.end(leftover);
+    }
+
+    /// Gives `Done`; `outcome` is for the recipients that have none.
+    pub(super) fn settle_open(&mut self, outcome: Result<Reply, Failure>, verdict: Verdict) {
+        self.settle(Some(outcome), verdict);
+    }
+
+    fn settle(&mut self, mut outcome: Option<Result<Reply, Failure>>, verdict: Verdict) {
+        let may_have_content = self.is_content_written();
+        let Some(transaction) = self.transaction.take() else { return };
+        let mut open_count = transaction.outcomes.iter().filter(|o| o.is_none()).count();
+        debug_assert!(open_count == 0 || outcome.is_some());
+        let doubtful = verdict == Verdict::Missing && may_have_content && open_count > 0;
+        let mut give = || {
+            open_count -= 1;
+            // The last one needs no copy.
+            if open_count == 0 { outcome.take() } else { outcome.clone() }
+        };
+        let Transaction { outcomes, is_answered: answered, untried, lesson, .. } = transaction;
+        let outcomes = outcomes.into_iter().filter_map(|o| o.or_else(&mut give)).collect();
+        self.push_done(outcomes, Ending { doubtful, answered, untried, lesson });
+    }
+
+    /// After `Done`: on to the one in flight behind it, or ready for the next, by way of RSET if
+    /// need be.
+    fn end(&mut self, leftover: Leftover) {
+        self.transaction = self.following.pop_front();
+        if self.transaction.is_some() {
+            self.state = State::Rset;
+            self.push_event(ClientEvent::Ready);
+            return;
+        }
+        match leftover {
+            Leftover::Nothing => self.become_ready(),
+            Leftover::Envelope => {
+                self.outbox.commands().extend_from_slice(b"RSET\r\n");
+                self.state = State::Rset;
+            }
+            Leftover::Anything => self.say_quit(),
+        }
+    }
+}
