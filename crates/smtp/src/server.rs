@@ -9,6 +9,7 @@
 //! Where a message ends is decided in one place, `server/content.rs`, and nowhere by anything but
 //! CRLF . CRLF or an octet count; where a command ends, in `server/line.rs`, by nothing but CRLF.
 
+mod answers;
 mod bdat;
 mod command;
 mod config;
@@ -20,8 +21,10 @@ mod parameters;
 mod path;
 mod recipients;
 mod refusal;
+mod refusing;
 mod replies;
 mod session;
+mod transfer;
 
 pub use config::{BareNewline, Nul, RECIPIENTS_OPEN_MAX, ServerConfig};
 pub use refusal::Refused;

@@ -1,0 +1,163 @@
+//! The driver's answers to what the session needs.
+
+use super::content::ContentReader;
+use super::open_recipients::Answer;
+use super::refusal::About;
+use super::session::{Awaited, Greeting, Phase, ServerSession};
+use super::{Accepted, replies};
+use mail::{Mono, Recipient, Reply};
+
+impl ServerSession {
+    /// `Err` is the reply that refuses.
+    pub fn answer_mail(&mut self, now: Mono, answer: Result<(), Reply>) {
+        if self.take_awaited(now, |awaited| awaited == Awaited::Mail).is_none() {
+            return;
+        }
+        match answer {
+            Ok(()) => self.output.extend_from_slice(replies::MAIL_OK),
+            Err(reply) => {
+                self.refuse(About::step("MAIL"), &reply);
+                self.end_transaction();
+            }
+        }
+    }
+
+    /// Answers for the open recipient of that number; `Err` is the reply that refuses it. Answers
+    /// may come in any order: replies and envelope keep that of the commands. When the session is
+    /// over by itself (too many errors, a timeout, shutdown), answers that are still owed have no
+    /// effect; nor have they after a 421 before them.
+    ///
+    /// An answer for a number that is not open is an error of the driver; outside debug builds it
+    /// is ignored.
+    pub fn answer_rcpt(&mut self, now: Mono, number: u32, answer: Result<Accepted, Reply>) {
+        if matches!(self.phase, Phase::Closing) {
+            return;
+        }
+        if !self.open.owes(number) {
+            debug_assert!(false, "an answer for {number}, which is not open");
+            return;
+        }
+        let mut next = self.open.answer(number, answer);
+        while let Some((recipient, answer)) = next {
+            self.finish_recipient(recipient, answer);
+            if matches!(self.phase, Phase::Closing) {
+                return;
+            }
+            next = self.open.take_answered();
+        }
+        if self.open.is_empty() {
+            self.wait_for_command(now);
+        }
+    }
+
+    /// The first of the open recipients has its reply.
+    fn finish_recipient(&mut self, given: Recipient, answer: Answer) {
+        let accepted = match answer {
+            Ok(accepted) => accepted,
+            Err(reply) => {
+                let recipient = Some(given.mailbox.as_str());
+                return self.refuse_recipient(About { recipient, ..About::step("RCPT") }, &reply);
+            }
+        };
+        self.output.extend_from_slice(replies::RCPT_OK);
+        self.errors = self.errors.saturating_sub(std::mem::take(&mut self.recipient_errors));
+        self.accepted = self.accepted.saturating_add(1);
+        let Some(transaction) = &mut self.transaction else { return };
+        let recipients = &mut transaction.envelope.recipients;
+        match accepted {
+            Accepted::AsGiven if self.config.lmtp => recipients.push(given),
+            Accepted::AsGiven => self.known.add_given(recipients, given),
+            Accepted::Instead(instead) if self.config.lmtp => recipients.extend(instead),
+            Accepted::Instead(instead) => {
+                instead.into_iter().for_each(|member| self.known.add_member(recipients, member));
+            }
+        }
+    }
+
+    /// `Err` is the reply that refuses DATA; for BDAT the chunk is read and dropped first. After
+    /// a refused DATA the transaction stays open: the client may send DATA again. After a refused
+    /// BDAT it has failed (RFC 3030 §2), and `Abandon` follows.
+    pub fn answer_data(&mut self, now: Mono, answer: Result<(), Reply>) {
+        let is_data = |awaited| matches!(awaited, Awaited::Data | Awaited::Chunk(_));
+        match (self.take_awaited(now, is_data), answer) {
+            (Some(Awaited::Data), Ok(())) => {
+                self.output.extend_from_slice(replies::DATA_GO);
+                self.reader = Some(ContentReader::data(&self.config));
+                self.phase = Phase::Data;
+                self.start_transfer(now);
+            }
+            (Some(Awaited::Chunk(chunk)), Ok(())) => {
+                self.reader = Some(ContentReader::bdat(&self.config));
+                self.phase = Phase::Chunk { chunk, left: chunk.octets };
+                self.start_transfer(now);
+            }
+            (Some(Awaited::Chunk(chunk)), Err(reply)) => self.start_drop(now, chunk, reply),
+            (Some(_), Err(reply)) => self.refuse(About::step("DATA"), &reply),
+            _ => {}
+        }
+    }
+
+    /// Instead of [`ServerSession::answer_data`], when content came with DATA and before 354: who
+    /// does not wait for the answer may be sending somebody else's text, and after a refusal its
+    /// lines would be commands (RFC 2920 §3.1: DATA is the last of a group). 503, and the end.
+    pub fn refuse_early_content(&mut self, now: Mono) {
+        if self.take_awaited(now, |awaited| awaited == Awaited::Data).is_some() {
+            self.refuse(About::step("DATA"), &replies::sequence("Content came before 354"));
+            self.cut = true;
+            self.phase = Phase::Closing;
+        }
+    }
+
+    /// The final reply of the transaction (for LMTP the session writes it once per recipient).
+    pub fn answer_message(&mut self, now: Mono, reply: Reply) {
+        self.answer_recipients(now, std::slice::from_ref(&reply));
+    }
+
+    /// As [`ServerSession::answer_message`], but for LMTP, with a reply for each RCPT that was
+    /// accepted, in their order; the last one serves all that lack one. SMTP takes the first.
+    pub fn answer_recipients(&mut self, now: Mono, replies: &[Reply]) {
+        let is_message = |awaited| matches!(awaited, Awaited::Message { .. });
+        let Some(Awaited::Message { replies: count }) = self.take_awaited(now, is_message) else {
+            return;
+        };
+        debug_assert!(!replies.is_empty(), "a message needs a reply");
+        if replies.iter().any(Reply::is_positive) {
+            (self.errors, self.refused_recipients) = (0, 0);
+        }
+        for number in 0..count {
+            match replies.get(number).or(replies.last()) {
+                Some(reply) => self.write(reply),
+                None => self.phase = Phase::Closing,
+            }
+        }
+    }
+
+    /// Takes the answer's place; `None` when nobody waits for it any more.
+    fn take_awaited(&mut self, now: Mono, fits: impl Fn(Awaited) -> bool) -> Option<Awaited> {
+        match self.phase {
+            Phase::Answer(awaited) if fits(awaited) => {
+                self.wait_for_command(now);
+                Some(awaited)
+            }
+            // The server may have begun to stop while the driver looked for its answer.
+            Phase::Closing => None,
+            _ => {
+                debug_assert!(false, "an answer to another need");
+                None
+            }
+        }
+    }
+
+    /// The connection is encrypted now; the session starts afresh without greeting, and whatever
+    /// was received in clear behind STARTTLS has been dropped (RFC 3207 §4.2, §6).
+    pub fn handle_tls_started(&mut self, now: Mono) {
+        if !matches!(self.phase, Phase::StartTls) {
+            debug_assert!(matches!(self.phase, Phase::Closing), "TLS without STARTTLS");
+            return;
+        }
+        self.tls = true;
+        self.greeting = Greeting::None;
+        self.helo = None;
+        self.wait_for_command(now);
+    }
+}

@@ -1,0 +1,113 @@
+//! How a session refuses, and when that ends it.
+
+use super::refusal::{About, Refused};
+use super::replies;
+use super::session::{Greeting, ServerSession};
+use mail::{Mailbox, Mono, Reply};
+
+/// So many lines that are no commands before EHLO or HELO end the session: who speaks another
+/// protocol shall not get to where its text holds commands.
+const UNKNOWN_BEFORE_HELLO_MAX: u8 = 3;
+
+impl ServerSession {
+    /// A line that is no command. Behind a BDAT that was not understood comes content of unknown
+    /// length: rather than taking that for commands, the session ends.
+    pub(super) fn lost_line(&mut self, now: Mono, why: &'static str, is_bdat: bool) {
+        self.keep_waiting(now, false);
+        if !self.count_command() {
+            return;
+        }
+        if is_bdat {
+            self.end(About::step("DATA"), (4, 5, 2), why);
+        } else if self.may_be_unknown() {
+            self.refuse(About::step("command"), &replies::line(why));
+        }
+    }
+
+    /// Counts a line that is no command; `false`: one too many before EHLO, the session ends.
+    pub(super) fn may_be_unknown(&mut self) -> bool {
+        if self.greeting != Greeting::None {
+            return true;
+        }
+        self.unknown = self.unknown.saturating_add(1);
+        let within = self.unknown < UNKNOWN_BEFORE_HELLO_MAX;
+        if !within {
+            self.end(About::step("command"), (4, 7, 0), "Too many unknown commands");
+        }
+        within
+    }
+
+    /// Counts a command. `false`: it was one too many, and the session ends.
+    pub(super) fn count_command(&mut self) -> bool {
+        self.commands = self.commands.saturating_add(1);
+        let within = self.commands <= self.config.commands_max;
+        if !within {
+            self.end(About::step("command"), (4, 7, 0), "Too many commands");
+        }
+        within
+    }
+
+    /// Refuses a command, or ends the session that got too many refusals.
+    pub(super) fn refuse(&mut self, about: About<'_>, reply: &Reply) {
+        debug_assert!(!reply.is_positive(), "{reply} refuses nothing");
+        self.errors = self.errors.saturating_add(1);
+        if self.errors > self.config.errors_max {
+            self.end(about, (4, 7, 0), "Too many errors");
+        } else {
+            self.note(about, reply);
+            self.write(reply);
+        }
+    }
+
+    /// Refuses a recipient: an error only as long as the transaction has none that was accepted.
+    pub(super) fn refuse_recipient(&mut self, about: About<'_>, reply: &Reply) {
+        self.refused_recipients = self.refused_recipients.saturating_add(1);
+        let max = self.config.refused_recipients_max;
+        if max != 0 && self.refused_recipients > max {
+            self.end(about, (4, 7, 0), "Too many refused recipients");
+        } else if self.accepted > 0 {
+            self.note(about, reply);
+            self.write(reply);
+        } else {
+            self.recipient_errors = self.recipient_errors.saturating_add(1);
+            self.refuse(about, reply);
+        }
+    }
+
+    /// Keeps what is refused until it is taken. There are at most as many as lines in one input.
+    pub(super) fn note(&mut self, about: About<'_>, reply: &Reply) {
+        let envelope = self.transaction.as_ref().map(|transaction| &transaction.envelope);
+        let known = envelope.map(|e| e.reverse_path.as_ref().map_or("", Mailbox::as_str));
+        // What concerns the message concerns its recipient, when there is one.
+        let only = match envelope.map(|envelope| envelope.recipients.as_slice()) {
+            Some([only]) if matches!(about.step, "DATA" | "content") => Some(only.mailbox.as_str()),
+            _ => None,
+        };
+        self.refusals.push(Refused {
+            step: about.step,
+            sender: about.sender.or(known).map(Box::from),
+            recipient: about.recipient.or(only).map(Box::from),
+            reply: reply.clone(),
+        });
+    }
+
+    /// What was refused since the last call; replies given with
+    /// [`ServerSession::answer_message`] and [`ServerSession::refused`] are not among it, nor is
+    /// the end of a session by timeout or shutdown.
+    pub fn take_refusals(&mut self) -> Vec<Refused> {
+        std::mem::take(&mut self.refusals)
+    }
+
+    /// Refuses with 421, which ends the session.
+    pub(super) fn end(&mut self, about: About<'_>, status: (u8, u16, u16), why: &str) {
+        let reply = replies::closing(&self.config, status, why);
+        self.note(about, &reply);
+        self.write(&reply);
+    }
+
+    /// 421 in the output, nothing more is read.
+    pub(super) fn close(&mut self, status: (u8, u16, u16), why: &str) {
+        let reply = replies::closing(&self.config, status, why);
+        self.write(&reply);
+    }
+}
