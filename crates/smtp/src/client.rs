@@ -25,14 +25,14 @@ pub use session::ClientSession;
 use mail::{BodyType, ContentFacts, Failure, Mailbox, Mono, Notify, Reply, Ret};
 use std::time::Duration;
 
-/// How to speak to a peer.
+/// The settings of sessions with a peer.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// EHLO argument.
+    /// Our name in EHLO or LHLO (RFC 5321 §4.1.1.1).
     pub hostname: String,
-    /// For failures: `mx.example.com[192.0.2.1]:25`.
+    /// The peer as failures name it: `mx.example.com[192.0.2.1]:25`.
     pub peer: Box<str>,
-    /// LHLO and a reply per recipient.
+    /// Speak LMTP: LHLO, and a final reply for each recipient (RFC 2033).
     pub lmtp: bool,
     /// Use STARTTLS: off, when offered, or not without.
     pub starttls: StartTls,
@@ -73,9 +73,9 @@ pub const CONTENT_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 /// TLS policy towards a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartTls {
-    /// Never.
+    /// Not used, even if offered.
     Off,
-    /// If offered.
+    /// Used if the peer offers STARTTLS.
     Opportunistic,
     /// Fail with 4.7.4 if not offered.
     Required,
@@ -84,23 +84,23 @@ pub enum StartTls {
 /// A transaction to perform.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// `None` is `<>`.
+    /// The sender; `None` is the null reverse-path `<>`.
     pub reverse_path: Option<Mailbox>,
     /// Recipients with the DSN wishes that are passed on if the peer offers DSN.
     pub recipients: Vec<OutgoingRecipient>,
-    /// BODY=.
+    /// What the sender declared with BODY= (RFC 6152).
     pub body: BodyType,
     /// SMTPUTF8 was given to us.
     pub smtputf8: bool,
-    /// RET=.
+    /// How much of the message a failure DSN returns (RFC 3461 §4.3).
     pub ret: Option<Ret>,
-    /// ENVID=.
+    /// The sender's envelope id, still xtext-encoded (RFC 3461 §4.4).
     pub envid: Option<Box<str>>,
     /// Facts of the stored body.
     pub facts: ContentFacts,
     /// Some octet of its header is 0x80 or more; needed only where `smtputf8` is set.
     pub header_is_8bit: bool,
-    /// It goes as it is though it is 8-bit and the peer doesn't offer 8BITMIME, as with
+    /// 8-bit content goes as it is even if the peer doesn't offer 8BITMIME, as with
     /// [`ClientConfig::eight_bit_as_is`].
     pub eight_bit_as_is: bool,
     /// When the message is too old to be delivered: what isn't sent by then, is not.
@@ -113,22 +113,22 @@ pub struct Outgoing {
 /// One recipient of an [`Outgoing`].
 #[derive(Clone, Debug)]
 pub struct OutgoingRecipient {
-    /// The forward-path.
+    /// The address that RCPT names.
     pub mailbox: Mailbox,
-    /// NOTIFY=.
+    /// Which DSNs the sender wants (RFC 3461 §4.1).
     pub notify: Notify,
-    /// ORCPT=.
+    /// The original recipient, still xtext-encoded (RFC 3461 §4.2).
     pub orcpt: Option<Box<str>>,
 }
 
 /// A piece of the outgoing stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Protocol bytes: `ClientSession::bytes(start..end)`.
+    /// Commands: the bytes `start..end` of [`ClientSession::buffer`].
     Bytes {
-        /// Offset into [`ClientSession::buffer`].
+        /// Where they begin in [`ClientSession::buffer`].
         start: usize,
-        /// End offset.
+        /// The offset behind the last one.
         end: usize,
     },
     /// The prefix and the body as they are (BDAT; or DATA with no line that begins with a dot).
@@ -146,12 +146,12 @@ pub enum Lesson {
     RecipientsMax(usize),
 }
 
-/// What happened.
+/// What the driver must know or do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientEvent {
     /// The session can take a transaction.
     Ready,
-    /// Upgrade, then [`ClientSession::handle_tls_started`].
+    /// Encrypt the connection, then call [`ClientSession::handle_tls_started`].
     StartTls,
     /// The transaction is over, the first that was started of those in flight; one outcome per
     /// recipient in order. `Ready` follows when another can start, `Closed` if none can.
@@ -167,7 +167,7 @@ pub enum ClientEvent {
         /// Of the recipients that failed those, in order, whose failure is only the transaction's:
         /// they may be given to the peer again at once, in another.
         untried: Vec<usize>,
-        /// What was learnt for other transactions with this peer.
+        /// What the replies say of the peer, for further transactions with it.
         lesson: Option<Lesson>,
     },
     /// The session is over and must be closed, unfinished writes included. Inside a transaction

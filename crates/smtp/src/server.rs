@@ -33,16 +33,16 @@ pub use session::ServerSession;
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, Recipient};
 use std::sync::Arc;
 
-/// MAIL as it was accepted by the grammar.
+/// A MAIL command whose syntax is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailCommand {
-    /// `None` is `<>`.
+    /// The sender; `None` is the null reverse-path `<>`.
     pub reverse_path: Option<Mailbox>,
     /// SIZE=, if given; a number beyond 64 bits counts as [`u64::MAX`].
     pub size: Option<u64>,
-    /// BODY=.
+    /// What BODY= declares (RFC 6152).
     pub body: BodyType,
-    /// SMTPUTF8.
+    /// SMTPUTF8 was given (RFC 6531 §3.4).
     pub smtputf8: bool,
 }
 
@@ -103,9 +103,9 @@ pub enum Accepted {
 /// A message whose content is complete.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// MAIL and RCPT.
+    /// Sender, accepted recipients and their parameters.
     pub envelope: Envelope,
-    /// Found while reading.
+    /// Size, line lengths, 8-bit data and the like, measured while the content was read.
     pub facts: ContentFacts,
     /// For Received's `with`: SMTP, ESMTP, ESMTPS, UTF8SMTP, UTF8SMTPS, LMTP, … (RFC 3848).
     pub protocol: &'static str,
@@ -119,11 +119,11 @@ pub trait ContentSink {
     fn push(&mut self, piece: &[u8]);
 }
 
-/// What [`ServerSession::handle_input`] did.
+/// How far [`ServerSession::handle_input`] got.
 #[derive(Debug)]
 pub struct Progress {
     /// How many bytes of the input were taken; less than all only when `need` is not `Input`.
     pub consumed: usize,
-    /// What comes next.
+    /// What the session needs before it can go on.
     pub need: Need,
 }

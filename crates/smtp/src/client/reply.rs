@@ -54,7 +54,7 @@ impl<'a> RawReply<'a> {
         self.code / 100 == 2
     }
 
-    /// 4yz or 5yz.
+    /// The peer says no, for now (4yz) or for good (5yz).
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self.code / 100, 4 | 5)
     }

@@ -12,10 +12,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Nothing hangs on the reply to QUIT: RFC 5321 §4.1.1.10 has a client wait for it, but not for ever.
+/// RFC 5321 §4.1.1.10 has a client wait for the reply to QUIT; nothing depends on it, so not for long.
 const QUIT_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-/// One session.
+/// One session with a peer, from its greeting to QUIT.
 #[derive(Debug)]
 pub struct ClientSession {
     pub(super) config: Arc<ClientConfig>,
@@ -24,18 +24,18 @@ pub struct ClientSession {
     /// What the peer called itself.
     pub(super) peer_name: Box<str>,
     pub(super) is_encrypted: bool,
-    /// The one whose replies come next.
+    /// The transaction whose replies come next.
     pub(super) transaction: Option<Transaction>,
-    /// Said behind it before its replies were there, each with a RSET before it.
+    /// Transactions sent behind it before its replies were there, each after a RSET.
     pub(super) following: VecDeque<Transaction>,
     pub(super) outbox: Outbox,
     /// The begun reply in `reader` began before the last command was sent.
     is_stale: bool,
     reader: ReplyReader,
-    /// The peer has shown that it doesn't know what it offers.
+    /// The peer offers CHUNKING and has refused BDAT as unknown.
     pub(super) is_bdat_unusable: bool,
     deadline: Mono,
-    /// Why QUIT was said, if not at our wish.
+    /// Why the session said QUIT by itself.
     parting: Option<Failure>,
     events: VecDeque<ClientEvent>,
     #[cfg(feature = "planted")]
@@ -266,7 +266,7 @@ impl ClientSession {
         self.outbox.buffer()
     }
 
-    /// All that the last `poll_output` gave was written: timers go on from here.
+    /// The driver has written all that the last `poll_output` gave; timeouts count from `now`.
     pub fn handle_written(&mut self, now: Mono) {
         if self.state == State::Closed {
             return;
@@ -282,7 +282,7 @@ impl ClientSession {
         self.arm(now);
     }
 
-    /// Progress while a long content is written: pushes the deadline out.
+    /// A part of a long content was written: the timeout counts from `now`.
     pub fn handle_progress(&mut self, now: Mono) {
         if self.outbox.is_writing() {
             self.arm(now);
@@ -364,7 +364,7 @@ impl ClientSession {
         self.push_event(ClientEvent::Closed(failure));
     }
 
-    /// What the driver has not yet heard that it may do, it may not do any more.
+    /// Takes back the offers to start that the driver hasn't polled.
     fn drop_offers(&mut self) {
         self.events.retain(|e| !matches!(e, ClientEvent::Ready | ClientEvent::StartTls));
     }
@@ -387,7 +387,7 @@ impl ClientSession {
         self.say_quit();
     }
 
-    /// What all transactions end with when the session does.
+    /// Ends all transactions with the failure that ends the session.
     pub(super) fn settle_all(&mut self, failure: &Failure, verdict: Verdict) {
         while self.transaction.is_some() {
             self.settle_open(Err(failure.clone()), verdict);

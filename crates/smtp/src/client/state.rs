@@ -2,19 +2,19 @@
 
 use super::Lesson;
 
-/// Whose reply is awaited.
+/// The command whose reply comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Greeting,
     Ehlo,
     Helo,
     StartTls,
-    /// The driver is at it.
+    /// None: the driver performs the TLS handshake.
     Handshake,
-    /// Nobody's: a transaction can start.
+    /// None: a transaction can start.
     Idle,
     Mail,
-    /// The recipient's index.
+    /// RCPT for the recipient of this index.
     Rcpt(usize),
     Data,
     /// After the content; the index of the recipient from which on the reply may be for (LMTP).
@@ -40,6 +40,6 @@ pub(super) struct Ending {
 pub(super) enum Verdict {
     /// The peer said no.
     Refused,
-    /// There is no answer.
+    /// The peer did not answer.
     Missing,
 }

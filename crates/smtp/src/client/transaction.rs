@@ -16,7 +16,7 @@ pub(super) struct Transaction {
     /// RCPT, and DATA unless BDAT is used, were said without waiting. BDAT waits for the replies
     /// (RFC 3030 §2): a peer that refuses a chunk and doesn't discard it reads it as commands.
     pub(super) is_pipelined: bool,
-    /// CHUNKING is used.
+    /// The content goes by BDAT.
     pub(super) is_bdat: bool,
     /// The content was put into the stream.
     pub(super) is_content_said: bool,
@@ -24,11 +24,11 @@ pub(super) struct Transaction {
     pub(super) is_content_written: bool,
     /// The peer has replied to one of its commands.
     pub(super) is_answered: bool,
-    /// SMTPUTF8 was said with MAIL.
+    /// MAIL has the parameter SMTPUTF8.
     pub(super) is_smtputf8: bool,
-    /// Recipients, in order, for whom no RCPT is said: they had their outcomes before.
+    /// Recipients, in order, for whom no RCPT is sent: they failed before.
     pub(super) unsaid: Vec<usize>,
-    /// See [`ClientEvent::Done`].
+    /// As in `ClientEvent::Done`.
     pub(super) untried: Vec<usize>,
     pub(super) lesson: Option<Lesson>,
     /// When it has taken too long.

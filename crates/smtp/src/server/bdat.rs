@@ -6,7 +6,7 @@ pub(super) struct Chunk {
     /// What follows the command line. Numbers beyond 64 bits count as [`u64::MAX`]: no such chunk
     /// is ever complete.
     pub(super) octets: u64,
-    /// LAST was given.
+    /// LAST was given: the message ends with this chunk.
     pub(super) last: bool,
     /// Something that is not LAST was given: the chunk is known to be there, but is refused.
     pub(super) malformed: bool,

@@ -1,6 +1,6 @@
 //! From a command line to a verb and its argument (RFC 5321 §4.1.1, §2.4).
 
-/// What a line commands.
+/// The verb of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     /// RFC 5321 §4.1.1.1.
@@ -52,7 +52,7 @@ impl Verb {
 pub(super) enum LineError {
     /// A CR or LF that is not part of the CRLF at the end.
     BareNewline,
-    /// Another control character.
+    /// A control character other than CR and LF.
     Control,
     /// Neither ASCII nor UTF-8 (RFC 6531 §3.3).
     NotUtf8,

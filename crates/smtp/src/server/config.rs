@@ -1,4 +1,4 @@
-//! What a listener is told about its sessions.
+//! The settings of a listener's sessions.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub const RECIPIENTS_OPEN_MAX: usize = 100;
 /// Limits and identity of a listener. Every limit is tested at its edge.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Named in the greeting and in EHLO's reply.
+    /// The server's name in the greeting and in the reply to EHLO.
     pub hostname: String,
     /// Behind the hostname in the greeting; says which protocol is spoken (RFC 5321 §4.3.1).
     pub banner: String,
@@ -23,7 +23,7 @@ pub struct ServerConfig {
     pub recipients_open_max: usize,
     /// A command line with its CRLF, 500 5.5.2 beyond it (RFC 5321 §4.5.3.1.4, extensions added).
     pub command_line_bytes_max: usize,
-    /// A line of content without its CRLF; 550 5.6.0 after its true end. 0: no limit
+    /// A line of content without its CRLF; 550 5.6.0 after the end of the content. 0: no limit.
     pub content_line_bytes_max: u64,
     /// Commands per session, 421 4.7.0 beyond it. QUIT is always heard. Each BDAT chunk is a
     /// command, so this must leave room for large messages in small chunks.
@@ -46,17 +46,17 @@ pub struct ServerConfig {
     pub content_timeout: Duration,
     /// From 354 (or the first BDAT) to the end of the content: slow senders.
     pub transfer_timeout: Duration,
-    /// The whole session.
+    /// How long a session may last in all.
     pub session_timeout: Duration,
     /// Offer STARTTLS; the driver must then know how to upgrade.
     pub starttls: bool,
-    /// Offer CHUNKING, PIPELINING, SMTPUTF8, DSN (all true but in tests of peers).
+    /// Offer CHUNKING, and take BDAT (RFC 3030).
     pub chunking: bool,
-    /// See `chunking`.
+    /// Offer PIPELINING (RFC 2920); commands may be pipelined even if not.
     pub pipelining: bool,
-    /// See `chunking`.
+    /// Offer SMTPUTF8 (RFC 6531).
     pub smtputf8: bool,
-    /// See `chunking`.
+    /// Offer DSN (RFC 3461).
     pub dsn: bool,
     /// What happens to content with a bare CR or LF.
     pub bare_newline: BareNewline,

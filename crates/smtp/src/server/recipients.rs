@@ -1,10 +1,10 @@
-//! Which recipients a transaction has already.
+//! Finds recipients that a transaction has already.
 
 use mail::{Mailbox, Recipient};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// So many are looked at one by one.
+/// Up to this many recipients are searched one by one.
 const FEW: usize = 8;
 
 /// Finds a recipient that was accepted before, in time that hardly grows with their number.

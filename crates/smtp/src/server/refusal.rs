@@ -1,9 +1,9 @@
-//! What a session refused, for whoever keeps account of it.
+//! The refusals of a session, for its log and its counters.
 
 use super::command::Verb;
 use mail::Reply;
 
-/// How much of an address that was not understood is kept.
+/// Bytes kept of an address that could not be parsed.
 const SHOWN_BYTES_MAX: usize = 256;
 
 /// A command, a recipient, a content or the session itself that was refused.
@@ -15,11 +15,11 @@ pub struct Refused {
     pub sender: Option<Box<str>>,
     /// The recipient, where one was refused: as it was given when it was not understood.
     pub recipient: Option<Box<str>>,
-    /// What was answered.
+    /// The reply that the client got.
     pub reply: Reply,
 }
 
-/// What a refusal is about.
+/// The step, sender and recipient that a refusal concerns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About<'a> {
     pub(super) step: &'static str,
@@ -32,7 +32,7 @@ impl<'a> About<'a> {
         About { step, sender: None, recipient: None }
     }
 
-    /// A command whose argument was refused before it was understood.
+    /// A command that was refused before its argument was parsed.
     pub(super) fn command(verb: Verb, argument: &'a str) -> About<'a> {
         match verb {
             Verb::Mail => About { sender: Some(shown(argument)), ..About::step("MAIL") },
@@ -43,7 +43,7 @@ impl<'a> About<'a> {
     }
 }
 
-/// The address in the argument of MAIL or RCPT, as far as it can be made out.
+/// The address in the argument of MAIL or RCPT, as far as it can be recognised.
 fn shown(argument: &str) -> &str {
     let address = match argument.split_once(':') {
         Some((_, path)) => path.trim_start_matches([' ', '\t']),

@@ -5,8 +5,8 @@ use super::replies;
 use super::session::{Greeting, ServerSession};
 use mail::{Mailbox, Mono, Reply};
 
-/// So many lines that are no commands before EHLO or HELO end the session: who speaks another
-/// protocol shall not get to where its text holds commands.
+/// This many lines before EHLO or HELO that are no commands end the session: a client that speaks
+/// another protocol must not get to the part of its text that holds commands.
 const UNKNOWN_BEFORE_HELLO_MAX: u8 = 3;
 
 impl ServerSession {

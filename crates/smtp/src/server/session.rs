@@ -26,7 +26,7 @@ pub struct ServerSession {
     pub(super) greeting: Greeting,
     pub(super) helo: Option<Arc<str>>,
     pub(super) tls: bool,
-    /// From MAIL on.
+    /// The open transaction: from MAIL to the end of its content.
     pub(super) transaction: Option<Box<Transaction>>,
     /// A RCPT was given, whatever became of it.
     pub(super) rcpt_given: bool,
@@ -34,7 +34,7 @@ pub struct ServerSession {
     pub(super) open: OpenRecipients,
     /// RCPTs that were accepted, but for those that named a recipient once more.
     pub(super) accepted: usize,
-    /// What is in the envelope.
+    /// Finds duplicates in the envelope.
     pub(super) known: RecipientIndex,
     /// From 354 or the first chunk on.
     pub(super) reader: Option<ContentReader>,
@@ -49,7 +49,7 @@ pub struct ServerSession {
     pub(super) unknown: u8,
     /// See [`ServerSession::was_cut`].
     pub(super) cut: bool,
-    /// Not yet taken.
+    /// What [`ServerSession::take_refusals`] returns next.
     pub(super) refusals: Vec<Refused>,
     pub(super) messages: u32,
     /// The end of the wait for a command or for content.
@@ -59,10 +59,10 @@ pub struct ServerSession {
     session_deadline: Mono,
 }
 
-/// What the next input is, or what is awaited instead.
+/// What the next input is, or what the session waits for instead of input.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// A command line.
+    /// The next input is a command line.
     Command,
     /// The driver's answer to a need.
     Answer(Awaited),
