@@ -33,11 +33,10 @@ impl ServerSession {
         if matches!(self.phase, Phase::Closing) {
             return;
         }
-        if !self.open.owes(number) {
+        let Ok(mut next) = self.open.answer(number, answer) else {
             debug_assert!(false, "an answer for {number}, which is not open");
             return;
-        }
-        let mut next = self.open.answer(number, answer);
+        };
         while let Some((recipient, answer)) = next {
             self.finish_recipient(recipient, answer);
             if matches!(self.phase, Phase::Closing) {

@@ -7,6 +7,10 @@ use std::collections::VecDeque;
 /// The driver's answer to one RCPT.
 pub(super) type Answer = Result<Accepted, Reply>;
 
+/// No answer is owed for the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NotOpen;
+
 /// The open recipients of a transaction in the order of their commands, which is the order of their
 /// replies (RFC 2920 §3.2), whatever the order of the answers.
 #[derive(Debug, Default)]
@@ -42,33 +46,28 @@ impl OpenRecipients {
         self.first.wrapping_add(self.earlier.len() as u32)
     }
 
-    /// Whether an answer for `number` is owed.
-    pub(super) fn owes(&self, number: u32) -> bool {
-        let at = self.place(number);
-        match self.earlier.get(at) {
-            Some((_, answer)) => answer.is_none(),
-            None => at == self.earlier.len() && self.latest.is_some(),
+    /// Takes an answer. `Some` is the first recipient with its answer, if that is known now;
+    /// [`OpenRecipients::take_answered`] gives those behind it.
+    pub(super) fn answer(
+        &mut self,
+        number: u32,
+        answer: Answer,
+    ) -> Result<Option<(Recipient, Answer)>, NotOpen> {
+        let at = number.wrapping_sub(self.first) as usize;
+        if at == self.earlier.len() {
+            let recipient = self.latest.take().ok_or(NotOpen)?;
+            if self.earlier.is_empty() {
+                self.first = self.first.wrapping_add(1);
+                return Ok(Some((recipient, answer)));
+            }
+            self.earlier.push_back((recipient, Some(answer)));
+            return Ok(None);
         }
-    }
-
-    /// Takes an answer that is owed. Returns the first recipient with its answer if that is known
-    /// now; [`OpenRecipients::take_answered`] gives those behind it.
-    pub(super) fn answer(&mut self, number: u32, answer: Answer) -> Option<(Recipient, Answer)> {
-        if !self.owes(number) {
-            return None;
+        match self.earlier.get_mut(at) {
+            Some((_, slot @ None)) => *slot = Some(answer),
+            _ => return Err(NotOpen),
         }
-        let at = self.place(number);
-        if let Some((_, slot)) = self.earlier.get_mut(at) {
-            *slot = Some(answer);
-            return self.take_answered();
-        }
-        let recipient = self.latest.take()?;
-        if self.earlier.is_empty() {
-            self.first = self.first.wrapping_add(1);
-            return Some((recipient, answer));
-        }
-        self.earlier.push_back((recipient, Some(answer)));
-        None
+        Ok(self.take_answered())
     }
 
     /// Takes the first recipient off if it is answered.
@@ -77,10 +76,6 @@ impl OpenRecipients {
         let (recipient, _) = self.earlier.pop_front()?;
         self.first = self.first.wrapping_add(1);
         Some((recipient, answer))
-    }
-
-    fn place(&self, number: u32) -> usize {
-        number.wrapping_sub(self.first) as usize
     }
 }
 
@@ -94,14 +89,14 @@ mod tests {
         Recipient { mailbox, notify: Notify::UNSPECIFIED, orcpt: None }
     }
 
-    fn answered(open: &mut OpenRecipients, number: u32) -> Vec<Recipient> {
-        let mut next = open.answer(number, Ok(Accepted::AsGiven));
+    fn answered(open: &mut OpenRecipients, number: u32) -> Result<Vec<Recipient>, NotOpen> {
+        let mut next = open.answer(number, Ok(Accepted::AsGiven))?;
         let mut all = Vec::new();
         while let Some((recipient, _)) = next {
             all.push(recipient);
             next = open.take_answered();
         }
-        all
+        Ok(all)
     }
 
     #[test]
@@ -109,9 +104,10 @@ mod tests {
         let mut open = OpenRecipients::default();
         for number in 0..10 {
             assert_eq!(open.push(recipient(number)), number);
-            assert!(open.owes(number) && open.len() == 1);
-            assert_eq!(answered(&mut open, number), [recipient(number)]);
-            assert!(open.is_empty() && !open.owes(number));
+            assert_eq!(open.len(), 1);
+            assert_eq!(answered(&mut open, number), Ok(vec![recipient(number)]));
+            assert!(open.is_empty());
+            assert_eq!(answered(&mut open, number), Err(NotOpen));
         }
         assert_eq!(open.earlier.capacity(), 0);
     }
@@ -124,17 +120,17 @@ mod tests {
         }
         assert_eq!(open.len(), 4);
         assert!(open.contains(&recipient(0).mailbox) && open.contains(&recipient(3).mailbox));
-        assert!(!open.contains(&recipient(4).mailbox) && !open.owes(4));
-        assert_eq!(answered(&mut open, 3), []);
-        assert_eq!(answered(&mut open, 3), [], "the second answer is none");
-        assert_eq!(answered(&mut open, 1), []);
+        assert!(!open.contains(&recipient(4).mailbox));
+        assert_eq!(answered(&mut open, 4), Err(NotOpen), "it was not asked about");
+        assert_eq!(answered(&mut open, 3), Ok(vec![]));
+        assert_eq!(answered(&mut open, 3), Err(NotOpen), "it is answered");
+        assert_eq!(answered(&mut open, 1), Ok(vec![]));
         assert_eq!(open.push(recipient(4)), 4);
-        assert!(!open.owes(1) && !open.owes(3) && open.owes(2) && open.owes(4));
-        assert_eq!(answered(&mut open, 0), [recipient(0), recipient(1)]);
-        assert!(!open.owes(0), "its reply is written");
-        assert_eq!(answered(&mut open, 2), [recipient(2), recipient(3)]);
+        assert_eq!(answered(&mut open, 0), Ok(vec![recipient(0), recipient(1)]));
+        assert_eq!(answered(&mut open, 0), Err(NotOpen), "its reply is written");
+        assert_eq!(answered(&mut open, 2), Ok(vec![recipient(2), recipient(3)]));
         assert_eq!(open.len(), 1);
-        assert_eq!(answered(&mut open, 4), [recipient(4)]);
+        assert_eq!(answered(&mut open, 4), Ok(vec![recipient(4)]));
         assert!(open.is_empty());
     }
 }
