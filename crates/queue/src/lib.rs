@@ -32,7 +32,6 @@ mod named_limit;
 mod operator;
 mod outcome;
 mod queue;
-mod random;
 mod ready;
 mod resolution;
 mod retry;

@@ -4,7 +4,6 @@ use crate::failures::Failures;
 use crate::hold::HoldReasons;
 use crate::named_limit::Limit;
 use crate::outcome::LastDeferred;
-use crate::random::Random;
 use crate::ready::Ready;
 use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
 use crate::slab::{HELD, NONE, Slab, State};
@@ -15,7 +14,7 @@ use crate::{
     Action, EntryDetail, EntryId, NewEntry, Pause, ReadyId, ReadyKey, RetryPolicy, ScheduledId,
     ScheduledKey,
 };
-use mail::Mono;
+use mail::{Mono, Random};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! When to try again, when to warn, when to give up.
 
-use crate::random::Random;
+use mail::Random;
 use std::time::Duration;
 
 /// Retry policy of a scheduled queue.

@@ -187,8 +187,7 @@ impl DueHeap {
 mod tests {
     use super::*;
     use crate::NewEntry;
-    use crate::random::Random;
-    use mail::MessageId;
+    use mail::{MessageId, Random};
     use std::time::Duration;
 
     #[test]

@@ -111,7 +111,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use mail::Random;
     use std::collections::BTreeMap;
 
     #[test]

@@ -23,12 +23,12 @@ enum Step {
         ms: u64,
     },
     Weather {
-        opens: u64,
-        lost: u64,
-        throttled: u64,
-        deferred: u64,
-        untried: u64,
-        resolve: u64,
+        opens: u32,
+        lost: u32,
+        throttled: u32,
+        deferred: u32,
+        untried: u32,
+        resolve: u32,
     },
     Hold(u64),
     Release(u64),
@@ -53,7 +53,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let push = (0..4usize, 0..6u64, 1..60u64, 1..30u32, 0..100u64, 0..10u8, any::<u8>());
-    let weather = (0..1000u64, 0..300u64, 0..300u64, 0..1000u64, 0..300u64, 0..1000u64);
+    let weather = (0..1000u32, 0..300u32, 0..300u32, 0..1000u32, 0..300u32, 0..1000u32);
     prop_oneof![
         6 => push.prop_map(|(shard, domain, count, recipients, due_s, priority, held)| Step::Push {
             shard,

@@ -5,6 +5,7 @@
 //! Sectors of 512 bytes arrive whole or not at all. All decisions come from a seed.
 
 use crate::disk::{Disk, DiskError, DiskErrorKind};
+use mail::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,29 +75,6 @@ struct Inode {
     is_cut: bool,
     /// Sectors that can't be read until they are written.
     unreadable: BTreeSet<usize>,
-}
-
-/// SplitMix64.
-#[derive(Debug, Default)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut n = self.0;
-        n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        n ^ (n >> 31)
-    }
-
-    /// Less than `bound`; zero for a bound of zero.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next().checked_rem(bound).unwrap_or(0)
-    }
-
-    fn hits(&mut self, permille: u32) -> bool {
-        self.below(1_000) < u64::from(permille)
-    }
 }
 
 fn failed(what: &str) -> DiskError {
@@ -221,7 +199,7 @@ impl MemDisk {
     /// An empty disk of that size, without faults.
     #[must_use]
     pub fn new(seed: u64, capacity_bytes: u64) -> MemDisk {
-        let state = State { random: Random(seed), capacity_bytes, ..State::default() };
+        let state = State { random: Random::new(seed), capacity_bytes, ..State::default() };
         MemDisk { state: Mutex::new(state) }
     }
 

@@ -9,18 +9,16 @@ use crate::segment::{
 };
 use crate::space::ZERO_STEP_BYTES;
 use crate::spool::{Spool, Waiting};
+use mail::random;
 use std::io::IoSlice;
 use std::mem::take;
 
 /// With no less room in the active segment the next but one can wait.
 const ROOMY_BYTES: u64 = 64 << 20;
 
-/// A number that nobody can guess who does not know `salt` (the finaliser of SplitMix64).
+/// The key of a segment: its salt is a number that nobody can guess who does not know `salt`.
 pub(crate) fn segment_key(salt: u64, generation: u32) -> SegmentKey {
-    let mut n = salt ^ u64::from(generation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    SegmentKey { generation, salt: n ^ (n >> 31) }
+    SegmentKey { generation, salt: random::nth(salt, u64::from(generation)) }
 }
 
 impl Spool {

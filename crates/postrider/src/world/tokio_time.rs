@@ -1,7 +1,7 @@
 //! Clocks of the operating system, timers of tokio.
 
-use mail::{Mono, Wall};
-use std::cell::Cell;
+use mail::{Mono, Random, Wall};
+use std::cell::RefCell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -10,14 +10,14 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     start: Instant,
-    random: Cell<u64>,
+    random: RefCell<Random>,
 }
 
 impl Clock {
     /// All clocks of a process share `start`, so that shards speak of the same moments; `seed`
     /// differs from shard to shard.
     pub(crate) fn new(start: Instant, seed: u64) -> Clock {
-        Clock { start, random: Cell::new(seed) }
+        Clock { start, random: RefCell::new(Random::new(seed)) }
     }
 
     fn instant(&self, at: Mono) -> tokio::time::Instant {
@@ -49,14 +49,9 @@ impl mta::seams::Time for Clock {
         Timer { clock: self.clone(), sleep: Box::pin(tokio::time::sleep_until(self.instant(at))) }
     }
 
-    /// SplitMix64: for jitter and the order of hosts, not for secrets.
+    /// For jitter and the order of hosts, not for secrets.
     fn random(&self) -> u64 {
-        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.random.set(state);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.random.borrow_mut().next_u64()
     }
 }
 

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of it")]
 
-use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono};
+use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono, Random};
 use queue::lease::LeaseMessage;
 use queue::{
     Action, CloseReason, EntryId, EntryOutcome, NamedLimit, NewEntry, Queue, QueueConfig, ReadyId,
@@ -123,23 +123,6 @@ pub fn retry_all(queue: &mut Queue, now: Mono) -> usize {
     entries.into_iter().filter(|entry| queue.retry(now, *entry) == queue::Retried::Due).count()
 }
 
-/// splitmix64.
-pub struct Dice(pub u64);
-
-impl Dice {
-    pub fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below.max(1)
-    }
-
-    pub fn chance(&mut self, permille: u64) -> bool {
-        self.roll(1000) < permille
-    }
-}
-
 /// How peers, the resolver and the channels behave now.
 #[derive(Clone, Debug)]
 pub struct Weather {
@@ -151,12 +134,13 @@ pub struct Weather {
     pub lease_us: u64,
     /// The resolver takes up to so long.
     pub resolve_ms: u64,
-    pub open_fails: u64,
-    pub deferred: u64,
-    pub untried: u64,
-    pub throttled: u64,
-    pub lost: u64,
-    pub resolve_fails: u64,
+    /// Permille of the attempts to connect, as those below of what their names say.
+    pub open_fails: u32,
+    pub deferred: u32,
+    pub untried: u32,
+    pub throttled: u32,
+    pub lost: u32,
+    pub resolve_fails: u32,
     pub limits: Limits,
     /// What all hops share besides, if anything.
     pub provider: Option<Limits>,
@@ -221,7 +205,7 @@ pub struct Shard {
 
 pub struct World {
     pub now: Mono,
-    pub dice: Dice,
+    pub random: Random,
     pub weather: Weather,
     pub shards: Vec<Shard>,
     /// Messages by (from, to), each with its time of arrival.
@@ -253,7 +237,7 @@ impl World {
         };
         World {
             now: Mono(1_000_000),
-            dice: Dice(seed),
+            random: Random::new(seed),
             weather,
             shards: (0..shards).map(shard).collect(),
             channels: BTreeMap::new(),
@@ -294,14 +278,14 @@ impl World {
         let shard = &mut self.shards[number];
         match action {
             Action::Resolve(scheduled) => {
-                let until = self.now + MS * self.dice.roll(self.weather.resolve_ms + 1) as u32;
+                let until = self.now + MS * self.random.below(self.weather.resolve_ms + 1) as u32;
                 assert!(shard.resolving.iter().all(|(_, s)| *s != scheduled), "asked twice");
                 shard.resolving.push((until, scheduled));
             }
             Action::Open(ready) => {
                 shard.opens += 1;
                 let hop = shard.queue.ready_key(ready).expect("known").clone();
-                let until = self.now + MS * self.dice.roll(self.weather.open_ms + 1) as u32;
+                let until = self.now + MS * self.random.below(self.weather.open_ms + 1) as u32;
                 let doing = Doing::Opening;
                 shard.connections.push(Connection { ready, hop, doing, until, carried: 0 });
             }
@@ -326,7 +310,7 @@ impl World {
             Action::Forgotten(_) => shard.forgotten += 1,
             Action::Lease { shard: to, message } => {
                 self.lease_messages += 1;
-                let late = Duration::from_micros(self.dice.roll(self.weather.lease_us + 1));
+                let late = Duration::from_micros(self.random.below(self.weather.lease_us + 1));
                 let channel = self.channels.entry((number as u16, to)).or_default();
                 let after = channel.back().map_or(Mono(0), |(at, _)| *at);
                 channel.push_back(((self.now + late).max(after), message));
@@ -342,7 +326,7 @@ impl World {
             Take::Work(work) => {
                 assert!(!work.entries.is_empty());
                 self.taken.entry(connection.hop.clone()).or_default().push(self.now);
-                let ms = 1 + self.dice.roll(self.weather.transaction_ms);
+                let ms = 1 + self.random.below(self.weather.transaction_ms);
                 connection.until = self.now + MS * ms as u32;
                 connection.doing = Doing::Working(work);
                 connection.carried += 1;
@@ -438,7 +422,7 @@ impl World {
             };
             let limits = &self.weather.limits;
             let provider = self.weather.provider.as_ref().map(|all| all.shared("a provider"));
-            let answer = if self.dice.chance(self.weather.resolve_fails) {
+            let answer = if self.random.hits(self.weather.resolve_fails) {
                 Resolution::Retry(failure("SERVFAIL"))
             } else {
                 Resolution::Ready {
@@ -459,7 +443,7 @@ impl World {
         match std::mem::replace(&mut shard.connections[index].doing, Doing::Idle) {
             Doing::Idle => self.close(number, index, CloseReason::Idle),
             Doing::Opening => {
-                if self.dice.chance(self.weather.open_fails) {
+                if self.random.hits(self.weather.open_fails) {
                     shard.connections.swap_remove(index);
                     shard.queue.handle_open_failed(self.now, ready, failure("refused"));
                 } else {
@@ -474,12 +458,12 @@ impl World {
     fn outcome(&mut self, number: usize, index: usize, work: &Work) {
         let shard = &mut self.shards[number];
         let ready = shard.connections[index].ready;
-        let lost = self.dice.chance(self.weather.lost);
-        let throttled = self.dice.chance(self.weather.throttled);
+        let lost = self.random.hits(self.weather.lost);
+        let throttled = self.random.hits(self.weather.throttled);
         for (entry, _, attempts) in &work.entries {
-            let outcome = if lost || throttled || self.dice.chance(self.weather.untried) {
+            let outcome = if lost || throttled || self.random.hits(self.weather.untried) {
                 EntryOutcome::Untried
-            } else if self.dice.chance(self.weather.deferred) {
+            } else if self.random.hits(self.weather.deferred) {
                 EntryOutcome::Deferred(failure("450 later"))
             } else {
                 shard.settled.push((self.now, *entry));
