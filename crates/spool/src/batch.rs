@@ -1,8 +1,9 @@
 //! Batches: what one write and one sync make durable, and how a reader knows a whole one.
 
+use crate::block::{VERSION, align, u16_at, u32_at, u64_at};
+use crate::buffer::WriteBuffer;
 use crate::codec::{self, FLAG_FIRST, RECORD_HEADER_BYTES};
-use crate::io::WriteBuffer;
-use crate::segment::{SegmentKey, VERSION, align, u16_at, u32_at, u64_at};
+use crate::name::SegmentKey;
 use bytes::Bytes;
 
 pub(crate) const BATCH_HEADER_BYTES: usize = 96;

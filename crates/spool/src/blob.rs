@@ -1,10 +1,10 @@
 //! Bodies in files of their own, from the first piece to the accept that names them.
 
 use crate::disk::{DiskError, DiskErrorKind};
-use crate::io::{FileName, Op};
+use crate::io::Op;
+use crate::name::{FileName, blob_name};
 use crate::record::BlobId;
 use crate::request::{Completion, Refusal, Ticket};
-use crate::segment::blob_name;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

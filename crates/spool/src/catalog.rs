@@ -1,10 +1,10 @@
 //! What goes into the next index batch: the records since the last one, without content.
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchBuilder, BatchHeader};
+use crate::buffer::WriteBuffer;
 use crate::codec::{AcceptHead, IndexSource, RECORD_HEADER_BYTES, kind, put_indexed};
 use crate::index::Index;
-use crate::io::WriteBuffer;
-use crate::segment::SegmentKey;
+use crate::name::SegmentKey;
 
 /// Records that wait to be indexed.
 #[derive(Debug, Default)]

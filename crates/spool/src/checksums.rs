@@ -5,8 +5,7 @@
 //! (u32), then the CRC-32C of each piece, the last one shorter. An accept without the field was
 //! written before there was any, and its body is not checked.
 
-use crate::record::{Meta, tag};
-use crate::request::LoadError;
+use crate::record::{LoadError, Meta, tag};
 use bytes::Bytes;
 
 /// How much of a body one checksum is about: what is read at once when the body is sent on.

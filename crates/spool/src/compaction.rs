@@ -8,9 +8,9 @@
 use crate::codec::{self, AcceptHead, kind};
 use crate::config::SpoolConfig;
 use crate::index::Entry;
-use crate::io::Op;
+use crate::io::{Mention, Op};
 use crate::live::Live;
-use crate::segment::Segment;
+use crate::table::{IdRange, Segment};
 use crate::writer::{Batch, Writer};
 use bytes::Bytes;
 use mail::MessageId;
@@ -121,7 +121,7 @@ impl Compaction {
         if self.phase == Phase::Scanning {
             self.phase = Phase::Repeating;
             let older = live.segments.dependencies(victim);
-            let ranges: Vec<(u64, u64)> =
+            let ranges: Vec<IdRange> =
                 older.iter().filter_map(|&on| live.segments.get(on)?.ids).collect();
             if !ranges.is_empty() {
                 self.busy = true;
@@ -183,16 +183,16 @@ impl Compaction {
         );
     }
 
-    /// Ids of which the victim says something, and whether that may have ended recipients.
-    pub(crate) fn handle_scanned(&mut self, ids: Vec<(u64, bool)>, live: &Live) {
+    /// Messages of which the victim says something.
+    pub(crate) fn handle_scanned(&mut self, found: &[Mention], live: &Live) {
         self.busy = false;
         let Some(victim) = self.victim else { return };
-        let needed = ids.into_iter().filter(|&(id, ends)| match live.index.get(id) {
+        let needed = found.iter().filter(|mention| match live.index.get(mention.id) {
             Some(entry) => is_needed(entry, victim),
             // What ended its last recipient is a record that may: it is said elsewhere.
-            None => ends,
+            None => mention.may_end,
         });
-        self.items.extend(needed.map(|(id, _)| Item::Repeat(id)));
+        self.items.extend(needed.map(|mention| Item::Repeat(mention.id)));
     }
 
     /// Adds what is ready to a batch, as far as there is room and the step allows.

@@ -1,6 +1,6 @@
 //! What a spool is told at the start, and what it tells of itself.
 
-use crate::DiskError;
+use crate::disk::DiskError;
 use std::fmt;
 
 /// What "durable" means.

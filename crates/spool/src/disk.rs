@@ -1,6 +1,6 @@
 //! The seam to the disk: file operations on names in one log directory.
 
-use crate::segment::SECTOR_BYTES;
+use crate::block::SECTOR_BYTES;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::IoSlice;

@@ -2,11 +2,13 @@
 //! (`--cfg fuzzing`): see `docs/fuzzing.md`.
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchBuilder, BatchHeader};
+use crate::block::{SECTOR_BYTES, VERSION};
+use crate::buffer::{Part, WriteBuffer};
 use crate::codec::{self, RECORD_HEADER_BYTES, RawRecord, SmallRecord, kind};
-use crate::io::{Part, WriteBuffer};
+use crate::name::{self, Name, SegmentKey};
 use crate::record::{Accept, Body};
 use crate::request::{Loaded, LoadedBody};
-use crate::segment::{Footer, Header, Marks, Name, SECTOR_BYTES, SegmentKey, VERSION};
+use crate::segment::{Footer, Header, Marks, SegmentEnd};
 use bytes::Bytes;
 use mail::{Domain, MessageId};
 
@@ -136,10 +138,10 @@ pub fn check_blocks(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         let name = match Name::parse(text) {
             Name::Segment(key) => key.name(),
-            Name::Spare(generation) => crate::segment::spare_name(generation),
-            Name::Unfinished(generation) => crate::segment::unfinished_name(generation),
-            Name::Damaged(key) => crate::segment::damaged_name(key),
-            Name::Blob(blob) => crate::segment::blob_name(blob),
+            Name::Spare(generation) => name::spare_name(generation),
+            Name::Unfinished(generation) => name::unfinished_name(generation),
+            Name::Damaged(key) => name::damaged_name(key),
+            Name::Blob(blob) => name::blob_name(blob),
             Name::Other => text.into(),
         };
         assert_eq!(&*name, text);
@@ -168,7 +170,7 @@ pub fn segment(generation: u32, batches: &[MadeBatch], has_footer: bool) -> (Str
         log: 3,
         registered: false,
         first_offset: SECTOR_BYTES,
-        previous: (generation.saturating_sub(1), 0),
+        previous: SegmentEnd { generation: generation.saturating_sub(1), end: 0 },
         marks,
     };
     let mut file = header.encode(key).to_vec();

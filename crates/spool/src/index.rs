@@ -4,9 +4,9 @@
 //! table is ever rehashed, and a message costs 48 bytes and a share of a tree node.
 
 use crate::codec::{Residue, Retry};
+use crate::reasons::{ReasonNumber, Reasons};
 use mail::Wall;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 const DELAY_NOTICE: u8 = 1;
 const BLOB: u8 = 2;
@@ -14,23 +14,6 @@ const BLOB: u8 = 2;
 const MORE_SAID: u8 = 4;
 /// Recipients beyond this number need a bitmap of their own.
 const INLINE_MAX: u16 = 64;
-/// Reasons kept for `queue why` take no more memory than this.
-const REASONS_BYTES_MAX: usize = 8 << 20;
-
-/// Number of an interned reason, 0 for none. None is empty, so there are fewer than 2^24.
-type ReasonNumber = [u8; 3];
-
-const _: () = assert!(REASONS_BYTES_MAX < 1 << 24);
-
-fn narrow(number: u32) -> ReasonNumber {
-    let [a, b, c, _] = number.to_le_bytes();
-    [a, b, c]
-}
-
-fn wide([a, b, c]: ReasonNumber) -> u32 {
-    u32::from_le_bytes([a, b, c, 0])
-}
-
 /// What is known of a live message.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -88,8 +71,8 @@ impl Entry {
             segment: at.0,
             offset: at.1,
             length: at.2,
-            reason: narrow(0),
-            hold: narrow(0),
+            reason: ReasonNumber::default(),
+            hold: ReasonNumber::default(),
             stated_after: 0,
             open: 0,
             retry: 0,
@@ -205,19 +188,19 @@ impl Entry {
 
     pub(crate) fn hold<'a>(&'a self, reasons: &'a Reasons) -> Option<&'a str> {
         let of_its_own = || self.more.as_ref()?.hold.as_deref();
-        reasons.text(wide(self.hold)).or_else(of_its_own)
+        reasons.text(self.hold).or_else(of_its_own)
     }
 
     fn is_held(&self) -> bool {
-        wide(self.hold) != 0 || self.more.as_ref().is_some_and(|more| more.hold.is_some())
+        self.hold.is_some() || self.more.as_ref().is_some_and(|more| more.hold.is_some())
     }
 
     /// An operator holds a million messages for the same reason: that is kept once.
     pub(crate) fn set_hold(&mut self, hold: Option<&str>, reasons: &mut Reasons) {
-        let number = hold.map_or(0, |text| reasons.intern(text));
-        reasons.release(wide(self.hold));
-        self.hold = narrow(number);
-        let of_its_own = hold.filter(|_| number == 0).map(Box::from);
+        let number = hold.map(|text| reasons.intern(text)).unwrap_or_default();
+        reasons.release(self.hold);
+        self.hold = number;
+        let of_its_own = hold.filter(|_| !number.is_some()).map(Box::from);
         if of_its_own.is_some() || self.more.is_some() {
             self.more.get_or_insert_default().hold = of_its_own;
         }
@@ -281,8 +264,8 @@ impl Entry {
 
     /// Forgets all but where it is: everyone is open.
     pub(crate) fn reset(&mut self, recipients_count: u16, reasons: &mut Reasons) {
-        reasons.release(wide(self.reason));
-        reasons.release(wide(self.hold));
+        reasons.release(self.reason);
+        reasons.release(self.hold);
         let mut fresh =
             Entry::new((self.segment, self.offset, self.length), recipients_count, false);
         fresh.flags = self.flags & BLOB;
@@ -301,14 +284,14 @@ impl Entry {
             hold: self.hold(reasons).map(Box::from),
             route_override: self.route_override().map(Box::from),
             delay_notice_sent: self.delay_notice_sent(),
-            reason: reasons.text(wide(self.reason)).map(Box::from),
+            reason: reasons.text(self.reason).map(Box::from),
         }
     }
 
     /// Nothing is known beside the accept.
     pub(crate) fn is_fresh(&self) -> bool {
         self.retry == 0
-            && wide(self.reason) == 0
+            && !self.reason.is_some()
             && self.flags & DELAY_NOTICE == 0
             && self.open_count() == self.recipients_count()
             && !self.is_held()
@@ -343,74 +326,19 @@ impl Entry {
     }
 
     pub(crate) fn reason<'a>(&self, reasons: &'a Reasons) -> Option<&'a str> {
-        reasons.text(wide(self.reason))
+        reasons.text(self.reason)
     }
 
     pub(crate) fn set_reason(&mut self, text: &str, reasons: &mut Reasons) {
         let number = reasons.intern(text);
-        reasons.release(wide(self.reason));
-        self.reason = narrow(number);
+        reasons.release(self.reason);
+        self.reason = number;
     }
 
     /// To be called when the entry has left the index.
     pub(crate) fn release(self, reasons: &mut Reasons) {
-        reasons.release(wide(self.reason));
-        reasons.release(wide(self.hold));
-    }
-}
-
-/// Why attempts failed: few different texts, each kept once.
-#[derive(Debug, Default)]
-pub(crate) struct Reasons {
-    numbers: BTreeMap<Arc<str>, u32>,
-    /// By number minus one: the text and how many entries name it.
-    slots: Vec<Option<(Arc<str>, u32)>>,
-    free: Vec<u32>,
-    bytes: usize,
-}
-
-impl Reasons {
-    /// A number for the text; 0 (none) for an empty one, or when the memory for them is used up.
-    fn intern(&mut self, text: &str) -> u32 {
-        let text = crate::codec::cut(text);
-        if let Some(&number) = self.numbers.get(text) {
-            if let Some(Some(slot)) = self.slots.get_mut(number as usize - 1) {
-                slot.1 += 1;
-            }
-            return number;
-        }
-        if text.is_empty() || self.bytes + text.len() > REASONS_BYTES_MAX {
-            return 0;
-        }
-        self.bytes += text.len();
-        let text: Arc<str> = text.into();
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() as u32
-        });
-        if let Some(slot) = self.slots.get_mut(number as usize - 1) {
-            *slot = Some((text.clone(), 1));
-        }
-        self.numbers.insert(text, number);
-        number
-    }
-
-    fn text(&self, number: u32) -> Option<&str> {
-        let (text, _) = self.slots.get((number as usize).checked_sub(1)?)?.as_ref()?;
-        Some(text)
-    }
-
-    fn release(&mut self, number: u32) {
-        let Some(at) = (number as usize).checked_sub(1) else { return };
-        let Some(slot) = self.slots.get_mut(at) else { return };
-        let Some((text, count)) = slot else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.bytes -= text.len();
-            self.numbers.remove(text);
-            *slot = None;
-            self.free.push(number);
-        }
+        reasons.release(self.reason);
+        reasons.release(self.hold);
     }
 }
 
@@ -538,22 +466,6 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_shared_and_forgotten() {
-        let mut reasons = Reasons::default();
-        let mut a = Entry::new((1, 2, 3), 1, false);
-        let mut b = Entry::new((1, 2, 3), 1, false);
-        a.set_reason("connection refused", &mut reasons);
-        b.set_reason("connection refused", &mut reasons);
-        assert_eq!(a.reason, b.reason);
-        a.set_reason("timed out", &mut reasons);
-        b.release(&mut reasons);
-        assert_eq!(reasons.numbers.len(), 1);
-        assert_eq!(a.reason(&reasons), Some("timed out"));
-        a.release(&mut reasons);
-        assert_eq!((reasons.bytes, reasons.numbers.len()), (0, 0));
-    }
-
-    #[test]
     fn a_million_held_for_one_reason_keep_it_once_and_nothing_of_their_own() {
         let mut reasons = Reasons::default();
         let mut entries: Vec<Entry> = (0..3).map(|_| Entry::new((1, 2, 3), 1, false)).collect();
@@ -562,22 +474,25 @@ mod tests {
             assert!(entry.more.is_none() && !entry.is_fresh());
             assert_eq!(entry.hold(&reasons), Some("asked by marketing"));
         }
-        assert_eq!(reasons.bytes, "asked by marketing".len());
+        let (one, two) = (entries[0].hold, entries[1].hold);
+        assert_eq!(one, two);
         // Empty words are words, and so are those for which there is no room.
         entries[0].set_hold(Some(""), &mut reasons);
         assert_eq!(entries[0].hold(&reasons), Some(""));
         entries[1].set_hold(None, &mut reasons);
         assert!(entries[1].is_fresh());
-        reasons.bytes += REASONS_BYTES_MAX;
+        let texts = (0..1 << 14).map(|n| format!("{n:0512}"));
+        let mut fillers: Vec<ReasonNumber> = texts.map(|text| reasons.intern(&text)).collect();
+        fillers.push(reasons.intern(&"x".repeat(512 - "asked by marketing".len())));
         entries[0].set_hold(Some("no room"), &mut reasons);
         assert_eq!(entries[0].hold(&reasons), Some("no room"));
         let residue = entries[0].residue(9, &reasons);
         assert_eq!(residue.hold.as_deref(), Some("no room"));
         entries[0].set_hold(None, &mut reasons);
         assert!(entries[0].more.is_none());
-        reasons.bytes -= REASONS_BYTES_MAX;
+        fillers.into_iter().for_each(|number| reasons.release(number));
         entries.into_iter().for_each(|entry| entry.release(&mut reasons));
-        assert_eq!((reasons.bytes, reasons.numbers.len()), (0, 0));
+        assert_eq!(reasons.text(one), None);
     }
 
     #[test]

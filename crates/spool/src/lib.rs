@@ -3,9 +3,11 @@
 //!
 //! `docs/spool.md` states what is promised and why it holds.
 
-mod admission;
+mod activate;
 mod batch;
 mod blob;
+mod block;
+mod buffer;
 mod catalog;
 pub mod checksums;
 mod codec;
@@ -19,16 +21,20 @@ pub mod io;
 mod live;
 pub mod memdisk;
 mod memory;
+mod name;
 mod opening;
-mod prepare;
+mod perform;
+mod reasons;
 pub mod record;
 mod recovery;
 mod register;
+mod registrar;
 pub mod request;
 mod scan;
 mod segment;
 mod space;
 mod spool;
+mod table;
 mod verify;
 mod writer;
 
@@ -36,12 +42,13 @@ pub use checksums::BodyChecksums;
 pub use config::{Damage, Durability, RecoveryReport, SpoolConfig, SpoolError, SpoolStatus};
 pub use disk::{Disk, DiskError, DiskErrorKind};
 pub use io::{Io, IoDone, IoTicket, Lane};
+pub use name::is_spool_name;
 pub use opening::{Opening, count_queued};
-pub use record::{Accept, Attempt, BlobId, Body, Meta, Record, Settle, SettleKind, State};
-pub use request::{
-    Completion, LoadError, Loaded, LoadedBody, RecoveredMessage, RecoveredRecipient, Refusal,
-    Request, Ticket,
+pub use record::{
+    Accept, Attempt, BlobId, Body, LoadError, Meta, Record, Settle, SettleKind, State,
 };
-pub use segment::is_spool_name;
+pub use request::{
+    Completion, Loaded, LoadedBody, RecoveredMessage, RecoveredRecipient, Refusal, Request, Ticket,
+};
 pub use spool::Spool;
 pub use verify::{VerifyReport, verify};

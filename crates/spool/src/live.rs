@@ -1,10 +1,11 @@
 //! What the log says at its end: live messages and what the segments hold of them. Recovery and
 //! the commit of new records go through the same functions here.
 
-use crate::codec::{AcceptHead, Residue, Retry, SmallRecord};
-use crate::index::{Entry, Index, Reasons};
+use crate::codec::{AcceptHead, Residue, Retry, SmallRecord, cut};
+use crate::index::{Entry, Index};
+use crate::reasons::Reasons;
 use crate::record::{Attempt, BlobId, Settle, State};
-use crate::segment::SegmentTable;
+use crate::table::SegmentTable;
 use mail::MessageId;
 use std::collections::BTreeMap;
 
@@ -141,13 +142,13 @@ impl Live {
         let Some(entry) = self.index.get_mut(state.id.0) else { return };
         entry.note_more_said();
         if let Some(hold) = &state.hold {
-            entry.set_hold(hold.as_deref().map(crate::codec::cut), &mut self.reasons);
+            entry.set_hold(hold.as_deref().map(cut), &mut self.reasons);
         }
         if let Some(next_try) = state.next_try {
             entry.set_next_try(next_try);
         }
         if let Some(route) = &state.route_override {
-            entry.set_route_override(route.as_deref().map(|text| crate::codec::cut(text).into()));
+            entry.set_route_override(route.as_deref().map(|text| cut(text).into()));
         }
         if let Some(sent) = state.delay_notice_sent {
             entry.set_delay_notice_sent(sent);

@@ -117,7 +117,7 @@ impl Inode {
 
     /// A random part of what was not synced arrives: a run from the front, or each sector by
     /// itself, or nothing, or all.
-    fn settle(&mut self, random: &mut Random) {
+    fn keep_part(&mut self, random: &mut Random) {
         let dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_keys().collect();
         let run = random.below(dirty.len() as u64 + 1) as usize;
         let how = random.below(4);
@@ -261,7 +261,7 @@ impl MemDisk {
             apply(&mut state.durable, change);
         }
         for inode in state.durable.values() {
-            lock(inode).settle(&mut state.random);
+            lock(inode).keep_part(&mut state.random);
         }
         state.names = state.durable.clone();
         state.fuse = None;
@@ -446,7 +446,7 @@ impl Disk for MemDisk {
             // The system forgets which pages were dirty: what did not arrive never will, though
             // reads may show it until the crash.
             let shown = lock(&inode).content.clone();
-            lock(&inode).settle(&mut state.random);
+            lock(&inode).keep_part(&mut state.random);
             lock(&inode).content = shown;
             return Err(if is_full { full() } else { failed("input/output error (sync)") });
         }

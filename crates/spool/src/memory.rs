@@ -2,8 +2,8 @@
 
 use crate::codec::AcceptHead;
 use crate::live::Live;
-use crate::record::{Accept, BlobId, Body, Record};
-use crate::request::{Completion, LoadError, Loaded, LoadedBody, Refusal, Request, Ticket};
+use crate::record::{Accept, BlobId, Body, LoadError, Record};
+use crate::request::{Completion, Loaded, LoadedBody, Refusal, Request, Ticket};
 use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -2,14 +2,16 @@
 //! which numbers were used, so that those who are to have the messages can be started, and take each
 //! as it comes: in memory there are never more of them than the receiver lets wait.
 
+use crate::activate::activate;
+use crate::block::SECTOR_BYTES;
 use crate::config::{Durability, RecoveryReport, SpoolConfig, SpoolError};
 use crate::disk::Disk;
-use crate::prepare::activate;
 use crate::recovery::Recovery;
-use crate::register::Registrar;
+use crate::registrar::Registrar;
 use crate::request::RecoveredMessage;
-use crate::segment::{self, Segment};
+use crate::segment::SEGMENT_BLOCKS_MIN;
 use crate::spool::Spool;
+use crate::table::Segment;
 use crate::writer::Writer;
 use std::io::IoSlice;
 
@@ -55,7 +57,7 @@ impl Opening {
         if config.removes_orphans_first {
             recovery.remove_orphans(disk)?;
         }
-        recovery.settle_disk(disk, &config, config.durability == Durability::Sync)?;
+        recovery.make_durable(disk, &config, config.durability == Durability::Sync)?;
         Ok(Opening { config, recovery: Some(recovery) })
     }
 
@@ -108,7 +110,7 @@ impl Opening {
         let mut spool = Spool::new(config, writer, recovery.live);
         spool.registrar = registrar;
         spool.next_generation = recovery.next_generation;
-        spool.space.spares = recovery.spares.iter().map(|&(generation, _)| generation).collect();
+        spool.space.spares = recovery.spares.iter().map(|spare| spare.generation).collect();
         spool.space.free_bytes = disk.free_bytes()?;
         spool.lost_bodies = recovery.lost_bodies;
         spool.go_on();
@@ -126,14 +128,13 @@ pub fn count_queued(disk: &dyn Disk) -> Result<u64, SpoolError> {
 
 fn check(config: &SpoolConfig) -> Result<(), SpoolError> {
     let block = config.block_bytes;
-    if block == 0 || !block.is_multiple_of(segment::SECTOR_BYTES) || block > 1 << 20 {
+    if block == 0 || !block.is_multiple_of(SECTOR_BYTES) || block > 1 << 20 {
         return Err(SpoolError::Config("block_bytes must be a multiple of 512"));
     }
-    if config.segment_bytes > 2 << 30 || config.segment_bytes < segment::SEGMENT_BLOCKS_MIN * block
-    {
+    if config.segment_bytes > 2 << 30 || config.segment_bytes < SEGMENT_BLOCKS_MIN * block {
         return Err(SpoolError::Config("segment_bytes must be 16 blocks to 2 GiB"));
     }
-    if config.first_segment_bytes < segment::SEGMENT_BLOCKS_MIN * block {
+    if config.first_segment_bytes < SEGMENT_BLOCKS_MIN * block {
         return Err(SpoolError::Config("first_segment_bytes must be at least 16 blocks"));
     }
     if config.spare_segments_max < 2 {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use mail::{ContentFacts, Envelope, MessageId, Wall};
+use std::fmt;
 use std::sync::Arc;
 
 /// One record. The records of one submit become durable together or not at all.
@@ -159,3 +160,26 @@ pub struct State {
     /// A delay notice was sent.
     pub delay_notice_sent: Option<bool>,
 }
+
+/// Why something can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// No open recipient of such a message, or no such blob.
+    NotFound,
+    /// It is there, and its checksum or form is wrong.
+    Damaged(Box<str>),
+    /// The disk failed the read.
+    Disk(Box<str>),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::NotFound => f.write_str("not in the spool"),
+            LoadError::Damaged(what) => write!(f, "damaged: {what}"),
+            LoadError::Disk(what) => write!(f, "can't be read: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}

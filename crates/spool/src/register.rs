@@ -7,15 +7,13 @@
 //! The file has two copies, written and synced one after the other, in place: a crash tears one of
 //! them at most, and on a full disk segments can still be freed.
 
+use crate::block::{VERSION, u16_at, u32_at, u64_at};
 use crate::disk::{Disk, DiskError, DiskErrorKind, read_full};
-use crate::io::Op;
-use crate::segment::{Marks, Segment, SegmentKey, VERSION, u16_at, u32_at, u64_at};
+use crate::name::{REGISTER, SegmentKey};
+use crate::segment::Marks;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::mem::take;
 
-/// The file's name.
-pub(crate) const REGISTER: &str = "register";
 const MAGIC: &[u8; 4] = b"PRRG";
 /// Of one copy.
 const COPY_BYTES: usize = 16 << 10;
@@ -43,7 +41,7 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Register {
     /// Rises with each write.
-    sequence: u64,
+    pub sequence: u64,
     /// By generation.
     pub entries: BTreeMap<u32, Entry>,
     /// All lower numbers may have been used: so much is known even without any segment.
@@ -211,110 +209,6 @@ fn write_copies(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<(), DiskErr
         disk.sync_dir()?;
     }
     Ok(())
-}
-
-/// Keeps the register true while the log runs: a segment leaves it before it leaves the directory.
-#[derive(Debug, Default)]
-pub(crate) struct Registrar {
-    register: Register,
-    /// There is no register: nothing is entered, and everything may leave.
-    pub off: bool,
-    busy: bool,
-    changed: bool,
-    leaving: Vec<Leaving>,
-    /// Those that the write under way strikes out.
-    struck: Vec<Leaving>,
-}
-
-/// A segment that is needed no more.
-#[derive(Debug)]
-pub(crate) struct Leaving {
-    pub generation: u32,
-    /// It becomes a spare.
-    pub spare: bool,
-    /// What makes an end of it.
-    pub op: Op,
-}
-
-impl Registrar {
-    /// Enters all segments that are there, with what was known of them; `sequence` goes on.
-    pub(crate) fn recovered<'a>(
-        known: Register,
-        segments: impl Iterator<Item = &'a Segment>,
-    ) -> Registrar {
-        let mut registrar = Registrar::default();
-        registrar.register.sequence = known.sequence;
-        registrar.register.marks = known.marks;
-        for segment in segments {
-            let (length, end) = known.get(segment.key).map_or((0, 0), |e| (e.length, e.end));
-            registrar.insert(segment.key, length.max(segment.length), end);
-        }
-        registrar
-    }
-
-    fn insert(&mut self, key: SegmentKey, length: u64, end: u64) {
-        let entry = Entry { salt: key.salt, length, end };
-        self.register.entries.insert(key.generation, entry);
-        self.changed = true;
-    }
-
-    /// What was used so far, for the next write.
-    pub(crate) fn note_marks(&mut self, marks: Marks) {
-        self.register.marks = marks;
-    }
-
-    /// Writes it at once.
-    pub(crate) fn write_now(&mut self, disk: &dyn Disk, sync: bool) -> Result<(), DiskError> {
-        self.changed = false;
-        self.off = !write(disk, &self.register.next(), sync)?;
-        Ok(())
-    }
-
-    /// A segment has its name durably.
-    pub(crate) fn enter(&mut self, key: SegmentKey, length: u64) {
-        self.insert(key, length, 0);
-    }
-
-    /// A segment is needed no more.
-    pub(crate) fn leave(&mut self, leaving: Leaving) {
-        self.register.entries.remove(&leaving.generation);
-        self.changed = true;
-        self.leaving.push(leaving);
-    }
-
-    /// Segments that may go at once.
-    pub(crate) fn take_struck(&mut self) -> Vec<Leaving> {
-        let mut gone = if self.busy { Vec::new() } else { take(&mut self.struck) };
-        if self.off {
-            gone.append(&mut self.leaving);
-        }
-        gone
-    }
-
-    /// What must be written, when something changed and no write is under way.
-    pub(crate) fn poll_write(&mut self) -> Option<Vec<u8>> {
-        if self.off || self.busy || !self.changed {
-            return None;
-        }
-        (self.busy, self.changed) = (true, false);
-        self.struck.append(&mut self.leaving);
-        Some(self.register.next())
-    }
-
-    /// A write was performed; `kept` is what it came to.
-    pub(crate) fn handle_written(&mut self, kept: bool) {
-        self.busy = false;
-        self.off = !kept;
-    }
-
-    /// What an orderly stop leaves: the active segment's data ends there.
-    pub(crate) fn closing(&mut self, generation: u32, end: u64) -> Option<Vec<u8>> {
-        if self.off {
-            return None;
-        }
-        self.register.entries.get_mut(&generation)?.end = end;
-        Some(self.register.next())
-    }
 }
 
 #[cfg(test)]

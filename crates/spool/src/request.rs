@@ -1,7 +1,7 @@
 //! What the spool is asked, and what it answers.
 
 use crate::checksums::Piece;
-use crate::record::{BlobId, Meta, Record};
+use crate::record::{BlobId, LoadError, Meta, Record};
 use bytes::Bytes;
 use mail::{ContentFacts, Domain, Envelope, MessageId, Wall};
 use std::fmt;
@@ -119,29 +119,6 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
-
-/// Why something can't be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LoadError {
-    /// No open recipient of such a message, or no such blob.
-    NotFound,
-    /// It is there, and its checksum or form is wrong.
-    Damaged(Box<str>),
-    /// The disk failed the read.
-    Disk(Box<str>),
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::NotFound => f.write_str("not in the spool"),
-            LoadError::Damaged(what) => write!(f, "damaged: {what}"),
-            LoadError::Disk(what) => write!(f, "can't be read: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
 
 /// A message as it was accepted, read back.
 #[derive(Clone, Debug)]

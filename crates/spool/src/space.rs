@@ -1,6 +1,6 @@
 //! Files that are ready to become segments, and whether there is room for more mail.
 
-use crate::segment::SegmentKey;
+use crate::name::SegmentKey;
 use std::collections::{BTreeSet, VecDeque};
 
 /// How much is zero-written in one operation.

@@ -6,11 +6,11 @@ use crate::config::{Damage, RecoveryReport, SpoolError};
 use crate::disk::{Disk, read_around};
 use crate::index::Entry;
 use crate::live::Live;
+use crate::name::{Name, REGISTER, blob_name};
 use crate::record::Meta;
 use crate::recovery::{MISSING, Recovery, wrong_length};
-use crate::register::REGISTER;
 use crate::scan::{self, Extent, Found};
-use crate::segment::{Name, Segment, blob_name};
+use crate::table::Segment;
 use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
                 keys.insert(key.generation, key);
             }
             Name::Damaged(key) => {
-                aside.insert((key.generation, key.salt));
+                aside.insert(key);
             }
             Name::Blob(blob) => {
                 blob_files.insert(blob);

@@ -1,13 +1,16 @@
 //! The end of the log: turns submits into batches in the active segment.
 
-use crate::batch::{BATCH_HEADER_BYTES, BatchBuilder, BatchHeader};
+use crate::batch::{BATCH_HEADER_BYTES, BatchBuilder, BatchHeader, Placed};
+use crate::block::{SECTOR_BYTES, VERSION, align};
+use crate::buffer::WriteBuffer;
 use crate::catalog::Catalog;
 use crate::codec::{self, AcceptHead, RECORD_HEADER_BYTES, Residue, kind};
 use crate::config::SpoolConfig;
-use crate::io::{FileName, SealWrite, WriteBuffer};
+use crate::io::SealWrite;
 use crate::live::Live;
+use crate::name::{FileName, SegmentKey};
 use crate::record::{Accept, Attempt, BlobId, Body, Record, Settle, State};
-use crate::segment::{Footer, Header, Marks, SECTOR_BYTES, SegmentKey, VERSION, align};
+use crate::segment::{Footer, Header, Marks, SegmentEnd};
 use bytes::Bytes;
 use mail::MessageId;
 use std::mem::take;
@@ -26,8 +29,8 @@ pub(crate) struct Writer {
     pub offset: u64,
     footer_offset: u64,
     last_index: u64,
-    /// The segment before this one and where its data ends.
-    previous: (u32, u64),
+    /// The segment before this one.
+    previous: SegmentEnd,
     catalog: Catalog,
     pub next_batch: u64,
     pub next_position: u64,
@@ -64,7 +67,7 @@ impl Writer {
         config: &SpoolConfig,
         key: SegmentKey,
         length: u64,
-        previous: (u32, u64),
+        previous: SegmentEnd,
         next: (u64, u64),
     ) -> Writer {
         let mut writer = Writer {
@@ -73,7 +76,7 @@ impl Writer {
             offset: 0,
             footer_offset: 0,
             last_index: 0,
-            previous: (0, 0),
+            previous: SegmentEnd::default(),
             catalog: Catalog::default(),
             next_batch: next.0,
             next_position: next.1,
@@ -89,7 +92,7 @@ impl Writer {
         writer
     }
 
-    fn begin(&mut self, key: SegmentKey, length: u64, previous: (u32, u64)) {
+    fn begin(&mut self, key: SegmentKey, length: u64, previous: SegmentEnd) {
         self.key = key;
         self.file = key.name();
         self.offset = self.block_bytes;
@@ -199,8 +202,8 @@ impl Writer {
             footer_offset: self.footer_offset,
             footer: footer.encode(self.key, self.footer_offset).to_vec(),
         };
-        let generation = self.key.generation;
-        self.begin(next, length, (generation, footer.end));
+        let full = SegmentEnd { generation: self.key.generation, end: footer.end };
+        self.begin(next, length, full);
         seal
     }
 
@@ -452,7 +455,7 @@ impl Batch {
         self.builder.records_count()
     }
 
-    fn end(&mut self, start: usize, kind: u8, body: &[Bytes]) -> crate::batch::Placed {
+    fn end(&mut self, start: usize, kind: u8, body: &[Bytes]) -> Placed {
         let first = !std::mem::replace(&mut self.group_open, true);
         self.builder.end(&mut self.buffer, start, kind, first, body)
     }

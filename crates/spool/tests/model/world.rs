@@ -1,15 +1,16 @@
 //! A model of what the spool promised, held against what it does.
 
+mod laws;
+mod traffic;
+
 use bytes::Bytes;
-use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipient, Wall};
+use mail::{BodyType, Envelope, Mailbox, MessageId, Notify, Recipient};
 use spool::memdisk::{Faults, MemDisk};
 use spool::{
-    Accept, Attempt, BlobId, Body, BodyChecksums, Completion, DiskErrorKind, Io, LoadedBody, Meta,
-    Record, RecoveredMessage, RecoveryReport, Refusal, Request, Settle, SettleKind, Spool,
-    SpoolConfig, State, Ticket, checksums,
+    Completion, DiskErrorKind, Io, RecoveredMessage, RecoveryReport, Refusal, Spool, SpoolConfig,
+    Ticket,
 };
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// A small log, so that everything happens soon.
 pub(crate) fn tiny() -> SpoolConfig {
@@ -135,163 +136,6 @@ impl World {
         (self.random >> 33) as usize % bound.max(1)
     }
 
-    fn submit(&mut self, what: Submitted, records: Vec<Record>) {
-        self.next_ticket += 1;
-        self.submitted.insert(self.next_ticket, what);
-        self.spool.handle_request(Request::Submit { ticket: Ticket(self.next_ticket), records });
-    }
-
-    fn accept_record(&mut self, count: u32, body: Body, bytes: usize) -> (u64, Record) {
-        let id = MessageId::new(self.config.node, self.config.log, self.next_sequence);
-        self.next_sequence += 1;
-        let accept = Accept {
-            id,
-            received_at: Wall(1_000 + id.sequence()),
-            envelope: Arc::new(envelope(count)),
-            meta: Meta {
-                fields: vec![(9, Bytes::from_static(b"192.0.2.1")), (4242, content(1, 9))],
-            },
-            prefix: Bytes::from_static(b"Received: from a by b\r\n"),
-            body,
-            facts: ContentFacts { body_bytes: bytes as u64, ..ContentFacts::default() },
-        };
-        (id.0, Record::Accept(Box::new(accept)))
-    }
-
-    fn new_msg(&mut self, id: u64, count: u32, bytes: usize, blob: bool) {
-        let rcpts = vec![Rcpt { settled: None, attempts: vec![0] }; count as usize];
-        self.msgs.insert(
-            id,
-            Msg {
-                accepted: Sure::Maybe,
-                body_bytes: bytes,
-                blob,
-                rcpts,
-                holds: vec![None],
-                dsn_of: None,
-            },
-        );
-    }
-
-    pub(crate) fn accept(&mut self, count: u32, bytes: usize) {
-        let sequence = MessageId::new(self.config.node, self.config.log, self.next_sequence).0;
-        let body = content(sequence, bytes);
-        let half = bytes / 2;
-        let body = Body::Memory(vec![body.slice(..half), body.slice(half..)]);
-        let (id, record) = self.accept_record(count, body, bytes);
-        self.new_msg(id, count, bytes, false);
-        self.submit(Submitted::Accept(id), vec![record]);
-    }
-
-    /// Streams a blob and accepts a message with it, if the blob could be written.
-    pub(crate) fn accept_blob(&mut self, count: u32, bytes: usize) {
-        let blob = BlobId(self.next_blob);
-        self.next_blob += 1;
-        let sequence = MessageId::new(self.config.node, self.config.log, self.next_sequence).0;
-        let body = content(sequence, bytes);
-        let half = bytes / 2;
-        let mut tickets = Vec::new();
-        for data in [body.slice(..half), body.slice(half..)] {
-            self.next_ticket += 1;
-            tickets.push(self.next_ticket);
-            let ticket = Ticket(self.next_ticket);
-            self.spool.handle_request(Request::BlobAppend { ticket, blob, data });
-        }
-        self.next_ticket += 1;
-        let seal = self.next_ticket;
-        self.spool.handle_request(Request::BlobSeal { ticket: Ticket(seal), blob });
-        tickets.push(seal);
-        let mut good = 0;
-        while !tickets.is_empty() {
-            self.gather();
-            let answer = self.step_io(true);
-            for (ticket, completion) in answer {
-                if let Some(at) = tickets.iter().position(|t| *t == ticket.0) {
-                    tickets.remove(at);
-                    good += usize::from(matches!(completion, Completion::BlobDone));
-                }
-            }
-        }
-        if good < 3 || bytes == 0 {
-            self.spool.handle_request(Request::BlobDrop { blob });
-            return;
-        }
-        let mut checksums = BodyChecksums::default();
-        checksums.push(&body);
-        let body = Body::Blob { blob, body_bytes: bytes as u64 };
-        let (id, mut record) = self.accept_record(count, body, bytes);
-        if let Record::Accept(accept) = &mut record {
-            accept.meta.fields.push(checksums.finish());
-        }
-        self.new_msg(id, count, bytes, true);
-        self.submit(Submitted::Accept(id), vec![record]);
-    }
-
-    /// A message that is known to be accepted, and its recipients without a submitted settle.
-    fn pick(&mut self) -> Option<(u64, Vec<u32>)> {
-        let live: Vec<(u64, Vec<u32>)> = self
-            .msgs
-            .iter()
-            .filter(|(_, msg)| msg.accepted == Sure::Yes)
-            .map(|(&id, msg)| {
-                let open = |at: &u32| msg.rcpts[*at as usize].settled.is_none();
-                (id, (0..msg.rcpts.len() as u32).filter(open).collect::<Vec<_>>())
-            })
-            .filter(|(_, open)| !open.is_empty())
-            .collect();
-        let at = self.below(live.len());
-        live.into_iter().nth(at)
-    }
-
-    fn settle_record(id: u64, recipients: &[u32], how: SettleKind) -> Record {
-        let recipients = recipients.iter().map(|&index| (index, how)).collect();
-        Record::Settle(Settle { id: MessageId(id), at: Wall(5), recipients })
-    }
-
-    pub(crate) fn settle(&mut self, part: bool) {
-        let Some((id, mut open)) = self.pick() else { return };
-        if part {
-            open.truncate(1 + self.below(open.len()));
-        }
-        self.mark_settling(id, &open);
-        let record = World::settle_record(id, &open, SettleKind::Relayed);
-        self.submit(Submitted::Settle(id, open), vec![record]);
-    }
-
-    pub(crate) fn settle_all(&mut self) {
-        while self.pick().is_some() {
-            self.settle(false);
-        }
-    }
-
-    fn mark_settling(&mut self, id: u64, recipients: &[u32]) {
-        if let Some(msg) = self.msgs.get_mut(&id) {
-            for &index in recipients {
-                msg.rcpts[index as usize].settled = Some(Sure::Maybe);
-            }
-        }
-    }
-
-    /// One recipient fails and the sender is told: both or neither.
-    pub(crate) fn dsn(&mut self) {
-        if let Some((id, open)) = self.pick() {
-            self.report(id, open[0], 300);
-        }
-    }
-
-    /// Messages (`false`: reports) that are known to be accepted, with their open recipients.
-    fn open_ones(&self, messages: bool) -> Vec<(u64, Vec<u32>)> {
-        let ones = self
-            .msgs
-            .iter()
-            .filter(|(_, msg)| msg.accepted == Sure::Yes && msg.dsn_of.is_none() == messages);
-        let open = |msg: &Msg| {
-            let of = |at: &u32| msg.rcpts[*at as usize].settled.is_none();
-            (0..msg.rcpts.len() as u32).filter(of).collect::<Vec<_>>()
-        };
-        ones.map(|(&id, msg)| (id, open(msg))).filter(|(_, open)| !open.is_empty()).collect()
-    }
-
     /// Submits that were never answered.
     pub(crate) fn unanswered_count(&self) -> usize {
         self.submitted.len()
@@ -300,73 +144,6 @@ impl World {
     /// How many messages have open recipients.
     pub(crate) fn open_count(&self) -> usize {
         self.open_ones(true).len()
-    }
-
-    /// The first open recipient of each of `count` messages fails.
-    pub(crate) fn bounce(&mut self, count: usize, bytes: usize) {
-        for (id, open) in self.open_ones(true).into_iter().take(count) {
-            self.report(id, open[0], bytes);
-        }
-    }
-
-    /// Reports arrive.
-    pub(crate) fn deliver_reports(&mut self) {
-        for (id, open) in self.open_ones(false) {
-            self.mark_settling(id, &open);
-            let record = World::settle_record(id, &open, SettleKind::Relayed);
-            self.submit(Submitted::Settle(id, open), vec![record]);
-        }
-    }
-
-    fn report(&mut self, id: u64, index: u32, bytes: usize) {
-        self.mark_settling(id, &[index]);
-        let settle = World::settle_record(id, &[index], SettleKind::Failed);
-        let body = Body::Memory(vec![content(self.next_sequence_id(), bytes)]);
-        let (dsn, accept) = self.accept_record(1, body, bytes);
-        self.new_msg(dsn, 1, bytes, false);
-        if let Some(msg) = self.msgs.get_mut(&dsn) {
-            msg.dsn_of = Some((id, index));
-        }
-        self.submit(Submitted::Dsn(id, index, dsn), vec![settle, accept]);
-    }
-
-    fn next_sequence_id(&self) -> u64 {
-        MessageId::new(self.config.node, self.config.log, self.next_sequence).0
-    }
-
-    pub(crate) fn attempt(&mut self) {
-        let Some((id, mut open)) = self.pick() else { return };
-        open.truncate(1 + self.below(open.len()));
-        self.next_ticket += 1;
-        let attempts = (self.next_ticket % 60_000) as u16 + 1;
-        if let Some(msg) = self.msgs.get_mut(&id) {
-            open.iter().for_each(|&at| msg.rcpts[at as usize].attempts.push(attempts));
-        }
-        let record = Record::Attempt(Attempt {
-            id: MessageId(id),
-            at: Wall(9),
-            recipients: open.clone(),
-            attempts,
-            next_try: Wall(u64::from(attempts) * 1_000),
-            reason: format!("refused {}", attempts % 5).into(),
-        });
-        self.submit(Submitted::Attempt(id, open, attempts), vec![record]);
-    }
-
-    pub(crate) fn hold(&mut self, release: bool) {
-        let Some((id, _)) = self.pick() else { return };
-        let hold = (!release).then(|| format!("hold {}", self.next_ticket));
-        if let Some(msg) = self.msgs.get_mut(&id) {
-            msg.holds.push(hold.clone());
-        }
-        let record = Record::State(State {
-            id: MessageId(id),
-            hold: Some(hold.as_deref().map(Box::from)),
-            next_try: None,
-            route_override: None,
-            delay_notice_sent: None,
-        });
-        self.submit(Submitted::Hold(id, hold), vec![record]);
     }
 
     fn gather(&mut self) {
@@ -615,85 +392,6 @@ impl World {
         found
     }
 
-    fn check(&mut self, found: &[RecoveredMessage]) {
-        let mut by_id: BTreeMap<u64, &RecoveredMessage> = BTreeMap::new();
-        for message in found {
-            assert!(by_id.insert(message.id.0, message).is_none(), "handed over twice");
-            assert!(self.msgs.contains_key(&message.id.0), "{} was never sent", message.id);
-        }
-        let ids: Vec<u64> = self.msgs.keys().copied().collect();
-        let closed_before: BTreeMap<u64, Vec<bool>> = self
-            .msgs
-            .iter()
-            .map(|(&id, m)| (id, m.rcpts.iter().map(|r| r.settled == Some(Sure::Yes)).collect()))
-            .collect();
-        for id in ids {
-            let msg = self.msgs.get_mut(&id).expect("known");
-            let message = by_id.get(&id);
-            check_message(id, msg, message.copied());
-            if msg.rcpts.iter().all(|r| r.settled.is_some()) && message.is_none()
-                || msg.accepted == Sure::Maybe && message.is_none()
-            {
-                let msg = msg.clone();
-                self.check_dsn(&msg, false, &closed_before);
-                if msg.accepted == Sure::Maybe {
-                    self.msgs.remove(&id);
-                }
-                continue;
-            }
-            msg.accepted = Sure::Yes;
-            let msg = msg.clone();
-            self.check_dsn(&msg, true, &closed_before);
-        }
-    }
-
-    /// A DSN that was not answered is there exactly if its settle is.
-    fn check_dsn(&self, dsn: &Msg, is_there: bool, before: &BTreeMap<u64, Vec<bool>>) {
-        let Some((id, index)) = dsn.dsn_of else { return };
-        if dsn.accepted == Sure::Yes && !is_there {
-            return;
-        }
-        let was_closed = before.get(&id).is_some_and(|m| m[index as usize]);
-        let is_closed = self
-            .msgs
-            .get(&id)
-            .is_none_or(|msg| msg.rcpts[index as usize].settled == Some(Sure::Yes));
-        if !was_closed {
-            assert_eq!(is_there, is_closed, "a DSN without its settle, or the other way round");
-        }
-    }
-
-    fn load_all(&mut self, found: &[RecoveredMessage]) {
-        for message in found {
-            self.next_ticket += 1;
-            let ticket = Ticket(self.next_ticket);
-            self.spool.handle_request(Request::Load { ticket, id: message.id });
-            let Completion::Loaded(loaded) = self.wait_for(ticket) else { panic!("not loaded") };
-            let msg = &self.msgs[&message.id.0];
-            let (bytes, count) = (msg.body_bytes, msg.rcpts.len());
-            assert_eq!(*loaded.envelope, envelope(count as u32));
-            assert_eq!(&loaded.prefix[..], b"Received: from a by b\r\n");
-            assert_eq!(loaded.meta, message.meta);
-            let body = match loaded.body {
-                LoadedBody::Memory(body) => body,
-                LoadedBody::Blob { blob, body_bytes } => {
-                    assert!(msg.blob);
-                    self.next_ticket += 1;
-                    let ticket = Ticket(self.next_ticket);
-                    let piece = checksums::piece(&loaded.meta, body_bytes, 0).expect("good");
-                    assert!(piece.checksum.is_some());
-                    let request = Request::BlobRead { ticket, blob, offset: 0, piece };
-                    self.spool.handle_request(request);
-                    let Completion::BlobData(data) = self.wait_for(ticket) else {
-                        panic!("no blob")
-                    };
-                    data
-                }
-            };
-            assert_eq!(body, content(message.id.0, bytes));
-        }
-    }
-
     fn wait_for(&mut self, ticket: Ticket) -> Completion {
         for _ in 0..10_000 {
             self.gather();
@@ -711,35 +409,5 @@ impl World {
 fn prune<T: PartialEq>(allowed: &mut Vec<T>, value: &T) {
     if let Some(at) = allowed.iter().position(|v| v == value) {
         allowed.drain(..at);
-    }
-}
-
-/// The laws for one message; what recovery found is sure from now on.
-fn check_message(id: u64, msg: &mut Msg, message: Option<&RecoveredMessage>) {
-    for (index, rcpt) in msg.rcpts.iter_mut().enumerate() {
-        let open = message.and_then(|m| m.open.iter().find(|r| r.index as usize == index));
-        match (open, rcpt.settled) {
-            (None, None) => assert!(
-                msg.accepted == Sure::Maybe && message.is_none(),
-                "recipient {index} of {id:x} is lost"
-            ),
-            (None, Some(_)) => rcpt.settled = Some(Sure::Yes),
-            (Some(_), Some(Sure::Yes)) => panic!("recipient {index} of {id:x} came back"),
-            (Some(open), _) => {
-                rcpt.settled = None;
-                assert!(rcpt.attempts.contains(&open.attempts), "{:?} {open:?}", rcpt.attempts);
-                let due = (open.attempts > 0).then(|| Wall(u64::from(open.attempts) * 1_000));
-                assert_eq!(open.next_try, due);
-                assert_eq!(open.domain.as_str(), format!("domain{}.example", index % 3));
-                rcpt.attempts = vec![open.attempts];
-            }
-        }
-    }
-    if let Some(message) = message {
-        let hold = message.hold.as_deref().map(String::from);
-        assert!(msg.holds.contains(&hold), "{:?} {hold:?}", msg.holds);
-        msg.holds = vec![hold];
-        assert_eq!(message.body_bytes, msg.body_bytes as u64);
-        assert_eq!(message.received_at, Wall(1_000 + message.id.sequence()));
     }
 }

@@ -1,73 +1,14 @@
 //! Who may write into which segment: what is urgent finds room as long as there is any, and every
 //! submit is written or refused. `docs/spool.md`, "Space", states the rules.
 
+use super::Spool;
+use super::submit::{Submit, SubmitKind};
 use crate::batch::BATCH_HEADER_BYTES;
 use crate::io::SealWrite;
-use crate::record::{Record, SettleKind};
+use crate::record::Record;
 use crate::request::{Completion, Refusal, Ticket};
-use crate::spool::Spool;
 use crate::writer::Batch;
 use std::collections::VecDeque;
-
-/// What waits to be written.
-#[derive(Debug)]
-pub(crate) struct Submit {
-    pub ticket: Ticket,
-    pub records: Vec<Record>,
-    /// Records and index entries, at most.
-    pub bytes: u64,
-    pub kind: SubmitKind,
-}
-
-/// What a submit does to the space, the more urgent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum SubmitKind {
-    /// It ends recipients and adds no message: what makes room. Only a disk that fails refuses it.
-    Settle,
-    /// It ends recipients that can't be settled without the message that comes with it.
-    Report,
-    /// It adds no message and frees nothing: attempts, notices, an operator's hold.
-    Advice,
-    /// It adds a message.
-    Accept,
-}
-
-impl SubmitKind {
-    pub(crate) fn of(records: &[Record]) -> SubmitKind {
-        let is_failed = |kind: SettleKind| matches!(kind, SettleKind::Failed | SettleKind::Expired);
-        let (mut accepts, mut settles, mut fails) = (false, false, false);
-        for record in records {
-            match record {
-                Record::Accept(_) => accepts = true,
-                Record::Settle(settle) => {
-                    settles = true;
-                    fails |= settle.recipients.iter().any(|&(_, kind)| is_failed(kind));
-                }
-                Record::Attempt(_) | Record::State(_) => {}
-            }
-        }
-        match (accepts, settles) {
-            (false, true) => SubmitKind::Settle,
-            (false, false) => SubmitKind::Advice,
-            (true, _) if fails => SubmitKind::Report,
-            (true, _) => SubmitKind::Accept,
-        }
-    }
-
-    pub(crate) fn has_accept(self) -> bool {
-        matches!(self, SubmitKind::Report | SubmitKind::Accept)
-    }
-
-    /// The next more urgent one.
-    fn above(self) -> Option<SubmitKind> {
-        match self {
-            SubmitKind::Settle => None,
-            SubmitKind::Report => Some(SubmitKind::Settle),
-            SubmitKind::Advice => Some(SubmitKind::Report),
-            SubmitKind::Accept => Some(SubmitKind::Advice),
-        }
-    }
-}
 
 /// About what a settle and its index entry take in a crowd; a lone one takes a block.
 const SETTLE_BYTES: u64 = 128;
@@ -78,7 +19,7 @@ const EMPTY_BYTES: u64 = BATCH_HEADER_BYTES as u64;
 impl Spool {
     /// Sees to it that the first thing that waits fits into the active segment. `None` when nothing
     /// waits or no segment can be had; otherwise up to what may be written.
-    pub(crate) fn make_room(&mut self) -> Option<(Option<SealWrite>, SubmitKind)> {
+    pub(super) fn make_room(&mut self) -> Option<(Option<SealWrite>, SubmitKind)> {
         if let Some(bytes) = self.next_copy_bytes() {
             if self.writer.fits(EMPTY_BYTES, bytes) {
                 return Some((None, SubmitKind::Accept));
@@ -177,7 +118,7 @@ impl Spool {
     }
 
     /// Refuses what waits, from `kind` on.
-    pub(crate) fn refuse_pending(&mut self, refusal: Refusal, kind: SubmitKind) {
+    pub(super) fn refuse_pending(&mut self, refusal: Refusal, kind: SubmitKind) {
         for submit in std::mem::take(&mut self.pending) {
             if submit.kind >= kind {
                 self.complete(submit.ticket, Completion::Refused(refusal));
@@ -189,7 +130,7 @@ impl Spool {
     }
 
     /// Moves what waits and is `allowed` into the batch while there is room.
-    pub(crate) fn add_pending(
+    pub(super) fn add_pending(
         &mut self,
         batch: &mut Batch,
         allowed: SubmitKind,

@@ -1,33 +1,21 @@
 //! Makes segments ready ahead of need: zero-writes files, gives them their names.
 
-use crate::config::{SpoolConfig, SpoolError};
-use crate::disk::{Disk, DiskError, DiskErrorKind};
-use crate::io::{self, Op, Outcome};
-use crate::recovery::Recovery;
-use crate::segment::{
-    Header, SEGMENT_BLOCKS_MIN, SegmentKey, VERSION, spare_name, unfinished_name,
-};
+use super::{Spool, Waiting};
+use crate::disk::{DiskError, DiskErrorKind};
+use crate::io::{Op, Outcome};
+use crate::name::{SegmentKey, spare_name, unfinished_name};
 use crate::space::ZERO_STEP_BYTES;
-use crate::spool::{Spool, Waiting};
-use mail::random;
-use std::io::IoSlice;
-use std::mem::take;
 
 /// With no less room in the active segment the next but one can wait.
 const ROOMY_BYTES: u64 = 64 << 20;
 
-/// The key of a segment: its salt is a number that nobody can guess who does not know `salt`.
-pub(crate) fn segment_key(salt: u64, generation: u32) -> SegmentKey {
-    SegmentKey { generation, salt: random::nth(salt, u64::from(generation)) }
-}
-
 impl Spool {
-    pub(crate) fn prepare_segments(&mut self) {
+    pub(super) fn prepare_segments(&mut self) {
         if self.space.next.is_none()
             && !self.space.naming
             && let Some(spare) = self.space.spares.pop_front()
         {
-            let key = segment_key(self.config.salt, self.take_generation());
+            let key = SegmentKey::new(self.config.salt, self.take_generation());
             self.space.naming = true;
             self.space.next_written = self.space.written.remove(&spare);
             let (from, to) = (spare_name(spare), key.name());
@@ -79,7 +67,7 @@ impl Spool {
     }
 
     /// A file was zero-written, renamed or removed.
-    pub(crate) fn handle_file_done(
+    pub(super) fn handle_file_done(
         &mut self,
         waiting: Waiting,
         result: Result<Outcome, DiskError>,
@@ -153,7 +141,7 @@ impl Spool {
         }
     }
 
-    pub(crate) fn ask_for_space(&mut self) {
+    pub(super) fn ask_for_space(&mut self) {
         if !self.space.asking && self.memory.is_none() {
             self.space.asking = true;
             self.space.written_bytes = 0;
@@ -161,122 +149,11 @@ impl Spool {
         }
     }
 
-    pub(crate) fn handle_space(&mut self, result: Result<Outcome, DiskError>) {
+    pub(super) fn handle_space(&mut self, result: Result<Outcome, DiskError>) {
         self.space.asking = false;
         if let Ok(Outcome::Free(bytes)) = result {
             let (reserve, segment) = (self.reserve_bytes(), self.config.segment_bytes);
             self.space.handle_free(bytes, reserve, segment);
         }
     }
-}
-
-/// Makes the segment that the log goes on in: a spare if there is one, else a new file, else one
-/// that holds nothing any more.
-pub(crate) fn activate(
-    disk: &dyn Disk,
-    config: &SpoolConfig,
-    recovery: &mut Recovery,
-    sync: bool,
-) -> Result<(SegmentKey, u64), SpoolError> {
-    let key = segment_key(config.salt, recovery.next_generation);
-    recovery.next_generation = recovery.next_generation.saturating_add(1);
-    // Of another size are those that an older configuration left behind.
-    let spares = take(&mut recovery.spares);
-    let (usable, other): (Vec<_>, Vec<_>) =
-        spares.into_iter().partition(|&(_, length)| length == config.segment_bytes);
-    recovery.spares = usable;
-    let length = if let Some((spare, length)) = recovery.spares.pop() {
-        disk.rename(&spare_name(spare), &key.name())?;
-        length
-    } else {
-        let length = config.first_segment_bytes.min(config.segment_bytes);
-        match make(disk, key, length, sync) {
-            Ok(()) => length,
-            Err(error) if error.kind == DiskErrorKind::Full => {
-                match reuse(disk, config, recovery, (key, sync))? {
-                    Some(length) => length,
-                    None => make_shorter(disk, key, config, sync)?,
-                }
-            }
-            Err(error) => return Err(error.into()),
-        }
-    };
-    for (spare, _) in other {
-        disk.remove(&spare_name(spare))?;
-    }
-    if sync {
-        disk.sync_dir()?;
-    }
-    Ok((key, length))
-}
-
-fn make(disk: &dyn Disk, key: SegmentKey, length: u64, sync: bool) -> Result<(), DiskError> {
-    let file = unfinished_name(key.generation);
-    let made = io::make(disk, &file, length, sync).and_then(|allocated| {
-        if !allocated {
-            io::zero(disk, &file, 0, length, sync)?;
-        }
-        Ok(())
-    });
-    if let Err(error) = made {
-        // Best effort: the next start removes it, too.
-        let _ = disk.remove(&file);
-        return Err(error);
-    }
-    disk.rename(&file, &key.name())
-}
-
-/// The disk is full: as long a segment as there is room for. The segments that recovery sealed were
-/// cut, so there is about as much as the last one had left.
-fn make_shorter(
-    disk: &dyn Disk,
-    key: SegmentKey,
-    config: &SpoolConfig,
-    sync: bool,
-) -> Result<u64, DiskError> {
-    let shortest = config.block_bytes * SEGMENT_BLOCKS_MIN;
-    let room = disk.free_bytes()?.min(config.first_segment_bytes.min(config.segment_bytes));
-    let mut length = room / config.block_bytes * config.block_bytes;
-    loop {
-        length = length.max(shortest);
-        match make(disk, key, length, sync) {
-            Ok(()) => return Ok(length),
-            Err(error) if error.kind == DiskErrorKind::Full && length > shortest => {
-                length = length / 2 / config.block_bytes * config.block_bytes;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// The disk is full: takes a segment that nothing is needed of, if there is one.
-fn reuse(
-    disk: &dyn Disk,
-    config: &SpoolConfig,
-    recovery: &mut Recovery,
-    (key, sync): (SegmentKey, bool),
-) -> Result<Option<u64>, DiskError> {
-    let marks = recovery.marks();
-    let previous = recovery.last;
-    let segments = &mut recovery.live.segments;
-    let generations: Vec<u32> = segments.map.keys().copied().collect();
-    let found = generations.into_iter().find(|&generation| {
-        segments.is_releasable(generation) && segments.get(generation).is_some_and(|s| !s.damaged)
-    });
-    let Some(segment) = found.and_then(|generation| segments.map.remove(&generation)) else {
-        return Ok(None);
-    };
-    // It may be the only one that says which numbers were used, and under its new name nothing in
-    // it is valid: so the new header is there before the name, at the end.
-    let (node, log, first_offset) = (config.node, config.log, config.block_bytes);
-    let header =
-        Header { version: VERSION, node, log, registered: true, first_offset, previous, marks };
-    let header = header.encode(key);
-    disk.write_at(&segment.file, segment.footer_offset(), &mut [IoSlice::new(&header)])?;
-    if sync {
-        disk.sync_data(&segment.file)?;
-    }
-    recovery.register.strike(disk, segment.key.generation, sync)?;
-    disk.rename(&segment.file, &key.name())?;
-    Ok(Some(segment.length))
 }

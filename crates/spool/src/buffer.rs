@@ -1,0 +1,80 @@
+//! What one batch writes, put together without copying large pieces.
+
+use crate::disk::{Disk, DiskError};
+use bytes::Bytes;
+use std::io::IoSlice;
+
+pub(crate) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// What one batch writes: small things copied into one buffer, large ones by reference.
+#[derive(Debug, Default)]
+pub(crate) struct WriteBuffer {
+    pub small: Vec<u8>,
+    pub parts: Vec<Part>,
+    /// How much of `small` is in `parts` already.
+    marked: usize,
+    /// Bytes of all parts; what of `small` is not in a part yet comes on top.
+    length: u64,
+}
+
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// From and to in [`WriteBuffer::small`].
+    Small(usize, usize),
+    Large(Bytes),
+}
+
+impl WriteBuffer {
+    /// Bytes in all.
+    pub(crate) fn length(&self) -> u64 {
+        self.length + (self.small.len() - self.marked) as u64
+    }
+
+    /// Adds a piece without copying it.
+    pub(crate) fn push_large(&mut self, piece: Bytes) {
+        self.mark();
+        self.length += piece.len() as u64;
+        self.parts.push(Part::Large(piece));
+    }
+
+    /// Adds zeros.
+    pub(crate) fn push_zeros(&mut self, bytes: u64) {
+        let mut left = bytes;
+        while left > 0 {
+            let part = left.min(ZEROS.len() as u64);
+            self.push_large(Bytes::from_static(ZEROS.get(..part as usize).unwrap_or(&ZEROS)));
+            left -= part;
+        }
+    }
+
+    /// Closes the run of copied bytes.
+    pub(crate) fn mark(&mut self) {
+        if self.marked < self.small.len() {
+            self.parts.push(Part::Small(self.marked, self.small.len()));
+            self.length += (self.small.len() - self.marked) as u64;
+            self.marked = self.small.len();
+        }
+    }
+
+    /// Empties it for the next batch and keeps a moderate allocation.
+    pub(crate) fn clear(&mut self) {
+        self.parts.clear();
+        self.small.clear();
+        self.small.shrink_to(8 << 20);
+        self.marked = 0;
+        self.length = 0;
+    }
+
+    /// Writes all of it in one call.
+    pub(crate) fn write(&self, disk: &dyn Disk, file: &str, offset: u64) -> Result<(), DiskError> {
+        let mut slices: Vec<IoSlice<'_>> = self
+            .parts
+            .iter()
+            .map(|part| match part {
+                Part::Small(from, to) => IoSlice::new(self.small.get(*from..*to).unwrap_or(&[])),
+                Part::Large(piece) => IoSlice::new(piece),
+            })
+            .collect();
+        disk.write_at(file, offset, &mut slices)
+    }
+}

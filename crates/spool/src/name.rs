@@ -1,0 +1,125 @@
+//! Names in the log directory: of segments, spares and blobs.
+
+use mail::random;
+use std::sync::Arc;
+
+/// File names are shared, not copied, on the way.
+pub(crate) type FileName = Arc<str>;
+
+/// The file of the register; see `register.rs`.
+pub(crate) const REGISTER: &str = "register";
+
+/// What is mixed into every checksum of a segment: its name says it, so that no damage to its
+/// content can hide it, and a recycled file's old content is not valid under its new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SegmentKey {
+    /// Rises with each segment of the log, never reused.
+    pub generation: u32,
+    /// Not known to any sender.
+    pub salt: u64,
+}
+
+impl SegmentKey {
+    /// The key of a new segment: its salt is a number that nobody can guess who does not know that
+    /// of the log.
+    pub(crate) fn new(log_salt: u64, generation: u32) -> SegmentKey {
+        SegmentKey { generation, salt: random::nth(log_salt, u64::from(generation)) }
+    }
+
+    /// The checksum that everything at `offset` starts from.
+    pub(crate) fn seed(self, offset: u64) -> u32 {
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[4..12].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[12..].copy_from_slice(&offset.to_le_bytes());
+        crc32c::crc32c(&bytes)
+    }
+
+    /// The file's name.
+    pub(crate) fn name(self) -> FileName {
+        format!("{:08x}-{:016x}.segment", self.generation, self.salt).into()
+    }
+}
+
+/// What a name in the directory stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    Segment(SegmentKey),
+    /// Zero-written or recycled, ready to become a segment.
+    Spare(u32),
+    /// Being zero-written.
+    Unfinished(u32),
+    /// A segment with damage, put aside when nothing in it was needed any more.
+    Damaged(SegmentKey),
+    Blob(u64),
+    /// Not ours.
+    Other,
+}
+
+/// Whether a file of this name is one of a log.
+#[must_use]
+pub fn is_spool_name(text: &str) -> bool {
+    text == REGISTER || Name::parse(text) != Name::Other
+}
+
+impl Name {
+    pub(crate) fn parse(text: &str) -> Name {
+        let Some((stem, extension)) = text.split_once('.') else { return Name::Other };
+        let keyed = || {
+            let (generation, salt) = stem.split_once('-')?;
+            Some(SegmentKey { generation: hex(generation, 8)? as u32, salt: hex(salt, 16)? })
+        };
+        let found = match extension {
+            "segment" => keyed().map(Name::Segment),
+            "damaged" => keyed().map(Name::Damaged),
+            "spare" => hex(stem, 8).map(|n| Name::Spare(n as u32)),
+            "new" => hex(stem, 8).map(|n| Name::Unfinished(n as u32)),
+            "blob" => hex(stem, 16).map(Name::Blob),
+            _ => None,
+        };
+        found.unwrap_or(Name::Other)
+    }
+}
+
+/// Exactly `digits` lower-case hexadecimal digits: one number has one name.
+fn hex(text: &str, digits: usize) -> Option<u64> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if text.len() != digits || !plain {
+        return None;
+    }
+    u64::from_str_radix(text, 16).ok()
+}
+
+pub(crate) fn spare_name(generation: u32) -> FileName {
+    format!("{generation:08x}.spare").into()
+}
+
+pub(crate) fn unfinished_name(generation: u32) -> FileName {
+    format!("{generation:08x}.new").into()
+}
+
+pub(crate) fn damaged_name(key: SegmentKey) -> FileName {
+    format!("{:08x}-{:016x}.damaged", key.generation, key.salt).into()
+}
+
+pub(crate) fn blob_name(blob: u64) -> FileName {
+    format!("{blob:016x}.blob").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        let key = SegmentKey { generation: 0x12, salt: 0xabc };
+        assert_eq!(Name::parse(&key.name()), Name::Segment(key));
+        assert_eq!(Name::parse(&damaged_name(key)), Name::Damaged(key));
+        assert_eq!(Name::parse(&spare_name(5)), Name::Spare(5));
+        assert_eq!(Name::parse(&unfinished_name(5)), Name::Unfinished(5));
+        assert_eq!(Name::parse(&blob_name(5)), Name::Blob(5));
+        for other in ["lock", "control.sock", "5.spare", "0000000A.spare", "00000005.SPARE", ""] {
+            assert_eq!(Name::parse(other), Name::Other);
+        }
+    }
+}

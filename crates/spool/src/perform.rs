@@ -1,0 +1,201 @@
+//! Disk operations are performed here, on whatever thread.
+
+use crate::buffer::{WriteBuffer, ZEROS};
+use crate::checksums::{self, Piece};
+use crate::disk::{Disk, DiskError, DiskErrorKind, read_full};
+use crate::io::{Io, IoDone, Op, Outcome, SealWrite};
+use crate::name::FileName;
+use crate::{register, scan};
+use bytes::Bytes;
+use std::io::IoSlice;
+
+impl Io {
+    /// Does it. The real driver, the simulator and the tests share this.
+    #[must_use]
+    pub fn perform(self, disk: &dyn Disk) -> IoDone {
+        IoDone { ticket: self.ticket, result: self.op.perform(disk) }
+    }
+}
+
+impl Op {
+    fn perform(self, disk: &dyn Disk) -> Result<Outcome, DiskError> {
+        match self {
+            Op::Commit { seal, file, offset, data, sync } => {
+                perform_commit(disk, seal, file, offset, data, sync)
+            }
+            Op::Read { file, offset, bytes } => {
+                Ok(Outcome::Data(read_bytes(disk, &file, offset, bytes)?))
+            }
+            Op::ReadPiece { file, offset, piece } => read_piece(disk, &file, offset, piece),
+            Op::ReadMany { file, ranges } => ranges
+                .into_iter()
+                .map(|(offset, bytes)| read_bytes(disk, &file, offset, bytes as usize))
+                .collect::<Result<_, _>>()
+                .map(Outcome::Many),
+            Op::Scan { file, key, ranges } => {
+                scan::mentioned_ids(disk, &file, key, &ranges).map(Outcome::Scanned)
+            }
+            Op::Make { file, length, bytes, sync } => {
+                if make(disk, &file, length, sync)? {
+                    return Ok(Outcome::Allocated);
+                }
+                zero(disk, &file, 0, bytes, sync)
+            }
+            Op::Zero { file, offset, bytes, sync } => zero(disk, &file, offset, bytes, sync),
+            Op::Rename { from, to, sync } => match disk.rename(&from, &to) {
+                Ok(()) => sync_dir(disk, sync),
+                Err(error) => put_off_if_scarce(error, Op::Rename { from, to, sync }),
+            },
+            Op::Remove { file, sync } => match disk.remove(&file) {
+                Ok(()) => sync_dir(disk, sync),
+                Err(error) => put_off_if_scarce(error, Op::Remove { file, sync }),
+            },
+            Op::BlobWrite { file, offset, data, create } => {
+                if create {
+                    disk.create(&file)?;
+                }
+                disk.write_at(&file, offset, &mut [IoSlice::new(&data)])?;
+                Ok(Outcome::Done)
+            }
+            Op::BlobSync { file, sync } => {
+                if sync {
+                    disk.sync_data(&file)?;
+                }
+                sync_dir(disk, sync)
+            }
+            Op::Register { bytes, sync } => match register::write(disk, &bytes, sync) {
+                Ok(kept) => Ok(Outcome::Registered(kept)),
+                Err(error) => put_off_if_scarce(error, Op::Register { bytes, sync }),
+            },
+            Op::Space => disk.free_bytes().map(Outcome::Free),
+        }
+    }
+}
+
+/// What failed for want of a descriptor or of memory is done later, all of it.
+fn put_off_if_scarce(error: DiskError, op: Op) -> Result<Outcome, DiskError> {
+    if error.kind == DiskErrorKind::Scarce {
+        Ok(Outcome::PutOff(Box::new(op), error))
+    } else {
+        Err(error)
+    }
+}
+
+fn perform_commit(
+    disk: &dyn Disk,
+    seal: Option<SealWrite>,
+    file: FileName,
+    offset: u64,
+    data: WriteBuffer,
+    sync: bool,
+) -> Result<Outcome, DiskError> {
+    match commit(disk, seal.as_ref(), (&file, offset), &data, sync) {
+        Ok(()) => Ok(Outcome::Written(data)),
+        Err(error) if is_passing(error.kind) => {
+            let op = Op::Commit { seal, file, offset, data, sync };
+            Ok(Outcome::PutOff(Box::new(op), error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What ends by itself or when somebody makes room. All of a commit is written again then, so that
+/// it does not matter how much of it arrived, nor which pages a sync that found no room has
+/// forgotten: everything before it was synced.
+fn is_passing(kind: DiskErrorKind) -> bool {
+    matches!(kind, DiskErrorKind::Full | DiskErrorKind::Scarce)
+}
+
+fn commit(
+    disk: &dyn Disk,
+    seal: Option<&SealWrite>,
+    (file, offset): (&str, u64),
+    data: &WriteBuffer,
+    sync: bool,
+) -> Result<(), DiskError> {
+    if let Some(seal) = seal {
+        seal.write(disk, sync)?;
+    }
+    data.write(disk, file, offset)?;
+    if sync { disk.sync_data(file) } else { Ok(()) }
+}
+
+impl SealWrite {
+    pub(crate) fn write(&self, disk: &dyn Disk, sync: bool) -> Result<(), DiskError> {
+        if !self.index.is_empty() {
+            disk.write_at(&self.file, self.index_offset, &mut [IoSlice::new(&self.index)])?;
+        }
+        disk.write_at(&self.file, self.footer_offset, &mut [IoSlice::new(&self.footer)])?;
+        if sync { disk.sync_data(&self.file) } else { Ok(()) }
+    }
+}
+
+fn sync_dir(disk: &dyn Disk, sync: bool) -> Result<Outcome, DiskError> {
+    if sync {
+        disk.sync_dir()?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn read_bytes(disk: &dyn Disk, file: &str, offset: u64, bytes: usize) -> Result<Bytes, DiskError> {
+    let mut buffer = vec![0; bytes];
+    let count = read_full(disk, file, offset, &mut buffer)?;
+    buffer.truncate(count);
+    Ok(Bytes::from(buffer))
+}
+
+fn read_piece(
+    disk: &dyn Disk,
+    file: &str,
+    offset: u64,
+    piece: Piece,
+) -> Result<Outcome, DiskError> {
+    let data = read_bytes(disk, file, offset, piece.bytes)?;
+    Ok(if checksums::is_right(&data, piece) {
+        Outcome::Data(data)
+    } else {
+        Outcome::Wrong(format!("{file} at {offset}: bad length or checksum").into())
+    })
+}
+
+/// Makes a file and takes room for it. `false`: zeros must be written instead.
+pub(crate) fn make(
+    disk: &dyn Disk,
+    file: &str,
+    length: u64,
+    sync: bool,
+) -> Result<bool, DiskError> {
+    disk.create(file)?;
+    let allocated = disk.allocate(file, length)?;
+    if allocated && sync {
+        disk.sync_data(file)?;
+    }
+    Ok(allocated)
+}
+
+/// Writes zeros from `offset` on; used by the bulk lane in steps and by recovery at once.
+pub(crate) fn zero(
+    disk: &dyn Disk,
+    file: &str,
+    offset: u64,
+    bytes: u64,
+    sync: bool,
+) -> Result<Outcome, DiskError> {
+    let mut done = 0;
+    while done < bytes {
+        // A mebibyte a call: few calls, and no large buffer to hold the zeros.
+        let mut slices = Vec::with_capacity(16);
+        let mut step = 0;
+        while step < 1 << 20 && done + step < bytes {
+            let part = (bytes - done - step).min(ZEROS.len() as u64);
+            slices.push(IoSlice::new(ZEROS.get(..part as usize).unwrap_or(&ZEROS)));
+            step += part;
+        }
+        disk.write_at(file, offset + done, &mut slices)?;
+        done += step;
+    }
+    if sync {
+        disk.sync_data(file)?;
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,168 @@
+//! The second pass: each message that has open recipients is handed over.
+
+use super::read::Recovery;
+use crate::codec::{self, AcceptHead, RawRecord, Summary, kind};
+use crate::disk::{Disk, DiskError};
+use crate::index::Entry;
+use crate::live::Live;
+use crate::name::{SegmentKey, blob_name};
+use crate::record::BlobId;
+use crate::request::{RecoveredMessage, RecoveredRecipient};
+use crate::scan::{self, Found};
+use mail::{Domain, Mailbox, MessageId};
+use std::collections::BTreeMap;
+
+impl Recovery {
+    /// The second pass: hands over each live message, segment by segment.
+    pub(crate) fn hand_over(
+        &mut self,
+        disk: &dyn Disk,
+        recovered: &mut dyn FnMut(RecoveredMessage),
+    ) -> Result<(), DiskError> {
+        let mut domains = Domains::default();
+        let generations: Vec<u32> = self.live.segments.map.keys().copied().collect();
+        for generation in generations {
+            let Some(segment) = self.live.segments.get(generation) else { continue };
+            if segment.live_count == 0 {
+                continue;
+            }
+            let (key, length) = (segment.key, segment.length);
+            let mut count = 0;
+            let (mut malformed, mut short_blobs) = (Vec::new(), Vec::new());
+            let mut visit = |record: &RawRecord<'_>| match self.message(record, key, &mut domains) {
+                Some(Some(message)) => {
+                    short_blobs.extend(self.short_blob(disk, &message));
+                    count += 1;
+                    recovered(message);
+                }
+                Some(None) => {}
+                None => malformed.push(record.offset),
+            };
+            let is_indexed = self.indexed.contains(&generation);
+            let end = self.ends.get(&generation).copied();
+            visit_segment(disk, (key, length), is_indexed, end, &mut visit)?;
+            self.report.live_count += count;
+            for offset in malformed {
+                self.damage(&key.name(), offset, 0, "an accept record is malformed");
+            }
+            for (id, blob, what) in short_blobs {
+                self.note_lost_body(id, blob, &what);
+            }
+        }
+        Ok(())
+    }
+
+    /// The blob of a message that has not the length that its record says, and how that is told.
+    fn short_blob(
+        &self,
+        disk: &dyn Disk,
+        message: &RecoveredMessage,
+    ) -> Option<(u64, BlobId, String)> {
+        let id = message.id;
+        let &blob = self.live.blobs.get(&id.0)?;
+        let found = disk.length(&blob_name(blob.0)).ok()?;
+        let what = wrong_length(id, message.body_bytes, found)?;
+        Some((id.0, blob, what))
+    }
+
+    /// The message whose newest accept this record is, if it is one; the outer `None` is damage.
+    fn message(
+        &self,
+        record: &RawRecord<'_>,
+        key: SegmentKey,
+        domains: &mut Domains,
+    ) -> Option<Option<RecoveredMessage>> {
+        if !matches!(record.kind, kind::ACCEPT | kind::COPY | kind::INDEXED) {
+            return Some(None);
+        }
+        let head = codec::read_head(record)?;
+        let Some(entry) = self.live.index.get(head.id.0) else { return Some(None) };
+        let is_newest = (entry.segment, u64::from(entry.offset)) == (key.generation, head.offset);
+        if !is_newest {
+            return Some(None);
+        }
+        let summary = codec::read_summary(record, &mut |text| domains.get(text))?;
+        Some(Some(recovered_message(&head, summary, entry, &self.live)))
+    }
+}
+
+/// Visits the accepts of a segment: those in its index if it was read by that, otherwise all records up
+/// to `end`.
+fn visit_segment(
+    disk: &dyn Disk,
+    (key, length): (SegmentKey, u64),
+    is_indexed: bool,
+    end: Option<u64>,
+    visit: &mut dyn FnMut(&RawRecord<'_>),
+) -> Result<(), DiskError> {
+    let file = key.name();
+    let (_, footer) = scan::read_ends(disk, &file, key, length)?;
+    let index = match footer.filter(|_| is_indexed) {
+        Some(footer) => scan::find_index(disk, &file, key, footer)?,
+        None => None,
+    };
+    if let Some(index) = index {
+        return index.iter().try_for_each(|place| place.visit(disk, &file, key, visit));
+    }
+    scan::scan(disk, &file, key, length, end, &mut |found| {
+        if let Found::Record(record) | Found::LoneCopy(record) = found {
+            visit(&record);
+        }
+    })?;
+    Ok(())
+}
+
+/// What is wrong with a blob of `found` bytes, if anything is.
+pub(crate) fn wrong_length(id: MessageId, body_bytes: u64, found: u64) -> Option<String> {
+    (found != body_bytes)
+        .then(|| format!("the body of message {id} has {found} bytes instead of {body_bytes}"))
+}
+
+fn recovered_message(
+    head: &AcceptHead,
+    summary: Summary,
+    entry: &Entry,
+    live: &Live,
+) -> RecoveredMessage {
+    let open = entry
+        .open()
+        .filter_map(|index| {
+            let domain = summary.domains.get(index as usize)?.clone();
+            let retry = entry.retry(index);
+            let (attempts, next_try) = (retry.attempts, retry.next_try);
+            Some(RecoveredRecipient { index, domain, attempts, next_try })
+        })
+        .collect();
+    RecoveredMessage {
+        id: head.id,
+        received_at: summary.received_at,
+        meta: summary.meta,
+        reverse_path_is_null: summary.reverse_path_is_null,
+        open,
+        hold: entry.hold(&live.reasons).map(Box::from),
+        route_override: entry.route_override().map(Box::from),
+        delay_notice_sent: entry.delay_notice_sent(),
+        last_reason: entry.reason(&live.reasons).map(Box::from),
+        body_bytes: summary.body_bytes,
+    }
+}
+
+/// Domains by the text after the `@`, each allocated once.
+#[derive(Default)]
+struct Domains(BTreeMap<Box<str>, Domain>);
+
+impl Domains {
+    fn get(&mut self, text: &str) -> Option<Domain> {
+        if let Some(domain) = self.0.get(text) {
+            return Some(domain.clone());
+        }
+        // Only the bare postmaster has no domain.
+        let domain = if text.is_empty() {
+            Mailbox::parse("postmaster", false).ok()?.domain()
+        } else {
+            Mailbox::parse(&format!("x@{text}"), true).ok()?.domain()
+        };
+        self.0.insert(text.into(), domain.clone());
+        Some(domain)
+    }
+}

@@ -1,0 +1,428 @@
+//! Walks a segment from end to end.
+
+use super::payload::{is_whole, records};
+use super::window::{WINDOW_BYTES, Window};
+use crate::batch::{BATCH_HEADER_BYTES, BatchHeader};
+use crate::block::{SECTOR_BYTES, u32_at};
+use crate::codec::{RawRecord, kind, read_record};
+use crate::disk::{Disk, DiskError};
+use crate::name::SegmentKey;
+use crate::segment::Header;
+use std::io::IoSlice;
+
+/// What a walk comes across, in order.
+#[derive(Debug)]
+pub(crate) enum Found<'a> {
+    /// The header of a batch with at least one valid record, or of an index batch.
+    Batch(u64, BatchHeader),
+    /// A record of the batch found last, index batches left out.
+    Record(RawRecord<'a>),
+    /// A copy of which the state that was written with it may be lost.
+    LoneCopy(RawRecord<'a>),
+    /// Something synced is not what it was, or can't be read.
+    Damage { offset: u64, bytes: u64, what: String },
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ScanEnd {
+    /// Where the valid data ends.
+    pub end: u64,
+    /// Something that was never acknowledged comes after it.
+    pub torn: bool,
+    /// Some of what comes before it is not what it was, or a sector anywhere can't be read.
+    pub damaged: bool,
+    /// A sector can't be read.
+    pub unreadable: bool,
+    /// Everything before here was synced, says a later batch.
+    pub proven: u64,
+}
+
+/// A record that is longer is no evidence of a batch without a header: its length may be anything.
+const RECORD_BYTES_MAX: u64 = 4 << 20;
+
+/// Reads a segment from end to end.
+///
+/// `known_end` is where its data is known to end (its footer, or the header of the segment after
+/// it, says so): everything before was synced.
+pub(crate) fn scan(
+    disk: &dyn Disk,
+    file: &str,
+    key: SegmentKey,
+    length: u64,
+    known_end: Option<u64>,
+    visit: &mut dyn FnMut(Found<'_>),
+) -> Result<ScanEnd, DiskError> {
+    Walk::new(disk, file, key, length).scan(known_end, visit)
+}
+
+/// A planted fault: as [`scan`], but a torn batch counts as whole.
+#[cfg(feature = "planted")]
+pub(crate) fn scan_trusting(
+    disk: &dyn Disk,
+    file: &str,
+    key: SegmentKey,
+    length: u64,
+    known_end: Option<u64>,
+    visit: &mut dyn FnMut(Found<'_>),
+) -> Result<ScanEnd, DiskError> {
+    let mut walk = Walk::new(disk, file, key, length);
+    walk.trusts_torn = true;
+    walk.scan(known_end, visit)
+}
+
+struct Walk<'a> {
+    window: Window<'a>,
+    key: SegmentKey,
+    /// Of the file.
+    length: u64,
+    /// Where its footer begins: no batch goes beyond.
+    limit: u64,
+    #[cfg(feature = "planted")]
+    trusts_torn: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new(disk: &'a dyn Disk, file: &'a str, key: SegmentKey, length: u64) -> Walk<'a> {
+        Walk {
+            window: Window::new(disk, file),
+            key,
+            length,
+            limit: length.saturating_sub(SECTOR_BYTES),
+            #[cfg(feature = "planted")]
+            trusts_torn: false,
+        }
+    }
+
+    fn segment_header(&mut self) -> Result<Option<Header>, DiskError> {
+        let block = self.window.get(0, SECTOR_BYTES as usize)?;
+        Ok(Header::decode(block, self.key))
+    }
+
+    /// See [`scan`].
+    fn scan(
+        &mut self,
+        known_end: Option<u64>,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<ScanEnd, DiskError> {
+        let mut result = self.scan_readable(known_end, visit)?;
+        for (offset, bytes) in self.window.unreadable_runs() {
+            (result.damaged, result.unreadable) = (true, true);
+            visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes can't be read") });
+        }
+        Ok(result)
+    }
+
+    /// Takes sectors that can't be read for zeros, but not for a torn tail.
+    fn scan_readable(
+        &mut self,
+        known_end: Option<u64>,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<ScanEnd, DiskError> {
+        if known_end.is_some_and(|known| known > self.limit) {
+            // The file has lost its end: no footer comes after its data.
+            self.limit = self.length;
+        }
+        let limit = self.limit;
+        let mut result = ScanEnd { end: SECTOR_BYTES, ..ScanEnd::default() };
+        if !self.find_first(known_end, &mut result, visit)? {
+            return Ok(result);
+        }
+        while result.end < limit && known_end.is_none_or(|known| result.end < known) {
+            let offset = result.end;
+            let batch = self.batch(offset)?;
+            if let Some((header, true)) = batch {
+                visit(Found::Batch(offset, header));
+                self.visit_whole(offset, &header, visit)?;
+                result.proven = result.proven.max(header.synced_offset);
+                result.end += header.total_bytes;
+                continue;
+            }
+            let header = batch.map(|(header, _)| header);
+            if !self.pass_invalid(header, known_end.unwrap_or(0).min(limit), &mut result, visit)? {
+                break;
+            }
+        }
+        if let Some(known) = known_end.filter(|&known| known > limit) {
+            result.damaged = true;
+            let bytes = known - limit;
+            let what = format!("the file ends {bytes} bytes before its data");
+            visit(Found::Damage { offset: limit, bytes, what });
+        }
+        Ok(result)
+    }
+
+    /// Notes in `result.end` where the first batch begins; `false` when there is none to be read.
+    fn find_first(
+        &mut self,
+        known_end: Option<u64>,
+        result: &mut ScanEnd,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<bool, DiskError> {
+        if let Some(header) = self.segment_header()? {
+            result.end = header.first_offset;
+            return Ok(true);
+        }
+        // Either nothing was ever written here, or the header is damaged.
+        let known_end = known_end.filter(|&known| known > 0);
+        let (found, is_synced) = self.find(SECTOR_BYTES, 0)?;
+        let Some(found) = found else {
+            if let Some(bytes) = known_end {
+                result.damaged = true;
+                let what = format!("nothing of its {bytes} bytes can be read");
+                visit(Found::Damage { offset: 0, bytes, what });
+            } else {
+                result.torn = self.is_begun(0)?;
+            }
+            return Ok(false);
+        };
+        let is_readable = !self.window.is_unreadable(0, SECTOR_BYTES);
+        if !is_synced && is_readable && known_end.is_none() {
+            // It was written with the first batch, and neither was synced.
+            result.torn = true;
+            return Ok(false);
+        }
+        result.damaged = true;
+        let what = "the segment's header is damaged".into();
+        visit(Found::Damage { offset: 0, bytes: SECTOR_BYTES, what });
+        result.end = found;
+        Ok(true)
+    }
+
+    /// What is at `result.end` is no whole batch, though it may have a `header`. It is damage if it
+    /// was synced once: then the walk goes on behind it. `false` when it is the torn tail, or when
+    /// nothing was written here.
+    fn pass_invalid(
+        &mut self,
+        header: Option<BatchHeader>,
+        known: u64,
+        result: &mut ScanEnd,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<bool, DiskError> {
+        let offset = result.end;
+        let after = offset + header.map_or(SECTOR_BYTES, |header| header.total_bytes);
+        let (next, is_synced) = self.find(after, offset)?;
+        let is_readable = !self.window.is_unreadable(offset, after);
+        if !is_synced && is_readable && known <= offset {
+            // What lies behind damage without a header belongs to it.
+            result.torn =
+                header.is_some() || next.is_some() || (!result.damaged && self.is_begun(offset)?);
+            return Ok(false);
+        }
+        result.damaged = true;
+        if let Some(header) = header {
+            visit(Found::Batch(offset, header));
+            self.salvage(offset, &header, visit)?;
+            result.end = after;
+        } else {
+            result.end = next.unwrap_or(known.max(after));
+            let bytes = result.end - offset;
+            visit(Found::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
+        }
+        Ok(true)
+    }
+
+    /// No header can be read from `offset` on; whether something of a batch is there all the same:
+    /// it was torn, or its header was damaged. In a file that was used for another segment before
+    /// only a record of this one tells so; in any other, all that isn't zeros.
+    fn is_begun(&mut self, offset: u64) -> Result<bool, DiskError> {
+        let (key, limit) = (self.key, self.limit);
+        let at = offset + BATCH_HEADER_BYTES as u64;
+        let length = u32_at(self.window.get(at, 4)?, 0).map_or(0, u64::from);
+        if (1..=RECORD_BYTES_MAX.min(limit.saturating_sub(at))).contains(&length)
+            && read_record(self.window.get(at, length as usize)?, key, at).is_ok()
+        {
+            return Ok(true);
+        }
+        // The footer of its earlier life is there until it is full again.
+        let is_new = !self.window.is_unreadable(self.limit, self.length)
+            && self.is_blank(self.limit, self.length)?;
+        Ok(is_new && !self.is_blank(offset, self.limit)?)
+    }
+
+    /// There is nothing but zeros between the two.
+    fn is_blank(&mut self, from: u64, to: u64) -> Result<bool, DiskError> {
+        let mut at = from;
+        while at < to {
+            let part = self.window.get(at, (to - at).min(WINDOW_BYTES as u64) as usize)?;
+            if part.is_empty() {
+                break;
+            }
+            if part.iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            at += part.len() as u64;
+        }
+        Ok(true)
+    }
+
+    fn header(&mut self, offset: u64) -> Result<Option<BatchHeader>, DiskError> {
+        let (key, limit) = (self.key, self.limit);
+        let head = self.window.get(offset, BATCH_HEADER_BYTES)?;
+        let header = BatchHeader::decode(head, key, offset);
+        Ok(header.filter(|header| {
+            offset.checked_add(header.total_bytes).is_some_and(|end| end <= limit)
+        }))
+    }
+
+    fn payload(&mut self, offset: u64, header: &BatchHeader) -> Result<(&[u8], u64), DiskError> {
+        let at = offset + BATCH_HEADER_BYTES as u64;
+        Ok((self.window.get(at, header.payload_bytes as usize)?, at))
+    }
+
+    /// The batch at `offset` and whether all of it is right; `None` when its header is not.
+    fn batch(&mut self, offset: u64) -> Result<Option<(BatchHeader, bool)>, DiskError> {
+        let Some(header) = self.header(offset)? else { return Ok(None) };
+        let key = self.key;
+        let (payload, at) = self.payload(offset, &header)?;
+        let whole = is_whole(payload, key, at, &header);
+        Ok(Some((header, self.takes_for_whole(whole))))
+    }
+
+    /// Whether a batch counts as whole; a planted fault lets a torn one.
+    fn takes_for_whole(&self, is_whole: bool) -> bool {
+        #[cfg(feature = "planted")]
+        let is_whole = is_whole || self.trusts_torn;
+        is_whole
+    }
+
+    fn visit_whole(
+        &mut self,
+        offset: u64,
+        header: &BatchHeader,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), DiskError> {
+        if header.is_index {
+            return Ok(());
+        }
+        let key = self.key;
+        let (payload, at) = self.payload(offset, header)?;
+        for record in records(payload, key, at).flatten() {
+            visit(Found::Record(record));
+        }
+        #[cfg(feature = "planted")]
+        visit_torn(payload, key, at, header, visit);
+        Ok(())
+    }
+
+    /// Visits what is left of a damaged batch. Of a group with a damaged record only accepts
+    /// count: a settle without the DSN that belonged to it would lose the recipient, without the
+    /// settle the recipient is tried once more.
+    fn salvage(
+        &mut self,
+        offset: u64,
+        header: &BatchHeader,
+        visit: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), DiskError> {
+        let key = self.key;
+        let (payload, at) = self.payload(offset, header)?;
+        let all: Vec<_> = records(payload, key, at).collect();
+        let good = all.iter().flatten().count() as u32;
+        let lost = header.records_count.saturating_sub(good).max(1);
+        let bytes = header.total_bytes;
+        let what = if header.is_index {
+            format!("{lost} index entries are damaged")
+        } else {
+            format!("{lost} of {} records are damaged", header.records_count)
+        };
+        visit(Found::Damage { offset, bytes, what });
+        if header.is_index {
+            return Ok(());
+        }
+        // With a record missing at the end, the last group is not known to be whole either.
+        visit_groups(&all, all.len() < header.records_count as usize, visit);
+        Ok(())
+    }
+
+    /// The first batch header at or after `from`, and whether a batch from there on says that the
+    /// segment was synced beyond `offset`.
+    fn find(&mut self, from: u64, offset: u64) -> Result<(Option<u64>, bool), DiskError> {
+        let mut first = None;
+        let mut at = from.next_multiple_of(SECTOR_BYTES);
+        while at < self.limit {
+            let Some(header) = self.header(at)? else {
+                at += SECTOR_BYTES;
+                continue;
+            };
+            first = first.or(Some(at));
+            if header.synced_offset > offset {
+                return Ok((first, true));
+            }
+            at += header.total_bytes.next_multiple_of(SECTOR_BYTES).max(SECTOR_BYTES);
+        }
+        Ok((first, false))
+    }
+}
+
+/// Hands over what counts of a batch in which not every record is right: groups that are whole, and of
+/// the others what does no harm by itself. `is_short`: records are missing at the end.
+fn visit_groups(
+    all: &[Result<RawRecord<'_>, u64>],
+    is_short: bool,
+    visit: &mut dyn FnMut(Found<'_>),
+) {
+    let begins = |item: &Result<RawRecord<'_>, u64>| item.as_ref().is_ok_and(|r| r.first);
+    let mut from = 0;
+    while from < all.len() {
+        let to =
+            (from + 1..all.len()).find(|&at| all.get(at).is_some_and(begins)).unwrap_or(all.len());
+        let group = all.get(from..to).unwrap_or(&[]);
+        let whole = group.iter().all(Result::is_ok)
+            && group.first().is_some_and(begins)
+            && !(is_short && to == all.len());
+        for record in group.iter().flatten() {
+            match record.kind {
+                _ if whole => visit(Found::Record(*record)),
+                kind::ACCEPT => visit(Found::Record(*record)),
+                kind::COPY => visit(Found::LoneCopy(*record)),
+                _ => {}
+            }
+        }
+        from = to;
+    }
+}
+
+/// A planted fault: takes those records of a torn batch of which the checksum is wrong, too.
+#[cfg(feature = "planted")]
+fn visit_torn(
+    payload: &[u8],
+    key: SegmentKey,
+    offset: u64,
+    header: &BatchHeader,
+    visit: &mut dyn FnMut(Found<'_>),
+) {
+    if is_whole(payload, key, offset, header) {
+        return;
+    }
+    let mut at = 0;
+    while let Some(rest) = payload.get(at..)
+        && let Some(record) = crate::codec::read_torn_record(rest, key, offset + at as u64)
+    {
+        at += record.length as usize;
+        if read_record(rest, key, record.offset).is_err() {
+            visit(Found::Record(record));
+        }
+    }
+}
+
+/// Makes all batches at and after `from` invalid: what was cut must not come back when something
+/// else is written in front of it. They were never acknowledged.
+pub(crate) fn cut(
+    disk: &dyn Disk,
+    file: &str,
+    (key, length): (SegmentKey, u64),
+    from: u64,
+    sync: bool,
+) -> Result<(), DiskError> {
+    let mut walk = Walk::new(disk, file, key, length);
+    let mut at = from.next_multiple_of(SECTOR_BYTES);
+    let mut changed = false;
+    while at < walk.limit {
+        if walk.header(at)?.is_some() {
+            disk.write_at(file, at, &mut [IoSlice::new(&[0; SECTOR_BYTES as usize])])?;
+            changed = true;
+        }
+        at += SECTOR_BYTES;
+    }
+    if changed && sync { disk.sync_data(file) } else { Ok(()) }
+}

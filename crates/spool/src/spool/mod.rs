@@ -1,0 +1,283 @@
+//! The log as its driver sees it: requests and finished operations in, operations and completions
+//! out.
+
+mod admission;
+mod commit;
+mod load;
+mod operations;
+mod prepare;
+mod release;
+mod requests;
+mod submit;
+
+use crate::blob::{BlobIo, Blobs};
+use crate::buffer::WriteBuffer;
+use crate::compaction::Compaction;
+use crate::config::{Durability, SpoolConfig, SpoolStatus};
+use crate::disk::DiskError;
+use crate::io::{Io, IoTicket, Op};
+use crate::live::Live;
+use crate::memory::Memory;
+use crate::name::SegmentKey;
+use crate::record::BlobId;
+use crate::registrar::Registrar;
+use crate::request::{Completion, Refusal, Ticket};
+use crate::segment::SegmentEnd;
+use crate::space::Space;
+use crate::writer::Writer;
+use mail::MessageId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use submit::{Submit, SubmitKind};
+
+/// One log.
+#[derive(Debug)]
+pub struct Spool {
+    config: SpoolConfig,
+    live: Live,
+    writer: Writer,
+    pub(crate) space: Space,
+    pub(crate) registrar: Registrar,
+    blobs: Blobs,
+    compaction: Compaction,
+    memory: Option<Memory>,
+    pending: VecDeque<Submit>,
+    /// How many of them have an accept.
+    pending_accepts_count: usize,
+    commit: Option<Commit>,
+    /// The batch under way could not be written for want of something; it is tried again.
+    stalled: Option<Stalled>,
+    /// Other operations that wait for the same.
+    put_off: Vec<Io>,
+    /// Kept from batch to batch.
+    buffer: Option<WriteBuffer>,
+    bulk: VecDeque<Io>,
+    waiting: BTreeMap<IoTicket, Waiting>,
+    next_ticket: u64,
+    pub(crate) next_generation: u32,
+    completions: VecDeque<(Ticket, Completion)>,
+    /// Loads that wait until the batch under way is written.
+    parked_loads: Vec<(Ticket, MessageId)>,
+    poisoned: Option<Box<str>>,
+    /// Messages whose blob was lost at the start.
+    pub(crate) lost_bodies: BTreeSet<u64>,
+    status: SpoolStatus,
+}
+
+/// A batch that is being written.
+#[derive(Debug)]
+struct Commit {
+    ticket: IoTicket,
+    /// Whom to tell, and the position of each one's first record.
+    submits: Vec<(Ticket, u64)>,
+    dropped_blobs: Vec<BlobId>,
+    records_count: u64,
+    bytes: u64,
+    /// Where it begins: nothing from here on can be read yet.
+    offset: u64,
+}
+
+/// A batch that found no room, or no descriptor, and waits.
+#[derive(Debug)]
+struct Stalled {
+    /// `None` while it is tried again.
+    io: Option<Io>,
+    /// It may be tried again now.
+    due: bool,
+    /// What is said to those who would have to wait behind it.
+    refusal: Refusal,
+}
+
+/// What an operation of the bulk lane was for.
+#[derive(Debug)]
+enum Waiting {
+    Load { ticket: Ticket, id: MessageId, segment: u32, offset: u64 },
+    BlobRead { ticket: Ticket },
+    Blob(BlobIo),
+    Zero { generation: u32, done: u64 },
+    NameSpare { generation: u32 },
+    NameSegment { key: SegmentKey },
+    Retire { generation: u32, spare: bool },
+    RemoveUnfinished,
+    Register,
+    Space,
+    CompactionRead,
+    CompactionScan,
+}
+
+impl Spool {
+    pub(crate) fn new(config: SpoolConfig, writer: Writer, live: Live) -> Spool {
+        let blobs = Blobs::new(live.next_blob);
+        Spool {
+            config,
+            live,
+            writer,
+            space: Space::default(),
+            registrar: Registrar::default(),
+            blobs,
+            compaction: Compaction::default(),
+            memory: None,
+            pending: VecDeque::new(),
+            pending_accepts_count: 0,
+            commit: None,
+            stalled: None,
+            put_off: Vec::new(),
+            buffer: None,
+            bulk: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            next_ticket: 0,
+            next_generation: 1,
+            completions: VecDeque::new(),
+            parked_loads: Vec::new(),
+            poisoned: None,
+            lost_bodies: BTreeSet::new(),
+            status: SpoolStatus::default(),
+        }
+    }
+
+    pub(crate) fn in_memory(config: SpoolConfig) -> Spool {
+        let key = SegmentKey { generation: 0, salt: 0 };
+        let writer = Writer::new(&config, key, 0, SegmentEnd::default(), (0, 1));
+        let live = Live { next_sequence: 1, next_blob: 1, ..Live::default() };
+        let mut spool = Spool::new(config, writer, live);
+        spool.memory = Some(Memory::default());
+        spool
+    }
+
+    fn is_sync(&self) -> bool {
+        self.config.durability == Durability::Sync
+    }
+
+    /// First message sequence that was never used in this log. The caller counts on from here.
+    #[must_use]
+    pub fn next_sequence(&self) -> u64 {
+        self.live.next_sequence
+    }
+
+    /// First blob number that was never used in this log. The caller counts on from here.
+    #[must_use]
+    pub fn next_blob(&self) -> u64 {
+        self.live.next_blob
+    }
+
+    /// To be called about twice a second, whatever else happens: looks for room that others took or
+    /// gave back.
+    pub fn handle_tick(&mut self) {
+        if self.poisoned.is_some() {
+            return;
+        }
+        Compaction::handle_tick(&mut self.live);
+        self.ask_for_space();
+        self.bulk.extend(std::mem::take(&mut self.put_off));
+        if let Some(stalled) = &mut self.stalled {
+            stalled.due = true;
+        }
+    }
+
+    /// The batch under way waits for room or for descriptors, and with it all else.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.stalled.is_some()
+    }
+
+    /// Somebody waits for the next batch: it holds an accept. Otherwise it may be put off for a few
+    /// milliseconds to gather more.
+    #[must_use]
+    pub fn has_urgent(&self) -> bool {
+        self.pending_accepts_count > 0
+    }
+
+    /// Free space below which accepts are refused: with less than a segment's no other is made.
+    fn reserve_bytes(&self) -> u64 {
+        self.config.reserve_bytes.max(self.config.segment_bytes)
+    }
+
+    fn submit_bytes_max(&self) -> u64 {
+        Writer::submit_bytes_max(self.config.segment_bytes, self.config.block_bytes)
+    }
+
+    /// About what can be written without another segment being made.
+    fn room_bytes(&self) -> u64 {
+        self.writer.room_bytes() + self.space.ready_count() as u64 * self.config.segment_bytes
+    }
+
+    /// The next operation of the bulk lane.
+    pub fn poll_bulk_io(&mut self) -> Option<Io> {
+        self.bulk.pop_front()
+    }
+
+    /// The next operation of either lane. Taking a log operation closes the batch, so hand in all
+    /// requests that are there before asking.
+    pub fn poll_io(&mut self) -> Option<Io> {
+        self.poll_bulk_io().or_else(|| self.poll_log_io())
+    }
+
+    /// The next answer.
+    pub fn poll_completion(&mut self) -> Option<(Ticket, Completion)> {
+        self.completions.pop_front()
+    }
+
+    /// Nothing that anybody waits for is under way or waits to be written. What goes on in the
+    /// background (preparing segments, compaction) may be broken off at any time.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let asked = |waiting: &Waiting| {
+            matches!(waiting, Waiting::Load { .. } | Waiting::BlobRead { .. } | Waiting::Blob(_))
+        };
+        self.commit.is_none()
+            && self.pending.is_empty()
+            && self.completions.is_empty()
+            && self.parked_loads.is_empty()
+            && !self.waiting.values().any(asked)
+    }
+
+    /// How the log is doing.
+    #[must_use]
+    pub fn status(&self) -> SpoolStatus {
+        let segments = self.live.segments.map.values();
+        let spares = self.space.ready_count() as u64;
+        SpoolStatus {
+            live_count: self.live.index.count(),
+            damaged_count: self.lost_bodies_count(),
+            segments_count: self.live.segments.map.len() as u64,
+            spares_count: spares,
+            segment_file_bytes: segments.clone().map(|segment| segment.length).sum::<u64>()
+                + spares * self.config.segment_bytes,
+            live_bytes: segments.map(|segment| segment.live_bytes).sum(),
+            blobs_count: self.live.blobs.len() as u64 + self.blobs.count(),
+            free_bytes: self.memory.is_none().then_some(self.space.free_bytes),
+            full: self.memory.is_none()
+                && (self.stalled.is_some() || self.space.is_full(self.reserve_bytes())),
+            poisoned: self.poisoned.clone(),
+            pending_count: self.pending.len() as u64,
+            compacted_bytes: self.compaction.written_bytes,
+            index_bytes: self.live.index.bytes(),
+            ..self.status.clone()
+        }
+    }
+
+    fn lost_bodies_count(&self) -> u64 {
+        let is_live = |id: &&u64| self.live.index.get(**id).is_some();
+        self.lost_bodies.iter().filter(is_live).count() as u64
+    }
+
+    fn complete(&mut self, ticket: Ticket, completion: Completion) {
+        self.completions.push_back((ticket, completion));
+    }
+
+    fn ticket(&mut self) -> IoTicket {
+        self.next_ticket += 1;
+        IoTicket(self.next_ticket)
+    }
+
+    fn push_bulk(&mut self, op: Op, waiting: Waiting) {
+        let ticket = self.ticket();
+        self.waiting.insert(ticket, waiting);
+        self.bulk.push_back(Io { ticket, op });
+    }
+
+    /// No more promises: what the disk holds now is not known.
+    fn poison(&mut self, error: &DiskError) {
+        self.poisoned.get_or_insert_with(|| error.text.clone());
+        self.refuse_pending(Refusal::Poisoned, SubmitKind::Settle);
+    }
+}

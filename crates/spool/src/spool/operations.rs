@@ -1,0 +1,91 @@
+//! Operations that were performed: each goes to what it was for, and what is due next begins.
+
+use super::load::blob_data;
+use super::{Spool, Waiting};
+use crate::blob::{BlobIo, Step};
+use crate::disk::DiskError;
+use crate::io::{Io, IoDone, Outcome};
+
+impl Spool {
+    /// Takes the result of an operation.
+    pub fn handle_io_done(&mut self, done: IoDone) {
+        let done = match done.result {
+            Ok(Outcome::PutOff(op, error)) => {
+                return self.put_off(Io { ticket: done.ticket, op: *op }, &error);
+            }
+            result => IoDone { ticket: done.ticket, result },
+        };
+        if self.commit.as_ref().is_some_and(|commit| commit.ticket == done.ticket) {
+            self.stalled = None;
+            if let Some(commit) = self.commit.take() {
+                self.handle_commit_done(commit, done.result);
+                for (ticket, id) in std::mem::take(&mut self.parked_loads) {
+                    self.handle_load(ticket, id);
+                }
+            }
+        } else if let Some(waiting) = self.waiting.remove(&done.ticket) {
+            self.handle_bulk_done(waiting, done.result);
+        }
+        self.drive_blobs();
+        self.go_on();
+    }
+
+    fn handle_bulk_done(&mut self, waiting: Waiting, result: Result<Outcome, DiskError>) {
+        let sync = self.is_sync();
+        match (waiting, result) {
+            (Waiting::Load { ticket, id, segment, offset }, result) => {
+                self.handle_loaded(ticket, id, (segment, offset), result);
+            }
+            (Waiting::BlobRead { ticket }, result) => {
+                self.complete(ticket, blob_data(result));
+            }
+            (Waiting::Blob(BlobIo::Write { blob, ticket }), result) => {
+                self.blobs.handle_written(blob, ticket, result.as_ref().err(), sync);
+                if result.is_err() {
+                    self.ask_for_space();
+                }
+            }
+            (Waiting::Blob(BlobIo::Sync { blob, ticket }), result) => {
+                // No accept names it yet: this blob fails and no more.
+                self.blobs.handle_synced(blob, ticket, result.as_ref().err(), sync);
+            }
+            (Waiting::Blob(BlobIo::Remove) | Waiting::RemoveUnfinished, _) => {}
+            (Waiting::Space, result) => self.handle_space(result),
+            (Waiting::Register, Ok(outcome)) => {
+                self.registrar.handle_written(matches!(outcome, Outcome::Registered(true)));
+                self.keep_register();
+            }
+            (Waiting::Register, Err(error)) => self.poison(&error),
+            (Waiting::CompactionRead | Waiting::CompactionScan, result) => match result {
+                Ok(Outcome::Many(records)) => self.compaction.handle_read(records),
+                Ok(Outcome::Scanned(found)) => {
+                    self.compaction.handle_scanned(&found, &self.live);
+                }
+                _ => self.compaction.handle_failed(&mut self.live),
+            },
+            (waiting, result) => self.handle_file_done(waiting, result),
+        }
+    }
+
+    pub(super) fn drive_blobs(&mut self) {
+        while let Some(step) = self.blobs.poll_step() {
+            match step {
+                Step::Io(op, io) => self.push_bulk(op, Waiting::Blob(io)),
+                Step::Complete(ticket, completion) => self.complete(ticket, completion),
+            }
+        }
+    }
+
+    /// Starts what is due in the background.
+    pub(crate) fn go_on(&mut self) {
+        if self.poisoned.is_some() || self.memory.is_some() {
+            return;
+        }
+        // Between batches all that is known is durable: only now may anything be thrown away.
+        if self.commit.is_none() {
+            self.release_segments();
+            self.compact();
+        }
+        self.prepare_segments();
+    }
+}

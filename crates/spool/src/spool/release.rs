@@ -1,0 +1,91 @@
+//! Segments that nothing needs any more leave: first the register, then the directory.
+
+use super::{Spool, Waiting};
+use crate::io::{Io, Op};
+use crate::name::{damaged_name, spare_name};
+use crate::registrar::Leaving;
+
+impl Spool {
+    pub(super) fn release_segments(&mut self) {
+        let generations: Vec<u32> = self
+            .live
+            .segments
+            .map
+            .keys()
+            .copied()
+            .filter(|&generation| {
+                self.live.segments.is_releasable(generation)
+                    && self.compaction.victim() != Some(generation)
+            })
+            .collect();
+        for generation in generations {
+            self.retire(generation);
+        }
+    }
+
+    fn retire(&mut self, generation: u32) {
+        let wanted = self.space.coming_count() < self.config.spare_segments_max;
+        let sync = self.is_sync();
+        let Some(segment) = self.live.segments.get_mut(generation) else { return };
+        segment.releasing = true;
+        let from = segment.file.clone();
+        let spare = wanted && !segment.damaged && segment.length == self.config.segment_bytes;
+        let op = if segment.damaged {
+            Op::Rename { from, to: damaged_name(segment.key), sync }
+        } else if spare {
+            Op::Rename { from, to: spare_name(generation), sync }
+        } else {
+            Op::Remove { file: from, sync }
+        };
+        self.space.recycling_count += usize::from(spare);
+        self.registrar.leave(Leaving { generation, spare, op });
+        self.keep_register();
+    }
+
+    /// Writes the register when it has changed, and makes an end of what it no longer names.
+    pub(super) fn keep_register(&mut self) {
+        for Leaving { generation, spare, op } in self.registrar.take_struck() {
+            self.push_bulk(op, Waiting::Retire { generation, spare });
+        }
+        self.registrar.note_marks(self.writer.marks(&self.live));
+        if let Some(bytes) = self.registrar.poll_write() {
+            let op = Op::Register { bytes, sync: self.is_sync() };
+            self.push_bulk(op, Waiting::Register);
+        }
+    }
+
+    pub(super) fn compact(&mut self) {
+        // With space left, only what is really sparse is worth writing again.
+        let reserve = self.reserve_bytes();
+        let tight = self.space.exhausted
+            || self.space.failed
+            || self.space.no_room
+            || self.space.coming_count() == 0
+            || self.space.free_bytes < reserve.saturating_mul(2);
+        let percent = if tight { 90 } else { self.config.compact_below_percent };
+        // What does not fit is not begun: it would take the last room from the settles.
+        let room = if tight { self.room_bytes() } else { u64::MAX };
+        self.compaction.choose(&self.live, percent, tight, room);
+        if let Some(op) = self.compaction.poll_op(&mut self.live, &self.config) {
+            let waiting = match op {
+                Op::Scan { .. } => Waiting::CompactionScan,
+                _ => Waiting::CompactionRead,
+            };
+            self.push_bulk(op, waiting);
+        } else {
+            self.release_segments();
+        }
+    }
+
+    /// The last operation, for an orderly stop: notes where the log ends, so that it is noticed if
+    /// its last segment is cut or emptied. To be performed after all others; nothing may be
+    /// submitted any more. `None` while a batch is under way, or when there is nothing to note.
+    pub fn close(&mut self) -> Option<Io> {
+        let waits = self.commit.is_some() || self.poisoned.is_some() || self.memory.is_some();
+        if waits {
+            return None;
+        }
+        let bytes = self.registrar.closing(self.writer.key.generation, self.writer.offset)?;
+        Some(Io { ticket: self.ticket(), op: Op::Register { bytes, sync: self.is_sync() } })
+    }
+}

@@ -1,0 +1,249 @@
+//! What is known of each segment while the log runs.
+
+use crate::block::SECTOR_BYTES;
+use crate::name::{FileName, SegmentKey};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Message ids from `low` to `high`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IdRange {
+    pub low: u64,
+    pub high: u64,
+}
+
+impl IdRange {
+    pub(crate) fn contains(self, id: u64) -> bool {
+        (self.low..=self.high).contains(&id)
+    }
+}
+
+/// What is known of one segment.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub key: SegmentKey,
+    pub file: FileName,
+    /// Of the file.
+    pub length: u64,
+    /// No more is written to it.
+    pub sealed: bool,
+    /// Messages whose newest accept record is here.
+    pub live_count: u64,
+    /// Bytes of these records.
+    pub live_bytes: u64,
+    /// Bytes of all accept records that were written here since the start.
+    pub accepted_bytes: u64,
+    /// It was begun and filled since the start.
+    pub filled: bool,
+    /// Bytes of the records that are not accepts.
+    pub small_bytes: u64,
+    /// Bytes and number of those that say how things are with a message: attempts and residues.
+    pub statements_bytes: u64,
+    pub statements_count: u64,
+    /// Messages of which the newest complete statement is here, be it the accept.
+    pub stated_count: u64,
+    /// Older segments with accept records of messages that a record here says more about: while
+    /// one of them can be read again, this one must be, too.
+    pub depends_on: BTreeSet<u32>,
+    /// Smallest and largest message id accepted here.
+    pub ids: Option<IdRange>,
+    /// Reads under way.
+    pub readers_count: u32,
+    /// Part of it can't be read: never recycled.
+    pub damaged: bool,
+    /// Compaction has moved all that is needed.
+    pub evacuated: bool,
+    /// It holds what can't be moved: not tried again until the next start.
+    pub stuck: bool,
+    /// The disk failed to read it: not tried again for so many ticks.
+    pub resting_ticks: u32,
+    /// Its file is being renamed or removed.
+    pub releasing: bool,
+}
+
+impl Segment {
+    pub(crate) fn new(key: SegmentKey, length: u64) -> Segment {
+        Segment {
+            key,
+            file: key.name(),
+            length,
+            sealed: false,
+            live_count: 0,
+            live_bytes: 0,
+            accepted_bytes: 0,
+            filled: false,
+            small_bytes: 0,
+            statements_bytes: 0,
+            statements_count: 0,
+            stated_count: 0,
+            depends_on: BTreeSet::new(),
+            ids: None,
+            readers_count: 0,
+            damaged: false,
+            evacuated: false,
+            stuck: false,
+            resting_ticks: 0,
+            releasing: false,
+        }
+    }
+
+    /// Bytes of those records that are not accepts and may be needed: of the statements about as many
+    /// as there are messages that nothing newer speaks of.
+    pub(crate) fn needed_small_bytes(&self) -> u64 {
+        let others = self.small_bytes.saturating_sub(self.statements_bytes);
+        let all = u128::from(self.statements_bytes) * u128::from(self.stated_count);
+        let newest = all / u128::from(self.statements_count.max(1));
+        others + u64::try_from(newest).unwrap_or(u64::MAX).min(self.statements_bytes)
+    }
+
+    /// Where the footer goes; data ends before.
+    pub(crate) fn footer_offset(&self) -> u64 {
+        self.length.saturating_sub(SECTOR_BYTES)
+    }
+
+    /// Written again it would take as much room as it does: all that was accepted here is live, and
+    /// most of what was said here is not said anew elsewhere.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.filled
+            && self.live_bytes == self.accepted_bytes
+            && self.small_bytes.saturating_mul(4) < self.length
+            && self.needed_small_bytes().saturating_mul(2) >= self.small_bytes
+    }
+
+    /// Notes that an accept record of `id` is here.
+    pub(crate) fn include_id(&mut self, id: u64) {
+        let IdRange { low, high } = self.ids.unwrap_or(IdRange { low: id, high: id });
+        self.ids = Some(IdRange { low: low.min(id), high: high.max(id) });
+    }
+}
+
+/// All segments that hold records, by generation.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentTable {
+    pub map: BTreeMap<u32, Segment>,
+}
+
+impl SegmentTable {
+    pub(crate) fn get(&self, generation: u32) -> Option<&Segment> {
+        self.map.get(&generation)
+    }
+
+    pub(crate) fn get_mut(&mut self, generation: u32) -> Option<&mut Segment> {
+        self.map.get_mut(&generation)
+    }
+
+    /// A message's newest accept record is in this segment now.
+    pub(crate) fn add_live(&mut self, generation: u32, id: u64, bytes: u32) {
+        if let Some(segment) = self.map.get_mut(&generation) {
+            segment.live_count += 1;
+            segment.live_bytes += u64::from(bytes);
+            segment.accepted_bytes += u64::from(bytes);
+            segment.include_id(id);
+        }
+    }
+
+    /// It no longer is, or the message is settled.
+    pub(crate) fn drop_live(&mut self, generation: u32, bytes: u32) {
+        if let Some(segment) = self.map.get_mut(&generation) {
+            segment.live_count = segment.live_count.saturating_sub(1);
+            segment.live_bytes = segment.live_bytes.saturating_sub(u64::from(bytes));
+        }
+    }
+
+    /// The newest complete statement about a message is not in segment `from` any more but in `to`;
+    /// its accept is one, too.
+    pub(crate) fn move_statement(&mut self, from: Option<u32>, to: Option<u32>) {
+        if let Some(segment) = from.and_then(|from| self.map.get_mut(&from)) {
+            segment.stated_count = segment.stated_count.saturating_sub(1);
+        }
+        if let Some(segment) = to.and_then(|to| self.map.get_mut(&to)) {
+            segment.stated_count += 1;
+        }
+    }
+
+    /// A record in segment `newer` is about a message that was accepted in segment `older`.
+    pub(crate) fn depend(&mut self, newer: u32, older: u32) {
+        if newer != older
+            && let Some(segment) = self.map.get_mut(&newer)
+        {
+            segment.depends_on.insert(older);
+        }
+    }
+
+    /// The segments that `generation` depends on and that are still there.
+    pub(crate) fn dependencies(&self, generation: u32) -> Vec<u32> {
+        let Some(segment) = self.map.get(&generation) else { return Vec::new() };
+        segment.depends_on.iter().copied().filter(|on| self.map.contains_key(on)).collect()
+    }
+
+    /// Nothing in the segment will be needed again: it holds no live message, and each record in
+    /// it that says something about a message is about one whose accept is durably gone (or was
+    /// copied on by compaction). Only to be asked when all that is known is durable.
+    pub(crate) fn is_releasable(&self, generation: u32) -> bool {
+        let Some(segment) = self.map.get(&generation) else { return false };
+        segment.sealed
+            && segment.live_count == 0
+            && segment.readers_count == 0
+            && !segment.releasing
+            && (segment.evacuated || self.dependencies(generation).is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> SegmentTable {
+        let mut table = SegmentTable::default();
+        for generation in 1..=3 {
+            let key = SegmentKey { generation, salt: 0 };
+            let segment = Segment { sealed: true, ..Segment::new(key, 4096) };
+            table.map.insert(generation, segment);
+        }
+        table
+    }
+
+    #[test]
+    fn a_segment_with_a_live_message_stays() {
+        let mut table = table();
+        table.add_live(1, 7, 100);
+        assert!(!table.is_releasable(1) && table.is_releasable(2));
+        table.drop_live(1, 100);
+        assert!(table.is_releasable(1));
+    }
+
+    #[test]
+    fn a_settle_stays_while_the_accept_can_be_read() {
+        let mut table = table();
+        // Segment 3 settles what 2 copied from 1: each must outlive the one before.
+        table.depend(2, 1);
+        table.depend(3, 2);
+        table.depend(3, 3);
+        assert!(table.is_releasable(1) && !table.is_releasable(2) && !table.is_releasable(3));
+        // Being renamed is not gone: the name may come back after a crash.
+        table.get_mut(1).expect("there").releasing = true;
+        assert!(!table.is_releasable(1) && !table.is_releasable(2));
+        table.map.remove(&1);
+        assert!(table.is_releasable(2) && !table.is_releasable(3));
+        table.map.remove(&2);
+        assert!(table.is_releasable(3));
+    }
+
+    #[test]
+    fn what_compaction_moved_holds_nothing_back() {
+        let mut table = table();
+        table.depend(3, 1);
+        assert!(!table.is_releasable(3));
+        table.get_mut(3).expect("there").evacuated = true;
+        assert!(table.is_releasable(3));
+        table.get_mut(3).expect("there").readers_count = 1;
+        assert!(!table.is_releasable(3), "somebody reads it");
+    }
+
+    #[test]
+    fn the_active_segment_stays() {
+        let mut table = table();
+        table.get_mut(2).expect("there").sealed = false;
+        assert!(!table.is_releasable(2));
+        assert!(!table.is_releasable(9));
+    }
+}
