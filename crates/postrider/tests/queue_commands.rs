@@ -339,7 +339,7 @@ fn mail_whose_route_has_gone_waits_for_one() {
     assert!(reloaded.out.contains("3 queued recipients have no route now"), "{reloaded:?}");
     wait_until("it waits for a route", || {
         let answer = server.command(&["queue", "why", &a]);
-        answer.out.contains("waiting for a way to far.test to be found: no route leads to far.test")
+        answer.out.contains("waiting for a next hop for far.test; the lookup failed: no route leads to far.test")
     });
     let mut client = Client::connect(server.address());
     client.say("MAIL FROM:<a@one.test>", "250");

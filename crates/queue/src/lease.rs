@@ -35,7 +35,7 @@ pub struct LeaseMessage {
     pub(crate) limit: Arc<str>,
     /// Number of the ready queue on the borrowing shard.
     pub(crate) ready: u32,
-    pub(crate) word: Word,
+    pub(crate) op: LeaseOp,
 }
 
 /// Who borrows: a ready queue of a shard.
@@ -45,8 +45,9 @@ pub(crate) struct Borrower {
     pub(crate) ready: u32,
 }
 
+/// What is asked, lent, returned or recalled.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Word {
+pub(crate) enum LeaseOp {
     /// To the owner: so much is still wanted, and that is the limit as this shard knows it.
     Ask { slots: u32, extra: u32, tokens: u32, terms: Terms },
     /// To a borrower.
@@ -122,6 +123,18 @@ impl Share {
         self.owed = self.owed.saturating_sub(slots).min(self.slots);
     }
 
+    /// Until when what lies unused is kept, `patience` after it was first seen to; `Mono::NEVER` while
+    /// all is in use.
+    pub(crate) fn spare_until(&mut self, now: Mono, is_spare: bool, patience: Duration) -> Mono {
+        if is_spare {
+            *self.spare_since.get_or_insert(now) + patience
+        } else {
+            self.spare_since = None;
+            Mono::NEVER
+        }
+    }
+
+    /// Nothing is held and nothing asked for.
     pub(crate) fn is_home(&self) -> bool {
         self.slots == 0 && self.tokens == 0 && self.asked == 0 && self.tokens_asked == 0
     }
@@ -150,12 +163,12 @@ pub(crate) struct Pool {
     /// Who was served last with a slot, and with tokens.
     slot_turn: Borrower,
     token_turn: Borrower,
-    /// The limits changed since it was last settled.
+    /// The limits changed since the last deal.
     changed: bool,
 }
 
 /// To whom the owner says what.
-pub(crate) type Orders = Vec<(Borrower, Word)>;
+pub(crate) type Orders = Vec<(Borrower, LeaseOp)>;
 
 impl Pool {
     pub(crate) fn new(terms: Terms) -> Pool {
@@ -237,8 +250,8 @@ impl Pool {
         }
     }
 
-    /// Serves whom it can and recalls what it must.
-    pub(crate) fn settle(&mut self, now: Mono, orders: &mut Orders) {
+    /// Lends to whom it can and recalls what it must.
+    pub(crate) fn deal(&mut self, now: Mono, orders: &mut Orders) {
         self.changed = false;
         self.grant_slots(now, orders);
         self.grant_tokens(now, orders);
@@ -246,7 +259,7 @@ impl Pool {
         self.parties.retain(|p| p.lent > 0 || p.wants > 0 || p.tokens_wanted > 0);
     }
 
-    /// When to settle again if nothing else happens.
+    /// When to deal again if nothing else happens.
     pub(crate) fn next_timeout(&self) -> Mono {
         if self.changed {
             return Mono(0);
@@ -397,8 +410,8 @@ impl Pool {
 }
 
 fn grant(orders: &mut Orders, borrower: Borrower, slots: u32, tokens: u32) {
-    for (to, word) in orders.iter_mut() {
-        if let Word::Grant { slots: s, tokens: t } = word
+    for (to, op) in orders.iter_mut() {
+        if let LeaseOp::Grant { slots: s, tokens: t } = op
             && *to == borrower
         {
             *s += slots;
@@ -406,17 +419,17 @@ fn grant(orders: &mut Orders, borrower: Borrower, slots: u32, tokens: u32) {
             return;
         }
     }
-    orders.push((borrower, Word::Grant { slots, tokens }));
+    orders.push((borrower, LeaseOp::Grant { slots, tokens }));
 }
 
 fn recall(orders: &mut Orders, borrower: Borrower, more: u32) {
-    for (to, word) in orders.iter_mut() {
-        if let Word::Recall { slots } = word
+    for (to, op) in orders.iter_mut() {
+        if let LeaseOp::Recall { slots } = op
             && *to == borrower
         {
             *slots += more;
             return;
         }
     }
-    orders.push((borrower, Word::Recall { slots: more }));
+    orders.push((borrower, LeaseOp::Recall { slots: more }));
 }

@@ -22,10 +22,13 @@
 
 mod backlog;
 mod connections;
+mod cursor;
 mod expiry;
 mod failures;
 mod hold;
+mod hold_reasons;
 pub mod lease;
+mod lending;
 mod limits;
 mod listing;
 mod named_limit;

@@ -3,7 +3,8 @@
 use crate::queue::Queue;
 use crate::scheduled::Known;
 use crate::slab::{HELD, REMOVED, State};
-use crate::{Blocker, EntryDetail, EntryId};
+use crate::why::PLACE_MAX;
+use crate::{Blocker, EntryDetail, EntryId, ReadyId, ScheduledId, Suspension};
 use mail::{MessageId, Mono};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,37 @@ impl Queue {
     pub fn take_out(&mut self, now: Mono, entry: EntryId) -> Option<EntryDetail> {
         let state = self.slab.get(entry)?.state();
         (state != State::InFlight).then(|| self.leave_with_detail(now, entry.slot))
+    }
+
+    /// Stops a scheduled queue, or lets it go on. What is in flight goes on; what lies in ready
+    /// queues is taken back when its turn comes.
+    pub fn suspend(
+        &mut self,
+        now: Mono,
+        scheduled: ScheduledId,
+        suspension: Option<Arc<Suspension>>,
+    ) {
+        let Some(queue) = self.scheduled.get_mut(scheduled.0) else { return };
+        if queue.standstill.set(now, suspension) {
+            let towards = queue.ready();
+            self.arm(scheduled.0);
+            if let Some(ready) = towards {
+                self.mark(ready.0);
+            }
+        }
+    }
+
+    /// Stops a ready queue, or lets it go on.
+    pub fn suspend_ready(
+        &mut self,
+        now: Mono,
+        ready: ReadyId,
+        suspension: Option<Arc<Suspension>>,
+    ) {
+        let Some(queue) = self.ready.get_mut(ready.0) else { return };
+        if queue.standstill.set(now, suspension) {
+            self.mark(ready.0);
+        }
     }
 
     /// Has an entry tried now, whatever it waits for, unless it is held.
@@ -171,6 +203,3 @@ impl Queue {
         Blocker::Turn { next_hop, before }
     }
 }
-
-/// Places in line are counted up to this.
-pub(crate) const PLACE_MAX: u32 = 1_000;

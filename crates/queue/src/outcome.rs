@@ -1,9 +1,10 @@
 //! What became of an attempt.
 
 use crate::queue::Queue;
+use crate::retry::LastDeferred;
 use crate::slab::{HELD, REMOVED, State};
-use crate::{Action, EntryId, RetryPolicy};
-use mail::{Failure, MessageId, Mono};
+use crate::{Action, EntryId};
+use mail::{Failure, Mono};
 use std::sync::Arc;
 
 /// What became of an entry that was in flight.
@@ -15,16 +16,6 @@ pub enum EntryOutcome {
     Deferred(Arc<Failure>),
     /// Not tried after all: no attempt is counted, and it keeps its place at the front.
     Untried,
-}
-
-/// How long the entry that was deferred last waits.
-#[derive(Debug)]
-pub(crate) struct LastDeferred {
-    id: MessageId,
-    at: Mono,
-    attempts: u16,
-    retry: Arc<RetryPolicy>,
-    next_try: Mono,
 }
 
 /// When an entry will be tried again.

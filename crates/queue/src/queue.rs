@@ -1,13 +1,13 @@
 //! The queue itself: entries come in, and what is to be done comes out.
 
+use crate::cursor::SweepCursor;
 use crate::failures::Failures;
-use crate::hold::HoldReasons;
+use crate::hold_reasons::HoldReasons;
 use crate::named_limit::Limit;
-use crate::outcome::LastDeferred;
 use crate::ready::Ready;
+use crate::retry::LastDeferred;
 use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
 use crate::slab::{HELD, NONE, Slab, State};
-use crate::sweep::Sweep;
 use crate::table::Table;
 use crate::timers::Timers;
 use crate::{
@@ -77,7 +77,7 @@ pub struct Queue {
     pub(crate) states: [usize; 5],
     /// Goes up when all answers about next hops become stale.
     pub(crate) epoch: u32,
-    pub(crate) sweep: Sweep,
+    pub(crate) sweep: SweepCursor,
     /// Nothing is given up, because nobody knows how old it is.
     pub(crate) keeps_all: bool,
     pub(crate) hold_reasons: HoldReasons,
@@ -127,7 +127,7 @@ impl Queue {
             failures: Failures::default(),
             states: [0; 5],
             epoch: 0,
-            sweep: Sweep::default(),
+            sweep: SweepCursor::default(),
             keeps_all: false,
             hold_reasons: HoldReasons::default(),
             tenants: BTreeMap::new(),
@@ -191,6 +191,12 @@ impl Queue {
     #[must_use]
     pub fn ready_key(&self, ready: ReadyId) -> Option<&ReadyKey> {
         self.ready.get(ready.0).map(|queue| &queue.key)
+    }
+
+    /// The number of a ready queue that is known.
+    #[must_use]
+    pub fn ready_id(&self, key: &ReadyKey) -> Option<ReadyId> {
+        self.ready_names.get(key).copied().map(ReadyId)
     }
 
     /// Queues a recipient. It goes straight on to its ready queue if it is due and the next hop
@@ -408,7 +414,7 @@ impl Queue {
         if let Some((at, number)) = self.limit_timers.peek()
             && at <= now
         {
-            self.settle_limit(now, number);
+            self.deal_limit(now, number);
             return true;
         }
         self.sweep_a_piece(now)

@@ -1,6 +1,7 @@
 //! When to try again, when to warn, when to give up.
 
-use mail::Random;
+use mail::{MessageId, Mono, Random};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Retry policy of a scheduled queue.
@@ -18,6 +19,16 @@ pub struct RetryPolicy {
     pub give_up_after: Duration,
     /// Age at which the sender is told of the delay; `None`: never.
     pub warn_after: Option<Duration>,
+}
+
+/// How long the entry that was deferred last waits.
+#[derive(Debug)]
+pub(crate) struct LastDeferred {
+    pub(crate) id: MessageId,
+    pub(crate) at: Mono,
+    pub(crate) attempts: u16,
+    pub(crate) retry: Arc<RetryPolicy>,
+    pub(crate) next_try: Mono,
 }
 
 /// Failures of a next hop before it is left alone by the retry policy.

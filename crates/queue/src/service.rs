@@ -1,9 +1,12 @@
 //! Looking at a ready queue: whom to wake, what to open, what to borrow, what to give back.
 
-use crate::lease::{SPARE_AFTER, Word};
+use crate::lease::{LeaseOp, SPARE_AFTER};
+use crate::limits::Rate;
+use crate::named_limit::Borrowed;
 use crate::queue::Queue;
 use crate::{Action, ReadyId, Suspended};
 use mail::Mono;
+use std::time::Duration;
 
 /// Entries whose way became invalid that are moved away at one look.
 const STALE_MAX: u32 = 256;
@@ -17,6 +20,57 @@ struct Demand {
     unconnected: u32,
     /// No connection may be opened before.
     gated_until: Option<Mono>,
+}
+
+/// What a ready queue still asks of a limit.
+struct Asked {
+    slots: u32,
+    /// More slots, if they are free.
+    extra: u32,
+    tokens: u32,
+}
+
+/// What a ready queue could use of a limit besides what it uses already.
+#[derive(Clone, Copy)]
+struct Wanted {
+    slots: u32,
+    /// Any tokens at all.
+    tokens: bool,
+}
+
+impl Wanted {
+    /// Of a limit that limits nothing, nothing is wanted.
+    fn of(self, borrowed: &Borrowed) -> Wanted {
+        Wanted {
+            slots: if borrowed.is_limited() { self.slots } else { 0 },
+            tokens: self.tokens && borrowed.is_rated(),
+        }
+    }
+}
+
+/// What of its share a ready queue can do without.
+struct Spare {
+    slots: u32,
+    tokens: u32,
+    /// Something is asked for that is not wanted any more.
+    asks: bool,
+}
+
+impl Spare {
+    fn of(borrowed: &Borrowed, connections: u32, wanted: Wanted) -> Spare {
+        let share = &borrowed.share;
+        let needed =
+            if borrowed.is_limited() { connections.saturating_add(wanted.slots) } else { 0 };
+        Spare {
+            slots: share.slots.saturating_sub(needed),
+            tokens: if wanted.tokens { 0 } else { share.tokens },
+            asks: share.asked > 0 && wanted.slots == 0 || share.tokens_asked > 0 && !wanted.tokens,
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        self.slots > 0 || self.tokens > 0 || self.asks
+    }
 }
 
 impl Queue {
@@ -34,8 +88,7 @@ impl Queue {
         self.borrow_slots(now, number, &demand);
         self.open(now, number, &mut demand);
         self.close_excess(number);
-        let spare = self.give_back(now, number, &demand);
-        let mut next = spare;
+        let mut next = self.give_back(now, number, &demand);
         self.tell_suspended(now, number);
         if demand.unserved > 0 {
             next = next.min(demand.gated_until.unwrap_or(Mono::NEVER));
@@ -187,7 +240,7 @@ impl Queue {
         for at in 0..self.ready[number].borrows.len() {
             let queue = &self.ready[number];
             let borrowed = &queue.borrows[at];
-            let rate = crate::limits::Rate::new(borrowed.terms.messages_per_second);
+            let rate = Rate::new(borrowed.terms.messages_per_second);
             let Some(rate) = rate.filter(|_| borrowed.is_rated()) else { continue };
             let (share, batch) = (&borrowed.share, rate.batch());
             if share.tokens >= batch.div_ceil(2) || share.tokens_asked > 0 {
@@ -196,7 +249,8 @@ impl Queue {
             let waiting = queue.backlog.transactions(queue.limits.recipients_per_message);
             let wanted = waiting.min(batch).saturating_sub(share.tokens);
             if wanted > 0 {
-                self.ask(now, number, at, (share.asked, 0, wanted));
+                let asked = Asked { slots: share.asked, extra: 0, tokens: wanted };
+                self.ask(now, number, at, asked);
             }
         }
     }
@@ -222,83 +276,78 @@ impl Queue {
                 // ask for each connection; the owner's own queue is near enough to do that.
                 let local = borrowed.owner == self.config.shard;
                 let extra = if local { 0 } else { (max / 4).saturating_sub(target) };
-                self.ask(now, number, at, (lack, extra, share.tokens_asked));
+                let asked = Asked { slots: lack, extra, tokens: share.tokens_asked };
+                self.ask(now, number, at, asked);
             }
             // Of the next limit no more than this one lets be used.
             target = target.min(self.ready[number].borrows[at].share.usable());
         }
     }
 
-    /// Asks for slots, more of them if they are free, and tokens.
-    fn ask(&mut self, now: Mono, number: u32, at: usize, wanted: (u32, u32, u32)) {
-        let (slots, extra, tokens) = wanted;
+    /// Asks the owner of the limit at place `at`; what was asked before is replaced.
+    fn ask(&mut self, now: Mono, number: u32, at: usize, asked: Asked) {
+        let Asked { slots, extra, tokens } = asked;
         let borrowed = &mut self.ready[number].borrows[at];
         borrowed.share.asked = slots;
         borrowed.share.tokens_asked = tokens;
         let terms = borrowed.terms;
-        self.tell_owner(now, number, at, Word::Ask { slots, extra, tokens, terms });
+        self.send_to_owner(now, number, at, LeaseOp::Ask { slots, extra, tokens, terms });
     }
 
     /// Gives back what was recalled and is free, and what lies unused. Says when to look again.
     fn give_back(&mut self, now: Mono, number: u32, demand: &Demand) -> Mono {
-        let uses_tokens = self.uses_tokens(now, number);
-        let mut wanted = if demand.gated_until.is_some() { 0 } else { demand.unconnected };
+        let slots = if demand.gated_until.is_some() { 0 } else { demand.unconnected };
+        let mut wanted = Wanted { slots, tokens: self.uses_tokens(now, number) };
         let mut next = Mono::NEVER;
         for at in 0..self.ready[number].borrows.len() {
-            next = next.min(self.give_back_of(now, number, at, (wanted, uses_tokens)));
+            next = next.min(self.give_back_of(now, number, at, wanted));
             let queue = &self.ready[number];
             if queue.borrows[at].is_limited() {
                 // What one limit does not let be used is of no use at the next.
                 let usable = queue.borrows[at].share.usable();
-                wanted = wanted.min(usable.saturating_sub(queue.connections()));
+                wanted.slots = wanted.slots.min(usable.saturating_sub(queue.connections()));
             }
         }
         self.ready[number].borrows.retain(|b| !b.retired || !b.share.is_home());
         next
     }
 
-    /// The same for the limit at place `at`, of which so many slots, and tokens or not, are wanted
-    /// besides those in use.
-    fn give_back_of(&mut self, now: Mono, number: u32, at: usize, use_of: (u32, bool)) -> Mono {
+    /// The same for the limit at place `at`: what was recalled goes at once; what is merely spare goes
+    /// when it has been for a while, unless this shard lends it or there is no limit any more.
+    fn give_back_of(&mut self, now: Mono, number: u32, at: usize, wanted: Wanted) -> Mono {
         let queue = &mut self.ready[number];
-        let connections = queue.opening + queue.open;
+        let connections = queue.connections();
         let borrowed = &mut queue.borrows[at];
-        let local = borrowed.owner == self.config.shard;
-        let (unlimited, rated) = (!borrowed.is_limited(), borrowed.is_rated());
-        let wanted = if unlimited { 0 } else { use_of.0 };
-        let uses_tokens = rated && use_of.1;
+        let wanted = wanted.of(borrowed);
+        let spare = Spare::of(borrowed, connections, wanted);
+        let at_once = borrowed.owner == self.config.shard || !borrowed.is_limited();
         let share = &mut borrowed.share;
-        let free = share.slots.saturating_sub(connections);
-        let spare = if unlimited { share.slots } else { free.saturating_sub(wanted) };
-        let spare_tokens = if uses_tokens { 0 } else { share.tokens };
-        let spare_asks = share.asked > 0 && wanted == 0 || share.tokens_asked > 0 && !uses_tokens;
-        let mut back = (free.min(share.owed), 0);
-        let mut withdraw = false;
-        let mut next = Mono::NEVER;
-        if spare > 0 || spare_tokens > 0 || spare_asks {
-            let since = *share.spare_since.get_or_insert(now);
-            if local || unlimited || now >= since + SPARE_AFTER {
-                back = (back.0.max(spare), spare_tokens);
-                withdraw = spare_asks;
-                share.spare_since = None;
-            } else {
-                next = since + SPARE_AFTER;
-            }
-        } else {
-            share.spare_since = None;
+        let recalled = share.owed.min(share.slots.saturating_sub(connections));
+        let patience = if at_once { Duration::ZERO } else { SPARE_AFTER };
+        let due = share.spare_until(now, spare.is_any(), patience);
+        if due > now {
+            self.hand_back(now, number, at, recalled, 0);
+            return due;
         }
-        let asked = (share.asked, share.tokens_asked);
-        if withdraw {
-            let slots = if wanted == 0 { 0 } else { asked.0 };
-            let tokens = if uses_tokens { asked.1 } else { 0 };
-            self.ask(now, number, at, (slots, 0, tokens));
+        share.spare_since = None;
+        let (asked, tokens_asked) = (share.asked, share.tokens_asked);
+        if spare.asks {
+            let slots = if wanted.slots == 0 { 0 } else { asked };
+            let tokens = if wanted.tokens { tokens_asked } else { 0 };
+            self.ask(now, number, at, Asked { slots, extra: 0, tokens });
         }
-        if back != (0, 0) {
-            let share = &mut self.ready[number].borrows[at].share;
-            share.returned(back.0);
-            share.tokens -= back.1;
-            self.tell_owner(now, number, at, Word::Return { slots: back.0, tokens: back.1 });
+        self.hand_back(now, number, at, recalled.max(spare.slots), spare.tokens);
+        Mono::NEVER
+    }
+
+    /// Returns slots and tokens to the owner of the limit at place `at`.
+    fn hand_back(&mut self, now: Mono, number: u32, at: usize, slots: u32, tokens: u32) {
+        if slots == 0 && tokens == 0 {
+            return;
         }
-        next
+        let share = &mut self.ready[number].borrows[at].share;
+        share.returned(slots);
+        share.tokens -= tokens;
+        self.send_to_owner(now, number, at, LeaseOp::Return { slots, tokens });
     }
 }

@@ -1,7 +1,5 @@
 //! What an operator stopped: a scheduled queue or a ready queue, with all that will come to it.
 
-use crate::queue::Queue;
-use crate::{ReadyId, ReadyKey, ScheduledId};
 use mail::Mono;
 use std::sync::Arc;
 
@@ -39,52 +37,13 @@ impl Standstill {
         self.ended.max(Some(self.until()).filter(|until| *until <= now).unwrap_or_default())
     }
 
-    /// Whether that changed something.
-    fn set(&mut self, now: Mono, suspension: Option<Arc<Suspension>>) -> bool {
+    /// Suspends, or ends a suspension; whether that changed something.
+    pub(crate) fn set(&mut self, now: Mono, suspension: Option<Arc<Suspension>>) -> bool {
         if self.suspension == suspension {
             return false;
         }
         self.ended = if self.at(now).is_some() { now } else { self.ended(now) };
         self.suspension = suspension;
         true
-    }
-}
-
-impl Queue {
-    /// Stops a scheduled queue, or lets it go on. What is in flight goes on; what lies in ready
-    /// queues is taken back when its turn comes.
-    pub fn suspend(
-        &mut self,
-        now: Mono,
-        scheduled: ScheduledId,
-        suspension: Option<Arc<Suspension>>,
-    ) {
-        let Some(queue) = self.scheduled.get_mut(scheduled.0) else { return };
-        if queue.standstill.set(now, suspension) {
-            let towards = queue.ready();
-            self.arm(scheduled.0);
-            if let Some(ready) = towards {
-                self.mark(ready.0);
-            }
-        }
-    }
-
-    /// Stops a ready queue, or lets it go on.
-    pub fn suspend_ready(
-        &mut self,
-        now: Mono,
-        ready: ReadyId,
-        suspension: Option<Arc<Suspension>>,
-    ) {
-        let Some(queue) = self.ready.get_mut(ready.0) else { return };
-        if queue.standstill.set(now, suspension) {
-            self.mark(ready.0);
-        }
-    }
-
-    /// The number of a ready queue that is known.
-    #[must_use]
-    pub fn ready_id(&self, key: &ReadyKey) -> Option<ReadyId> {
-        self.ready_names.get(key).copied().map(ReadyId)
     }
 }

@@ -3,6 +3,7 @@
 //! It finds what became too old or late while it waited, what lies in a ready queue its mail does
 //! not go to any more, and queues that nobody has used for long.
 
+use crate::cursor::STEP_MAX;
 use crate::queue::Queue;
 use crate::scheduled::{JUST_ASKED_FOR, Known};
 use crate::slab::{State, WARNED};
@@ -12,38 +13,11 @@ use std::time::Duration;
 
 /// Time for one pass over all chunks of a big queue; a small one takes a second per chunk.
 const PASS: Duration = Duration::from_secs(30);
-const STEP_MAX: Duration = Duration::from_secs(1);
 /// Between two passes over the queues, and between the pieces of one.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 const TIDY_STEP: Duration = Duration::from_millis(100);
 /// Queues looked at in one piece.
 const TIDY_ROWS: u32 = 512;
-
-/// Where the sweep is.
-pub(crate) struct Sweep {
-    chunk: u32,
-    at: Mono,
-    tidy_row: u32,
-    tidy_at: Mono,
-}
-
-impl Default for Sweep {
-    fn default() -> Sweep {
-        Sweep { chunk: 0, at: Mono(0), tidy_row: 0, tidy_at: Mono(0) }
-    }
-}
-
-impl Sweep {
-    /// There are entries again.
-    pub(crate) fn start(&mut self, now: Mono) {
-        self.at = now + STEP_MAX;
-    }
-
-    /// Something changed for all entries.
-    pub(crate) fn hurry(&mut self) {
-        self.at = Mono(0);
-    }
-}
 
 impl Queue {
     pub(crate) fn next_sweep(&self) -> Mono {

@@ -1,10 +1,12 @@
 //! The one thing that each queued message waits for.
 
 use crate::Suspension;
-use crate::operator::PLACE_MAX;
 use mail::{Culprit, Domain, Failure, Mono};
 use std::fmt;
 use std::sync::Arc;
+
+/// Places in line are counted up to this.
+pub(crate) const PLACE_MAX: u32 = 1_000;
 
 /// Why egress as a whole stands still.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +22,8 @@ pub enum Pause {
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Pause::Unsettled => "the disk, which has yet to record what was delivered",
-            Pause::Poisoned => "the spool, which can't be written: nothing more is delivered",
+            Pause::Unsettled => "the disk: too many deliveries are not recorded yet",
+            Pause::Poisoned => "the spool: it can't be written, so nothing is delivered",
             Pause::Stopping => "the next start: the server is stopping",
         })
     }
@@ -38,12 +40,12 @@ pub enum Blocker {
         /// It was not tried yet.
         first: bool,
     },
-    /// Route and next hop are being found out.
+    /// The next hop is being looked up.
     Resolving {
         /// The recipient domain.
         domain: Domain,
     },
-    /// Route and next hop could not be found out.
+    /// The next-hop lookup failed.
     ResolutionFailed {
         /// The recipient domain.
         domain: Domain,
@@ -182,10 +184,10 @@ impl fmt::Display for Blocker {
             Blocker::Scheduled { first: false, .. } => f.write_str("its next try"),
             Blocker::Scheduled { first: true, .. } => f.write_str("the time of its first try"),
             Blocker::Resolving { domain } => {
-                write!(f, "an answer to where mail for {domain} goes")
+                write!(f, "the next-hop lookup for {domain}")
             }
             Blocker::ResolutionFailed { domain, failure, .. } => {
-                write!(f, "a way to {domain} to be found: {}", Told(failure))
+                write!(f, "a next hop for {domain}; the lookup failed: {}", Told(failure))
             }
             Blocker::ConnectionSlots { next_hop, used, max, before } => {
                 let before = Before(*before);
@@ -195,7 +197,7 @@ impl fmt::Display for Blocker {
                 let before = Before(*before);
                 write!(
                     f,
-                    "a connection to {next_hop}, which bears {bears} at present, all in use, \
+                    "a connection slot of {next_hop}, {bears}/{bears} of its adaptive limit in use, \
                      {before}"
                 )
             }
@@ -203,17 +205,17 @@ impl fmt::Display for Blocker {
                 write!(f, "a connection to {next_hop}, which is being opened")
             }
             Blocker::OpenBackoff { next_hop, failure: Some(failure), .. } => {
-                write!(f, "a connection to {next_hop}; the last attempt: {}", Told(failure))
+                write!(f, "a connection to {next_hop}; the last attempt failed: {}", Told(failure))
             }
             Blocker::OpenBackoff { next_hop, failure: None, .. } => {
-                write!(f, "a connection to {next_hop}; the last ones broke")
+                write!(f, "a connection to {next_hop}; the last ones were lost")
             }
             Blocker::Rate { next_hop, before, .. } => {
-                write!(f, "the message rate allowed to {next_hop}, {}", Before(*before))
+                write!(f, "the message rate limit of {next_hop}, {}", Before(*before))
             }
             Blocker::LeaseWait { next_hop, owner, before } => {
                 let before = Before(*before);
-                write!(f, "shard {owner} to lend a connection slot of {next_hop}, {before}")
+                write!(f, "a connection slot from shard {owner} for {next_hop}, {before}")
             }
             Blocker::Held { reason } if reason.is_empty() => {
                 f.write_str("an operator to release it")
@@ -225,7 +227,7 @@ impl fmt::Display for Blocker {
                 if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
             }
             Blocker::Paused(pause) => pause.fmt(f),
-            Blocker::InFlight => f.write_str("the end of the attempt that is being made"),
+            Blocker::InFlight => f.write_str("the end of the attempt in progress"),
             Blocker::Turn { next_hop, before } => {
                 write!(f, "its turn at {next_hop}, {}", Before(*before))
             }
@@ -238,33 +240,38 @@ mod tests {
     use super::*;
     use mail::{Class, EnhancedStatus};
 
-    /// Every sentence, to be read aloud.
+    /// The sentences of `rows`, to be read aloud; the only moment that any of them may name is `NEXT`.
+    fn assert_follow_waiting_for(rows: &[(Blocker, &str)]) {
+        for (blocker, sentence) in rows {
+            assert_eq!(blocker.to_string(), *sentence, "waiting for {blocker}");
+            assert!(blocker.next().is_none_or(|next| next == NEXT), "{blocker:?}");
+        }
+    }
+
+    const NEXT: Mono = Mono(7);
+
+    fn hop() -> Arc<str> {
+        Arc::from("smtp:mx.example.com:25")
+    }
+
     #[test]
-    fn what_is_waited_for_follows_waiting_for() {
-        let hop = || Arc::from("smtp:mx.example.com:25");
+    fn a_next_hop_that_is_waited_for_follows_waiting_for() {
         let domain = || Domain::parse("example.com").expect("a domain");
         let failure = |text: &str| {
             Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 1), text))
         };
-        let suspension = |reason: &str| {
-            let (what, reason) = (Arc::from("the domain example.com"), Arc::from(reason));
-            Arc::new(Suspension { what, reason, until: Mono(7) })
-        };
-        let (at, until) = (Mono(7), Mono(7));
-        let rows = [
-            (Blocker::Scheduled { due: at, first: false }, "its next try"),
-            (Blocker::Scheduled { due: at, first: true }, "the time of its first try"),
-            (
-                Blocker::Resolving { domain: domain() },
-                "an answer to where mail for example.com goes",
-            ),
+        let until = NEXT;
+        assert_follow_waiting_for(&[
+            (Blocker::Scheduled { due: NEXT, first: false }, "its next try"),
+            (Blocker::Scheduled { due: NEXT, first: true }, "the time of its first try"),
+            (Blocker::Resolving { domain: domain() }, "the next-hop lookup for example.com"),
             (
                 Blocker::ResolutionFailed {
                     domain: domain(),
-                    failure: failure("no route leads there since the reload of noon"),
+                    failure: failure("no route leads there since noon"),
                     until,
                 },
-                "a way to example.com to be found: no route leads there since the reload of noon",
+                "a next hop for example.com; the lookup failed: no route leads there since noon",
             ),
             (
                 Blocker::ConnectionSlots { next_hop: hop(), used: 50, max: 50, before: 3 },
@@ -272,7 +279,7 @@ mod tests {
             ),
             (
                 Blocker::Window { next_hop: hop(), bears: 2, before: 0 },
-                "a connection to smtp:mx.example.com:25, which bears 2 at present, all in use, \
+                "a connection slot of smtp:mx.example.com:25, 2/2 of its adaptive limit in use, \
                  first in line",
             ),
             (
@@ -281,19 +288,29 @@ mod tests {
             ),
             (
                 Blocker::OpenBackoff { next_hop: hop(), failure: Some(failure("refused")), until },
-                "a connection to smtp:mx.example.com:25; the last attempt: refused",
+                "a connection to smtp:mx.example.com:25; the last attempt failed: refused",
             ),
             (
                 Blocker::OpenBackoff { next_hop: hop(), failure: None, until },
-                "a connection to smtp:mx.example.com:25; the last ones broke",
+                "a connection to smtp:mx.example.com:25; the last ones were lost",
             ),
             (
                 Blocker::Rate { next_hop: hop(), before: 1_000, until },
-                "the message rate allowed to smtp:mx.example.com:25, 1000 or more before it",
+                "the message rate limit of smtp:mx.example.com:25, 1000 or more before it",
             ),
+        ]);
+    }
+
+    #[test]
+    fn what_else_is_waited_for_follows_waiting_for() {
+        let suspension = |reason: &str| {
+            let (what, reason) = (Arc::from("the domain example.com"), Arc::from(reason));
+            Arc::new(Suspension { what, reason, until: NEXT })
+        };
+        assert_follow_waiting_for(&[
             (
                 Blocker::LeaseWait { next_hop: hop(), owner: 3, before: 1 },
-                "shard 3 to lend a connection slot of smtp:mx.example.com:25, 1 before it",
+                "a connection slot from shard 3 for smtp:mx.example.com:25, 1 before it",
             ),
             (
                 Blocker::Held { reason: Arc::from("looks like spam") },
@@ -307,22 +324,18 @@ mod tests {
             (Blocker::Suspended(suspension("")), "an operator to resume the domain example.com"),
             (
                 Blocker::Paused(Pause::Unsettled),
-                "the disk, which has yet to record what was delivered",
+                "the disk: too many deliveries are not recorded yet",
             ),
             (
                 Blocker::Paused(Pause::Poisoned),
-                "the spool, which can't be written: nothing more is delivered",
+                "the spool: it can't be written, so nothing is delivered",
             ),
             (Blocker::Paused(Pause::Stopping), "the next start: the server is stopping"),
-            (Blocker::InFlight, "the end of the attempt that is being made"),
+            (Blocker::InFlight, "the end of the attempt in progress"),
             (
                 Blocker::Turn { next_hop: hop(), before: 12 },
                 "its turn at smtp:mx.example.com:25, 12 before it",
             ),
-        ];
-        for (blocker, sentence) in rows {
-            assert_eq!(blocker.to_string(), sentence, "waiting for {blocker}");
-            assert!(blocker.next().is_none_or(|next| next == at), "{blocker:?}");
-        }
+        ]);
     }
 }

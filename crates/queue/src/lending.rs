@@ -1,0 +1,144 @@
+//! Slots and tokens of named limits on their way between those who lend and those who borrow.
+
+use crate::Action;
+use crate::lease::{Borrower, LeaseMessage, LeaseOp, Orders, Pool, Terms};
+use crate::named_limit::{Borrowed, Limit};
+use crate::queue::Queue;
+use mail::Mono;
+use std::sync::Arc;
+
+impl Queue {
+    /// The pool of a limit that this shard owns.
+    pub(crate) fn pool(&self, name: &str) -> Option<&Pool> {
+        let number = self.limit_names.get(name)?;
+        self.limits.get(*number).map(|limit| &limit.pool)
+    }
+
+    /// Says something about the limit at place `at` of a ready queue to whoever lends it.
+    pub(crate) fn send_to_owner(&mut self, now: Mono, ready: u32, at: usize, op: LeaseOp) {
+        let borrowed = &self.ready[ready].borrows[at];
+        let (limit, owner) = (Arc::clone(&borrowed.name), borrowed.owner);
+        if owner == self.config.shard {
+            let borrower = Borrower { shard: owner, ready };
+            self.handle_borrower(now, &limit, borrower, op);
+        } else {
+            self.send(owner, LeaseMessage { limit, ready, op });
+        }
+    }
+
+    /// Takes a message that another shard's queue gave out as [`Action::Lease`]. Those of one
+    /// shard must come in the order in which they were given out, and none may be lost.
+    pub fn handle_lease(&mut self, now: Mono, from_shard: u16, message: LeaseMessage) {
+        let LeaseMessage { limit, ready, op } = message;
+        match op {
+            LeaseOp::Ask { .. } | LeaseOp::Return { .. } => {
+                let borrower = Borrower { shard: from_shard, ready };
+                self.handle_borrower(now, &limit, borrower, op);
+            }
+            LeaseOp::Grant { .. } | LeaseOp::Recall { .. } => {
+                self.handle_owner(&limit, from_shard, ready, op);
+            }
+        }
+    }
+
+    /// Somebody who borrows asks, or gives back.
+    fn handle_borrower(&mut self, now: Mono, name: &Arc<str>, borrower: Borrower, op: LeaseOp) {
+        let number = match (self.limit_names.get(name), &op) {
+            (Some(number), _) => *number,
+            (None, LeaseOp::Ask { terms, .. }) => self.own_limit(name, *terms),
+            // Nothing was lent of what nobody knows.
+            (None, _) => return,
+        };
+        let limit = &mut self.limits[number];
+        limit.used = now;
+        match op {
+            LeaseOp::Ask { slots, extra, tokens, terms } => {
+                limit.pool.adopt(terms);
+                limit.pool.ask(borrower, slots, extra, tokens);
+            }
+            LeaseOp::Return { slots, tokens } => limit.pool.take_back(borrower, slots, tokens),
+            LeaseOp::Grant { .. } | LeaseOp::Recall { .. } => {}
+        }
+        self.deal_limit(now, number);
+    }
+
+    fn own_limit(&mut self, name: &Arc<str>, terms: Terms) -> u32 {
+        let limit = Limit { name: Arc::clone(name), pool: Pool::new(terms), used: Mono(0) };
+        let number = self.limits.insert(limit);
+        self.limit_names.insert(Arc::clone(name), number);
+        number
+    }
+
+    /// Lends and recalls what is to be lent and recalled now.
+    pub(crate) fn deal_limit(&mut self, now: Mono, number: u32) {
+        let Some(limit) = self.limits.get_mut(number) else { return };
+        let mut orders = Orders::new();
+        limit.pool.deal(now, &mut orders);
+        self.limit_timers.set(number, limit.pool.next_timeout());
+        if orders.is_empty() {
+            return;
+        }
+        let name = Arc::clone(&limit.name);
+        for (borrower, op) in orders {
+            if borrower.shard == self.config.shard {
+                self.handle_owner(&name, borrower.shard, borrower.ready, op);
+            } else {
+                let message = LeaseMessage { limit: Arc::clone(&name), ready: borrower.ready, op };
+                self.send(borrower.shard, message);
+            }
+        }
+    }
+
+    /// The owner of a limit lends to a ready queue of this shard, or wants something back.
+    fn handle_owner(&mut self, name: &Arc<str>, owner: u16, ready: u32, op: LeaseOp) {
+        let borrows = self.ready.get_mut(ready).map(|queue| &mut queue.borrows);
+        let borrowed = borrows.and_then(|b| b.iter_mut().find(|b| b.name == *name));
+        match (borrowed, op) {
+            (Some(borrowed), LeaseOp::Grant { slots, tokens }) => {
+                borrowed.share.granted(slots, tokens);
+            }
+            (Some(borrowed), LeaseOp::Recall { slots }) => borrowed.share.recalled(slots),
+            // Whoever wanted it is gone.
+            (None, LeaseOp::Grant { slots, tokens }) => {
+                let op = LeaseOp::Return { slots, tokens };
+                return self.send(owner, LeaseMessage { limit: Arc::clone(name), ready, op });
+            }
+            _ => return,
+        }
+        self.mark(ready);
+    }
+
+    fn send(&mut self, shard: u16, message: LeaseMessage) {
+        self.actions.push_back(Action::Lease { shard, message });
+    }
+
+    /// Tells the owners of a ready queue's limits what changed about them.
+    pub(crate) fn tell_terms(&mut self, now: Mono, ready: u32) {
+        for at in 0..self.ready[ready].borrows.len() {
+            let Borrowed { owner, terms, share, name, retired } = &self.ready[ready].borrows[at];
+            let terms = *terms;
+            if *owner == self.config.shard {
+                if let Some(&number) = self.limit_names.get(name) {
+                    self.limits[number].pool.adopt(terms);
+                    self.limit_timers.hasten(number, now);
+                }
+            } else if !retired && !share.is_home() {
+                let (slots, tokens) = (share.asked, share.tokens_asked);
+                self.send_to_owner(now, ready, at, LeaseOp::Ask { slots, extra: 0, tokens, terms });
+            }
+        }
+    }
+
+    /// Drops a limit of which nobody has borrowed anything for long.
+    pub(crate) fn tidy_limit(&mut self, now: Mono, number: u32) {
+        let Some(limit) = self.limits.get(number) else { return };
+        let is_home = limit.pool.is_home() && limit.pool.next_token().is_none_or(|at| at <= now);
+        if !is_home || now < limit.used + self.config.forget_after {
+            return;
+        }
+        let name = Arc::clone(&limit.name);
+        self.limit_timers.set(number, Mono::NEVER);
+        self.limit_names.remove(&name);
+        self.limits.remove(number);
+    }
+}
