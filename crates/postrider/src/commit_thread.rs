@@ -55,12 +55,18 @@ impl Core {
 
     /// Hands out what the spool wants done beside its log.
     fn send_io(&self, spool: &mut Spool) {
+        // The read thread lives as long as this sender.
+        self.sort_io(spool, |io| drop(self.reads.send(ReadJob::Io(io))));
+    }
+
+    /// The same, with reads given to `read`.
+    fn sort_io(&self, spool: &mut Spool, mut read: impl FnMut(Io)) {
         while let Some(io) = spool.poll_bulk_io() {
-            // Both threads live as long as these senders.
-            let _ = match io.lane() {
-                Lane::Read => self.reads.send(ReadJob::Io(io)).is_ok(),
-                Lane::Log | Lane::Bulk => self.bulk.send(io).is_ok(),
-            };
+            match io.lane() {
+                Lane::Read => read(io),
+                // The bulk thread lives as long as this sender.
+                Lane::Log | Lane::Bulk => drop(self.bulk.send(io)),
+            }
         }
     }
 

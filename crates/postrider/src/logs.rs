@@ -7,18 +7,17 @@ use crate::commit_thread::{Inbound, Log, Tell, mib};
 use crate::console::ConsoleLog;
 use crate::file_disk::FileDisk;
 use crate::log_set::LogSet;
-use crate::node::{Mail, seed_of};
+use crate::world::{AcceptedSocket, seed_of};
 use config::Config;
 use mta::console::{Console as _, Level};
 use mta::custody::LogPort;
-use mta::inbox::ShardMessage;
+use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::LogMetrics;
 use spool::{Durability, Opening, RecoveredMessage, RecoveryReport, SpoolConfig, SpoolStatus};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
 /// Messages that go to a shard together.
 const BATCH: usize = 256;
@@ -98,7 +97,7 @@ impl ReadLog {
         self,
         config: &Config,
         hands: &mut Hands,
-        shards: &[mpsc::UnboundedSender<Mail>],
+        shards: &[ShardSender<AcceptedSocket>],
         metrics: &Arc<LogMetrics>,
         console: &Arc<ConsoleLog>,
     ) -> Result<Log, String> {

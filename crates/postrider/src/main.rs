@@ -17,6 +17,7 @@ mod logs;
 mod mutex;
 mod node;
 mod panic;
+mod shard_thread;
 mod suspensions;
 mod terminal;
 mod world;

@@ -4,35 +4,26 @@ use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::event_log::EventLog;
-use crate::logs::{Handed, HandedMail, Hands, ReadLog, open_disks, read_logs};
+use crate::logs::{HandedMail, Hands, ReadLog, open_disks, read_logs};
 use crate::mutex::lock;
+use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::suspensions::Suspensions;
-use crate::world::{AcceptedSocket, Clock, MailboxFiles, MailboxThread, Real, Resolver};
+use crate::world::{AcceptedSocket, MailboxThread, Resolver, wall_now};
 use config::Config;
 use mail::Wall;
-use mta::acceptor;
 use mta::clock::ClockDoubt;
-use mta::console::{Console, Level};
+use mta::console::{Console as _, Level};
 use mta::control::{Scope, ShardPort, Suspension};
-use mta::custody::LogPort;
-use mta::event::{EventSink, NoEvents};
+use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{EventMetrics, LogMetrics, Metrics};
-use mta::seams::{Listener as _, Net as _, World as _};
-use mta::shard::{Shard, ShardParts};
 use mta::shared::Shared;
 use spool::SpoolStatus;
-use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::LocalSet;
-
-/// What comes to a shard.
-pub(crate) type Mail = ShardMessage<AcceptedSocket>;
 
 /// How long transactions may go on after a stop was asked for.
 pub(crate) const GRACE_MS: u64 = 5_000;
@@ -44,6 +35,19 @@ pub(crate) struct NodeMetrics {
     pub(crate) logs: Vec<Arc<LogMetrics>>,
     pub(crate) events: Arc<EventMetrics>,
 }
+
+impl NodeMetrics {
+    fn new(config: &Config, shards: u16) -> NodeMetrics {
+        NodeMetrics {
+            shards: (0..shards).map(|_| Arc::default()).collect(),
+            logs: config.spool.paths.iter().map(|_| Arc::default()).collect(),
+            events: Arc::default(),
+        }
+    }
+}
+
+/// Where a shard takes what others send it.
+type Inbox = mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>;
 
 /// A running relay.
 pub(crate) struct Node {
@@ -63,33 +67,6 @@ pub(crate) struct Node {
     shared: Arc<Shared>,
 }
 
-/// What every shard thread is given.
-struct ShardSeed {
-    number: u16,
-    config: Arc<Config>,
-    ports: Vec<Arc<LogPort>>,
-    shared: Arc<Shared>,
-    shards: Vec<ShardSender<AcceptedSocket>>,
-    mail: mpsc::UnboundedReceiver<Mail>,
-    /// What the logs held.
-    handed: HandedMail,
-    /// What an operator has suspended.
-    suspensions: Arc<[Suspension]>,
-    events: Option<Arc<dyn EventSink + Send + Sync>>,
-    console: Arc<ConsoleLog>,
-    metrics: Arc<Metrics>,
-    clock: Clock,
-    store: MailboxFiles,
-    resolver: Resolver,
-    /// Shard 0 listens for all.
-    acceptor: Option<AcceptorSeed>,
-}
-
-struct AcceptorSeed {
-    bound: std_mpsc::Sender<io::Result<Vec<SocketAddr>>>,
-    stop: watch::Receiver<bool>,
-}
-
 impl Node {
     /// Recovers the spool, starts the shards and listens.
     ///
@@ -101,13 +78,9 @@ impl Node {
         console: &Arc<ConsoleLog>,
     ) -> Result<Node, String> {
         let started = Instant::now();
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..shards).map(|_| mpsc::unbounded_channel::<Mail>()).unzip();
-        let metrics = NodeMetrics {
-            shards: (0..shards).map(|_| Arc::default()).collect(),
-            logs: config.spool.paths.iter().map(|_| Arc::default()).collect(),
-            events: Arc::default(),
-        };
+        let (senders, inboxes): (Vec<_>, Vec<_>) =
+            (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
+        let metrics = NodeMetrics::new(config, shards);
         let descriptors = Descriptors::claim(config.spool.paths.len(), config.dns.max_lookups);
         warn_of_few(config, descriptors, console);
         let disks = open_disks(config, descriptors.log_files_max)?;
@@ -122,40 +95,23 @@ impl Node {
             .with_connections(descriptors.sessions_max, descriptors.egress_max)
             .with_lookups(descriptors.lookups_max);
         let shared = Arc::new(shared);
-        let store = MailboxThread::start().map_err(|e| format!("cannot start a thread: {e}"))?;
-        let resolver = Resolver::new(&config.dns);
+        let common = Common {
+            config: Arc::clone(config),
+            ports: logs.iter().map(ReadLog::port).collect(),
+            shared: Arc::clone(&shared),
+            shards: senders.clone(),
+            suspensions: suspensions.in_force(wall_now()),
+            console: Arc::clone(console),
+            started,
+            store: MailboxThread::start().map_err(|e| format!("cannot start a thread: {e}"))?,
+            resolver: Resolver::new(&config.dns),
+        };
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
-        let mut acceptor = Some(AcceptorSeed { bound, stop });
+        let acceptor = AcceptorSeed { bound, stop };
         let (mut hands, handed) = Hands::new(shards);
-        let mut threads = Vec::new();
-        for ((number, mail), handed) in (0..shards).zip(receivers).zip(handed) {
-            let seed = ShardSeed {
-                number,
-                config: Arc::clone(config),
-                ports: logs.iter().map(ReadLog::port).collect(),
-                shared: Arc::clone(&shared),
-                shards: senders.clone(),
-                mail,
-                handed,
-                suspensions: suspensions.in_force(crate::world::wall_now()),
-                events: events
-                    .as_ref()
-                    .and_then(|log| log.queue(usize::from(number)))
-                    .map(|queue| queue as Arc<dyn EventSink + Send + Sync>),
-                console: Arc::clone(console),
-                metrics: Arc::clone(&metrics.shards[usize::from(number)]),
-                clock: Clock::new(started, seed_of(number)),
-                store: store.clone(),
-                resolver: resolver.clone(),
-                acceptor: acceptor.take(),
-            };
-            let thread = thread::Builder::new()
-                .name(format!("shard-{number}"))
-                .spawn(move || run_shard(seed))
-                .map_err(|e| format!("cannot start a thread: {e}"))?;
-            threads.push(thread);
-        }
+        let received = inboxes.into_iter().zip(handed);
+        let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
         let start = |(log, metrics): (ReadLog, &Arc<LogMetrics>)| {
             log.start(config, &mut hands, &senders, metrics, console)
         };
@@ -165,6 +121,7 @@ impl Node {
             .recv()
             .map_err(|_| "the first shard ended before it listened".to_owned())?
             .map_err(|error| error.to_string())?;
+        let first = Arc::clone(config);
         Ok(Node {
             shards: senders,
             threads,
@@ -174,7 +131,7 @@ impl Node {
             addresses,
             metrics,
             started,
-            first: Arc::clone(config),
+            first,
             suspensions,
             shared,
         })
@@ -223,7 +180,7 @@ impl Node {
 
     /// What is suspended now.
     pub(crate) fn suspensions(&self) -> Arc<[Suspension]> {
-        self.suspensions.in_force(crate::world::wall_now())
+        self.suspensions.in_force(wall_now())
     }
 
     /// Suspends something. Says what was done.
@@ -231,7 +188,7 @@ impl Node {
     /// # Errors
     /// A sentence; nothing has changed then.
     pub(crate) fn suspend(&mut self, suspension: Suspension) -> Result<String, String> {
-        let told = self.suspensions.suspend(suspension, crate::world::wall_now())?;
+        let told = self.suspensions.suspend(suspension, wall_now())?;
         self.tell_suspensions();
         Ok(told)
     }
@@ -241,7 +198,7 @@ impl Node {
     /// # Errors
     /// A sentence; nothing has changed then.
     pub(crate) fn resume(&mut self, scope: &Scope) -> Result<String, String> {
-        let told = self.suspensions.resume(scope, crate::world::wall_now())?;
+        let told = self.suspensions.resume(scope, wall_now())?;
         self.tell_suspensions();
         Ok(told)
     }
@@ -278,7 +235,7 @@ impl Node {
         let logs: Vec<_> = self.logs.iter().map(parts).collect();
         let shared = Arc::clone(&self.shared);
         Arc::new(move || {
-            let clock = shared.clock.problem(crate::world::wall_now());
+            let clock = shared.clock.problem(wall_now());
             let problems =
                 logs.iter().flat_map(|(status, port)| problems_of(&lock(status), port.ids_left()));
             problems.chain(clock).collect()
@@ -318,6 +275,32 @@ impl Node {
     }
 }
 
+/// Starts the thread of each shard; the first one listens. `received` has the inbox of each, and where
+/// it takes what the logs held.
+fn start_shards(
+    common: &Common,
+    received: impl Iterator<Item = (Inbox, HandedMail)>,
+    metrics: &NodeMetrics,
+    events: Option<&EventLog>,
+    acceptor: AcceptorSeed,
+) -> Result<Vec<thread::JoinHandle<()>>, String> {
+    let mut acceptor = Some(acceptor);
+    let start = |((number, metrics), (inbox, handed)): ((u16, &Arc<Metrics>), _)| {
+        let queue = events.and_then(|log| log.queue(usize::from(number)));
+        let seed = ShardSeed {
+            number,
+            common: common.clone(),
+            inbox,
+            handed,
+            events: queue.map(|queue| queue as Arc<dyn EventSink + Send + Sync>),
+            metrics: Arc::clone(metrics),
+            acceptor: acceptor.take(),
+        };
+        seed.start()
+    };
+    (0..).zip(&metrics.shards).zip(received).map(start).collect()
+}
+
 /// Compares the clock with the newest record of the spool: the moment at which a file of it was
 /// last written to.
 fn doubt_clock(config: &Config, console: &ConsoleLog) -> ClockDoubt {
@@ -339,7 +322,7 @@ fn doubt_clock(config: &Config, console: &ConsoleLog) -> ClockDoubt {
         .filter_map(|at| at.duration_since(std::time::UNIX_EPOCH).ok())
         .max()
         .map(|since| Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)));
-    let now = crate::world::wall_now();
+    let now = wall_now();
     let doubt = ClockDoubt::new(newest, now);
     if let Some(problem) = doubt.problem(now) {
         console.line(Level::Error, "clock", format_args!("{problem}"));
@@ -362,15 +345,6 @@ fn problems_of(status: &SpoolStatus, ids_left: u64) -> Vec<String> {
         problems.push(format!("{} messages in the spool are damaged", status.damaged_count));
     }
     problems
-}
-
-pub(crate) fn seed_of(number: u16) -> u64 {
-    let mut bytes = [0; 8];
-    // Without the kernel's help the time will do: it is for jitter, not for secrets.
-    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
-        bytes = crate::world::wall_now().0.to_le_bytes();
-    }
-    u64::from_le_bytes(bytes) ^ u64::from(number)
 }
 
 fn start_events(
@@ -404,146 +378,5 @@ fn warn_of_few(config: &Config, descriptors: Descriptors, console: &ConsoleLog) 
                  {max}: raise it (LimitNOFILE=, ulimit -Hn)"
             ),
         );
-    }
-}
-
-fn run_shard(seed: ShardSeed) {
-    let runtime = match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        // Between two looks at sockets so many tasks may run; the default of 61 makes batches of
-        // completions wait for an epoll_wait in the middle.
-        .event_interval(127)
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            if let Some(acceptor) = seed.acceptor {
-                let _ = acceptor.bound.send(Err(error));
-            }
-            return;
-        }
-    };
-    LocalSet::new().block_on(&runtime, async move {
-        let world = Real::new(seed.clock, seed.resolver, seed.store);
-        let console: Rc<dyn Console> = Rc::new(SharedConsole(Arc::clone(&seed.console)));
-        let events: Rc<dyn EventSink> = match seed.events {
-            Some(queue) => Rc::new(SharedEvents(queue)),
-            None => Rc::new(NoEvents),
-        };
-        let shard = Shard::new(ShardParts {
-            number: seed.number,
-            world: world.clone(),
-            config: Arc::clone(&seed.config),
-            ports: seed.ports,
-            shared: Arc::clone(&seed.shared),
-            shards: seed.shards.clone(),
-            events,
-            console: Rc::clone(&console),
-            metrics: seed.metrics,
-            suspensions: seed.suspensions,
-            channels: channels::channels(),
-        });
-        if !adopt_all(&shard, &seed.handed) {
-            return;
-        }
-        if let Some(acceptor) = seed.acceptor {
-            let listening = Listening {
-                world: &world,
-                config: &seed.config,
-                shared: &seed.shared,
-                shards: &seed.shards,
-                console: &console,
-            };
-            listening.start(&acceptor);
-        }
-        shard.run(seed.mail).await;
-    });
-}
-
-/// Queues what the logs held. `false` when the start has failed meanwhile.
-fn adopt_all(shard: &Rc<Shard<Real>>, handed: &HandedMail) -> bool {
-    loop {
-        match handed.recv() {
-            Ok(Handed::Messages(messages)) => shard.adopt(messages),
-            Ok(Handed::Ready) => return true,
-            Err(_) => return false,
-        }
-    }
-}
-
-/// What the acceptors of all listeners need.
-struct Listening<'a> {
-    world: &'a Real,
-    config: &'a Config,
-    shared: &'a Arc<Shared>,
-    shards: &'a [ShardSender<AcceptedSocket>],
-    console: &'a Rc<dyn Console>,
-}
-
-impl Listening<'_> {
-    /// Binds every listener, or none, and tells how that went.
-    fn start(&self, seed: &AcceptorSeed) {
-        let mut sockets = Vec::new();
-        let mut addresses = Vec::new();
-        for listener in &self.config.listeners {
-            let bound = self.world.net().listen(listener.address).and_then(|socket| {
-                let address = socket.local_addr()?;
-                Ok((socket, address))
-            });
-            match bound {
-                Ok((socket, address)) => {
-                    sockets.push(socket);
-                    addresses.push(address);
-                }
-                Err(error) => {
-                    let (name, address) = (&listener.name, listener.address);
-                    let hint = match error.kind() {
-                        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
-                            "; ports below 1024 need root or CAP_NET_BIND_SERVICE \
-                             (AmbientCapabilities= in a systemd unit)"
-                        }
-                        _ => "",
-                    };
-                    let text =
-                        format!("cannot listen on {address} (listener {name}): {error}{hint}");
-                    let _ = seed.bound.send(Err(io::Error::new(error.kind(), text)));
-                    return;
-                }
-            }
-        }
-        for (index, socket) in sockets.into_iter().enumerate() {
-            tokio::task::spawn_local(acceptor::run(
-                self.world.clone(),
-                socket,
-                index,
-                Arc::clone(self.shared),
-                self.shards.to_vec(),
-                Rc::clone(self.console),
-                seed.stop.clone(),
-            ));
-        }
-        let _ = seed.bound.send(Ok(addresses));
-    }
-}
-
-/// The console of the process, as each shard holds it.
-struct SharedConsole(Arc<ConsoleLog>);
-
-impl Console for SharedConsole {
-    fn shows(&self, level: Level) -> bool {
-        self.0.shows(level)
-    }
-
-    fn line(&self, level: Level, kind: &'static str, text: std::fmt::Arguments<'_>) {
-        self.0.line(level, kind, text);
-    }
-}
-
-/// A shard's queue to the event log.
-struct SharedEvents(Arc<dyn EventSink + Send + Sync>);
-
-impl EventSink for SharedEvents {
-    fn emit(&self, event: mta::event::Event) {
-        self.0.emit(event);
     }
 }

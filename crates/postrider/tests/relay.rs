@@ -384,6 +384,29 @@ fn a_body_that_changed_on_the_disk_goes_nowhere() {
     server.stop();
 }
 
+/// A route over each channel; `smtp` twice, for different domains.
+fn every_channel(smtp: &str, lmtp: &str) -> String {
+    config(&format!(
+        r#"
+[[route]]
+domains = ["a.test"]
+smtp = {{ hosts = ["{smtp}"] }}
+[[route]]
+domains = ["b.test", "*.b.test"]
+smtp = {{ hosts = ["{smtp}"] }}
+[[route]]
+domains = ["list.test"]
+lmtp = {{ hosts = ["{lmtp}"] }}
+[[route]]
+domains = ["gone.test"]
+discard = {{}}
+[[route]]
+domains = ["box.test", "source.test"]
+maildir = {{ path = "mail/{{domain}}/{{local}}" }}
+"#
+    ))
+}
+
 #[test]
 fn one_message_over_every_channel() {
     let files = Files::new();
@@ -393,26 +416,7 @@ fn one_message_over_every_channel() {
         "." => Some("250 2.0.0 <one> kept\r\n550 5.1.1 <two> who?".to_owned()),
         _ => None,
     });
-    let (smtp_address, lmtp_address) = (&smtp.address, &lmtp.address);
-    let text = config(&format!(
-        r#"
-[[route]]
-domains = ["a.test"]
-smtp = {{ hosts = ["{smtp_address}"] }}
-[[route]]
-domains = ["b.test", "*.b.test"]
-smtp = {{ hosts = ["{smtp_address}"] }}
-[[route]]
-domains = ["list.test"]
-lmtp = {{ hosts = ["{lmtp_address}"] }}
-[[route]]
-domains = ["gone.test"]
-discard = {{}}
-[[route]]
-domains = ["box.test", "source.test"]
-maildir = {{ path = "mail/{{domain}}/{{local}}" }}
-"#
-    ));
+    let text = every_channel(&smtp.address, &lmtp.address);
     let server = Server::start(&files, &text);
     let to = [
         "u@a.test",

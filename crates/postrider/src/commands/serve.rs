@@ -104,9 +104,8 @@ async fn serve(
     console: &Arc<ConsoleLog>,
 ) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|error| format!("cannot take signals: {error}"))?;
-    for warning in &config.warnings {
-        let (name, line, text) = (config.file_name(), warning.line, &warning.message);
-        console.line(Level::Warn, "config", format_args!("{name}:{line}: {text}"));
+    for warning in warnings_of(&config) {
+        console.line(Level::Warn, "config", format_args!("{warning}"));
     }
     let shards = shards_of(&config, shards);
     if file.is_none() {
@@ -133,41 +132,62 @@ async fn serve(
             config.hostname
         ),
     );
-    loop {
-        tokio::select! {
-            biased;
-            asked = signals.next() => match asked {
-                Asked::Stop => break,
-                Asked::Reload => {
-                    // What came of it is on the console.
-                    let _ = reload(&node, file.as_deref(), console);
-                }
-            },
-            Some(job) = node_jobs.recv() => match job {
-                NodeJob::Reload(answer) => {
-                    let _ = answer.send(reload(&node, file.as_deref(), console));
-                }
-                NodeJob::Status(answer) => {
-                    let _ = answer.send(status(&node));
-                }
-                NodeJob::Suspend(suspension, answer) => {
-                    let _ = answer.send(told(node.suspend(suspension), console));
-                }
-                NodeJob::Resume(scope, answer) => {
-                    let _ = answer.send(told(node.resume(&scope), console));
-                }
-                NodeJob::TrustClock(answer) => {
-                    let _ = answer.send(told(node.trust_clock(), console));
-                }
-            },
-        }
-    }
+    run_until_stopped(&mut node, &mut signals, &mut node_jobs, file.as_deref(), console).await;
     stopping.store(true, Ordering::Relaxed);
     console.line(Level::Info, "stop", format_args!("stopping: transactions may finish"));
     node.stop().await;
     drop(admin);
     console.line(Level::Info, "stop", format_args!("stopped"));
     Ok(())
+}
+
+/// Does what signals and operators ask for until one of them asks for a stop.
+async fn run_until_stopped(
+    node: &mut Node,
+    signals: &mut Signals,
+    jobs: &mut mpsc::Receiver<NodeJob>,
+    file: Option<&Path>,
+    console: &ConsoleLog,
+) {
+    loop {
+        tokio::select! {
+            biased;
+            asked = signals.next() => match asked {
+                Asked::Stop => return,
+                Asked::Reload => {
+                    // What came of it is on the console.
+                    let _ = reload(node, file, console);
+                }
+            },
+            Some(job) = jobs.recv() => handle_job(node, job, file, console),
+        }
+    }
+}
+
+fn handle_job(node: &mut Node, job: NodeJob, file: Option<&Path>, console: &ConsoleLog) {
+    match job {
+        NodeJob::Reload(answer) => {
+            let _ = answer.send(reload(node, file, console));
+        }
+        NodeJob::Status(answer) => {
+            let _ = answer.send(status(node));
+        }
+        NodeJob::Suspend(suspension, answer) => {
+            let _ = answer.send(told(node.suspend(suspension), console));
+        }
+        NodeJob::Resume(scope, answer) => {
+            let _ = answer.send(told(node.resume(&scope), console));
+        }
+        NodeJob::TrustClock(answer) => {
+            let _ = answer.send(told(node.trust_clock(), console));
+        }
+    }
+}
+
+/// What is doubtful about a configuration, each with its place.
+fn warnings_of(config: &Config) -> impl Iterator<Item = String> {
+    let place = move |line| format!("{}:{line}", config.file_name());
+    config.warnings.iter().map(move |w| format!("{}: {}", place(w.line), w.message))
 }
 
 /// Notes on the console what an operator has done.
@@ -233,10 +253,10 @@ fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<Stri
             node.reload(&config);
             let kept = node.kept_from_start(&config);
             let mut text = format!("configuration reloaded from {}{kept}", config.file_name());
-            for warning in &config.warnings {
-                let (name, line, message) = (config.file_name(), warning.line, &warning.message);
-                console.line(Level::Warn, "config", format_args!("{name}:{line}: {message}"));
-                text.push_str(&format!("\n{name}:{line}: {message}"));
+            for warning in warnings_of(&config) {
+                console.line(Level::Warn, "config", format_args!("{warning}"));
+                text.push('\n');
+                text.push_str(&warning);
             }
             Ok(text)
         }

@@ -2,7 +2,7 @@
 //! does not wait for a batch that others fill, nor for a segment that is being prepared.
 
 use super::{Core, completions_of};
-use spool::{Io, IoDone, Lane, Request};
+use spool::{Io, IoDone, Request};
 use std::sync::{Arc, mpsc};
 
 /// Requests that are looked up in one go.
@@ -54,13 +54,7 @@ impl Reader {
         for request in requests {
             spool.handle_request(request);
         }
-        while let Some(io) = spool.poll_bulk_io() {
-            match io.lane() {
-                Lane::Read => reads.push(io),
-                // The bulk thread lives as long as this sender.
-                Lane::Log | Lane::Bulk => drop(self.core.bulk.send(io)),
-            }
-        }
+        self.core.sort_io(&mut spool, |io| reads.push(io));
         let completions = completions_of(&mut spool);
         drop(spool);
         self.core.tell_shards(completions);

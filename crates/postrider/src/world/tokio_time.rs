@@ -34,6 +34,16 @@ pub(crate) fn wall_now() -> Wall {
     Wall(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// A number that differs from start to start, and with `number`; for jitter, not for secrets.
+pub(crate) fn seed_of(number: u16) -> u64 {
+    let mut bytes = [0; 8];
+    // Without the kernel's help the time will do.
+    if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
+        bytes = wall_now().0.to_le_bytes();
+    }
+    u64::from_le_bytes(bytes) ^ u64::from(number)
+}
+
 impl mta::seams::Time for Clock {
     type Sleep = Timer;
 

@@ -8,7 +8,7 @@ pub(crate) struct Exim(Place);
 
 fn config(place: &Place) -> String {
     let (dir, port, rude, next) = (place.dir(), place.port, place.rude_port, place.next_port);
-    let [mail, rcpt, data, dot] = &REFUSALS;
+    let acl = acl(place);
     format!(
         "primary_hostname = exim.test
 spool_directory = {dir}/spool
@@ -29,7 +29,33 @@ acl_smtp_rcpt = rcpt
 acl_smtp_predata = predata
 acl_smtp_data = data
 
-begin acl
+{acl}begin routers
+all:
+  driver = manualroute
+  transport = out
+  route_list = * 127.0.0.1 byname
+  self = send
+
+begin transports
+out:
+  driver = smtp
+  port = {next}
+  hosts_avoid_tls = *
+  max_rcpt = 1000
+  allow_localhost
+
+begin retry
+* * F,1h,1s
+"
+    )
+}
+
+/// What it refuses and defers.
+fn acl(place: &Place) -> String {
+    let (dir, rude) = (place.dir(), place.rude_port);
+    let [mail, rcpt, data, dot] = &REFUSALS;
+    format!(
+        "begin acl
 helo:
   deny condition = ${{if eq{{$received_port}}{{{rude}}}}}
        message = {RUDE}
@@ -54,23 +80,6 @@ data:
        message = {dot_reply}
   accept
 
-begin routers
-all:
-  driver = manualroute
-  transport = out
-  route_list = * 127.0.0.1 byname
-  self = send
-
-begin transports
-out:
-  driver = smtp
-  port = {next}
-  hosts_avoid_tls = *
-  max_rcpt = 1000
-  allow_localhost
-
-begin retry
-* * F,1h,1s
 ",
         mail_from = mail.from,
         mail_reply = mail.reply(),

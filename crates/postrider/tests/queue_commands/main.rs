@@ -2,39 +2,21 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod stuck;
+#[path = "../support/mod.rs"]
 mod support;
-use serde_json::Value;
-use std::os::unix::fs::FileExt;
+mod suspended;
+mod unreadable;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use stuck::{ids, stuck, text};
 use support::client::Client;
 use support::peer::Peer;
 use support::server::{self, Server};
 use support::tool::free_port;
 use support::{Files, config, wait_until};
-
-/// A next hop that nobody is at, and three messages for it: server, address, ids.
-fn stuck(files: &Files) -> (Server, String, [String; 3]) {
-    let hop = format!("127.0.0.1:{}", free_port());
-    let text = config(&format!(
-        "[[route]]\nname = \"far\"\nsmtp = {{ hosts = [\"{hop}\"] }}\n\
-         [retry]\nfirst = \"1s\"\nlongest = \"1s\"\n"
-    ));
-    let server = Server::start(files, &text);
-    let mut client = Client::connect(server.address());
-    let ids = [("a@one.test", "x@far.test"), ("b@one.test", "y@far.test"), ("", "z@other.test")]
-        .map(|(from, to)| client.mail(from, &[to], "Subject: stuck\r\n\r\n"));
-    (server, hop, ids)
-}
-
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_else(|| panic!("{pointer}: {value}"))
-}
-
-fn ids(items: &[Value]) -> Vec<&str> {
-    items.iter().map(|item| text(item, "/id")).collect()
-}
 
 #[test]
 fn what_waits_is_listed_shown_and_explained() {
@@ -201,109 +183,6 @@ fn reports_find_room_where_new_mail_does_not() {
     server.stop();
 }
 
-/// Turns a bit in each place of the spool's segments where this text stands, or its changed form
-/// if it was changed before.
-fn turn_bit(files: &Files, texts: [&str; 2]) {
-    let entries = std::fs::read_dir(files.path("spool")).expect("a spool");
-    let mut turned = 0;
-    for path in entries.map(|entry| entry.expect("an entry").path()) {
-        if path.extension().is_none_or(|extension| extension != "segment") {
-            continue;
-        }
-        let bytes = std::fs::read(&path).expect("a segment");
-        let file = std::fs::File::options().write(true).open(&path).expect("a segment");
-        let places = bytes.iter().enumerate().filter(|(_, byte)| b"RS".contains(byte));
-        for (at, byte) in places {
-            if texts.iter().any(|text| bytes[at..].starts_with(text.as_bytes())) {
-                file.write_all_at(&[byte ^ 1], at as u64).expect("a write");
-                turned += 1;
-            }
-        }
-    }
-    assert!(turned > 0, "{texts:?}");
-}
-
-#[test]
-fn what_cannot_be_read_is_listed_and_when_it_is_given_up_waits_to_be_reported() {
-    const LOST: [&str; 2] = ["Subject: lost", "Rubject: lost"];
-    const FOUND: [&str; 2] = ["Subject: found", "Rubject: found"];
-    const LATE: [&str; 2] = ["Subject: late", "Rubject: late"];
-    let files = Files::new();
-    let (server, _, others) = stuck(&files);
-    for id in &others {
-        assert_eq!(server.command(&["queue", "remove", id]).code, 0);
-    }
-    let mut client = Client::connect(server.address());
-    let [lost, found, late] = [LOST, FOUND, LATE].map(|subject| {
-        client.mail("a@one.test", &["x@far.test"], &format!("{}\r\n\r\n", subject[0]))
-    });
-    server.stop();
-    // After a start nothing of them is in memory.
-    let server = Server::start_again(&files);
-    for subject in [LOST, FOUND, LATE] {
-        turn_bit(&files, subject);
-    }
-    let listed = server.queue();
-    assert_eq!(listed.len(), 3, "{listed:?}");
-    let unread = listed.iter().find(|item| item["id"] == *lost).expect("it is listed");
-    assert!(text(unread, "/unreadable").contains("bad checksum"), "{unread}");
-    assert_eq!(text(unread, "/recipients/0/address"), "?@far.test");
-    assert_eq!(text(unread, "/recipients/0/blocker/kind"), "spool");
-    let blocker = text(unread, "/recipients/0/blocker/text");
-    assert!(blocker.starts_with("its spool record to be readable: damaged: "), "{unread}");
-    let shown = server.command(&["queue", "why", &lost]);
-    assert!(shown.out.contains("?@far.test: waiting for its record"), "{shown:?}");
-    let by_sender = server.json(&["queue", "list", "--sender", "a@one.test"]);
-    assert_eq!(by_sender.len(), 1, "nobody knows the sender: {by_sender:?}");
-
-    // They get too old and have no route: whom to tell stands in their records only.
-    let peer = Peer::start(|_| None);
-    let route = format!(
-        "[[route]]\ndomains = [\"one.test\"]\nsmtp = {{ hosts = [\"{}\"] }}\n\
-         [retry]\nfirst = \"1s\"\nlongest = \"1s\"\ngive_up_after = \"2s\"\n",
-        peer.address
-    );
-    files.write(server::CONFIG, &config(&route));
-    let reloaded = server.command(&["reload"]);
-    assert!(reloaded.out.contains("3 queued recipients have no route now"), "{reloaded:?}");
-    let unreported = || {
-        let mut items =
-            server.json(&["queue", "list", "--state", "unreported", "--domain", "far.test"]);
-        items.pop();
-        items
-    };
-    wait_until("all are given up", || unreported().len() == 3);
-    let [why, _] = &server.json(&["queue", "why", &lost])[..] else { panic!() };
-    assert_eq!(text(why, "/recipients/0/address"), "?@far.test");
-    assert_eq!(text(why, "/recipients/0/blocker/kind"), "spool");
-    let blocker = text(why, "/recipients/0/blocker/text");
-    assert!(blocker.contains("to be readable: damaged"), "{why}");
-    assert_eq!(text(why, "/recipients/0/blocker/until"), text(why, "/recipients/0/next_try"));
-    assert!(text(why, "/recipients/0/last_failure").contains("no route leads"), "{why}");
-    assert_eq!(server.json(&["queue", "remove", &lost]).last().expect("done")["matched"], 1);
-    let status = &server.json(&["status"])[0];
-    let sum = |field: &str| -> u64 {
-        let shards = status["shards"].as_array().expect("shards");
-        shards.iter().filter_map(|shard| shard[field].as_u64()).sum()
-    };
-    assert_eq!((sum("recipients"), sum("unreported")), (2, 2), "{status}");
-    let held = server.command(&["queue", "hold", &found, "--reason", "wait"]);
-    assert!(held.code != 0 && held.err.contains("can't be held"), "{held:?}");
-    // What can be read again is removed by name.
-    turn_bit(&files, LATE);
-    assert_eq!(server.json(&["queue", "remove", &late]).last().expect("done")["matched"], 1);
-    let is_late = |event: &Value| event["id"] == *late && event["recipient"] == "x@far.test";
-    wait_until("its event", || files.events_of("removed").iter().any(is_late));
-    assert_eq!(ids(&server.queue()), [&found]);
-    // A disk that heals: the sender of the other one is told as soon as it can be read.
-    turn_bit(&files, FOUND);
-    assert_eq!(server.json(&["queue", "retry", &found]).last().expect("done")["matched"], 1);
-    wait_until("an empty queue", || server.queue().is_empty() && !peer.taken().is_empty());
-    let told: Vec<_> = peer.taken().into_iter().flat_map(|taken| taken.rcpt).collect();
-    assert_eq!(told, ["RCPT TO:<a@one.test> NOTIFY=NEVER"]);
-    server.stop();
-}
-
 #[test]
 fn exit_codes_tell_what_happened() {
     let files = Files::new();
@@ -339,7 +218,9 @@ fn mail_whose_route_has_gone_waits_for_one() {
     assert!(reloaded.out.contains("3 queued recipients have no route now"), "{reloaded:?}");
     wait_until("it waits for a route", || {
         let answer = server.command(&["queue", "why", &a]);
-        answer.out.contains("waiting for a next hop for far.test; the lookup failed: no route leads to far.test")
+        answer.out.contains(
+            "waiting for a next hop for far.test; the lookup failed: no route leads to far.test",
+        )
     });
     let mut client = Client::connect(server.address());
     client.say("MAIL FROM:<a@one.test>", "250");
@@ -476,71 +357,6 @@ fn an_operator_gives_mail_up_and_its_sender_is_told_once() {
     let reports: Vec<_> =
         taken.iter().filter(|taken| taken.rcpt.iter().any(|to| to.contains("many@"))).collect();
     assert_eq!(reports.len(), 1, "{taken:?}");
-    server.stop();
-}
-
-#[test]
-fn what_is_suspended_waits_across_a_restart_until_it_is_resumed() {
-    let files = Files::new();
-    let (server, hop, [a, _, c]) = stuck(&files);
-    let suspend = ["queue", "suspend", "--domain", "far.test", "--reason", "they are moving"];
-    let answer = server.command(&suspend);
-    assert_eq!(answer.out, "suspended the domain far.test, until it is resumed\n", "{answer:?}");
-    server.stop();
-    let server = Server::start_again(&files);
-    let peer = Peer::start_at(&hop, "250 HELP", |_| None);
-    // What comes later is stopped as well; other mail goes.
-    let late = Client::connect(server.address()).mail("c@one.test", &["w@far.test"], "x\r\n");
-    assert_eq!(peer.wait_taken(1)[0].rcpt, ["RCPT TO:<z@other.test>"]);
-    wait_until("the rest", || server.queue().len() == 3);
-    for id in [&a, &late] {
-        let words = "waiting for an operator to resume the domain far.test: they are moving";
-        wait_until("why it waits", || server.command(&["queue", "why", id]).out.contains(words));
-    }
-    let kind = |id: &str| {
-        server.json(&["queue", "why", id])[0]["recipients"][0]["blocker"]["kind"].clone()
-    };
-    assert_eq!(kind(&late), "suspended");
-    assert_eq!(server.command(&["queue", "retry", "--all"]).code, 0);
-    let status = server.command(&["status"]).out;
-    assert!(status.contains("Suspended: the domain far.test, since "), "{status}");
-    assert_eq!(peer.taken().len(), 1);
-    assert!(server.command(&["queue", "resume", "--route", "far"]).code != 0);
-    assert_eq!(server.command(&["queue", "resume", "--domain", "far.test"]).code, 0);
-    peer.wait_taken(4);
-    wait_until("an empty queue", || server.queue().is_empty());
-    assert!(c != late && !server.command(&["status"]).out.contains("Suspended"));
-    server.stop();
-}
-
-#[test]
-fn a_route_and_a_next_hop_are_suspended_for_a_while() {
-    let files = Files::new();
-    let peer = Peer::start(|_| None);
-    let server = Server::start(
-        &files,
-        &config(&format!(
-            "[[route]]\nname = \"out\"\nsmtp = {{ hosts = [\"{}\"] }}\n",
-            peer.address
-        )),
-    );
-    let host = peer.address.to_string();
-    for scope in [&["--route", "out"][..], &["--next-hop", &host], &["--all"]] {
-        let before = peer.taken().len();
-        let words = [&["queue", "suspend"], scope, &["--for", "1h"]].concat();
-        assert_eq!(server.command(&words).code, 0);
-        let mut client = Client::connect(server.address());
-        let id = client.mail("a@one.test", &["b@far.test"], "x\r\n");
-        wait_until("it is stopped", || {
-            let why = &server.json(&["queue", "why", &id])[0];
-            let blocker = &why["recipients"][0]["blocker"];
-            blocker["kind"] == "suspended" && blocker["until"].is_string()
-        });
-        assert_eq!(peer.taken().len(), before);
-        assert_eq!(server.command(&[&["queue", "resume"], scope].concat()).code, 0);
-        peer.wait_taken(before + 1);
-        wait_until("an empty queue", || server.queue().is_empty());
-    }
     server.stop();
 }
 

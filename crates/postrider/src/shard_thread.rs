@@ -1,0 +1,216 @@
+//! The thread of one shard: its runtime, what the logs held for it, and for shard 0 the listeners.
+
+use crate::console::ConsoleLog;
+use crate::logs::{Handed, HandedMail};
+use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, seed_of};
+use config::Config;
+use mta::acceptor;
+use mta::console::{Console, Level};
+use mta::control::Suspension;
+use mta::custody::LogPort;
+use mta::event::{EventSink, NoEvents};
+use mta::inbox::{ShardMessage, ShardSender};
+use mta::metrics::Metrics;
+use mta::seams::{Listener as _, Net as _, World as _};
+use mta::shard::{Shard, ShardParts};
+use mta::shared::Shared;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, mpsc as std_mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+
+/// What every shard thread is given alike.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) config: Arc<Config>,
+    pub(crate) ports: Vec<Arc<LogPort>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) shards: Vec<ShardSender<AcceptedSocket>>,
+    /// What an operator has suspended.
+    pub(crate) suspensions: Arc<[Suspension]>,
+    pub(crate) console: Arc<ConsoleLog>,
+    /// When the process was started: all shards speak of the same moments.
+    pub(crate) started: Instant,
+    pub(crate) store: MailboxFiles,
+    pub(crate) resolver: Resolver,
+}
+
+/// What one shard thread is given.
+pub(crate) struct ShardSeed {
+    pub(crate) number: u16,
+    pub(crate) common: Common,
+    pub(crate) inbox: mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>,
+    /// What the logs held.
+    pub(crate) handed: HandedMail,
+    pub(crate) events: Option<Arc<dyn EventSink + Send + Sync>>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Shard 0 listens for all.
+    pub(crate) acceptor: Option<AcceptorSeed>,
+}
+
+/// What the shard that listens is given.
+pub(crate) struct AcceptorSeed {
+    /// Where to tell the addresses, or why one of them can't be had.
+    pub(crate) bound: std_mpsc::Sender<io::Result<Vec<SocketAddr>>>,
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+impl ShardSeed {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// A sentence, when the system gives no thread.
+    pub(crate) fn start(self) -> Result<JoinHandle<()>, String> {
+        thread::Builder::new()
+            .name(format!("shard-{}", self.number))
+            .spawn(move || run_shard(self))
+            .map_err(|error| format!("cannot start a thread: {error}"))
+    }
+}
+
+fn run_shard(seed: ShardSeed) {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // Between two looks at sockets so many tasks may run; the default of 61 makes batches of
+        // completions wait for an epoll_wait in the middle.
+        .event_interval(127)
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            if let Some(acceptor) = seed.acceptor {
+                let _ = acceptor.bound.send(Err(error));
+            }
+            return;
+        }
+    };
+    LocalSet::new().block_on(&runtime, async move {
+        let common = seed.common;
+        let clock = Clock::new(common.started, seed_of(seed.number));
+        let world = Real::new(clock, common.resolver, common.store);
+        let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
+        let events: Rc<dyn EventSink> = match seed.events {
+            Some(queue) => Rc::new(SharedEvents(queue)),
+            None => Rc::new(NoEvents),
+        };
+        let shard = Shard::new(ShardParts {
+            number: seed.number,
+            world: world.clone(),
+            config: Arc::clone(&common.config),
+            ports: common.ports,
+            shared: Arc::clone(&common.shared),
+            shards: common.shards.clone(),
+            events,
+            console: Rc::clone(&console),
+            metrics: seed.metrics,
+            suspensions: common.suspensions,
+            channels: channels::channels(),
+        });
+        if !adopt_all(&shard, &seed.handed) {
+            return;
+        }
+        if let Some(acceptor) = seed.acceptor {
+            let listening = Listening {
+                world: &world,
+                config: &common.config,
+                shared: &common.shared,
+                shards: &common.shards,
+                console: &console,
+            };
+            listening.start(&acceptor);
+        }
+        shard.run(seed.inbox).await;
+    });
+}
+
+/// Queues what the logs held. `false` when the start has failed meanwhile.
+fn adopt_all(shard: &Rc<Shard<Real>>, handed: &HandedMail) -> bool {
+    loop {
+        match handed.recv() {
+            Ok(Handed::Messages(messages)) => shard.adopt(messages),
+            Ok(Handed::Ready) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// What the acceptors of all listeners need.
+struct Listening<'a> {
+    world: &'a Real,
+    config: &'a Config,
+    shared: &'a Arc<Shared>,
+    shards: &'a [ShardSender<AcceptedSocket>],
+    console: &'a Rc<dyn Console>,
+}
+
+impl Listening<'_> {
+    /// Binds every listener, or none, and tells how that went.
+    fn start(&self, seed: &AcceptorSeed) {
+        let mut sockets = Vec::new();
+        let mut addresses = Vec::new();
+        for listener in &self.config.listeners {
+            let bound = self.world.net().listen(listener.address).and_then(|socket| {
+                let address = socket.local_addr()?;
+                Ok((socket, address))
+            });
+            match bound {
+                Ok((socket, address)) => {
+                    sockets.push(socket);
+                    addresses.push(address);
+                }
+                Err(error) => {
+                    let (name, address) = (&listener.name, listener.address);
+                    let hint = match error.kind() {
+                        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
+                            "; ports below 1024 need root or CAP_NET_BIND_SERVICE \
+                             (AmbientCapabilities= in a systemd unit)"
+                        }
+                        _ => "",
+                    };
+                    let text =
+                        format!("cannot listen on {address} (listener {name}): {error}{hint}");
+                    let _ = seed.bound.send(Err(io::Error::new(error.kind(), text)));
+                    return;
+                }
+            }
+        }
+        for (index, socket) in sockets.into_iter().enumerate() {
+            tokio::task::spawn_local(acceptor::run(
+                self.world.clone(),
+                socket,
+                index,
+                Arc::clone(self.shared),
+                self.shards.to_vec(),
+                Rc::clone(self.console),
+                seed.stop.clone(),
+            ));
+        }
+        let _ = seed.bound.send(Ok(addresses));
+    }
+}
+
+/// The console of the process, as each shard holds it.
+struct SharedConsole(Arc<ConsoleLog>);
+
+impl Console for SharedConsole {
+    fn shows(&self, level: Level) -> bool {
+        self.0.shows(level)
+    }
+
+    fn line(&self, level: Level, kind: &'static str, text: std::fmt::Arguments<'_>) {
+        self.0.line(level, kind, text);
+    }
+}
+
+/// A shard's queue to the event log.
+struct SharedEvents(Arc<dyn EventSink + Send + Sync>);
+
+impl EventSink for SharedEvents {
+    fn emit(&self, event: mta::event::Event) {
+        self.0.emit(event);
+    }
+}
