@@ -79,9 +79,9 @@ impl LogSet {
                         Level::Warn,
                         "spool",
                         format_args!(
-                            "a spool directory was in use and is not in `paths`, and whether it has \
-                             mail can't be seen: {error} path={} (told until it is taken out of \
-                             {NAME})",
+                            "a spool directory was in use and is not in `paths`, and it can't be read \
+                             to see whether it holds mail: {error} path={} (repeated at each start \
+                             until {NAME} does not name it)",
                             path.display()
                         ),
                     );

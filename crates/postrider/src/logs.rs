@@ -186,7 +186,7 @@ fn tell_recovered(console: &ConsoleLog, path: &Path, report: &RecoveryReport, to
             level,
             "spool",
             format_args!(
-                "blobs of no message path={} removed={} kept={kept}",
+                "orphan blobs path={} removed={} kept={kept}",
                 path.display(),
                 orphans - kept
             ),

@@ -30,7 +30,7 @@ fn bodies_of_no_message_are_counted_those_removed_and_those_kept() {
     std::fs::write(&blob, "nobody's").expect("room");
     let server = Server::start_again(&files);
     server.wait_console("removed", |line| {
-        line.contains("info  spool: blobs of no message path=spool removed=1 kept=0")
+        line.contains("info  spool: orphan blobs path=spool removed=1 kept=0")
     });
     let told = metrics(&server);
     assert_eq!(metric(&told, "postrider_spool_orphan_blobs_removed_total"), 1, "{told}");
@@ -42,7 +42,7 @@ fn bodies_of_no_message_are_counted_those_removed_and_those_kept() {
     std::fs::write(&blob, "somebody's").expect("room");
     let server = Server::start_again(&files);
     server.wait_console("kept", |line| {
-        line.contains("warn  spool: blobs of no message path=spool removed=0 kept=1")
+        line.contains("warn  spool: orphan blobs path=spool removed=0 kept=1")
     });
     let told = metrics(&server);
     assert_eq!(metric(&told, "postrider_spool_orphan_blobs_removed_total"), 0, "{told}");

@@ -50,7 +50,7 @@ pub(crate) struct Pick {
 }
 
 impl Backlog {
-    /// Entries.
+    /// Entries in all tenants' lists.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }

@@ -25,10 +25,10 @@ pub enum Take {
     Close,
 }
 
-/// One transaction's worth.
+/// What one transaction carries: recipients of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// The message.
+    /// The message that they are recipients of.
     pub id: MessageId,
     /// Its recipients: entry, index in the envelope, attempts made so far.
     pub entries: SmallVec<[(EntryId, u32, u16); 1]>,

@@ -23,7 +23,6 @@ impl Queue {
         entry.moment_at_age(self.scheduled[entry.scheduled].retry.give_up_us())
     }
 
-    /// Whether it is.
     pub(crate) fn is_too_old(&self, now: Mono, slot: u32) -> bool {
         !self.keeps_all && self.expires_at(slot) <= now
     }

@@ -15,7 +15,7 @@ pub enum Held {
     Again,
     /// It was, for this reason.
     Already,
-    /// It is gone.
+    /// There is no such entry any more.
     Gone,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Borrower {
 pub(crate) enum LeaseOp {
     /// To the owner: so much is still wanted, and that is the limit as this shard knows it.
     Ask { slots: u32, extra: u32, tokens: u32, terms: Terms },
-    /// To a borrower.
+    /// To a borrower: it may use so many more.
     Grant { slots: u32, tokens: u32 },
     /// To the owner: not needed any more, or recalled.
     Return { slots: u32, tokens: u32 },
@@ -153,7 +153,7 @@ struct Party {
     since: Mono,
 }
 
-/// The owner's side.
+/// A named limit on the shard that owns it: what is lent, to whom, and who wants more.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     terms: Terms,

@@ -77,13 +77,13 @@ pub struct ReadyId(pub u32);
 /// Names an entry; stale ids (the slot was reused) are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
-    /// Slot.
+    /// Its place in the queue's slab.
     pub slot: u32,
     /// Told apart from earlier users of the slot.
     pub generation: u32,
 }
 
-/// What waits together.
+/// The key of a scheduled queue: what has the same waits together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScheduledKey {
     /// Tenant; empty when there is none.
@@ -113,7 +113,7 @@ pub struct ReadyKey {
 /// A recipient to be queued.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
-    /// The message.
+    /// The message that it is a recipient of.
     pub id: MessageId,
     /// Index in its envelope.
     pub recipient: u32,
@@ -160,7 +160,7 @@ pub enum Action {
     Suspended(Suspended),
     /// It takes mail again (`recovered`), or nothing waits for it any more.
     Resumed {
-        /// Which.
+        /// The ready queue.
         ready: ReadyId,
         /// It took a message, or refused one for good.
         recovered: bool,
@@ -171,7 +171,7 @@ pub enum Action {
     Lease {
         /// Shard to send it to.
         shard: u16,
-        /// The message.
+        /// What to hand to its [`Queue::handle_lease`].
         message: lease::LeaseMessage,
     },
 }
@@ -179,7 +179,7 @@ pub enum Action {
 /// A next hop that is left alone for a while.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspended {
-    /// Which.
+    /// The ready queue.
     pub ready: ReadyId,
     /// The how-manieth pause in a row this is, from 1.
     pub step: u16,
@@ -194,15 +194,15 @@ pub struct Suspended {
 /// An entry as seen from outside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntryDetail {
-    /// The entry.
+    /// Its name in the queue.
     pub entry: EntryId,
-    /// The message.
+    /// The message that it is a recipient of.
     pub id: MessageId,
-    /// Recipient index.
+    /// Its index in the envelope.
     pub recipient: u32,
-    /// Its scheduled queue.
+    /// The scheduled queue that it belongs to.
     pub scheduled: ScheduledId,
-    /// Attempts so far.
+    /// How often it was tried so far.
     pub attempts: u16,
     /// Age of the message at the time of asking.
     pub age: Duration,

@@ -86,7 +86,7 @@ impl Rate {
 /// connection has to find out whether mail is taken again.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
-    /// No opening before.
+    /// No connection is opened before this.
     pub(crate) open_after: Mono,
     /// One at a time.
     pub(crate) probing: bool,

@@ -13,7 +13,7 @@ pub struct QueueCounts {
     pub scheduled: usize,
     /// Waiting for a connection.
     pub ready: usize,
-    /// Being delivered.
+    /// Handed to connections.
     pub in_flight: usize,
     /// Held by an operator.
     pub held: usize,
@@ -23,12 +23,12 @@ pub struct QueueCounts {
     pub ready_queues: usize,
 }
 
-/// One scheduled queue.
+/// A scheduled queue, for lists.
 #[derive(Clone, Debug)]
 pub struct ScheduledCounts<'a> {
-    /// Its number.
+    /// Its id, good as long as it is known.
     pub id: ScheduledId,
-    /// Its key.
+    /// What its entries have in common.
     pub key: &'a ScheduledKey,
     /// Entries in any state.
     pub entries: usize,
@@ -36,18 +36,18 @@ pub struct ScheduledCounts<'a> {
     pub waiting: usize,
 }
 
-/// One ready queue.
+/// A ready queue, for lists.
 #[derive(Clone, Debug)]
 pub struct ReadyCounts<'a> {
-    /// Its number.
+    /// Its id, good as long as it is known.
     pub id: ReadyId,
-    /// Its key.
+    /// What its entries have in common.
     pub key: &'a ReadyKey,
-    /// Entries waiting.
+    /// Entries that wait for a connection.
     pub entries: usize,
     /// Open connections of this shard.
     pub open: u32,
-    /// Of these, idle.
+    /// Open connections without a transaction.
     pub idle: u32,
     /// Connections that this shard is opening.
     pub opening: u32,
@@ -56,17 +56,17 @@ pub struct ReadyCounts<'a> {
 /// One entry at a glance, for those who look at all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
-    /// The entry.
+    /// Its name in the queue.
     pub entry: EntryId,
-    /// The message.
+    /// The message that it is a recipient of.
     pub id: MessageId,
-    /// Recipient index.
+    /// Its index in the envelope.
     pub recipient: u32,
-    /// Its scheduled queue.
+    /// The scheduled queue that it belongs to.
     pub scheduled: ScheduledId,
     /// Its ready queue, if it is in one or was taken from one.
     pub ready: Option<ReadyId>,
-    /// Where it stands.
+    /// Which kind of queue it is in.
     pub state: GlanceState,
     /// Age of the message, in microseconds.
     pub age_us: u64,
@@ -83,14 +83,14 @@ pub enum GlanceState {
     Scheduled,
     /// Waits for a connection.
     Ready,
-    /// Is being tried.
+    /// Handed to a connection.
     InFlight,
     /// Is on hold, or will be when it comes back from its attempt.
     Held,
 }
 
 impl Queue {
-    /// Counts by state.
+    /// How many entries are in which state.
     #[must_use]
     pub fn counts(&self) -> QueueCounts {
         QueueCounts {
@@ -103,7 +103,7 @@ impl Queue {
         }
     }
 
-    /// All scheduled queues.
+    /// All scheduled queues that are known, empty ones included.
     pub fn scheduled_queues(&self) -> impl Iterator<Item = ScheduledCounts<'_>> + '_ {
         self.scheduled.iter().map(|(number, queue)| ScheduledCounts {
             id: ScheduledId(number),
@@ -113,7 +113,7 @@ impl Queue {
         })
     }
 
-    /// All ready queues.
+    /// All ready queues that are known, empty ones included.
     pub fn ready_queues(&self) -> impl Iterator<Item = ReadyCounts<'_>> + '_ {
         self.ready.iter().map(|(number, queue)| ReadyCounts {
             id: ReadyId(number),

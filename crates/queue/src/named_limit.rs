@@ -16,7 +16,7 @@ pub struct NamedLimit {
     pub name: Arc<str>,
     /// Connections at once, those included that are being opened.
     pub connections_max: u32,
-    /// Messages per second.
+    /// Messages per second over all shards.
     pub messages_per_second: f64,
 }
 

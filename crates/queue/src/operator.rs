@@ -18,7 +18,7 @@ pub enum Retried {
     Held,
     /// It is being tried anyway.
     InFlight,
-    /// It is gone.
+    /// There is no such entry any more.
     Gone,
 }
 

@@ -23,7 +23,7 @@ pub enum EntryOutcome {
 pub struct Deferred {
     /// Attempts made, this one included.
     pub attempts: u16,
-    /// The next.
+    /// When the next attempt is due.
     pub next_try: Mono,
 }
 

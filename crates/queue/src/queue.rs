@@ -28,7 +28,7 @@ const ROUND_MAX: u32 = 2048;
 /// How a queue is set up.
 #[derive(Clone, Debug)]
 pub struct QueueConfig {
-    /// This shard.
+    /// Number of the shard that the queue belongs to, from 0.
     pub shard: u16,
     /// Shards in all, at least 1.
     pub shards: u16,
@@ -104,7 +104,7 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    /// An empty queue.
+    /// A queue without entries, which knows no other queues yet.
     #[must_use]
     pub fn new(config: QueueConfig) -> Queue {
         Queue {

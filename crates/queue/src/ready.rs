@@ -9,7 +9,6 @@ use crate::suspension::Standstill;
 use mail::{Failure, Mono};
 use std::sync::Arc;
 
-/// One ready queue.
 pub(crate) struct Ready {
     pub(crate) key: ReadyKey,
     pub(crate) limits: ReadyLimits,
@@ -100,7 +99,7 @@ impl Ready {
         self.rates().map(|b| b.share.tokens).min().unwrap_or(u32::MAX)
     }
 
-    /// A message goes.
+    /// A message goes: it takes a token of each rate.
     pub(crate) fn spend_token(&mut self) {
         for borrowed in self.borrows.iter_mut().filter(|b| b.is_rated()) {
             borrowed.share.tokens = borrowed.share.tokens.saturating_sub(1);

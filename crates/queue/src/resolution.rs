@@ -12,9 +12,9 @@ use std::sync::Arc;
 pub enum Resolution {
     /// This is where it goes.
     Ready {
-        /// The ready queue.
+        /// The ready queue that its mail goes to.
         key: ReadyKey,
-        /// Its own limits.
+        /// The limits that the ready queue shares with no other.
         limits: ReadyLimits,
         /// The limits that it shares with others, each name once.
         shared: Vec<NamedLimit>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct RetryPolicy {
     /// Before the second attempt.
     pub first: Duration,
-    /// Growth per attempt.
+    /// By how much the delay grows with each attempt.
     pub factor: f64,
     /// Never longer than this.
     pub longest: Duration,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// What is known about where a scheduled queue's messages go.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
-    /// Nothing.
+    /// No answer came yet.
     Nothing,
     /// To this ready queue, until then.
     Ready(ReadyId, Mono),
@@ -22,7 +22,6 @@ pub(crate) enum Known {
 /// `used` of a queue whose id was given out since the sweep last came by.
 pub(crate) const JUST_ASKED_FOR: Mono = Mono(0);
 
-/// One scheduled queue.
 pub(crate) struct Scheduled {
     pub(crate) key: Arc<ScheduledKey>,
     pub(crate) tenant: u32,

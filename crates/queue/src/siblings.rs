@@ -8,7 +8,7 @@ use mail::Mono;
 /// How soon more may be known of the other recipients of a message, the latest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Siblings {
-    /// None is queued.
+    /// No other recipient of the message is queued.
     None,
     /// They wait for something further off.
     Waiting,

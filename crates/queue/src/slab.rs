@@ -36,13 +36,12 @@ pub(crate) enum State {
     Scheduled = 1,
     /// In a list of a ready queue.
     Ready = 2,
-    /// Handed out.
+    /// Handed to a connection.
     InFlight = 3,
     /// Waits for an operator; in no list.
     Held = 4,
 }
 
-/// One queued recipient.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) id: MessageId,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Suspension {
     /// What the operator stopped, to follow "resume": `the domain example.org`.
     pub what: Arc<str>,
-    /// The operator's words.
+    /// Why, in the operator's words; may be empty.
     pub reason: Arc<str>,
     /// When it ends by itself; `Mono::NEVER` where it does not.
     pub until: Mono,

@@ -13,7 +13,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// The earliest.
+    /// The earliest deadline and its number.
     pub(crate) fn peek(&self) -> Option<(Mono, u32)> {
         self.heap.first().copied()
     }

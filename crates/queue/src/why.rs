@@ -49,48 +49,48 @@ pub enum Blocker {
     ResolutionFailed {
         /// The recipient domain.
         domain: Domain,
-        /// Why.
+        /// What the lookup failed with.
         failure: Arc<Failure>,
         /// When that is tried again.
         until: Mono,
     },
     /// All connections that are allowed are in use.
     ConnectionSlots {
-        /// The next hop.
+        /// The next hop, as events and lists name it.
         next_hop: Arc<str>,
         /// In use, over all shards as far as this one knows.
         used: u32,
-        /// Allowed.
+        /// As many as the limit allows over all shards.
         max: u32,
         /// Entries before it in its own list, counted up to 1,000.
         before: u32,
     },
     /// As many connections are in use as the peer was found to bear.
     Window {
-        /// The next hop.
+        /// The next hop, as events and lists name it.
         next_hop: Arc<str>,
-        /// So many.
+        /// The window: as many connections as the next hop takes at present.
         bears: u32,
         /// Entries before it in its own list, counted up to 1,000.
         before: u32,
     },
     /// A connection is being opened.
     Opening {
-        /// The next hop.
+        /// The next hop, as events and lists name it.
         next_hop: Arc<str>,
     },
     /// The last connections failed; the next is opened later.
     OpenBackoff {
-        /// The next hop.
+        /// The next hop, as events and lists name it.
         next_hop: Arc<str>,
         /// What happened last, if it is known.
         failure: Option<Arc<Failure>>,
         /// When it is tried again.
         until: Mono,
     },
-    /// Messages per second.
+    /// The limit on messages per second is used up.
     Rate {
-        /// The next hop.
+        /// The next hop, as events and lists name it.
         next_hop: Arc<str>,
         /// Entries before it in its own list, counted up to 1,000.
         before: u32,
@@ -99,27 +99,27 @@ pub enum Blocker {
     },
     /// The shard that owns the limit was asked to lend of it.
     LeaseWait {
-        /// The next hop.
+        /// The next hop, as events and lists name it.
         next_hop: Arc<str>,
-        /// That shard.
+        /// Number of the shard that owns the limit.
         owner: u16,
         /// Entries before it in its own list, counted up to 1,000.
         before: u32,
     },
     /// An operator holds it.
     Held {
-        /// The operator's words.
+        /// Why, in the operator's words; may be empty.
         reason: Arc<str>,
     },
     /// An operator stopped what it would go through.
     Suspended(Arc<Suspension>),
-    /// Egress stands still.
+    /// The shard delivers nothing for now.
     Paused(Pause),
     /// It is being delivered.
     InFlight,
     /// Connections are at work on those before it.
     Turn {
-        /// The next hop.
+        /// The next hop, as events and lists name it.
         next_hop: Arc<str>,
         /// Entries before it in its own list, counted up to 1,000.
         before: u32,

@@ -24,7 +24,7 @@ pub(crate) struct BatchHeader {
     pub position: u64,
     /// All of this segment before here was made durable before this batch was written.
     pub synced_offset: u64,
-    /// Bytes of records.
+    /// Bytes of its records, without this header and without padding.
     pub payload_bytes: u64,
     /// From the beginning of this batch to that of the next.
     pub total_bytes: u64,
@@ -113,9 +113,9 @@ pub(crate) struct BatchBuilder {
 /// Where a record went.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
-    /// In the segment.
+    /// From the beginning of the segment, in bytes.
     pub offset: u64,
-    /// Header included.
+    /// In bytes, header included.
     pub length: u32,
 }
 

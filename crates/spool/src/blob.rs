@@ -18,7 +18,7 @@ pub(crate) struct Blobs {
     open: BTreeMap<u64, Blob>,
     /// Numbers below this were used.
     used_below: u64,
-    /// And these.
+    /// Numbers from `used_below` on that were used.
     used: BTreeSet<u64>,
     steps: VecDeque<Step>,
 }
@@ -102,7 +102,7 @@ impl Blobs {
         self.steps.push_back(Step::Complete(ticket, Completion::Refused(refusal)));
     }
 
-    /// Takes a piece.
+    /// Takes the next piece of a body; the first one makes the file.
     pub(crate) fn handle_append(&mut self, blob: BlobId, ticket: Ticket, data: Bytes) {
         if !self.open.contains_key(&blob.0) && self.is_used(blob) {
             return self.refuse(ticket, Refusal::Misuse("a blob number was used twice"));
@@ -128,7 +128,7 @@ impl Blobs {
         self.steps.push_back(step);
     }
 
-    /// No more pieces.
+    /// No more pieces come: once those under way are written, the file is synced.
     pub(crate) fn handle_seal(&mut self, blob: BlobId, ticket: Ticket, sync: bool) {
         let Some(state) = self.open.get_mut(&blob.0) else {
             return self.refuse(ticket, Refusal::Misuse("there is no such blob"));

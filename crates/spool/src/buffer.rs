@@ -25,7 +25,7 @@ pub(crate) enum Part {
 }
 
 impl WriteBuffer {
-    /// Bytes in all.
+    /// Bytes in all parts.
     pub(crate) fn length(&self) -> u64 {
         self.length + (self.small.len() - self.marked) as u64
     }
@@ -37,7 +37,7 @@ impl WriteBuffer {
         self.parts.push(Part::Large(piece));
     }
 
-    /// Adds zeros.
+    /// Adds so many zeros, without copying them.
     pub(crate) fn push_zeros(&mut self, bytes: u64) {
         let mut left = bytes;
         while left > 0 {

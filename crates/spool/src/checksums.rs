@@ -57,7 +57,7 @@ impl BodyChecksums {
 /// A piece of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: usize,
     /// Its CRC-32C, if that is known.
     pub checksum: Option<u32>,

@@ -41,7 +41,7 @@ enum Phase {
     /// Looking for what it says about others.
     #[default]
     Scanning,
-    /// Saying it again.
+    /// Writing that once more.
     Repeating,
 }
 

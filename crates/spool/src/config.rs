@@ -3,7 +3,7 @@
 use crate::disk::DiskError;
 use std::fmt;
 
-/// What "durable" means.
+/// What an answer of [`crate::Completion::Durable`] promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Written and fdatasynced: survives power loss.
@@ -51,7 +51,7 @@ pub struct SpoolConfig {
     /// A planted fault: recovery takes a torn batch for a whole one.
     #[cfg(feature = "planted")]
     pub trusts_torn_tail: bool,
-    /// A planted fault: recovery removes blobs of no message before anything else.
+    /// A planted fault: recovery removes orphan blobs before anything else.
     #[cfg(feature = "planted")]
     pub removes_orphans_first: bool,
     /// A planted fault: want of a descriptor poisons.
@@ -88,7 +88,7 @@ impl Default for SpoolConfig {
 /// Why a log could not be opened or verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolError {
-    /// The disk failed.
+    /// A file operation failed, and the log can't do without it.
     Disk(DiskError),
     /// A segment was written by a version of the program that this one does not know.
     Version {
@@ -108,12 +108,12 @@ pub enum SpoolError {
     },
     /// Two segments have one generation: a copy was put back beside a log that went on.
     Twice {
-        /// Their file names.
+        /// The file names of the two segments.
         files: [Box<str>; 2],
     },
     /// A file's generation leaves none for later ones.
     Generation {
-        /// Its name.
+        /// The file's name.
         file: Box<str>,
     },
     /// The configuration makes no sense.
@@ -158,7 +158,7 @@ impl From<DiskError> for SpoolError {
 pub struct Damage {
     /// The file it was found in.
     pub file: Box<str>,
-    /// Where.
+    /// Byte in the file at which it begins.
     pub offset: u64,
     /// How much of the file is unreadable (0: not known, or nothing).
     pub bytes: u64,
@@ -172,7 +172,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What [`crate::Opening::finish`] found.
+/// What a start found in the log: see [`crate::Opening::finish`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Messages with open recipients, all handed to the caller.

@@ -10,7 +10,7 @@ use std::io::IoSlice;
 pub enum DiskErrorKind {
     /// No file of that name.
     NotFound,
-    /// ENOSPC, EDQUOT.
+    /// No room is left on the file system, or in the quota (ENOSPC, EDQUOT).
     Full,
     /// The process has no descriptor or memory for it (EMFILE, ENFILE, ENOMEM): nothing was done
     /// that can't be done again. Never the answer of a sync that was begun.
@@ -29,7 +29,7 @@ pub struct DiskError {
 }
 
 impl DiskError {
-    /// Puts one together.
+    /// An error of this kind, with what the operating system said.
     pub fn new(kind: DiskErrorKind, text: impl Into<Box<str>>) -> DiskError {
         DiskError { kind, text: text.into() }
     }

@@ -19,7 +19,7 @@ const INLINE_MAX: u16 = 64;
 pub(crate) struct Entry {
     /// Generation of the segment with its newest accept record.
     pub segment: u32,
-    /// Where in it.
+    /// Where in the segment, in bytes.
     pub offset: u32,
     /// How long, header included.
     pub length: u32,

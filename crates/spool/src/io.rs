@@ -41,7 +41,7 @@ pub struct IoDone {
 pub(crate) enum Op {
     /// Write a batch and make it durable; before that, finish the segment that is full.
     Commit { seal: Option<SealWrite>, file: FileName, offset: u64, data: WriteBuffer, sync: bool },
-    /// Read one range.
+    /// Read `bytes` bytes, or up to the end of the file.
     Read { file: FileName, offset: u64, bytes: usize },
     /// Read a piece of a blob and check it.
     ReadPiece { file: FileName, offset: u64, piece: Piece },
@@ -53,7 +53,7 @@ pub(crate) enum Op {
     Make { file: FileName, length: u64, bytes: u64, sync: bool },
     /// Write zeros, one step of preparing a segment.
     Zero { file: FileName, offset: u64, bytes: u64, sync: bool },
-    /// Rename durably.
+    /// Rename, durably if `sync`.
     Rename { from: FileName, to: FileName, sync: bool },
     /// Remove, durably if `sync`.
     Remove { file: FileName, sync: bool },
@@ -96,7 +96,7 @@ pub(crate) enum Outcome {
     /// What was read is not what was written; in words.
     Wrong(Box<str>),
     Many(Vec<Bytes>),
-    /// By ascending id.
+    /// What a scan found, by ascending id.
     Scanned(Vec<Mention>),
     Free(u64),
     /// Whether there still is a register.
@@ -116,7 +116,7 @@ impl Io {
         }
     }
 
-    /// Its name.
+    /// The ticket under which its result is expected.
     #[must_use]
     pub fn ticket(&self) -> IoTicket {
         self.ticket

@@ -10,7 +10,7 @@ use mail::MessageId;
 use std::collections::BTreeMap;
 
 /// Why a message is held of which it is not known who has it.
-const STATE_LOST: &str = "what was known of it is damaged: recipients may have it already";
+const STATE_LOST: &str = "its delivery state is damaged: recipients may have the message already";
 
 /// The sum of all records.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ pub struct Faults {
     pub sync_permille: u32,
     /// A write fails after a random part of it.
     pub write_permille: u32,
-    /// A read fails.
+    /// A read fails, and the next one may not.
     pub read_permille: u32,
     /// A read returns less than was asked for.
     pub short_read_permille: u32,
@@ -30,7 +30,7 @@ pub struct Faults {
     pub scarce_permille: u32,
 }
 
-/// The disk.
+/// A directory of files in memory.
 #[derive(Debug)]
 pub struct MemDisk {
     state: Mutex<State>,
@@ -234,7 +234,7 @@ impl MemDisk {
         lock(&self.state).fuse == Some(0)
     }
 
-    /// Operations so far.
+    /// Operations since it was made, failed ones included.
     #[must_use]
     pub fn operations_count(&self) -> u64 {
         lock(&self.state).operations_count

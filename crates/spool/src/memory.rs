@@ -7,7 +7,7 @@ use crate::request::{Completion, Loaded, LoadedBody, Refusal, Request, Ticket};
 use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Messages and blobs.
+/// All messages and blobs; what a log has on disk.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     accepts: BTreeMap<u64, Box<Accept>>,

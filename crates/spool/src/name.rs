@@ -52,7 +52,7 @@ pub(crate) enum Name {
     /// A segment with damage, put aside when nothing in it was needed any more.
     Damaged(SegmentKey),
     Blob(u64),
-    /// Not ours.
+    /// A file that is no part of a log.
     Other,
 }
 

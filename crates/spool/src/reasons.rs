@@ -30,7 +30,7 @@ impl ReasonNumber {
     }
 }
 
-/// Texts by number.
+/// The texts that entries name, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
     numbers: BTreeMap<Arc<str>, ReasonNumber>,

@@ -33,7 +33,7 @@ pub struct Accept {
     pub prefix: Bytes,
     /// The content as it arrived.
     pub body: Body,
-    /// Found at intake.
+    /// What intake found out about the body while it came in.
     pub facts: ContentFacts,
 }
 
@@ -44,9 +44,9 @@ pub enum Body {
     Memory(Vec<Bytes>),
     /// In a file of its own, already synced.
     Blob {
-        /// Its name.
+        /// The number in the file's name.
         blob: BlobId,
-        /// Its length.
+        /// The length of the file in bytes.
         body_bytes: u64,
     },
 }
@@ -70,15 +70,15 @@ pub mod tag {
     pub const CAMPAIGN: u16 = 2;
     /// The pool of sources to send from.
     pub const EGRESS_POOL: u16 = 3;
-    /// MT-PRIORITY.
+    /// The priority that the sender asked for (RFC 6710, MT-PRIORITY).
     pub const PRIORITY: u16 = 4;
     /// Not to be tried before (u64 Unix ms).
     pub const NOT_BEFORE: u16 = 5;
     /// To be given up at (u64 Unix ms).
     pub const EXPIRES_AT: u16 = 6;
-    /// Who authenticated.
+    /// The identity as which the client authenticated.
     pub const AUTHENTICATED: u16 = 7;
-    /// The listener's name.
+    /// The name of the listener that the client connected to.
     pub const LISTENER: u16 = 8;
     /// The client's IP address as text.
     pub const CLIENT_ADDRESS: u16 = 9;
@@ -90,7 +90,7 @@ pub mod tag {
     pub const TRACE_PREFIX: u16 = 12;
     /// Archiving as an obligation.
     pub const ARCHIVE: u16 = 13;
-    /// Free labels.
+    /// Words that a configuration or a client attached to the message.
     pub const LABELS: u16 = 14;
     /// The node that first accepted it.
     pub const ORIGIN_NODE: u16 = 15;
@@ -112,7 +112,7 @@ pub enum SettleKind {
     Relayed,
     /// Failed for good; reported if the sender wanted it.
     Failed,
-    /// Failed by age.
+    /// Given up because of the age of the message.
     Expired,
     /// An operator removed it.
     Removed,
@@ -121,9 +121,9 @@ pub enum SettleKind {
 /// Recipients are done with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {
-    /// The message.
+    /// The message whose recipients these are.
     pub id: MessageId,
-    /// When.
+    /// When they were settled.
     pub at: Wall,
     /// Recipient index and how it ended.
     pub recipients: Vec<(u32, SettleKind)>,
@@ -132,11 +132,11 @@ pub struct Settle {
 /// Recipients were tried without success and stay open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The message.
+    /// The message whose recipients these are.
     pub id: MessageId,
-    /// When.
+    /// When the attempt ended.
     pub at: Wall,
-    /// Which recipients.
+    /// Their indices in the envelope.
     pub recipients: Vec<u32>,
     /// Attempts so far, this one counted.
     pub attempts: u16,
@@ -149,7 +149,7 @@ pub struct Attempt {
 /// What an operator or a timer changed; `None` leaves a field as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The message.
+    /// The message whose recipients these are.
     pub id: MessageId,
     /// `Some(Some(reason))` holds, `Some(None)` releases.
     pub hold: Option<Option<Box<str>>>,

@@ -31,7 +31,7 @@ const ENTRIES_MAX: usize = (COPY_BYTES - HEAD_BYTES - 4 - MARKS_BYTES) / ENTRY_B
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub salt: u64,
-    /// Of the file.
+    /// Of the file, in bytes.
     pub length: u64,
     /// Where its data ends at least; 0: not known.
     pub end: u64,

@@ -16,43 +16,43 @@ pub struct Ticket(pub u64);
 pub enum Request {
     /// Make these records durable together: all of them or none.
     Submit {
-        /// Given back with `Durable` or `Refused`.
+        /// Comes back with the completion: `Durable` or `Refused`.
         ticket: Ticket,
         /// In the order in which they take effect.
         records: Vec<Record>,
     },
     /// Fetch a message: `Loaded` or `LoadFailed`.
     Load {
-        /// Given back.
+        /// Comes back with the completion.
         ticket: Ticket,
-        /// Which.
+        /// The message, which must have an open recipient.
         id: MessageId,
     },
     /// Write the next piece of a body into a file of its own: `BlobDone` or `Refused`. Pieces may
     /// be sent without waiting for each other. The first creates the file.
     BlobAppend {
-        /// Given back.
+        /// Comes back with the completion.
         ticket: Ticket,
         /// A number from [`crate::Spool::next_blob`] on that was not used before.
         blob: BlobId,
-        /// Not empty.
+        /// The next bytes of the body, at least one.
         data: Bytes,
     },
     /// After the last piece: wait for all of them, sync the file and its name. After `BlobDone` an
     /// accept may name the blob.
     BlobSeal {
-        /// Given back.
+        /// Comes back with the completion.
         ticket: Ticket,
-        /// Which.
+        /// The blob whose last piece was appended.
         blob: BlobId,
     },
     /// Read a piece: `BlobData`, all of it, or `LoadFailed` when it is not what was written.
     BlobRead {
-        /// Given back.
+        /// Comes back with the completion.
         ticket: Ticket,
-        /// Which.
+        /// The blob to read from.
         blob: BlobId,
-        /// From where.
+        /// Where the piece begins, in bytes.
         offset: u64,
         /// How long it is and its checksum: see [`crate::checksums::piece`].
         piece: Piece,
@@ -60,7 +60,7 @@ pub enum Request {
     /// Forget a blob that no accept names (the transaction was given up). The blob of a message
     /// that is settled goes by itself.
     BlobDrop {
-        /// Which.
+        /// The blob to forget.
         blob: BlobId,
     },
 }
@@ -76,7 +76,7 @@ pub enum Completion {
     /// Nothing of the request took effect, and nothing of it will be there after a restart (for
     /// `Poisoned`: it may be, nobody knows).
     Refused(Refusal),
-    /// The message.
+    /// The message that was to be loaded.
     Loaded(Box<Loaded>),
     /// The message or blob can't be had.
     LoadFailed(LoadError),
@@ -123,7 +123,7 @@ impl std::error::Error for Refusal {}
 /// A message as it was accepted, read back.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// Which.
+    /// The message's id.
     pub id: MessageId,
     /// When its content was complete.
     pub received_at: Wall,
@@ -135,7 +135,7 @@ pub struct Loaded {
     pub prefix: Bytes,
     /// The content as it arrived.
     pub body: LoadedBody,
-    /// Found at intake.
+    /// What intake found out about the body while it came in.
     pub facts: ContentFacts,
     /// Why the last attempt failed, if that is remembered: one reason for all recipients.
     pub last_reason: Option<Box<str>>,
@@ -144,13 +144,13 @@ pub struct Loaded {
 /// Where a loaded body is.
 #[derive(Clone, Debug)]
 pub enum LoadedBody {
-    /// Here.
+    /// In memory, all of it.
     Memory(Bytes),
     /// To be read piece by piece with [`Request::BlobRead`].
     Blob {
-        /// Its name.
+        /// The number in the file's name.
         blob: BlobId,
-        /// Its length.
+        /// The length of the file in bytes.
         body_bytes: u64,
     },
 }
@@ -158,17 +158,17 @@ pub enum LoadedBody {
 /// A message that [`crate::Opening::finish`] found with open recipients.
 #[derive(Clone, Debug)]
 pub struct RecoveredMessage {
-    /// Which.
+    /// The message's id.
     pub id: MessageId,
     /// When its content was complete.
     pub received_at: Wall,
     /// Facts that are not in the envelope.
     pub meta: Meta,
-    /// Nobody wants reports.
+    /// It was sent from `<>`: nobody is told of failures (RFC 5321, 4.5.5).
     pub reverse_path_is_null: bool,
     /// Recipients that are not settled, at least one.
     pub open: Vec<RecoveredRecipient>,
-    /// Held, and why.
+    /// Why it is held; `None` if it is not.
     pub hold: Option<Box<str>>,
     /// A route that the operator chose.
     pub route_override: Option<Box<str>>,
@@ -176,7 +176,7 @@ pub struct RecoveredMessage {
     pub delay_notice_sent: bool,
     /// Why the last attempt failed.
     pub last_reason: Option<Box<str>>,
-    /// Length of the body.
+    /// Length of the body in bytes.
     pub body_bytes: u64,
 }
 
@@ -187,7 +187,7 @@ pub struct RecoveredRecipient {
     pub index: u32,
     /// Where it goes; equal domains share one allocation.
     pub domain: Domain,
-    /// Attempts so far.
+    /// How often it was tried so far.
     pub attempts: u16,
     /// When the next is due, `None` for at once.
     pub next_try: Option<Wall>,

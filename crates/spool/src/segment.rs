@@ -40,9 +40,9 @@ pub(crate) struct Marks {
     pub batch: u64,
     /// Records of the log.
     pub position: u64,
-    /// Messages.
+    /// Message ids of the log.
     pub sequence: u64,
-    /// Blobs.
+    /// Blobs of the log.
     pub blob: u64,
 }
 

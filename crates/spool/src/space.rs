@@ -17,13 +17,13 @@ pub(crate) struct Space {
     pub next: Option<SegmentKey>,
     /// Every block of it was written once.
     pub next_written: bool,
-    /// It is being named.
+    /// The next segment is being given its name.
     pub naming: bool,
     /// The file that is being zero-written, and how far that is.
     pub zeroing: Option<(u32, u64)>,
     /// Segments that are being turned into spares.
     pub recycling_count: usize,
-    /// When last asked.
+    /// Free disk space when it was last asked for.
     pub free_bytes: u64,
     /// The disk is being asked.
     pub asking: bool,

@@ -22,7 +22,7 @@ impl IdRange {
 pub(crate) struct Segment {
     pub key: SegmentKey,
     pub file: FileName,
-    /// Of the file.
+    /// Of the file, in bytes.
     pub length: u64,
     /// No more is written to it.
     pub sealed: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Segment {
     pub depends_on: BTreeSet<u32>,
     /// Smallest and largest message id accepted here.
     pub ids: Option<IdRange>,
-    /// Reads under way.
+    /// Reads of it that are under way: it stays until they end.
     pub readers_count: u32,
     /// Part of it can't be read: never recycled.
     pub damaged: bool,

@@ -14,10 +14,10 @@ use crate::table::Segment;
 use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What [`verify`] found.
+/// What is in a log, and what is wrong with it: see [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Segments read.
+    /// Segments that were read from end to end.
     pub segments_count: u64,
     /// Records whose checksum is right.
     pub records_count: u64,
@@ -220,8 +220,7 @@ impl Verifier {
             if let Some(what) = difference(&self.live, indexed, id)
                 && !(what == INDEX_ONLY && is_said())
             {
-                let what =
-                    format!("the index disagrees with the records of {}: {what}", MessageId(id));
+                let what = format!("index and records of message {} differ: {what}", MessageId(id));
                 self.damage("", 0, 0, what);
             }
         }
@@ -279,18 +278,15 @@ fn difference(records: &Live, indexed: &Live, id: u64) -> Option<&'static str> {
     let said = by_records.residue(id, &records.reasons);
     let noted = by_index.residue(id, &indexed.reasons);
     [
-        (place(by_records) == place(by_index), "where it is"),
-        (
-            by_records.recipients_count() == by_index.recipients_count(),
-            "how many recipients it has",
-        ),
+        (place(by_records) == place(by_index), "place"),
+        (by_records.recipients_count() == by_index.recipients_count(), "number of recipients"),
         (said.open == noted.open, "open recipients"),
         ((said.retry, &said.retries) == (noted.retry, &noted.retries), "attempts"),
-        (said.hold == noted.hold, "whether it is held"),
-        (said.route_override == noted.route_override, "its route"),
-        (said.delay_notice_sent == noted.delay_notice_sent, "the notice of its delay"),
-        (said.reason == noted.reason, "why it failed"),
-        (records.blobs.get(&id) == indexed.blobs.get(&id), "its blob"),
+        (said.hold == noted.hold, "hold"),
+        (said.route_override == noted.route_override, "route override"),
+        (said.delay_notice_sent == noted.delay_notice_sent, "delay notice"),
+        (said.reason == noted.reason, "last failure"),
+        (records.blobs.get(&id) == indexed.blobs.get(&id), "blob"),
     ]
     .into_iter()
     .find_map(|(agrees, what)| (!agrees).then_some(what))
@@ -363,15 +359,15 @@ mod tests {
             reason: reason.into(),
         };
         let (same, moved) = (live(100, None), live(101, None));
-        assert_eq!(difference(&same, &moved, 7), Some("where it is"));
-        assert_eq!(difference(&same, &live(100, Some(BlobId(3))), 7), Some("its blob"));
+        assert_eq!(difference(&same, &moved, 7), Some("place"));
+        assert_eq!(difference(&same, &live(100, Some(BlobId(3))), 7), Some("blob"));
         let mut other = live(100, None);
         other.settle(&Settle { id, at: Wall(1), recipients: vec![(1, SettleKind::Relayed)] });
         assert_eq!(difference(&live(100, None), &other, 7), Some("open recipients"));
         for (state, what) in [
-            (state(Some(Some("wait")), None, None), "whether it is held"),
-            (state(None, Some("backup"), None), "its route"),
-            (state(None, None, Some(true)), "the notice of its delay"),
+            (state(Some(Some("wait")), None, None), "hold"),
+            (state(None, Some("backup"), None), "route override"),
+            (state(None, None, Some(true)), "delay notice"),
         ] {
             let mut other = live(100, None);
             other.state(&state);
@@ -383,7 +379,7 @@ mod tests {
             live
         };
         assert_eq!(difference(&tried(1, "busy"), &tried(2, "busy"), 7), Some("attempts"));
-        assert_eq!(difference(&tried(1, "busy"), &tried(1, "away"), 7), Some("why it failed"));
+        assert_eq!(difference(&tried(1, "busy"), &tried(1, "away"), 7), Some("last failure"));
         assert_eq!(difference(&tried(1, "busy"), &tried(1, "busy"), 7), None);
         // One that only one of them knows.
         let mut verifier = Verifier::default();

@@ -58,7 +58,7 @@ fn text(path: &Path, report: &VerifyReport) -> String {
         ));
     }
     if report.orphan_blobs_count > 0 {
-        out.push_str(&format!("blobs of no message: {}\n", report.orphan_blobs_count));
+        out.push_str(&format!("orphan blobs: {}\n", report.orphan_blobs_count));
     }
     for damage in &report.damage {
         out.push_str(&format!("damage: {damage}\n"));

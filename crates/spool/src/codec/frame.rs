@@ -11,7 +11,7 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 12;
 pub(crate) mod kind {
     /// A message was accepted.
     pub(crate) const ACCEPT: u8 = 1;
-    /// Recipients were tried.
+    /// Recipients were tried and stay open.
     pub(crate) const ATTEMPT: u8 = 2;
     /// Recipients are done with.
     pub(crate) const SETTLE: u8 = 3;
@@ -61,9 +61,9 @@ pub(crate) fn finish_record(
 pub(crate) struct RawRecord<'a> {
     pub kind: u8,
     pub first: bool,
-    /// In the segment.
+    /// From the beginning of the segment, in bytes.
     pub offset: u64,
-    /// Header included.
+    /// In bytes, header included.
     pub length: u32,
     pub crc: u32,
     /// Without header.

@@ -48,7 +48,7 @@ pub(crate) struct Recovery {
     /// How each segment is to be read in the second pass.
     pub(super) ends: BTreeMap<u32, u64>,
     pub(super) indexed: BTreeSet<u32>,
-    /// See [`SpoolConfig::trusts_torn_tail`].
+    /// See [`crate::SpoolConfig::trusts_torn_tail`].
     #[cfg(feature = "planted")]
     trusts_torn_tail: bool,
 }
@@ -61,11 +61,11 @@ pub(crate) struct Spare {
     pub length: u64,
 }
 
-/// What nothing says of that it was ever synced: in the last segment, from here on.
+/// The part of the last segment that may never have been synced: from here to its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Doubtful {
     pub from: u64,
-    /// Its footer, too.
+    /// The footer may never have been synced, either.
     pub with_footer: bool,
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn scan_trusting(
 struct Walk<'a> {
     window: Window<'a>,
     key: SegmentKey,
-    /// Of the file.
+    /// Of the file, in bytes.
     length: u64,
     /// Where its footer begins: no batch goes beyond.
     limit: u64,
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
         Ok(Header::decode(block, self.key))
     }
 
-    /// See [`scan`].
+    /// The whole walk, as [`scan`] describes it.
     fn scan(
         &mut self,
         known_end: Option<u64>,

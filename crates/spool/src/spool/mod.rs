@@ -29,7 +29,7 @@ use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use submit::{Submit, SubmitKind};
 
-/// One log.
+/// A log that is open: what is live, where the next batch goes, and what is under way.
 #[derive(Debug)]
 pub struct Spool {
     config: SpoolConfig,
@@ -211,7 +211,7 @@ impl Spool {
         self.poll_bulk_io().or_else(|| self.poll_log_io())
     }
 
-    /// The next answer.
+    /// The next answer to a request, with its ticket.
     pub fn poll_completion(&mut self) -> Option<(Ticket, Completion)> {
         self.completions.pop_front()
     }
