@@ -145,7 +145,7 @@ fn a_lower_limit_is_reached_soon_after_a_reload() {
 enum Step {
     Push { shard: usize, domain: u64, count: u64, at_once: bool },
     Wait { ms: u64 },
-    Fail { opens: u64, lost: u64, throttled: u64 },
+    Fail { opens: u32, lost: u32, throttled: u32 },
     Retry,
 }
 
@@ -154,7 +154,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..8usize, 0..6u64, 1..200u64, any::<bool>())
             .prop_map(|(shard, domain, count, at_once)| Step::Push { shard, domain, count, at_once }),
         3 => (0..3000u64).prop_map(|ms| Step::Wait { ms }),
-        1 => (0..500u64, 0..100u64, 0..100u64)
+        1 => (0..500u32, 0..100u32, 0..100u32)
             .prop_map(|(opens, lost, throttled)| Step::Fail { opens, lost, throttled }),
         1 => Just(Step::Retry),
     ]

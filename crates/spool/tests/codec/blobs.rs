@@ -5,8 +5,8 @@ use bytes::Bytes;
 use mail::{MessageId, Wall};
 use spool::memdisk::MemDisk;
 use spool::{
-    Accept, Body, BodyChecksums, Completion, LoadError, Meta, Record, Request, Settle, SettleKind,
-    Ticket, checksums,
+    Accept, Body, BodyChecksums, Completion, Disk, LoadError, Meta, Record, Request, Settle,
+    SettleKind, Ticket, checksums,
 };
 
 #[test]

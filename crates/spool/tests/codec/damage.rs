@@ -4,8 +4,8 @@ use crate::setup::{filled, load, open, plain, run, segment_names, small, submit}
 use mail::{MessageId, Wall};
 use spool::memdisk::MemDisk;
 use spool::{
-    Completion, LoadError, Record, Request, Settle, SettleKind, Spool, SpoolConfig, SpoolError,
-    Ticket,
+    Completion, Disk, LoadError, Record, Request, Settle, SettleKind, Spool, SpoolConfig,
+    SpoolError, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, MessageId, Notify, Recipient, Wall};
 use spool::memdisk::MemDisk;
 use spool::{
-    Accept, Body, Completion, Meta, Record, RecoveredMessage, RecoveryReport, Request, Spool,
+    Accept, Body, Completion, Disk, Meta, Record, RecoveredMessage, RecoveryReport, Request, Spool,
     SpoolConfig, Ticket,
 };
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use super::{Msg, Rcpt, Submitted, Sure, World, content, envelope};
 use bytes::Bytes;
 use mail::{ContentFacts, MessageId, Wall};
 use spool::{
-    Accept, Attempt, BlobId, Body, BodyChecksums, Meta, Record, Request, Settle, SettleKind, State,
-    Ticket,
+    Accept, Attempt, BlobId, Body, BodyChecksums, Completion, Meta, Record, Request, Settle,
+    SettleKind, State, Ticket,
 };
 use std::sync::Arc;
 
