@@ -2,12 +2,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// The escapes of the corpus of `smtp`.
-#[path = "../../smtp/tests/server/escape.rs"]
-#[allow(dead_code)]
-mod escape;
 mod support;
-use escape::unescape;
+
+use smtp::testing::escape::unescape;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -14,11 +14,11 @@ mod admin;
 mod bench;
 mod config;
 mod dialogue;
-#[path = "../../../smtp/tests/server/escape.rs"]
-mod escape;
 mod page;
 mod spool;
 #[path = "../support/mod.rs"]
 mod support;
 mod table;
 mod wire;
+
+use smtp::testing::escape;

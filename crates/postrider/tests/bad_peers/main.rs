@@ -11,14 +11,13 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod bench;
-#[path = "../../../smtp/tests/server/escape.rs"]
-mod escape;
 mod page;
 mod peer;
 mod play;
 #[path = "../support/mod.rs"]
 mod support;
 
+use smtp::testing::escape;
 use support::table::Catalogue;
 
 /// Rows in `rows`, the page `docs/bad-peers.md`.
