@@ -1,7 +1,7 @@
 //! May this client send to this recipient? Decided at RCPT.
 
 use super::{Config, Listener};
-use mail::{Mailbox, Reply};
+use mail::{Mailbox, Refusal};
 use std::net::IpAddr;
 
 /// The answer to RCPT, with its reason. Routes are indices in [`Config::routes`].
@@ -74,21 +74,21 @@ impl Decision {
         }
     }
 
-    /// The reply that refuses; `None` when it is accepted.
+    /// Why it is refused; `None` when it is accepted.
     #[must_use]
-    pub fn refusal(self) -> Option<Reply> {
+    pub fn refusal(self) -> Option<Refusal> {
         match self {
             Decision::Denied { .. } | Decision::NoRoute { may_relay: false } => {
-                Some(Reply::new(550, (5, 7, 1), "relay access denied"))
+                Some(Refusal::permanent((7, 1), "relay access denied"))
             }
             Decision::Routed { .. } => {
-                Some(Reply::new(550, (5, 7, 1), "routes within addresses are not followed"))
+                Some(Refusal::permanent((7, 1), "routes within addresses are not followed"))
             }
             Decision::NoMailbox { .. } => {
-                Some(Reply::new(550, (5, 1, 1), "no mailbox has so long a name"))
+                Some(Refusal::permanent((1, 1), "no mailbox has so long a name"))
             }
             Decision::NoRoute { may_relay: true } => {
-                Some(Reply::new(550, (5, 1, 2), "no route to this domain"))
+                Some(Refusal::permanent((1, 2), "no route to this domain"))
             }
             _ => None,
         }

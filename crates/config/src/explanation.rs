@@ -5,7 +5,7 @@ use super::quantity::{write_duration, write_size};
 use super::route::{DomainPattern, Route};
 use super::settings::{Listener, ReportTo, Retry};
 use super::{Config, Decision, host_text, next_hop};
-use mail::Mailbox;
+use mail::{Mailbox, Reply};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::net::IpAddr;
@@ -201,10 +201,7 @@ impl Explainer<'_> {
             | Decision::NoRoute { .. }
             | Decision::Routed { .. }
             | Decision::NoMailbox { .. } => {
-                let reply = decision.refusal().map(|reply| {
-                    let status = reply.enhanced.map(|e| e.to_string()).unwrap_or_default();
-                    format!("{} {status} {}", reply.code, reply.text)
-                });
+                let reply = decision.refusal().map(|refusal| Reply::from(refusal).to_string());
                 let value = format!("refused to {client}: {}", reply.unwrap_or_default());
                 (value, config.origin(&format!("{at}.relay_from")))
             }

@@ -90,7 +90,7 @@ fn strangers_reach_named_domains_and_friends_all() {
     let nobody = config.decide(&config.listeners[0], None, &mailbox("a@elsewhere.example"));
     assert_eq!(nobody, Decision::Denied { route: 4 });
     let refusal = nobody.refusal().unwrap();
-    assert_eq!((refusal.code, &*refusal.text), (550, "relay access denied"));
+    assert_eq!((refusal.code(), &*refusal.text), (550, "relay access denied"));
     // A mailbox that smuggles another domain past the @ is still judged by its own.
     assert_eq!(decide(&config, stranger, "\"a@domain1.grey\"@evil.example"), nobody);
     assert_eq!(decide(&config, stranger, "a%domain1.grey@evil.example"), nobody);
@@ -104,7 +104,7 @@ fn without_a_catch_all_nothing_else_is_taken() {
     assert_eq!(stranger, Decision::NoRoute { may_relay: false });
     let friend = decide(&config, "127.0.0.1", "a@elsewhere.example");
     assert_eq!(friend, Decision::NoRoute { may_relay: true });
-    assert_eq!(friend.refusal().unwrap().enhanced.unwrap().to_string(), "5.1.2");
+    assert_eq!(friend.refusal().unwrap().status.to_string(), "5.1.2");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From content that is complete to a message that is durable and queued.
 
-use super::{Ingress, policy};
+use super::{Ingress, policy, refusals};
 use crate::budget::Share;
 use crate::event::{self, Client, Event};
 use crate::message::{Message, MessageBody};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use mail::received::Received;
 use mail::{Envelope, MessageId, Reply};
 use smtp::server::Transaction;
-use spool::{BlobId, BodyChecksums, Completion, Refusal};
+use spool::{BlobId, BodyChecksums, Completion};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -39,7 +39,7 @@ pub(super) async fn commit<W: World>(
         let sealed = ingress.custody.seal_blob(id, blob).await;
         if !matches!(sealed, Completion::BlobDone) {
             ingress.custody.drop_blob(id, blob);
-            let reply = refusal_reply(&sealed);
+            let reply = Reply::from(refusals::of_log(&sealed));
             let refused = policy::content_refused(&accepted.transaction.envelope, reply.clone());
             policy::account(ingress, || accepted.client, refused);
             return reply;
@@ -56,7 +56,7 @@ pub(super) async fn commit<W: World>(
         let reply = conclude(&owner, &accepted, client, slots, blob, &completion);
         let _ = answer.send(reply);
     });
-    answered.await.unwrap_or_else(|_| Reply::new(451, (4, 3, 0), "The server is stopping"))
+    answered.await.unwrap_or_else(|_| Reply::from(refusals::STOPPING))
 }
 
 fn conclude<W: World>(
@@ -68,13 +68,13 @@ fn conclude<W: World>(
     completion: &Completion,
 ) -> Reply {
     let Completion::Durable { position } = *completion else {
-        if matches!(completion, Completion::Refused(Refusal::Poisoned)) {
+        if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
             ingress.custody.handle_refused(message.id.log(), "a write or sync failed", completion);
         } else if let Some(blob) = blob {
             ingress.custody.drop_blob(message.id, blob);
         }
         ingress.services.metrics.commit_refused.inc();
-        let reply = refusal_reply(completion);
+        let reply = Reply::from(refusals::of_log(completion));
         policy::account(
             ingress,
             || client,
@@ -98,21 +98,6 @@ fn conclude<W: World>(
     }
     ingress.schedule.enqueue(message);
     Reply::new(250, (2, 0, 0), format!("Ok: queued as {}", message.id))
-}
-
-fn refusal_reply(completion: &Completion) -> Reply {
-    match completion {
-        Completion::Refused(Refusal::Full) => {
-            Reply::new(452, (4, 3, 1), "The spool's disk is nearly full; try again later")
-        }
-        Completion::Refused(Refusal::Scarce) => {
-            Reply::new(452, (4, 3, 1), "The server is short of files or memory; try again later")
-        }
-        Completion::Refused(Refusal::TooLarge) => {
-            Reply::new(552, (5, 3, 4), "The message does not fit into the spool")
-        }
-        _ => Reply::new(451, (4, 3, 0), "The spool cannot write; try again later"),
-    }
 }
 
 fn build<W: World>(ingress: &Rc<Ingress<W>>, accepted: Accepted) -> Message {

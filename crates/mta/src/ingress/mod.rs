@@ -3,6 +3,7 @@
 mod accept;
 mod intake;
 mod policy;
+mod refusals;
 mod rules;
 mod session;
 pub(crate) mod start;

@@ -1,12 +1,12 @@
 //! Who may say what: limits of a listener, relay decisions, refusals in the log.
 
-use super::Ingress;
+use super::{Ingress, refusals};
 use super::rules::ListenerRules;
 use crate::clients::{Rate, SessionCounts};
-use crate::event::{Client, Event, Kind, Refusal};
+use crate::event::{self, Client, Event, Kind};
 use crate::metrics::{Counter, Metrics};
 use crate::seams::World;
-use mail::{Envelope, Mailbox, Recipient, Reply};
+use mail::{Envelope, Mailbox, Recipient, Refusal, Reply};
 use smtp::server::Refused;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -79,17 +79,14 @@ impl<W: World> Drop for ClientCount<W> {
 /// Whether a new session may proceed.
 ///
 /// # Errors
-/// The 421 that it is turned away with.
+/// Why it is turned away.
 pub(super) fn admit<W: World>(
     ingress: &Rc<Ingress<W>>,
     rules: &ListenerRules,
     count: &ClientCount<W>,
-) -> Result<(), Reply> {
-    // RFC 5321 §4.2.2: the text of 421 begins with the host's name.
-    let turned_away =
-        |status, why| Err(Reply::new(421, status, format!("{} {why}", rules.server.hostname)));
+) -> Result<(), Refusal> {
     if ingress.services.stopping.until().is_some() {
-        return turned_away((4, 3, 2), "The server is shutting down");
+        return Err(refusals::SHUTTING_DOWN);
     }
     let listener = &rules.listener;
     let may_relay = count.may_relay;
@@ -101,18 +98,18 @@ pub(super) fn admit<W: World>(
         !may_relay && ingress.router.active().config.has_relay(),
     );
     if over(count.at_start.listener, own) || ingress.services.shared.admitted_count() > all {
-        return turned_away((4, 3, 2), "Too many sessions; try again later");
+        return Err(refusals::SESSIONS);
     }
     let each = listener.max_sessions_per_address;
     let each = if may_relay { each.saturating_mul(RELAY_SESSIONS_FACTOR) } else { each };
     if !count.is_exempt && over(count.at_start.client, each) {
-        return turned_away((4, 7, 0), "Too many sessions from your address");
+        return Err(refusals::SESSIONS_OF_CLIENT);
     }
     if !count.charge(rules, Rate::Connections) {
-        return turned_away((4, 7, 0), "Too many connections from your address in a minute");
+        return Err(refusals::CONNECTIONS);
     }
     if count.is_exhausted(rules, Rate::Refusals) {
-        return turned_away((4, 7, 0), "Too much of yours was refused within a minute");
+        return Err(refusals::REFUSED_BEFORE);
     }
     Ok(())
 }
@@ -162,43 +159,39 @@ pub(super) fn decide_mail<W: World>(
     ingress: &Rc<Ingress<W>>,
     rules: &ListenerRules,
     count: &ClientCount<W>,
-) -> Result<(), Reply> {
+) -> Result<(), Refusal> {
     if ingress.custody.is_poisoned() {
-        return Err(Reply::new(451, (4, 3, 0), "The spool cannot write; try again later"));
+        return Err(refusals::CANNOT_WRITE);
     }
     if count.is_exhausted(rules, Rate::Refusals) {
-        return Err(slow_down("Too much of yours was refused within a minute"));
+        return Err(refusals::REFUSALS);
     }
     if !count.charge(rules, Rate::Messages) {
-        return Err(slow_down("Too many messages from your address in a minute"));
+        return Err(refusals::MESSAGES);
     }
     Ok(())
-}
-
-fn slow_down(why: &'static str) -> Reply {
-    Reply::new(450, (4, 7, 1), why)
 }
 
 /// Whether this client may send to this recipient.
 ///
 /// # Errors
-/// The reply that refuses it.
+/// Why not.
 pub(super) fn decide_rcpt<W: World>(
     ingress: &Rc<Ingress<W>>,
     rules: &ListenerRules,
     count: &ClientCount<W>,
     recipient: &Recipient,
-) -> Result<(), Reply> {
+) -> Result<(), Refusal> {
     if count.is_exhausted(rules, Rate::Refusals) {
-        return Err(slow_down("Too much of yours was refused within a minute"));
+        return Err(refusals::REFUSALS);
     }
     let active = ingress.router.active();
     let decision = active.config.decide(&rules.listener, Some(count.ip), &recipient.mailbox);
-    if let Some(reply) = decision.refusal() {
-        return Err(reply);
+    if let Some(refusal) = decision.refusal() {
+        return Err(refusal);
     }
     if !count.charge(rules, Rate::Recipients) {
-        return Err(slow_down("Too many recipients from your address in a minute"));
+        return Err(refusals::RECIPIENTS);
     }
     Ok(())
 }
@@ -218,12 +211,13 @@ pub(super) fn account<W: World>(
         return;
     };
     let Refused { step, sender, recipient, reply } = refused;
-    let client = client();
+    let refusal =
+        event::Refusal { client: client(), step, sender, recipient, reply, unlogged };
     ingress.services.events.emit(Event {
         at: ingress.services.wall(),
         message: None,
-        recipients: crate::event::Recipients::new(),
-        kind: Kind::Refused(Box::new(Refusal { client, step, sender, recipient, reply, unlogged })),
+        recipients: event::Recipients::new(),
+        kind: Kind::Refused(Box::new(refusal)),
     });
 }
 

@@ -4,6 +4,7 @@ use super::Ingress;
 use super::accept::{self, Accepted};
 use super::intake::{Attention, Intake};
 use super::policy::{self, ClientCount};
+use super::refusals;
 use super::rules::ListenerRules;
 use crate::alarm::Alarm;
 use crate::budget::Share;
@@ -12,7 +13,7 @@ use crate::event::Client;
 use crate::seams::{Net, Stream, Time, World};
 use crate::services::SCRATCH_BYTES;
 use bytes::Bytes;
-use mail::{MessageId, Mono, Recipient, Reply};
+use mail::{Envelope, MessageId, Mono, Recipient, Refusal, Reply};
 use smtp::server::{Need, Progress, Refused, ServerSession, Transaction};
 use spool::{BlobId, Completion};
 use std::future::{Future as _, poll_fn};
@@ -62,8 +63,9 @@ pub(super) async fn run<W: World>(
     let mut greeting_delay = rules.greeting_delay(peer.ip());
     let machine = match policy::admit(&ingress, &rules, &count) {
         Ok(()) => ServerSession::new(server, now),
-        Err(reply) => {
+        Err(refusal) => {
             count.turn_away();
+            let reply = last_words(&server.hostname, refusal);
             ingress.services.metrics.sessions_refused.inc();
             let client = || Arc::new(client_of(peer, &rules, "", ""));
             policy::account(&ingress, client, at_connect(reply.clone()));
@@ -101,6 +103,12 @@ pub(super) async fn run<W: World>(
 
 fn at_connect(reply: Reply) -> Refused {
     Refused { step: "connect", sender: None, recipient: None, reply }
+}
+
+/// The reply that ends a session. RFC 5321 §4.2.2: the text of 421 begins with the host's name.
+fn last_words(host: &str, refusal: Refusal) -> Reply {
+    let reply = Reply::from(refusal.closing());
+    Reply { text: format!("{host} {}", reply.text).into(), ..reply }
 }
 
 /// The client as events name it.
@@ -160,10 +168,8 @@ impl<W: World> Session<W> {
                     }
                     if self.attend().await.is_err() {
                         // 421 may come at any time (RFC 5321 §3.8): better than silence.
-                        let reply = self.spill_refusal(421);
                         let host = &self.ingress.router.active().config.hostname;
-                        let reply =
-                            Reply { text: format!("{host} {}", reply.text).into(), ..reply };
+                        let reply = last_words(host.as_str(), self.no_place());
                         reply.write_to(self.machine.output());
                         self.account(Refused {
                             step: "content",
@@ -184,6 +190,7 @@ impl<W: World> Session<W> {
                 }
                 Need::Mail(_) => {
                     let answer = policy::decide_mail(&self.ingress, &self.rules, &self.count);
+                    let answer = answer.map_err(Reply::from);
                     self.machine.answer_mail(self.ingress.services.now(), answer);
                     self.resume()
                 }
@@ -191,7 +198,8 @@ impl<W: World> Session<W> {
                     let answer =
                         policy::decide_rcpt(&self.ingress, &self.rules, &self.count, &recipient)
                             .and_then(|()| self.hold_recipient(&recipient))
-                            .map(|()| smtp::server::Accepted::AsGiven);
+                            .map(|()| smtp::server::Accepted::AsGiven)
+                            .map_err(Reply::from);
                     self.machine.answer_rcpt(self.ingress.services.now(), number, answer);
                     self.resume()
                 }
@@ -200,7 +208,7 @@ impl<W: World> Session<W> {
                     self.resume()
                 }
                 Need::Data { recipients, .. } => {
-                    let answer = self.reserve(recipients);
+                    let answer = self.reserve(recipients).map_err(Reply::from);
                     self.machine.answer_data(self.ingress.services.now(), answer);
                     self.resume()
                 }
@@ -448,19 +456,19 @@ impl<W: World> Session<W> {
     }
 
     /// Makes room in the queue before content is asked for, so that what is committed always fits.
-    fn reserve(&mut self, recipients: usize) -> Result<(), Reply> {
+    fn reserve(&mut self, recipients: usize) -> Result<(), Refusal> {
         if self.ingress.custody.is_poisoned() {
-            return Err(Reply::new(451, (4, 3, 0), "The spool cannot write; try again later"));
+            return Err(refusals::CANNOT_WRITE);
         }
         if self.slots.try_grow(recipients as u64) {
             return Ok(());
         }
         self.ingress.services.metrics.queue_full.inc();
-        Err(Reply::new(452, (4, 3, 1), "The queue is full; try again later"))
+        Err(refusals::QUEUE_FULL)
     }
 
     /// Takes memory for a recipient.
-    fn hold_recipient(&mut self, recipient: &Recipient) -> Result<(), Reply> {
+    fn hold_recipient(&mut self, recipient: &Recipient) -> Result<(), Refusal> {
         let text =
             recipient.mailbox.as_str().len() + recipient.orcpt.as_ref().map_or(0, |o| o.len());
         // The record, its texts, and its entry in the index.
@@ -470,7 +478,7 @@ impl<W: World> Session<W> {
         {
             return Ok(());
         }
-        Err(Reply::new(452, (4, 3, 1), "No memory for more recipients; try again later"))
+        Err(refusals::NO_MEMORY)
     }
 
     /// Before more is read: covers what the content holds, or sends it to disk.
@@ -532,11 +540,18 @@ impl<W: World> Session<W> {
         }
     }
 
-    /// What is said when content cannot be written to disk.
-    fn spill_refusal(&self, code: u16) -> Reply {
+    /// Counts content that cannot be written to disk; what is said of it.
+    fn no_place(&self) -> Refusal {
         self.ingress.services.metrics.commit_refused.inc();
-        let status = if self.ingress.custody.is_poisoned() { (4, 3, 0) } else { (4, 3, 1) };
-        Reply::new(code, status, "The spool cannot take the content now; try again later")
+        refusals::no_place(self.ingress.custody.is_poisoned())
+    }
+
+    /// Ends the transaction with a refusal of its content.
+    fn refuse_content(&mut self, envelope: &Envelope, refusal: Refusal) -> Reply {
+        self.abandon();
+        let reply = Reply::from(refusal);
+        self.account(policy::content_refused(envelope, reply.clone()));
+        reply
     }
 
     /// Makes the message durable; the reply says whether it is.
@@ -547,22 +562,15 @@ impl<W: World> Session<W> {
         let client =
             Arc::new(client_of(self.peer, &self.rules, &transaction.helo, transaction.protocol));
         if self.intake.hops() > self.rules.hops_max {
-            self.abandon();
-            let reply = Reply::new(554, (5, 4, 6), "Too many Received fields: a mail loop");
-            self.account(policy::content_refused(&transaction.envelope, reply.clone()));
-            return reply;
+            return self.refuse_content(&transaction.envelope, refusals::LOOP);
         }
         if self.intake.blob().is_some() && self.spill(true).await.is_err() {
-            self.abandon();
-            let reply = self.spill_refusal(if ingress.custody.is_poisoned() { 451 } else { 452 });
-            self.account(policy::content_refused(&transaction.envelope, reply.clone()));
-            return reply;
+            let refusal = self.no_place();
+            return self.refuse_content(&transaction.envelope, refusal);
         }
         let Some(id) = self.blob_owner.take().or_else(|| ingress.custody.allocate_id()) else {
-            self.abandon();
-            let reply = self.spill_refusal(452);
-            self.account(policy::content_refused(&transaction.envelope, reply.clone()));
-            return reply;
+            let refusal = self.no_place();
+            return self.refuse_content(&transaction.envelope, refusal);
         };
         let message = Accepted {
             id,

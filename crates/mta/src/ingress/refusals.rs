@@ -1,0 +1,68 @@
+//! What the core refuses, each in one place.
+
+use mail::Refusal;
+use spool::Completion;
+
+/// Nothing is written any more, or the write failed.
+pub(super) const CANNOT_WRITE: Refusal =
+    Refusal::transient((3, 0), "The spool cannot write; try again later");
+/// The disk.
+pub(super) const NEARLY_FULL: Refusal =
+    Refusal::transient((3, 1), "The spool's disk is nearly full; try again later");
+/// Descriptors or memory.
+pub(super) const SCARCE: Refusal =
+    Refusal::transient((3, 1), "The server is short of files or memory; try again later");
+/// More than a segment holds.
+pub(super) const TOO_LARGE: Refusal =
+    Refusal::permanent((3, 4), "The message does not fit into the spool");
+/// `queue_recipients_max`.
+pub(super) const QUEUE_FULL: Refusal =
+    Refusal::transient((3, 1), "The queue is full; try again later");
+/// `body_memory_bytes`, as far as recipients draw on it.
+pub(super) const NO_MEMORY: Refusal =
+    Refusal::transient((3, 1), "No memory for more recipients; try again later");
+/// `max_hops`.
+pub(super) const LOOP: Refusal =
+    Refusal::permanent((4, 6), "Too many Received fields: a mail loop");
+/// While a message is being made durable.
+pub(super) const STOPPING: Refusal = Refusal::transient((3, 0), "The server is stopping");
+/// To new connections.
+pub(super) const SHUTTING_DOWN: Refusal =
+    Refusal::transient((3, 2), "The server is shutting down");
+/// `max_sessions`, or descriptors.
+pub(super) const SESSIONS: Refusal =
+    Refusal::transient((3, 2), "Too many sessions; try again later");
+/// `max_sessions_per_address`.
+pub(super) const SESSIONS_OF_CLIENT: Refusal =
+    Refusal::transient((7, 0), "Too many sessions from your address");
+/// `connections_per_minute`.
+pub(super) const CONNECTIONS: Refusal =
+    Refusal::transient((7, 0), "Too many connections from your address in a minute");
+/// `messages_per_minute`.
+pub(super) const MESSAGES: Refusal =
+    Refusal::transient((7, 1), "Too many messages from your address in a minute");
+/// `recipients_per_minute`.
+pub(super) const RECIPIENTS: Refusal =
+    Refusal::transient((7, 1), "Too many recipients from your address in a minute");
+
+const TOO_MUCH_REFUSED: &str = "Too much of yours was refused within a minute";
+/// `refusals_per_minute`, to a new connection.
+pub(super) const REFUSED_BEFORE: Refusal = Refusal::transient((7, 0), TOO_MUCH_REFUSED);
+/// `refusals_per_minute`, within a session.
+pub(super) const REFUSALS: Refusal = Refusal::transient((7, 1), TOO_MUCH_REFUSED);
+
+/// Content that can't go to disk now; `is_poisoned`: nor ever again.
+pub(super) fn no_place(is_poisoned: bool) -> Refusal {
+    let detail = if is_poisoned { 0 } else { 1 };
+    Refusal::transient((3, detail), "The spool cannot take the content now; try again later")
+}
+
+/// What a log said instead of taking a message.
+pub(super) fn of_log(completion: &Completion) -> Refusal {
+    match completion {
+        Completion::Refused(spool::Refusal::Full) => NEARLY_FULL,
+        Completion::Refused(spool::Refusal::Scarce) => SCARCE,
+        Completion::Refused(spool::Refusal::TooLarge) => TOO_LARGE,
+        _ => CANNOT_WRITE,
+    }
+}
