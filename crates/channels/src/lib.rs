@@ -10,6 +10,7 @@ pub use smtp::settings;
 
 use config::Schema;
 use mta::delivery::Channels;
+use mta::ingress::{Protocols, StageKinds};
 use mta::seams::World;
 use std::rc::Rc;
 use std::sync::LazyLock;
@@ -19,6 +20,7 @@ use std::sync::LazyLock;
 pub fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         Schema::new()
+            .protocol("smtp")
             .channel::<settings::SmtpText>()
             .channel::<settings::LmtpText>()
             .channel::<settings::MxText>()
@@ -26,6 +28,18 @@ pub fn schema() -> &'static Schema {
             .channel::<discard::DiscardText>()
     });
     &SCHEMA
+}
+
+/// All ways in, for one shard.
+#[must_use]
+pub fn protocols<W: World>() -> Protocols<W> {
+    vec![Rc::new(smtp::Inbound)]
+}
+
+/// All stages, for one shard.
+#[must_use]
+pub fn stages<W: World>() -> StageKinds<W> {
+    Vec::new()
 }
 
 /// All ways out, for one shard.

@@ -14,6 +14,8 @@ use std::sync::{Arc, OnceLock};
 /// What may stand in the file.
 #[derive(Debug, Default)]
 pub struct Schema {
+    /// Those that a listener may speak.
+    protocols: Vec<&'static str>,
     channels: Vec<ChannelKind>,
     stages: Vec<StageKind>,
     /// As JSON schema, once it was asked for.
@@ -87,6 +89,13 @@ impl Schema {
         Schema::default()
     }
 
+    /// Adds a protocol, by the value of `kind` in `[[listener]]`.
+    #[must_use]
+    pub fn protocol(mut self, kind: &'static str) -> Schema {
+        self.protocols.push(kind);
+        self
+    }
+
     /// Adds a kind of channel.
     #[must_use]
     pub fn channel<S: ChannelSection>(mut self) -> Schema {
@@ -115,6 +124,10 @@ impl Schema {
             read: read_stage::<S>,
         });
         self
+    }
+
+    pub(super) fn protocols(&self) -> &[&'static str] {
+        &self.protocols
     }
 
     pub(super) fn stages(&self) -> &[StageKind] {

@@ -38,6 +38,8 @@ pub struct SpoolSection {
 pub struct Listener {
     /// Unique among the listeners.
     pub name: Arc<str>,
+    /// The protocol that is spoken there.
+    pub kind: Arc<str>,
     /// Where it listens; unique too, except for port 0.
     pub address: SocketAddr,
     /// Whose clients may send to any domain.

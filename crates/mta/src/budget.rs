@@ -88,6 +88,13 @@ impl Share {
         self.amount
     }
 
+    /// Gives back what it holds beyond `amount`.
+    pub fn shrink_to(&mut self, amount: u64) {
+        let excess = self.amount.saturating_sub(amount);
+        self.amount -= excess;
+        self.budget.give_back(excess);
+    }
+
     /// Gives all back now.
     pub fn clear(&mut self) {
         self.budget.give_back(std::mem::take(&mut self.amount));
@@ -118,6 +125,10 @@ mod tests {
         let mut share = Share::none(&budget);
         assert!(share.try_grow(10));
         assert!(!share.try_grow(1), "at the limit");
+        share.shrink_to(11);
+        assert_eq!(budget.used(), 10);
+        share.shrink_to(7);
+        assert_eq!((budget.used(), share.amount()), (7, 7));
         drop(share);
         assert_eq!(budget.used(), 0);
         let mut share = Share::none(&budget);

@@ -86,6 +86,8 @@ pub enum Kind {
         /// From whom.
         client: Arc<Client>,
     },
+    /// Accepted, and nothing was kept: 250 was sent.
+    Discarded(Box<Discarded>),
     /// Stored in a mailbox here (maildir, LMTP) or discarded by a route that says so.
     Delivered(Box<Done>),
     /// The next hop took responsibility.
@@ -139,6 +141,15 @@ pub enum Kind {
         /// The position of the first of them that had one.
         first: Option<Position>,
     },
+}
+
+/// Something that nobody was to get.
+#[derive(Clone, Debug)]
+pub struct Discarded {
+    /// From whom.
+    pub client: Arc<Client>,
+    /// Why nothing was kept.
+    pub reason: Arc<str>,
 }
 
 /// An attempt that succeeded.

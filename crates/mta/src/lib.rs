@@ -3,6 +3,7 @@
 
 pub mod acceptor;
 pub mod alarm;
+pub mod answer;
 pub mod budget;
 pub mod clients;
 pub mod clock;
@@ -12,7 +13,7 @@ pub mod custody;
 pub mod delivery;
 pub mod event;
 pub mod inbox;
-mod ingress;
+pub mod ingress;
 mod known_hops;
 pub mod lack;
 pub mod line;
@@ -27,7 +28,7 @@ mod report_limit;
 pub mod routing;
 mod schedule;
 pub mod seams;
-mod services;
+pub mod services;
 pub mod shard;
 pub mod shared;
 mod signal;

@@ -13,6 +13,7 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -193,6 +194,9 @@ pub trait Sleep: Future<Output = ()> + Unpin {
     /// Moves the end to `at`.
     fn reset(&mut self, at: Mono);
 }
+
+/// What runs until a connection, or a slot for one, has nothing more to do.
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Tasks on this shard.
 pub trait Spawn: Clone + 'static {

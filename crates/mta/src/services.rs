@@ -22,7 +22,7 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Size of a shard's read buffer: connections that are idle own none.
-pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
+pub const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// Shared by the parts of one shard.
 pub(crate) struct Services<W: World> {
@@ -33,11 +33,11 @@ pub(crate) struct Services<W: World> {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: Rc<dyn EventSink>,
     pub(crate) console: Rc<dyn Console>,
-    pub(crate) stopping: Stopping,
+    pub(crate) stopping: Rc<Stopping>,
     /// The schedule may want something else than before.
     pub(crate) changed: Signal,
     /// For whoever reads, until it waits.
-    pub(crate) scratch: RefCell<Box<[u8]>>,
+    pub(crate) scratch: Rc<RefCell<Box<[u8]>>>,
     #[cfg(feature = "planted")]
     pub(crate) planted: Cell<Option<Planted>>,
 }

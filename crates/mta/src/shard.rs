@@ -11,7 +11,7 @@ use crate::custody::{Custody, LogPort};
 use crate::delivery::{Channels, Delivery, giving_up, start::start_connection};
 use crate::event::EventSink;
 use crate::inbox::{ShardMessage, ShardSender};
-use crate::ingress::{Ingress, start::start_session};
+use crate::ingress::{Ingress, Protocols, StageKinds, start::start_session};
 use crate::metrics::Metrics;
 use crate::operator::Operator;
 #[cfg(feature = "planted")]
@@ -66,6 +66,10 @@ pub struct ShardParts<W: World> {
     pub suspensions: Arc<[Suspension]>,
     /// Ways out, one of each kind that the configuration knows.
     pub channels: Channels<W>,
+    /// Ways in, one of each kind that the configuration knows.
+    pub protocols: Protocols<W>,
+    /// What mail passes before it is durable, one of each kind that the configuration knows.
+    pub stages: StageKinds<W>,
 }
 
 /// One shard.
@@ -93,9 +97,9 @@ impl<W: World> Shard<W> {
             metrics: parts.metrics,
             events: parts.events,
             console: parts.console,
-            stopping: Stopping::default(),
+            stopping: Rc::new(Stopping::default()),
             changed: Signal::default(),
-            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            scratch: Rc::new(RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice())),
             #[cfg(feature = "planted")]
             planted: Cell::new(None),
         });
@@ -104,7 +108,7 @@ impl<W: World> Shard<W> {
         let schedule = Schedule::new(&services, &custody, &router, shards, parts.suspensions);
         let delivery = Delivery::new(&schedule, parts.channels);
         Rc::new(Shard {
-            ingress: Ingress::new(&schedule),
+            ingress: Ingress::new(&schedule, parts.protocols, parts.stages),
             operator: Operator::new(&delivery),
             services,
             custody,

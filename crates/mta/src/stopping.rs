@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 
 /// Whether and until when the shard stops.
 #[derive(Debug, Default)]
-pub(crate) struct Stopping {
+pub struct Stopping {
     until: Cell<Option<Mono>>,
     /// Wakes sessions and idle connections.
-    pub(crate) notify: Notify,
+    pub notify: Notify,
     /// Tasks that must end before the shard may.
     busy: Rc<Cell<usize>>,
 }
@@ -22,12 +22,14 @@ impl Stopping {
     }
 
     /// When the grace ends, once the shard stops.
-    pub(crate) fn until(&self) -> Option<Mono> {
+    #[must_use]
+    pub fn until(&self) -> Option<Mono> {
         self.until.get()
     }
 
     /// Has a stop wait for the task that holds it.
-    pub(crate) fn guard(&self) -> StopGuard {
+    #[must_use]
+    pub fn guard(&self) -> StopGuard {
         self.busy.set(self.busy.get() + 1);
         StopGuard(Rc::clone(&self.busy))
     }

@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// A schema with one channel, `discard`.
+/// A schema with one protocol, `smtp`, and one channel, `discard`.
 pub(crate) fn schema() -> Schema {
-    Schema::new().channel::<Discard>()
+    Schema::new().protocol("smtp").channel::<Discard>()
 }
 
 /// Throws mail away.

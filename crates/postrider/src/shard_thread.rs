@@ -109,6 +109,8 @@ fn run_shard(seed: ShardSeed) {
             metrics: seed.metrics,
             suspensions: common.suspensions,
             channels: channels::channels(),
+            protocols: channels::protocols(),
+            stages: channels::stages(),
         });
         if !adopt_all(&shard, &seed.handed) {
             return;

@@ -1,6 +1,8 @@
 //! SMTP and LMTP.
 
+mod inbound;
 mod outbound;
 pub mod settings;
 
+pub(crate) use inbound::Inbound;
 pub(crate) use outbound::Outbound;

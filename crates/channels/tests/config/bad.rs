@@ -42,6 +42,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "5:75: `transactions_in_flight` above 1 needs `unasked_content = true`",
     ),
     (END, "[spol]", "6:2: unknown key `spol`"),
+    (LISTENER, "kind = \"lmtp\"", "3:8: no listener speaks \"lmtp\""),
     // Wrong types.
     (TOP, "hostname = 5", "1:12: `hostname` must be text in quotes, not a whole number"),
     (TOP, "shards = \"2\"", "1:10: `shards` must be a whole number, not text in quotes"),

@@ -14,4 +14,5 @@ mod outcome;
 mod peer;
 mod report;
 mod routing;
+mod stages;
 mod world;

@@ -125,6 +125,8 @@ impl Node {
             metrics: Arc::clone(&metrics),
             suspensions: Arc::new([]),
             channels: channels::channels(),
+            protocols: channels::protocols(),
+            stages: world.stages(),
         });
         let mut recovered = Vec::new();
         let finished = opening.finish(&*disk, &mut |message| recovered.push(message));

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use mail::{Mono, Wall};
+use mta::ingress::StageKind;
 use mta::seams::{Dns, DnsError, Endpoint, Listener, MailStore, Mx, Net, Sleep, Spawn, Stream};
 use mta::seams::{Time, World};
 use std::cell::{Cell, RefCell};
@@ -40,6 +41,7 @@ struct Seams {
     time: TestTime,
     spawn: LocalTasks,
     store: Mailboxes,
+    stages: RefCell<Vec<Rc<dyn StageKind<TestWorld>>>>,
 }
 
 impl TestWorld {
@@ -50,7 +52,18 @@ impl TestWorld {
             time: TestTime { start: Instant::now(), random: Rc::new(Cell::new(1)) },
             spawn: LocalTasks::default(),
             store: Mailboxes::default(),
+            stages: RefCell::default(),
         }))
+    }
+
+    /// Nodes that start from now on have this stage.
+    pub(crate) fn add_stage(&self, kind: impl StageKind<TestWorld>) {
+        self.0.stages.borrow_mut().push(Rc::new(kind));
+    }
+
+    /// The stages of nodes.
+    pub(crate) fn stages(&self) -> Vec<Rc<dyn StageKind<TestWorld>>> {
+        self.0.stages.borrow().clone()
     }
 
     /// Has `serve` take the connections to an address.

@@ -58,8 +58,10 @@ impl Resolver<'_> {
             }
             None => address.to_string().into(),
         };
+        self.kind(&key("kind"), &text.kind);
         Listener {
             name,
+            kind: text.kind.as_str().into(),
             address,
             relay_from: self.relay_from(at, &text.relay_from),
             banner: text.banner.as_str().into(),
@@ -102,6 +104,15 @@ impl Resolver<'_> {
             smtputf8: text.smtputf8,
             dsn: text.dsn,
             line: self.document.line(at).unwrap_or(0),
+        }
+    }
+
+    fn kind(&mut self, path: &str, kind: &str) {
+        let known = self.schema.protocols();
+        if !known.contains(&kind) {
+            let known: Vec<String> = known.iter().map(|kind| format!("\"{kind}\"")).collect();
+            let message = format!("no listener speaks \"{kind}\"");
+            self.error(path, message, &format!("known are {}", known.join(", ")));
         }
     }
 

@@ -11,6 +11,8 @@ pub struct ListenerText {
     /// The name of this listener in logs, metrics and events. Without it: its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The protocol that is spoken here: `"smtp"`.
+    pub kind: String,
     /// IP address and port to listen on. `0.0.0.0` takes IPv4 clients only and `[::]` IPv6 clients
     /// only: a server for both has a listener for each. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,6 +121,7 @@ impl Default for ListenerText {
     fn default() -> ListenerText {
         ListenerText {
             name: None,
+            kind: "smtp".into(),
             address: None,
             relay_from: Vec::new(),
             tls: "off".into(),

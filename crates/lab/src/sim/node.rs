@@ -226,6 +226,8 @@ impl Node {
             metrics: Arc::clone(&self.metrics[usize::from(number)]),
             suspensions: Arc::new([]),
             channels: channels::channels(),
+            protocols: channels::protocols(),
+            stages: channels::stages(),
         });
         #[cfg(feature = "planted")]
         if let Some(fault) = ground.plant.and_then(Plant::of_shard) {

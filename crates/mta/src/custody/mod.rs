@@ -20,6 +20,7 @@ use mail::MessageId;
 use messages::Messages;
 use queue::Pause;
 use settles::{Gathered, Gathers, Settles};
+use spool::record::State;
 use spool::{BlobId, Completion, Record, Refusal, Request, Ticket};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -120,16 +121,28 @@ impl<W: World> Custody<W> {
         self.client.drop_blob(id, blob);
     }
 
-    /// Makes a message durable; `done` is called then, whatever became of whoever asked. The
-    /// settles that wait go with the same commit.
+    /// Makes a message durable, and that it waits for an operator, if there is a reason to `hold`
+    /// it; `done` is called then, whatever became of whoever asked. The settles that wait go with
+    /// the same commit.
     pub(crate) fn accept(
         self: &Rc<Self>,
         message: &Message,
+        hold: Option<&str>,
         done: impl FnOnce(Completion) + 'static,
     ) {
         let accept = Record::Accept(Box::new(message.accept_record()));
+        let mut records = vec![accept];
+        records.extend(hold.map(|reason| {
+            Record::State(State {
+                id: message.id,
+                hold: Some(Some(Box::from(reason))),
+                next_try: None,
+                route_override: None,
+                delay_notice_sent: None,
+            })
+        }));
         self.flush_settles();
-        self.client.submit_then(message.id, vec![accept], done);
+        self.client.submit_then(message.id, records, done);
     }
 
     /// Makes `records`, all of messages in the log of `id`, durable together.

@@ -1,12 +1,8 @@
 //! Ways out: what delivers mail, by the key that a route names it by.
 
 use super::Slot;
-use crate::seams::World;
-use std::pin::Pin;
+use crate::seams::{Task, World};
 use std::rc::Rc;
-
-/// A task of a channel.
-pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A way out. There is one value per shard and kind.
 pub trait Channel<W: World>: 'static {

@@ -14,7 +14,8 @@ pub(crate) mod start;
 pub(crate) mod unreported;
 mod verdict;
 
-pub use channel::{Channel, Channels, Task};
+pub use crate::seams::Task;
+pub use channel::{Channel, Channels};
 pub use outcome::AttemptContext;
 pub use slot::{Idled, Slot};
 

@@ -21,6 +21,7 @@ pub fn write_lines(event: &Event, out: &mut Vec<u8>) {
 pub fn kind_name(kind: &Kind) -> &'static str {
     match kind {
         Kind::Received { .. } => "received",
+        Kind::Discarded(_) => "discarded",
         Kind::Delivered(_) => "delivered",
         Kind::Relayed(_) => "relayed",
         Kind::Deferred(_) => "deferred",
@@ -50,6 +51,10 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
     }
     match &event.kind {
         Kind::Received { client } => client_fields(&mut line, client),
+        Kind::Discarded(discarded) => {
+            client_fields(&mut line, &discarded.client);
+            line.text("reason", &discarded.reason);
+        }
         Kind::Delivered(done) | Kind::Relayed(done) => done_fields(&mut line, done),
         Kind::Deferred(trouble)
         | Kind::Failed(trouble)

@@ -1,252 +1,202 @@
-//! Where a message's content gathers while it arrives.
+//! Where a message's content gathers while it arrives: in memory, as far as the budget of all allows
+//! it, and beyond in a file of its own.
 
-use crate::budget::{Budget, Share};
+use super::pieces::{Attention, Pieces};
+use super::refusals;
+use super::stage::Observer;
+use crate::custody::Custody;
+use crate::seams::{Time, World};
+use crate::services::Services;
 use bytes::Bytes;
-use smtp::server::ContentSink;
-use spool::{BlobId, BodyChecksums};
-use std::sync::Arc;
+use mail::{MessageId, Mono, Refusal};
+use spool::{BlobId, BodyChecksums, Completion};
+use std::rc::Rc;
+use std::time::Duration;
 
-/// Bodies below this are kept in one allocation of their exact size, and draw on no budget: they
-/// number at most the sessions.
-pub(crate) const SMALL_BYTES: usize = 16 * 1024;
-/// Larger bodies grow, and draw on the budget, in steps of this.
-pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
+/// How long content waits for body memory before it goes to disk.
+const BUDGET_WAIT: Duration = Duration::from_secs(1);
+/// How often it looks meanwhile.
+const BUDGET_LOOK: Duration = Duration::from_millis(20);
+/// Content that holds memory others want goes to disk when nothing more of it came for this long.
+const HOLDER_IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// The content of one transaction so far.
+pub struct Intake<W: World> {
+    services: Rc<Services<W>>,
+    custody: Rc<Custody<W>>,
+    pieces: Pieces,
+    /// The id that the message under way will have, once a blob was begun for it.
+    owner: Option<MessageId>,
+    /// When the last input came.
+    heard_at: Mono,
+    /// Who looks on, by the places of their stages.
+    observers: Vec<(usize, Box<dyn Observer>)>,
+    /// Nobody is to get it: nothing is kept.
+    is_discarded: bool,
+}
+
+/// Content that is complete.
 #[derive(Debug)]
-pub(crate) struct Intake {
-    /// Full pieces, to be spilled first.
-    chunks: Vec<Bytes>,
-    /// The piece that grows.
-    open: Vec<u8>,
-    /// All bytes pushed, spilled ones included.
-    pushed_bytes: u64,
-    blob_bytes: u64,
-    /// What `chunks` and `open` hold of the budget.
-    share: Share,
-    /// Set once the body goes to disk.
-    blob: Option<BlobId>,
-    /// Of what went there.
-    checksums: BodyChecksums,
-    /// Received fields seen in the first piece.
-    hops: Option<usize>,
+pub(super) struct Content {
+    pub(super) id: MessageId,
+    /// Where the body is, if not in `pieces`; not sealed yet.
+    pub(super) blob: Option<(BlobId, BodyChecksums)>,
+    pub(super) pieces: Vec<Bytes>,
 }
 
-/// What the session must do before it reads on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attention {
-    /// Nothing.
-    None,
-    /// Take one more step from the budget, or spill if there is none for a while.
-    Budget,
-    /// Write the full pieces to the blob.
-    Spill,
-}
-
-impl ContentSink for Intake {
-    fn push(&mut self, piece: &[u8]) {
-        self.pushed_bytes += piece.len() as u64;
-        if self.chunks.is_empty() && self.open.len() + piece.len() < SMALL_BYTES {
-            if self.open.is_empty() {
-                self.open.reserve_exact(piece.len());
-            }
-            self.open.extend_from_slice(piece);
-            return;
-        }
-        let mut rest = piece;
-        while !rest.is_empty() {
-            if self.open.capacity() < CHUNK_BYTES {
-                self.open.reserve_exact(CHUNK_BYTES - self.open.len());
-            }
-            let (now, later) = rest.split_at(rest.len().min(CHUNK_BYTES - self.open.len()));
-            self.open.extend_from_slice(now);
-            rest = later;
-            if self.open.len() == CHUNK_BYTES {
-                self.close_piece();
-            }
-        }
-    }
-}
-
-impl Intake {
-    /// An empty one that draws on `budget` up to `blob_bytes` and goes to a blob beyond.
-    pub(crate) fn new(budget: &Arc<Budget>, blob_bytes: u64) -> Intake {
+impl<W: World> Intake<W> {
+    /// An empty one, whose content goes to a file beyond `blob_bytes`.
+    pub(super) fn new(
+        services: &Rc<Services<W>>,
+        custody: &Rc<Custody<W>>,
+        blob_bytes: u64,
+    ) -> Intake<W> {
         Intake {
-            chunks: Vec::new(),
-            open: Vec::new(),
-            pushed_bytes: 0,
-            blob_bytes,
-            share: Share::none(budget),
-            blob: None,
-            checksums: BodyChecksums::default(),
-            hops: None,
+            pieces: Pieces::new(&services.shared.body_memory, blob_bytes),
+            owner: None,
+            heard_at: services.now(),
+            observers: Vec::new(),
+            is_discarded: false,
+            services: Rc::clone(services),
+            custody: Rc::clone(custody),
         }
     }
 
-    fn close_piece(&mut self) {
-        let piece = std::mem::take(&mut self.open);
-        self.count_hops(&piece);
-        self.chunks.push(Bytes::from(piece));
-    }
-
-    /// Headers end within the first piece, or are cut there.
-    fn count_hops(&mut self, piece: &[u8]) {
-        if self.hops.is_none() {
-            self.hops = Some(mail::header::received_count(piece));
+    /// Takes the next piece of content. [`Intake::attend`] must follow before more is read.
+    pub fn push(&mut self, piece: &[u8]) {
+        for (_, observer) in &mut self.observers {
+            observer.push(piece);
+        }
+        if !self.is_discarded {
+            self.pieces.push(piece);
         }
     }
 
-    /// How much memory it holds that must be covered by the budget.
-    fn owes(&self) -> u64 {
-        let held = self.chunks.iter().map(Bytes::len).sum::<usize>() + self.open.len();
-        if held < SMALL_BYTES { 0 } else { held.next_multiple_of(CHUNK_BYTES) as u64 }
+    /// The client was heard.
+    pub fn note_heard(&mut self, now: Mono) {
+        self.heard_at = now;
     }
 
-    /// What must happen before more is read.
-    pub(crate) fn attention(&self) -> Attention {
-        if self.blob.is_some() || self.pushed_bytes > self.blob_bytes {
-            return if self.chunks.is_empty() { Attention::None } else { Attention::Spill };
+    /// Before more is read: covers with budget what the content holds, or sends it to disk.
+    ///
+    /// # Errors
+    /// When it can't go there. The content is lost.
+    pub async fn attend(&mut self) -> Result<(), Refusal> {
+        if self.is_stalled() {
+            self.services.metrics.spilled.inc();
+            self.spill(true).await?;
         }
-        if self.owes() > self.share.amount() { Attention::Budget } else { Attention::None }
-    }
-
-    /// Tries to cover what it holds.
-    pub(crate) fn draw(&mut self) -> bool {
-        let owed = self.owes().saturating_sub(self.share.amount());
-        owed == 0 || self.share.try_grow(owed)
-    }
-
-    /// Whether it holds memory that others could use.
-    pub(crate) fn holds_budget(&self) -> bool {
-        self.share.amount() > 0
-    }
-
-    /// The blob that takes the body, if it goes to one.
-    pub(crate) fn blob(&self) -> Option<BlobId> {
-        self.blob
-    }
-
-    /// From now on the body goes to `blob`.
-    pub(crate) fn start_blob(&mut self, blob: BlobId) {
-        self.blob = Some(blob);
-    }
-
-    /// The full pieces for the blob, oldest first; at the end (`all`) also the open one.
-    pub(crate) fn take_pieces(&mut self, all: bool) -> Vec<Bytes> {
-        if all && !self.open.is_empty() {
-            self.close_piece();
+        loop {
+            match self.pieces.attention() {
+                Attention::None => return Ok(()),
+                Attention::Spill => self.spill(false).await?,
+                Attention::Budget if self.pieces.draw() => {}
+                Attention::Budget => self.wait_for_budget().await?,
+            }
         }
-        let pieces = std::mem::take(&mut self.chunks);
-        pieces.iter().for_each(|piece| self.checksums.push(piece));
-        pieces
     }
 
-    /// The blob that takes the body and the checksums of all that went there, if it goes to one.
-    pub(crate) fn take_blob(&mut self) -> Option<(BlobId, BodyChecksums)> {
-        Some((self.blob.take()?, std::mem::take(&mut self.checksums)))
-    }
-
-    /// What was taken with [`Intake::take_pieces`] is on disk: the memory is free again. What is
-    /// open goes on uncovered; it is less than one step.
-    pub(crate) fn handle_spilled(&mut self) {
-        self.share.clear();
-    }
-
-    /// Received fields at the top of the content; for the hop limit.
-    pub(crate) fn hops(&mut self) -> usize {
-        if self.hops.is_none() {
-            self.hops = Some(mail::header::received_count(&self.open));
+    async fn wait_for_budget(&mut self) -> Result<(), Refusal> {
+        self.services.metrics.content_waits.inc();
+        let until = self.services.now() + BUDGET_WAIT;
+        while !self.pieces.draw() {
+            let now = self.services.now();
+            if now >= until {
+                self.services.metrics.spilled.inc();
+                return self.spill(false).await;
+            }
+            self.services.world.time().sleep_until(now + BUDGET_LOOK).await;
         }
-        self.hops.unwrap_or(0)
+        Ok(())
     }
 
-    /// The whole body, when it did not go to a blob. Empties the intake for the next message.
-    pub(crate) fn take_body(&mut self) -> Vec<Bytes> {
-        let mut pieces = std::mem::take(&mut self.chunks);
-        if !self.open.is_empty() {
-            let mut open = std::mem::take(&mut self.open);
-            open.shrink_to_fit();
-            pieces.push(Bytes::from(open));
+    /// Whether content that came holds memory, nothing more of it comes, and memory is short: then
+    /// [`Intake::attend`] sends it to disk.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        let memory = &self.services.shared.body_memory;
+        self.pieces.holds_budget()
+            && self.services.now() >= self.heard_at + HOLDER_IDLE_MAX
+            && memory.used() > memory.max() / 2
+    }
+
+    /// When that is worth another look; [`Mono::NEVER`] while nothing is held.
+    #[must_use]
+    pub fn next_look(&self) -> Mono {
+        if !self.pieces.holds_budget() {
+            return Mono::NEVER;
         }
-        pieces
+        let first = self.heard_at + HOLDER_IDLE_MAX;
+        let now = self.services.now();
+        if now < first { first } else { now + HOLDER_IDLE_MAX }
     }
 
-    /// Forgets everything; gives the blob that must be dropped, if one was begun.
-    pub(crate) fn reset(&mut self) -> Option<BlobId> {
-        self.chunks = Vec::new();
-        self.open = Vec::new();
-        self.pushed_bytes = 0;
-        self.share.clear();
-        self.hops = None;
-        self.checksums = BodyChecksums::default();
-        self.blob.take()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn intake() -> (Arc<Budget>, Intake) {
-        let budget = Budget::new(1024 * 1024);
-        let intake = Intake::new(&budget, 2 * 1024 * 1024);
-        (budget, intake)
+    /// Received fields at the top of the content.
+    pub(super) fn hops(&mut self) -> usize {
+        self.pieces.hops()
     }
 
-    #[test]
-    fn a_small_body_is_one_exact_piece_and_draws_on_no_budget() {
-        let (budget, mut intake) = intake();
-        intake.push(&[b'x'; 400]);
-        assert_eq!(intake.attention(), Attention::None);
-        let body = intake.take_body();
-        assert_eq!(body.len(), 1);
-        assert_eq!(body[0].len(), 400);
-        assert_eq!(budget.used(), 0);
+    /// Has `observer` look on, for the stage at that place.
+    pub(super) fn observe(&mut self, stage: usize, observer: Box<dyn Observer>) {
+        self.observers.push((stage, observer));
     }
 
-    #[test]
-    fn a_large_body_draws_step_by_step_and_becomes_a_blob_at_the_limit() {
-        let (budget, mut intake) = intake();
-        intake.push(&vec![b'x'; SMALL_BYTES]);
-        assert_eq!(intake.attention(), Attention::Budget);
-        assert!(intake.draw());
-        assert_eq!(budget.used(), CHUNK_BYTES as u64);
-        intake.push(&vec![b'y'; 2 * CHUNK_BYTES]);
-        assert!(intake.draw());
-        assert_eq!(budget.used(), 3 * CHUNK_BYTES as u64);
-        intake.push(&vec![b'z'; 2 * 1024 * 1024]);
-        assert_eq!(intake.attention(), Attention::Spill);
-        intake.start_blob(BlobId(1));
-        let spilled: usize = intake.take_pieces(false).iter().map(Bytes::len).sum();
-        intake.handle_spilled();
-        assert_eq!(budget.used(), 0);
-        let rest: usize = intake.take_pieces(true).iter().map(Bytes::len).sum();
-        assert_eq!(spilled + rest, SMALL_BYTES + 2 * CHUNK_BYTES + 2 * 1024 * 1024);
-        assert_eq!(intake.reset(), Some(BlobId(1)));
+    /// Those who looked on.
+    pub(super) fn take_observers(&mut self) -> Vec<(usize, Box<dyn Observer>)> {
+        std::mem::take(&mut self.observers)
     }
 
-    #[test]
-    fn no_budget_means_waiting() {
-        let budget = Budget::new(CHUNK_BYTES as u64);
-        let mut first = Intake::new(&budget, 2 * 1024 * 1024);
-        let mut second = Intake::new(&budget, 2 * 1024 * 1024);
-        first.push(&vec![b'x'; SMALL_BYTES]);
-        second.push(&vec![b'x'; SMALL_BYTES]);
-        assert!(first.draw());
-        assert!(!second.draw());
-        drop(first);
-        assert!(second.draw());
+    /// From now on nothing is kept.
+    pub(super) fn discard(&mut self) {
+        self.is_discarded = true;
     }
 
-    #[test]
-    fn hops_are_counted_in_small_and_in_large_bodies() {
-        let (_, mut small) = intake();
-        small.push(b"Received: a\r\nReceived: b\r\n\r\nReceived: not a field\r\n");
-        assert_eq!(small.hops(), 2);
-        let (_, mut large) = intake();
-        large.push(b"Received: a\r\n\r\n");
-        large.push(&vec![b'x'; 3 * CHUNK_BYTES]);
-        large.take_pieces(false);
-        assert_eq!(large.hops(), 1);
+    /// The content is complete.
+    pub(super) async fn finish(&mut self) -> Result<Content, Refusal> {
+        if self.pieces.blob().is_some() {
+            self.spill(true).await?;
+        }
+        let id = self.owner.take().or_else(|| self.custody.allocate_id());
+        let Some(id) = id else { return Err(self.no_place()) };
+        Ok(Content { id, blob: self.pieces.take_blob(), pieces: self.pieces.take_body() })
+    }
+
+    /// Forgets everything.
+    pub(super) fn reset(&mut self) {
+        self.observers.clear();
+        self.is_discarded = false;
+        if let (Some(blob), Some(id)) = (self.pieces.reset(), self.owner.take()) {
+            self.custody.drop_blob(id, blob);
+        }
+    }
+
+    /// Writes what has gathered to the blob; at the end (`all`) also the last piece.
+    async fn spill(&mut self, all: bool) -> Result<(), Refusal> {
+        let Some(id) = self.owner.or_else(|| self.custody.allocate_id()) else {
+            return Err(self.no_place());
+        };
+        self.owner = Some(id);
+        let blob = match self.pieces.blob() {
+            Some(blob) => blob,
+            None => {
+                let blob = self.custody.allocate_blob(id);
+                self.pieces.start_blob(blob);
+                blob
+            }
+        };
+        for data in self.pieces.take_chunks(all) {
+            let appended = self.custody.append_blob(id, blob, data).await;
+            if !matches!(appended, Completion::BlobDone) {
+                return Err(self.no_place());
+            }
+        }
+        self.pieces.handle_spilled();
+        Ok(())
+    }
+
+    /// Counts content that can't be written to disk; what is said of it.
+    fn no_place(&self) -> Refusal {
+        self.services.metrics.commit_refused.inc();
+        refusals::no_place(self.custody.is_poisoned())
     }
 }

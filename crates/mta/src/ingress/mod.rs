@@ -1,12 +1,29 @@
-//! Receiving: sessions, what they may do, and the way of a message into the spool.
+//! Receiving: what a protocol may ask of the core, the stages before a message is durable, and its
+//! way into the spool.
 
-mod accept;
+mod account;
+mod commit;
+mod decisions;
+mod draft;
+mod entrance;
 mod intake;
-mod policy;
+mod limits;
+mod pieces;
+mod protocol;
+mod recipients;
 mod refusals;
 mod rules;
 mod session;
+mod stage;
 pub(crate) mod start;
+
+pub use account::Refused;
+pub use draft::Draft;
+pub use entrance::{Entrance, Submitted};
+pub use intake::Intake;
+pub use protocol::{Handler, Protocol, Protocols};
+pub use session::Session;
+pub use stage::{Observer, Placed, Resolved, Stage, StageKind, StageKinds, Transaction};
 
 use crate::custody::Custody;
 use crate::event::RefusalMeter;
@@ -16,7 +33,8 @@ use crate::seams::World;
 use crate::services::Services;
 use config::Config;
 use rules::{ListenerRules, rules_by_socket, rules_of};
-use std::cell::RefCell;
+use stage::{Stages, stages_of};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -26,18 +44,33 @@ pub(crate) struct Ingress<W: World> {
     custody: Rc<Custody<W>>,
     router: Rc<Router>,
     schedule: Rc<Schedule<W>>,
+    protocols: Protocols<W>,
+    kinds: StageKinds<W>,
     /// In the order of the sockets that were opened at start.
-    listeners: RefCell<Vec<Rc<ListenerRules>>>,
+    listeners: RefCell<Vec<Rc<ListenerRules<dyn Handler<W>>>>>,
+    stages: RefCell<Stages>,
     refusals: RefCell<RefusalMeter>,
+    /// Transactions that stages were asked about.
+    transactions: Cell<u64>,
 }
 
 impl<W: World> Ingress<W> {
-    /// With the listeners of the configuration in force.
-    pub(crate) fn new(schedule: &Rc<Schedule<W>>) -> Rc<Ingress<W>> {
+    /// With the listeners and the stages of the configuration in force.
+    pub(crate) fn new(
+        schedule: &Rc<Schedule<W>>,
+        protocols: Protocols<W>,
+        kinds: StageKinds<W>,
+    ) -> Rc<Ingress<W>> {
         let (services, router) = (&schedule.services, &schedule.router);
+        let config = &router.active().config;
+        let stages = stages_of(&kinds, config, &services.world, &services.console);
         Rc::new(Ingress {
-            listeners: RefCell::new(rules_of(&router.active().config)),
+            listeners: RefCell::new(rules_of(config, &protocols)),
+            stages: RefCell::new(stages),
+            protocols,
+            kinds,
             refusals: RefCell::new(RefusalMeter::new(10, 100, services.now())),
+            transactions: Cell::new(0),
             services: Rc::clone(services),
             custody: Rc::clone(&schedule.custody),
             router: Rc::clone(router),
@@ -45,14 +78,28 @@ impl<W: World> Ingress<W> {
         })
     }
 
-    /// Follows a reload.
+    /// Follows a reload. Transactions that have begun go on with the stages that they have.
     pub(crate) fn adopt(&self, config: &Config) {
-        let rules = rules_by_socket(&self.listeners.borrow(), &rules_of(config));
+        let new = rules_of(config, &self.protocols);
+        let rules = rules_by_socket(&self.listeners.borrow(), &new);
         *self.listeners.borrow_mut() = rules;
+        let (world, console) = (&self.services.world, &self.services.console);
+        *self.stages.borrow_mut() = stages_of(&self.kinds, config, world, console);
     }
 
-    fn rules(&self, listener: usize) -> Option<Rc<ListenerRules>> {
+    fn rules(&self, listener: usize) -> Option<Rc<ListenerRules<dyn Handler<W>>>> {
         self.listeners.borrow().get(listener).cloned()
+    }
+
+    /// The stages in force.
+    fn stages(&self) -> Stages {
+        Rc::clone(&self.stages.borrow())
+    }
+
+    /// A number that no other transaction of this shard has.
+    fn next_transaction(&self) -> u64 {
+        self.transactions.set(self.transactions.get() + 1);
+        self.transactions.get()
     }
 
     /// A session ended here. (The acceptor counts those that begin.)

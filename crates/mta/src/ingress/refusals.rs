@@ -26,9 +26,16 @@ pub(super) const LOOP: Refusal =
     Refusal::permanent((4, 6), "Too many Received fields: a mail loop");
 /// While a message is being made durable.
 pub(super) const STOPPING: Refusal = Refusal::transient((3, 0), "The server is stopping");
+/// A stage decided nothing in time.
+pub(super) const UNDECIDED: Refusal =
+    Refusal::transient((3, 0), "A decision takes too long; try again later");
+/// A stage had decided nothing when the server stopped.
+pub(super) const STOPPED: Refusal = Refusal::transient((3, 2), "The server is stopping");
+/// An address stands for one that no route takes: a mistake of the configuration.
+pub(super) const NO_ROUTE: Refusal =
+    Refusal::transient((3, 5), "No route to what this address stands for; try again later");
 /// To new connections.
-pub(super) const SHUTTING_DOWN: Refusal =
-    Refusal::transient((3, 2), "The server is shutting down");
+pub(super) const SHUTTING_DOWN: Refusal = Refusal::transient((3, 2), "The server is shutting down");
 /// `max_sessions`, or descriptors.
 pub(super) const SESSIONS: Refusal =
     Refusal::transient((3, 2), "Too many sessions; try again later");

@@ -1,111 +1,45 @@
-//! What a listener asks of its sessions.
+//! What serves the connections of each socket.
 
+use super::protocol::{Handler, Protocol};
+use crate::seams::World;
 use config::{Config, Listener};
-use smtp::server::{BareNewline, Nul, ServerConfig};
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// A listener's configuration in the form that its sessions need.
+/// A listener's configuration, and who serves its connections.
 #[derive(Debug)]
-pub(crate) struct ListenerRules {
-    pub(crate) name: Arc<str>,
-    /// For clients that may relay.
-    pub(super) server: Arc<ServerConfig>,
-    /// For all others.
-    stranger: Arc<ServerConfig>,
-    pub(crate) hops_max: usize,
-    pub(crate) listener: Arc<Listener>,
-}
-
-impl ListenerRules {
-    /// What `listener` of `config` asks of its sessions.
-    pub(crate) fn new(config: &Config, listener: &Arc<Listener>) -> ListenerRules {
-        let server = server_config(config, listener);
-        // Whoever may ask for reports makes us send them: to a reverse-path that a stranger
-        // forges, one for each recipient (RFC 3461 §10.1).
-        let stranger = ServerConfig { dsn: false, ..server.clone() };
-        ListenerRules {
-            name: Arc::clone(&listener.name),
-            server: Arc::new(server),
-            stranger: Arc::new(stranger),
-            hops_max: listener.max_hops as usize,
-            listener: Arc::clone(listener),
-        }
-    }
-
-    /// So long it is seen whether the client speaks before it is greeted.
-    pub(super) fn greeting_delay(&self, client: IpAddr) -> Duration {
-        let listener = &self.listener;
-        match listener.relay_network(client).is_some() || listener.is_exempt(client) {
-            true => Duration::ZERO,
-            false => listener.greeting_delay,
-        }
-    }
-
-    /// What a session with this client is told.
-    pub(super) fn server(&self, client: IpAddr) -> &Arc<ServerConfig> {
-        match self.listener.relay_network(client) {
-            Some(_) => &self.server,
-            None => &self.stranger,
-        }
-    }
-}
-
-fn server_config(config: &Config, listener: &Listener) -> ServerConfig {
-    ServerConfig {
-        hostname: config.hostname.to_string(),
-        banner: listener.banner.to_string(),
-        message_bytes_max: listener.max_message_bytes,
-        recipients_max: listener.max_recipients as usize,
-        recipients_open_max: smtp::server::RECIPIENTS_OPEN_MAX,
-        command_line_bytes_max: listener.max_command_bytes as usize,
-        content_line_bytes_max: listener.max_line_bytes,
-        commands_max: listener.max_commands,
-        errors_max: listener.max_errors,
-        refused_recipients_max: listener.max_refused_recipients,
-        messages_max: listener.max_messages,
-        command_timeout: listener.command_timeout,
-        content_timeout: listener.content_timeout,
-        transfer_timeout: listener.transfer_timeout,
-        session_timeout: listener.session_timeout,
-        starttls: false,
-        chunking: listener.chunking,
-        pipelining: listener.pipelining,
-        smtputf8: listener.smtputf8,
-        dsn: listener.dsn,
-        bare_newline: match listener.bare_newline {
-            config::BareNewline::Reject => BareNewline::Reject,
-            config::BareNewline::Normalize => BareNewline::Normalize,
-        },
-        nul: match listener.nul {
-            config::Nul::Reject => Nul::Reject,
-            config::Nul::Strip => Nul::Strip,
-            config::Nul::Keep => Nul::Keep,
-        },
-        lmtp: false,
-    }
+pub(super) struct ListenerRules<H: ?Sized> {
+    pub(super) listener: Arc<Listener>,
+    /// `None`: this program has no such protocol.
+    pub(super) handler: Option<Rc<H>>,
 }
 
 /// The rules of all listeners of a configuration.
-pub(super) fn rules_of(config: &Config) -> Vec<Rc<ListenerRules>> {
-    config.listeners.iter().map(|listener| Rc::new(ListenerRules::new(config, listener))).collect()
+pub(super) fn rules_of<W: World>(
+    config: &Config,
+    protocols: &[Rc<dyn Protocol<W>>],
+) -> Vec<Rc<ListenerRules<dyn Handler<W>>>> {
+    let rules = |listener: &Arc<Listener>| {
+        let protocol = protocols.iter().find(|protocol| protocol.name() == &*listener.kind);
+        let handler = protocol.map(|protocol| protocol.handler(config, listener));
+        Rc::new(ListenerRules { listener: Arc::clone(listener), handler })
+    };
+    config.listeners.iter().map(rules).collect()
 }
 
 /// The rules for each socket after a reload. Sockets stay as they were opened, whatever order the
 /// new configuration has: what it says of another listener, one that may relay perhaps, must not
 /// apply to them. A socket that it does not name keeps its rules.
-pub(super) fn rules_by_socket(
-    sockets: &[Rc<ListenerRules>],
-    new: &[Rc<ListenerRules>],
-) -> Vec<Rc<ListenerRules>> {
-    let find = |old: &ListenerRules| {
-        let same_address = |rules: &&Rc<ListenerRules>| {
+pub(super) fn rules_by_socket<H: ?Sized>(
+    sockets: &[Rc<ListenerRules<H>>],
+    new: &[Rc<ListenerRules<H>>],
+) -> Vec<Rc<ListenerRules<H>>> {
+    let find = |old: &ListenerRules<H>| {
+        let same_address = |rules: &&Rc<ListenerRules<H>>| {
             let address = rules.listener.address;
             address.port() != 0 && address == old.listener.address
         };
-        let same_name = |rules: &&Rc<ListenerRules>| rules.name == old.name;
+        let same_name = |rules: &&Rc<ListenerRules<H>>| rules.listener.name == old.listener.name;
         new.iter().find(same_address).or_else(|| new.iter().find(same_name)).cloned()
     };
     sockets.iter().map(|old| find(old).unwrap_or_else(|| Rc::clone(old))).collect()
@@ -115,9 +49,11 @@ pub(super) fn rules_by_socket(
 mod tests {
     use super::*;
 
-    fn rules(text: &str) -> Vec<Rc<ListenerRules>> {
+    fn rules(text: &str) -> Vec<Rc<ListenerRules<()>>> {
         let text = format!("hostname = \"relay.test\"\n{text}[[route]]\ndiscard = {{}}\n");
-        rules_of(&crate::testing::schema().parse(&text, "test.toml").unwrap())
+        let config = crate::testing::schema().parse(&text, "test.toml").unwrap();
+        let rules = |listener| Rc::new(ListenerRules { listener, handler: None });
+        config.listeners.iter().cloned().map(rules).collect()
     }
 
     #[test]
@@ -126,8 +62,8 @@ mod tests {
             relay_from = [\"127.0.0.0/8\"]\n";
         let shut = "[[listener]]\nname = \"shut\"\naddress = \"0.0.0.0:2526\"\n";
         let sockets = rules(&format!("{open}{shut}"));
-        let names = |rules: &[Rc<ListenerRules>]| -> Vec<String> {
-            rules.iter().map(|rules| rules.name.to_string()).collect()
+        let names = |rules: &[Rc<ListenerRules<()>>]| -> Vec<String> {
+            rules.iter().map(|rules| rules.listener.name.to_string()).collect()
         };
         let swapped = rules_by_socket(&sockets, &rules(&format!("{shut}{open}")));
         assert_eq!(names(&swapped), ["open", "shut"]);

@@ -1,6 +1,6 @@
 //! Starts a session.
 
-use super::{Ingress, session};
+use super::{Entrance, Ingress};
 use crate::seams::{Net, World};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -10,24 +10,35 @@ pub(crate) fn start_session<W: World>(
     ingress: &Rc<Ingress<W>>,
     accepted: <W::Net as Net>::Accepted,
     peer: SocketAddr,
-    listener: usize,
+    socket: usize,
 ) {
+    let console = &ingress.services.console;
     let stream = match ingress.services.world.net().adopt(accepted) {
         Ok(stream) => stream,
         Err(error) => {
             ingress.count_end();
-            ingress
-                .services
-                .console
-                .warn("adopt", format_args!("cannot take a connection: {error}"));
+            console.warn("adopt", format_args!("cannot take a connection: {error}"));
             return;
         }
     };
-    let Some(rules) = ingress.rules(listener) else {
+    let Some(rules) = ingress.rules(socket) else {
         ingress.count_end();
         return;
     };
+    let listener = &rules.listener;
+    let Some(handler) = rules.handler.clone() else {
+        ingress.count_end();
+        let what = format_args!("nobody speaks {} here; listener={}", listener.kind, listener.name);
+        console.error("listener", what);
+        return;
+    };
     let task = Rc::clone(ingress);
-    let session = session::run(task, stream, peer, listener, rules);
-    ingress.services.spawn(session);
+    ingress.services.spawn(async move {
+        let entrance = Entrance::new(&task, peer, socket, &rules.listener);
+        task.services.metrics.sessions.inc();
+        task.services.metrics.sessions_open.inc();
+        handler.serve(entrance, stream).await;
+        task.services.metrics.sessions_open.dec();
+        task.count_end();
+    });
 }

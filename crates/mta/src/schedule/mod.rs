@@ -102,14 +102,28 @@ impl<W: World> Schedule<W> {
 
     /// Queues every recipient of a message that has just become durable.
     pub(crate) fn enqueue(&self, message: &Rc<Message>) {
+        self.push_recipients(message);
+    }
+
+    /// The same, for one that waits for an operator.
+    pub(crate) fn enqueue_held(&self, message: &Rc<Message>, reason: &Arc<str>) {
+        if let Some(entry) = self.push_recipients(message) {
+            self.queue_mut().hold(entry, reason);
+        }
+    }
+
+    /// Gives the last entry.
+    fn push_recipients(&self, message: &Rc<Message>) -> Option<EntryId> {
         let recipients = &message.envelope.recipients;
         self.custody.messages.keep(message, recipients.len());
         let incoming = Incoming::new(message, self.clocks());
+        let mut last = None;
         for (recipient, index) in recipients.iter().zip(0..) {
             let domain = recipient.mailbox.domain();
             let recipient = IncomingRecipient { index, domain, attempts: 0, next_try: None };
-            self.push(&incoming.entry(&self.router, recipient));
+            last = Some(self.push(&incoming.entry(&self.router, recipient)));
         }
+        last
     }
 
     /// Queues what the spool held of one message when the server started.

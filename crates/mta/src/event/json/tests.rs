@@ -144,6 +144,10 @@ fn trouble_says_who_and_why() {
 fn the_other_kinds_are_valid_too() {
     let line = lines(&event(Kind::Held { reason: "spam?".into() }, &[])).remove(0);
     assert_eq!((&line["event"], &line["reason"]), (&"held".into(), &"spam?".into()));
+    let discarded = super::super::Discarded { client: client(), reason: "unread".into() };
+    let line = lines(&event(Kind::Discarded(Box::new(discarded)), &[0])).remove(0);
+    assert_eq!((&line["event"], &line["reason"]), (&"discarded".into(), &"unread".into()));
+    assert_eq!((&line["recipient_index"], &line["client"]), (&0.into(), &"192.0.2.7".into()));
     assert_eq!(lines(&event(Kind::Released, &[]))[0]["event"], "released");
     assert_eq!(lines(&event(Kind::Removed, &[0]))[0]["event"], "removed");
     let dsn = Kind::DsnQueued { dsn: MessageId(43), action: "failed" };

@@ -1,0 +1,482 @@
+//! One session on its connection: feeds the machine, answers what it needs.
+
+use super::Settings;
+use mail::{Mono, Recipient, Refusal, RefusalClass, Reply};
+use mta::alarm::Alarm;
+use mta::answer::Answer;
+use mta::ingress::{Entrance, Intake, Refused, Submitted};
+use mta::seams::{Net, Stream, World};
+use mta::services::SCRATCH_BYTES;
+use mta::stopping::Stopping;
+use smtp::server::{Accepted, ContentSink, MailCommand, Need, Progress, ServerSession, Transaction};
+use std::cell::RefCell;
+use std::future::{Future as _, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// How long a client that still sends is read before its connection is closed on it: a close with
+/// input unread may take away the last reply before the client has seen it.
+const LINGER: Duration = Duration::from_secs(1);
+/// How much of it is read.
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// How much of what may be commands is handled before their replies are looked at.
+const COMMANDS_BYTES: usize = 4 * 1024;
+/// Replies that are due are written before more commands are handled: a client that reads none
+/// gets no more memory than this and what the replies to `COMMANDS_BYTES` add.
+const REPLIES_BYTES: usize = 16 * 1024;
+
+/// Serves one connection to its end.
+pub(super) async fn run<W: World>(
+    settings: Rc<Settings>,
+    mut entrance: Entrance<W>,
+    stream: <W::Net as Net>::Stream,
+) {
+    let session = entrance.session();
+    let server = Arc::clone(settings.server(session.may_relay()));
+    let mut greeting_delay = settings.greeting_delay(session.client().address.ip());
+    let machine = match entrance.admit().await {
+        Ok(()) => ServerSession::new(server, entrance.now()),
+        Err(refusal) => {
+            let reply = greeting(&server.hostname, refusal);
+            entrance.turn_away(reply.clone());
+            greeting_delay = Duration::ZERO;
+            ServerSession::refused(server, reply, entrance.now())
+        }
+    };
+    let session = Session {
+        alarm: entrance.alarm(),
+        scratch: entrance.scratch(),
+        stopping: Rc::clone(entrance.stopping()),
+        rest: Vec::new(),
+        rest_from: 0,
+        settings,
+        machine,
+        stream: Some(stream),
+        entrance,
+    };
+    // An error here is the client's going away; what it had begun is dropped with the session.
+    let _ = session.serve(greeting_delay).await;
+}
+
+/// The greeting of a session that is turned away (RFC 5321 §3.1).
+fn greeting(host: &str, refusal: Refusal) -> Reply {
+    if refusal.class != RefusalClass::Permanent {
+        return last_words(host, refusal);
+    }
+    let text = format!("{host} {}", refusal.text).into();
+    Reply { code: 554, enhanced: Some(refusal.status), text }
+}
+
+/// The reply that ends a session. RFC 5321 §4.2.2: the text of 421 begins with the host's name.
+fn last_words(host: &str, refusal: Refusal) -> Reply {
+    let reply = Reply::from(refusal.closing());
+    Reply { text: format!("{host} {}", reply.text).into(), ..reply }
+}
+
+struct Session<W: World> {
+    entrance: Entrance<W>,
+    /// `None` only while it is being encrypted.
+    stream: Option<<W::Net as Net>::Stream>,
+    machine: ServerSession,
+    alarm: Alarm<W::Time>,
+    /// The shard's read buffer.
+    scratch: Rc<RefCell<Box<[u8]>>>,
+    stopping: Rc<Stopping>,
+    /// Input behind a need, kept while the need is answered.
+    rest: Vec<u8>,
+    /// How much of `rest` the machine has taken.
+    rest_from: usize,
+    settings: Rc<Settings>,
+}
+
+/// Content goes into the intake.
+struct Sink<'a, W: World>(&'a mut Intake<W>);
+
+impl<W: World> ContentSink for Sink<'_, W> {
+    fn push(&mut self, piece: &[u8]) {
+        self.0.push(piece);
+    }
+}
+
+impl<W: World> Session<W> {
+    async fn serve(mut self, greeting_delay: Duration) -> io::Result<()> {
+        let stopping = Rc::clone(&self.stopping);
+        let notify = &stopping.notify;
+        let mut stop = std::pin::pin!(notify.notified());
+        if !greeting_delay.is_zero() && self.speaks_within(greeting_delay, stop.as_mut()).await? {
+            self.refuse_early_talker();
+        }
+        // Held from MAIL to the final reply is written: a stop waits for that.
+        let mut busy = None;
+        // A session that was turned away needs nothing of the client: it says so at once.
+        let mut need = self.resume();
+        loop {
+            need = match need {
+                Need::Input => {
+                    self.flush().await?;
+                    if self.machine.in_transaction() != busy.is_some() {
+                        busy = busy.is_none().then(|| stopping.guard());
+                    }
+                    if let Err(refusal) = self.entrance.intake().attend().await {
+                        return self.lose_content(refusal).await;
+                    }
+                    if !self.rest.is_empty() {
+                        need = self.resume();
+                        continue;
+                    }
+                    match self.read(notify, stop.as_mut()).await? {
+                        Some(need) => need,
+                        None => return self.end().await,
+                    }
+                }
+                Need::Mail(command) => {
+                    self.answer_mail(command).await;
+                    self.resume()
+                }
+                Need::Rcpt { number, recipient } => {
+                    self.answer_rcpt(number, &recipient).await;
+                    self.resume()
+                }
+                Need::Data { waits_for_354: true, .. } if self.rest_from < self.rest.len() => {
+                    self.machine.refuse_early_content(self.entrance.now());
+                    self.resume()
+                }
+                Need::Data { recipients, .. } => {
+                    let answer = self.entrance.reserve(recipients).map_err(Reply::from);
+                    self.machine.answer_data(self.entrance.now(), answer);
+                    self.resume()
+                }
+                Need::Message(transaction) => {
+                    let reply = self.submit(*transaction).await;
+                    self.machine.answer_message(self.entrance.now(), reply);
+                    self.resume()
+                }
+                Need::Abandon => {
+                    self.entrance.abandon();
+                    self.resume()
+                }
+                Need::StartTls => {
+                    self.flush().await?;
+                    self.encrypt().await?;
+                    Need::Input
+                }
+                // Each recipient is answered at once: none is open.
+                Need::Close | Need::Answers => return self.end().await,
+            };
+        }
+    }
+
+    async fn answer_mail(&mut self, command: MailCommand) {
+        self.introduce();
+        let answer = self.entrance.sender(command.reverse_path, command.size).await;
+        self.machine.answer_mail(self.entrance.now(), answer.map_err(Reply::from));
+    }
+
+    async fn answer_rcpt(&mut self, number: u32, recipient: &Recipient) {
+        let decided = match self.entrance.recipient(recipient) {
+            Answer::Now(decided) => decided,
+            Answer::Later(later) => later.await,
+        };
+        let answer = decided.and_then(|resolved| self.entrance.keep(recipient, resolved));
+        let answer = answer.map(|()| Accepted::AsGiven).map_err(Reply::from);
+        self.machine.answer_rcpt(self.entrance.now(), number, answer);
+    }
+
+    /// Makes the message durable; the reply says whether it is.
+    async fn submit(&mut self, transaction: Transaction) -> Reply {
+        match self.entrance.submit(transaction.envelope, transaction.facts).await {
+            Ok(Submitted::Queued(id)) => Reply::new(250, (2, 0, 0), format!("Ok: queued as {id}")),
+            Ok(Submitted::Discarded) => Reply::new(250, (2, 0, 0), "Ok: discarded"),
+            Err(refusal) => Reply::from(refusal),
+        }
+    }
+
+    /// The content that came so far could not be kept.
+    async fn lose_content(mut self, refusal: Refusal) -> io::Result<()> {
+        // 421 may come at any time (RFC 5321 §3.8): better than silence.
+        let reply = last_words(&self.host(), refusal);
+        reply.write_to(self.machine.output());
+        self.account(Refused { step: "content", sender: None, recipient: None, reply });
+        self.end().await
+    }
+
+    /// This server's name.
+    fn host(&self) -> String {
+        self.settings.server.hostname.clone()
+    }
+
+    /// Tells the core what the client calls itself now.
+    fn introduce(&mut self) {
+        self.entrance.introduce(self.machine.helo(), self.machine.protocol());
+    }
+
+    /// Whether the client says anything before it is greeted. A stop ends the wait.
+    async fn speaks_within(
+        &mut self,
+        delay: Duration,
+        mut stop: Pin<&mut Notified<'_>>,
+    ) -> io::Result<bool> {
+        let until = self.entrance.now() + delay;
+        poll_fn(|cx| {
+            let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(false)) };
+            let mut scratch = self.scratch.borrow_mut();
+            match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Poll::Ready(Ok(n)) => {
+                    self.rest.extend_from_slice(&scratch[..n]);
+                    return Poll::Ready(Ok(true));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {}
+            }
+            drop(scratch);
+            if self.stopping.until().is_some() || stop.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(false));
+            }
+            self.alarm.poll(cx, until).map(|()| Ok(false))
+        })
+        .await
+    }
+
+    /// RFC 5321 §3.1: no mail from whoever does not wait for the greeting.
+    fn refuse_early_talker(&mut self) {
+        let early = Refusal::permanent((5, 1), "You spoke before you were greeted");
+        let reply = greeting(&self.host(), early);
+        let told = reply.clone();
+        self.account(Refused { step: "connect", sender: None, recipient: None, reply: told });
+        let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
+        self.machine = ServerSession::refused(server, reply, self.entrance.now());
+    }
+
+    /// Goes on with the input that was behind the last need.
+    fn resume(&mut self) -> Need {
+        let now = self.entrance.now();
+        let input = &self.rest[self.rest_from..];
+        let mut sink = Sink(self.entrance.intake());
+        let progress = feed(&mut self.machine, &mut sink, now, input);
+        self.rest_from += progress.consumed;
+        if self.rest_from == self.rest.len() {
+            // Idle sessions hold no buffer.
+            self.rest = Vec::new();
+            self.rest_from = 0;
+        }
+        progress.need
+    }
+
+    /// Waits for input. `None`: the session ends (timeout or shutdown), its last words are in the
+    /// output.
+    async fn read<'n>(
+        &mut self,
+        notify: &'n Notify,
+        mut stop: Pin<&mut Notified<'n>>,
+    ) -> io::Result<Option<Need>> {
+        poll_fn(|cx| {
+            // First: a client that never pauses would be read for ever.
+            if self.is_over() {
+                self.machine.handle_shutdown();
+                return Poll::Ready(Ok(None));
+            }
+            if let Poll::Ready(done) = self.poll_read(cx) {
+                return Poll::Ready(done);
+            }
+            if self.entrance.intake().is_stalled() {
+                // What it holds goes to disk.
+                return Poll::Ready(Ok(Some(Need::Input)));
+            }
+            // One registration serves the whole session; it wakes when the stop begins, and once
+            // more when the grace is over.
+            if stop.as_mut().poll(cx).is_ready() {
+                stop.set(notify.notified());
+                let _ = stop.as_mut().poll(cx);
+            }
+            self.poll_end(cx)
+        })
+        .await
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        let mut scratch = self.scratch.borrow_mut();
+        let n = match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => return Poll::Pending,
+        };
+        let now = self.entrance.now();
+        self.entrance.intake().note_heard(now);
+        let mut sink = Sink(self.entrance.intake());
+        let progress = feed(&mut self.machine, &mut sink, now, &scratch[..n]);
+        if progress.consumed < n {
+            self.rest.extend_from_slice(&scratch[progress.consumed..n]);
+        }
+        Poll::Ready(Ok(Some(progress.need)))
+    }
+
+    /// Whether the server stops, and nothing here must be finished first, or no more time is left.
+    fn is_over(&self) -> bool {
+        self.stopping
+            .until()
+            .is_some_and(|until| !self.machine.in_transaction() || self.entrance.now() >= until)
+    }
+
+    /// Whether the session ends without further input.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
+        loop {
+            let deadline = self.machine.deadline().min(self.entrance.intake().next_look());
+            if self.alarm.poll(cx, deadline).is_pending() {
+                return Poll::Pending;
+            }
+            if self.machine.handle_timeout(self.entrance.now()) {
+                return Poll::Ready(Ok(None));
+            }
+            if self.entrance.intake().is_stalled() {
+                return Poll::Ready(Ok(Some(Need::Input)));
+            }
+        }
+    }
+
+    /// Puts what the machine refused into the account.
+    fn account_refusals(&mut self) {
+        for refused in self.machine.take_refusals() {
+            let smtp::server::Refused { step, sender, recipient, reply } = refused;
+            self.account(Refused { step, sender, recipient, reply });
+        }
+    }
+
+    fn account(&mut self, refused: Refused) {
+        self.introduce();
+        self.entrance.account(refused);
+    }
+
+    /// Says the last words; to a client that still sends so that it hears them.
+    async fn end(&mut self) -> io::Result<()> {
+        self.flush().await?;
+        if !self.machine.was_cut() {
+            return Ok(());
+        }
+        let until = self.entrance.now() + LINGER;
+        let mut left = LINGER_BYTES;
+        poll_fn(|cx| {
+            while let Some(stream) = &mut self.stream {
+                let mut scratch = self.scratch.borrow_mut();
+                match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+                    Poll::Ready(Ok(n)) if n > 0 && n < left => left -= n,
+                    Poll::Ready(_) => break,
+                    // Nothing came so far: nothing is lost by closing.
+                    Poll::Pending if left == LINGER_BYTES => break,
+                    Poll::Pending => return self.alarm.poll(cx, until),
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Writes the replies that piled up.
+    async fn flush(&mut self) -> io::Result<()> {
+        self.account_refusals();
+        let mut from = 0;
+        while from < self.machine.output().len() {
+            from += poll_fn(|cx| self.poll_write(cx, from)).await?;
+        }
+        self.machine.output().clear();
+        Ok(())
+    }
+
+    /// A client that reads no replies is timed out like one that sends nothing.
+    fn poll_write(&mut self, cx: &mut Context<'_>, from: usize) -> Poll<io::Result<usize>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        let written = stream.poll_write(cx, &[IoSlice::new(&self.machine.output()[from..])]);
+        match written {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Pending if self.alarm.poll(cx, self.machine.deadline()).is_ready() => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            other => other,
+        }
+    }
+
+    async fn encrypt(&mut self) -> io::Result<()> {
+        // What came in clear behind STARTTLS is not part of the encrypted session.
+        self.rest = Vec::new();
+        self.rest_from = 0;
+        let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
+        self.stream = Some(stream.upgrade_server().await?);
+        self.machine.handle_tls_started(self.entrance.now());
+        Ok(())
+    }
+}
+
+/// Handles input up to a need, to its end, or until there are replies enough to be written.
+fn feed(
+    machine: &mut ServerSession,
+    sink: &mut dyn ContentSink,
+    now: Mono,
+    input: &[u8],
+) -> Progress {
+    let mut consumed = 0;
+    loop {
+        let rest = &input[consumed..];
+        let whole = machine.reads_content();
+        let piece = &rest[..if whole { rest.len() } else { rest.len().min(COMMANDS_BYTES) }];
+        let mut progress = machine.handle_input(now, piece, sink);
+        consumed += progress.consumed;
+        progress.consumed = consumed;
+        let is_input = matches!(progress.need, Need::Input);
+        if !is_input || consumed == input.len() || machine.output().len() >= REPLIES_BYTES {
+            return progress;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smtp::server::ServerConfig;
+
+    struct Nowhere;
+
+    impl ContentSink for Nowhere {
+        fn push(&mut self, _piece: &[u8]) {}
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_has_no_more_commands_handled() {
+        let mut machine = ServerSession::new(Arc::new(ServerConfig::default()), Mono(0));
+        for (command, reply_max) in [("NOOP\r\n", 40), ("EHLO a\r\n", 400)] {
+            machine.output().clear();
+            let sent = command.repeat(SCRATCH_BYTES / command.len());
+            let (mut rest, mut answered, mut rounds) = (sent.as_bytes(), 0, 0);
+            while !rest.is_empty() {
+                let progress = feed(&mut machine, &mut Nowhere, Mono(0), rest);
+                rest = &rest[progress.consumed..];
+                let written = machine.output().len();
+                assert!(written >= REPLIES_BYTES || rest.is_empty(), "{written}");
+                let most = REPLIES_BYTES + COMMANDS_BYTES / command.len() * reply_max;
+                assert!(written < most, "{written} bytes of replies wait");
+                // As if the client had read them.
+                let text = String::from_utf8_lossy(machine.output());
+                answered += text.lines().filter(|line| line.starts_with("250 ")).count();
+                machine.output().clear();
+                rounds += 1;
+            }
+            assert_eq!(answered, sent.len() / command.len());
+            assert!(rounds > 4, "{command:?}: {rounds}");
+        }
+    }
+}

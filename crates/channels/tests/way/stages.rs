@@ -1,0 +1,387 @@
+//! Steps before a message is durable: what they may do, and how long they are waited for.
+
+use super::client::{Client, FRIEND, STRANGER, submit};
+use super::node::{Node, config, play, wait_until};
+use super::world::TestWorld;
+use config::Config;
+use mail::{Mailbox, Notify, Recipient, Refusal};
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{Draft, Observer, Placed, Resolved, Session, Stage, StageKind, Transaction};
+use mta::seams::{Time as _, World as _};
+use spool::memdisk::MemDisk;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+const ROUTES: &str = "[[route]]\ndomains = [\"ours.test\"]\nmaildir = { path = \"/mail/{local}\" }\n\
+                      [[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }";
+
+/// Does what local parts say; keeps what it was asked.
+#[derive(Clone)]
+struct Scripted {
+    name: &'static str,
+    line: u32,
+    world: TestWorld,
+    asked: Rc<RefCell<Vec<String>>>,
+    open: Rc<Cell<usize>>,
+    open_max: Rc<Cell<usize>>,
+}
+
+impl Scripted {
+    fn new(world: &TestWorld, name: &'static str, line: u32) -> Scripted {
+        Scripted {
+            name,
+            line,
+            world: world.clone(),
+            asked: Rc::default(),
+            open: Rc::default(),
+            open_max: Rc::default(),
+        }
+    }
+
+    fn note(&self, what: &str) {
+        self.asked.borrow_mut().push(format!("{} {what}", self.name));
+    }
+
+    /// After a time, which other recipients may take at once.
+    fn after<T: 'static>(&self, time: Duration, answer: T) -> Answer<'static, T> {
+        let script = self.clone();
+        script.open.set(script.open.get() + 1);
+        script.open_max.set(script.open_max.get().max(script.open.get()));
+        let guard = Open(Rc::clone(&script.open));
+        Answer::later(async move {
+            let time = script.world.time().now() + time;
+            script.world.time().sleep_until(time).await;
+            drop(guard);
+            answer
+        })
+    }
+}
+
+/// Counts a question that is open.
+struct Open(Rc<Cell<usize>>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl StageKind<TestWorld> for Scripted {
+    fn stages(
+        &self,
+        _config: &Config,
+        _world: &TestWorld,
+        _console: &Rc<dyn Console>,
+    ) -> Vec<Placed> {
+        vec![Placed { line: self.line, stage: Rc::new(self.clone()) }]
+    }
+}
+
+fn recipient(mailbox: &str) -> Recipient {
+    let mailbox = Mailbox::parse(mailbox, false).expect("an address");
+    Recipient { mailbox, notify: Notify::UNSPECIFIED, orcpt: None }
+}
+
+impl Stage for Scripted {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn connect<'a>(&'a self, session: &'a Rc<Session>) -> Decision<'a, ()> {
+        match session.client().address.ip() == STRANGER {
+            true => Answer::Now(Err(Refusal::permanent((7, 1), "No strangers here"))),
+            false => Decision::pass(),
+        }
+    }
+
+    fn sender<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+        let local = transaction.sender.as_ref().map_or("", |sender| sender.local());
+        self.note(&format!("sender {local} size {:?}", transaction.size));
+        let blocked = Refusal::permanent((7, 1), "Not you");
+        match local {
+            "blocked" => Answer::Now(Err(blocked)),
+            "late" => self.after(Duration::from_secs(1), Err(blocked)),
+            "never" => Answer::later(std::future::pending()),
+            _ => Decision::pass(),
+        }
+    }
+
+    fn recipient(
+        &self,
+        transaction: &Rc<Transaction>,
+        to: &Recipient,
+        is_routed: bool,
+    ) -> Decision<'static, Option<Resolved>> {
+        self.note(&format!("recipient {} routed {is_routed}", to.mailbox.local()));
+        match to.mailbox.local().split('-').next().unwrap_or_default() {
+            "refused" => Answer::Now(Err(Refusal::permanent((1, 1), "Nobody of this name"))),
+            "list" => {
+                let members = ["a@ours.test", "b@ours.test", "a@ours.test"].map(recipient);
+                Answer::Now(Ok(Some(Resolved::Replaced(members.into()))))
+            }
+            "nobody" => Answer::Now(Ok(Some(Resolved::Dropped("nobody reads it".into())))),
+            "slow" => self.after(Duration::from_millis(50), Ok(None)),
+            "slower" => {
+                let refused = Refusal::transient((2, 0), "Come again");
+                self.after(Duration::from_millis(80), Err(refused))
+            }
+            "never" => Answer::later(std::future::pending()),
+            "marked" => {
+                transaction.prepend("X-Marked: yes");
+                Answer::Now(Ok(None))
+            }
+            _ => Answer::Now(Ok(None)),
+        }
+    }
+
+    fn observe(&self, _transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+        Some(Box::new(Seen(0)))
+    }
+
+    fn content<'a>(
+        &'a self,
+        transaction: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        let observer: Box<dyn Any> = observer.expect("the one that was given");
+        let Seen(bytes) = *observer.downcast::<Seen>().expect("of this stage");
+        draft.prepend(&format!("X-{}: {bytes} bytes", self.name));
+        match transaction.sender.as_ref().map_or("", |sender| sender.local()) {
+            "spam" => Answer::Now(Err(Refusal::permanent((7, 1), "Spam"))),
+            "stuck" => Answer::later(std::future::pending()),
+            "odd" => {
+                draft.hold("odd content");
+                Decision::pass()
+            }
+            _ => Decision::pass(),
+        }
+    }
+}
+
+/// Counts content.
+struct Seen(usize);
+
+impl Observer for Seen {
+    fn push(&mut self, piece: &[u8]) {
+        self.0 += piece.len();
+    }
+}
+
+async fn start() -> (Node, Scripted) {
+    let world = TestWorld::new();
+    let stage = Scripted::new(&world, "One", 1);
+    world.add_stage(stage.clone());
+    let disk = Rc::new(MemDisk::new(1, 1 << 30));
+    (Node::start_on(world, disk, &config(ROUTES)).await, stage)
+}
+
+async fn begun(node: &Node) -> Client {
+    let mut client = Client::connect(node, FRIEND).await;
+    let reply = client.say("MAIL FROM:<me@source.test> SIZE=100").await;
+    assert!(reply.starts_with("250"), "{reply}");
+    client
+}
+
+#[test]
+fn a_client_is_turned_away_and_a_sender_refused_now_or_later() {
+    play(|| async {
+        let (node, _) = start().await;
+        let mut stranger = Client::open(&node, STRANGER);
+        let greeting = stranger.reply().await;
+        assert_eq!(greeting, "554 5.7.1 relay.test No strangers here");
+        let mut client = Client::connect(&node, FRIEND).await;
+        let reply = client.say("MAIL FROM:<blocked@source.test>").await;
+        assert_eq!(reply, "550 5.7.1 Not you");
+        let before = node.age();
+        let reply = client.say("MAIL FROM:<late@source.test>").await;
+        assert_eq!(reply, "550 5.7.1 Not you");
+        assert_eq!(node.age() - before, Duration::from_secs(1));
+        let reply = client.say("MAIL FROM:<fine@source.test>").await;
+        assert_eq!(reply, "250 2.1.0 Sender ok");
+        let refused = node.events(&["step", "status"]);
+        let expected =
+            ["connect", "MAIL", "MAIL"].map(|s| format!("refused step={s} status=5.7.1"));
+        assert_eq!(refused, expected);
+    });
+}
+
+#[test]
+fn recipients_are_refused_replaced_or_dropped() {
+    play(|| async {
+        let (node, stage) = start().await;
+        let mut client = begun(&node).await;
+        let reply = client.say("RCPT TO:<refused@ours.test>").await;
+        assert_eq!(reply, "550 5.1.1 Nobody of this name");
+        for taken in ["list", "a", "nobody", "marked"] {
+            let reply = client.say(&format!("RCPT TO:<{taken}@ours.test>")).await;
+            assert_eq!(reply, "250 2.1.5 Recipient ok", "{taken}");
+        }
+        let reply = client.content("Subject: x\r\n\r\nbody\r\n").await;
+        assert!(reply.starts_with("250 2.0.0 Ok: queued as"), "{reply}");
+        node.wait_for("delivered", 3).await;
+        let mailboxes = node.world.mailboxes();
+        let names: Vec<String> = mailboxes.keys().map(|path| path.display().to_string()).collect();
+        assert_eq!(names, ["/mail/a", "/mail/b", "/mail/marked"]);
+        assert!(mailboxes.values().all(|messages| messages.len() == 1), "{mailboxes:?}");
+        let content = &mailboxes[std::path::Path::new("/mail/a")][0];
+        // Behind those of the mailbox.
+        let fields: Vec<&str> = content.lines().skip(2).take(2).collect();
+        assert_eq!(fields, ["X-One: 20 bytes", "X-Marked: yes"]);
+        assert_eq!(stage.asked.borrow()[0], "One sender me size Some(100)");
+        assert_eq!(node.shared.queue_slots.used(), 0);
+    });
+}
+
+#[test]
+fn a_message_that_nobody_is_to_get_is_not_written() {
+    play(|| async {
+        let (node, _) = start().await;
+        submit(&node, "me@source.test", &["a@ours.test"]).await;
+        node.wait_for("delivered", 1).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let written = node.disk.written_bytes();
+        let mut client = begun(&node).await;
+        client.say("RCPT TO:<nobody@ours.test>").await;
+        let reply = client.content(&"x\r\n".repeat(1 << 20)).await;
+        assert_eq!(reply, "250 2.0.0 Ok: discarded");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(node.disk.written_bytes(), written);
+        let discarded = &node.of("discarded")[0];
+        assert_eq!(discarded["recipient"], "nobody@ours.test");
+        assert_eq!(discarded["reason"], "nobody reads it");
+        assert_eq!(discarded["size"], 3 << 20);
+        assert_eq!(node.shared.body_memory.used(), 0);
+        client.say("MAIL FROM:<me@source.test>").await;
+        client.say("RCPT TO:<a@ours.test>").await;
+        let reply = client.content("x\r\n").await;
+        assert!(reply.starts_with("250 2.0.0 Ok: queued as"), "the next one is: {reply}");
+    });
+}
+
+#[test]
+fn what_an_address_stands_for_needs_a_route() {
+    play(|| async {
+        let world = TestWorld::new();
+        world.add_stage(Scripted::new(&world, "One", 1));
+        let routes = "[[route]]\ndomains = [\"other.test\"]\ndiscard = {}";
+        let disk = Rc::new(MemDisk::new(1, 1 << 30));
+        let node = Node::start_on(world, disk, &config(routes)).await;
+        let mut client = begun(&node).await;
+        let reply = client.say("RCPT TO:<list@other.test>").await;
+        assert!(reply.starts_with("451 4.3.5"), "{reply}");
+        let reply = client.say("RCPT TO:<you@ours.test>").await;
+        assert_eq!(reply, "550 5.1.2 no route to this domain");
+    });
+}
+
+#[test]
+fn content_is_seen_whole_also_what_goes_to_disk_and_may_be_refused() {
+    play(|| async {
+        let (node, _) = start().await;
+        let mut client = Client::connect(&node, FRIEND).await;
+        let large = "x\r\n".repeat(1 << 20);
+        let reply = client.send("me@source.test", &["a@ours.test"], &large).await;
+        assert!(reply.starts_with("250 2.0.0"), "{reply}");
+        node.wait_for("delivered", 1).await;
+        let mailboxes = node.world.mailboxes();
+        let content = &mailboxes[std::path::Path::new("/mail/a")][0];
+        assert!(content.contains(&format!("X-One: {} bytes", large.len())));
+        for body in ["x\r\n", &large] {
+            let reply = client.send("spam@source.test", &["a@ours.test"], body).await;
+            assert_eq!(reply, "550 5.7.1 Spam");
+        }
+        assert_eq!(node.count("received"), 1);
+        assert_eq!((node.shared.queue_slots.used(), node.shared.body_memory.used()), (0, 0));
+    });
+}
+
+#[test]
+fn a_message_that_is_held_waits_also_over_a_restart() {
+    play(|| async {
+        let (node, _) = start().await;
+        submit(&node, "odd@source.test", &["a@ours.test", "b@ours.test"]).await;
+        node.wait_for("held", 1).await;
+        assert_eq!(node.events(&["reason"]), ["received", "held reason=odd content"]);
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let node = node.restart().await;
+        submit(&node, "me@source.test", &["c@ours.test"]).await;
+        node.wait_for("delivered", 1).await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!(node.world.mailboxes().len(), 1);
+    });
+}
+
+#[test]
+fn stages_go_in_the_order_of_the_file() {
+    play(|| async {
+        let world = TestWorld::new();
+        let first = Scripted::new(&world, "First", 3);
+        let mut second = Scripted::new(&world, "Second", 7);
+        second.asked = Rc::clone(&first.asked);
+        world.add_stage(second);
+        world.add_stage(first.clone());
+        let disk = Rc::new(MemDisk::new(1, 1 << 30));
+        let node = Node::start_on(world, disk, &config(ROUTES)).await;
+        submit(&node, "me@source.test", &["slow@ours.test"]).await;
+        let expected = ["sender me size None", "recipient slow routed true"]
+            .iter()
+            .flat_map(|what| ["First", "Second"].map(|name| format!("{name} {what}")));
+        assert_eq!(*first.asked.borrow(), expected.collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn nothing_is_waited_for_longer_than_its_time() {
+    play(|| async {
+        let (node, stage) = start().await;
+        let before = node.age();
+        let mut client = Client::connect(&node, FRIEND).await;
+        let reply = client.say("MAIL FROM:<never@source.test>").await;
+        assert!(reply.starts_with("451 4.3.0"), "{reply}");
+        assert_eq!(node.age() - before, Duration::from_secs(100));
+        client.say("MAIL FROM:<stuck@source.test>").await;
+        let reply = client.say("RCPT TO:<never@ours.test>").await;
+        assert!(reply.starts_with("451 4.3.0"), "{reply}");
+        assert_eq!(node.age() - before, Duration::from_secs(200));
+        client.say("RCPT TO:<a@ours.test>").await;
+        let reply = client.content("x\r\n").await;
+        assert!(reply.starts_with("451 4.3.0"), "{reply}");
+        assert_eq!(node.age() - before, Duration::from_secs(300));
+        assert_eq!(node.count("received"), 0);
+        assert_eq!((node.shared.queue_slots.used(), stage.open.get()), (0, 0));
+    });
+}
+
+#[test]
+fn a_stop_ends_what_is_waited_for() {
+    play(|| async {
+        let (node, _) = start().await;
+        let mut at_mail = Client::connect(&node, FRIEND).await;
+        at_mail.write("MAIL FROM:<never@source.test>\r\n").await;
+        let mut at_rcpt = begun(&node).await;
+        at_rcpt.write("RCPT TO:<never@ours.test>\r\n").await;
+        let mut at_end = Client::connect(&node, FRIEND).await;
+        at_end.say("MAIL FROM:<stuck@source.test>").await;
+        at_end.say("RCPT TO:<a@ours.test>").await;
+        at_end.say("DATA").await;
+        at_end.write("x\r\n.\r\n").await;
+        wait_until("all are asked", || node.metrics.sessions_open.get() == 3).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let before = node.age();
+        let clients = async {
+            for (client, grace_s) in [(&mut at_mail, 0), (&mut at_rcpt, 10), (&mut at_end, 10)] {
+                let reply = client.reply().await;
+                assert!(reply.starts_with("451 4.3.2"), "{reply}");
+                assert_eq!((node.age() - before).as_secs(), grace_s);
+                let reply = client.reply().await;
+                assert!(reply.starts_with("421 4.3.2"), "{reply}");
+            }
+        };
+        tokio::join!(node.stop(Duration::from_secs(10)), clients);
+        assert_eq!(node.count("received"), 0);
+    });
+}

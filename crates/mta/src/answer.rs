@@ -1,0 +1,34 @@
+//! An answer that is there at once, or comes later.
+
+use mail::Refusal;
+use std::future::Future;
+use std::pin::Pin;
+
+/// An answer that comes later.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// What was asked for: at once, without an allocation (the usual case), or later.
+pub enum Answer<'a, T> {
+    /// Here it is.
+    Now(T),
+    /// It has to be waited for.
+    Later(Later<'a, T>),
+}
+
+/// Whether something is taken.
+pub type Decision<'a, T> = Answer<'a, Result<T, Refusal>>;
+
+impl<'a, T> Answer<'a, T> {
+    /// The answer is what `future` gives.
+    pub fn later(future: impl Future<Output = T> + 'a) -> Answer<'a, T> {
+        Answer::Later(Box::pin(future))
+    }
+}
+
+impl Decision<'_, ()> {
+    /// Taken.
+    #[must_use]
+    pub fn pass() -> Self {
+        Answer::Now(Ok(()))
+    }
+}

@@ -1,0 +1,161 @@
+//! From content that is complete to a message that is durable and queued.
+
+use super::account::{account, content_refused};
+use super::draft::Draft;
+use super::{Ingress, refusals};
+use crate::budget::Share;
+use crate::event::{self, Event};
+use crate::message::{Message, MessageBody};
+use crate::meta;
+use crate::routing::recipient::resolve_postmasters;
+use crate::seams::World;
+use bytes::Bytes;
+use mail::received::Received;
+use mail::{Envelope, MessageId, Refusal, Reply};
+use spool::{BlobId, Completion};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// What the completion of a message needs.
+struct Accepted {
+    message: Rc<Message>,
+    client: Arc<event::Client>,
+    hold: Option<Arc<str>>,
+    slots: Share,
+    blob: Option<BlobId>,
+}
+
+/// Makes the message durable and queues it. `slots` holds room for its recipients.
+pub(super) async fn commit<W: World>(
+    ingress: &Rc<Ingress<W>>,
+    mut draft: Draft,
+    slots: Share,
+) -> Result<MessageId, Refusal> {
+    let id = draft.content.id;
+    let blob = draft.content.blob.as_ref().map(|(blob, _)| *blob);
+    if let Some(blob) = blob {
+        let sealed = ingress.custody.seal_blob(id, blob).await;
+        if !matches!(sealed, Completion::BlobDone) {
+            ingress.custody.drop_blob(id, blob);
+            let refusal = refusals::of_log(&sealed);
+            let refused = content_refused(&draft.envelope, Reply::from(refusal.clone()));
+            account(ingress, &draft.client, refused);
+            return Err(refusal);
+        }
+    }
+    let (client, hold) = (Arc::clone(&draft.client), draft.additions.hold.take());
+    let message = Rc::new(build(ingress, draft));
+    let (answer, answered) = oneshot::channel();
+    let owner = Rc::clone(ingress);
+    let accepted =
+        Accepted { message: Rc::clone(&message), client, hold: hold.clone(), slots, blob };
+    // Queued by the completion, not by this session: whatever becomes of the session, a durable
+    // message is in the queue.
+    ingress.custody.accept(&message, hold.as_deref(), move |completion| {
+        let _ = answer.send(conclude(&owner, accepted, &completion));
+    });
+    answered.await.unwrap_or(Err(refusals::STOPPING))
+}
+
+fn conclude<W: World>(
+    ingress: &Rc<Ingress<W>>,
+    accepted: Accepted,
+    completion: &Completion,
+) -> Result<MessageId, Refusal> {
+    let Accepted { message, client, hold, slots, blob } = accepted;
+    let Completion::Durable { position } = *completion else {
+        if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
+            ingress.custody.handle_refused(message.id.log(), "a write or sync failed", completion);
+        } else if let Some(blob) = blob {
+            ingress.custody.drop_blob(message.id, blob);
+        }
+        ingress.services.metrics.commit_refused.inc();
+        let refusal = refusals::of_log(completion);
+        let refused = content_refused(&message.envelope, Reply::from(refusal.clone()));
+        account(ingress, &client, refused);
+        return Err(refusal);
+    };
+    // Each slot is given back when its recipient is settled.
+    let _ = slots.keep();
+    ingress.services.metrics.messages_received.inc();
+    ingress.services.metrics.recipients_received.add(message.envelope.recipients.len() as u64);
+    ingress.services.metrics.bytes_received.add(message.facts.body_bytes);
+    tell(ingress, &message, position, event::Kind::Received { client });
+    if let Some(reason) = hold {
+        ingress.schedule.enqueue_held(&message, &reason);
+        tell(ingress, &message, position, event::Kind::Held { reason });
+    } else {
+        ingress.schedule.enqueue(&message);
+    }
+    Ok(message.id)
+}
+
+fn tell<W: World>(ingress: &Ingress<W>, message: &Message, position: u64, kind: event::Kind) {
+    if !ingress.services.events.is_on() {
+        return;
+    }
+    let event = Event {
+        at: message.received_at,
+        message: Some(message.in_events()),
+        recipients: event::Recipients::new(),
+        kind,
+    };
+    ingress.services.emit_at(event, message.id.log(), position);
+}
+
+fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
+    let at = ingress.services.wall();
+    let active = ingress.router.active();
+    let Draft { content, mut envelope, facts, client, is_from_stranger, mut additions } = draft;
+    let postmasters = resolve_postmasters(&active.config, &mut envelope);
+    let mut prefix = Vec::with_capacity(256);
+    prefix.extend_from_slice(additions.fields());
+    let only = match envelope.recipients.as_slice() {
+        [only] => Some(only.mailbox.as_str()),
+        _ => None,
+    };
+    Received {
+        helo: &client.helo,
+        client: client.address.ip(),
+        by: active.config.hostname.as_str(),
+        with: client.protocol,
+        id: content.id,
+        for_recipient: only,
+        at,
+    }
+    .write_to(&mut prefix);
+    let mut meta = meta::of_client(&client);
+    meta.fields.extend(postmasters);
+    let body = match content.blob {
+        Some((blob, checksums)) => {
+            meta.fields.push(checksums.finish());
+            MessageBody::Blob(blob)
+        }
+        None => MessageBody::Memory(content.pieces),
+    };
+    if is_from_stranger {
+        meta.fields.push(meta::stranger());
+        disregard_wishes(&mut envelope);
+    }
+    additions.add_to(&mut meta);
+    Message {
+        id: content.id,
+        received_at: at,
+        envelope: Arc::new(envelope),
+        meta,
+        prefix: Bytes::from(prefix),
+        body,
+        facts,
+        last_reason: None,
+        memory: None,
+    }
+}
+
+/// A stranger's wish to hear of successes and delays counts for nothing, here and at the next hop:
+/// anybody could have such reports sent to anybody else. What fails is reported.
+fn disregard_wishes(envelope: &mut Envelope) {
+    for recipient in envelope.recipients.iter_mut().filter(|r| r.notify.is_specified()) {
+        recipient.notify = mail::Notify(recipient.notify.0 & mail::Notify::FAILURE.0);
+    }
+}

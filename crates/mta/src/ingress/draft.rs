@@ -1,0 +1,140 @@
+//! A message that isn't durable yet.
+
+use super::intake::Content;
+use crate::event::Client;
+use bytes::Bytes;
+use mail::{ContentFacts, Envelope, MessageId, Recipient};
+use spool::Meta;
+use std::sync::Arc;
+
+/// Header fields longer than this are cut (RFC 5322 §2.1.1).
+const FIELD_BYTES_MAX: usize = 998;
+
+/// A message whose content is complete, on its way through the stages.
+#[derive(Debug)]
+pub struct Draft {
+    pub(super) content: Content,
+    pub(super) envelope: Envelope,
+    pub(super) facts: ContentFacts,
+    pub(super) client: Arc<Client>,
+    /// The client may not send to any domain.
+    pub(super) is_from_stranger: bool,
+    pub(super) additions: Additions,
+}
+
+impl Draft {
+    /// The id that it will have.
+    #[must_use]
+    pub fn id(&self) -> MessageId {
+        self.content.id
+    }
+
+    /// Sender and recipients.
+    #[must_use]
+    pub fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    /// What intake found in the content.
+    #[must_use]
+    pub fn facts(&self) -> &ContentFacts {
+        &self.facts
+    }
+
+    /// One recipient more, unless the message goes there already. The routes decide where it goes;
+    /// whether the client could have named it is not asked.
+    pub fn add_recipient(&mut self, recipient: Recipient) {
+        let is_known =
+            self.envelope.recipients.iter().any(|known| known.mailbox.is_same(&recipient.mailbox));
+        if !is_known {
+            self.envelope.recipients.push(recipient);
+        }
+    }
+
+    /// A header field, without its line end, above those that the content has and those that were
+    /// added before; whatever is no text in it becomes a blank.
+    pub fn prepend(&mut self, field: &str) {
+        self.additions.prepend(field);
+    }
+
+    /// The message is kept, and waits for an operator. What was said first counts.
+    pub fn hold(&mut self, reason: &str) {
+        self.additions.hold(reason);
+    }
+
+    /// What the spool shall keep about it under one of the tags of [`spool::record::tag`]; what was
+    /// said last counts.
+    pub fn set_meta(&mut self, tag: u16, value: Bytes) {
+        self.additions.set_meta(tag, value);
+    }
+}
+
+/// What stages want of a message.
+#[derive(Debug, Default)]
+pub(super) struct Additions {
+    /// Header fields, the last one that was added first.
+    fields: Vec<u8>,
+    pub(super) hold: Option<Arc<str>>,
+    meta: Vec<(u16, Bytes)>,
+}
+
+impl Additions {
+    pub(super) fn prepend(&mut self, field: &str) {
+        let field = &field[..field.floor_char_boundary(FIELD_BYTES_MAX)];
+        let text = field.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte });
+        let line: Vec<u8> = text.chain(*b"\r\n").collect();
+        self.fields.splice(0..0, line);
+    }
+
+    pub(super) fn hold(&mut self, reason: &str) {
+        self.hold.get_or_insert_with(|| Arc::from(reason));
+    }
+
+    pub(super) fn set_meta(&mut self, tag: u16, value: Bytes) {
+        self.meta.retain(|(known, _)| *known != tag);
+        self.meta.push((tag, value));
+    }
+
+    /// The header fields.
+    pub(super) fn fields(&self) -> &[u8] {
+        &self.fields
+    }
+
+    /// Puts the facts beside those that `meta` has, in the order of tags; its own win.
+    pub(super) fn add_to(&mut self, meta: &mut Meta) {
+        for (tag, value) in self.meta.drain(..) {
+            match meta.fields.binary_search_by_key(&tag, |(known, _)| *known) {
+                Ok(_) => {}
+                Err(at) => meta.fields.insert(at, (tag, value)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_whole_lines_and_the_last_comes_first() {
+        let mut additions = Additions::default();
+        additions.prepend("X-One: a\r\nBcc: b");
+        additions.prepend(&format!("X-Two: {}", "\u{e9}".repeat(600)));
+        let fields = String::from_utf8(additions.fields().to_vec()).unwrap();
+        let lines: Vec<&str> = fields.split("\r\n").collect();
+        assert!(lines[0].starts_with("X-Two: \u{e9}") && lines[0].len() <= FIELD_BYTES_MAX);
+        assert_eq!(lines[1..], ["X-One: a  Bcc: b", ""]);
+    }
+
+    #[test]
+    fn facts_stand_in_the_order_of_their_tags_and_take_the_place_of_none() {
+        let mut additions = Additions::default();
+        let mut meta = Meta { fields: vec![(8, Bytes::from_static(b"in"))] };
+        for (tag, value) in [(14, "old"), (3, "pool"), (14, "new"), (8, "other")] {
+            additions.set_meta(tag, Bytes::from(value));
+        }
+        additions.add_to(&mut meta);
+        let shown: Vec<(u16, &[u8])> = meta.fields.iter().map(|(t, v)| (*t, &v[..])).collect();
+        assert_eq!(shown, [(3, &b"pool"[..]), (8, b"in"), (14, b"new")]);
+    }
+}

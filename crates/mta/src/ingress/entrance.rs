@@ -1,0 +1,392 @@
+//! What a protocol may ask of the core for one connection.
+
+use super::account::{Refused, account, content_refused};
+use super::commit::commit;
+use super::decisions::{Grace, Question, decided};
+use super::draft::{Additions, Draft};
+use super::intake::Intake;
+use super::limits::ClientCount;
+use super::recipients::{Dropped, Resolutions};
+use super::session::Session;
+use super::stage::{Resolved, Stages, Transaction};
+use super::{Ingress, refusals};
+use crate::alarm::Alarm;
+use crate::answer::{Answer, Decision};
+use crate::budget::Share;
+use crate::clients::Rate;
+use crate::event::{self, Event, Kind};
+use crate::seams::World;
+use crate::stopping::Stopping;
+use config::Listener;
+use mail::{ContentFacts, Envelope, Mailbox, MessageId, Mono, Recipient, Refusal, Reply};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Recipients draw on the budget of bodies in steps of this; the first step is free, like a small
+/// body.
+const ENVELOPE_STEP_BYTES: u64 = 16 * 1024;
+
+/// What one connection may ask of the core. Dropping it drops what was begun.
+///
+/// A transaction goes through [`Entrance::sender`], [`Entrance::recipient`] and [`Entrance::keep`]
+/// for each recipient, [`Entrance::reserve`], content through [`Entrance::intake`], and ends with
+/// [`Entrance::submit`] or [`Entrance::abandon`].
+pub struct Entrance<W: World> {
+    ingress: Rc<Ingress<W>>,
+    session: Rc<Session>,
+    count: ClientCount<W>,
+    stages: Stages,
+    /// `None` where there is no stage to be asked about it.
+    transaction: Option<Rc<Transaction>>,
+    /// Recipients that are not kept as they were given.
+    resolutions: Resolutions,
+    /// Queue slots reserved for the transaction's recipients.
+    slots: Share,
+    /// What the recipients draw of body memory.
+    envelope: Share,
+    /// About what they take.
+    envelope_bytes: u64,
+    intake: Intake<W>,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// It is durable and queued.
+    Queued(MessageId),
+    /// None of its recipients wanted anything kept.
+    Discarded,
+}
+
+impl<W: World> Entrance<W> {
+    pub(super) fn new(
+        ingress: &Rc<Ingress<W>>,
+        peer: SocketAddr,
+        socket: usize,
+        listener: &Arc<Listener>,
+    ) -> Entrance<W> {
+        let (services, router) = (&ingress.services, &ingress.router);
+        let count = ClientCount::enter(ingress, socket, listener, peer.ip());
+        let blob_bytes = router.active().config.spool.blob_bytes;
+        Entrance {
+            session: Session::new(peer, listener, count.may_relay, router.nothing()),
+            count,
+            stages: ingress.stages(),
+            transaction: None,
+            resolutions: Resolutions::default(),
+            slots: Share::none(&services.shared.queue_slots),
+            envelope: Share::none(&services.shared.body_memory),
+            envelope_bytes: 0,
+            intake: Intake::new(services, &ingress.custody, blob_bytes),
+            ingress: Rc::clone(ingress),
+        }
+    }
+
+    /// Who is connected.
+    #[must_use]
+    pub fn session(&self) -> &Rc<Session> {
+        &self.session
+    }
+
+    /// The client called itself `helo`, and speaks `protocol` (RFC 3848).
+    pub fn introduce(&mut self, helo: &str, protocol: &'static str) {
+        self.session.introduce(helo, protocol);
+    }
+
+    /// Monotonic time.
+    #[must_use]
+    pub fn now(&self) -> Mono {
+        self.ingress.services.now()
+    }
+
+    /// A timer that is not set.
+    #[must_use]
+    pub fn alarm(&self) -> Alarm<W::Time> {
+        Alarm::new(self.ingress.services.world.time().clone())
+    }
+
+    /// The shard's read buffer, for whoever reads, until it waits.
+    #[must_use]
+    pub fn scratch(&self) -> Rc<RefCell<Box<[u8]>>> {
+        Rc::clone(&self.ingress.services.scratch)
+    }
+
+    /// Whether the shard stops.
+    #[must_use]
+    pub fn stopping(&self) -> &Rc<Stopping> {
+        &self.ingress.services.stopping
+    }
+
+    /// Whether the session may proceed.
+    ///
+    /// # Errors
+    /// Why it may not: the protocol says so, calls [`Entrance::turn_away`] and ends the session.
+    pub async fn admit(&mut self) -> Result<(), Refusal> {
+        self.count.admit()?;
+        for stage in &*self.stages {
+            decided(&self.ingress.services, stage.connect(&self.session), Grace::None).await?;
+        }
+        Ok(())
+    }
+
+    /// The session was not let in, and the client told `reply`.
+    pub fn turn_away(&mut self, reply: Reply) {
+        self.count.turn_away();
+        self.ingress.services.metrics.sessions_refused.inc();
+        let refused = Refused { step: "connect", sender: None, recipient: None, reply };
+        account(&self.ingress, self.session.client(), refused);
+    }
+
+    /// Puts a refusal into the account, and charges the client with it.
+    pub fn account(&self, refused: Refused) {
+        account(&self.ingress, self.session.client(), refused);
+        // Beyond the limit there is nothing more to count: it is looked at where it is too late.
+        let _ = self.count.charge(Rate::Refusals);
+    }
+
+    /// A transaction begins: whether the reverse-path may send at all. The spool's state is looked
+    /// at here already, so that a client learns early that it is in vain.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn sender(
+        &mut self,
+        sender: Option<Mailbox>,
+        size: Option<u64>,
+    ) -> Result<(), Refusal> {
+        if self.ingress.custody.is_poisoned() {
+            return Err(refusals::CANNOT_WRITE);
+        }
+        if self.count.is_exhausted(Rate::Refusals) {
+            return Err(refusals::REFUSALS);
+        }
+        if !self.count.charge(Rate::Messages) {
+            return Err(refusals::MESSAGES);
+        }
+        self.stages = self.ingress.stages();
+        if self.stages.is_empty() {
+            return Ok(());
+        }
+        let serial = self.ingress.next_transaction();
+        let transaction = Transaction::new(&self.session, sender, size, serial);
+        for stage in &*self.stages {
+            decided(&self.ingress.services, stage.sender(&transaction), Grace::None).await?;
+        }
+        self.transaction = Some(transaction);
+        Ok(())
+    }
+
+    /// Whether this client may send to this recipient, and what becomes of it. Several may be open
+    /// at once; whoever asked about one says [`Entrance::keep`] when it is taken.
+    #[must_use]
+    pub fn recipient(&self, recipient: &Recipient) -> Decision<'static, Resolved> {
+        if self.count.is_exhausted(Rate::Refusals) {
+            return Answer::Now(Err(refusals::REFUSALS));
+        }
+        let active = self.ingress.router.active();
+        let ip = self.session.client().address.ip();
+        let decision = active.config.decide(self.session.listener(), Some(ip), &recipient.mailbox);
+        let routed = decision.refusal().map_or(Ok(()), Err);
+        let Some(transaction) = &self.transaction else {
+            return Answer::Now(routed.map(|()| Resolved::Kept));
+        };
+        let question = Question {
+            services: Rc::clone(&self.ingress.services),
+            stages: Rc::clone(&self.stages),
+            transaction: Rc::clone(transaction),
+            recipient: recipient.clone(),
+            routed,
+        };
+        question.ask(0)
+    }
+
+    /// Takes a recipient into the transaction, as it was resolved.
+    ///
+    /// # Errors
+    /// Why it is not taken after all.
+    pub fn keep(&mut self, recipient: &Recipient, resolved: Resolved) -> Result<(), Refusal> {
+        if !self.count.charge(Rate::Recipients) {
+            return Err(refusals::RECIPIENTS);
+        }
+        self.hold_recipient(recipient)?;
+        if let Resolved::Replaced(others) = &resolved {
+            let active = self.ingress.router.active();
+            for other in others {
+                if active.config.route_of(&other.mailbox).is_none() {
+                    return Err(refusals::NO_ROUTE);
+                }
+                self.hold_recipient(other)?;
+            }
+        }
+        self.resolutions.add(&recipient.mailbox, resolved);
+        Ok(())
+    }
+
+    /// Takes memory for a recipient.
+    fn hold_recipient(&mut self, recipient: &Recipient) -> Result<(), Refusal> {
+        let text =
+            recipient.mailbox.as_str().len() + recipient.orcpt.as_ref().map_or(0, |o| o.len());
+        // The record, its texts, and its entry in the index.
+        self.envelope_bytes += (size_of::<Recipient>() + text + 64) as u64;
+        if self.envelope_bytes <= self.envelope.amount() + ENVELOPE_STEP_BYTES
+            || self.envelope.try_grow(ENVELOPE_STEP_BYTES)
+        {
+            return Ok(());
+        }
+        Err(refusals::NO_MEMORY)
+    }
+
+    /// Makes room in the queue for `recipients` that were kept, before content is asked for, so that
+    /// what is committed always fits.
+    ///
+    /// # Errors
+    /// When there is none, or nothing can be written.
+    pub fn reserve(&mut self, recipients: usize) -> Result<(), Refusal> {
+        if self.ingress.custody.is_poisoned() {
+            return Err(refusals::CANNOT_WRITE);
+        }
+        let kept = self.resolutions.count_kept(recipients);
+        if !self.slots.try_grow(kept as u64) {
+            self.ingress.services.metrics.queue_full.inc();
+            return Err(refusals::QUEUE_FULL);
+        }
+        if kept == 0 {
+            self.intake.discard();
+        }
+        if let Some(transaction) = &self.transaction {
+            for (place, stage) in self.stages.iter().enumerate() {
+                if let Some(observer) = stage.observe(transaction) {
+                    self.intake.observe(place, observer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the content goes.
+    #[must_use]
+    pub fn intake(&mut self) -> &mut Intake<W> {
+        &mut self.intake
+    }
+
+    /// The content is complete: makes the message durable and queues it.
+    ///
+    /// # Errors
+    /// Why it is not taken, which is in the account already. Nothing is kept.
+    pub async fn submit(
+        &mut self,
+        envelope: Envelope,
+        facts: ContentFacts,
+    ) -> Result<Submitted, Refusal> {
+        let ingress = Rc::clone(&self.ingress);
+        // All of it may have come in one read, which no guard was held for.
+        let _busy = ingress.services.stopping.guard();
+        if self.intake.hops() > self.session.listener().max_hops as usize {
+            return Err(self.refuse_content(&envelope, refusals::LOOP));
+        }
+        let content = match self.intake.finish().await {
+            Ok(content) => content,
+            Err(refusal) => return Err(self.refuse_content(&envelope, refusal)),
+        };
+        let client = Arc::clone(self.session.client());
+        let is_from_stranger = !self.session.may_relay();
+        let additions = Additions::default();
+        let mut draft = Draft { content, envelope, facts, client, is_from_stranger, additions };
+        let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
+        let dropped = self.resolutions.apply(&mut draft.envelope);
+        if let Some(transaction) = self.transaction.take()
+            && let Err(refusal) = self.pass_stages(&transaction, &mut draft).await
+        {
+            if let Some((blob, _)) = draft.content.blob {
+                ingress.custody.drop_blob(draft.content.id, blob);
+            }
+            return Err(self.refuse_content(&draft.envelope, refusal));
+        }
+        let slots = Share::none(&ingress.services.shared.queue_slots);
+        let slots = std::mem::replace(&mut self.slots, slots);
+        let submitted = if draft.envelope.recipients.is_empty() {
+            Ok(Submitted::Discarded)
+        } else {
+            commit(&ingress, draft, slots).await.map(Submitted::Queued)
+        };
+        if let (Ok(_), Some(dropped)) = (&submitted, dropped) {
+            self.tell_dropped(dropped, id, body_bytes);
+        }
+        self.intake.reset();
+        self.let_envelope_go();
+        submitted
+    }
+
+    /// Asks the stages about the whole, if anybody is to get it.
+    async fn pass_stages(
+        &mut self,
+        transaction: &Rc<Transaction>,
+        draft: &mut Draft,
+    ) -> Result<(), Refusal> {
+        if draft.envelope.recipients.is_empty() {
+            return Ok(());
+        }
+        draft.additions = transaction.take_additions();
+        let mut observers = self.intake.take_observers().into_iter().peekable();
+        for (place, stage) in self.stages.iter().enumerate() {
+            let observer = observers.next_if(|(of, _)| *of == place).map(|(_, observer)| observer);
+            let decision = stage.content(transaction, draft, observer);
+            decided(&self.ingress.services, decision, Grace::OfTransactions).await?;
+        }
+        let count = draft.envelope.recipients.len() as u64;
+        let more = count.saturating_sub(self.slots.amount());
+        if !self.slots.try_grow(more) {
+            self.ingress.services.metrics.queue_full.inc();
+            return Err(refusals::QUEUE_FULL);
+        }
+        self.slots.shrink_to(count);
+        Ok(())
+    }
+
+    /// Tells of recipients for which nothing was kept.
+    fn tell_dropped(&self, dropped: Dropped, id: MessageId, body_bytes: u64) {
+        let services = &self.ingress.services;
+        let at = services.wall();
+        for (reason, recipients) in dropped.reasons {
+            let client = Arc::clone(self.session.client());
+            let envelope = Some(Arc::clone(&dropped.envelope));
+            let message =
+                event::Message { id, position: None, envelope, received_at: at, body_bytes };
+            services.events.emit(Event {
+                at,
+                message: Some(message),
+                recipients: recipients.into(),
+                kind: Kind::Discarded(Box::new(event::Discarded { client, reason })),
+            });
+        }
+    }
+
+    /// Ends the transaction with a refusal of its content.
+    fn refuse_content(&mut self, envelope: &Envelope, refusal: Refusal) -> Refusal {
+        self.abandon();
+        self.account(content_refused(envelope, Reply::from(refusal.clone())));
+        refusal
+    }
+
+    fn let_envelope_go(&mut self) {
+        self.envelope_bytes = 0;
+        self.envelope.clear();
+        self.resolutions.clear();
+    }
+
+    /// The transaction ended without a message.
+    pub fn abandon(&mut self) {
+        self.slots.clear();
+        self.transaction = None;
+        self.let_envelope_go();
+        self.intake.reset();
+    }
+}
+
+impl<W: World> Drop for Entrance<W> {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}

@@ -1,0 +1,145 @@
+//! How much a client may do: sessions at once, and what is counted by the minute.
+
+use super::{Ingress, refusals};
+use crate::clients::{Rate, SessionCounts};
+use crate::seams::World;
+use config::Listener;
+use mail::Refusal;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Counts a session of one client address at one listener while it lives.
+pub(super) struct ClientCount<W: World> {
+    ingress: Rc<Ingress<W>>,
+    /// The index of the socket.
+    socket: usize,
+    listener: Arc<Listener>,
+    ip: IpAddr,
+    /// When it began.
+    at_start: SessionCounts,
+    is_turned_away: bool,
+    /// By `relay_from` of the listener.
+    pub(super) may_relay: bool,
+    /// By `exempt_from_limits` of the listener.
+    is_exempt: bool,
+}
+
+impl<W: World> ClientCount<W> {
+    pub(super) fn enter(
+        ingress: &Rc<Ingress<W>>,
+        socket: usize,
+        listener: &Arc<Listener>,
+        ip: IpAddr,
+    ) -> ClientCount<W> {
+        let at_start = ingress.services.shared.clients.enter(socket, ip, ingress.services.now());
+        let may_relay = listener.relay_network(ip).is_some();
+        let is_exempt = listener.is_exempt(ip);
+        ClientCount {
+            ingress: Rc::clone(ingress),
+            socket,
+            listener: Arc::clone(listener),
+            ip,
+            at_start,
+            is_turned_away: false,
+            may_relay,
+            is_exempt,
+        }
+    }
+
+    /// The session is not let in. From now on it takes no place that another could have: strangers
+    /// who hammer would hold what is kept from them until their connections are closed.
+    pub(super) fn turn_away(&mut self) {
+        self.is_turned_away = true;
+        self.ingress.services.shared.turned_away.fetch_add(1, Ordering::Relaxed);
+        self.leave();
+    }
+
+    fn leave(&self) {
+        let services = &self.ingress.services;
+        services.shared.clients.leave(self.socket, self.ip, services.now());
+    }
+}
+
+impl<W: World> Drop for ClientCount<W> {
+    fn drop(&mut self) {
+        if self.is_turned_away {
+            self.ingress.services.shared.turned_away.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            self.leave();
+        }
+    }
+}
+
+/// One in so many sessions is kept for clients that may relay.
+const RESERVED_PART: u32 = 10;
+/// Clients that may relay may have so many times `max_sessions_per_address`.
+const RELAY_SESSIONS_FACTOR: u32 = 20;
+
+impl<W: World> ClientCount<W> {
+    /// Whether the session may proceed.
+    ///
+    /// # Errors
+    /// Why it is turned away.
+    pub(super) fn admit(&self) -> Result<(), Refusal> {
+        let services = &self.ingress.services;
+        if services.stopping.until().is_some() {
+            return Err(refusals::SHUTTING_DOWN);
+        }
+        let (listener, may_relay) = (&self.listener, self.may_relay);
+        // What strangers can't take is there for those whom the server is for.
+        let part =
+            |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
+        let own = part(listener.max_sessions, !may_relay && !listener.relay_from.is_empty());
+        let has_relay = self.ingress.router.active().config.has_relay();
+        let all = part(services.shared.sessions_max, !may_relay && has_relay);
+        if over(self.at_start.listener, own) || services.shared.admitted_count() > all {
+            return Err(refusals::SESSIONS);
+        }
+        let each = listener.max_sessions_per_address;
+        let each = if may_relay { each.saturating_mul(RELAY_SESSIONS_FACTOR) } else { each };
+        if !self.is_exempt && over(self.at_start.client, each) {
+            return Err(refusals::SESSIONS_OF_CLIENT);
+        }
+        if !self.charge(Rate::Connections) {
+            return Err(refusals::CONNECTIONS);
+        }
+        if self.is_exhausted(Rate::Refusals) {
+            return Err(refusals::REFUSED_BEFORE);
+        }
+        Ok(())
+    }
+
+    /// What is allowed per minute of this; 0, which is no limit, for clients that may relay and for
+    /// those that the configuration exempts.
+    fn per_minute(&self, rate: Rate) -> u32 {
+        let listener = &self.listener;
+        let max = match rate {
+            Rate::Connections => listener.connections_per_minute,
+            Rate::Messages => listener.messages_per_minute,
+            Rate::Recipients => listener.recipients_per_minute,
+            Rate::Refusals => listener.refusals_per_minute,
+        };
+        if self.may_relay || self.is_exempt { 0 } else { max }
+    }
+
+    /// Counts one; `false`: one too many.
+    pub(super) fn charge(&self, rate: Rate) -> bool {
+        let clients = &self.ingress.services.shared.clients;
+        let max = self.per_minute(rate);
+        max == 0 || clients.charge(self.socket, self.ip, rate, max, self.ingress.services.now())
+    }
+
+    pub(super) fn is_exhausted(&self, rate: Rate) -> bool {
+        let clients = &self.ingress.services.shared.clients;
+        let max = self.per_minute(rate);
+        max > 0
+            && clients.is_exhausted(self.socket, self.ip, rate, max, self.ingress.services.now())
+    }
+}
+
+/// 0 is no limit.
+fn over(count: u32, max: u32) -> bool {
+    max > 0 && count > max
+}

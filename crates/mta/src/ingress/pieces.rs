@@ -1,0 +1,250 @@
+//! What a message's content takes of memory while it arrives.
+
+use crate::budget::{Budget, Share};
+use bytes::Bytes;
+use spool::{BlobId, BodyChecksums};
+use std::sync::Arc;
+
+/// Bodies below this are kept in one allocation of their exact size, and draw on no budget: they
+/// number at most the sessions.
+const SMALL_BYTES: usize = 16 * 1024;
+/// Larger bodies grow, and draw on the budget, in steps of this.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The content of one transaction so far.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    /// Full pieces, to be spilled first.
+    chunks: Vec<Bytes>,
+    /// The piece that grows.
+    open: Vec<u8>,
+    /// All bytes pushed, spilled ones included.
+    pushed_bytes: u64,
+    blob_bytes: u64,
+    /// What `chunks` and `open` hold of the budget.
+    share: Share,
+    /// Set once the body goes to disk.
+    blob: Option<BlobId>,
+    /// Of what went there.
+    checksums: BodyChecksums,
+    /// Received fields seen in the first piece.
+    hops: Option<usize>,
+}
+
+/// What must be done before more is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attention {
+    /// Nothing.
+    None,
+    /// Take one more step from the budget, or spill if there is none for a while.
+    Budget,
+    /// Write the full pieces to the blob.
+    Spill,
+}
+
+impl Pieces {
+    /// An empty one that draws on `budget` up to `blob_bytes` and goes to a blob beyond.
+    pub(super) fn new(budget: &Arc<Budget>, blob_bytes: u64) -> Pieces {
+        Pieces {
+            chunks: Vec::new(),
+            open: Vec::new(),
+            pushed_bytes: 0,
+            blob_bytes,
+            share: Share::none(budget),
+            blob: None,
+            checksums: BodyChecksums::default(),
+            hops: None,
+        }
+    }
+
+    /// Takes the next piece of content.
+    pub(super) fn push(&mut self, piece: &[u8]) {
+        self.pushed_bytes += piece.len() as u64;
+        if self.chunks.is_empty() && self.open.len() + piece.len() < SMALL_BYTES {
+            if self.open.is_empty() {
+                self.open.reserve_exact(piece.len());
+            }
+            self.open.extend_from_slice(piece);
+            return;
+        }
+        let mut rest = piece;
+        while !rest.is_empty() {
+            if self.open.capacity() < CHUNK_BYTES {
+                self.open.reserve_exact(CHUNK_BYTES - self.open.len());
+            }
+            let (now, later) = rest.split_at(rest.len().min(CHUNK_BYTES - self.open.len()));
+            self.open.extend_from_slice(now);
+            rest = later;
+            if self.open.len() == CHUNK_BYTES {
+                self.close_piece();
+            }
+        }
+    }
+
+    fn close_piece(&mut self) {
+        let piece = std::mem::take(&mut self.open);
+        self.count_hops(&piece);
+        self.chunks.push(Bytes::from(piece));
+    }
+
+    /// Headers end within the first piece, or are cut there.
+    fn count_hops(&mut self, piece: &[u8]) {
+        if self.hops.is_none() {
+            self.hops = Some(mail::header::received_count(piece));
+        }
+    }
+
+    /// How much memory it holds that must be covered by the budget.
+    fn owes(&self) -> u64 {
+        let held = self.chunks.iter().map(Bytes::len).sum::<usize>() + self.open.len();
+        if held < SMALL_BYTES { 0 } else { held.next_multiple_of(CHUNK_BYTES) as u64 }
+    }
+
+    /// What must happen before more is read.
+    pub(super) fn attention(&self) -> Attention {
+        if self.blob.is_some() || self.pushed_bytes > self.blob_bytes {
+            return if self.chunks.is_empty() { Attention::None } else { Attention::Spill };
+        }
+        if self.owes() > self.share.amount() { Attention::Budget } else { Attention::None }
+    }
+
+    /// Tries to cover what it holds.
+    pub(super) fn draw(&mut self) -> bool {
+        let owed = self.owes().saturating_sub(self.share.amount());
+        owed == 0 || self.share.try_grow(owed)
+    }
+
+    /// Whether it holds memory that others could use.
+    pub(super) fn holds_budget(&self) -> bool {
+        self.share.amount() > 0
+    }
+
+    /// The blob that takes the body, if it goes to one.
+    pub(super) fn blob(&self) -> Option<BlobId> {
+        self.blob
+    }
+
+    /// From now on the body goes to `blob`.
+    pub(super) fn start_blob(&mut self, blob: BlobId) {
+        self.blob = Some(blob);
+    }
+
+    /// The full pieces for the blob, oldest first; at the end (`all`) also the open one.
+    pub(super) fn take_chunks(&mut self, all: bool) -> Vec<Bytes> {
+        if all && !self.open.is_empty() {
+            self.close_piece();
+        }
+        let pieces = std::mem::take(&mut self.chunks);
+        pieces.iter().for_each(|piece| self.checksums.push(piece));
+        pieces
+    }
+
+    /// The blob that takes the body and the checksums of all that went there, if it goes to one.
+    pub(super) fn take_blob(&mut self) -> Option<(BlobId, BodyChecksums)> {
+        Some((self.blob.take()?, std::mem::take(&mut self.checksums)))
+    }
+
+    /// What was taken with [`Pieces::take_chunks`] is on disk: the memory is free again. What is
+    /// open goes on uncovered; it is less than one step.
+    pub(super) fn handle_spilled(&mut self) {
+        self.share.clear();
+    }
+
+    /// Received fields at the top of the content; for the hop limit.
+    pub(super) fn hops(&mut self) -> usize {
+        if self.hops.is_none() {
+            self.hops = Some(mail::header::received_count(&self.open));
+        }
+        self.hops.unwrap_or(0)
+    }
+
+    /// The whole body, when it did not go to a blob. Leaves nothing for the next message.
+    pub(super) fn take_body(&mut self) -> Vec<Bytes> {
+        let mut pieces = std::mem::take(&mut self.chunks);
+        if !self.open.is_empty() {
+            let mut open = std::mem::take(&mut self.open);
+            open.shrink_to_fit();
+            pieces.push(Bytes::from(open));
+        }
+        pieces
+    }
+
+    /// Forgets everything; gives the blob that must be dropped, if one was begun.
+    pub(super) fn reset(&mut self) -> Option<BlobId> {
+        self.chunks = Vec::new();
+        self.open = Vec::new();
+        self.pushed_bytes = 0;
+        self.share.clear();
+        self.hops = None;
+        self.checksums = BodyChecksums::default();
+        self.blob.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces() -> (Arc<Budget>, Pieces) {
+        let budget = Budget::new(1024 * 1024);
+        let pieces = Pieces::new(&budget, 2 * 1024 * 1024);
+        (budget, pieces)
+    }
+
+    #[test]
+    fn a_small_body_is_one_exact_piece_and_draws_on_no_budget() {
+        let (budget, mut pieces) = pieces();
+        pieces.push(&[b'x'; 400]);
+        assert_eq!(pieces.attention(), Attention::None);
+        let body = pieces.take_body();
+        assert_eq!(body.len(), 1);
+        assert_eq!(body[0].len(), 400);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_large_body_draws_step_by_step_and_becomes_a_blob_at_the_limit() {
+        let (budget, mut pieces) = pieces();
+        pieces.push(&vec![b'x'; SMALL_BYTES]);
+        assert_eq!(pieces.attention(), Attention::Budget);
+        assert!(pieces.draw());
+        assert_eq!(budget.used(), CHUNK_BYTES as u64);
+        pieces.push(&vec![b'y'; 2 * CHUNK_BYTES]);
+        assert!(pieces.draw());
+        assert_eq!(budget.used(), 3 * CHUNK_BYTES as u64);
+        pieces.push(&vec![b'z'; 2 * 1024 * 1024]);
+        assert_eq!(pieces.attention(), Attention::Spill);
+        pieces.start_blob(BlobId(1));
+        let spilled: usize = pieces.take_chunks(false).iter().map(Bytes::len).sum();
+        pieces.handle_spilled();
+        assert_eq!(budget.used(), 0);
+        let rest: usize = pieces.take_chunks(true).iter().map(Bytes::len).sum();
+        assert_eq!(spilled + rest, SMALL_BYTES + 2 * CHUNK_BYTES + 2 * 1024 * 1024);
+        assert_eq!(pieces.reset(), Some(BlobId(1)));
+    }
+
+    #[test]
+    fn no_budget_means_waiting() {
+        let budget = Budget::new(CHUNK_BYTES as u64);
+        let mut first = Pieces::new(&budget, 2 * 1024 * 1024);
+        let mut second = Pieces::new(&budget, 2 * 1024 * 1024);
+        first.push(&vec![b'x'; SMALL_BYTES]);
+        second.push(&vec![b'x'; SMALL_BYTES]);
+        assert!(first.draw());
+        assert!(!second.draw());
+        drop(first);
+        assert!(second.draw());
+    }
+
+    #[test]
+    fn hops_are_counted_in_small_and_in_large_bodies() {
+        let (_, mut small) = pieces();
+        small.push(b"Received: a\r\nReceived: b\r\n\r\nReceived: not a field\r\n");
+        assert_eq!(small.hops(), 2);
+        let (_, mut large) = pieces();
+        large.push(b"Received: a\r\n\r\n");
+        large.push(&vec![b'x'; 3 * CHUNK_BYTES]);
+        large.take_chunks(false);
+        assert_eq!(large.hops(), 1);
+    }
+}

@@ -1,0 +1,26 @@
+//! Ways in.
+
+use super::entrance::Entrance;
+use crate::seams::{Net, Task, World};
+use config::{Config, Listener};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A way in: one value per shard, registered where the program is put together.
+pub trait Protocol<W: World>: 'static {
+    /// The value of `kind` in `[[listener]]`.
+    fn name(&self) -> &'static str;
+
+    /// Whoever serves the connections of a listener of this kind: made at the start and at each
+    /// reload, so that what follows from the configuration is worked out once.
+    fn handler(&self, config: &Config, listener: &Arc<Listener>) -> Rc<dyn Handler<W>>;
+}
+
+/// The protocols of a shard.
+pub type Protocols<W> = Vec<Rc<dyn Protocol<W>>>;
+
+/// Serves the connections of one listener.
+pub trait Handler<W: World>: 'static {
+    /// Serves one of them to its end.
+    fn serve(self: Rc<Self>, entrance: Entrance<W>, stream: <W::Net as Net>::Stream) -> Task;
+}

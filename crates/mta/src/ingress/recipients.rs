@@ -1,0 +1,110 @@
+//! The recipients of a transaction that are not kept as they were given.
+
+use super::stage::Resolved;
+use mail::{Envelope, Mailbox, Recipient};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What stands for recipients that were given.
+#[derive(Debug, Default)]
+pub(super) struct Resolutions(BTreeMap<Mailbox, Resolved>);
+
+/// Recipients for which nothing is kept.
+#[derive(Debug)]
+pub(super) struct Dropped {
+    /// The envelope as it was given.
+    pub(super) envelope: Arc<Envelope>,
+    /// Indexes into it, by why.
+    pub(super) reasons: BTreeMap<Arc<str>, Vec<u32>>,
+}
+
+impl Resolutions {
+    /// `resolved` stands for `given`.
+    pub(super) fn add(&mut self, given: &Mailbox, resolved: Resolved) {
+        if resolved != Resolved::Kept {
+            self.0.insert(given.clone(), resolved);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// How many recipients stand for so many that were given.
+    pub(super) fn count_kept(&self, given: usize) -> usize {
+        let instead = |resolved: &Resolved| match resolved {
+            Resolved::Kept => 1,
+            Resolved::Replaced(others) => others.len(),
+            Resolved::Dropped(_) => 0,
+        };
+        given.saturating_sub(self.0.len()) + self.0.values().map(instead).sum::<usize>()
+    }
+
+    /// Puts them into the envelope; one that is named twice then gets one copy.
+    pub(super) fn apply(&mut self, envelope: &mut Envelope) -> Option<Dropped> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let given = envelope.clone();
+        let mut reasons: BTreeMap<Arc<str>, Vec<u32>> = BTreeMap::new();
+        let mut places = BTreeMap::new();
+        let before = std::mem::take(&mut envelope.recipients);
+        for (recipient, index) in before.into_iter().zip(0..) {
+            match self.0.remove(&recipient.mailbox) {
+                None | Some(Resolved::Kept) => put(recipient, envelope, &mut places),
+                Some(Resolved::Replaced(others)) => {
+                    others.into_iter().for_each(|other| put(other, envelope, &mut places));
+                }
+                Some(Resolved::Dropped(reason)) => reasons.entry(reason).or_default().push(index),
+            }
+        }
+        (!reasons.is_empty()).then(|| Dropped { envelope: Arc::new(given), reasons })
+    }
+}
+
+fn put(recipient: Recipient, envelope: &mut Envelope, places: &mut BTreeMap<Mailbox, usize>) {
+    match places.get(&recipient.mailbox).and_then(|at| envelope.recipients.get_mut(*at)) {
+        Some(known) => known.notify = known.notify.union(recipient.notify),
+        None => {
+            places.insert(recipient.mailbox.clone(), envelope.recipients.len());
+            envelope.recipients.push(recipient);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::{BodyType, Notify};
+
+    fn recipient(local: &str) -> Recipient {
+        let mailbox = Mailbox::parse(&format!("{local}@x.test"), false).unwrap();
+        Recipient { mailbox, notify: Notify::UNSPECIFIED, orcpt: None }
+    }
+
+    #[test]
+    fn who_is_named_twice_gets_one_copy_and_the_dropped_are_told_by_their_places() {
+        let mut resolutions = Resolutions::default();
+        let members: Box<[Recipient]> = ["b", "c"].map(recipient).into();
+        resolutions.add(&recipient("list").mailbox, Resolved::Replaced(members));
+        resolutions.add(&recipient("b").mailbox, Resolved::Kept);
+        for nobody in ["n", "m"] {
+            resolutions.add(&recipient(nobody).mailbox, Resolved::Dropped("unread".into()));
+        }
+        assert_eq!(resolutions.count_kept(5), 4);
+        let mut envelope = Envelope {
+            reverse_path: None,
+            recipients: ["a", "n", "list", "m", "b"].map(recipient).into(),
+            body: BodyType::SevenBit,
+            smtputf8: false,
+            ret: None,
+            envid: None,
+        };
+        let dropped = resolutions.apply(&mut envelope).unwrap();
+        let kept: Vec<&str> = envelope.recipients.iter().map(|r| r.mailbox.local()).collect();
+        assert_eq!(kept, ["a", "b", "c"]);
+        assert_eq!(dropped.reasons, BTreeMap::from([("unread".into(), vec![1, 3])]));
+        assert_eq!(dropped.envelope.recipients.len(), 5);
+        assert!(resolutions.apply(&mut envelope).is_none(), "nothing is left for the next one");
+    }
+}

@@ -1,0 +1,154 @@
+//! Steps before a message is durable, in the order of the configuration, on the accepting shard.
+
+use super::draft::{Additions, Draft};
+use super::session::Session;
+use crate::answer::{Answer, Decision};
+use crate::console::Console;
+use crate::seams::World;
+use bytes::Bytes;
+use config::Config;
+use mail::{Mailbox, Recipient};
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A step before a message is durable. Each of its answers is there at once, or comes later: then
+/// the core waits, though not for ever.
+pub trait Stage: 'static {
+    /// For logs.
+    fn name(&self) -> &'static str;
+
+    /// Whether a client that has just connected may go on.
+    fn connect<'a>(&'a self, _session: &'a Rc<Session>) -> Decision<'a, ()> {
+        Decision::pass()
+    }
+
+    /// Whether the sender of a transaction that begins may send.
+    fn sender<'a>(&'a self, _transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+        Decision::pass()
+    }
+
+    /// What becomes of a recipient; `None`: the next stage is asked, and after the last one the
+    /// routes decide. `is_routed`: they would take it. Several recipients may be asked about at
+    /// once.
+    fn recipient(
+        &self,
+        _transaction: &Rc<Transaction>,
+        _recipient: &Recipient,
+        _is_routed: bool,
+    ) -> Decision<'static, Option<Resolved>> {
+        Answer::Now(Ok(None))
+    }
+
+    /// Who sees the content as it arrives, also what goes to disk meanwhile.
+    fn observe(&self, _transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+        None
+    }
+
+    /// The content is complete: may add header fields, recipients and facts, hold, refuse.
+    /// `observer` is what [`Stage::observe`] gave, for a downcast.
+    fn content<'a>(
+        &'a self,
+        _transaction: &'a Rc<Transaction>,
+        _draft: &'a mut Draft,
+        _observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        Decision::pass()
+    }
+}
+
+/// Sees content as it arrives, un-stuffed, with CRLF line ends, in pieces split anywhere.
+pub trait Observer: Any {
+    /// The next piece.
+    fn push(&mut self, piece: &[u8]);
+}
+
+/// What becomes of a recipient that is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// It is kept as it was given, if the routes take it.
+    Kept,
+    /// These are kept in its place, whoever the client is; at least one.
+    Replaced(Box<[Recipient]>),
+    /// Nothing is kept for it, and why.
+    Dropped(Arc<str>),
+}
+
+/// One transaction, from MAIL or its like to the final reply.
+#[derive(Debug)]
+pub struct Transaction {
+    /// Who is connected.
+    pub session: Rc<Session>,
+    /// The reverse-path; `None` is `<>`.
+    pub sender: Option<Mailbox>,
+    /// How many bytes of content were announced, if that was said.
+    pub size: Option<u64>,
+    /// No other transaction of this run of the shard has it.
+    pub serial: u64,
+    additions: RefCell<Additions>,
+}
+
+impl Transaction {
+    pub(super) fn new(
+        session: &Rc<Session>,
+        sender: Option<Mailbox>,
+        size: Option<u64>,
+        serial: u64,
+    ) -> Rc<Transaction> {
+        let session = Rc::clone(session);
+        Rc::new(Transaction { session, sender, size, serial, additions: RefCell::default() })
+    }
+
+    /// A header field for the message that comes, without its line end; see [`Draft::prepend`].
+    pub fn prepend(&self, field: &str) {
+        self.additions.borrow_mut().prepend(field);
+    }
+
+    /// The message that comes shall wait for an operator.
+    pub fn hold(&self, reason: &str) {
+        self.additions.borrow_mut().hold(reason);
+    }
+
+    /// A fact about the message that comes; see [`Draft::set_meta`].
+    pub fn set_meta(&self, tag: u16, value: Bytes) {
+        self.additions.borrow_mut().set_meta(tag, value);
+    }
+
+    pub(super) fn take_additions(&self) -> Additions {
+        self.additions.take()
+    }
+}
+
+/// A stage and where the configuration asks for it.
+pub struct Placed {
+    /// The line of the file: stages go in this order.
+    pub line: u32,
+    /// The stage.
+    pub stage: Rc<dyn Stage>,
+}
+
+/// A kind of stage: one value per shard, registered where the program is put together.
+pub trait StageKind<W: World>: 'static {
+    /// The stages of this kind that a configuration asks for; made at the start and at each reload.
+    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed>;
+}
+
+/// The kinds of stage that a shard knows.
+pub type StageKinds<W> = Vec<Rc<dyn StageKind<W>>>;
+
+/// The stages in force, in their order.
+pub(super) type Stages = Rc<[Rc<dyn Stage>]>;
+
+/// Those of all kinds that `config` asks for.
+pub(super) fn stages_of<W: World>(
+    kinds: &[Rc<dyn StageKind<W>>],
+    config: &Config,
+    world: &W,
+    console: &Rc<dyn Console>,
+) -> Stages {
+    let mut placed: Vec<Placed> =
+        kinds.iter().flat_map(|kind| kind.stages(config, world, console)).collect();
+    placed.sort_by_key(|placed| placed.line);
+    placed.into_iter().map(|placed| placed.stage).collect()
+}
