@@ -356,6 +356,96 @@ fn nothing_is_waited_for_longer_than_its_time() {
     });
 }
 
+/// Says RCPT for all of them at once; the replies, and how long they took.
+async fn pipelined(node: &Node, client: &mut Client, locals: &[String]) -> (Vec<String>, Duration) {
+    let commands = locals.iter().map(|local| format!("RCPT TO:<{local}@ours.test>\r\n"));
+    let before = node.age();
+    client.write(&commands.collect::<String>()).await;
+    let mut replies = Vec::new();
+    for _ in locals {
+        replies.push(client.reply().await);
+    }
+    (replies, node.age() - before)
+}
+
+fn numbered(kind: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{kind}-{n}")).collect()
+}
+
+#[test]
+fn a_hundred_recipients_are_asked_about_at_once_and_no_more() {
+    play(|| async {
+        let (node, stage) = start().await;
+        for (count, took_ms) in [(100, 50), (101, 100), (250, 150)] {
+            let mut client = begun(&node).await;
+            let (replies, took) = pipelined(&node, &mut client, &numbered("slow", count)).await;
+            assert!(replies.iter().all(|reply| reply == "250 2.1.5 Recipient ok"), "{replies:?}");
+            let took = took.as_millis();
+            assert!((took_ms..took_ms + 10).contains(&took), "{count}: {took} ms");
+            assert_eq!(stage.open_max.get(), 100);
+            let reply = client.content("Subject: x\r\n\r\n").await;
+            assert!(reply.starts_with("250 2.0.0 Ok: queued as"), "{reply}");
+        }
+        node.wait_for("delivered", 451).await;
+        assert_eq!((node.shared.queue_slots.used(), stage.open.get()), (0, 0));
+    });
+}
+
+#[test]
+fn replies_keep_the_order_of_the_commands() {
+    play(|| async {
+        let (node, _) = start().await;
+        let mut client = begun(&node).await;
+        let locals = ["slower-1", "a", "slow-2", "refused", "slower-3", "slow-4"].map(String::from);
+        let (replies, took) = pipelined(&node, &mut client, &locals).await;
+        let codes: Vec<&str> = replies.iter().map(|reply| &reply[..3]).collect();
+        assert_eq!(codes, ["450", "250", "250", "550", "450", "250"]);
+        assert!((80..90).contains(&took.as_millis()), "{took:?}");
+        // DATA waits for what is open.
+        client.write("RCPT TO:<slow-5@ours.test>\r\nDATA\r\n").await;
+        assert_eq!(client.reply().await, "250 2.1.5 Recipient ok");
+        assert!(client.reply().await.starts_with("354"));
+        client.write("x\r\n.\r\n").await;
+        assert!(client.reply().await.starts_with("250 2.0.0"));
+        let received = &node.of("received")[0]["recipients"];
+        let expected: Vec<String> =
+            ["a", "slow-2", "slow-4", "slow-5"].map(|local| format!("{local}@ours.test")).into();
+        assert_eq!(*received, serde_json::json!(expected));
+    });
+}
+
+#[test]
+fn what_is_not_decided_in_time_is_put_off_all_of_it() {
+    play(|| async {
+        let (node, _) = start().await;
+        let mut client = begun(&node).await;
+        let (replies, took) = pipelined(&node, &mut client, &numbered("never", 5)).await;
+        assert!(replies.iter().all(|reply| reply.starts_with("451 4.3.0")), "{replies:?}");
+        assert_eq!(took.as_secs(), 100);
+        let reply = client.say("DATA").await;
+        assert!(reply.starts_with("554"), "{reply}");
+        assert_eq!(node.of("refused").len(), 6);
+    });
+}
+
+#[test]
+fn nothing_is_asked_any_more_for_a_client_that_has_gone() {
+    play(|| async {
+        let (node, stage) = start().await;
+        let mut client = begun(&node).await;
+        let commands = numbered("slow", 20);
+        let commands = commands.iter().map(|local| format!("RCPT TO:<{local}@ours.test>\r\n"));
+        client.write(&commands.collect::<String>()).await;
+        wait_until("they are asked about", || stage.open.get() == 20).await;
+        drop(client);
+        let before = node.age();
+        wait_until("the session ends", || node.metrics.sessions_open.get() == 0).await;
+        assert_eq!(stage.open.get(), 0);
+        assert!(node.age() - before < Duration::from_millis(50));
+        assert_eq!((node.count("received"), node.shared.body_memory.used()), (0, 0));
+    });
+}
+
 #[test]
 fn a_stop_ends_what_is_waited_for() {
     play(|| async {

@@ -3,12 +3,14 @@
 use super::Settings;
 use mail::{Mono, Recipient, Refusal, RefusalClass, Reply};
 use mta::alarm::Alarm;
-use mta::answer::Answer;
-use mta::ingress::{Entrance, Intake, Refused, Submitted};
+use mta::answer::{Answer, Later};
+use mta::ingress::{Entrance, Intake, Refused, Resolved, Submitted};
 use mta::seams::{Net, Stream, World};
 use mta::services::SCRATCH_BYTES;
 use mta::stopping::Stopping;
-use smtp::server::{Accepted, ContentSink, MailCommand, Need, Progress, ServerSession, Transaction};
+use smtp::server::{
+    Accepted, ContentSink, MailCommand, Need, Progress, ServerSession, Transaction,
+};
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
@@ -56,6 +58,7 @@ pub(super) async fn run<W: World>(
         stopping: Rc::clone(entrance.stopping()),
         rest: Vec::new(),
         rest_from: 0,
+        open: Vec::new(),
         settings,
         machine,
         stream: Some(stream),
@@ -93,7 +96,16 @@ struct Session<W: World> {
     rest: Vec<u8>,
     /// How much of `rest` the machine has taken.
     rest_from: usize,
+    /// Recipients that are not decided, at most [`smtp::server::RECIPIENTS_OPEN_MAX`].
+    open: Vec<Open>,
     settings: Rc<Settings>,
+}
+
+/// A recipient that is not decided.
+struct Open {
+    number: u32,
+    recipient: Recipient,
+    decision: Later<'static, Result<Resolved, Refusal>>,
 }
 
 /// Content goes into the intake.
@@ -119,7 +131,8 @@ impl<W: World> Session<W> {
         let mut need = self.resume();
         loop {
             need = match need {
-                Need::Input => {
+                Need::Input | Need::Answers => {
+                    let reads = matches!(need, Need::Input);
                     self.flush().await?;
                     if self.machine.in_transaction() != busy.is_some() {
                         busy = busy.is_none().then(|| stopping.guard());
@@ -127,12 +140,13 @@ impl<W: World> Session<W> {
                     if let Err(refusal) = self.entrance.intake().attend().await {
                         return self.lose_content(refusal).await;
                     }
-                    if !self.rest.is_empty() {
+                    if reads && !self.rest.is_empty() {
                         need = self.resume();
                         continue;
                     }
-                    match self.read(notify, stop.as_mut()).await? {
-                        Some(need) => need,
+                    match self.wait(reads, notify, stop.as_mut()).await? {
+                        Some(need) if reads => need,
+                        Some(_) => self.resume(),
                         None => return self.end().await,
                     }
                 }
@@ -141,7 +155,7 @@ impl<W: World> Session<W> {
                     self.resume()
                 }
                 Need::Rcpt { number, recipient } => {
-                    self.answer_rcpt(number, &recipient).await;
+                    self.ask_about(number, recipient);
                     self.resume()
                 }
                 Need::Data { waits_for_354: true, .. } if self.rest_from < self.rest.len() => {
@@ -167,8 +181,7 @@ impl<W: World> Session<W> {
                     self.encrypt().await?;
                     Need::Input
                 }
-                // Each recipient is answered at once: none is open.
-                Need::Close | Need::Answers => return self.end().await,
+                Need::Close => return self.end().await,
             };
         }
     }
@@ -179,14 +192,39 @@ impl<W: World> Session<W> {
         self.machine.answer_mail(self.entrance.now(), answer.map_err(Reply::from));
     }
 
-    async fn answer_rcpt(&mut self, number: u32, recipient: &Recipient) {
-        let decided = match self.entrance.recipient(recipient) {
-            Answer::Now(decided) => decided,
-            Answer::Later(later) => later.await,
-        };
-        let answer = decided.and_then(|resolved| self.entrance.keep(recipient, resolved));
-        let answer = answer.map(|()| Accepted::AsGiven).map_err(Reply::from);
+    /// Answers for a recipient, at once or when it is decided: others are asked about meanwhile.
+    fn ask_about(&mut self, number: u32, recipient: Recipient) {
+        match self.entrance.recipient(&recipient) {
+            Answer::Now(decided) => self.answer_rcpt(number, &recipient, decided),
+            Answer::Later(decision) => self.open.push(Open { number, recipient, decision }),
+        }
+    }
+
+    fn answer_rcpt(
+        &mut self,
+        number: u32,
+        recipient: &Recipient,
+        decided: Result<Resolved, Refusal>,
+    ) {
+        let kept = decided.and_then(|resolved| self.entrance.keep(recipient, resolved));
+        // What stands for it is the core's to know, for all protocols.
+        let answer = kept.map(|()| Accepted::AsGiven).map_err(Reply::from);
         self.machine.answer_rcpt(self.entrance.now(), number, answer);
+    }
+
+    /// Answers for the recipients that are decided; whether there was one.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> bool {
+        let (mut at, before) = (0, self.open.len());
+        while let Some(open) = self.open.get_mut(at) {
+            match open.decision.as_mut().poll(cx) {
+                Poll::Pending => at += 1,
+                Poll::Ready(decided) => {
+                    let Open { number, recipient, .. } = self.open.remove(at);
+                    self.answer_rcpt(number, &recipient, decided);
+                }
+            }
+        }
+        self.open.len() < before
     }
 
     /// Makes the message durable; the reply says whether it is.
@@ -272,20 +310,24 @@ impl<W: World> Session<W> {
         progress.need
     }
 
-    /// Waits for input. `None`: the session ends (timeout or shutdown), its last words are in the
-    /// output.
-    async fn read<'n>(
+    /// Waits for input, if it `reads`, and for open recipients to be decided. `None`: the session
+    /// ends (timeout or shutdown), its last words are in the output.
+    async fn wait<'n>(
         &mut self,
+        reads: bool,
         notify: &'n Notify,
         mut stop: Pin<&mut Notified<'n>>,
     ) -> io::Result<Option<Need>> {
         poll_fn(|cx| {
-            // First: a client that never pauses would be read for ever.
+            if self.poll_open(cx) {
+                return Poll::Ready(Ok(Some(Need::Input)));
+            }
+            // Before input: a client that never pauses would be read for ever.
             if self.is_over() {
                 self.machine.handle_shutdown();
                 return Poll::Ready(Ok(None));
             }
-            if let Poll::Ready(done) = self.poll_read(cx) {
+            if reads && let Poll::Ready(done) = self.poll_read(cx) {
                 return Poll::Ready(done);
             }
             if self.entrance.intake().is_stalled() {
