@@ -263,6 +263,39 @@ fn a_message_that_nobody_is_to_get_is_not_written() {
 }
 
 #[test]
+fn a_route_that_discards_before_the_queue_has_nothing_written() {
+    play(|| async {
+        let text = config(
+            "[[route]]\nname = \"hole\"\ndomains = [\"hole.test\"]\ndiscard = { before_queue = true }\n\
+             [[route]]\ndomains = [\"later.test\"]\ndiscard = {}",
+        );
+        let node = Node::start(&text).await;
+        submit(&node, "me@source.test", &["a@later.test"]).await;
+        node.wait_for("delivered", 1).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let written = node.disk.written_bytes();
+        let mut client = Client::connect(&node, FRIEND).await;
+        let to = ["a@hole.test", "b@hole.test"];
+        let reply = client.send("me@source.test", &to, "Subject: x\r\n\r\n").await;
+        assert_eq!(reply, "250 2.0.0 Ok: discarded");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!((node.disk.written_bytes(), node.count("received")), (written, 1));
+        let to = ["a@hole.test", "a@later.test"];
+        let reply = client.send("me@source.test", &to, "Subject: x\r\n\r\n").await;
+        assert!(reply.starts_with("250 2.0.0 Ok: queued as"), "{reply}");
+        node.wait_for("delivered", 2).await;
+        let told = node.events(&["recipient", "reason"]);
+        let discarded = told.iter().filter(|line| line.starts_with("discarded"));
+        let expected = ["a", "b", "a"].map(|name| {
+            format!("discarded recipient={name}@hole.test reason=route hole keeps nothing")
+        });
+        assert_eq!(discarded.collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
+        assert_eq!(node.of("received")[1]["recipients"], serde_json::json!(["a@later.test"]));
+        assert_eq!(node.shared.queue_slots.used(), 0);
+    });
+}
+
+#[test]
 fn what_an_address_stands_for_needs_a_route() {
     play(|| async {
         let world = TestWorld::new();

@@ -82,7 +82,7 @@ pub(super) struct Question<W: World> {
     pub(super) transaction: Rc<Transaction>,
     pub(super) recipient: Recipient,
     /// What the routes say.
-    pub(super) routed: Result<(), Refusal>,
+    pub(super) routed: Result<Resolved, Refusal>,
 }
 
 impl<W: World> Question<W> {
@@ -117,7 +117,7 @@ impl<W: World> Question<W> {
 
     fn conclude(self, resolved: Resolved) -> Result<Resolved, Refusal> {
         match resolved {
-            Resolved::Kept => self.routed.map(|()| Resolved::Kept),
+            Resolved::Kept => self.routed,
             other => Ok(other),
         }
     }

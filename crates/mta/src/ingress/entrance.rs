@@ -17,7 +17,7 @@ use crate::clients::Rate;
 use crate::event::{self, Event, Kind};
 use crate::seams::World;
 use crate::stopping::Stopping;
-use config::Listener;
+use config::{Listener, Route};
 use mail::{ContentFacts, Envelope, Mailbox, MessageId, Mono, Recipient, Refusal, Reply};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -188,10 +188,11 @@ impl<W: World> Entrance<W> {
         let active = self.ingress.router.active();
         let ip = self.session.client().address.ip();
         let decision = active.config.decide(self.session.listener(), Some(ip), &recipient.mailbox);
-        let routed = decision.refusal().map_or(Ok(()), Err);
-        let Some(transaction) = &self.transaction else {
-            return Answer::Now(routed.map(|()| Resolved::Kept));
+        let routed = match decision.refusal() {
+            Some(refusal) => Err(refusal),
+            None => Ok(kept_by(decision.route().and_then(|route| active.config.routes.get(route)))),
         };
+        let Some(transaction) = &self.transaction else { return Answer::Now(routed) };
         let question = Question {
             services: Rc::clone(&self.ingress.services),
             stages: Rc::clone(&self.stages),
@@ -211,17 +212,31 @@ impl<W: World> Entrance<W> {
             return Err(refusals::RECIPIENTS);
         }
         self.hold_recipient(recipient)?;
-        if let Resolved::Replaced(others) = &resolved {
-            let active = self.ingress.router.active();
-            for other in others {
-                if active.config.route_of(&other.mailbox).is_none() {
-                    return Err(refusals::NO_ROUTE);
-                }
-                self.hold_recipient(other)?;
-            }
-        }
+        let resolved = match resolved {
+            Resolved::Replaced(others) => self.keep_others(others)?,
+            other => other,
+        };
         self.resolutions.add(&recipient.mailbox, resolved);
         Ok(())
+    }
+
+    /// Those that stand for a recipient, as far as their routes keep mail.
+    fn keep_others(&mut self, others: Box<[Recipient]>) -> Result<Resolved, Refusal> {
+        let active = self.ingress.router.active();
+        let (mut kept, mut dropped) = (Vec::with_capacity(others.len()), None);
+        for other in others {
+            let Some((_, route)) = active.config.route_of(&other.mailbox) else {
+                return Err(refusals::NO_ROUTE);
+            };
+            match kept_by(Some(route)) {
+                Resolved::Kept => {
+                    self.hold_recipient(&other)?;
+                    kept.push(other);
+                }
+                why => dropped = Some(why),
+            }
+        }
+        Ok(dropped.filter(|_| kept.is_empty()).unwrap_or_else(|| Resolved::Replaced(kept.into())))
     }
 
     /// Takes memory for a recipient.
@@ -382,6 +397,14 @@ impl<W: World> Entrance<W> {
         self.transaction = None;
         self.let_envelope_go();
         self.intake.reset();
+    }
+}
+
+/// What a route that takes a recipient makes of it.
+fn kept_by(route: Option<&Arc<Route>>) -> Resolved {
+    match route.filter(|route| !route.channel.keeps_mail()) {
+        Some(route) => Resolved::Dropped(format!("route {} keeps nothing", route.name).into()),
+        None => Resolved::Kept,
     }
 }
 
