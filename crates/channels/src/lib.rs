@@ -5,6 +5,7 @@ mod discard;
 mod local;
 mod maildir;
 mod smtp;
+mod stages;
 
 pub use smtp::settings;
 
@@ -26,6 +27,8 @@ pub fn schema() -> &'static Schema {
             .channel::<settings::MxText>()
             .channel::<maildir::MaildirText>()
             .channel::<discard::DiscardText>()
+            .stage::<stages::CopyText>()
+            .stage::<stages::PolicyText>()
     });
     &SCHEMA
 }
@@ -39,7 +42,7 @@ pub fn protocols<W: World>() -> Protocols<W> {
 /// All stages, for one shard.
 #[must_use]
 pub fn stages<W: World>() -> StageKinds<W> {
-    Vec::new()
+    vec![Rc::new(stages::Copies), Rc::new(stages::Policies)]
 }
 
 /// All ways out, for one shard.

@@ -43,6 +43,21 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     (END, "[spol]", "6:2: unknown key `spol`"),
     (LISTENER, "kind = \"lmtp\"", "3:8: no listener speaks \"lmtp\""),
+    // Stages.
+    (END, "[[copy]]\nsenders = [\"a.example\"]", "6:1: a copy without `to`"),
+    (END, "[[copy]]\nto = \"archive\"", "7:6: \"archive\" is not an address"),
+    (
+        END,
+        "[[copy]]\nto = \"a@b.example\"\nsenders = [\"c.example\", \"@c\"]",
+        "8:25: \"@c\" is neither an address nor a domain",
+    ),
+    (END, "[[policy]]", "6:1: a policy without `service`"),
+    (END, "[[policy]]\nservice = \"localhost:1\"", "7:11: \"localhost:1\" is not a service"),
+    (
+        END,
+        "[[policy]]\nservice = \"127.0.0.1:1\"\ntimeout = \"2m\"",
+        "8:11: no answer is waited for longer than 90 seconds",
+    ),
     // Wrong types.
     (TOP, "hostname = 5", "1:12: `hostname` must be text in quotes, not a whole number"),
     (TOP, "shards = \"2\"", "1:10: `shards` must be a whole number, not text in quotes"),

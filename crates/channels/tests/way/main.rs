@@ -6,12 +6,14 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod client;
+mod copies;
 mod custody;
 mod ingress;
 mod node;
 mod operator;
 mod outcome;
 mod peer;
+mod policies;
 mod report;
 mod routing;
 mod stages;

@@ -126,7 +126,7 @@ impl Node {
             suspensions: Arc::new([]),
             channels: channels::channels(),
             protocols: channels::protocols(),
-            stages: world.stages(),
+            stages: channels::stages().into_iter().chain(world.stages()).collect(),
         });
         let mut recovered = Vec::new();
         let finished = opening.finish(&*disk, &mut |message| recovered.push(message));

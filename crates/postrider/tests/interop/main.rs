@@ -15,6 +15,7 @@ mod exim;
 mod go_smtp;
 mod opensmtpd;
 mod place;
+mod policy;
 mod postfix;
 #[path = "../support/mod.rs"]
 mod support;
@@ -31,6 +32,20 @@ use support::{Files, config, wait_until};
 fn postfix_takes_and_passes_on() {
     if is_possible(&["postgrey"]) {
         play(&Chain::start(postfix::start));
+    }
+}
+
+#[test]
+fn postgrey_is_asked_about_recipients() {
+    if is_possible(&["postgrey"]) {
+        policy::postgrey_puts_off_and_then_takes();
+    }
+}
+
+#[test]
+fn postfwd_is_asked_about_recipients() {
+    if is_possible(&["postfwd"]) {
+        policy::postfwd_goes_by_its_rules();
     }
 }
 

@@ -1,0 +1,172 @@
+//! Copies of messages for others than their recipients (`[[copy]]`).
+
+use config::{Config, DomainPattern, Reader, StageSection, StageSettings};
+use mail::{Domain, Envelope, Mailbox, Notify, Recipient};
+use mta::answer::Decision;
+use mta::console::Console;
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
+use mta::seams::World;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A copy of messages as they come in, for an archive or an audit. A rule that names several of
+/// senders, recipients and listeners copies what fits all of them; one that names none copies
+/// everything. A copy is not copied again, and no report is ever sent about one. Reports that this
+/// server makes are not copied.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct CopyText {
+    /// Who gets the copy, whoever the client is. Where no route takes its domain, copies wait in the
+    /// queue like other mail without a route. Required.
+    to: String,
+    /// Senders whose messages are copied: addresses, domains (`example.org`), and what lies below a
+    /// domain (`*.example.org`). Mail without a sender is not among them.
+    #[schemars(extend("items" = { "type": "string", "title": "address or domain" }))]
+    senders: Vec<String>,
+    /// Recipients whose messages are copied, written like `senders`. A message to several of them is
+    /// copied once.
+    #[schemars(extend("items" = { "type": "string", "title": "address or domain" }))]
+    recipients: Vec<String>,
+    /// Names of listeners whose messages are copied.
+    listeners: Vec<String>,
+}
+
+impl StageSection for CopyText {
+    const KEY: &'static str = "copy";
+    const SUMMARY: &'static str = "Who gets copies of which messages.";
+    type Text = CopyText;
+
+    fn read(text: CopyText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>> {
+        if text.to.is_empty() {
+            let help = "say who gets it, such as to = \"archive@example.org\"";
+            reader.error("", "a copy without `to`", help);
+            return None;
+        }
+        let Some(to) = address(&text.to) else {
+            let help = "an address is wanted, such as \"archive@example.org\"";
+            reader.error("to", format!("\"{}\" is not an address", text.to), help);
+            return None;
+        };
+        let senders = patterns("senders", &text.senders, reader);
+        let recipients = patterns("recipients", &text.recipients, reader);
+        Some(Arc::new(Rule { to, senders, recipients, listeners: text.listeners }))
+    }
+}
+
+fn address(text: &str) -> Option<Mailbox> {
+    Mailbox::parse(text, true).ok().filter(|mailbox| !mailbox.domain_str().is_empty())
+}
+
+fn patterns(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<Pattern> {
+    let mut patterns = Vec::with_capacity(written.len());
+    for (index, text) in written.iter().enumerate() {
+        match Pattern::parse(text) {
+            Some(pattern) => patterns.push(pattern),
+            None => {
+                let message = format!("\"{text}\" is neither an address nor a domain");
+                let help = "such are wanted as \"me@example.org\", \"example.org\" or \
+                            \"*.example.org\"";
+                reader.error(&format!("{key}[{index}]"), message, help);
+            }
+        }
+    }
+    patterns
+}
+
+/// Which messages are copied, and to whom. An empty list is all.
+#[derive(Clone, Debug)]
+struct Rule {
+    to: Mailbox,
+    senders: Vec<Pattern>,
+    recipients: Vec<Pattern>,
+    listeners: Vec<String>,
+}
+
+impl Rule {
+    fn concerns(&self, listener: &str, envelope: &Envelope) -> bool {
+        let covers = |patterns: &[Pattern], mailbox: &Mailbox| {
+            patterns.iter().any(|pattern| pattern.covers(mailbox))
+        };
+        let sender = envelope.reverse_path.as_ref();
+        let mut recipients = envelope.recipients.iter().map(|recipient| &recipient.mailbox);
+        (self.listeners.is_empty() || self.listeners.iter().any(|name| name == listener))
+            && (self.senders.is_empty() || sender.is_some_and(|from| covers(&self.senders, from)))
+            && (self.recipients.is_empty() || recipients.any(|to| covers(&self.recipients, to)))
+    }
+}
+
+/// An address, or all of a domain or below one.
+#[derive(Clone, Debug)]
+enum Pattern {
+    Address(Mailbox),
+    Domain(DomainPattern),
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Option<Pattern> {
+        if text.contains('@') {
+            return address(text).map(Pattern::Address);
+        }
+        let below = text.strip_prefix("*.");
+        let domain = Domain::parse(below.unwrap_or(text)).ok()?;
+        Some(Pattern::Domain(match below {
+            Some(_) => DomainPattern::Below(domain),
+            None => DomainPattern::Exact(domain),
+        }))
+    }
+
+    fn covers(&self, mailbox: &Mailbox) -> bool {
+        match self {
+            Pattern::Address(address) => address.is_same(mailbox),
+            Pattern::Domain(DomainPattern::Exact(domain)) => mailbox.domain() == *domain,
+            Pattern::Domain(DomainPattern::Below(domain)) => {
+                let of = mailbox.domain();
+                let front = of.as_str().strip_suffix(domain.as_str());
+                front.is_some_and(|front| front.len() > 1 && front.ends_with('.'))
+            }
+        }
+    }
+}
+
+/// Adds recipients by the rules of `[[copy]]`.
+pub(crate) struct Copies;
+
+impl<W: World> StageKind<W> for Copies {
+    fn stages(&self, config: &Config, _world: &W, _console: &Rc<dyn Console>) -> Vec<Placed> {
+        let entries = || config.stages.iter().filter(|entry| entry.key == CopyText::KEY);
+        // One stage for all: what one rule adds is no recipient to another.
+        let rules = entries().filter_map(|entry| entry.settings.of::<Rule>().cloned()).collect();
+        let stage: Rc<dyn Stage> = Rc::new(CopyStage { rules });
+        let first = entries().next();
+        first.map(|entry| Placed { line: entry.line, stage }).into_iter().collect()
+    }
+}
+
+struct CopyStage {
+    rules: Vec<Rule>,
+}
+
+impl Stage for CopyStage {
+    fn name(&self) -> &'static str {
+        CopyText::KEY
+    }
+
+    fn content<'a>(
+        &'a self,
+        transaction: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        _observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        let listener = &*transaction.session.listener().name;
+        let concerned = |rule: &&Rule| rule.concerns(listener, draft.envelope());
+        let rules: Vec<&Rule> = self.rules.iter().filter(concerned).collect();
+        for rule in rules {
+            // Whoever sent the message knows nothing of the copy, and is told nothing of it.
+            let (mailbox, notify) = (rule.to.clone(), Notify::NEVER);
+            draft.add_recipient(Recipient { mailbox, notify, orcpt: None });
+        }
+        Decision::pass()
+    }
+}

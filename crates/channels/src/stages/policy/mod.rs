@@ -1,0 +1,215 @@
+//! Policy services (`[[policy]]`), asked by the protocol of Postfix's SMTPD_POLICY_README.
+
+mod action;
+mod request;
+mod service;
+
+use action::Action;
+use config::quantity::Period;
+use config::{Config, Reader, StageSection, StageSettings};
+use mail::{Recipient, Refusal};
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{Placed, Resolved, Stage, StageKind, Transaction};
+use mta::seams::{Endpoint, Time, World};
+use request::Request;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use service::Service;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// No answer is waited for longer: clients wait five minutes (RFC 5321 §4.5.3.2.3), and there may be
+/// several services.
+const TIMEOUT_MAX: Duration = Duration::from_secs(90);
+
+/// The service says nothing, or nothing that is understood.
+const NO_ANSWER: Refusal =
+    Refusal::transient((3, 5), "The policy service does not answer; try again later");
+
+/// A policy service that is asked about each recipient which a route takes, by the protocol of
+/// Postfix's `check_policy_service`: postgrey, postfwd, policyd and others speak it. Several are
+/// asked in the order of the file, until one refuses.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct PolicyText {
+    /// Where it listens: an IP address and port, or `unix:` and the path of a socket. Required.
+    #[schemars(extend("title" = "address:port or unix:path"))]
+    service: String,
+    /// Wait for one answer, with the wait for a connection.
+    timeout: Period,
+    /// What becomes of a recipient when the service gives no answer, or one that is not understood.
+    on_failure: OnFailure,
+    /// About whose recipients it is asked.
+    clients: AskedAbout,
+    /// Names of listeners at which it is asked; without it: at all.
+    listeners: Vec<String>,
+    /// Questions at once, and connections kept, on each shard. Those beyond wait.
+    #[schemars(range(min = 1, max = 1000))]
+    max_connections: u32,
+}
+
+impl Default for PolicyText {
+    fn default() -> PolicyText {
+        PolicyText {
+            service: String::new(),
+            timeout: "30s".into(),
+            on_failure: OnFailure::Defer,
+            clients: AskedAbout::Strangers,
+            listeners: Vec::new(),
+            max_connections: 20,
+        }
+    }
+}
+
+/// What becomes of a recipient about which a service has said nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum OnFailure {
+    /// It is put off with 451 4.3.5.
+    #[default]
+    Defer,
+    /// It is taken as if there were no service.
+    Accept,
+}
+
+/// About whose recipients a service is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum AskedAbout {
+    /// Those of clients that may not relay.
+    #[default]
+    Strangers,
+    /// Everybody's.
+    All,
+}
+
+impl StageSection for PolicyText {
+    const KEY: &'static str = "policy";
+    const SUMMARY: &'static str = "Which policy services are asked about recipients.";
+    type Text = PolicyText;
+
+    fn read(text: PolicyText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>> {
+        reader.check_timeout("timeout", &text.timeout);
+        if text.timeout.get() > TIMEOUT_MAX {
+            let message = "no answer is waited for longer than 90 seconds";
+            reader.error("timeout", message, "clients wait no longer than a few minutes");
+        }
+        if text.service.is_empty() {
+            let help = "say where it listens, such as service = \"127.0.0.1:10023\"";
+            reader.error("", "a policy without `service`", help);
+            return None;
+        }
+        let Some(endpoint) = endpoint(&text.service) else {
+            let help = "an IP address and port are wanted, such as \"127.0.0.1:10023\", or \
+                        \"unix:\" and a path";
+            reader.error("service", format!("\"{}\" is not a service", text.service), help);
+            return None;
+        };
+        Some(Arc::new(Policy { endpoint, text }))
+    }
+}
+
+fn endpoint(text: &str) -> Option<Endpoint> {
+    match text.strip_prefix("unix:") {
+        Some("") => None,
+        Some(path) => Some(Endpoint::Unix(Arc::from(Path::new(path)))),
+        None => text.parse::<SocketAddr>().ok().map(Endpoint::Tcp),
+    }
+}
+
+/// Whom to ask, and how.
+#[derive(Clone, Debug)]
+struct Policy {
+    endpoint: Endpoint,
+    text: PolicyText,
+}
+
+/// Asks the services of `[[policy]]`.
+pub(crate) struct Policies;
+
+impl<W: World> StageKind<W> for Policies {
+    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+        let stage = |line: u32, policy: &Policy| Placed {
+            line,
+            stage: Rc::new(PolicyStage(Rc::new(Asker {
+                run: world.time().random(),
+                service: Service::new(world, policy),
+                console: Rc::clone(console),
+                policy: policy.text.clone(),
+            }))),
+        };
+        let entries = config.stages.iter().filter(|entry| entry.key == PolicyText::KEY);
+        let policies = entries.map(|entry| (entry.line, entry.settings.of::<Policy>()));
+        policies.filter_map(|(line, policy)| Some(stage(line, policy?))).collect()
+    }
+}
+
+struct PolicyStage<W: World>(Rc<Asker<W>>);
+
+struct Asker<W: World> {
+    /// Makes the names of messages differ from those before a reload, and on other shards.
+    run: u64,
+    policy: PolicyText,
+    service: Service<W>,
+    console: Rc<dyn Console>,
+}
+
+impl<W: World> Stage for PolicyStage<W> {
+    fn name(&self) -> &'static str {
+        PolicyText::KEY
+    }
+
+    fn recipient(
+        &self,
+        transaction: &Rc<Transaction>,
+        recipient: &Recipient,
+        is_routed: bool,
+    ) -> Decision<'static, Option<Resolved>> {
+        // What the routes refuse is refused, whatever the service says.
+        if !is_routed || !self.0.concerns(transaction) {
+            return Answer::Now(Ok(None));
+        }
+        let request = Request { transaction, recipient, run: self.0.run }.to_bytes();
+        let (asker, transaction) = (Rc::clone(&self.0), Rc::clone(transaction));
+        Answer::later(async move { asker.ask(&transaction, request).await })
+    }
+}
+
+impl<W: World> Asker<W> {
+    fn concerns(&self, transaction: &Transaction) -> bool {
+        let (policy, session) = (&self.policy, &transaction.session);
+        (policy.clients == AskedAbout::All || !session.may_relay())
+            && (policy.listeners.is_empty()
+                || policy.listeners.iter().any(|name| **name == *session.listener().name))
+    }
+
+    async fn ask(
+        &self,
+        transaction: &Transaction,
+        request: Vec<u8>,
+    ) -> Result<Option<Resolved>, Refusal> {
+        let answer = self.service.ask(&request).await;
+        let action = answer.and_then(|answer| Action::parse(&answer));
+        match action {
+            Ok(Action::Pass) => {}
+            Ok(Action::Refuse(refusal)) => return Err(refusal),
+            Ok(Action::Prepend(field)) => transaction.prepend(&field),
+            Ok(Action::Hold(reason)) => transaction.hold(&reason),
+            Ok(Action::Discard(reason)) => return Ok(Some(Resolved::Dropped(reason.into()))),
+            Ok(Action::Log(text)) => {
+                self.console.info("policy", format_args!("{}: {text}", self.service));
+            }
+            Err(why) => {
+                self.console.warn("policy", format_args!("{}: {why}", self.service));
+                if self.policy.on_failure == OnFailure::Defer {
+                    return Err(NO_ANSWER);
+                }
+            }
+        }
+        Ok(None)
+    }
+}

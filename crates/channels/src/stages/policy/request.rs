@@ -1,0 +1,60 @@
+//! What a policy service is asked.
+
+use mail::{Mailbox, Recipient};
+use mta::ingress::Transaction;
+
+/// A question about a recipient.
+pub(super) struct Request<'a> {
+    pub(super) transaction: &'a Transaction,
+    pub(super) recipient: &'a Recipient,
+    /// See `Asker::run`.
+    pub(super) run: u64,
+}
+
+impl Request<'_> {
+    /// `name=value` lines and an empty one. Values that are not known are empty, as Postfix sends
+    /// them; none can hold a line end.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let Transaction { session, sender, size, serial, .. } = self.transaction;
+        let client = session.client();
+        let mut out = String::with_capacity(512);
+        let mut put = |name: &str, value: &str| {
+            out.push_str(name);
+            out.push('=');
+            out.extend(value.chars().filter(|c| !c.is_control()));
+            out.push('\n');
+        };
+        put("request", "smtpd_access_policy");
+        put("protocol_state", "RCPT");
+        put("protocol_name", client.protocol);
+        put("client_address", &client.address.ip().to_canonical().to_string());
+        put("client_port", &client.address.port().to_string());
+        // No name is looked up.
+        put("client_name", "unknown");
+        put("reverse_client_name", "unknown");
+        put("server_address", &session.listener().address.ip().to_canonical().to_string());
+        put("server_port", &session.listener().address.port().to_string());
+        put("helo_name", &client.helo);
+        put("sender", sender.as_ref().map_or("", Mailbox::as_str));
+        put("recipient", self.recipient.mailbox.as_str());
+        put("recipient_count", "0");
+        put("queue_id", "");
+        put("instance", &format!("{:x}.{serial:x}", self.run));
+        put("size", &size.unwrap_or(0).to_string());
+        put("etrn_domain", "");
+        put("stress", "");
+        for name in ["sasl_method", "sasl_username", "sasl_sender"] {
+            put(name, "");
+        }
+        for name in ["ccert_subject", "ccert_issuer", "ccert_fingerprint"] {
+            put(name, "");
+        }
+        for name in ["encryption_protocol", "encryption_cipher"] {
+            put(name, "");
+        }
+        put("encryption_keysize", "0");
+        put("policy_context", "");
+        out.push('\n');
+        out.into_bytes()
+    }
+}

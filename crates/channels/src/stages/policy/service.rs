@@ -1,0 +1,126 @@
+//! Connections to a policy service.
+
+use super::Policy;
+use mail::Mono;
+use mta::alarm::Alarm;
+use mta::seams::{Endpoint, Net, Stream, Time, World};
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// No answer is longer.
+const ANSWER_BYTES_MAX: usize = 4 * 1024;
+
+/// A service and the connections to it that wait for a question.
+pub(super) struct Service<W: World> {
+    world: W,
+    endpoint: Endpoint,
+    timeout: Duration,
+    /// Questions at once.
+    places: Semaphore,
+    idle: RefCell<Vec<<W::Net as Net>::Stream>>,
+}
+
+impl<W: World> fmt::Display for Service<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.endpoint {
+            Endpoint::Tcp(address) => address.fmt(f),
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl<W: World> Service<W> {
+    pub(super) fn new(world: &W, policy: &Policy) -> Service<W> {
+        Service {
+            world: world.clone(),
+            endpoint: policy.endpoint.clone(),
+            timeout: policy.text.timeout.get(),
+            places: Semaphore::new(policy.text.max_connections as usize),
+            idle: RefCell::default(),
+        }
+    }
+
+    /// The answer to a request.
+    ///
+    /// # Errors
+    /// Why there is none, for people.
+    pub(super) async fn ask(&self, request: &[u8]) -> Result<String, String> {
+        let deadline = self.world.time().now() + self.timeout;
+        let answer = within(self.world.time(), deadline, async {
+            // It is never closed.
+            let _place = self.places.acquire().await;
+            self.exchange(request).await
+        });
+        match answer.await {
+            Some(answer) => answer.map_err(|error| error.to_string()),
+            None => Err("no answer in time".to_owned()),
+        }
+    }
+
+    /// Asks over a connection that is there, and over a new one when it turns out to be closed.
+    async fn exchange(&self, request: &[u8]) -> io::Result<String> {
+        loop {
+            let idle = self.idle.borrow_mut().pop();
+            let is_used = idle.is_some();
+            let mut stream = match idle {
+                Some(stream) => stream,
+                None => self.world.net().connect(&self.endpoint, None).await?,
+            };
+            match talk(&mut stream, request).await {
+                Ok(answer) => {
+                    self.idle.borrow_mut().push(stream);
+                    return Ok(answer);
+                }
+                // A service may close a connection on which nothing is asked.
+                Err(error) if is_used && is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+async fn talk<S: Stream>(stream: &mut S, request: &[u8]) -> io::Result<String> {
+    let mut rest = request;
+    while !rest.is_empty() {
+        let written = poll_fn(|cx| stream.poll_write(cx, &[IoSlice::new(rest)])).await?;
+        if written == 0 {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    let mut answer = Vec::new();
+    let mut buffer = [0; 512];
+    while !answer.ends_with(b"\n\n") {
+        let read = poll_fn(|cx| stream.poll_read(cx, &mut buffer)).await?;
+        if read == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        answer.extend_from_slice(buffer.get(..read).unwrap_or_default());
+        if answer.len() > ANSWER_BYTES_MAX {
+            return Err(io::Error::new(ErrorKind::InvalidData, "the answer has no end"));
+        }
+    }
+    String::from_utf8(answer).map_err(|_| io::Error::new(ErrorKind::InvalidData, "no text"))
+}
+
+/// What `future` gives, or `None` at the deadline.
+async fn within<T: Time, F: Future>(time: &T, deadline: Mono, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut alarm = Alarm::new(time.clone());
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => alarm.poll(cx, deadline).map(|()| None),
+    })
+    .await
+}

@@ -1,0 +1,89 @@
+//! Copies by rule.
+
+use super::client::{Client, FRIEND, STRANGER, submit};
+use super::node::{Node, config, play};
+use super::world::TestWorld;
+use spool::memdisk::MemDisk;
+use std::rc::Rc;
+
+const ROUTES: &str = "[[route]]\ndomains = [\"ours.test\", \"archive.test\"]\n\
+                      maildir = { path = \"/mail/{domain}/{local}\" }\n\
+                      [[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }";
+
+async fn start(rules: &str) -> Node {
+    let world = TestWorld::new();
+    let disk = Rc::new(MemDisk::new(1, 1 << 30));
+    Node::start_on(world, disk, &config(&format!("{ROUTES}\n{rules}"))).await
+}
+
+/// Recipients of each message, in order.
+fn received(node: &Node) -> Vec<String> {
+    let shown = |event: &serde_json::Value| {
+        let recipients = event["recipients"].as_array().expect("a list");
+        recipients.iter().filter_map(|to| to.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    node.of("received").iter().map(shown).collect()
+}
+
+#[test]
+fn messages_are_copied_by_sender_recipient_and_listener() {
+    play(|| async {
+        let node = start(
+            "[[copy]]\nto = \"all@archive.test\"\n\
+             [[copy]]\nto = \"sent@archive.test\"\nsenders = [\"boss@source.test\", \"*.sub.test\"]\n\
+             [[copy]]\nto = \"got@archive.test\"\nrecipients = [\"b@ours.test\", \"other.test\"]\n\
+             [[copy]]\nto = \"never@archive.test\"\nrecipients = [\"archive.test\"]\nsenders = [\"x.test\"]\n\
+             [[copy]]\nto = \"in@archive.test\"\nlisteners = [\"in\"]\nsenders = [\"boss@source.test\"]",
+        )
+        .await;
+        submit(&node, "me@source.test", &["a@ours.test"]).await;
+        submit(&node, "boss@Source.test", &["a@ours.test"]).await;
+        submit(&node, "me@a.sub.test", &["b@ours.test", "a@ours.test"]).await;
+        submit(&node, "me@sub.test", &["all@archive.test"]).await;
+        assert_eq!(
+            received(&node),
+            [
+                "a@ours.test all@archive.test",
+                "a@ours.test all@archive.test sent@archive.test in@archive.test",
+                "b@ours.test a@ours.test all@archive.test sent@archive.test got@archive.test",
+                "all@archive.test",
+            ]
+        );
+        node.wait_for("delivered", 12).await;
+        assert_eq!(node.shared.queue_slots.used(), 0);
+    });
+}
+
+#[test]
+fn nobody_hears_of_a_copy_that_fails_and_the_recipient_sees_no_sign_of_it() {
+    play(|| async {
+        let node =
+            start("[[copy]]\nto = \"archive@far.test\"\n[retry]\ngive_up_after = \"2m\"").await;
+        // A stranger could not have named the recipient of the copy.
+        let mut client = Client::connect(&node, STRANGER).await;
+        let reply = client.send("me@ours.test", &["a@ours.test"], "Subject: x\r\n\r\n").await;
+        assert!(reply.starts_with("250 2.0.0"), "{reply}");
+        node.wait_for("delivered", 1).await;
+        node.wait_for("expired", 1).await;
+        assert_eq!(node.of("expired")[0]["recipient"], "archive@far.test");
+        tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+        assert_eq!(node.count("dsn_queued"), 0);
+        let mailboxes = node.world.mailboxes();
+        let content = &mailboxes[std::path::Path::new("/mail/ours.test/a")][0];
+        assert!(!content.contains("archive"), "{content}");
+    });
+}
+
+#[test]
+fn a_copy_counts_against_the_queue() {
+    play(|| async {
+        let rules = "[[copy]]\nto = \"x@archive.test\"\n[spool]\nqueue_recipients_max = 2";
+        let node = start(rules).await;
+        let mut client = Client::connect(&node, FRIEND).await;
+        let reply = client.send("me@source.test", &["a@far.test", "b@far.test"], "x\r\n").await;
+        assert_eq!(reply, "452 4.3.1 The queue is full; try again later");
+        assert_eq!((node.count("received"), node.shared.queue_slots.used()), (0, 0));
+        let reply = client.send("me@source.test", &["a@far.test"], "x\r\n").await;
+        assert!(reply.starts_with("250 2.0.0"), "{reply}");
+    });
+}
