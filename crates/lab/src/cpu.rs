@@ -1,6 +1,6 @@
 //! What a process has used, from `/proc`.
 
-use crate::cli::{CommandError, Outcome};
+use crate::outcome::{CommandError, Outcome};
 use serde::Serialize;
 use std::process::ExitCode;
 

@@ -17,6 +17,7 @@ pub mod ledger;
 pub mod limits;
 pub mod listener;
 mod namespace;
+pub mod outcome;
 mod power;
 mod process;
 pub mod progress;

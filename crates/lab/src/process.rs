@@ -1,6 +1,9 @@
 //! Child processes that don't outlive the run.
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -89,4 +92,33 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// This program, to be started with another command.
+///
+/// # Errors
+/// When the system doesn't know where it is.
+pub(crate) fn lab_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("this program: {error}"))
+}
+
+/// The address in `listening on ADDRESS`, which our tools print first.
+///
+/// # Errors
+/// When it says something else.
+pub(crate) fn read_address(process: &mut Process) -> Result<String, String> {
+    let mut line = String::new();
+    if let Some(output) = &mut process.child().stdout {
+        BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
+    }
+    let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
+    address.ok_or_else(|| format!("it should say where it listens and says {line:?}"))
+}
+
+/// A new file for what a program writes.
+///
+/// # Errors
+/// When it can't be made; the text names it.
+pub(crate) fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -1,11 +1,10 @@
 //! A server that a script configures, starts and ends: any installation can be measured so.
 //! docs/benchmarks.md says what such a script is asked and what it is given.
 
-use super::contender::{Farewell, Place, Server};
-use super::load::create;
 use super::report::ConfigFile;
+use super::server::{Farewell, Place, Server};
 use super::tree;
-use crate::process::Process;
+use crate::process::{Process, create};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::str::FromStr;

@@ -1,10 +1,9 @@
 //! Exim, with a configuration and a spool of its own: no DNS, no callouts, delivery at once.
 
-use super::contender::{Farewell, Place, Server};
-use super::load::create;
 use super::report::ConfigFile;
+use super::server::{Farewell, Place, Server};
 use super::tree;
-use crate::process::Process;
+use crate::process::{Process, create};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;

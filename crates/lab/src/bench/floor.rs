@@ -1,10 +1,9 @@
 //! The bare relay: the limit that the others are held against.
 
-use super::contender::{Farewell, Place, Server};
-use super::load::{create, read_address};
 use super::report::ConfigFile;
+use super::server::{Farewell, Place, Server};
 use super::tree;
-use crate::process::Process;
+use crate::process::{Process, create, lab_program, read_address};
 use serde_json::Value;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -51,7 +50,7 @@ pub(super) fn start(place: &Place, log: bool) -> Result<Box<dyn Server>, String>
 }
 
 fn start_with(place: &Place, add: impl FnOnce(&mut Command)) -> Result<Box<dyn Server>, String> {
-    let mut command = place.command(&super::lab_program()?);
+    let mut command = place.command(&lab_program()?);
     let connections = place.egress.in_sum().unwrap_or(CONNECTIONS_MAX).to_string();
     command.args(["floor", "--connections", &connections, "--listen", &place.address()]);
     command.args(["--to", &place.sink]);

@@ -3,11 +3,10 @@
 use super::path::Path as LongPath;
 use super::scenario::domain;
 use crate::ledger::Followed;
-use crate::process::Process;
+use crate::process::{Process, create, lab_program, read_address};
 use crate::stats::Latency;
 use serde::Deserialize;
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -80,7 +79,7 @@ impl Source {
         let (each, left) =
             (load.messages / u64::from(load.sources), load.messages % u64::from(load.sources));
         let messages = each + u64::from(u64::from(number) <= left);
-        let mut command = Command::new(super::lab_program()?);
+        let mut command = Command::new(lab_program()?);
         command.args([
             "source",
             "--json",
@@ -193,7 +192,7 @@ impl Sink {
     ) -> Result<Sink, String> {
         let ledger = directory.join(format!("{name}.ledger"));
         create(&ledger)?;
-        let lab = super::lab_program()?;
+        let lab = lab_program()?;
         let mut command = match path {
             Some(path) => path.command(&lab),
             None => Command::new(lab),
@@ -218,21 +217,4 @@ impl Sink {
         self.process.stop(STOP_MAX)?;
         Ok(self.ledger)
     }
-}
-
-/// The address in `listening on ADDRESS`, which our tools print first.
-///
-/// # Errors
-/// When it says something else.
-pub(super) fn read_address(process: &mut Process) -> Result<String, String> {
-    let mut line = String::new();
-    if let Some(output) = &mut process.child().stdout {
-        BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
-    }
-    let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
-    address.ok_or_else(|| format!("it should say where it listens and says {line:?}"))
-}
-
-pub(super) fn create(path: &Path) -> Result<File, String> {
-    File::create(path).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -24,6 +24,7 @@ mod round;
 mod run_directory;
 mod scenario;
 mod series;
+mod server;
 mod stand;
 mod steady_state;
 mod stopping;
@@ -31,7 +32,8 @@ mod table;
 mod target;
 mod tree;
 
-use crate::cli::{CommandError, Outcome};
+use crate::outcome::{CommandError, Outcome};
+use crate::process::lab_program;
 pub use adapter::Adapter;
 use contender::Contender;
 use load::Load;
@@ -121,11 +123,6 @@ pub struct BenchOptions {
     /// Drop so many arrivals from each account: shows that a loss is seen
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub plant_loss: u64,
-}
-
-/// This program, to be started with another command.
-fn lab_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("this program: {error}"))
 }
 
 /// The command.

@@ -2,11 +2,10 @@
 //! namespace in which those places lie in a directory of its own. It looks names up in `/etc/hosts`
 //! alone.
 
-use super::contender::{Farewell, Place, Server};
-use super::load::create;
 use super::report::ConfigFile;
+use super::server::{Farewell, Place, Server};
 use super::tree;
-use crate::process::Process;
+use crate::process::{Process, create};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Postfix, with a configuration and a queue of its own, tuned as the Mailismus comparison has it:
 //! process limit 300, concurrency 250, no DNS.
 
-use super::contender::{Farewell, Place, Server};
 use super::report::ConfigFile;
+use super::server::{Farewell, Place, Server};
 use super::tree;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,10 @@
 //! Postrider itself.
 
-use super::contender::{Farewell, Place, Server};
-use super::load::create;
 use super::report::ConfigFile;
 use super::scenario::{Egress, domain};
+use super::server::{Farewell, Place, Server};
 use super::tree;
-use crate::process::Process;
+use crate::process::{Process, create};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

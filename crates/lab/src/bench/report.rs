@@ -451,6 +451,15 @@ impl Measurement {
     }
 }
 
+impl Case {
+    /// Whether anything that was measured of a contender proves nothing.
+    #[must_use]
+    pub fn is_invalid(&self, contender: &str) -> bool {
+        let mut measurements = self.rounds.iter().flat_map(|round| &round.measurements);
+        measurements.any(|one| one.contender == contender && one.severity() == Severity::Invalid)
+    }
+}
+
 impl Report {
     /// Whether anything in it is INVALID.
     #[must_use]

@@ -1,6 +1,6 @@
 //! The test stand: a sink, a server before it, sources before that, all in one directory.
 
-use super::contender::{Contender, Farewell, Place, Server};
+use super::contender::Contender;
 use super::group::Group;
 use super::load::{Load, Sink, Source, SourceReport};
 use super::machine::{Busy, device_written_bytes};
@@ -8,6 +8,7 @@ use super::path::Path;
 use super::report::{Account, ConfigFile, Mark};
 use super::scenario::{Egress, LongPath};
 use super::series::{Recorder, Sample, Tenths};
+use super::server::{Farewell, Place, Server};
 use super::stopping::Stopping;
 use super::tree::{self, Usage};
 use crate::ledger::{Followed, audit};

@@ -1,7 +1,7 @@
 //! A server that runs already, and whose next hop is the sink.
 
-use super::contender::{Farewell, Server};
 use super::report::ConfigFile;
+use super::server::{Farewell, Server};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::str::FromStr;

@@ -3,8 +3,8 @@
 mod moment;
 mod report;
 
-use crate::cli::{CommandError, Outcome};
 use crate::namespace;
+use crate::outcome::{CommandError, Outcome};
 use crate::power::{self, Cut, Disk};
 use crate::random::Random;
 use crate::rig::{Rig, Verified};

@@ -9,9 +9,9 @@ mod egress;
 mod ingress;
 mod log;
 
-use crate::cli::{CommandError, Outcome};
 use crate::dialogue::Offer;
 use crate::listener::{ReadBuffer, listen, resolve};
+use crate::outcome::{CommandError, Outcome};
 use crate::stop::Stop;
 use cost::KnownCost;
 use log::Log;

@@ -9,7 +9,7 @@ pub use audit::{Audit, audit};
 pub(crate) use follow::Followed;
 pub use record::{Arrival, ArrivalState, Fate, LedgerWriter, Sent};
 
-use crate::cli::{CommandError, Outcome};
+use crate::outcome::{CommandError, Outcome};
 use crate::stats::value_table;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -8,9 +8,9 @@ mod idle_sessions;
 mod proc;
 mod sink_away;
 
-use crate::cli::{CommandError, Outcome};
 use crate::ledger::Audit;
 use crate::namespace;
+use crate::outcome::{CommandError, Outcome};
 use crate::rig::Rig;
 use crate::stats::value_table;
 use serde_json::{Map, Value, json};

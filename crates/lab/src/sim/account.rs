@@ -4,26 +4,14 @@
 //! every arrival is known by its recipient alone.
 
 use super::executor::Group;
+use super::names::{DEAD_DOMAIN, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN};
 use super::network::Network;
-use super::peer::UNKNOWN_USER;
 use super::trace::Trace;
 use std::cell::{Ref, RefCell};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
-
-/// The domain that reports go to.
-pub const SENDER_DOMAIN: &str = "back.test";
-
-/// Of senders whose next hop refuses all reports.
-pub const DEAF_DOMAIN: &str = "deaf.test";
-
-/// The domain of the next hop that is dead; as a sender's, it can't be told anything either.
-pub const DEAD_DOMAIN: &str = "dead.test";
-
-/// The domain of the next hop that nothing goes wrong with.
-pub const WELL_DOMAIN: &str = "well.test";
 
 /// The reply to a message that its receiver never sent.
 pub const NEVER_REPLIED: u64 = u64::MAX;

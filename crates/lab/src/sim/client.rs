@@ -1,10 +1,10 @@
 //! Clients: hand in messages of all sizes in all ways, and believe nothing but replies.
 
-use super::account::{Account, DEAD_DOMAIN, DEAF_DOMAIN, Fate, SENDER_DOMAIN, WELL_DOMAIN};
+use super::account::{Account, Fate};
 use super::executor::{Executor, OUTSIDE};
+use super::names::{DEAD_DOMAIN, DEAF_DOMAIN, NODE, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN};
 use super::network::{SimNet, SimStream};
-use super::peer::UNKNOWN_USER;
-use super::plan::{CROWD_FROM_US, NODE, Plan, RECIPIENTS_MAX};
+use super::plan::{CROWD_FROM_US, Plan, RECIPIENTS_MAX};
 use crate::random::Random;
 use crate::source::{Body, BodyKind};
 use mta::seams::{Endpoint, Net as _};

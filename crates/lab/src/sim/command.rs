@@ -1,7 +1,7 @@
 //! `postrider-lab sim`.
 
 use super::{Outcome, Plan, Plant, pool, run as run_seed};
-use crate::cli;
+use crate::outcome;
 use crate::progress::Progress;
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ pub struct SimOptions {
 ///
 /// # Errors
 /// None: the simulator needs nothing from outside.
-pub fn run(options: &SimOptions) -> cli::Outcome {
+pub fn run(options: &SimOptions) -> outcome::Outcome {
     let mut progress = (options.seeds > 1).then(|| Progress::new("seeds", Some(options.seeds)));
     let mut broken = Vec::new();
     let mut count = 0;

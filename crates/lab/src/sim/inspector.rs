@@ -1,9 +1,10 @@
 //! Asks the node, on the way that `postrider queue why` takes, what everything queued waits for,
 //! and what it uses of what it may use.
 
-use super::account::{Account, DEAD_DOMAIN};
+use super::account::Account;
 use super::executor::Executor;
 use super::node::Node;
+use super::plan::Horizon;
 use mail::{MessageId, Wall};
 use mta::control::{
     BlockerKind, ControlRequest, Filter, ITEMS_MAX, PARTS_MAX, QueueItem, ShardAnswer,
@@ -23,30 +24,6 @@ const ATTEMPT_MS: u64 = 300_000;
 /// later, and so often.
 const AGAIN_US: u64 = 8_000_000;
 const LOOKS_MAX: u32 = 3;
-
-/// How far in the future deadlines may lie, by what the configuration says.
-#[derive(Clone, Copy, Debug)]
-pub struct Horizon {
-    /// The longest pause between two tries of a message.
-    pub retry_ms: u64,
-    /// The longest pause between two connections to a next hop, or two questions where it is.
-    pub back_off_ms: u64,
-    /// The oldest a message gets.
-    pub expiry_ms: u64,
-    /// The same for those to the next hop that is dead.
-    pub dead_ms: u64,
-}
-
-impl Horizon {
-    fn of(&self, kind: BlockerKind, address: &str) -> u64 {
-        match kind {
-            BlockerKind::Time => self.retry_ms,
-            BlockerKind::Backoff => self.back_off_ms,
-            _ if address.ends_with(DEAD_DOMAIN) => self.dead_ms,
-            _ => self.expiry_ms,
-        }
-    }
-}
 
 /// Whom an inspection tells, and what it knows.
 #[derive(Clone, Debug)]

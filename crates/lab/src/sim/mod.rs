@@ -13,6 +13,7 @@ pub mod command;
 pub mod executor;
 pub mod inspector;
 pub mod log;
+pub mod names;
 pub mod network;
 pub mod node;
 pub mod open_files;
@@ -38,11 +39,12 @@ use config::Config;
 use executor::{Executor, Group, OUTSIDE};
 use inspector::{Inspected, Inspector};
 use log::SimDisk;
+use names::NODE;
 use network::{Network, NetworkFaults, Queues};
 use node::{Ground, Node};
 use open_files::OpenFiles;
 use peer::Neighbours;
-use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, Hop, NODE, Weather};
+use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, Hop, Mood, Weather};
 use rates::{Beginnings, RateLimit};
 use ready_queues::ReadyQueues;
 use spool::memdisk::Faults;
@@ -51,7 +53,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use trace::Trace;
-use world::{DnsFaults, Mood};
+use world::DnsFaults;
 
 /// When all is healed the queue must be empty after so long: the longest retry, twice over, and
 /// the timeouts of one attempt that was under way.

@@ -3,7 +3,6 @@
 
 use super::executor::{Executor, Group};
 use super::open_files::{OpenFile, OpenFiles};
-use super::ready_queues::HostSet;
 use super::trace::Trace;
 use crate::random::Random;
 use mta::seams::{Endpoint, Listener, Net, Stream};
@@ -15,6 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+
+/// Hosts that the DNS named together. (Each has one name and one address.)
+pub type HostSet = BTreeSet<IpAddr>;
 
 /// Bytes under way in one direction, read buffers included; beyond it a writer waits.
 const PIPE_BYTES_MAX: usize = 64 * 1024;

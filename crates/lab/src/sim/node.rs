@@ -3,9 +3,10 @@
 use super::account::Account;
 use super::executor::{Executor, Group};
 use super::log::{LogParts, SimDisk, SimLog};
+use super::names::NODE;
 use super::network::{Network, SimAccepted};
 use super::open_files::OpenFiles;
-use super::plan::{NODE, Parts};
+use super::plan::Limits;
 use super::plant::Plant;
 use super::ready_queues::ReadyQueues;
 use super::trace::Trace;
@@ -63,17 +64,6 @@ pub struct Ground {
     pub limits: Limits,
     /// The descriptors of its process.
     pub files: Arc<OpenFiles>,
-}
-
-/// What the node may use.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Delivered recipients whose settle is not durable.
-    pub unsettled: u64,
-    /// Client sessions.
-    pub sessions: u64,
-    /// How its descriptors are divided.
-    pub parts: Option<Parts>,
 }
 
 /// A running node.

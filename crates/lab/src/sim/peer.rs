@@ -3,6 +3,7 @@
 use super::account::{Account, NEVER_REPLIED};
 use super::attempts::Deferred;
 use super::executor::{Executor, OUTSIDE};
+use super::names::UNKNOWN_USER;
 use super::network::{Network, SimStream};
 use super::plan::{Hop, Weather};
 use super::plant::Plant;
@@ -14,9 +15,6 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-
-/// Recipients whose local part ends so exist nowhere.
-pub const UNKNOWN_USER: &str = "-nobody";
 
 /// What all hosts of all hops share.
 #[derive(Debug)]

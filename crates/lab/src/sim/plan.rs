@@ -2,24 +2,23 @@
 //! faults come when.
 
 mod act;
+mod bounds;
+mod dns;
 mod file;
 mod shown;
 mod variety;
 
 pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
+pub use bounds::{Horizon, Limits};
+pub use dns::{Mood, Zones};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
 
-use super::account::{DEAF_DOMAIN, SENDER_DOMAIN, WELL_DOMAIN};
-use super::inspector::Horizon;
-use super::node::Limits;
+use super::names::{DEAF_DOMAIN, SENDER_DOMAIN};
 use crate::random::Random;
 use act::{acts, crashes};
 use file::mx_name;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-
-/// Where the node listens.
-pub const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 /// Recipients of one message at most, but for those to small domains.
 pub const RECIPIENTS_MAX: u64 = 4;

@@ -2,8 +2,9 @@
 //! connections and all shards of the node.
 
 use super::executor::Group;
+use super::network::HostSet;
 use super::plan::Hop;
-use super::ready_queues::{HostSet, ReadyQueues, groups_of};
+use super::ready_queues::{ReadyQueues, groups_of};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -7,14 +7,10 @@
 //! only its host: each group of hosts gets as much as the sets with one of these hosts allow.
 
 use super::executor::{Executor, Group};
-use super::network::Network;
+use super::network::{HostSet, Network};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::rc::Rc;
-
-/// Hosts that the DNS named together. (Each has one name and one address.)
-pub type HostSet = BTreeSet<IpAddr>;
 
 /// The sets that the DNS named to each life of the node, and when it first did.
 #[derive(Debug)]
@@ -64,6 +60,7 @@ pub fn groups_of<T: Copy>(hosts: &[T]) -> Vec<Vec<T>> {
 mod tests {
     use super::super::trace::Trace;
     use super::*;
+    use std::net::IpAddr;
 
     #[test]
     fn a_set_is_one_ready_queue_for_each_of_its_hosts() {

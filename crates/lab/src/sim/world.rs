@@ -3,16 +3,17 @@
 
 use super::account::Account;
 use super::executor::{self, Executor, Group};
-use super::network::SimNet;
+use super::network::{HostSet, SimNet};
 use super::open_files::OpenFiles;
-use super::ready_queues::{HostSet, ReadyQueues};
+use super::plan::{Mood, Zones};
+use super::ready_queues::ReadyQueues;
 use super::trace::Trace;
 use crate::random::Random;
 use bytes::Bytes;
 use mail::{Mono, Wall};
 use mta::seams::{Dns, DnsError, MailStore, Mx, Sleep, Spawn, Time, World};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
@@ -175,33 +176,6 @@ impl Spawn for SimSpawn {
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.executor.spawn(self.group, task);
     }
-}
-
-/// What the DNS holds.
-#[derive(Clone, Debug, Default)]
-pub struct Zones {
-    /// MX records by domain.
-    pub mx: BTreeMap<String, Vec<Mx>>,
-    /// Addresses by host.
-    pub addresses: BTreeMap<String, Vec<IpAddr>>,
-    /// CNAMEs that lead back to themselves.
-    pub looped: BTreeSet<String>,
-}
-
-/// How the resolver feels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mood {
-    /// It answers.
-    #[default]
-    Well,
-    /// After seconds.
-    Slow,
-    /// It says nothing, and the time for the question runs out.
-    Silent,
-    /// SERVFAIL.
-    Failing,
-    /// There is no descriptor to ask it with.
-    Lacking,
 }
 
 /// What the resolver says, and how badly.

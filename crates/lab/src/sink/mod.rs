@@ -6,10 +6,10 @@ mod session;
 
 pub use fault::{Drop, Phase, Refuse};
 
-use crate::cli::{CommandError, Outcome};
 use crate::dialogue::Offer;
 use crate::ledger::LedgerWriter;
 use crate::listener::{ReadBuffer, listen, resolve};
+use crate::outcome::{CommandError, Outcome};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::stats::{rate, value_table};

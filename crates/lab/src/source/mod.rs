@@ -12,9 +12,9 @@ pub use pace::{Pace, Ticket};
 pub use recipients::Recipients;
 pub(crate) use reply::{Offered, ReplyReader};
 
-use crate::cli::{CommandError, Outcome};
 use crate::ledger::LedgerWriter;
 use crate::listener::resolve;
+use crate::outcome::{CommandError, Outcome};
 use crate::progress::Progress;
 use crate::stop::Stop;
 use report::Tally;

@@ -8,12 +8,6 @@ use crate::bench::report::{
     Better, Case, Ending, Measurement, Published, Report, Scenario, Severity, Summary, Workload,
 };
 
-/// Whether anything that was measured of a contender proves nothing.
-pub(super) fn is_invalid(case: &Case, contender: &str) -> bool {
-    let mut measurements = case.rounds.iter().flat_map(|round| &round.measurements);
-    measurements.any(|one| one.contender == contender && one.severity() == Severity::Invalid)
-}
-
 /// Draws it.
 pub(super) fn draw(body: &mut Markup, report: &Report, scenario: &Scenario, case: &Case) {
     body.line();
@@ -147,7 +141,7 @@ fn draw_figures(body: &mut Markup, case: &Case, compared: bool, published: &[&Pu
 }
 
 fn draw_contender(row: &mut Markup, case: &Case, contender: &str) {
-    let invalid = is_invalid(case, contender);
+    let invalid = case.is_invalid(contender);
     row.element("th", &[("class", if invalid { "wrong" } else { "" })], |cell| {
         cell.text(contender);
         if invalid {
@@ -159,7 +153,7 @@ fn draw_contender(row: &mut Markup, case: &Case, contender: &str) {
 fn draw_summary(row: &mut Markup, case: &Case, contender: &str, figure: &Summary) {
     let same =
         |summary: &&Summary| summary.contender == contender && summary.figure == figure.figure;
-    let class = if is_invalid(case, contender) { "wrong" } else { "" };
+    let class = if case.is_invalid(contender) { "wrong" } else { "" };
     match case.summaries.iter().find(same) {
         Some(summary) => table::spread_cell(row, &summary.spread, &summary.unit, class),
         None => row.leaf("td", &[], "–"),

@@ -52,7 +52,7 @@ fn note(rounds: usize, better: Better) -> String {
 }
 
 fn bar<'a>(report: &Report, case: &Case, contender: &'a str, spread: &'a Spread) -> Bar<'a> {
-    let invalid = super::case::is_invalid(case, contender);
+    let invalid = case.is_invalid(contender);
     Bar { label: contender, colour: colour(report, contender), spread, invalid }
 }
 

@@ -1,6 +1,6 @@
 //! What comes first: whether the run is worth anything, and how the first contender compares.
 
-use super::{case, slug, table};
+use super::{slug, table};
 use crate::bench::markup::Markup;
 use crate::bench::number::three_digits;
 use crate::bench::report::{Better, Case, Mark, Ratio, Report, Scenario, Severity};
@@ -94,7 +94,7 @@ fn draw_ratio(row: &mut Markup, case: &Case, ratio: Option<&Ratio>) {
         return row.leaf("td", &[], "–");
     };
     let spread = &ratio.spread;
-    if case::is_invalid(case, &ratio.of) || case::is_invalid(case, &ratio.to) {
+    if case.is_invalid(&ratio.of) || case.is_invalid(&ratio.to) {
         return row.element("td", &[("class", "wrong")], |cell| {
             cell.text("INVALID");
             cell.leaf("small", &[], &format!("{}×", three_digits(spread.median)));

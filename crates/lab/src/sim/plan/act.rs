@@ -1,8 +1,7 @@
 //! What is done to the node: ends of its process, and what an operator or the surroundings do.
 
-use super::SECOND_US;
+use super::{Mood, SECOND_US};
 use crate::random::Random;
-use crate::sim::world::Mood;
 
 /// Somebody asks about the queue so often, on average.
 const ASK_EVERY_US: u64 = 10 * SECOND_US;

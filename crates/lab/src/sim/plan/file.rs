@@ -1,8 +1,8 @@
 //! What the node is told: its configuration file, and what the DNS says.
 
-use super::{BY_MX, Hop, NODE, Plan, SESSIONS_MAX, ZoneChange};
+use super::{BY_MX, Hop, Plan, SESSIONS_MAX, ZoneChange, Zones};
+use crate::sim::names::NODE;
 use crate::sim::plant::Plant;
-use crate::sim::world::Zones;
 use mta::seams::Mx;
 use std::fmt::Write as _;
 

@@ -3,11 +3,11 @@
 //! and among them one that is well.
 
 use super::{
-    Act, ActKind, BY_MX, Change, CrashKind, DiskFailure, Hop, Parts, Plan, SECOND_US, WELL_DOMAIN,
+    Act, ActKind, BY_MX, Change, CrashKind, DiskFailure, Hop, Mood, Parts, Plan, SECOND_US, Zones,
     hop, mx_name,
 };
 use crate::random::Random;
-use crate::sim::world::{Mood, Zones};
+use crate::sim::names::WELL_DOMAIN;
 use mta::seams::Mx;
 use std::net::SocketAddr;
 

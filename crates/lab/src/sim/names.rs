@@ -1,0 +1,21 @@
+//! Names and addresses that everybody in the simulated world knows.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Where the node listens.
+pub const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+/// The domain that reports go to.
+pub const SENDER_DOMAIN: &str = "back.test";
+
+/// Of senders whose next hop refuses all reports.
+pub const DEAF_DOMAIN: &str = "deaf.test";
+
+/// The domain of the next hop that is dead; as a sender's, it can't be told anything either.
+pub const DEAD_DOMAIN: &str = "dead.test";
+
+/// The domain of the next hop that nothing goes wrong with.
+pub const WELL_DOMAIN: &str = "well.test";
+
+/// Recipients whose local part ends so exist nowhere.
+pub const UNKNOWN_USER: &str = "-nobody";

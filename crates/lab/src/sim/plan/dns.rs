@@ -1,0 +1,32 @@
+//! What the DNS says, and how well it says it.
+
+use mta::seams::Mx;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// What the DNS holds.
+#[derive(Clone, Debug, Default)]
+pub struct Zones {
+    /// MX records by domain.
+    pub mx: BTreeMap<String, Vec<Mx>>,
+    /// Addresses by host.
+    pub addresses: BTreeMap<String, Vec<IpAddr>>,
+    /// CNAMEs that lead back to themselves.
+    pub looped: BTreeSet<String>,
+}
+
+/// How the resolver feels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mood {
+    /// It answers.
+    #[default]
+    Well,
+    /// After seconds.
+    Slow,
+    /// It says nothing, and the time for the question runs out.
+    Silent,
+    /// SERVFAIL.
+    Failing,
+    /// There is no descriptor to ask it with.
+    Lacking,
+}
