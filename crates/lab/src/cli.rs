@@ -1,8 +1,9 @@
 //! The table of commands.
 
 use crate::bench::path;
-use crate::{bench, cpu, crash, floor, ledger, limits, sim, sink, source};
+use crate::{bench, crash, limits, sim};
 use clap::{Parser, Subcommand};
+use load::{cpu, floor, ledger, sink, source};
 use std::process::ExitCode;
 
 /// Load tools for mail relays: send mail, receive mail, account for every message.

@@ -4,7 +4,7 @@
 use super::report::ConfigFile;
 use super::server::{Farewell, Place, Server};
 use super::tree;
-use crate::process::{Process, create};
+use load::process::{Process, create};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::str::FromStr;

@@ -3,7 +3,7 @@
 use super::report::ConfigFile;
 use super::server::{Farewell, Place, Server};
 use super::tree;
-use crate::process::{Process, create};
+use load::process::{Process, create};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::report::ConfigFile;
 use super::server::{Farewell, Place, Server};
 use super::tree;
-use crate::process::{Process, create, lab_program, read_address};
+use load::process::{Process, create, lab_program, read_address};
 use serde_json::Value;
 use std::io::Read as _;
 use std::process::{Command, Stdio};

@@ -1,11 +1,11 @@
 //! A large queue: the next hop is down, much comes in, the next hop is back.
 
-use super::load::{Load, SourceReport};
 use super::machine::disk_used_bytes;
 use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
 use super::report::Measurement;
 use super::series::Tenths;
 use super::stand::{Stand, Waited};
+use super::traffic::{Load, SourceReport};
 use std::time::{Duration, Instant};
 
 /// Between the last message in and the next hop's return.

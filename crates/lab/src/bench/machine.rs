@@ -1,7 +1,7 @@
 //! The machine: what it is, how busy it is, how fast its disk syncs.
 
 use super::report::{DiskLatency, Machine, Mark, Severity};
-use crate::cpu::usage;
+use load::cpu::usage;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! From what was seen on the stand to a measurement.
 
-use super::load::{SourceReport, join_latencies};
 use super::report::{Better, Ending, Figure, Mark, Measurement, Percentiles, Severity};
 use super::stand::{Snapshot, Stand, Waited};
+use super::traffic::{SourceReport, join_latencies};
 
 /// Collects figures.
 #[derive(Debug, Default)]

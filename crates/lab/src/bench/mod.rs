@@ -6,7 +6,6 @@ mod exim;
 mod floor;
 mod group;
 mod large_queue;
-mod load;
 mod machine;
 mod markup;
 mod measurement;
@@ -30,13 +29,13 @@ mod steady_state;
 mod stopping;
 mod table;
 mod target;
+mod traffic;
 mod tree;
 
-use crate::outcome::{CommandError, Outcome};
-use crate::process::lab_program;
 pub use adapter::Adapter;
 use contender::Contender;
-use load::Load;
+use load::outcome::{CommandError, Outcome};
+use load::process::lab_program;
 use report::{Manifest, Report, Round, Skipped, Workload};
 use run_directory::RunDirectory;
 use scenario::{Case, Egress, Kind, LongPath, Scenario};
@@ -47,6 +46,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stopping::Stopping;
 pub use target::Target;
+use traffic::Load;
 
 /// What a measurement takes beside its load, with `--minutes`.
 const OVERHEAD_SECONDS: f64 = 5.0;
@@ -327,7 +327,7 @@ impl Bench {
         &self,
         index: usize,
         case: &Case,
-        load: &load::Load,
+        load: &Load,
         name: &str,
     ) -> Result<(report::Measurement, Vec<report::ConfigFile>), String> {
         let site = Site {

@@ -4,7 +4,7 @@ use super::report::ConfigFile;
 use super::scenario::{Egress, domain};
 use super::server::{Farewell, Place, Server};
 use super::tree;
-use crate::process::{Process, create};
+use load::process::{Process, create};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! The relay runs: all at once in, all at once out.
 
-use super::load::Load;
 use super::machine::disk_used_bytes;
 use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
 use super::report::{Mark, Measurement, Severity};
 use super::stand::{Stand, Waited};
+use super::traffic::Load;
 use super::tree;
 use std::time::{Duration, Instant};
 

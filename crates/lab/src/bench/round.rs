@@ -1,12 +1,12 @@
 //! One contender in one case, from an empty directory to its measurement.
 
 use super::contender::Contender;
-use super::load::Load;
 use super::machine::probe_disk;
 use super::measurement::failed;
 use super::report::{ConfigFile, Ending, Measurement, Severity};
 use super::scenario::{Case, Kind};
 use super::stand::{Site, Stand};
+use super::traffic::Load;
 use super::{large_queue, relay, steady_state};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! The scenarios: what is done, whose benchmark it follows, and what others have published.
 
-use super::load::Load;
 use super::report::Published;
+use super::traffic::Load;
 use std::time::Duration;
 
 /// The project's own figures from before a line was written.

@@ -139,7 +139,7 @@ impl Tenths {
         let before = std::iter::once((0, Duration::ZERO)).chain(self.reached.iter().copied());
         let pairs = before.zip(&self.reached);
         pairs
-            .map(|((n, then), (m, now))| crate::stats::rate(m - n, now.saturating_sub(then)))
+            .map(|((n, then), (m, now))| load::stats::rate(m - n, now.saturating_sub(then)))
             .collect()
     }
 }

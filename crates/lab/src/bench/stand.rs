@@ -2,7 +2,6 @@
 
 use super::contender::Contender;
 use super::group::Group;
-use super::load::{Load, Sink, Source, SourceReport};
 use super::machine::{Busy, device_written_bytes};
 use super::path::Path;
 use super::report::{Account, ConfigFile, Mark};
@@ -10,9 +9,10 @@ use super::scenario::{Egress, LongPath};
 use super::series::{Recorder, Sample, Tenths};
 use super::server::{Farewell, Place, Server};
 use super::stopping::Stopping;
+use super::traffic::{Load, Sink, Source, SourceReport};
 use super::tree::{self, Usage};
-use crate::ledger::{Followed, audit};
-use crate::listener::free_port;
+use load::ledger::{Followed, audit};
+use load::listener::free_port;
 use std::path::{Path as FilePath, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! Steady state: one source more every interval; sources stop while too much is queued.
 
-use super::load::Load;
 use super::measurement::{Figures, conclude, mark_gave_up, percentiles};
 use super::report::Measurement;
 use super::stand::Stand;
+use super::traffic::Load;
 use super::tree;
 use std::time::{Duration, Instant};
 

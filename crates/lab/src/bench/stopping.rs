@@ -1,6 +1,6 @@
 //! Ctrl-C and SIGTERM: servers that have detached themselves must be ended before the run ends.
 
-use crate::stop::Stop;
+use load::stop::Stop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

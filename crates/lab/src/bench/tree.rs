@@ -1,7 +1,7 @@
 //! What a server with all its processes has used, from `/proc`.
 
-use crate::cpu::StatFields;
-use crate::process::Process;
+use load::cpu::StatFields;
+use load::process::Process;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;

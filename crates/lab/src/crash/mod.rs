@@ -4,10 +4,10 @@ mod moment;
 mod report;
 
 use crate::namespace;
-use crate::outcome::{CommandError, Outcome};
 use crate::power::{self, Cut, Disk};
-use crate::random::Random;
 use crate::rig::{Rig, Verified};
+use load::outcome::{CommandError, Outcome};
+use load::random::Random;
 use moment::Moment;
 use report::{Kill, Report};
 use std::path::PathBuf;

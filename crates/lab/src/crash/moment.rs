@@ -1,6 +1,6 @@
 //! When to kill.
 
-use crate::random::Random;
+use load::random::Random;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};

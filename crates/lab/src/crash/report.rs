@@ -1,9 +1,9 @@
 //! What a run found.
 
-use crate::ledger::Audit;
 use crate::power::Cut;
 use crate::rig::Verified;
-use crate::stats::value_table;
+use load::ledger::Audit;
+use load::stats::value_table;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;

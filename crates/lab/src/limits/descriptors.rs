@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::{CONNECTIONS_MAX, Findings, LimitsOptions, config, proc};
-use crate::ledger::Audit;
 use crate::rig::Rig;
+use load::ledger::Audit;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use super::client::try_message;
 use super::{Findings, LimitsOptions, config};
-use crate::ledger::Audit;
 use crate::namespace::system;
 use crate::rig::Rig;
+use load::ledger::Audit;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::{Findings, LimitsOptions, config, proc};
-use crate::ledger::Audit;
 use crate::rig::Rig;
+use load::ledger::Audit;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::Ipv4Addr;
 use std::time::Instant;

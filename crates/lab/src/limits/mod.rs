@@ -8,11 +8,11 @@ mod idle_sessions;
 mod proc;
 mod sink_away;
 
-use crate::ledger::Audit;
 use crate::namespace;
-use crate::outcome::{CommandError, Outcome};
 use crate::rig::Rig;
-use crate::stats::value_table;
+use load::ledger::Audit;
+use load::outcome::{CommandError, Outcome};
+use load::stats::value_table;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;

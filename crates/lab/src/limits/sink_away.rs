@@ -1,8 +1,8 @@
 //! The next hop vanishes amid deliveries, stays away, and returns.
 
 use super::{CONNECTIONS_MAX, Findings, LimitsOptions, config};
-use crate::ledger::Audit;
 use crate::rig::Rig;
+use load::ledger::Audit;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! A disk with a volatile cache: what was not flushed is lost, whole or in part, when the power is
 //! cut.
 
-use crate::random::Random;
+use load::random::Random;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -11,9 +11,9 @@ mod served;
 pub(crate) use image::Cut;
 
 use crate::namespace::system;
-use crate::random::Random;
 use fuser::{BackgroundSession, Config, MountOption};
 use image::{Image, Loss};
+use load::random::Random;
 use served::Served;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};

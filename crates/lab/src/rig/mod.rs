@@ -2,9 +2,9 @@
 
 mod verified;
 
-use crate::ledger::{Audit, Followed, audit};
-use crate::listener::free_port;
-use crate::process::Process;
+use load::ledger::{Audit, Followed, audit};
+use load::listener::free_port;
+use load::process::Process;
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};

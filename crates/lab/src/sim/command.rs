@@ -1,8 +1,8 @@
 //! `postrider-lab sim`.
 
 use super::{Outcome, Plan, Plant, pool, run as run_seed};
-use crate::outcome;
-use crate::progress::Progress;
+use load::outcome;
+use load::progress::Progress;
 use std::process::ExitCode;
 
 /// Trace lines of the message concerned that are shown of a failing seed.

@@ -6,7 +6,7 @@ use super::executor::{Executor, Group};
 use super::open_files::OpenFiles;
 use super::plant::Plant;
 use super::trace::Trace;
-use crate::random::Random;
+use load::random::Random;
 use mta::custody::{LogPort, shard_of};
 use mta::inbox::{ShardMessage, ShardSender};
 use spool::memdisk::MemDisk;

@@ -31,13 +31,13 @@ pub use command::{SimOptions, run as run_command};
 pub use plan::Plan;
 pub use plant::Plant;
 
-use crate::random::Random;
 use account::{Account, Bounds};
 use attempts::Deferred;
 use client::Clients;
 use config::Config;
 use executor::{Executor, Group, OUTSIDE};
 use inspector::{Inspected, Inspector};
+use load::random::Random;
 use log::SimDisk;
 use names::NODE;
 use network::{Network, NetworkFaults, Queues};

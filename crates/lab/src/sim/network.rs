@@ -4,7 +4,7 @@
 use super::executor::{Executor, Group};
 use super::open_files::{OpenFile, OpenFiles};
 use super::trace::Trace;
-use crate::random::Random;
+use load::random::Random;
 use mta::seams::{Endpoint, Listener, Net, Stream};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -14,9 +14,9 @@ pub use dns::{Mood, Zones};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
 
 use super::names::{DEAF_DOMAIN, SENDER_DOMAIN};
-use crate::random::Random;
 use act::{acts, crashes};
 use file::mx_name;
+use load::random::Random;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -1,7 +1,7 @@
 //! Carries packets from one device to another, late, and not all of them.
 
 use super::namespace::run;
-use crate::random::Random;
+use load::random::Random;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::collections::VecDeque;

@@ -248,7 +248,7 @@ mod tests {
                 accept(&listener)?.read_to_end(&mut got)?;
                 Ok(got)
             });
-            let mut random = crate::random::Random::new(3);
+            let mut random = load::random::Random::new(3);
             let sent: Vec<u8> =
                 (0..SEGMENTS * SEGMENT_BYTES).map(|_| random.next_u64() as u8).collect();
             let mut peer = connect(address).expect("a connection");

@@ -1,7 +1,7 @@
 //! What is done to the node: ends of its process, and what an operator or the surroundings do.
 
 use super::{Mood, SECOND_US};
-use crate::random::Random;
+use load::random::Random;
 
 /// Somebody asks about the queue so often, on average.
 const ASK_EVERY_US: u64 = 10 * SECOND_US;

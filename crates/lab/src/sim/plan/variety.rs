@@ -6,8 +6,8 @@ use super::{
     Act, ActKind, BY_MX, Change, CrashKind, DiskFailure, Hop, Mood, Parts, Plan, SECOND_US, Zones,
     hop, mx_name,
 };
-use crate::random::Random;
 use crate::sim::names::WELL_DOMAIN;
+use load::random::Random;
 use mta::seams::Mx;
 use std::net::SocketAddr;
 

@@ -6,7 +6,7 @@ mod follow;
 mod record;
 
 pub use audit::{Audit, audit};
-pub(crate) use follow::Followed;
+pub use follow::Followed;
 pub use record::{Arrival, ArrivalState, Fate, LedgerWriter, Sent};
 
 use crate::outcome::{CommandError, Outcome};

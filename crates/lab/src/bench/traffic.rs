@@ -2,9 +2,9 @@
 
 use super::path::Path as LongPath;
 use super::scenario::domain;
-use crate::ledger::Followed;
-use crate::process::{Process, create, lab_program, read_address};
-use crate::stats::Latency;
+use load::ledger::Followed;
+use load::process::{Process, create, lab_program, read_address};
+use load::stats::Latency;
 use serde::Deserialize;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

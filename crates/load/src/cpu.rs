@@ -46,10 +46,12 @@ pub fn usage(pid: u32) -> std::io::Result<Usage> {
 
 /// The fields of `/proc/PID/stat`, by their number in proc_pid_stat(5).
 #[derive(Debug)]
-pub(crate) struct StatFields<'a>(Vec<&'a str>);
+pub struct StatFields<'a>(Vec<&'a str>);
 
 impl<'a> StatFields<'a> {
-    pub(crate) fn of(stat: &'a str) -> Option<StatFields<'a>> {
+    /// Of the file's text; `None` if it isn't such a file.
+    #[must_use]
+    pub fn of(stat: &'a str) -> Option<StatFields<'a>> {
         // The second field is the program's name in parentheses and may itself hold spaces and
         // parentheses; what follows the last ')' begins with field 3.
         let fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
@@ -57,12 +59,14 @@ impl<'a> StatFields<'a> {
     }
 
     /// Whether the process has ended and only waits for its parent to notice (proc_pid_stat(5), 3).
-    pub(crate) fn has_ended(&self) -> bool {
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
         matches!(self.0.first(), Some(&("Z" | "X")))
     }
 
     /// Field 3 or a later one.
-    pub(crate) fn number(&self, field: usize) -> Option<u64> {
+    #[must_use]
+    pub fn number(&self, field: usize) -> Option<u64> {
         self.0.get(field.checked_sub(3)?)?.parse().ok()
     }
 }

@@ -10,7 +10,7 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// A ledger that grows.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub struct Followed {
     path: PathBuf,
     /// What a line that counts contains.
     mark: &'static [u8],
@@ -21,16 +21,20 @@ pub(crate) struct Followed {
 
 impl Followed {
     /// A source's ledger: messages that were acknowledged count.
-    pub(crate) fn source(path: PathBuf) -> Followed {
+    #[must_use]
+    pub fn source(path: PathBuf) -> Followed {
         Followed { path, mark: b" acked ", read: 0, count: 0 }
     }
 
     /// A sink's ledger: arrivals count.
-    pub(crate) fn sink(path: PathBuf) -> Followed {
+    #[must_use]
+    pub fn sink(path: PathBuf) -> Followed {
         Followed { path, mark: b"\n", read: 0, count: 0 }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where the ledger is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -38,7 +42,7 @@ impl Followed {
     ///
     /// # Errors
     /// When the file can't be read.
-    pub(crate) fn count(&mut self) -> Result<u64, String> {
+    pub fn count(&mut self) -> Result<u64, String> {
         let path = &self.path;
         let failed = |error| format!("{}: {error}", path.display());
         let mut file = File::open(path).map_err(failed)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// A running program; killed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     name: &'static str,
 }
@@ -19,7 +19,7 @@ impl Process {
     ///
     /// # Errors
     /// When it can't be started.
-    pub(crate) fn start(name: &'static str, command: &mut Command) -> Result<Process, String> {
+    pub fn start(name: &'static str, command: &mut Command) -> Result<Process, String> {
         Process::spawn(name, command.stdin(Stdio::null()))
     }
 
@@ -27,10 +27,7 @@ impl Process {
     ///
     /// # Errors
     /// When it can't be started.
-    pub(crate) fn start_with_input(
-        name: &'static str,
-        command: &mut Command,
-    ) -> Result<Process, String> {
+    pub fn start_with_input(name: &'static str, command: &mut Command) -> Result<Process, String> {
         Process::spawn(name, command.stdin(Stdio::piped()))
     }
 
@@ -40,13 +37,14 @@ impl Process {
         Ok(Process { child, name })
     }
 
-    pub(crate) fn child(&mut self) -> &mut Child {
+    /// The process itself, to signal it or to read what it writes.
+    pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
     /// # Errors
     /// When it has ended.
-    pub(crate) fn check_running(&mut self) -> Result<(), String> {
+    pub fn check_running(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(format!("{} ended: {status}", self.name)),
@@ -58,7 +56,7 @@ impl Process {
     ///
     /// # Errors
     /// When it had ended already: then it was not this that ended it.
-    pub(crate) fn kill(mut self) -> Result<(), String> {
+    pub fn kill(mut self) -> Result<(), String> {
         self.check_running()?;
         self.child.kill().map_err(|error| format!("{}: {error}", self.name))?;
         self.child.wait().map_err(|error| format!("{}: {error}", self.name))?;
@@ -69,7 +67,7 @@ impl Process {
     ///
     /// # Errors
     /// When it can't be signalled or doesn't end in time.
-    pub(crate) fn stop(mut self, wait_max: Duration) -> Result<ExitStatus, String> {
+    pub fn stop(mut self, wait_max: Duration) -> Result<ExitStatus, String> {
         let name = self.name;
         kill_process(Pid::from_child(&self.child), Signal::TERM)
             .map_err(|error| format!("{name}: {error}"))?;
@@ -98,7 +96,7 @@ impl Drop for Process {
 ///
 /// # Errors
 /// When the system doesn't know where it is.
-pub(crate) fn lab_program() -> Result<PathBuf, String> {
+pub fn lab_program() -> Result<PathBuf, String> {
     std::env::current_exe().map_err(|error| format!("this program: {error}"))
 }
 
@@ -106,7 +104,7 @@ pub(crate) fn lab_program() -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// When it says something else.
-pub(crate) fn read_address(process: &mut Process) -> Result<String, String> {
+pub fn read_address(process: &mut Process) -> Result<String, String> {
     let mut line = String::new();
     if let Some(output) = &mut process.child().stdout {
         BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
@@ -119,6 +117,6 @@ pub(crate) fn read_address(process: &mut Process) -> Result<String, String> {
 ///
 /// # Errors
 /// When it can't be made; the text names it.
-pub(crate) fn create(path: &Path) -> Result<File, String> {
+pub fn create(path: &Path) -> Result<File, String> {
     File::create(path).map_err(|error| format!("{}: {error}", path.display()))
 }

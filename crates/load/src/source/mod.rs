@@ -157,13 +157,14 @@ impl SourceOptions {
         self.check()?;
         let ledger = LedgerWriter::create(self.ledger.as_deref());
         let pace = Pace::new(self.messages, self.rate);
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now();
+        let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Run {
             to: resolve(&self.to).map_err(|error| format!("{}: {error}", self.to))?,
             from: self.from.clone(),
             recipients: self.recipients()?,
             body: Body::generate(self.body_kind, self.body_bytes, self.seed),
-            date: mail::Wall(since_1970.as_millis() as u64).rfc5322(),
+            date: date(now),
             // The moment and the process: not the seed, for two runs with the same seed must not
             // send the same id.
             run_id: format!("{:x}.{:x}", since_1970.as_nanos(), std::process::id()),
@@ -178,6 +179,11 @@ impl SourceOptions {
             ledger: RefCell::new(ledger.map_err(|error| format!("ledger: {error}"))?),
         })
     }
+}
+
+/// As RFC 5322 §3.3 writes it: like HTTP's, with the zone as a number.
+fn date(at: SystemTime) -> String {
+    httpdate::fmt_http_date(at).replace("GMT", "+0000")
 }
 
 /// The command.
@@ -271,5 +277,17 @@ async fn obey(run: Rc<Run>, mut lines: UnboundedReceiver<String>) {
             "resume" => run.pace.resume(),
             other => eprintln!("postrider-lab: {other:?} is neither `pause` nor `resume`"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn a_date_has_its_zone_as_a_number() {
+        let at = UNIX_EPOCH + Duration::from_secs(1_795_042_800);
+        assert_eq!(date(at), "Wed, 18 Nov 2026 23:00:00 +0000");
     }
 }
