@@ -3,8 +3,8 @@
 
 use super::report::ConfigFile;
 use super::server::{Farewell, Place, Server};
-use super::tree;
 use load::process::{Process, create};
+use load::tree;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::str::FromStr;

@@ -3,8 +3,8 @@
 use super::adapter::Adapter;
 use super::server::{Place, Server};
 use super::target::Target;
-use super::tree;
 use super::{exim, floor, opensmtpd, postfix, postrider, target};
+use load::proc;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -230,7 +230,7 @@ fn wait_until_it_listens(address: &str, pid: u32) -> Result<(), String> {
             Ok(_) => return Ok(()),
             Err(error) => last = error,
         }
-        if tree::has_ended(pid) {
+        if proc::has_ended(pid) {
             return Err("it ended at once".to_owned());
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -2,8 +2,8 @@
 
 use super::report::ConfigFile;
 use super::server::{Farewell, Place, Server};
-use super::tree;
 use load::process::{Process, create};
+use load::tree;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;

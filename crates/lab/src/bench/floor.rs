@@ -2,8 +2,8 @@
 
 use super::report::ConfigFile;
 use super::server::{Farewell, Place, Server};
-use super::tree;
 use load::process::{Process, create, lab_program, read_address};
+use load::tree;
 use serde_json::Value;
 use std::io::Read as _;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! The machine: what it is, how busy it is, how fast its disk syncs.
 
 use super::report::{DiskLatency, Machine, Mark, Severity};
-use load::cpu::usage;
+use load::proc::{self, Busy};
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -20,19 +20,12 @@ const BUSY_PERCENT_MAX: f64 = 15.0;
 
 /// Describes the machine and the file system below `directory`.
 pub(super) fn describe(directory: &Path) -> Machine {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo");
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let memory = read("/proc/meminfo");
-    let kilobytes = memory.lines().find_map(|line| {
-        line.strip_prefix("MemTotal:")?.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    });
     let uname = rustix::system::uname();
     let part = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
     let mut machine = Machine {
-        cpu_model: model.map_or_else(|| "unknown".to_owned(), |(_, name)| name.to_owned()),
+        cpu_model: proc::cpu_model().unwrap_or_else(|| "unknown".to_owned()),
         cores: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
-        memory_bytes: kilobytes.unwrap_or(0) * 1024,
+        memory_bytes: proc::memory_bytes().unwrap_or(0),
         kernel: format!(
             "{} {} {}",
             part(uname.sysname()),
@@ -40,15 +33,13 @@ pub(super) fn describe(directory: &Path) -> Machine {
             part(uname.version())
         ),
         spool_directory: directory.display().to_string(),
-        load_before: read("/proc/loadavg")
-            .split(' ')
-            .next()
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(0.0),
+        load_before: proc::load_average().unwrap_or(0.0),
         busy_before_percent: busy_percent(),
         ..Machine::default()
     };
-    if let Some(mount) = find_mount(&read("/proc/self/mountinfo"), directory) {
+    // Not with procfs, which forgets the order of the options: people are to recognize them.
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if let Some(mount) = find_mount(&mounts, directory) {
         machine.spool_file_system = mount.file_system;
         machine.spool_device = mount.device;
         machine.spool_mount_options = mount.options;
@@ -155,32 +146,6 @@ pub(super) fn probe_disk(directory: &Path) -> std::io::Result<DiskLatency> {
     })
 }
 
-/// Time that all cores have been busy, and in all, since the machine started.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Busy {
-    busy: f64,
-    total: f64,
-}
-
-impl Busy {
-    pub(super) fn now() -> Busy {
-        let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        let line = text.lines().next().unwrap_or_default();
-        let ticks: Vec<f64> =
-            line.split_ascii_whitespace().skip(1).filter_map(|v| v.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal (proc_stat(5)); what follows is part of them.
-        let total = ticks.iter().take(8).sum();
-        let idle: f64 = ticks.iter().skip(3).take(2).sum();
-        Busy { busy: total - idle, total }
-    }
-
-    /// Percent of all cores' time between `before` and this.
-    pub(super) fn percent_since(self, before: Busy) -> f64 {
-        let total = self.total - before.total;
-        if total > 0.0 { (self.busy - before.busy) / total * 100.0 } else { 0.0 }
-    }
-}
-
 /// Space that the files below a directory take; what disappears meanwhile doesn't count.
 pub(super) fn disk_used_bytes(directory: &Path) -> u64 {
     let mut sum = 0;
@@ -196,11 +161,6 @@ pub(super) fn disk_used_bytes(directory: &Path) -> u64 {
         }
     }
     sum
-}
-
-/// Resident memory of this very process is no business of a contender's; of a load tool it is told.
-pub(super) fn cpu_seconds(pid: u32) -> f64 {
-    usage(pid).map_or(0.0, |usage| usage.cpu_seconds)
 }
 
 #[cfg(test)]

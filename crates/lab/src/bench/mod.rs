@@ -30,7 +30,6 @@ mod stopping;
 mod table;
 mod target;
 mod traffic;
-mod tree;
 
 pub use adapter::Adapter;
 use contender::Contender;

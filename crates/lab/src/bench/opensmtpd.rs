@@ -4,8 +4,8 @@
 
 use super::report::ConfigFile;
 use super::server::{Farewell, Place, Server};
-use super::tree;
 use load::process::{Process, create};
+use load::tree;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 
 use super::report::ConfigFile;
 use super::server::{Farewell, Place, Server};
-use super::tree;
+use load::tree;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

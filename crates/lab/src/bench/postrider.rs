@@ -3,8 +3,8 @@
 use super::report::ConfigFile;
 use super::scenario::{Egress, domain};
 use super::server::{Farewell, Place, Server};
-use super::tree;
 use load::process::{Process, create};
+use load::tree;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percen
 use super::report::{Mark, Measurement, Severity};
 use super::stand::{Stand, Waited};
 use super::traffic::Load;
-use super::tree;
+use load::proc;
 use std::time::{Duration, Instant};
 
 /// Measures one contender.
@@ -23,7 +23,7 @@ pub(super) fn measure(
     stand.start_sources("load", load)?;
     let Intake { waited: sent, by_tenth, is_cut_off } = take_in(stand, load, limit)?;
     let disk_used = disk_used_bytes(stand.server_directory());
-    let proportional = tree::proportional_bytes(&stand.members());
+    let proportional = proc::proportional_bytes(&stand.members());
     let reports = stand.finish_sources()?;
     let waited = if sent == Waited::Done { stand.wait_for_deliveries(limit)? } else { sent };
     let deliver_seconds = stand.recorder.seconds();

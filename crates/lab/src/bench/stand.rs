@@ -2,7 +2,7 @@
 
 use super::contender::Contender;
 use super::group::Group;
-use super::machine::{Busy, device_written_bytes};
+use super::machine::device_written_bytes;
 use super::path::Path;
 use super::report::{Account, ConfigFile, Mark};
 use super::scenario::{Egress, LongPath};
@@ -10,9 +10,10 @@ use super::series::{Recorder, Sample, Tenths};
 use super::server::{Farewell, Place, Server};
 use super::stopping::Stopping;
 use super::traffic::{Load, Sink, Source, SourceReport};
-use super::tree::{self, Usage};
 use load::ledger::{Followed, audit};
 use load::listener::free_port;
+use load::proc::{Busy, Usage};
+use load::tree;
 use std::path::{Path as FilePath, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -236,7 +237,7 @@ impl<'a> Stand<'a> {
 
     /// What they have used.
     pub(super) fn usage(&self) -> Usage {
-        let mut usage = tree::usage(&self.members());
+        let mut usage = Usage::of(&self.members());
         let is_ours = !matches!(self.contender, Contender::Target(_));
         let times = self.place.group.as_ref().filter(|_| is_ours).and_then(|group| group.times());
         if let Some((user, system)) = times {
@@ -434,13 +435,12 @@ impl<'a> Stand<'a> {
     /// Waits until the server has done what it does in the background.
     fn settle(&self) -> Result<(), String> {
         let begun = Instant::now();
-        let cpu_seconds = |usage: Usage| usage.user_seconds + usage.system_seconds;
         let mut before = self.usage();
         while begun.elapsed() < SETTLE_MAX {
             std::thread::sleep(AFTERMATH);
             self.stopping.check()?;
             let now = self.usage();
-            let used = cpu_seconds(now) - cpu_seconds(before);
+            let used = now.cpu_seconds() - before.cpu_seconds();
             let is_idle = used < IDLE_SHARE_MAX * AFTERMATH.as_secs_f64();
             if is_idle && now.written_bytes == before.written_bytes {
                 break;
@@ -474,7 +474,8 @@ impl<'a> Stand<'a> {
             sink_cpu_seconds: self
                 .sink
                 .as_mut()
-                .map_or(0.0, |sink| super::machine::cpu_seconds(sink.pid())),
+                .and_then(|sink| Usage::of_one(sink.pid()).ok())
+                .map_or(0.0, |usage| usage.cpu_seconds()),
         }
     }
 

@@ -4,7 +4,7 @@ use super::measurement::{Figures, conclude, mark_gave_up, percentiles};
 use super::report::Measurement;
 use super::stand::Stand;
 use super::traffic::Load;
-use super::tree;
+use load::proc;
 use std::time::{Duration, Instant};
 
 /// Sources stop when more than this is accepted and not delivered.
@@ -30,7 +30,7 @@ pub(super) fn measure(
     let by_sources = step_up(stand, load, interval, limit, &mut flow)?;
     let after = stand.snapshot();
     let seconds = stand.recorder.seconds();
-    let proportional = tree::proportional_bytes(&stand.members());
+    let proportional = proc::proportional_bytes(&stand.members());
     let reports = stand.finish_sources()?;
     stand.recorder.moment("sources stopped");
     let waited = stand.wait_for_deliveries(limit)?;

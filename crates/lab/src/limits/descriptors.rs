@@ -1,9 +1,10 @@
 //! More clients come than there are descriptors for.
 
 use super::client::Client;
-use super::{CONNECTIONS_MAX, Findings, LimitsOptions, config, proc};
+use super::{CONNECTIONS_MAX, Findings, LimitsOptions, config, open_files};
 use crate::rig::Rig;
 use load::ledger::Audit;
+use load::proc::Usage;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub(super) fn examine(
     let blobs = rig.send(20, &["--body-bytes", "100000"])?;
     findings.expect(blobs["acked"] == 20, || format!("before: {blobs}"));
     let pid = rig.relay_pid()?;
-    findings.note("open files before", proc::open_files(pid)?);
+    findings.note("open files before", open_files(pid)?);
 
     let mut held = Vec::new();
     let mut refused = Vec::new();
@@ -41,13 +42,13 @@ pub(super) fn examine(
     findings.note("sessions", held.len());
     findings.note("refused", refused.len());
     findings.note("reply", refused.first().cloned());
-    findings.note("open files", proc::open_files(pid)?);
+    findings.note("open files", open_files(pid)?);
     findings.expect(!held.is_empty() && !refused.is_empty(), || "no limit was met".to_owned());
     let other = refused.iter().find(|reply| !reply.starts_with("421 4.3.2"));
     findings.expect(other.is_none(), || format!("a client was turned away with {other:?}"));
-    let before = proc::cpu_ms(pid)?;
+    let before = cpu_ms(pid)?;
     std::thread::sleep(WATCH);
-    let spent = proc::cpu_ms(pid)? - before;
+    let spent = cpu_ms(pid)? - before;
     findings.note("CPU milliseconds in 2 s", spent);
     findings.expect(spent < WATCH.as_millis() as u64 / 2, || format!("it spins: {spent} ms"));
     findings.expect(held[0].say("NOOP")?.starts_with("250"), || "NOOP has no answer".to_owned());
@@ -60,10 +61,19 @@ pub(super) fn examine(
     let arrived = rig.wait_arrived(acked)?;
     findings.note("delivered beside them", arrived);
     findings.expect(arrived == acked, || format!("only {arrived} of {acked} were delivered"));
-    findings.note("open files while delivering", proc::open_files(pid)?);
+    findings.note("open files while delivering", open_files(pid)?);
 
     held.clear();
     let after = rig.send(options.messages, &["--reconnect", "30"])?;
     findings.expect(after["acked"] == options.messages, || format!("afterwards: {after}"));
     findings.account(rig, CONNECTIONS_MAX)
+}
+
+/// Processor time so far, in milliseconds.
+///
+/// # Errors
+/// When the process has ended.
+fn cpu_ms(pid: u32) -> Result<u64, String> {
+    let usage = Usage::of_one(pid).map_err(|error| format!("process {pid}: {error}"))?;
+    Ok((usage.cpu_seconds() * 1000.0) as u64)
 }

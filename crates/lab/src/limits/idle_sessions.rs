@@ -1,9 +1,10 @@
 //! Thousands of sessions that say nothing.
 
 use super::client::Client;
-use super::{Findings, LimitsOptions, config, proc};
+use super::{Findings, LimitsOptions, config, open_files};
 use crate::rig::Rig;
 use load::ledger::Audit;
+use load::proc::Memory;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -39,7 +40,7 @@ pub(super) fn examine(
     let before = rig.send(options.messages, &["--sessions", "20"])?;
     findings.note("messages/s without them", before["messages_per_second"].clone());
     let pid = rig.relay_pid()?;
-    let memory = proc::resident_bytes(pid)?;
+    let memory = resident_bytes(pid)?;
     let begun = Instant::now();
     let mut held = Vec::new();
     for number in 0..options.sessions {
@@ -54,7 +55,7 @@ pub(super) fn examine(
         held.push(client);
     }
     findings.note("seconds to open them", begun.elapsed().as_secs_f64());
-    let with_them = proc::resident_bytes(pid)?;
+    let with_them = resident_bytes(pid)?;
     let each = with_them.saturating_sub(memory) / u64::from(options.sessions.max(1));
     findings.note("resident bytes before", memory);
     findings.note("resident bytes with them", with_them);
@@ -75,7 +76,7 @@ pub(super) fn examine(
     drop(held);
     let after = rig.send(options.messages, &["--sessions", "20"])?;
     findings.expect(after["acked"] == options.messages, || format!("afterwards: {after}"));
-    findings.note("open files afterwards", proc::open_files(pid)?);
+    findings.note("open files afterwards", open_files(pid)?);
     findings.account(rig, 0)
 }
 
@@ -98,4 +99,13 @@ fn turned_away(rig: &Rig, findings: &mut Findings) -> Result<(), String> {
     });
     findings.note("reply beyond the limit", refusal);
     Ok(())
+}
+
+/// Resident memory now.
+///
+/// # Errors
+/// When the process has ended.
+fn resident_bytes(pid: u32) -> Result<u64, String> {
+    let memory = Memory::of(pid).map_err(|error| format!("process {pid}: {error}"))?;
+    Ok(memory.rss_bytes)
 }

@@ -5,13 +5,13 @@ mod client;
 mod descriptors;
 mod disk_full;
 mod idle_sessions;
-mod proc;
 mod sink_away;
 
 use crate::namespace;
 use crate::rig::Rig;
 use load::ledger::Audit;
 use load::outcome::{CommandError, Outcome};
+use load::proc;
 use load::stats::value_table;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -103,6 +103,14 @@ impl Findings {
         });
         Ok(audit)
     }
+}
+
+/// Files that the relay has open.
+///
+/// # Errors
+/// When it has ended.
+fn open_files(pid: u32) -> Result<usize, String> {
+    proc::open_file_count(pid).map_err(|error| format!("open files of process {pid}: {error}"))
 }
 
 /// The command.
