@@ -1,7 +1,8 @@
 //! The table of commands.
 
-use crate::bench::path;
-use crate::{bench, crash, limits, sim};
+use crate::bench;
+use crate::prove::{crash, limits, sim};
+use crate::stand::long_path as path;
 use clap::{Parser, Subcommand};
 use load::{cpu, floor, ledger, sink, source};
 use std::process::ExitCode;

@@ -1,14 +1,10 @@
 //! Proof for Postrider: the benchmarks, the simulator, the crash and limits harnesses, and the program
 //! `postrider-lab`, which also has the load tools of crate `load`.
 
-// Floor 3: this crate is where sockets, clocks and files are real.
+// Floor 4: this crate is where sockets, clocks and files are real.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod bench;
 pub mod cli;
-pub mod crash;
-pub mod limits;
-mod namespace;
-mod power;
-mod rig;
-pub mod sim;
+pub mod prove;
+pub mod stand;

@@ -1,7 +1,7 @@
 //! The simulator: the same seed gives the same history, the laws hold in all of them, and a fault
 //! that is planted is seen.
 
-use lab::sim::{self, Plant, Violation, pool};
+use lab::prove::sim::{self, Plant, Violation, pool};
 use std::collections::BTreeSet;
 
 /// The first of the seeds that are played each time, and how many.

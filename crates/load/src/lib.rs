@@ -10,6 +10,7 @@
 
 pub mod cpu;
 pub mod dialogue;
+pub mod file;
 pub mod floor;
 pub mod ledger;
 pub mod listener;

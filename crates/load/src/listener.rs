@@ -24,13 +24,13 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 ///
 /// # Errors
 /// When there is none.
-pub fn free_port() -> Result<u16, String> {
+pub fn free_port() -> io::Result<u16> {
     // Two at the same time, and two in a row, begin at different places.
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let begin = (since_1970.subsec_nanos() % u32::from(PORTS.end - PORTS.start)) as u16;
     let ports = (PORTS.start + begin..PORTS.end).chain(PORTS);
     let mut free = ports.filter(|&port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok());
-    free.next().ok_or_else(|| "no port is free".to_owned())
+    free.next().ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, "no port is free"))
 }
 
 /// Resolves `HOST:PORT` to its first address.

@@ -1,11 +1,42 @@
 //! Child processes that don't outlive the run.
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs::File;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+/// Why a program doesn't do as it should.
+#[derive(Debug)]
+pub enum ProcessError {
+    /// It can't be started: what should have been run.
+    Start(String, io::Error),
+    /// It has ended, and should run.
+    Ended(&'static str, ExitStatus),
+    /// It was asked to end, and runs.
+    Stubborn(&'static str),
+    /// It can't be signalled, waited for, or read from.
+    System(&'static str, io::Error),
+    /// It should have said where it listens, and said this.
+    Silent(&'static str, String),
+}
+
+impl fmt::Display for ProcessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcessError::Start(command, error) => write!(f, "cannot start {command}: {error}"),
+            ProcessError::Ended(name, status) => write!(f, "{name} ended: {status}"),
+            ProcessError::Stubborn(name) => write!(f, "{name} doesn't end on SIGTERM"),
+            ProcessError::System(name, error) => write!(f, "{name}: {error}"),
+            ProcessError::Silent(name, said) => {
+                write!(f, "{name} should say where it listens and says {said:?}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProcessError {}
 
 /// A running program; killed when it is dropped.
 #[derive(Debug)]
@@ -19,7 +50,7 @@ impl Process {
     ///
     /// # Errors
     /// When it can't be started.
-    pub fn start(name: &'static str, command: &mut Command) -> Result<Process, String> {
+    pub fn start(name: &'static str, command: &mut Command) -> Result<Process, ProcessError> {
         Process::spawn(name, command.stdin(Stdio::null()))
     }
 
@@ -27,13 +58,16 @@ impl Process {
     ///
     /// # Errors
     /// When it can't be started.
-    pub fn start_with_input(name: &'static str, command: &mut Command) -> Result<Process, String> {
+    pub fn start_with_input(
+        name: &'static str,
+        command: &mut Command,
+    ) -> Result<Process, ProcessError> {
         Process::spawn(name, command.stdin(Stdio::piped()))
     }
 
-    fn spawn(name: &'static str, command: &mut Command) -> Result<Process, String> {
+    fn spawn(name: &'static str, command: &mut Command) -> Result<Process, ProcessError> {
         let child = command.spawn();
-        let child = child.map_err(|error| format!("cannot start {command:?}: {error}"))?;
+        let child = child.map_err(|error| ProcessError::Start(format!("{command:?}"), error))?;
         Ok(Process { child, name })
     }
 
@@ -42,13 +76,26 @@ impl Process {
         &mut self.child
     }
 
+    /// Its id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// When it can't be looked at.
+    pub fn status(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
+        self.child.try_wait().map_err(|error| ProcessError::System(self.name, error))
+    }
+
     /// # Errors
     /// When it has ended.
-    pub fn check_running(&mut self) -> Result<(), String> {
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(format!("{} ended: {status}", self.name)),
-            Err(error) => Err(format!("{}: {error}", self.name)),
+    pub fn check_running(&mut self) -> Result<(), ProcessError> {
+        match self.status()? {
+            None => Ok(()),
+            Some(status) => Err(ProcessError::Ended(self.name, status)),
         }
     }
 
@@ -56,31 +103,43 @@ impl Process {
     ///
     /// # Errors
     /// When it had ended already: then it was not this that ended it.
-    pub fn kill(mut self) -> Result<(), String> {
+    pub fn kill(mut self) -> Result<(), ProcessError> {
         self.check_running()?;
-        self.child.kill().map_err(|error| format!("{}: {error}", self.name))?;
-        self.child.wait().map_err(|error| format!("{}: {error}", self.name))?;
-        Ok(())
+        let killed = self.child.kill().and_then(|()| self.child.wait());
+        killed.map(drop).map_err(|error| ProcessError::System(self.name, error))
     }
 
     /// SIGTERM, and waits for the end.
     ///
     /// # Errors
     /// When it can't be signalled or doesn't end in time.
-    pub fn stop(mut self, wait_max: Duration) -> Result<ExitStatus, String> {
-        let name = self.name;
+    pub fn stop(mut self, wait_max: Duration) -> Result<ExitStatus, ProcessError> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)
-            .map_err(|error| format!("{name}: {error}"))?;
+            .map_err(|error| ProcessError::System(self.name, error.into()))?;
         let begun = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().map_err(|e| format!("{name}: {e}"))? {
+            if let Some(status) = self.status()? {
                 return Ok(status);
             }
             if begun.elapsed() > wait_max {
-                return Err(format!("{name} doesn't end on SIGTERM"));
+                return Err(ProcessError::Stubborn(self.name));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The address in `listening on ADDRESS`, which our tools print first.
+    ///
+    /// # Errors
+    /// When it says something else.
+    pub fn read_address(&mut self) -> Result<String, ProcessError> {
+        let mut line = String::new();
+        if let Some(output) = &mut self.child.stdout {
+            let read = BufReader::new(output).read_line(&mut line);
+            read.map_err(|error| ProcessError::System(self.name, error))?;
+        }
+        let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
+        address.ok_or(ProcessError::Silent(self.name, line))
     }
 }
 
@@ -96,27 +155,6 @@ impl Drop for Process {
 ///
 /// # Errors
 /// When the system doesn't know where it is.
-pub fn lab_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("this program: {error}"))
-}
-
-/// The address in `listening on ADDRESS`, which our tools print first.
-///
-/// # Errors
-/// When it says something else.
-pub fn read_address(process: &mut Process) -> Result<String, String> {
-    let mut line = String::new();
-    if let Some(output) = &mut process.child().stdout {
-        BufReader::new(output).read_line(&mut line).map_err(|error| error.to_string())?;
-    }
-    let address = line.trim().strip_prefix("listening on ").map(str::to_owned);
-    address.ok_or_else(|| format!("it should say where it listens and says {line:?}"))
-}
-
-/// A new file for what a program writes.
-///
-/// # Errors
-/// When it can't be made; the text names it.
-pub fn create(path: &Path) -> Result<File, String> {
-    File::create(path).map_err(|error| format!("{}: {error}", path.display()))
+pub fn this_program() -> Result<PathBuf, ProcessError> {
+    std::env::current_exe().map_err(|error| ProcessError::System("this program", error))
 }

@@ -127,36 +127,37 @@ pub fn rate(count: u64, time: Duration) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
-/// The rate in each tenth of a run: whether a relay slows down as its queue grows.
+/// When each tenth of a number of messages was through: whether a relay slows down as its queue grows.
 #[derive(Clone, Debug)]
 pub struct Tenths {
-    size: u64,
-    counted: u64,
-    /// When each tenth ended.
-    ends: Vec<Duration>,
+    total: u64,
+    /// How far it was, and when, for each tenth.
+    reached: Vec<(u64, Duration)>,
 }
 
 impl Tenths {
     /// For a run of `total` messages.
     #[must_use]
     pub fn new(total: u64) -> Tenths {
-        Tenths { size: total / 10, counted: 0, ends: Vec::with_capacity(10) }
+        Tenths { total, reached: Vec::with_capacity(10) }
     }
 
-    /// Counts one; `elapsed` is asked only when a tenth is full.
-    pub fn count(&mut self, elapsed: impl FnOnce() -> Duration) {
-        self.counted += 1;
-        if self.size > 0 && self.ends.len() < 10 && self.counted.is_multiple_of(self.size) {
-            self.ends.push(elapsed());
+    /// `count` of the total are through; `elapsed` is asked only when that completes a tenth.
+    pub fn handle_count(&mut self, count: u64, elapsed: impl FnOnce() -> Duration) {
+        let next = (self.reached.len() as u64 + 1) * self.total / 10;
+        // Seen at once with the one before, a tenth would have no time of its own.
+        let new = self.reached.last().is_none_or(|(before, _)| count > *before);
+        if self.total >= 10 && new && count >= next && self.reached.len() < 10 {
+            self.reached.push((count, elapsed()));
         }
     }
 
-    /// Per second, for each tenth that was completed.
+    /// Per second, for each tenth that was seen.
     #[must_use]
     pub fn rates(&self) -> Vec<f64> {
-        let begins = std::iter::once(Duration::ZERO).chain(self.ends.iter().copied());
-        let times = begins.zip(&self.ends).map(|(begin, end)| end.saturating_sub(begin));
-        times.map(|time| rate(self.size, time)).collect()
+        let before = std::iter::once((0, Duration::ZERO)).chain(self.reached.iter().copied());
+        let pairs = before.zip(&self.reached);
+        pairs.map(|((n, then), (m, now))| rate(m - n, now.saturating_sub(then))).collect()
     }
 }
 
@@ -198,11 +199,22 @@ mod tests {
         let mut now = Duration::ZERO;
         for n in 0..100 {
             now += Duration::from_millis(if n < 50 { 1 } else { 2 });
-            tenths.count(|| now);
+            tenths.handle_count(n + 1, || now);
         }
         let rates = tenths.rates();
         assert_eq!(rates.len(), 10);
         assert!((rates[0] - 1000.0).abs() < 0.1 && (rates[9] - 500.0).abs() < 0.1, "{rates:?}");
+    }
+
+    #[test]
+    fn tenths_count_what_came_between() {
+        let mut tenths = Tenths::new(100);
+        for (ms, count) in [5, 12, 40, 100, 100, 100].into_iter().enumerate() {
+            tenths.handle_count(count, || Duration::from_millis(ms as u64 + 1));
+        }
+        // 12, 40 and 100: a look that finds several tenths done sees one.
+        let rates: Vec<u64> = tenths.rates().iter().map(|rate| rate.round() as u64).collect();
+        assert_eq!(rates, [6_000, 28_000, 60_000]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Ending on request: SIGTERM and Ctrl-C.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Listens from the moment it is made, so that no signal is lost.
@@ -25,5 +27,36 @@ impl Stop {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+/// The same for a run without a runtime: set from now on when either comes.
+#[derive(Clone, Debug)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Listens from now on, on a thread of its own.
+    ///
+    /// # Errors
+    /// When signals can't be taken over.
+    pub fn listen() -> std::io::Result<StopFlag> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut stop = {
+            let _entered = runtime.enter();
+            Stop::listen()?
+        };
+        let flag = Arc::new(AtomicBool::new(false));
+        let set = Arc::clone(&flag);
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            runtime.block_on(stop.wait());
+            set.store(true, Ordering::Relaxed);
+        })?;
+        Ok(StopFlag(flag))
+    }
+
+    /// Whether the run is to end.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }

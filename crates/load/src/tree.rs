@@ -1,7 +1,7 @@
 //! A process with all that descend from it.
 
 use crate::proc::parents;
-use crate::process::Process;
+use crate::process::{Process, ProcessError};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn members(root: u32) -> Vec<u32> {
 ///
 /// # Errors
 /// When it did not end by itself.
-pub fn stop(process: Process, root: u32, wait_max: Duration) -> Result<(), String> {
+pub fn stop(process: Process, root: u32, wait_max: Duration) -> Result<(), ProcessError> {
     let stopped = process.stop(wait_max);
     if stopped.is_err() {
         kill(root);

@@ -3,9 +3,9 @@
 use super::machine::disk_used_bytes;
 use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
 use super::report::Measurement;
-use super::series::Tenths;
-use super::stand::{Stand, Waited};
-use super::traffic::{Load, SourceReport};
+use super::trial::{Trial, Waited};
+use crate::stand::{Error, Load, Result, SourceReport};
+use load::stats::Tenths;
 use std::time::{Duration, Instant};
 
 /// Between the last message in and the next hop's return.
@@ -21,25 +21,25 @@ const SLOPE_QUEUED_MIN: u64 = 50_000;
 /// # Errors
 /// What kept it from being measured.
 pub(super) fn measure(
-    stand: &mut Stand<'_>,
+    trial: &mut Trial<'_>,
     load: &Load,
     kill: bool,
     limit: Instant,
-) -> Result<Measurement, String> {
-    stand.warm_up(load, limit)?;
+) -> Result<Measurement> {
+    trial.warm_up(load, limit)?;
     let mut figures = Figures::default();
-    stand.begin_recording();
-    let reference = reference(stand, load, limit, &mut figures)?;
-    let intake = intake(stand, load, limit, &mut figures, reference)?;
+    trial.begin_recording();
+    let reference = reference(trial, load, limit, &mut figures)?;
+    let intake = intake(trial, load, limit, &mut figures, reference)?;
     if intake.waited != Waited::Done {
-        return conclude(stand, intake.measurement, intake.waited);
+        return conclude(trial, intake.measurement, intake.waited);
     }
     std::thread::sleep(PAUSE);
-    stand.step()?;
-    let (queued, rss) = (stand.accepted() - stand.delivered(), stand.usage().rss_bytes);
+    trial.step()?;
+    let (queued, rss) = (trial.accepted() - trial.delivered(), trial.usage().rss_bytes);
     figures.lower("memory_full_bytes", "resident memory with all queued", "bytes", rss as f64);
     // The slope, so that what a server has at rest doesn't count.
-    if let Some((some, bytes)) = stand.recorder.memory_at(queued as f64 * 0.3)
+    if let Some((some, bytes)) = trial.recorder.memory_at(queued as f64 * 0.3)
         && queued >= SLOPE_QUEUED_MIN
         && some < queued as f64 * 0.8
     {
@@ -47,43 +47,43 @@ pub(super) fn measure(
         figures.lower("memory_bytes_per_queued", "memory per queued message", "bytes", slope);
     }
     let waited = if kill {
-        recover(stand, limit, &mut figures)?
+        recover(trial, limit, &mut figures)?
     } else {
-        resume(stand, limit, &mut figures)?
+        resume(trial, limit, &mut figures)?
     };
     let waited = match waited {
-        Waited::Done => drain(stand, limit, &mut figures)?,
+        Waited::Done => drain(trial, limit, &mut figures)?,
         other => other,
     };
     let mut measurement = intake.measurement;
-    measurement.deliver_seconds = stand.recorder.seconds();
-    measurement.delivered = stand.delivered() - intake.delivered_before;
-    measurement.accepted = stand.accepted() - intake.accepted_before;
-    figures.add_memory(stand.recorder.rss_peak_bytes, None);
+    measurement.deliver_seconds = trial.recorder.seconds();
+    measurement.delivered = trial.delivered() - intake.delivered_before;
+    measurement.accepted = trial.accepted() - intake.accepted_before;
+    figures.add_memory(trial.recorder.rss_peak_bytes, None);
     measurement.figures = figures.done();
-    conclude(stand, measurement, waited)
+    conclude(trial, measurement, waited)
 }
 
 /// With an empty queue and the next hop up: messages accepted per second.
 fn reference(
-    stand: &mut Stand<'_>,
+    trial: &mut Trial<'_>,
     load: &Load,
     limit: Instant,
     figures: &mut Figures,
-) -> Result<f64, String> {
+) -> Result<f64> {
     let load =
         Load { messages: (load.messages / REFERENCE_SHARE).max(REFERENCE_MIN), ..load.clone() };
-    let (before, begun) = (stand.delivered(), Instant::now());
-    stand.start_sources("reference", &load)?;
-    let sent = stand.wait_until(limit, Stand::sources_ended)?;
-    let reports = stand.finish_sources()?;
-    let delivered = stand.wait_for_deliveries(limit)?;
+    let (before, begun) = (trial.delivered(), Instant::now());
+    trial.start_sources("reference", &load)?;
+    let sent = trial.wait_until(limit, Trial::sources_ended)?;
+    let reports = trial.finish_sources()?;
+    let delivered = trial.wait_for_deliveries(limit)?;
     if (sent, delivered) != (Waited::Done, Waited::Done) {
-        return Err("it doesn't get through the reference load".to_owned());
+        return Err(Error::Server("it doesn't get through the reference load".to_owned()));
     }
     let acked: u64 = reports.iter().map(|report| report.acked).sum();
     let rate = acked as f64 / accept_seconds(&reports);
-    let out = (stand.delivered() - before) as f64 / begun.elapsed().as_secs_f64();
+    let out = (trial.delivered() - before) as f64 / begun.elapsed().as_secs_f64();
     figures.higher("reference_accepted_per_second", "accepted with an empty queue", "1/s", rate);
     figures.higher("reference_delivered_per_second", "delivered with an empty queue", "1/s", out);
     Ok(rate)
@@ -98,20 +98,20 @@ struct Intake {
 
 /// With the next hop down.
 fn intake(
-    stand: &mut Stand<'_>,
+    trial: &mut Trial<'_>,
     load: &Load,
     limit: Instant,
     figures: &mut Figures,
     reference: f64,
-) -> Result<Intake, String> {
-    stand.stop_sink()?;
-    stand.recorder.moment("next hop down");
-    let before = stand.snapshot();
-    stand.start_sources("load", load)?;
-    let (waited, tenths) = stand.wait_for_sources(limit, load.messages)?;
-    let reports: Vec<SourceReport> = stand.finish_sources()?;
-    stand.recorder.moment("all queued");
-    let after = stand.snapshot();
+) -> Result<Intake> {
+    trial.stop_sink()?;
+    trial.recorder.moment("next hop down");
+    let before = trial.snapshot();
+    trial.start_sources("load", load)?;
+    let (waited, tenths) = trial.wait_for_sources(limit, load.messages)?;
+    let reports: Vec<SourceReport> = trial.finish_sources()?;
+    trial.recorder.moment("all queued");
+    let after = trial.snapshot();
     let accepted = after.accepted - before.accepted;
     let accept_seconds = accept_seconds(&reports);
     let rate = accepted as f64 / accept_seconds;
@@ -131,10 +131,10 @@ fn intake(
         );
     }
     figures.add_usage(&before, &after, accepted);
-    let disk = disk_used_bytes(stand.server_directory()) as f64;
+    let disk = disk_used_bytes(trial.server_directory()) as f64;
     figures.lower("disk_used_bytes", "disk used with all queued", "bytes", disk);
     let measurement = Measurement {
-        contender: stand.contender.name().to_owned(),
+        contender: trial.name().to_owned(),
         accept_seconds,
         latency: percentiles(&reports),
         intake_by_tenth: tenths,
@@ -147,13 +147,13 @@ fn intake(
 }
 
 /// The next hop is back.
-fn resume(stand: &mut Stand<'_>, limit: Instant, figures: &mut Figures) -> Result<Waited, String> {
-    let before = stand.delivered();
-    stand.start_sink()?;
-    stand.recorder.moment("next hop up");
+fn resume(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Result<Waited> {
+    let before = trial.delivered();
+    trial.start_sink()?;
+    trial.recorder.moment("next hop up");
     let begun = Instant::now();
-    stand.flush_server()?;
-    let waited = stand.wait_until(limit, |stand| Ok(stand.delivered() > before))?;
+    trial.flush_server()?;
+    let waited = trial.wait_until(limit, |trial| Ok(trial.delivered() > before))?;
     let seconds = begun.elapsed().as_secs_f64();
     figures.lower(
         "resume_seconds",
@@ -165,36 +165,36 @@ fn resume(stand: &mut Stand<'_>, limit: Instant, figures: &mut Figures) -> Resul
 }
 
 /// SIGKILL, and a start with the next hop up.
-fn recover(stand: &mut Stand<'_>, limit: Instant, figures: &mut Figures) -> Result<Waited, String> {
-    let before = stand.delivered();
-    stand.kill_server()?;
-    stand.recorder.moment("SIGKILL");
-    stand.start_sink()?;
+fn recover(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Result<Waited> {
+    let before = trial.delivered();
+    trial.kill_server()?;
+    trial.recorder.moment("SIGKILL");
+    trial.start_sink()?;
     let begun = Instant::now();
-    stand.start_server()?;
+    trial.start_server()?;
     let listening = begun.elapsed().as_secs_f64();
     figures.lower("recovery_listening_seconds", "from the start to listening", "s", listening);
-    stand.recorder.moment("listening again");
-    stand.flush_server()?;
-    let waited = stand.wait_until(limit, |stand| Ok(stand.delivered() > before))?;
+    trial.recorder.moment("listening again");
+    trial.flush_server()?;
+    let waited = trial.wait_until(limit, |trial| Ok(trial.delivered() > before))?;
     let seconds = begun.elapsed().as_secs_f64();
     figures.lower("recovery_seconds", "from the start to the first delivery", "s", seconds);
     Ok(waited)
 }
 
 /// Until the queue is empty.
-fn drain(stand: &mut Stand<'_>, limit: Instant, figures: &mut Figures) -> Result<Waited, String> {
-    let (before, begun) = (stand.delivered(), Instant::now());
-    let total = stand.accepted().saturating_sub(before);
+fn drain(trial: &mut Trial<'_>, limit: Instant, figures: &mut Figures) -> Result<Waited> {
+    let (before, begun) = (trial.delivered(), Instant::now());
+    let total = trial.accepted().saturating_sub(before);
     let mut tenths = Tenths::new(total);
-    let cpu = stand.snapshot();
-    let waited = stand.wait_until(limit, |stand| {
-        tenths.handle_count(stand.delivered() - before);
-        Ok(stand.delivered() >= stand.accepted())
+    let cpu = trial.snapshot();
+    let waited = trial.wait_until(limit, |trial| {
+        tenths.handle_count(trial.delivered() - before, || begun.elapsed());
+        Ok(trial.delivered() >= trial.accepted())
     })?;
     let seconds = begun.elapsed().as_secs_f64();
-    stand.recorder.moment("queue empty");
-    let delivered = stand.delivered() - before;
+    trial.recorder.moment("queue empty");
+    let delivered = trial.delivered() - before;
     figures.higher(
         "drained_per_second",
         "delivered while the queue drains",
@@ -206,10 +206,8 @@ fn drain(stand: &mut Stand<'_>, limit: Instant, figures: &mut Figures) -> Result
         figures.higher("drained_first_tenth", "the same at full depth", "1/s", *first);
         figures.higher("drained_last_tenth", "the same near empty", "1/s", *last);
     }
-    let used = stand.last_snapshot();
-    let seconds = used.usage.user_seconds + used.usage.system_seconds
-        - cpu.usage.user_seconds
-        - cpu.usage.system_seconds;
+    let used = trial.last_snapshot();
+    let seconds = used.usage.cpu_seconds() - cpu.usage.cpu_seconds();
     let each = seconds.max(0.0) * 1e6 / delivered.max(1) as f64;
     figures.lower("drain_cpu_us_per_message", "CPU per message while it drains", "µs", each);
     Ok(waited)

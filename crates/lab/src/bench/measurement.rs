@@ -1,8 +1,8 @@
 //! From what was seen on the stand to a measurement.
 
 use super::report::{Better, Ending, Figure, Mark, Measurement, Percentiles, Severity};
-use super::stand::{Snapshot, Stand, Waited};
-use super::traffic::{SourceReport, join_latencies};
+use super::trial::{Snapshot, Trial, Waited};
+use crate::stand::{Result, SourceReport, join_latencies};
 
 /// Collects figures.
 #[derive(Debug, Default)]
@@ -106,19 +106,19 @@ pub(super) fn mark_gave_up(reports: &[SourceReport]) -> Vec<Mark> {
     (count > 0).then_some(Mark { severity: Severity::Doubtful, text }).into_iter().collect()
 }
 
-/// Closes the stand, accounts for every message, and judges.
+/// Closes the trial, accounts for every message, and judges.
 ///
 /// # Errors
 /// When something doesn't end, or a ledger can't be read.
 pub(super) fn conclude(
-    stand: &mut Stand<'_>,
+    trial: &mut Trial<'_>,
     mut measurement: Measurement,
     waited: Waited,
-) -> Result<Measurement, String> {
-    stand.end_recording();
-    measurement.series = stand.recorder.series();
-    measurement.moments = stand.recorder.moments.clone();
-    measurement.account = stand.close()?;
+) -> Result<Measurement> {
+    trial.end_recording();
+    measurement.series = trial.recorder.series();
+    measurement.moments = trial.recorder.moments.clone();
+    measurement.account = trial.close()?;
     (measurement.ending, measurement.ending_note) = match waited {
         Waited::Done => (Ending::Finished, String::new()),
         Waited::TimedOut => (Ending::TimedOut, "its time was over; it was stopped".to_owned()),

@@ -1,21 +1,8 @@
 //! The published benchmarks of this field, reproduced by one command.
 
-mod adapter;
-mod contender;
-mod exim;
-mod floor;
-mod group;
 mod large_queue;
 mod machine;
-mod markup;
 mod measurement;
-pub mod number;
-mod opensmtpd;
-pub mod page;
-pub mod path;
-pub mod plot;
-mod postfix;
-mod postrider;
 mod ratio;
 mod relay;
 pub mod report;
@@ -23,29 +10,27 @@ mod round;
 mod run_directory;
 mod scenario;
 mod series;
-mod server;
-mod stand;
+pub mod show;
 mod steady_state;
-mod stopping;
-mod table;
-mod target;
-mod traffic;
+mod trial;
 
-pub use adapter::Adapter;
-use contender::Contender;
+use crate::stand::contender::Contender;
+use crate::stand::long_path::LongPath;
+use crate::stand::{Adapter, Egress, Error, Load, Result, Target, contenders};
+use load::file::{self, FileError};
 use load::outcome::{CommandError, Outcome};
-use load::process::lab_program;
+use load::process::this_program;
+use load::stop::StopFlag;
 use report::{Manifest, Report, Round, Skipped, Workload};
 use run_directory::RunDirectory;
-use scenario::{Case, Egress, Kind, LongPath, Scenario};
-use stand::Site;
+use scenario::{Case, Kind, Scenario};
+use show::{page, table};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use stopping::Stopping;
-pub use target::Target;
-use traffic::Load;
+use trial::Site;
 
 /// What a measurement takes beside its load, with `--minutes`.
 const OVERHEAD_SECONDS: f64 = 5.0;
@@ -130,7 +115,9 @@ pub fn run(options: &BenchOptions) -> Outcome {
         list();
         return Ok(ExitCode::SUCCESS);
     }
-    let report = Bench::prepare(options).and_then(Bench::run).map_err(CommandError::new)?;
+    let report = Bench::prepare(options)
+        .and_then(Bench::run)
+        .map_err(|error| CommandError::new(error.to_string()))?;
     if options.json {
         let text = serde_json::to_string(&report);
         println!("{}", text.map_err(|error| CommandError::new(error.to_string()))?);
@@ -142,8 +129,9 @@ pub fn run(options: &BenchOptions) -> Outcome {
 
 fn list() {
     let scenarios = scenario::all();
-    let contenders: Vec<&str> = Contender::names().collect();
-    let names = scenarios.iter().map(|scenario| scenario.name).chain(contenders.iter().copied());
+    let contenders = contenders::all();
+    let names = scenarios.iter().map(|scenario| scenario.name);
+    let names = names.chain(contenders.iter().map(|contender| contender.name()));
     let width = names.map(str::len).max().unwrap_or(0);
     let line = |name: &str, text: &str| println!("  {name:<width$}  {text}");
     println!("Scenarios:");
@@ -154,10 +142,9 @@ fn list() {
     }
     line("all", "every one of them");
     println!("Contenders:");
-    for name in contenders {
-        if let Ok(contender) = Contender::named(name, &[]) {
-            line(name, &format!("{}; {}", contender.title(), contender.durability().1));
-        }
+    for contender in &contenders {
+        let text = format!("{}; {}", contender.title(), contender.durability().sentence);
+        line(contender.name(), &text);
     }
     line("NAME", "any other server, with --target or --adapter");
 }
@@ -165,7 +152,7 @@ fn list() {
 /// A run.
 struct Bench {
     scenarios: Vec<Scenario>,
-    contenders: Vec<Contender>,
+    contenders: Vec<Rc<dyn Contender>>,
     postrider: PathBuf,
     directory: PathBuf,
     /// Where the spools are while it runs.
@@ -174,44 +161,39 @@ struct Bench {
     cut_off: Option<Duration>,
     planted_loss: u64,
     begun: Instant,
-    stopping: Stopping,
+    stop: StopFlag,
     report: Report,
 }
 
 impl Bench {
-    fn prepare(options: &BenchOptions) -> Result<Bench, String> {
+    fn prepare(options: &BenchOptions) -> Result<Bench> {
         let name = options.scenario.as_deref().unwrap_or("all");
         let scenarios = scenario::named(name)?;
-        let targets = options.target.iter().cloned().map(Contender::Target);
-        let given: Vec<Contender> =
-            targets.chain(options.adapter.iter().cloned().map(Contender::Adapter)).collect();
-        let named = options.against.iter().map(|name| Contender::named(name.trim(), &given));
-        let mut contenders = named.collect::<Result<Vec<Contender>, String>>()?;
-        if !contenders.iter().any(|contender| matches!(contender, Contender::Postrider { .. })) {
-            contenders.insert(0, Contender::named("postrider", &[])?);
-        }
+        let mut contenders = named_contenders(options)?;
         if !(options.scale.is_finite() && options.scale > 0.0) {
-            return Err(format!("--scale {} is not above 0", options.scale));
+            return Err(Error::Missing(format!("--scale {} is not above 0", options.scale)));
         }
         if options.minutes.is_some_and(|minutes| !(minutes.is_finite() && minutes > 0.0)) {
-            return Err("--minutes must be above 0".to_owned());
+            return Err(Error::Missing("--minutes must be above 0".to_owned()));
         }
         let postrider = find_postrider(options)?;
         let mut skipped = Vec::new();
         let mut found = Vec::new();
         contenders.retain(|contender| match contender.find(&postrider) {
             Ok(version) => {
-                found.push(describe(contender, version));
+                found.push(describe(&**contender, version));
                 true
             }
             Err(why) => {
                 eprintln!("{}: left out: {why}", contender.name());
-                skipped.push(Skipped { name: contender.name().to_owned(), why });
+                let name = contender.name().to_owned();
+                skipped.push(Skipped { name, why: why.to_string() });
                 false
             }
         });
         if contenders.is_empty() {
-            return Err("none of the contenders can be measured here".to_owned());
+            let text = "none of the contenders can be measured here";
+            return Err(Error::Missing(text.to_owned()));
         }
         let directory = make_directory(options, name)?;
         let run_directory = RunDirectory::for_reports_in(&directory)?;
@@ -244,12 +226,13 @@ impl Bench {
             cut_off: options.cut_off.map(Duration::from_secs),
             planted_loss: options.plant_loss,
             begun: Instant::now(),
-            stopping: Stopping::listen()?,
+            stop: StopFlag::listen()
+                .map_err(|error| Error::Missing(format!("signals: {error}")))?,
             report,
         })
     }
 
-    fn run(mut self) -> Result<Report, String> {
+    fn run(mut self) -> Result<Report> {
         for scenario in std::mem::take(&mut self.scenarios) {
             self.report.scenarios.push(open_scenario(&scenario));
             for case in &scenario.cases {
@@ -261,7 +244,7 @@ impl Bench {
         Ok(self.report)
     }
 
-    fn run_case(&mut self, scenario: &str, case: &Case) -> Result<(), String> {
+    fn run_case(&mut self, scenario: &str, case: &Case) -> Result<()> {
         let Manifest { scale, seed, rounds, .. } = self.report.manifest;
         let lasts = self.lasts.filter(|_| case.kind == Kind::Relay);
         let load = Load { cut_off: self.cut_off, ..case.load(scale, seed).lasting(lasts) };
@@ -286,8 +269,8 @@ impl Bench {
             },
             ..report::Case::default()
         };
-        if let Some(LongPath { rtt, loss }) = case.path {
-            shown.unavailable = path::Path::start(rtt, loss, seed).err().map(|why| why.to_string());
+        if let Some(path) = case.path {
+            shown.unavailable = LongPath::start(path, seed).err().map(|why| why.to_string());
         }
         if let Some(why) = &shown.unavailable {
             eprintln!("{scenario} {}: not run: {why}", case.name);
@@ -328,7 +311,7 @@ impl Bench {
         case: &Case,
         load: &Load,
         name: &str,
-    ) -> Result<(report::Measurement, Vec<report::ConfigFile>), String> {
+    ) -> Result<(report::Measurement, Vec<report::ConfigFile>)> {
         let site = Site {
             directory: self.run_directory.path().join(name),
             postrider: self.postrider.clone(),
@@ -336,9 +319,9 @@ impl Bench {
             egress: case.egress,
             seed: load.seed,
             planted_loss: self.planted_loss,
-            stopping: self.stopping.clone(),
+            stop: self.stop.clone(),
         };
-        let contender = &self.contenders[index];
+        let contender = &*self.contenders[index];
         round::measure(contender, case, load, self.report.manifest.scale, &site)
     }
 
@@ -351,18 +334,28 @@ impl Bench {
         }
     }
 
-    fn write(&mut self) -> Result<(), String> {
+    fn write(&mut self) -> Result<()> {
         self.report.manifest.seconds = self.begun.elapsed().as_secs_f64();
-        let json = serde_json::to_string_pretty(&self.report).map_err(|error| error.to_string())?;
-        write(&self.directory.join("report.json"), &json)?;
-        write(&self.directory.join("report.md"), &table::markdown(&self.report))?;
+        let json = serde_json::to_string_pretty(&self.report);
+        let json = json.map_err(|error| Error::Output("the report".to_owned(), error))?;
+        file::write(&self.directory.join("report.json"), &json)?;
+        file::write(&self.directory.join("report.md"), &table::markdown(&self.report))?;
         let pages = page::write(&self.report, &self.directory);
-        pages.map(drop).map_err(|error| format!("{}: {error}", self.directory.display()))
+        Ok(pages.map(drop).map_err(FileError::at(&self.directory))?)
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+/// Those that are to be measured, with Postrider among them.
+fn named_contenders(options: &BenchOptions) -> Result<Vec<Rc<dyn Contender>>> {
+    let mut given: Vec<Rc<dyn Contender>> = Vec::new();
+    given.extend(options.target.iter().map(|target| Rc::new(target.clone()) as Rc<dyn Contender>));
+    given.extend(options.adapter.iter().map(|adapter| Rc::new(adapter.clone()) as _));
+    let named = options.against.iter().map(|name| contenders::named(name.trim(), &given));
+    let mut contenders = named.collect::<Result<Vec<_>>>()?;
+    if !contenders.iter().any(|contender| contender.is_postrider()) {
+        contenders.insert(0, contenders::named("postrider", &[])?);
+    }
+    Ok(contenders)
 }
 
 fn open_scenario(scenario: &Scenario) -> report::Scenario {
@@ -377,22 +370,22 @@ fn open_scenario(scenario: &Scenario) -> report::Scenario {
     }
 }
 
-fn describe(contender: &Contender, version: String) -> report::Contender {
-    let (durability, note) = contender.durability();
+fn describe(contender: &dyn Contender, version: String) -> report::Contender {
+    let durability = contender.durability();
     report::Contender {
         name: contender.name().to_owned(),
         title: contender.title(),
         version,
-        durability: durability.to_owned(),
-        durability_note: note.to_owned(),
+        durability: durability.word.to_owned(),
+        durability_note: durability.sentence.to_owned(),
         files: Vec::new(),
     }
 }
 
 /// Contenders that a case makes no sense for.
-fn left_out(case: &Case, contenders: &[Contender]) -> Vec<Skipped> {
+fn left_out(case: &Case, contenders: &[Rc<dyn Contender>]) -> Vec<Skipped> {
     let kills = case.kind == Kind::LargeQueue { kill: true };
-    let why = |contender: &Contender| {
+    let why = |contender: &dyn Contender| {
         if kills && !contender.survives_a_kill() {
             Some("it keeps nothing when it is killed, or is not ours to kill")
         } else if matches!(case.egress, Egress::Limited(_)) && !contender.limits_connections() {
@@ -401,38 +394,38 @@ fn left_out(case: &Case, contenders: &[Contender]) -> Vec<Skipped> {
             None
         }
     };
-    let skipped = |c: &Contender, why: &str| Skipped { name: c.name().to_owned(), why: why.into() };
-    contenders.iter().filter_map(|c| why(c).map(|why| skipped(c, why))).collect()
+    let skipped = |contender: &Rc<dyn Contender>| {
+        let name = contender.name().to_owned();
+        Some(Skipped { name, why: why(&**contender)?.to_owned() })
+    };
+    contenders.iter().filter_map(skipped).collect()
 }
 
-fn find_postrider(options: &BenchOptions) -> Result<PathBuf, String> {
+fn find_postrider(options: &BenchOptions) -> Result<PathBuf> {
     let path = match &options.postrider {
         Some(path) => path.clone(),
-        None => lab_program()?.with_file_name("postrider"),
+        None => this_program()?.with_file_name("postrider"),
     };
-    std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()))
+    Ok(std::path::absolute(&path).map_err(FileError::at(&path))?)
 }
 
-fn make_directory(options: &BenchOptions, name: &str) -> Result<PathBuf, String> {
+fn make_directory(options: &BenchOptions, name: &str) -> Result<PathBuf> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let directory = options
         .out
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("bench-{name}-{}", now.as_secs())));
-    let failed = |error| format!("{}: {error}", directory.display());
-    std::fs::create_dir_all(&directory).map_err(failed)?;
-    if std::fs::read_dir(&directory).map_err(failed)?.next().is_some() {
-        return Err(format!("{} is not empty", directory.display()));
-    }
+    file::empty_directory(&directory)?;
     // Postfix's processes run as another user.
-    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
-    std::fs::canonicalize(&directory).map_err(failed)
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&directory, open).map_err(FileError::at(&directory))?;
+    Ok(std::fs::canonicalize(&directory).map_err(FileError::at(&directory))?)
 }
 
 /// The scale at which all rounds of all scenarios take about so many minutes.
 fn fitting_scale(
     scenarios: &[Scenario],
-    contenders: &[Contender],
+    contenders: &[Rc<dyn Contender>],
     rounds: u32,
     minutes: f64,
 ) -> f64 {
@@ -440,8 +433,7 @@ fn fitting_scale(
     let mut measurements = 0.0;
     for case in scenarios.iter().flat_map(|scenario| &scenario.cases) {
         for contender in contenders {
-            let (messages, bytes) = contender.rough_rates();
-            seconds += case.seconds(messages, bytes) * f64::from(rounds);
+            seconds += case.seconds(contender.rough_rates()) * f64::from(rounds);
             measurements += f64::from(rounds);
         }
     }

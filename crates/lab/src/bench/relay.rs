@@ -3,8 +3,8 @@
 use super::machine::disk_used_bytes;
 use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
 use super::report::{Mark, Measurement, Severity};
-use super::stand::{Stand, Waited};
-use super::traffic::Load;
+use super::trial::{Trial, Waited};
+use crate::stand::{Load, Result};
 use load::proc;
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,18 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// What kept it from being measured.
-pub(super) fn measure(
-    stand: &mut Stand<'_>,
-    load: &Load,
-    limit: Instant,
-) -> Result<Measurement, String> {
-    stand.warm_up(load, limit)?;
-    let before = stand.snapshot();
-    stand.begin_recording();
-    stand.start_sources("load", load)?;
-    let Intake { waited: sent, by_tenth, is_cut_off } = take_in(stand, load, limit)?;
-    let disk_used = disk_used_bytes(stand.server_directory());
-    let proportional = proc::proportional_bytes(&stand.members());
-    let reports = stand.finish_sources()?;
-    let waited = if sent == Waited::Done { stand.wait_for_deliveries(limit)? } else { sent };
-    let deliver_seconds = stand.recorder.seconds();
-    let after = stand.last_snapshot();
+pub(super) fn measure(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Result<Measurement> {
+    trial.warm_up(load, limit)?;
+    let before = trial.snapshot();
+    trial.begin_recording();
+    trial.start_sources("load", load)?;
+    let Intake { waited: sent, by_tenth, is_cut_off } = take_in(trial, load, limit)?;
+    let disk_used = disk_used_bytes(trial.server_directory());
+    let proportional = proc::proportional_bytes(&trial.members());
+    let reports = trial.finish_sources()?;
+    let waited = if sent == Waited::Done { trial.wait_for_deliveries(limit)? } else { sent };
+    let deliver_seconds = trial.recorder.seconds();
+    let after = trial.last_snapshot();
     // Sources that were stopped finished what they had begun.
     let (accepted, delivered) =
         (after.accepted - before.accepted, after.delivered - before.delivered);
@@ -44,14 +40,14 @@ pub(super) fn measure(
         figures.lower("latency_p99_ms", "latency, 99 % of them", "ms", latency.p99_us / 1e3);
     }
     figures.add_usage(&before, &after, delivered);
-    figures.add_memory(stand.recorder.rss_peak_bytes.max(after.usage.rss_bytes), proportional);
+    figures.add_memory(trial.recorder.rss_peak_bytes.max(after.usage.rss_bytes), proportional);
     figures.lower("disk_used_bytes", "disk used at the end of intake", "bytes", disk_used as f64);
     let mut marks = mark_gave_up(&reports);
     if let Some(cut_off) = load.cut_off.filter(|_| is_cut_off) {
         marks.push(cut_off_mark(cut_off, accepted, load.messages));
     }
     let measurement = Measurement {
-        contender: stand.contender.name().to_owned(),
+        contender: trial.name().to_owned(),
         accepted,
         delivered,
         accept_seconds,
@@ -61,8 +57,8 @@ pub(super) fn measure(
         marks,
         ..Measurement::default()
     };
-    let mut measurement = conclude(stand, measurement, waited)?;
-    if let Some(syncs) = stand.farewell().sync_count {
+    let mut measurement = conclude(trial, measurement, waited)?;
+    if let Some(syncs) = trial.exit_report().sync_count {
         figures.neither("sync_count", "syncs, with those of the warm-up", "", syncs as f64);
     }
     measurement.figures = figures.done();
@@ -78,14 +74,14 @@ struct Intake {
 }
 
 /// Waits for the sources, as long as they may send.
-fn take_in(stand: &mut Stand<'_>, load: &Load, limit: Instant) -> Result<Intake, String> {
+fn take_in(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Result<Intake> {
     if let Some(lasts) = load.lasts {
-        let waited = stand.wait_for_time(limit, lasts)?;
+        let waited = trial.wait_for_time(limit, lasts)?;
         return Ok(Intake { waited, by_tenth: Vec::new(), is_cut_off: false });
     }
     let cut_off = load.cut_off.map(|cut_off| Instant::now() + cut_off);
     let until = cut_off.filter(|cut_off| *cut_off < limit);
-    let (waited, by_tenth) = stand.wait_for_sources(until.unwrap_or(limit), load.messages)?;
+    let (waited, by_tenth) = trial.wait_for_sources(until.unwrap_or(limit), load.messages)?;
     if until.is_some() && waited == Waited::TimedOut {
         return Ok(Intake { waited: Waited::Done, by_tenth: Vec::new(), is_cut_off: true });
     }

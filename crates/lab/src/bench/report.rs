@@ -1,6 +1,7 @@
 //! What a benchmark run came to: the content of `report.json`, from which the page and the table are
 //! drawn. Nothing here is computed twice: whoever shows a figure takes it from here.
 
+pub use crate::stand::ConfigFile;
 use serde::{Deserialize, Serialize};
 
 /// The form of `report.json`; raised when a field changes its meaning or goes.
@@ -85,15 +86,6 @@ pub struct Contender {
     pub durability_note: String,
     /// The files it was configured with, in its last run; ports differ from run to run.
     pub files: Vec<ConfigFile>,
-}
-
-/// A configuration file, or a command line, as it was.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ConfigFile {
-    /// Its name.
-    pub name: String,
-    /// Its text.
-    pub text: String,
 }
 
 /// A contender that could not be measured.

@@ -1,13 +1,14 @@
 //! One contender in one case, from an empty directory to its measurement.
 
-use super::contender::Contender;
 use super::machine::probe_disk;
 use super::measurement::failed;
 use super::report::{ConfigFile, Ending, Measurement, Severity};
 use super::scenario::{Case, Kind};
-use super::stand::{Site, Stand};
-use super::traffic::Load;
+use super::trial::{Site, Trial};
 use super::{large_queue, relay, steady_state};
+use crate::stand::contender::Contender;
+use crate::stand::{Error, Load, Result};
+use load::file::{self, FileError};
 use std::time::{Duration, Instant};
 
 /// A measurement may take so long, whatever it measures,
@@ -25,55 +26,54 @@ const LIMIT_PER_BYTE: Duration = Duration::from_nanos(300);
 /// # Errors
 /// When the run was interrupted, or the directory can't be used.
 pub(super) fn measure(
-    contender: &Contender,
+    contender: &dyn Contender,
     case: &Case,
     load: &Load,
     scale: f64,
     site: &Site,
-) -> Result<(Measurement, Vec<ConfigFile>), String> {
-    std::fs::create_dir_all(&site.directory)
-        .map_err(|error| format!("{}: {error}", site.directory.display()))?;
-    let disk = probe_disk(&site.directory)
-        .map_err(|error| format!("{}: {error}", site.directory.display()))?;
+) -> Result<(Measurement, Vec<ConfigFile>)> {
+    file::create_directory(&site.directory)?;
+    let disk = probe_disk(&site.directory).map_err(FileError::at(&site.directory))?;
     let mut files = Vec::new();
     let result = run(contender, case, load, scale, site, &mut files);
-    site.stopping.check()?;
-    let mut measurement = result.unwrap_or_else(|why| failed(contender.name(), &why));
+    if site.stop.is_set() {
+        return Err(Error::Interrupted);
+    }
+    let mut measurement = result.unwrap_or_else(|why| failed(contender.name(), &why.to_string()));
     measurement.disk = Some(disk);
     // What went wrong is in the logs there.
     if measurement.ending == Ending::Failed || measurement.severity() == Severity::Invalid {
         measurement.ending_note += &format!(" (logs: {})", site.directory.display());
     } else {
-        std::fs::remove_dir_all(&site.directory)
-            .map_err(|error| format!("{}: {error}", site.directory.display()))?;
+        std::fs::remove_dir_all(&site.directory).map_err(FileError::at(&site.directory))?;
     }
     Ok((measurement, files))
 }
 
 fn run(
-    contender: &Contender,
+    contender: &dyn Contender,
     case: &Case,
     load: &Load,
     scale: f64,
     site: &Site,
     files: &mut Vec<ConfigFile>,
-) -> Result<Measurement, String> {
-    let mut stand = Stand::open(contender, site)?;
-    *files = stand.files();
+) -> Result<Measurement> {
+    let mut trial = Trial::open(contender, site)?;
+    *files = trial.files();
     let begun = Instant::now();
     let result = match case.kind {
-        Kind::Relay => relay::measure(&mut stand, load, begun + limit(load)),
+        Kind::Relay => relay::measure(&mut trial, load, begun + limit(load)),
         Kind::LargeQueue { kill } => {
-            large_queue::measure(&mut stand, load, kill, begun + limit(load) * 2)
+            large_queue::measure(&mut trial, load, kill, begun + limit(load) * 2)
         }
         Kind::SteadyState(seconds) => {
             let interval = Case::interval(seconds, scale);
             let limit = interval * load.sources + 2 * LIMIT_BASE;
-            steady_state::measure(&mut stand, load, interval, begun + limit)
+            steady_state::measure(&mut trial, load, interval, begun + limit)
         }
     };
     result.map(|mut measurement| {
-        measurement.marks.extend(stand.path_marks());
+        measurement.marks.extend(trial.path_marks());
         measurement
     })
 }

@@ -4,6 +4,7 @@
 //! a home of mode 0700) their processes can't reach their queue. What runs is put elsewhere then, for
 //! all contenders alike, so that they share a disk.
 
+use load::file::FileError;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +27,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// When it can't be made.
-    pub(super) fn for_reports_in(directory: &Path) -> Result<RunDirectory, String> {
+    pub(super) fn for_reports_in(directory: &Path) -> Result<RunDirectory, FileError> {
         let made = match closed_to_others(directory) {
             None => RunDirectory::Beside(directory.join("run")),
             Some(closed) => {
@@ -42,10 +43,9 @@ impl RunDirectory {
             }
         };
         let path = made.path();
-        let failed = |error| format!("{}: {error}", path.display());
-        std::fs::create_dir(path).map_err(failed)?;
+        std::fs::create_dir(path).map_err(FileError::at(path))?;
         let open = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(path, open).map_err(failed)?;
+        std::fs::set_permissions(path, open).map_err(FileError::at(path))?;
         Ok(made)
     }
 

@@ -1,7 +1,9 @@
 //! The scenarios: what is done, whose benchmark it follows, and what others have published.
 
 use super::report::Published;
-use super::traffic::Load;
+use crate::stand::contender::RoughRates;
+use crate::stand::long_path::PathShape;
+use crate::stand::{Egress, Error, Load, Result};
 use std::time::Duration;
 
 /// The project's own figures from before a line was written.
@@ -31,44 +33,8 @@ pub(super) struct Case {
     sources: u32,
     sessions: u32,
     per_connection: u64,
-    pub(super) path: Option<LongPath>,
+    pub(super) path: Option<PathShape>,
     pub(super) egress: Egress,
-}
-
-/// Connections to the sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Egress {
-    /// As many as the contender's configuration usually allows, on one route.
-    Usual,
-    /// So many at most, on one route.
-    Limited(u32),
-    /// A route for each source's domain, with so many connections on each. A contender that knows
-    /// one relay host only gets as many in sum.
-    Routes { domains: u32, connections: u32 },
-}
-
-impl Egress {
-    /// Connections in sum, where the case says.
-    pub(super) fn in_sum(self) -> Option<u32> {
-        match self {
-            Egress::Usual => None,
-            Egress::Limited(connections) => Some(connections),
-            Egress::Routes { domains, connections } => Some(domains * connections),
-        }
-    }
-
-    /// Domains that have a route of their own.
-    pub(super) fn domains(self) -> u32 {
-        match self {
-            Egress::Usual | Egress::Limited(_) => 0,
-            Egress::Routes { domains, .. } => domains,
-        }
-    }
-}
-
-/// The domain that this source sends to, from 1.
-pub(super) fn domain(source: u32) -> String {
-    format!("domain{source}.grey")
 }
 
 /// How it is measured.
@@ -82,15 +48,8 @@ pub(super) enum Kind {
     },
 }
 
-/// A path to the sink that is longer than this machine's own.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LongPath {
-    pub(super) rtt: Duration,
-    pub(super) loss: f64,
-}
-
 /// The path of the KumoMTA scenarios.
-const FIFTY_MS: LongPath = LongPath { rtt: Duration::from_millis(50), loss: 0.001 };
+const FIFTY_MS: PathShape = PathShape { rtt: Duration::from_millis(50), loss: 0.001 };
 
 impl Case {
     /// What is sent at this scale: at least one message for each session.
@@ -114,10 +73,9 @@ impl Case {
         Duration::from_secs_f64((seconds as f64 * scale).max(0.2))
     }
 
-    /// Roughly how long a measurement takes at scale 1 if so many of the smallest messages and so
-    /// many bytes go through in a second.
-    pub(super) fn seconds(&self, messages_per_second: f64, bytes_per_second: f64) -> f64 {
-        let each = 1.0 / messages_per_second + self.body_bytes as f64 / bytes_per_second;
+    /// Roughly how long a measurement takes at scale 1 if so much goes through in a second.
+    pub(super) fn seconds(&self, rates: RoughRates) -> f64 {
+        let each = 1.0 / rates.messages + self.body_bytes as f64 / rates.bytes;
         match self.kind {
             Kind::Relay => self.messages as f64 * each,
             Kind::SteadyState(interval) => (interval * u64::from(self.sources)) as f64,
@@ -427,7 +385,7 @@ fn floor() -> Scenario {
 ///
 /// # Errors
 /// An unknown name; the text lists the known ones.
-pub(super) fn named(name: &str) -> Result<Vec<Scenario>, String> {
+pub(super) fn named(name: &str) -> Result<Vec<Scenario>> {
     let mut all = all();
     if name == "all" {
         return Ok(all);
@@ -437,14 +395,14 @@ pub(super) fn named(name: &str) -> Result<Vec<Scenario>, String> {
     let (scenario, variant) = name.split_once('/').unzip();
     let scenario_name = scenario.unwrap_or(name);
     all.retain(|scenario| scenario.name == scenario_name);
-    let Some(scenario) = all.first_mut() else { return Err(error) };
+    let Some(scenario) = all.first_mut() else { return Err(Error::Missing(error)) };
     if let Some(variant) = variant {
         let known: Vec<&str> = scenario.cases.iter().map(|case| case.name).collect();
         let error =
             format!("{scenario_name} has no variant {variant:?}; it has {}", known.join(", "));
         scenario.cases.retain(|case| case.name == variant);
         if scenario.cases.is_empty() {
-            return Err(error);
+            return Err(Error::Missing(error));
         }
     }
     Ok(all)
@@ -457,17 +415,17 @@ mod tests {
     #[test]
     fn names_are_unique_and_unknown_ones_are_refused() {
         for scenario in all() {
-            assert_eq!(named(scenario.name).map(|found| found.len()), Ok(1));
+            assert_eq!(named(scenario.name).expect("known").len(), 1);
             let mut cases: Vec<&str> = scenario.cases.iter().map(|case| case.name).collect();
             cases.dedup();
             assert_eq!(cases.len(), scenario.cases.len());
         }
-        assert_eq!(named("all").map(|found| found.len()), Ok(all().len()));
-        let error = named("relay-500").expect_err("unknown");
+        assert_eq!(named("all").expect("known").len(), all().len());
+        let error = named("relay-500").expect_err("unknown").to_string();
         assert!(error.contains("relay-500") && error.contains("large-queue"), "{error}");
         let one = named("alerts-10k/50ms").expect("known");
         assert_eq!(one[0].cases.iter().map(|case| case.name).collect::<Vec<_>>(), ["50ms"]);
-        let error = named("alerts-10k/5ms").expect_err("unknown");
+        let error = named("alerts-10k/5ms").expect_err("unknown").to_string();
         assert!(error.contains("5ms") && error.contains("local, 50ms"), "{error}");
     }
 

@@ -110,43 +110,9 @@ fn named(name: &str, title: &str, unit: &str, points: &[(f64, f64)]) -> Series {
     Series { name, title, unit, points: points.to_vec() }
 }
 
-/// When each tenth of a number of messages was through.
-#[derive(Debug)]
-pub(super) struct Tenths {
-    begun: Instant,
-    total: u64,
-    /// How far it was, and when, for each tenth.
-    reached: Vec<(u64, Duration)>,
-}
-
-impl Tenths {
-    pub(super) fn new(total: u64) -> Tenths {
-        Tenths { begun: Instant::now(), total, reached: Vec::new() }
-    }
-
-    /// `count` of the total are through.
-    pub(super) fn handle_count(&mut self, count: u64) {
-        let next = (self.reached.len() as u64 + 1) * self.total / 10;
-        // Seen at once with the one before, a tenth would have no time of its own.
-        let new = self.reached.last().is_none_or(|(before, _)| count > *before);
-        if self.total >= 10 && new && count >= next && self.reached.len() < 10 {
-            self.reached.push((count, self.begun.elapsed()));
-        }
-    }
-
-    /// Per second in each tenth that was seen.
-    pub(super) fn rates(&self) -> Vec<f64> {
-        let before = std::iter::once((0, Duration::ZERO)).chain(self.reached.iter().copied());
-        let pairs = before.zip(&self.reached);
-        pairs
-            .map(|((n, then), (m, now))| load::stats::rate(m - n, now.saturating_sub(then)))
-            .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Recorder, Sample, Tenths};
+    use super::{Recorder, Sample};
 
     fn sample(accepted: u64, delivered: u64) -> Sample {
         Sample { accepted, delivered, rss_bytes: accepted * 10, sources: 1 }
@@ -169,17 +135,5 @@ mod tests {
         assert_eq!(recorder.memory_at(100.0), Some((150.0, 3000.0)));
         assert_eq!(recorder.rss_peak_bytes, 3000);
         assert!(!series.iter().any(|series| series.name == "sources"));
-    }
-
-    #[test]
-    fn tenths_count_what_came_between() {
-        let mut tenths = Tenths::new(100);
-        for count in [5, 12, 40, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100] {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            tenths.handle_count(count);
-        }
-        // 12, 40 and 100: a look that finds several tenths done sees one.
-        assert_eq!(tenths.rates().len(), 3);
-        assert!(tenths.rates().iter().all(|rate| rate.is_finite() && *rate > 0.0));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::measurement::{Figures, conclude, mark_gave_up, percentiles};
 use super::report::Measurement;
-use super::stand::Stand;
-use super::traffic::Load;
+use super::trial::Trial;
+use crate::stand::{Load, Result};
 use load::proc;
 use std::time::{Duration, Instant};
 
@@ -17,24 +17,24 @@ const LOW_WATER: u64 = 500;
 /// # Errors
 /// What kept it from being measured.
 pub(super) fn measure(
-    stand: &mut Stand<'_>,
+    trial: &mut Trial<'_>,
     load: &Load,
     interval: Duration,
     limit: Instant,
-) -> Result<Measurement, String> {
+) -> Result<Measurement> {
     let first = Load { sources: 1, messages: 50, ..load.clone() };
-    stand.warm_up(&first, limit)?;
-    let before = stand.snapshot();
-    stand.begin_recording();
+    trial.warm_up(&first, limit)?;
+    let before = trial.snapshot();
+    trial.begin_recording();
     let mut flow = Flow::default();
-    let by_sources = step_up(stand, load, interval, limit, &mut flow)?;
-    let after = stand.snapshot();
-    let seconds = stand.recorder.seconds();
-    let proportional = proc::proportional_bytes(&stand.members());
-    let reports = stand.finish_sources()?;
-    stand.recorder.moment("sources stopped");
-    let waited = stand.wait_for_deliveries(limit)?;
-    let deliver_seconds = stand.recorder.seconds();
+    let by_sources = step_up(trial, load, interval, limit, &mut flow)?;
+    let after = trial.snapshot();
+    let seconds = trial.recorder.seconds();
+    let proportional = proc::proportional_bytes(&trial.members());
+    let reports = trial.finish_sources()?;
+    trial.recorder.moment("sources stopped");
+    let waited = trial.wait_for_deliveries(limit)?;
+    let deliver_seconds = trial.recorder.seconds();
     let (accepted, delivered) =
         (after.accepted - before.accepted, after.delivered - before.delivered);
     let latency = percentiles(&reports);
@@ -67,11 +67,11 @@ pub(super) fn measure(
     }
     figures.neither("pauses", "times that sources were stopped", "", f64::from(flow.pauses));
     figures.add_usage(&before, &after, delivered);
-    figures.add_memory(stand.recorder.rss_peak_bytes, proportional);
+    figures.add_memory(trial.recorder.rss_peak_bytes, proportional);
     let measurement = Measurement {
-        contender: stand.contender.name().to_owned(),
-        accepted: stand.accepted() - before.accepted,
-        delivered: stand.delivered() - before.delivered,
+        contender: trial.name().to_owned(),
+        accepted: trial.accepted() - before.accepted,
+        delivered: trial.delivered() - before.delivered,
         accept_seconds: seconds,
         deliver_seconds,
         latency,
@@ -79,26 +79,26 @@ pub(super) fn measure(
         figures: figures.done(),
         ..Measurement::default()
     };
-    conclude(stand, measurement, waited)
+    conclude(trial, measurement, waited)
 }
 
 /// One source more every interval. Gives the deliveries per second in each.
 fn step_up(
-    stand: &mut Stand<'_>,
+    trial: &mut Trial<'_>,
     load: &Load,
     interval: Duration,
     limit: Instant,
     flow: &mut Flow,
-) -> Result<Vec<f64>, String> {
+) -> Result<Vec<f64>> {
     let mut by_sources = Vec::new();
     for number in 1..=load.sources {
-        stand.start_source("load", load, number)?;
-        let (begun, delivered) = (Instant::now(), stand.delivered());
+        trial.start_source("load", load, number)?;
+        let (begun, delivered) = (Instant::now(), trial.delivered());
         while begun.elapsed() < interval && Instant::now() < limit {
-            stand.step()?;
-            flow.regulate(stand);
+            trial.step()?;
+            flow.regulate(trial);
         }
-        let rate = (stand.delivered() - delivered) as f64 / begun.elapsed().as_secs_f64();
+        let rate = (trial.delivered() - delivered) as f64 / begun.elapsed().as_secs_f64();
         by_sources.push(rate);
     }
     Ok(by_sources)
@@ -112,13 +112,13 @@ struct Flow {
 }
 
 impl Flow {
-    fn regulate(&mut self, stand: &mut Stand<'_>) {
-        let queued = stand.accepted().saturating_sub(stand.delivered());
+    fn regulate(&mut self, trial: &mut Trial<'_>) {
+        let queued = trial.accepted().saturating_sub(trial.delivered());
         if let Some(word) = self.handle_queued(queued) {
-            stand.tell_sources(word);
+            trial.tell_sources(word);
         } else if self.paused {
             // A source that was started meanwhile must learn of it, too.
-            stand.tell_sources("pause");
+            trial.tell_sources("pause");
         }
     }
 

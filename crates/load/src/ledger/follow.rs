@@ -1,5 +1,6 @@
 //! Counts what is added to a ledger while it is written.
 
+use crate::file::FileError;
 use memchr::memmem;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -42,15 +43,17 @@ impl Followed {
     ///
     /// # Errors
     /// When the file can't be read.
-    pub fn count(&mut self) -> Result<u64, String> {
-        let path = &self.path;
-        let failed = |error| format!("{}: {error}", path.display());
-        let mut file = File::open(path).map_err(failed)?;
-        file.seek(SeekFrom::Start(self.read)).map_err(failed)?;
+    pub fn count(&mut self) -> Result<u64, FileError> {
+        self.read_on().map_err(FileError::at(&self.path.clone()))
+    }
+
+    fn read_on(&mut self) -> std::io::Result<u64> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.read))?;
         let mut bytes = vec![0; READ_BYTES];
         let mut filled = 0;
         loop {
-            let read = file.read(&mut bytes[filled..]).map_err(failed)?;
+            let read = file.read(&mut bytes[filled..])?;
             filled += read;
             // The last line may be half written.
             let whole = memchr::memrchr(b'\n', &bytes[..filled]).map_or(0, |end| end + 1);
@@ -93,7 +96,7 @@ mod tests {
         let path = directory.path().join("ledger");
         std::fs::write(&path, "run-1234567 acked user@example.org\n".repeat(30_000))
             .expect("written");
-        assert_eq!(Followed::source(path.clone()).count(), Ok(30_000));
-        assert_eq!(Followed::sink(path).count(), Ok(30_000));
+        assert_eq!(Followed::source(path.clone()).count().expect("read"), 30_000);
+        assert_eq!(Followed::sink(path).count().expect("read"), 30_000);
     }
 }

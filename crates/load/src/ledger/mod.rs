@@ -9,6 +9,7 @@ pub use audit::{Audit, audit};
 pub use follow::Followed;
 pub use record::{Arrival, ArrivalState, Fate, LedgerWriter, Sent};
 
+use crate::file;
 use crate::outcome::{CommandError, Outcome};
 use crate::stats::value_table;
 use std::path::{Path, PathBuf};
@@ -44,8 +45,8 @@ pub struct LedgerOptions {
 
 /// The command.
 pub fn run(options: &LedgerOptions) -> Outcome {
-    let source = read(&options.source_file)?;
-    let sink = read(&options.sink_file)?;
+    let text = |path: &Path| file::read(path).map_err(|error| CommandError::new(error.to_string()));
+    let (source, sink) = (text(&options.source_file)?, text(&options.sink_file)?);
     let audit = audit(&source, &sink, options.list).map_err(CommandError::new)?;
     let good = audit.is_clean(options.max_duplicates);
     if options.json {
@@ -60,9 +61,4 @@ pub fn run(options: &LedgerOptions) -> Outcome {
         println!("{}", if good { "accounted for" } else { "NOT accounted for" });
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn read(path: &Path) -> Result<String, CommandError> {
-    std::fs::read_to_string(path)
-        .map_err(|error| CommandError::new(format!("{}: {error}", path.display())))
 }

@@ -74,7 +74,7 @@ impl Tally {
                 self.acked_recipients += recipients;
                 self.latency.record(now - intended);
                 self.last = now - self.start;
-                self.tenths.count(|| now - self.start);
+                self.tenths.handle_count(self.acked, || now - self.start);
             }
             Fate::Refused(code) => {
                 self.refused += 1;

@@ -1,0 +1,191 @@
+//! Takes from a relay what it needs (disk, descriptors, its next hop) or gives it too much (idle
+//! sessions), and looks at how it bears that.
+
+mod client;
+mod descriptors;
+mod disk_full;
+mod idle_sessions;
+mod sink_away;
+
+use super::relay::Relay;
+use crate::stand::{Error, Result, mount_namespace};
+use load::ledger::Audit;
+use load::outcome::{CommandError, Outcome};
+use load::proc;
+use load::stats::value_table;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Brings a relay to one of its limits while it has mail to keep.
+///
+/// Each run sends mail through the relay to a sink, brings about the trouble, looks at what clients
+/// are told and at what is delivered meanwhile, takes the trouble away, and at the end sets the
+/// ledgers against each other.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Exit code: 0 the relay did as it should and every acknowledged message arrived; 1 otherwise; 2 \
+something else went wrong; 77 this machine does not allow what the run needs (disk-full mounts a \
+tmpfs). What the programs wrote stays in the directory.")]
+pub struct LimitsOptions {
+    /// Which limit
+    #[arg(value_name = "LIMIT")]
+    limit: Limit,
+    /// The relay's program
+    #[arg(long, value_name = "PATH")]
+    postrider: PathBuf,
+    /// For the spool, ledgers and logs; must be empty or not there
+    #[arg(long, value_name = "PATH")]
+    directory: PathBuf,
+    /// Messages that are queued when the trouble comes (each time it comes), and sent after it
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    messages: u64,
+    /// idle-sessions: how many
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    sessions: u32,
+    /// idle-sessions: the relay's command_timeout; opening them, and sending beside them, must
+    /// take less
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    idle_timeout: u64,
+    /// descriptors: how many files the relay may have open
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    files: u64,
+    /// sink-away: how often the sink vanishes
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    times: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Limit {
+    /// The spool's disk is full to the last byte
+    DiskFull,
+    /// No descriptors are left for more sessions
+    Descriptors,
+    /// Thousands of sessions that say nothing
+    IdleSessions,
+    /// The next hop vanishes amid deliveries and returns
+    SinkAway,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+struct Findings {
+    measured: Map<String, Value>,
+    /// What should not have been.
+    wrong: Vec<String>,
+}
+
+impl Findings {
+    fn note(&mut self, name: &str, value: impl Into<Value>) {
+        self.measured.insert(name.to_owned(), value.into());
+    }
+
+    /// Notes what is wrong if it is not `so`.
+    fn expect(&mut self, so: bool, wrong: impl FnOnce() -> String) {
+        if !so {
+            self.wrong.push(wrong());
+        }
+    }
+
+    /// Drains and stops the relay, and sets the ledgers against each other.
+    fn account(&mut self, relay: &mut Relay, duplicates_max: u64) -> Result<Audit> {
+        relay.stand.drain()?;
+        let left = relay.stop()?;
+        self.expect(left.live_messages == 0 && left.damaged == 0, || {
+            format!("left in the spool: {left:?}")
+        });
+        let audit = relay.audit()?;
+        self.expect(audit.is_clean(duplicates_max), || {
+            format!("not accounted for, with {duplicates_max} duplicates allowed: {audit:?}")
+        });
+        Ok(audit)
+    }
+}
+
+/// Files that the relay has open.
+///
+/// # Errors
+/// When it has ended.
+fn open_files(pid: u32) -> Result<usize> {
+    let failed = |error| Error::Server(format!("open files of process {pid}: {error}"));
+    proc::open_file_count(pid).map_err(failed)
+}
+
+/// The command.
+pub fn run(options: &LimitsOptions) -> Outcome {
+    if options.limit == Limit::DiskFull
+        && let Err(why) = mount_namespace::enter()
+    {
+        eprintln!("postrider-lab: skipped: this machine does not let us mount a tmpfs: {why}");
+        return Ok(ExitCode::from(mount_namespace::UNABLE_CODE));
+    }
+    let mut findings = Findings::default();
+    let audit = examine(options, &mut findings).map_err(|text| {
+        let directory = options.directory.display();
+        CommandError::new(format!("{text} (see {directory})"))
+    })?;
+    print(options.json, &findings, &audit);
+    Ok(if findings.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn examine(options: &LimitsOptions, findings: &mut Findings) -> Result<Audit> {
+    let mut relay = Relay::new(&options.directory, &options.postrider)?;
+    match options.limit {
+        Limit::DiskFull => disk_full::examine(options, &mut relay, findings),
+        Limit::Descriptors => descriptors::examine(options, &mut relay, findings),
+        Limit::IdleSessions => idle_sessions::examine(options, &mut relay, findings),
+        Limit::SinkAway => sink_away::examine(options, &mut relay, findings),
+    }
+}
+
+fn print(as_json: bool, findings: &Findings, audit: &Audit) {
+    if as_json {
+        let ok = findings.wrong.is_empty();
+        let (measured, wrong) = (&findings.measured, &findings.wrong);
+        println!("{}", json!({"ok": ok, "measured": measured, "wrong": wrong, "audit": audit}));
+        return;
+    }
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let measured = findings.measured.iter().map(|(name, value)| (name.clone(), shown(value)));
+    let rows: Vec<_> = measured.chain(audit.rows()).collect();
+    println!("{}", value_table(&rows));
+    for wrong in &findings.wrong {
+        println!("WRONG: {wrong}");
+    }
+}
+
+/// A relay that tries again soon. `listener` and `spool` are more lines of those sections.
+fn config(relay: &Relay, spool: &str, listener: &str) -> String {
+    let (address, sink) = (&relay.address, relay.stand.sink_address());
+    let path = relay.spool.display();
+    format!(
+        r#"hostname = "relay.test"
+
+[spool]
+path = "{path}"
+segment_bytes = "2MiB"
+blob_bytes = "64KiB"
+min_free_bytes = "8MiB"
+{spool}
+
+[[listener]]
+name = "in"
+address = "{address}"
+relay_from = ["127.0.0.0/8"]
+{listener}
+
+[[route]]
+smtp = {{ hosts = ["{sink}"], max_connections = {CONNECTIONS_MAX} }}
+
+[retry]
+first = "1s"
+longest = "1s"
+"#
+    )
+}
+
+/// Connections to the sink: so many transactions may be in flight.
+const CONNECTIONS_MAX: u64 = 20;

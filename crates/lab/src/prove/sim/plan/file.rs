@@ -1,0 +1,130 @@
+//! What the node is told: its configuration file, and what the DNS says.
+
+use super::{BY_MX, Hop, Plan, SESSIONS_MAX, ZoneChange, Zones};
+use crate::prove::sim::names::NODE;
+use crate::prove::sim::plant::Plant;
+use mta::seams::Mx;
+use std::fmt::Write as _;
+
+impl Plan {
+    /// The node's configuration after so many changes.
+    #[must_use]
+    pub fn config(&self, changes: usize, plant: Option<Plant>) -> String {
+        let paths: Vec<String> = (0..self.logs).map(|log| format!("\"/log{log}\"")).collect();
+        let mut text = format!(
+            "hostname = \"node.test\"\nevents = \"off\"\n\
+             [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"1MiB\"\nblob_bytes = \"64KiB\"\n\
+             [[listener]]\nname = \"in\"\naddress = \"{NODE}:25\"\nrelay_from = [\"10.9.0.0/16\"]\n\
+             command_timeout = \"30s\"\ncontent_timeout = \"30s\"\nmax_sessions = {SESSIONS_MAX}\n\
+             [retry]\nfirst = \"2s\"\nlongest = \"20s\"\njitter = 0.2\ngive_up_after = \"1h\"\n\
+             warn_after = \"50s\"\n",
+            paths.join(", "),
+            self.unsettled_max,
+        );
+        // Writing to a String can't fail.
+        if let Some(max) = self.lookups_max {
+            let more = u32::from(plant == Some(Plant::OneLookupMore));
+            let _ = writeln!(text, "[dns]\nmax_lookups = {}", max + more);
+        }
+        // Where peers drip, a transaction must not take for ever.
+        let timeout = match self.weather.peer_drip {
+            0 => "",
+            _ => "transaction_timeout = \"60s\", ",
+        };
+        let hops = self.hops_after(changes);
+        for (number, hop) in hops.iter().enumerate().filter(|(_, hop)| !hop.gone) {
+            let more = u32::from(plant == Some(Plant::OneConnectionMore));
+            let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
+            let _ = write!(
+                text,
+                "[[route]]\nname = \"hop{number}\"\ndomains = {:?}\n{}max_connections = {}, {}{timeout}\
+                 messages_per_second = {}, \
+                 connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
+                 content_timeout = \"15s\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
+                hop.domains,
+                hop.channel(),
+                hop.connections_max + more,
+                hop.in_flight(),
+                hop.per_second * faster,
+            );
+            if hop.dead {
+                text.push_str("retry = { give_up_after = \"90s\" }\n");
+            }
+        }
+        text.push_str(
+            "[[route]]\ndomains = [\"box.test\"]\n\
+             maildir = { path = \"/boxes/{domain}/{local}\" }\n",
+        );
+        text
+    }
+
+    /// What the DNS says.
+    #[must_use]
+    pub fn zones(&self) -> Zones {
+        let mut zones = Zones::default();
+        for hop in self.hops.iter().filter(|hop| hop.by_mx && !hop.is_crowd()) {
+            for (number, host) in hop.hosts.iter().enumerate() {
+                let name = mx_name(hop, number);
+                zones.addresses.insert(name.clone(), vec![host.ip()]);
+                for (which, domain) in hop.domains.iter().enumerate() {
+                    let preference = self.preference(which, if number == 0 { 10 } else { 20 });
+                    let mx = Mx { preference, host: name.clone() };
+                    zones.mx.entry(domain.clone()).or_default().push(mx);
+                }
+            }
+        }
+        self.add_crowd_zones(&mut zones);
+        zones
+    }
+
+    /// The preference of a host of domain number `which`.
+    fn preference(&self, which: usize, preference: u16) -> u16 {
+        if self.swapped && which == 1 { 30 - preference } else { preference }
+    }
+
+    /// What the DNS says after a change.
+    #[must_use]
+    pub fn zones_after(&self, change: &ZoneChange) -> Zones {
+        let mut zones = self.zones();
+        let hop = &self.hops[BY_MX];
+        for (which, domain) in hop.domains.iter().enumerate() {
+            let named = change.preferences.iter().enumerate().filter_map(|(number, preference)| {
+                let preference = self.preference(which, (*preference)?);
+                Some(Mx { preference, host: mx_name(hop, number) })
+            });
+            zones.mx.insert(domain.clone(), named.collect());
+        }
+        zones.looped.extend(change.looped.clone());
+        zones
+    }
+}
+
+/// The name of a host of a hop that is found by MX records.
+pub(super) fn mx_name(hop: &Hop, number: usize) -> String {
+    format!("mx{number}.{}", hop.domains[0].trim_start_matches("*."))
+}
+
+impl Hop {
+    fn channel(&self) -> String {
+        if self.by_mx {
+            return "mx = { ".to_owned();
+        }
+        let hosts: Vec<String> = self.hosts.iter().map(|host| format!("\"{host}\"")).collect();
+        format!("smtp = {{ hosts = [{}], ", hosts.join(", "))
+    }
+
+    /// Whether the node is told that it may send content unasked.
+    pub(super) fn may_be_unasked(&self) -> bool {
+        !self.by_mx && self.in_flight_max > 1
+    }
+
+    /// No key for hosts that DNS names; towards the others content goes unasked where there is
+    /// any use in it.
+    fn in_flight(&self) -> String {
+        if !self.may_be_unasked() {
+            return String::new();
+        }
+        let max = self.in_flight_max;
+        format!("unasked_content = true, transactions_in_flight = {max}, ")
+    }
+}

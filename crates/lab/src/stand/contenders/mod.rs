@@ -1,0 +1,73 @@
+//! Who can be measured: a file each, and a line each in [`all`].
+
+pub(crate) mod adapter;
+mod exim;
+mod floor;
+mod opensmtpd;
+mod postfix;
+mod postrider;
+pub(crate) mod target;
+
+use super::contender::Contender;
+use super::error::{Error, Result};
+use floor::Floor;
+use postrider::Postrider;
+use std::rc::Rc;
+
+/// All that have a name of their own, in the order in which they are listed.
+pub(crate) fn all() -> Vec<Rc<dyn Contender>> {
+    vec![
+        Rc::new(Postrider::durable("postrider", "sync")),
+        Rc::new(Postrider::in_flight("postrider-in-flight", 8)),
+        Rc::new(Postrider::durable("postrider-os", "os")),
+        Rc::new(Floor::in_memory()),
+        Rc::new(Floor::with_log()),
+        Rc::new(postfix::Postfix),
+        Rc::new(exim::Exim),
+        Rc::new(opensmtpd::OpenSmtpd),
+        Rc::new(Floor::of_known_cost()),
+        Rc::new(Postrider::durable("postrider-memory", "memory")),
+    ]
+}
+
+/// The one of this name, among those that the command line gives and those that have one of their own.
+///
+/// # Errors
+/// An unknown name; the text lists the known ones.
+pub(crate) fn named(name: &str, given: &[Rc<dyn Contender>]) -> Result<Rc<dyn Contender>> {
+    let all = all();
+    if let Some(found) = given.iter().chain(&all).find(|contender| contender.name() == name) {
+        return Ok(Rc::clone(found));
+    }
+    let known: Vec<&str> = all.iter().chain(given).map(|contender| contender.name()).collect();
+    Err(Error::Missing(format!("there is no contender {name:?}; known are {}", known.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{adapter::Adapter, all, named, target::Target};
+    use crate::stand::contender::Contender;
+    use std::rc::Rc;
+
+    #[test]
+    fn names_are_unique_and_lead_back() {
+        let contenders = all();
+        for contender in &contenders {
+            let found = named(contender.name(), &[]).expect("known");
+            assert_eq!(found.title(), contender.title());
+            let same = contenders.iter().filter(|other| other.name() == contender.name());
+            assert_eq!(same.count(), 1, "{}", contender.name());
+        }
+        let error = named("sendmail", &[]).expect_err("unknown").to_string();
+        assert!(error.contains("\"sendmail\"") && error.contains("postfix"), "{error}");
+    }
+
+    #[test]
+    fn what_the_command_line_gives_goes_by_the_name_it_has_there() {
+        let target: Target = "mine=127.0.0.1:25,pid=7".parse().expect("well-formed");
+        let adapter: Adapter = "other=script".parse().expect("well-formed");
+        let given: [Rc<dyn Contender>; 2] = [Rc::new(target), Rc::new(adapter)];
+        assert_eq!(named("other", &given).expect("known").name(), "other");
+        assert_eq!(named("mine", &given).expect("known").name(), "mine");
+    }
+}

@@ -1,0 +1,210 @@
+//! Postfix, with a configuration and a queue of its own, tuned as the Mailismus comparison has it:
+//! process limit 300, concurrency 250, no DNS.
+
+use crate::stand::contender::{Contender, Durability, RoughRates};
+use crate::stand::error::{Error, Result};
+use crate::stand::place::{ConfigFile, Place};
+use crate::stand::server::{ExitReport, Server};
+use crate::stand::system;
+use load::file::{self, FileError};
+use load::tree;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const STOP_MAX: Duration = Duration::from_secs(30);
+
+struct Running {
+    pid: u32,
+    running: bool,
+    config: PathBuf,
+    files: Vec<ConfigFile>,
+}
+
+/// The contender.
+#[derive(Debug)]
+pub(crate) struct Postfix;
+
+impl Contender for Postfix {
+    fn name(&self) -> &str {
+        "postfix"
+    }
+
+    fn title(&self) -> String {
+        "Postfix".to_owned()
+    }
+
+    fn durability(&self) -> Durability {
+        Durability { word: "sync", sentence: "250 after fsync of the message's own file" }
+    }
+
+    fn find(&self, _: &Path) -> Result<String> {
+        version()
+    }
+
+    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+        start(place)
+    }
+
+    fn rough_rates(&self) -> RoughRates {
+        RoughRates { messages: 300.0, bytes: 30e6 }
+    }
+}
+
+/// Its version, if it is installed and may be started.
+fn version() -> Result<String> {
+    let output =
+        Command::new("postconf").args(["-d", "-h", "mail_version"]).stdin(Stdio::null()).output();
+    let output =
+        output.map_err(|_| Error::Missing("not installed (Debian: package postfix)".to_owned()))?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::Missing("it must be started as root, and this is not root".to_owned()));
+    }
+    Ok(format!("Postfix {}", String::from_utf8_lossy(&output.stdout).trim()))
+}
+
+fn main_cf(place: &Place) -> String {
+    let directory = place.directory.display();
+    let (host, port) = place.next_hop();
+    let concurrency = place.egress.in_sum().unwrap_or(250);
+    // Its own default is 5.
+    let initial = concurrency.min(5);
+    format!(
+        "compatibility_level = 3.6
+queue_directory = {directory}/queue
+data_directory = {directory}/data
+daemon_directory = /usr/lib/postfix/sbin
+command_directory = /usr/sbin
+mail_owner = postfix
+setgid_group = postdrop
+myhostname = relay.bench.grey
+mydestination =
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+mynetworks = 127.0.0.0/8
+smtpd_relay_restrictions = permit_mynetworks, reject
+smtpd_client_connection_count_limit = 0
+default_process_limit = 300
+default_destination_concurrency_limit = {concurrency}
+initial_destination_concurrency = {initial}
+disable_dns_lookups = yes
+relayhost = [{host}]:{port}
+maillog_file = {directory}/postfix.log
+maillog_file_prefixes = {directory}
+alias_maps =
+alias_database =
+"
+    )
+}
+
+fn master_cf(place: &Place) -> String {
+    let port = place.port;
+    format!(
+        "{port} inet n - n - - smtpd
+pickup unix n - n 60 1 pickup
+cleanup unix n - n - 0 cleanup
+qmgr unix n - n 300 1 qmgr
+rewrite unix - - n - - trivial-rewrite
+bounce unix - - n - 0 bounce
+defer unix - - n - 0 bounce
+trace unix - - n - 0 bounce
+verify unix - - n - 1 verify
+flush unix n - n 1000? 0 flush
+proxymap unix - - n - - proxymap
+smtp unix - - n - - smtp
+relay unix - - n - - smtp
+showq unix n - n - - showq
+error unix - - n - - error
+retry unix - - n - - error
+discard unix - - n - - discard
+anvil unix - - n - 1 anvil
+scache unix - - n - 1 scache
+postlog unix-dgram n - n - 1 postlogd
+"
+    )
+}
+
+fn start(place: &Place) -> Result<Box<dyn Server>> {
+    let directory = &place.directory;
+    for name in ["queue", "data", "config"] {
+        file::create_directory(&directory.join(name))?;
+    }
+    system::run(Command::new("chown").arg("postfix").arg(directory.join("data")))?;
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory, open).map_err(FileError::at(directory))?;
+    let files = vec![
+        place.write("config/main.cf", &main_cf(place))?,
+        place.write("config/master.cf", &master_cf(place))?,
+    ];
+    place.write("config/dynamicmaps.cf", "")?;
+    let config = directory.join("config");
+    run(place.command(Path::new("/usr/sbin/postfix")), &config, &["start"])?;
+    let pid_file = directory.join("queue/pid/master.pid");
+    let pid = wait_for_pid(&pid_file)?;
+    Ok(Box::new(Running { pid, running: true, config, files }))
+}
+
+/// One of Postfix's own commands.
+fn run(mut command: Command, config: &Path, arguments: &[&str]) -> Result<()> {
+    system::run(command.arg("-c").arg(config).args(arguments)).map(drop)
+}
+
+fn wait_for_pid(file: &Path) -> Result<u32> {
+    let begun = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        if let Ok(pid) = text.trim().parse()
+            && !tree::members(pid).is_empty()
+        {
+            return Ok(pid);
+        }
+        if begun.elapsed() > STOP_MAX {
+            return Err(Error::Server(format!("{}: no process", file.display())));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Server for Running {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn files(&self) -> Vec<ConfigFile> {
+        self.files.clone()
+    }
+
+    fn check_running(&mut self) -> Result<()> {
+        if tree::members(self.pid).is_empty() {
+            return Err(Error::Server("postfix: it has ended".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        run(Command::new("postqueue"), &self.config, &["-f"])
+    }
+
+    fn stop(mut self: Box<Self>) -> Result<ExitReport> {
+        run(Command::new("postfix"), &self.config, &["stop"])?;
+        self.running = false;
+        Ok(ExitReport::default())
+    }
+
+    fn kill(mut self: Box<Self>) -> Result<()> {
+        self.running = false;
+        self.check_running()?;
+        tree::kill(self.pid);
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It is no child of ours: nothing else ends it when a run is broken off.
+        if self.running {
+            tree::kill(self.pid);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Postrider itself.
+
+use crate::stand::contender::{Contender, Durability};
+use crate::stand::error::{Error, Result};
+use crate::stand::place::{ConfigFile, Egress, Place, domain};
+use crate::stand::server::{ExitReport, MainProcess, Server};
+use crate::stand::system;
+use load::file;
+use load::process::ProcessError;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// It may take so long to end.
+const STOP_MAX: Duration = Duration::from_secs(30);
+/// And so long to tell its metrics.
+const METRICS_MAX: Duration = Duration::from_secs(5);
+
+const CONFIG: &str = "postrider.toml";
+/// Connections to the next hop.
+const CONNECTIONS_MAX: u32 = 50;
+
+struct Running {
+    process: MainProcess,
+    admin: String,
+    control: [PathBuf; 2],
+    counts_syncs: bool,
+    files: Vec<ConfigFile>,
+}
+
+/// The contender, in one of its forms.
+#[derive(Debug)]
+pub(crate) struct Postrider {
+    name: &'static str,
+    durability: &'static str,
+    /// Transactions in flight on one connection.
+    in_flight: u32,
+}
+
+impl Postrider {
+    /// With this durability, one transaction at a time.
+    pub(crate) fn durable(name: &'static str, durability: &'static str) -> Postrider {
+        Postrider { name, durability, in_flight: 1 }
+    }
+
+    /// With so many transactions in flight on one connection.
+    pub(crate) fn in_flight(name: &'static str, in_flight: u32) -> Postrider {
+        Postrider { name, durability: "sync", in_flight }
+    }
+}
+
+impl Contender for Postrider {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn title(&self) -> String {
+        let title = format!("Postrider, durability \"{}\"", self.durability);
+        match self.in_flight {
+            1 => title,
+            in_flight => format!("{title}, transactions_in_flight = {in_flight}"),
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        let sentence = match self.durability {
+            "sync" => "250 after fdatasync, one for all that wait",
+            "os" => "written before 250, never synced",
+            _ => "250 for what is in memory only",
+        };
+        Durability { word: self.durability, sentence }
+    }
+
+    fn find(&self, postrider: &Path) -> Result<String> {
+        version(postrider)
+    }
+
+    fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
+        start(place, self.durability, self.in_flight)
+    }
+
+    fn survives_a_kill(&self) -> bool {
+        self.durability != "memory"
+    }
+
+    fn duplicates_per_kill(&self) -> u64 {
+        1024 + u64::from(CONNECTIONS_MAX * self.in_flight)
+    }
+
+    fn is_postrider(&self) -> bool {
+        true
+    }
+}
+
+/// What the program says of itself.
+fn version(program: &Path) -> Result<String> {
+    let output =
+        Command::new(program).arg("--version").stdin(Stdio::null()).output().map_err(|error| {
+            let program = program.display();
+            let help = "build it, or name it with --postrider";
+            Error::Missing(format!("{program}: {error}; {help}"))
+        })?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn start(place: &Place, durability: &str, in_flight: u32) -> Result<Box<dyn Server>> {
+    let file = place.write(CONFIG, &config(place, durability, in_flight))?;
+    let mut command = place.command(&place.postrider);
+    command.args(["serve", "--config", CONFIG]).current_dir(&place.directory);
+    command.stdout(Stdio::null()).stderr(file::create(&place.directory.join("postrider.log"))?);
+    let process = MainProcess::start("postrider", &mut command)?;
+    Ok(Box::new(Running {
+        process,
+        admin: format!("127.0.0.1:{}", place.admin_port),
+        control: [place.postrider.clone(), place.directory.join(CONFIG)],
+        counts_syncs: durability == "sync",
+        files: vec![file],
+    }))
+}
+
+fn config(place: &Place, durability: &str, in_flight: u32) -> String {
+    let (directory, sink) = (place.directory.display(), &place.sink);
+    let (address, admin) = (place.address(), place.admin_port);
+    // The directory's path may be too long for a socket: whoever runs this chooses it.
+    let control = std::env::temp_dir().join(format!("postrider-bench-{}.sock", place.port));
+    let control = control.display();
+    let in_flight = match in_flight {
+        1 => String::new(),
+        more => format!(", unasked_content = true, transactions_in_flight = {more}"),
+    };
+    let route = |domains: &str, connections: u32| {
+        format!(
+            "[[route]]\n{domains}smtp = {{ hosts = [\"{sink}\"], tls = \"off\", \
+             max_connections = {connections}{in_flight} }}\n\n"
+        )
+    };
+    let routes: String = match place.egress {
+        Egress::Usual => route("", CONNECTIONS_MAX),
+        Egress::Limited(connections) => route("", connections),
+        Egress::Routes { domains, connections } => (1..=domains)
+            .map(|number| route(&format!("domains = [\"{}\"]\n", domain(number)), connections))
+            .collect(),
+    };
+    format!(
+        r#"hostname = "relay.bench.grey"
+
+[spool]
+path = "{directory}/spool"
+durability = "{durability}"
+
+[[listener]]
+name = "bench"
+address = "{address}"
+relay_from = ["127.0.0.0/8"]
+
+{routes}[admin]
+address = "127.0.0.1:{admin}"
+control = "{control}"
+"#
+    )
+}
+
+impl Server for Running {
+    fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    fn files(&self) -> Vec<ConfigFile> {
+        self.files.clone()
+    }
+
+    fn check_running(&mut self) -> Result<()> {
+        self.process.check_running()
+    }
+
+    fn sync_count(&mut self) -> Option<u64> {
+        if !self.counts_syncs {
+            return Some(0);
+        }
+        // One fdatasync for each batch (docs/metrics.md).
+        metric(&self.admin, "postrider_spool_commits_total")
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let [program, config] = &self.control;
+        let mut command = Command::new(program);
+        command.args(["queue", "retry", "--all", "--config"]).arg(config);
+        system::run(&mut command).map(drop)
+    }
+
+    fn stop(self: Box<Self>) -> Result<ExitReport> {
+        let status = self.process.end(STOP_MAX)?;
+        if !status.success() {
+            return Err(ProcessError::Ended("postrider", status).into());
+        }
+        Ok(ExitReport::default())
+    }
+
+    fn kill(self: Box<Self>) -> Result<()> {
+        self.process.kill()
+    }
+}
+
+/// The value of a metric without labels.
+fn metric(admin: &str, name: &str) -> Option<u64> {
+    let mut stream = TcpStream::connect(admin).ok()?;
+    stream.set_read_timeout(Some(METRICS_MAX)).ok()?;
+    // By the server's own name: it answers no other.
+    stream.write_all(format!("GET /metrics HTTP/1.0\r\nHost: {admin}\r\n\r\n").as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    value_of(&text, name)
+}
+
+fn value_of(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    value.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value_of;
+
+    #[test]
+    fn a_metric_is_found_by_its_whole_name() {
+        let text = "# HELP x_total y\nx_total_more 3\nx_total 17\r\n";
+        assert_eq!(value_of(text, "x_total"), Some(17));
+        assert_eq!(value_of(text, "x"), None);
+    }
+}

@@ -1,0 +1,359 @@
+//! The test stand: a sink, a server before it, sources before that, and what they leave in one
+//! directory. Whoever measures or proves something puts them up here, takes them down, kills,
+//! drains, and has every message accounted for.
+
+pub(crate) mod contender;
+pub(crate) mod contenders;
+mod error;
+mod greeting;
+mod group;
+pub mod long_path;
+pub(crate) mod mount_namespace;
+mod place;
+pub(crate) mod power;
+mod server;
+mod sink;
+mod source;
+pub(crate) mod system;
+
+pub use contenders::adapter::Adapter;
+pub use contenders::target::Target;
+pub use error::{Error, Result};
+pub(crate) use group::Group;
+pub use place::ConfigFile;
+pub(crate) use place::{Egress, Place};
+pub(crate) use server::{ExitReport, Server};
+pub(crate) use source::{ENDLESS, Load, SourceReport, join_latencies};
+
+use load::file;
+use load::ledger::{Audit, Followed, audit};
+use load::proc::Usage;
+use long_path::LongPath;
+use serde_json::Value;
+use sink::Sink;
+use source::Source;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Delivery of what is queued may go on for so long without a delivery.
+const STILL_MAX: Duration = Duration::from_secs(6);
+/// So long without a delivery means that nothing is left: longer than any wait for a retry.
+const QUIET: Duration = Duration::from_millis(2500);
+/// Between two looks at what is waited for.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What stands around a server, and the server.
+pub(crate) struct Stand {
+    directory: PathBuf,
+    /// Where the sink listens, or is to listen.
+    sink_address: String,
+    server: Option<Box<dyn Server>>,
+    sink: Option<Sink>,
+    /// Goes after the sink.
+    path: Option<LongPath>,
+    sinks_started: u32,
+    sources: Vec<Source>,
+    /// Ledgers of sources that have ended.
+    sent: Vec<Followed>,
+    /// Ledgers of sinks that have ended.
+    arrived: Vec<Followed>,
+    accepted: u64,
+    delivered: u64,
+    /// Arrivals that are left out of the account: shows that a loss is seen.
+    pub(crate) planted_loss: u64,
+}
+
+impl Stand {
+    /// An empty one. Ledgers and logs go into `directory`; the sink will listen at `sink_address`,
+    /// at the far end of `path` if there is one.
+    pub(crate) fn new(directory: PathBuf, sink_address: String, path: Option<LongPath>) -> Stand {
+        Stand {
+            directory,
+            sink_address,
+            server: None,
+            sink: None,
+            path,
+            sinks_started: 0,
+            sources: Vec::new(),
+            sent: Vec::new(),
+            arrived: Vec::new(),
+            accepted: 0,
+            delivered: 0,
+            planted_loss: 0,
+        }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn sink_address(&self) -> &str {
+        &self.sink_address
+    }
+
+    pub(crate) fn path(&self) -> Option<&LongPath> {
+        self.path.as_ref()
+    }
+
+    /// Puts the sink where the server sends, with more arguments and a ledger of its own.
+    ///
+    /// # Errors
+    /// When it can't be started or doesn't listen.
+    pub(crate) fn start_sink(&mut self, more: &[&str]) -> Result<()> {
+        self.sinks_started += 1;
+        let name = format!("sink-{}", self.sinks_started);
+        let (address, path) = (&self.sink_address, self.path.as_ref());
+        self.sink = Some(Sink::start(&self.directory, &name, address, path, more)?);
+        Ok(())
+    }
+
+    /// Takes the next hop down; its ledger is complete.
+    ///
+    /// # Errors
+    /// When it had ended, or doesn't end.
+    pub(crate) fn stop_sink(&mut self) -> Result<()> {
+        if let Some(sink) = self.sink.take() {
+            self.arrived.push(sink.stop()?);
+        }
+        Ok(())
+    }
+
+    /// What the sink has used of processors.
+    pub(crate) fn sink_cpu_seconds(&self) -> f64 {
+        let usage = self.sink.as_ref().and_then(|sink| Usage::of_one(sink.pid()).ok());
+        usage.map_or(0.0, |usage| usage.cpu_seconds())
+    }
+
+    /// Puts a server up that was started.
+    pub(crate) fn put_server(&mut self, server: Box<dyn Server>) {
+        self.server = Some(server);
+    }
+
+    pub(crate) fn server(&self) -> Option<&dyn Server> {
+        self.server.as_deref()
+    }
+
+    /// # Errors
+    /// When no server runs.
+    pub(crate) fn server_mut(&mut self) -> Result<&mut Box<dyn Server>> {
+        self.server.as_mut().ok_or_else(no_server)
+    }
+
+    /// SIGKILL for the server.
+    ///
+    /// # Errors
+    /// When it had ended before.
+    pub(crate) fn kill_server(&mut self) -> Result<()> {
+        self.server.take().ok_or_else(no_server)?.kill()
+    }
+
+    /// Ends the server in the orderly way.
+    ///
+    /// # Errors
+    /// When none runs, or it doesn't end well.
+    pub(crate) fn stop_server(&mut self) -> Result<ExitReport> {
+        self.server.take().ok_or_else(no_server)?.stop()
+    }
+
+    /// Starts a source that sends to `to`, with more arguments. `name` is that of its files.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub(crate) fn start_source(
+        &mut self,
+        name: &str,
+        to: &str,
+        more: &[impl AsRef<std::ffi::OsStr>],
+    ) -> Result<()> {
+        self.sources.push(Source::start(&self.directory, name, to, more)?);
+        Ok(())
+    }
+
+    /// How many sources there are.
+    pub(crate) fn source_count(&self) -> u32 {
+        self.sources.len() as u32
+    }
+
+    /// `pause` or `resume` to all sources.
+    pub(crate) fn tell_sources(&mut self, word: &str) {
+        self.sources.iter_mut().for_each(|source| source.tell(word));
+    }
+
+    /// Whether all sources have sent all.
+    ///
+    /// # Errors
+    /// When one failed.
+    pub(crate) fn sources_ended(&mut self) -> Result<bool> {
+        let mut all = true;
+        for source in &mut self.sources {
+            all &= source.has_ended()?;
+        }
+        Ok(all)
+    }
+
+    /// Ends the sources that still run, counts what they did, and gives their reports.
+    ///
+    /// # Errors
+    /// When one doesn't end or tells nothing.
+    pub(crate) fn finish_sources(&mut self) -> Result<Vec<SourceReport>> {
+        self.sources.iter_mut().try_for_each(Source::stop)?;
+        self.count()?;
+        let reports = self.sources.iter().map(Source::report).collect();
+        self.sent.extend(self.sources.drain(..).map(|source| source.ledger));
+        reports
+    }
+
+    /// Sends with one source to its end, beside those that run; what it printed. Refusals are for
+    /// the caller to judge.
+    ///
+    /// # Errors
+    /// When it can't be started, gives up, or prints nothing that can be read.
+    pub(crate) fn send(
+        &mut self,
+        name: &str,
+        to: &str,
+        more: &[impl AsRef<std::ffi::OsStr>],
+    ) -> Result<Value> {
+        let mut source = Source::start(&self.directory, name, to, more)?;
+        while !source.has_ended()? {
+            std::thread::sleep(STEP / 10);
+        }
+        let printed = source.printed();
+        let gave_up = source.report()?.exit_code == Some(3);
+        self.sent.push(source.ledger);
+        if gave_up {
+            return Err(Error::Server("the source gave up: it gets no connection".to_owned()));
+        }
+        printed
+    }
+
+    /// # Errors
+    /// When a program has ended that should run.
+    pub(crate) fn check_running(&mut self) -> Result<()> {
+        if let Some(sink) = &mut self.sink {
+            sink.check_running()?;
+        }
+        self.sources.iter_mut().try_for_each(Source::check_running)?;
+        self.server.as_mut().map_or(Ok(()), |server| server.check_running())
+    }
+
+    /// Reads the ledgers as far as they are; whether anything moved since the last time.
+    ///
+    /// # Errors
+    /// When a ledger can't be read.
+    pub(crate) fn count(&mut self) -> Result<bool> {
+        let before = (self.accepted, self.delivered);
+        let running = self.sources.iter_mut().map(|source| &mut source.ledger);
+        self.accepted = sum(running.chain(&mut self.sent))?;
+        let running = self.sink.iter_mut().map(|sink| &mut sink.ledger);
+        self.delivered = sum(running.chain(&mut self.arrived))?;
+        Ok((self.accepted, self.delivered) != before)
+    }
+
+    /// Messages acknowledged since the beginning, when they were last counted.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Messages at the sink since the beginning, when they were last counted.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Messages acknowledged until now.
+    ///
+    /// # Errors
+    /// When a ledger can't be read.
+    pub(crate) fn accepted_now(&mut self) -> Result<u64> {
+        self.count()?;
+        Ok(self.accepted)
+    }
+
+    /// Messages at the sink until now.
+    ///
+    /// # Errors
+    /// When a ledger can't be read.
+    pub(crate) fn delivered_now(&mut self) -> Result<u64> {
+        self.count()?;
+        Ok(self.delivered)
+    }
+
+    /// Waits until nothing is delivered any more. What is missing then is for the audit to say.
+    ///
+    /// # Errors
+    /// When a program ends.
+    pub(crate) fn drain(&mut self) -> Result<()> {
+        let mut since = Instant::now();
+        let mut delivered = self.delivered_now()?;
+        loop {
+            self.check_running()?;
+            std::thread::sleep(STEP);
+            let now = self.delivered_now()?;
+            if now != delivered {
+                (delivered, since) = (now, Instant::now());
+            }
+            if since.elapsed() > STILL_MAX {
+                return Ok(());
+            }
+            if since.elapsed() > QUIET && self.audit(0)?.missing.count == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until so many messages have arrived, or for so long in vain; gives how many have.
+    ///
+    /// # Errors
+    /// When a program ends, or a ledger can't be read.
+    pub(crate) fn wait_delivered(&mut self, count: u64, still_max: Duration) -> Result<u64> {
+        let (mut last, mut since) = (0, Instant::now());
+        loop {
+            self.check_running()?;
+            let now = self.delivered_now()?;
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            if now >= count || since.elapsed() > still_max {
+                return Ok(now);
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+
+    /// Sets what was sent by sources that have ended against what arrived. Of each kind of finding
+    /// so many are listed.
+    ///
+    /// # Errors
+    /// When a ledger can't be read.
+    pub(crate) fn audit(&self, list_max: usize) -> Result<Audit> {
+        let running = self.sink.iter().map(|sink| &sink.ledger);
+        let mut arrived = texts(self.arrived.iter().chain(running))?;
+        for _ in 0..self.planted_loss {
+            let end = arrived.trim_end().rfind('\n').map_or(0, |end| end + 1);
+            arrived.truncate(end);
+        }
+        audit(&texts(self.sent.iter())?, &arrived, list_max).map_err(Error::Ledger)
+    }
+}
+
+fn no_server() -> Error {
+    Error::Missing("no server runs".to_owned())
+}
+
+fn sum<'a>(ledgers: impl Iterator<Item = &'a mut Followed>) -> Result<u64> {
+    let mut sum = 0;
+    for ledger in ledgers {
+        sum += ledger.count()?;
+    }
+    Ok(sum)
+}
+
+/// The whole lines of these ledgers: the last one of one that grows may be half written.
+fn texts<'a>(ledgers: impl Iterator<Item = &'a Followed>) -> Result<String> {
+    let mut all = String::new();
+    for ledger in ledgers {
+        let text = file::read(ledger.path())?;
+        all.push_str(text.rfind('\n').map_or("", |end| &text[..=end]));
+    }
+    Ok(all)
+}

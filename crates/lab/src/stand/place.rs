@@ -1,0 +1,97 @@
+//! Where a server under test works, and what it talks to.
+
+use super::error::Result;
+use super::group::Group;
+use load::file;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+/// Connections to the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Egress {
+    /// As many as the server's configuration usually allows, on one route.
+    Usual,
+    /// So many at most, on one route.
+    Limited(u32),
+    /// A route for each source's domain, with so many connections on each. A server that knows
+    /// one relay host only gets as many in sum.
+    Routes { domains: u32, connections: u32 },
+}
+
+impl Egress {
+    /// Connections in sum, where it is said.
+    pub(crate) fn in_sum(self) -> Option<u32> {
+        match self {
+            Egress::Usual => None,
+            Egress::Limited(connections) => Some(connections),
+            Egress::Routes { domains, connections } => Some(domains * connections),
+        }
+    }
+
+    /// Domains that have a route of their own.
+    pub(crate) fn domains(self) -> u32 {
+        match self {
+            Egress::Usual | Egress::Limited(_) => 0,
+            Egress::Routes { domains, .. } => domains,
+        }
+    }
+}
+
+/// The domain that this source sends to, from 1.
+pub(crate) fn domain(source: u32) -> String {
+    format!("domain{source}.grey")
+}
+
+/// A configuration file, or a command line, as it was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConfigFile {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// Where a server works and what it talks to. The same for a restart.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Its own, for configuration, spool and logs.
+    pub(crate) directory: PathBuf,
+    /// The next hop, `HOST:PORT`.
+    pub(crate) sink: String,
+    /// Where it is to listen.
+    pub(crate) port: u16,
+    /// For its metrics, if it has such.
+    pub(crate) admin_port: u16,
+    /// The postrider program.
+    pub(crate) postrider: PathBuf,
+    pub(crate) egress: Egress,
+    /// For all its processes, where there is such a thing.
+    pub(crate) group: Option<Rc<Group>>,
+}
+
+impl Place {
+    /// A command whose processes are counted with the server.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        self.group.as_ref().map_or_else(|| Command::new(program), |group| group.command(program))
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Host and port of the next hop.
+    pub(crate) fn next_hop(&self) -> (&str, &str) {
+        self.sink.rsplit_once(':').unwrap_or((&self.sink, "25"))
+    }
+
+    /// Writes a configuration file into the directory.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<ConfigFile> {
+        file::write(&self.directory.join(name), text)?;
+        Ok(ConfigFile { name: name.to_owned(), text: text.to_owned() })
+    }
+}
