@@ -63,7 +63,7 @@ pub struct Violation {
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct Records {
     submissions: BTreeMap<String, Submission>,
     /// By recipient; of reports, by recipient and Message-ID.
     copies: BTreeMap<String, Vec<Copy>>,
@@ -96,11 +96,11 @@ pub struct Bounds {
     pub well: (u64, u64),
 }
 
-/// The books.
+/// What was handed in and what arrived.
 #[derive(Debug)]
 pub struct Account {
     trace: Rc<Trace>,
-    books: RefCell<Books>,
+    records: RefCell<Records>,
 }
 
 /// What came of a run.
@@ -119,20 +119,20 @@ pub struct Totals {
 }
 
 impl Account {
-    /// Empty books.
+    /// Without any records yet.
     #[must_use]
     pub fn new(trace: Rc<Trace>) -> Rc<Account> {
-        Rc::new(Account { trace, books: RefCell::default() })
+        Rc::new(Account { trace, records: RefCell::default() })
     }
 
     /// A law was broken.
     pub fn violate(&self, message: Option<&str>, text: impl Into<String>) {
         let violation = Violation { text: text.into(), message: message.map(str::to_owned) };
-        if self.books().violations.contains(&violation) {
+        if self.records().violations.contains(&violation) {
             return;
         }
         self.trace.note("VIOLATED", &[], || violation.text.clone());
-        self.books.borrow_mut().violations.push(violation);
+        self.records.borrow_mut().violations.push(violation);
     }
 
     /// A law was broken about one recipient.
@@ -143,11 +143,11 @@ impl Account {
     /// Recipients that were promised and have neither arrived nor been reported.
     #[must_use]
     pub fn awaited(&self) -> BTreeSet<String> {
-        let books = self.books();
-        let acknowledged = books.submissions.values().filter(|s| s.fate == Fate::Acknowledged);
+        let records = self.records();
+        let acknowledged = records.submissions.values().filter(|s| s.fate == Fate::Acknowledged);
         let recipients = acknowledged.flat_map(Submission::awaited);
         recipients
-            .filter(|r| !books.arrived(r) && !books.failed.contains_key(*r))
+            .filter(|r| !records.arrived(r) && !records.failed.contains_key(*r))
             .cloned()
             .collect()
     }
@@ -155,14 +155,14 @@ impl Account {
     /// From now on refused messages may arrive: a sync has failed, and what the disk holds is not
     /// known.
     pub fn forgive_refused(&self) {
-        self.books.borrow_mut().forgiven = true;
+        self.records.borrow_mut().forgiven = true;
     }
 
     /// Something is queued without a sender: it must be a report to the sender of a message.
     /// (Nothing is sent about a report, RFC 5321 §4.5.5.)
     pub fn check_report_to(&self, recipient: &str) {
         let is_sender = self
-            .books()
+            .records()
             .submissions
             .get(name_of(recipient))
             .is_some_and(|submission| submission.sender == recipient);
@@ -183,7 +183,7 @@ impl Account {
             acknowledged_us: None,
             shard: None,
         };
-        self.books.borrow_mut().submissions.insert(name.to_owned(), submission);
+        self.records.borrow_mut().submissions.insert(name.to_owned(), submission);
     }
 
     /// A recipient is queued, and why is told.
@@ -193,21 +193,21 @@ impl Account {
 
     /// A shard has made the message of this sender durable.
     pub fn handle_taken(&self, sender: &str, shard: u16) {
-        if let Some(submission) = self.books.borrow_mut().submissions.get_mut(name_of(sender)) {
+        if let Some(submission) = self.records.borrow_mut().submissions.get_mut(name_of(sender)) {
             submission.shard = Some(shard);
         }
     }
 
     /// A next hop has refused a recipient for good.
     pub fn handle_refused(&self, recipient: &str, transaction: Transaction) {
-        self.books.borrow_mut().refused.insert(recipient.to_owned(), transaction);
+        self.records.borrow_mut().refused.insert(recipient.to_owned(), transaction);
     }
 
     /// The client learns more. `accepted` are the recipients that were not refused.
     pub fn conclude(&self, name: &str, fate: Fate, accepted: Option<Vec<String>>) {
         self.trace.note_bytes("client", name.as_bytes(), || format!("{name} {fate:?}"));
-        let mut books = self.books.borrow_mut();
-        let Some(submission) = books.submissions.get_mut(name) else { return };
+        let mut records = self.records.borrow_mut();
+        let Some(submission) = records.submissions.get_mut(name) else { return };
         submission.fate = fate;
         submission.acknowledged_us = (fate == Fate::Acknowledged).then(|| self.trace.now_us());
         if let Some(accepted) = accepted {
@@ -237,9 +237,9 @@ impl Account {
             };
             if recipient.ends_with(WELL_DOMAIN) {
                 let now_us = self.trace.now_us();
-                self.books.borrow_mut().well.entry(recipient.clone()).or_insert(now_us);
+                self.records.borrow_mut().well.entry(recipient.clone()).or_insert(now_us);
             }
-            self.books.borrow_mut().copies.entry(key).or_default().push(copy);
+            self.records.borrow_mut().copies.entry(key).or_default().push(copy);
         }
     }
 
@@ -249,16 +249,16 @@ impl Account {
         let (Some(local), Some(domain)) = (parts.next(), parts.next()) else { return };
         let recipient = format!("{local}@{domain}");
         self.check_content(&recipient, content);
-        let mut books = self.books.borrow_mut();
-        books.mailboxes.entry(recipient).or_default().insert(file.to_owned());
+        let mut records = self.records.borrow_mut();
+        records.mailboxes.entry(recipient).or_default().insert(file.to_owned());
     }
 
     fn check_content(&self, recipient: &str, content: &[u8]) {
         let name = name_of(recipient);
         let body = memchr::memmem::find(content, b"\r\n\r\n").map(|at| &content[at + 4..]);
         let told = {
-            let books = self.books.borrow();
-            books.submissions.get(name).map(|s| (s.body_bytes, s.checksum))
+            let records = self.records.borrow();
+            records.submissions.get(name).map(|s| (s.body_bytes, s.checksum))
         };
         let found = body.map(|body| (body.len() as u64, crc32c::crc32c(body)));
         if told.is_none() || told != found {
@@ -276,8 +276,8 @@ impl Account {
         let id = text.lines().find_map(|line| field(line, "Message-ID:")).unwrap_or_default();
         let original = text.lines().find_map(|line| field(line, "Original-Envelope-Id:"));
         let about = name_of(recipient).to_owned();
-        let mut books = self.books.borrow_mut();
-        let submission = original.as_deref().and_then(|name| books.submissions.get(name));
+        let mut records = self.records.borrow_mut();
+        let submission = original.as_deref().and_then(|name| records.submissions.get(name));
         let known = submission.is_some_and(|submission| submission.sender == recipient);
         let mut of = None;
         for line in text.lines() {
@@ -287,13 +287,13 @@ impl Account {
                 && let Some(of) = of.take()
             {
                 match action.as_str() {
-                    "failed" => books.failed.entry(of).or_default().insert(id.clone()),
-                    "delayed" => books.delayed.entry(of).or_default().insert(id.clone()),
+                    "failed" => records.failed.entry(of).or_default().insert(id.clone()),
+                    "delayed" => records.delayed.entry(of).or_default().insert(id.clone()),
                     _ => false,
                 };
             }
         }
-        drop(books);
+        drop(records);
         if !known || original.as_ref() != Some(&about) {
             self.violate(Some(&about), format!("{recipient}: a report about {original:?}"));
         }
@@ -313,8 +313,8 @@ impl Account {
         }
     }
 
-    fn books(&self) -> Ref<'_, Books> {
-        self.books.borrow()
+    fn records(&self) -> Ref<'_, Records> {
+        self.records.borrow()
     }
 
     fn check_lost(&self) {
@@ -325,23 +325,23 @@ impl Account {
 
     fn check_unpromised(&self) {
         let mut wrong = Vec::new();
-        let books = self.books();
-        for submission in books.submissions.values() {
+        let records = self.records();
+        for submission in records.submissions.values() {
             let never = match submission.fate {
                 Fate::Begun => true,
-                Fate::Refused => !books.forgiven,
+                Fate::Refused => !records.forgiven,
                 Fate::Unknown | Fate::Acknowledged => false,
             };
-            if never && submission.recipients.iter().any(|recipient| books.arrived(recipient)) {
+            if never && submission.recipients.iter().any(|recipient| records.arrived(recipient)) {
                 wrong.push((submission.name.clone(), submission.fate));
             }
         }
         let mut twice: Vec<String> = Vec::new();
-        let reports = books.failed.iter().chain(&books.delayed);
+        let reports = records.failed.iter().chain(&records.delayed);
         twice.extend(reports.filter(|(_, ids)| ids.len() > 1).map(|(of, _)| of.clone()));
-        let files = books.mailboxes.iter().filter(|(_, files)| files.len() > 1);
+        let files = records.mailboxes.iter().filter(|(_, files)| files.len() > 1);
         twice.extend(files.map(|(recipient, _)| recipient.clone()));
-        drop(books);
+        drop(records);
         for (name, fate) in wrong {
             self.violate(Some(&name), format!("{name} is {fate:?} and arrived all the same"));
         }
@@ -356,15 +356,15 @@ impl Account {
     /// What became known in the same moment, because one transaction said it, of recipients of one
     /// message is one report. (Who was refused once more later was reported for that.)
     fn check_moments(&self) {
-        let books = self.books();
+        let records = self.records();
         let mut moments: BTreeMap<(&str, Transaction), BTreeSet<&String>> = BTreeMap::new();
-        for (recipient, transaction) in &books.refused {
-            let reports = books.failed.get(recipient).into_iter().flatten();
+        for (recipient, transaction) in &records.refused {
+            let reports = records.failed.get(recipient).into_iter().flatten();
             moments.entry((name_of(recipient), *transaction)).or_default().extend(reports);
         }
         let many = moments.into_iter().filter(|(_, reports)| reports.len() > 1);
         let many: Vec<_> = many.map(|((name, _), ids)| (name.to_owned(), ids.len())).collect();
-        drop(books);
+        drop(records);
         for (name, count) in many {
             self.violate(Some(&name), format!("{name}: {count} reports of one moment"));
         }
@@ -377,7 +377,7 @@ impl Account {
             fails(to) || bounds.failing_domains.iter().any(|failing| failing == domain)
         };
         let without: Vec<String> =
-            self.books().failed.keys().filter(|to| !has_reason(to)).cloned().collect();
+            self.records().failed.keys().filter(|to| !has_reason(to)).cloned().collect();
         for recipient in without {
             self.violate_about(&recipient, "was given up without a reason");
         }
@@ -386,16 +386,16 @@ impl Account {
     /// What is for the domain that is well does not wait for others, on shards that know it.
     fn check_well(&self, (from_us, within_us): (u64, u64)) {
         let mut late = Vec::new();
-        let books = self.books();
-        let of = |recipient: &String| books.submissions.get(name_of(recipient));
+        let records = self.records();
+        let of = |recipient: &String| records.submissions.get(name_of(recipient));
         let mut known: BTreeMap<u16, u64> = BTreeMap::new();
-        for (recipient, &at_us) in &books.well {
+        for (recipient, &at_us) in &records.well {
             if let Some(shard) = of(recipient).and_then(|submission| submission.shard) {
                 let first_us = known.entry(shard).or_insert(at_us);
                 *first_us = at_us.min(*first_us);
             }
         }
-        for (recipient, &at_us) in &books.well {
+        for (recipient, &at_us) in &records.well {
             let Some(submission) = of(recipient) else { continue };
             let known_us = submission.shard.and_then(|shard| known.get(&shard).copied());
             let (Some(since_us), Some(known_us)) = (submission.acknowledged_us, known_us) else {
@@ -405,7 +405,7 @@ impl Account {
                 late.push((recipient.clone(), at_us - since_us));
             }
         }
-        drop(books);
+        drop(records);
         for (recipient, us) in late {
             let what = format!("is well and was reached after {} ms", us / 1_000);
             self.violate_about(&recipient, &what);
@@ -415,8 +415,8 @@ impl Account {
     fn check_duplicates(&self, network: &Network, bounds: &Bounds) {
         let mut unexplained = Vec::new();
         let mut by_crash: BTreeMap<Group, usize> = BTreeMap::new();
-        let books = self.books();
-        for (key, copies) in &books.copies {
+        let records = self.records();
+        for (key, copies) in &records.copies {
             // A copy whose reply the node never read was lost to it. It may even arrive after the
             // next one: a slow peer reads what a closed connection left behind.
             let mut known: BTreeMap<Group, u64> = BTreeMap::new();
@@ -439,7 +439,7 @@ impl Account {
                 *by_crash.entry(group).or_default() += 1;
             }
         }
-        drop(books);
+        drop(records);
         for (key, before, after) in unexplained {
             let text = format!("{key} came on connections {before} and {after} without a reason");
             self.violate(Some(name_of(&key)), text);
@@ -455,22 +455,22 @@ impl Account {
     /// What was found wrong.
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
-        self.books().violations.clone()
+        self.records().violations.clone()
     }
 
     /// Figures.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        let books = self.books();
-        let files: usize = books.mailboxes.values().map(BTreeSet::len).sum();
-        let copies: usize = books.copies.values().map(Vec::len).sum();
+        let records = self.records();
+        let files: usize = records.mailboxes.values().map(BTreeSet::len).sum();
+        let copies: usize = records.copies.values().map(Vec::len).sum();
         let is_acked = |s: &&Submission| s.fate == Fate::Acknowledged;
         Totals {
-            submitted: books.submissions.len() as u64,
-            acknowledged: books.submissions.values().filter(is_acked).count() as u64,
+            submitted: records.submissions.len() as u64,
+            acknowledged: records.submissions.values().filter(is_acked).count() as u64,
             arrived: (copies + files) as u64,
-            duplicates: (copies - books.copies.len()) as u64,
-            failed: books.failed.len() as u64,
+            duplicates: (copies - records.copies.len()) as u64,
+            failed: records.failed.len() as u64,
         }
     }
 }
@@ -484,7 +484,7 @@ impl Submission {
     }
 }
 
-impl Books {
+impl Records {
     fn arrived(&self, recipient: &str) -> bool {
         self.copies.contains_key(recipient) || self.mailboxes.contains_key(recipient)
     }

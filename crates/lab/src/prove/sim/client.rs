@@ -173,8 +173,8 @@ impl Client {
         let letter = self.letter();
         let account = Rc::clone(&self.shared.account);
         account.submit(&letter.name, &letter.sender, letter.recipients.clone(), &letter.body.raw);
-        let aborts = self.random.permille(self.shared.plan.weather.client_abort);
-        let halves_permille = self.shared.plan.weather.client_halves;
+        let aborts = self.random.permille(self.shared.plan.fault_rates.client_abort);
+        let halves_permille = self.shared.plan.fault_rates.client_halves;
         let halves = self.random.permille(halves_permille);
         let by_chunks = self.random.below(2) == 0;
         let Some(session) = &mut self.session else { return Ok(false) };

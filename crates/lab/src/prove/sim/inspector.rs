@@ -30,7 +30,7 @@ const LOOKS_MAX: u32 = 3;
 pub struct Inspector {
     /// The clock.
     pub executor: Executor,
-    /// The books.
+    /// What was handed in and what arrived.
     pub account: Rc<Account>,
     /// What was added to the wall clock, in milliseconds.
     pub wall_offset_ms: Rc<Cell<i64>>,

@@ -41,10 +41,10 @@ use load::random::Random;
 use log::SimDisk;
 use names::NODE;
 use network::{Network, NetworkFaults, Queues};
-use node::{Ground, Node};
+use node::{Environment, Node};
 use open_files::OpenFiles;
-use peer::Neighbours;
-use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, Hop, Mood, Weather};
+use peer::Peers;
+use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, FaultRates, Hop, Mood};
 use rates::{Beginnings, RateLimit};
 use ready_queues::ReadyQueues;
 use spool::memdisk::Faults;
@@ -102,11 +102,11 @@ pub struct Outcome {
 /// Plays the history of one seed.
 #[must_use]
 pub fn run(seed: u64, plant: Option<Plant>, with_text: bool) -> Outcome {
-    let mut stage = Stage::new(seed, plant, with_text);
-    if let Err(text) = stage.play() {
-        stage.ground.account.violate(None, text);
+    let mut simulation = Simulation::new(seed, plant, with_text);
+    if let Err(text) = simulation.play() {
+        simulation.environment.account.violate(None, text);
     }
-    stage.outcome()
+    simulation.outcome()
 }
 
 /// The configuration after so many changes.
@@ -118,10 +118,10 @@ fn configuration(plan: &Plan, changes: usize, plant: Option<Plant>) -> Arc<Confi
 }
 
 /// Everything that is there.
-struct Stage {
+struct Simulation {
     plan: Rc<Plan>,
-    ground: Ground,
-    neighbours: Rc<Neighbours>,
+    environment: Environment,
+    peers: Rc<Peers>,
     clients: Rc<Clients>,
     lives: u32,
     /// Acts that were done.
@@ -132,8 +132,8 @@ struct Stage {
     files_max: Cell<u64>,
 }
 
-impl Stage {
-    fn new(seed: u64, plant: Option<Plant>, with_text: bool) -> Stage {
+impl Simulation {
+    fn new(seed: u64, plant: Option<Plant>, with_text: bool) -> Simulation {
         let plan = Rc::new(Plan::new(seed));
         let mut random = Random::new(seed);
         let executor = Executor::default();
@@ -145,7 +145,7 @@ impl Stage {
             let files = Arc::clone(&files);
             Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, files, plant))
         };
-        let ground = Ground {
+        let environment = Environment {
             disks: (0..plan.logs).map(disk).collect(),
             executor: executor.clone(),
             trace,
@@ -162,14 +162,14 @@ impl Stage {
             limits: plan.limits(),
             files,
         };
-        let neighbours = Rc::new(Neighbours {
+        let peers = Rc::new(Peers {
             executor: executor.clone(),
             network: network.clone(),
             account: Rc::clone(&account),
             random: RefCell::new(Random::new(random.next_u64())),
             beginnings: Beginnings::default(),
             deferred: Deferred::default(),
-            weather: plan.weather,
+            fault_rates: plan.fault_rates,
             healed: Cell::new(false),
             plant,
         });
@@ -183,7 +183,7 @@ impl Stage {
         });
         let files_max = Cell::new(plan.parts.map_or(u64::MAX, |parts| parts.files_max));
         let (lives, done, changes) = (0, 0, Cell::new(0));
-        Stage { plan, ground, neighbours, clients, lives, done, changes, files_max }
+        Simulation { plan, environment, peers, clients, lives, done, changes, files_max }
     }
 
     /// From the first message to the empty queue.
@@ -191,13 +191,13 @@ impl Stage {
     /// # Errors
     /// What can't go on, for people.
     fn play(&mut self) -> Result<(), String> {
-        self.set_weather(Some(self.plan.weather));
+        self.set_weather(Some(self.plan.fault_rates));
         for hop in &self.plan.hops {
             self.watch(hop);
             self.pave(hop);
             let hop = Rc::new(hop.clone());
             for &host in hop.hosts.iter().filter(|_| !hop.dead) {
-                peer::start(&self.neighbours, &hop, host);
+                peer::start(&self.peers, &hop, host);
             }
         }
         let mut node = Rc::new(self.start_node()?);
@@ -217,18 +217,18 @@ impl Stage {
             failing_domains: plan.failing_domains(),
             well: if plan.is_mire() { (CROWD_FROM_US, WELL_US) } else { (u64::MAX, 0) },
         };
-        self.ground.account.check(&self.ground.network, &bounds);
+        self.environment.account.check(&self.environment.network, &bounds);
         self.check_rates();
         self.check_attempts();
         self.stop(&node);
-        self.ground.executor.end(Group(self.lives));
+        self.environment.executor.end(Group(self.lives));
         self.verify();
         Ok(())
     }
 
     /// Lets the network count the connections towards a hop.
     fn watch(&self, hop: &Hop) {
-        let network = &self.ground.network;
+        let network = &self.environment.network;
         if !hop.by_mx {
             return network.watch(hop.hosts.clone(), hop.connections_max, Queues::One);
         }
@@ -244,7 +244,7 @@ impl Stage {
 
     /// Says how the way to a hop is.
     fn pave(&self, hop: &Hop) {
-        let network = &self.ground.network;
+        let network = &self.environment.network;
         if hop.is_well {
             hop.hosts.iter().for_each(|host| network.spare(host.ip()));
         }
@@ -253,24 +253,24 @@ impl Stage {
 
     fn start_node(&mut self) -> Result<Node, String> {
         self.lives += 1;
-        self.ground.network.forget_queues();
+        self.environment.network.forget_queues();
         self.limit(0);
         let group = Group(self.lives);
         // What the start needs is there.
-        self.ground.files.set_max(u64::MAX);
+        self.environment.files.set_max(u64::MAX);
         self.mend_disks();
-        let node = Node::start(&self.ground, group).inspect_err(|_| {
+        let node = Node::start(&self.environment, group).inspect_err(|_| {
             // What had begun does not go on.
-            self.ground.network.crash(group);
-            self.ground.executor.end(group);
+            self.environment.network.crash(group);
+            self.environment.executor.end(group);
         })?;
-        self.ground.files.set_max(self.files_max.get());
+        self.environment.files.set_max(self.files_max.get());
         Ok(node)
     }
 
     /// Disks do what they are asked to.
     fn mend_disks(&self) {
-        for disk in &self.ground.disks {
+        for disk in &self.environment.disks {
             disk.memory.set_faults(Faults::default());
             disk.memory.clear_failure();
         }
@@ -278,33 +278,33 @@ impl Stage {
 
     fn set_files(&self, max: u64) {
         self.files_max.set(max);
-        self.ground.files.set_max(max);
+        self.environment.files.set_max(max);
     }
 
-    fn set_weather(&self, weather: Option<Weather>) {
-        let faults = weather.map_or_else(NetworkFaults::default, |weather| NetworkFaults {
-            refuse_permille: weather.refuse,
-            swallow_permille: weather.swallow,
-            reset_permille: weather.reset,
-            stall_permille: weather.stall,
+    fn set_weather(&self, fault_rates: Option<FaultRates>) {
+        let faults = fault_rates.map_or_else(NetworkFaults::default, |fault_rates| NetworkFaults {
+            refuse_permille: fault_rates.refuse,
+            swallow_permille: fault_rates.swallow,
+            reset_permille: fault_rates.reset,
+            stall_permille: fault_rates.stall,
             tarpits: true,
         });
-        self.ground.network.set_faults(faults);
-        let dns = &self.ground.dns;
-        dns.failing_permille.set(weather.map_or(0, |weather| weather.dns));
-        dns.late_permille.set(weather.map_or(0, |weather| weather.dns_late));
-        if weather.is_none() {
+        self.environment.network.set_faults(faults);
+        let dns = &self.environment.dns;
+        dns.failing_permille.set(fault_rates.map_or(0, |fault_rates| fault_rates.dns));
+        dns.late_permille.set(fault_rates.map_or(0, |fault_rates| fault_rates.dns_late));
+        if fault_rates.is_none() {
             dns.zones.borrow_mut().looped.clear();
             dns.mood.set(Mood::Well);
             self.set_files(u64::MAX);
             self.mend_disks();
         }
-        self.ground.store_permille.set(weather.map_or(0, |weather| weather.store));
-        self.neighbours.healed.set(weather.is_none());
+        self.environment.store_permille.set(fault_rates.map_or(0, |fault_rates| fault_rates.store));
+        self.peers.healed.set(fault_rates.is_none());
     }
 
     fn run_until(&self, at_us: u64) {
-        let executor = &self.ground.executor;
+        let executor = &self.environment.executor;
         executor.call_at(at_us, || {});
         executor.run(|| executor.now_us() >= at_us);
     }
@@ -323,41 +323,42 @@ impl Stage {
     }
 
     fn act(&self, node: &Rc<Node>, kind: ActKind) {
-        let ground = &self.ground;
-        ground.trace.note("act", &[], || format!("{kind:?}"));
+        let environment = &self.environment;
+        environment.trace.note("act", &[], || format!("{kind:?}"));
         match kind {
-            ActKind::Reload => node.reload(ground),
+            ActKind::Reload => node.reload(environment),
             ActKind::Jump { ms } => self.turn_clock(ms as i64),
             ActKind::JumpBack { ms } => self.turn_clock(-(ms as i64)),
             ActKind::Change(number) => self.change(node, number),
             ActKind::Zones(number) => {
                 let zones = self.plan.zones_after(&self.plan.zone_changes[number]);
-                *ground.dns.zones.borrow_mut() = zones;
+                *environment.dns.zones.borrow_mut() = zones;
             }
             ActKind::Fill { left_bytes } => self.set_room(Some(left_bytes)),
             ActKind::Free => self.set_room(None),
             ActKind::Reads { permille } => {
                 let faults = Faults { read_permille: permille, ..Faults::default() };
-                ground.disks.iter().for_each(|disk| disk.memory.set_faults(faults));
+                environment.disks.iter().for_each(|disk| disk.memory.set_faults(faults));
             }
             ActKind::Files { max } => self.set_files(max),
-            ActKind::Resolver(mood) => ground.dns.mood.set(mood),
+            ActKind::Resolver(mood) => environment.dns.mood.set(mood),
             ActKind::Ask => {}
         }
         self.inspect(node);
     }
 
     fn turn_clock(&self, by_ms: i64) {
-        let offset_ms = &self.ground.wall_offset_ms;
+        let offset_ms = &self.environment.wall_offset_ms;
         offset_ms.set(offset_ms.get() + by_ms);
     }
 
     /// The configuration is changed, and read again.
     fn change(&self, node: &Node, number: usize) {
         self.changes.set(number + 1);
-        *self.ground.config.borrow_mut() = configuration(&self.plan, number + 1, self.ground.plant);
+        *self.environment.config.borrow_mut() =
+            configuration(&self.plan, number + 1, self.environment.plant);
         self.limit(LOWERED_US);
-        node.reload(&self.ground);
+        node.reload(&self.environment);
     }
 
     /// The judge learns which limits hold now.
@@ -373,26 +374,26 @@ impl Stage {
             let max = hops.iter().map(here).sum();
             let both = hops.iter().zip(&hops_before);
             let more = both.map(|(now, before)| here(now).saturating_sub(here(before))).sum();
-            self.ground.network.limit(&original.hosts, max, more, grace_us);
+            self.environment.network.limit(&original.hosts, max, more, grace_us);
         }
     }
 
     /// Asks why everything is queued that is.
     fn inspect(&self, node: &Rc<Node>) {
-        let ground = &self.ground;
+        let environment = &self.environment;
         let inspector = Inspector {
-            executor: ground.executor.clone(),
-            account: Rc::clone(&ground.account),
-            wall_offset_ms: Rc::clone(&ground.wall_offset_ms),
+            executor: environment.executor.clone(),
+            account: Rc::clone(&environment.account),
+            wall_offset_ms: Rc::clone(&environment.wall_offset_ms),
             horizon: self.plan.horizon(),
         };
         let inspected = Inspected::new(node, self.plan.shards);
-        ground.executor.spawn(OUTSIDE, inspector.inspect(inspected));
+        environment.executor.spawn(OUTSIDE, inspector.inspect(inspected));
     }
 
     /// How much can be written to each disk from now on.
     fn set_room(&self, left_bytes: Option<u64>) {
-        for disk in &self.ground.disks {
+        for disk in &self.environment.disks {
             let memory = &disk.memory;
             memory.set_capacity_bytes(DISK_BYTES);
             if let Some(left_bytes) = left_bytes {
@@ -412,7 +413,7 @@ impl Stage {
             CrashKind::Poison(failure) => self.poison(&node, failure),
             CrashKind::Stop => self.stop(&node),
         }
-        let executor = self.ground.executor.clone();
+        let executor = self.environment.executor.clone();
         let polls = executor.inside_polls_count() + crash.polls;
         if crash.kind != CrashKind::Stop {
             executor.run(|| executor.inside_polls_count() >= polls);
@@ -422,7 +423,7 @@ impl Stage {
                 executor.run(|| node.is_writing() || executor.now_us() >= until_us);
             }
         }
-        node.crash(&self.ground, crash.power);
+        node.crash(&self.environment, crash.power);
         drop(node);
         self.run_until(executor.now_us() + crash.down_us);
         if let Some(count) = crash.again_after {
@@ -430,7 +431,7 @@ impl Stage {
         }
         self.start_node().or_else(|text| {
             // Without room for a segment it can't start: somebody must see to that.
-            self.ground.trace.note("restart", &[], || text);
+            self.environment.trace.note("restart", &[], || text);
             self.set_room(None);
             self.start_node()
         })
@@ -438,22 +439,22 @@ impl Stage {
 
     /// Starts the node on disks that go dark in the middle of that.
     fn lose_power_at_start(&mut self, operations_count: u64) {
-        for disk in &self.ground.disks {
+        for disk in &self.environment.disks {
             disk.memory.set_fuse(operations_count);
         }
         // It may well come up: then it ends before it did anything.
         if let Ok(node) = self.start_node() {
-            node.crash(&self.ground, true);
+            node.crash(&self.environment, true);
         }
-        for disk in &self.ground.disks {
+        for disk in &self.environment.disks {
             disk.memory.crash();
         }
     }
 
     /// Lets the disks fail, and the node live on with that for a while.
     fn poison(&self, node: &Node, failure: DiskFailure) {
-        let ground = &self.ground;
-        for disk in &ground.disks {
+        let environment = &self.environment;
+        for disk in &environment.disks {
             let (count, forever) = match failure {
                 DiskFailure::Sync => {
                     let faults = Faults { sync_permille: 1_000, ..Faults::default() };
@@ -465,22 +466,22 @@ impl Stage {
             };
             disk.memory.set_failure(count, DiskErrorKind::Failed, forever);
         }
-        ground.account.forgive_refused();
-        let executor = &ground.executor;
+        environment.account.forgive_refused();
+        let executor = &environment.executor;
         let until_us = executor.now_us() + POISON_WAIT_US;
         executor.call_at(until_us, || {});
         executor.run(|| node.is_poisoned() || executor.now_us() >= until_us);
         if !matches!(failure, DiskFailure::ForGood(_)) {
             self.mend_disks();
         }
-        let after_us = ground.random.borrow_mut().below(5_000_000);
+        let after_us = environment.random.borrow_mut().below(5_000_000);
         self.run_until(executor.now_us() + after_us);
     }
 
     /// Waits until nothing is queued any more.
     fn drain(&self, node: &Node) {
-        let ground = &self.ground;
-        let executor = &ground.executor;
+        let environment = &self.environment;
+        let executor = &environment.executor;
         let until_us = executor.now_us() + DRAIN_US;
         executor.call_at(until_us, || {});
         let is_empty = || self.clients.busy.get() == 0 && node.queued() == 0 && node.live() == 0;
@@ -491,13 +492,13 @@ impl Stage {
                 "not drained: {queued} recipients queued, {live} messages in the spool, \
                  {busy} clients busy"
             );
-            ground.account.violate(None, text);
+            environment.account.violate(None, text);
         }
         self.run_until(executor.now_us() + QUIET_US);
         let (sessions, memory) = (node.sessions(), node.shared.body_memory.used());
         if (sessions, memory) != (0, 0) {
             let text = format!("left over: {sessions} sessions, {memory} bytes of body memory");
-            ground.account.violate(None, text);
+            environment.account.violate(None, text);
         }
     }
 
@@ -505,9 +506,9 @@ impl Stage {
     fn check_rates(&self) {
         for hop in &self.plan.widest_hops() {
             let Some(limit) = RateLimit::of(hop, self.plan.shards) else { continue };
-            let wrong = self.neighbours.beginnings.exceeded(hop, limit, &self.ground.ready_queues);
+            let wrong = self.peers.beginnings.exceeded(hop, limit, &self.environment.ready_queues);
             for text in wrong {
-                self.ground.account.violate(None, text);
+                self.environment.account.violate(None, text);
             }
         }
     }
@@ -515,15 +516,15 @@ impl Stage {
     /// Nobody who defers everything was asked again and again, and the resolver not more than it
     /// may be.
     fn check_attempts(&self) {
-        let (plan, account) = (&self.plan, &self.ground.account);
+        let (plan, account) = (&self.plan, &self.environment.account);
         for hop in plan.hops.iter().filter(|hop| hop.defers_all_until_us > 0) {
-            for text in self.neighbours.deferred.exceeded(hop, plan.shards) {
+            for text in self.peers.deferred.exceeded(hop, plan.shards) {
                 account.violate(None, text);
             }
         }
         let parts_max = plan.parts.map(|parts| parts.lookups_max);
         let max = plan.lookups_max.unwrap_or(u32::MAX).min(parts_max.unwrap_or(u32::MAX));
-        let most = self.ground.dns.most_asked();
+        let most = self.environment.dns.most_asked();
         if most > max {
             account.violate(None, format!("{most} lookups at once, at most {max} allowed"));
         }
@@ -533,7 +534,7 @@ impl Stage {
     fn stop(&self, node: &Rc<Node>) {
         let stopped = Rc::new(Cell::new(false));
         let (task, told) = (Rc::clone(node), Rc::clone(&stopped));
-        let executor = &self.ground.executor;
+        let executor = &self.environment.executor;
         executor.spawn(OUTSIDE, async move {
             task.stop().await;
             told.set(true);
@@ -542,13 +543,13 @@ impl Stage {
         executor.call_at(until_us, || {});
         executor.run(|| stopped.get() || executor.now_us() >= until_us);
         if !stopped.get() {
-            self.ground.account.violate(None, "the node does not stop");
+            self.environment.account.violate(None, "the node does not stop");
         }
     }
 
     /// Nothing is wrong on the disks, and nothing is queued there.
     fn verify(&self) {
-        for (number, disk) in self.ground.disks.iter().enumerate() {
+        for (number, disk) in self.environment.disks.iter().enumerate() {
             let text = match spool::verify(&**disk) {
                 Ok(report) if report.damaged_count + report.live_count == 0 => continue,
                 Ok(report) => format!(
@@ -557,12 +558,12 @@ impl Stage {
                 ),
                 Err(error) => format!("log {number}: {error}"),
             };
-            self.ground.account.violate(None, text);
+            self.environment.account.violate(None, text);
         }
     }
 
     fn outcome(self) -> Outcome {
-        let Ground { executor, trace, account, .. } = &self.ground;
+        let Environment { executor, trace, account, .. } = &self.environment;
         let totals = account.totals();
         executor.clear();
         Outcome {

@@ -33,7 +33,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// What outlives the process.
 #[derive(Debug)]
-pub struct Ground {
+pub struct Environment {
     /// Runs everything.
     pub executor: Executor,
     /// History.
@@ -46,7 +46,7 @@ pub struct Ground {
     pub dns: Rc<DnsFaults>,
     /// Whom they lead to.
     pub ready_queues: Rc<ReadyQueues>,
-    /// The books.
+    /// What was handed in and what arrived.
     pub account: Rc<Account>,
     /// The configuration file.
     pub config: RefCell<Arc<Config>>,
@@ -101,20 +101,20 @@ impl Node {
     ///
     /// # Errors
     /// A sentence: what could not be recovered or bound.
-    pub fn start(ground: &Ground, group: Group) -> Result<Node, String> {
+    pub fn start(environment: &Environment, group: Group) -> Result<Node, String> {
         let (shards, mails): (Vec<_>, Vec<_>) =
-            (0..ground.shards).map(|_| mpsc::unbounded_channel()).unzip();
+            (0..environment.shards).map(|_| mpsc::unbounded_channel()).unzip();
         let mut recovered: Recovered = shards.iter().map(|_| Vec::new()).collect();
         let mut openings = Vec::new();
-        for number in 0..ground.disks.len() {
-            openings.push(read_log(ground, number)?);
+        for number in 0..environment.disks.len() {
+            openings.push(read_log(environment, number)?);
         }
         let mut logs = Vec::new();
         for (number, opening) in openings.into_iter().enumerate() {
-            logs.push(open_log(ground, group, (number, opening), &shards, &mut recovered)?);
+            logs.push(open_log(environment, group, (number, opening), &shards, &mut recovered)?);
         }
-        let config = Arc::clone(&ground.config.borrow());
-        let shared = Arc::new(divided(Shared::new(&config, ground.shards), ground));
+        let config = Arc::clone(&environment.config.borrow());
+        let shared = Arc::new(divided(Shared::new(&config, environment.shards), environment));
         let (stop_accepting, stop) = watch::channel(false);
         let alive = Rc::new(Cell::new(true));
         let running = Vec::new();
@@ -124,46 +124,46 @@ impl Node {
             shared,
             shards,
             running,
-            metrics: (0..ground.shards).map(|_| Arc::default()).collect(),
-            account: Rc::clone(&ground.account),
-            limits: ground.limits,
+            metrics: (0..environment.shards).map(|_| Arc::default()).collect(),
+            account: Rc::clone(&environment.account),
+            limits: environment.limits,
             stopping: Cell::new(false),
             alive,
             stop_accepting,
         };
         let store = SimStore::new(
-            ground.executor.clone(),
-            Rc::clone(&ground.account),
-            Rc::clone(&ground.trace),
-            ground.random.borrow_mut().next_u64(),
-            Rc::clone(&ground.store_permille),
+            environment.executor.clone(),
+            Rc::clone(&environment.account),
+            Rc::clone(&environment.trace),
+            environment.random.borrow_mut().next_u64(),
+            Rc::clone(&environment.store_permille),
         );
-        for ((number, mail), recovered) in (0..ground.shards).zip(mails).zip(recovered) {
-            let world = node.world(ground, store.clone());
+        for ((number, mail), recovered) in (0..environment.shards).zip(mails).zip(recovered) {
+            let world = node.world(environment, store.clone());
             if number == 0 {
-                node.listen(ground, &world, &stop)?;
+                node.listen(environment, &world, &stop)?;
             }
-            let shard = node.shard(ground, number, world);
+            let shard = node.shard(environment, number, world);
             shard.adopt(recovered);
             node.running.push(Rc::clone(&shard));
-            ground.executor.spawn(group, async move { shard.run(mail).await });
+            environment.executor.spawn(group, async move { shard.run(mail).await });
         }
         Ok(node)
     }
 
-    fn world(&self, ground: &Ground, store: SimStore) -> SimWorld {
-        let executor = ground.executor.clone();
-        let seed = || ground.random.borrow_mut().next_u64();
+    fn world(&self, environment: &Environment, store: SimStore) -> SimWorld {
+        let executor = environment.executor.clone();
+        let seed = || environment.random.borrow_mut().next_u64();
         SimWorld::new(
-            ground.network.attach(self.group, NODE).with_files(Arc::clone(&ground.files)),
+            environment.network.attach(self.group, NODE).with_files(Arc::clone(&environment.files)),
             SimDns::new(
                 executor.clone(),
-                Rc::clone(&ground.dns),
+                Rc::clone(&environment.dns),
                 seed(),
-                (self.group, Rc::clone(&ground.ready_queues)),
-                Arc::clone(&ground.files),
+                (self.group, Rc::clone(&environment.ready_queues)),
+                Arc::clone(&environment.files),
             ),
-            SimTime::new(executor.clone(), seed(), Rc::clone(&ground.wall_offset_ms)),
+            SimTime::new(executor.clone(), seed(), Rc::clone(&environment.wall_offset_ms)),
             SimSpawn::new(executor, self.group),
             store,
         )
@@ -171,13 +171,13 @@ impl Node {
 
     fn listen(
         &self,
-        ground: &Ground,
+        environment: &Environment,
         world: &SimWorld,
         stop: &watch::Receiver<bool>,
     ) -> Result<(), String> {
-        for (index, listener) in ground.config.borrow().listeners.iter().enumerate() {
+        for (index, listener) in environment.config.borrow().listeners.iter().enumerate() {
             let socket = world.net().listen(listener.address).map_err(|e| e.to_string())?;
-            let console: Rc<dyn Console> = self.console(ground);
+            let console: Rc<dyn Console> = self.console(environment);
             let accepting = acceptor::run(
                 world.clone(),
                 socket,
@@ -187,32 +187,37 @@ impl Node {
                 console,
                 stop.clone(),
             );
-            ground.executor.spawn(self.group, accepting);
+            environment.executor.spawn(self.group, accepting);
         }
         Ok(())
     }
 
-    fn console(&self, ground: &Ground) -> Rc<Lines> {
-        Rc::new(Lines { trace: Rc::clone(&ground.trace), alive: Rc::clone(&self.alive) })
+    fn console(&self, environment: &Environment) -> Rc<Lines> {
+        Rc::new(Lines { trace: Rc::clone(&environment.trace), alive: Rc::clone(&self.alive) })
     }
 
-    fn shard(&self, ground: &Ground, number: u16, world: SimWorld) -> Rc<Shard<SimWorld>> {
+    fn shard(
+        &self,
+        environment: &Environment,
+        number: u16,
+        world: SimWorld,
+    ) -> Rc<Shard<SimWorld>> {
         let events = Events {
             shard: number,
-            account: Rc::clone(&ground.account),
-            trace: Rc::clone(&ground.trace),
+            account: Rc::clone(&environment.account),
+            trace: Rc::clone(&environment.trace),
             alive: Rc::clone(&self.alive),
             line: RefCell::default(),
         };
         let shard = Shard::new(ShardParts {
             number,
             world,
-            config: Arc::clone(&ground.config.borrow()),
+            config: Arc::clone(&environment.config.borrow()),
             ports: self.logs.iter().map(|log| Arc::clone(&log.port)).collect(),
             shared: Arc::clone(&self.shared),
             shards: self.shards.clone(),
             events: Rc::new(events),
-            console: self.console(ground),
+            console: self.console(environment),
             metrics: Arc::clone(&self.metrics[usize::from(number)]),
             suspensions: Arc::new([]),
             channels: channels::channels(),
@@ -220,7 +225,7 @@ impl Node {
             stages: channels::stages(),
         });
         #[cfg(feature = "planted")]
-        if let Some(fault) = ground.plant.and_then(Plant::of_shard) {
+        if let Some(fault) = environment.plant.and_then(Plant::of_shard) {
             shard.plant(fault);
         }
         shard
@@ -257,23 +262,23 @@ impl Node {
     }
 
     /// Ends the process where it stands.
-    pub fn crash(&self, ground: &Ground, power: bool) {
-        ground.trace.note("crash", &[u64::from(power)], || format!("power lost: {power}"));
+    pub fn crash(&self, environment: &Environment, power: bool) {
+        environment.trace.note("crash", &[u64::from(power)], || format!("power lost: {power}"));
         // First of all it falls silent: what its tasks do while they are dropped nobody sees.
         self.alive.set(false);
-        ground.network.crash(self.group);
+        environment.network.crash(self.group);
         for log in &self.logs {
             log.crash(power);
         }
-        ground.executor.end(self.group);
+        environment.executor.end(self.group);
     }
 
     /// Reads the configuration file again.
-    pub fn reload(&self, ground: &Ground) {
-        ground.trace.note("reload", &[], String::new);
+    pub fn reload(&self, environment: &Environment) {
+        environment.trace.note("reload", &[], String::new);
         for shard in &self.shards {
             // All shards live as long as the node.
-            let _ = shard.send(ShardMessage::Reload(Arc::clone(&ground.config.borrow())));
+            let _ = shard.send(ShardMessage::Reload(Arc::clone(&environment.config.borrow())));
         }
     }
 
@@ -324,12 +329,12 @@ impl Node {
 }
 
 /// Connections and lookups as the process's descriptors allow.
-fn divided(shared: Shared, ground: &Ground) -> Shared {
-    let Some(parts) = ground.limits.parts else { return shared };
-    let sessions_max = u32::try_from(ground.limits.sessions).unwrap_or(u32::MAX);
+fn divided(shared: Shared, environment: &Environment) -> Shared {
+    let Some(parts) = environment.limits.parts else { return shared };
+    let sessions_max = u32::try_from(environment.limits.sessions).unwrap_or(u32::MAX);
     let shared =
         shared.with_connections(sessions_max, parts.egress_max).with_lookups(parts.lookups_max);
-    if ground.plant == Some(Plant::NoParts) {
+    if environment.plant == Some(Plant::NoParts) {
         shared.connections.set_parts(line::Parts::equal(parts.egress_max));
     }
     shared
@@ -339,22 +344,22 @@ fn divided(shared: Shared, ground: &Ground) -> Shared {
 type Recovered = Vec<Vec<RecoveredMessage>>;
 
 /// Reads a log. The salt of its segments goes with it.
-fn read_log(ground: &Ground, number: usize) -> Result<(Opening, u64), String> {
-    let seed = ground.random.borrow_mut().next_u64();
-    let config = spool_config(number as u8, seed, ground.plant);
-    let opening = Opening::read(&*ground.disks[number], config)
+fn read_log(environment: &Environment, number: usize) -> Result<(Opening, u64), String> {
+    let seed = environment.random.borrow_mut().next_u64();
+    let config = spool_config(number as u8, seed, environment.plant);
+    let opening = Opening::read(&*environment.disks[number], config)
         .map_err(|error| format!("log {number} can't be recovered: {error}"))?;
     Ok((opening, seed))
 }
 
 fn open_log(
-    ground: &Ground,
+    environment: &Environment,
     group: Group,
     (number, (opening, seed)): (usize, (Opening, u64)),
     shards: &[ShardSender<SimAccepted>],
     recovered: &mut Recovered,
 ) -> Result<SimLog, String> {
-    let disk = Rc::clone(&ground.disks[number]);
+    let disk = Rc::clone(&environment.disks[number]);
     let log = number as u8;
     let (spool, report) = opening
         .finish(&*disk, &mut |message| {
@@ -363,19 +368,21 @@ fn open_log(
         })
         .map_err(|error| format!("log {log} can't be recovered: {error}"))?;
     let (live, torn) = (report.live_count, report.torn_count);
-    ground.trace.note("recover", &[live, torn], || format!("log {log}: {live} live, {torn} torn"));
+    environment
+        .trace
+        .note("recover", &[live, torn], || format!("log {log}: {live} live, {torn} torn"));
     for damage in &report.damage {
-        ground.account.violate(None, format!("log {log} is damaged: {damage}"));
+        environment.account.violate(None, format!("log {log} is damaged: {damage}"));
     }
     let parts = LogParts {
-        executor: ground.executor.clone(),
+        executor: environment.executor.clone(),
         group,
-        trace: Rc::clone(&ground.trace),
+        trace: Rc::clone(&environment.trace),
         disk,
         spool,
-        numbers: (log, ground.config.borrow().spool.node),
+        numbers: (log, environment.config.borrow().spool.node),
         seed,
-        plant: ground.plant,
+        plant: environment.plant,
     };
     Ok(SimLog::start(parts, shards.to_vec()))
 }

@@ -5,7 +5,7 @@ use super::attempts::Deferred;
 use super::executor::{Executor, OUTSIDE};
 use super::names::UNKNOWN_USER;
 use super::network::{Network, SimStream};
-use super::plan::{Hop, Weather};
+use super::plan::{FaultRates, Hop};
 use super::plant::Plant;
 use super::rates::Beginnings;
 use load::dialogue::{Dialogue, Event, Offer};
@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 /// What all hosts of all hops share.
 #[derive(Debug)]
-pub struct Neighbours {
+pub struct Peers {
     /// Runs their tasks.
     pub executor: Executor,
     /// Where they listen.
@@ -32,14 +32,14 @@ pub struct Neighbours {
     /// Chance.
     pub random: RefCell<Random>,
     /// What goes wrong until it heals.
-    pub weather: Weather,
+    pub fault_rates: FaultRates,
     /// Nothing goes wrong any more.
     pub healed: Cell<bool>,
     /// A fault to plant.
     pub plant: Option<Plant>,
 }
 
-impl Neighbours {
+impl Peers {
     fn draws(&self, hop: &Hop, permille: u16) -> bool {
         !self.healed.get() && !hop.is_well && self.random.borrow_mut().permille(permille)
     }
@@ -51,9 +51,9 @@ impl Neighbours {
 }
 
 /// Starts one host of a hop.
-pub fn start(neighbours: &Rc<Neighbours>, hop: &Rc<Hop>, host: SocketAddr) {
-    let (task, hop) = (Rc::clone(neighbours), Rc::clone(hop));
-    neighbours.executor.spawn(OUTSIDE, async move {
+pub fn start(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr) {
+    let (task, hop) = (Rc::clone(peers), Rc::clone(hop));
+    peers.executor.spawn(OUTSIDE, async move {
         let (down_us, up_us) = hop.down_us;
         listen(&task, &hop, host, down_us).await;
         task.executor.sleep_until(up_us).await;
@@ -61,18 +61,18 @@ pub fn start(neighbours: &Rc<Neighbours>, hop: &Rc<Hop>, host: SocketAddr) {
     });
 }
 
-async fn listen(neighbours: &Rc<Neighbours>, hop: &Rc<Hop>, host: SocketAddr, until_us: u64) {
-    let net = neighbours.network.attach(OUTSIDE, host.ip());
+async fn listen(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr, until_us: u64) {
+    let net = peers.network.attach(OUTSIDE, host.ip());
     let Ok(mut listener) = net.listen(host) else { return };
     loop {
         let accepted = tokio::select! {
             biased;
-            () = neighbours.executor.sleep_until(until_us) => return,
+            () = peers.executor.sleep_until(until_us) => return,
             accepted = poll_fn(|cx| listener.poll_accept(cx)) => accepted,
         };
         let Ok(stream) = accepted.and_then(|(accepted, _)| net.adopt(accepted)) else { continue };
-        let (task, hop) = (Rc::clone(neighbours), Rc::clone(hop));
-        neighbours.executor.spawn(OUTSIDE, async move {
+        let (task, hop) = (Rc::clone(peers), Rc::clone(hop));
+        peers.executor.spawn(OUTSIDE, async move {
             // An error is the node's going away.
             let _ = serve(&task, &hop, host, stream).await;
         });
@@ -93,95 +93,61 @@ enum Next {
 }
 
 /// A reply that never ends, as long as anybody listens.
-async fn babble(
-    neighbours: &Rc<Neighbours>,
-    stream: &mut SimStream,
-    line: &[u8],
-) -> std::io::Result<()> {
+async fn babble(peers: &Rc<Peers>, stream: &mut SimStream, line: &[u8]) -> std::io::Result<()> {
     loop {
         stream.write_all(line).await?;
-        neighbours.pause(2_000_000).await;
+        peers.pause(2_000_000).await;
     }
 }
 
 async fn serve(
-    neighbours: &Rc<Neighbours>,
+    peers: &Rc<Peers>,
     hop: &Rc<Hop>,
     host: SocketAddr,
     mut stream: SimStream,
 ) -> std::io::Result<()> {
-    if neighbours.draws(hop, neighbours.weather.peer_refuse / 4) {
+    if peers.draws(hop, peers.fault_rates.peer_refuse / 4) {
         return stream.write_all(b"421 4.3.2 Not today\r\n").await;
     }
-    let Hop { chunking, pipelining, discards, .. } = **hop;
-    let offer = Offer { chunking, pipelining, dsn: true, discards };
-    let mut session = Session {
-        neighbours: Rc::clone(neighbours),
-        dialogue: Dialogue::new(offer),
-        content: Vec::new(),
-        hop: Rc::clone(hop),
-        host: host.ip(),
-        taken_bytes: 0,
-        transactions_count: 0,
-        strange_count: 0,
-        garbled: false,
-        mute: false,
-        drips: neighbours.draws(hop, neighbours.weather.peer_drip),
-    };
-    if neighbours.draws(hop, neighbours.weather.peer_garble / 4) {
+    let mut session = Session::new(peers, hop, host);
+    if peers.draws(hop, peers.fault_rates.peer_garble / 4) {
         session.dialogue.output().clear();
-        return babble(neighbours, &mut stream, b"220-and another thing\r\n").await;
+        return babble(peers, &mut stream, b"220-and another thing\r\n").await;
     }
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        if neighbours.draws(hop, neighbours.weather.peer_slow) {
-            neighbours.pause(40_000_000).await;
+        if peers.draws(hop, peers.fault_rates.peer_slow) {
+            peers.pause(40_000_000).await;
         }
         session.reply(&mut stream).await?;
         let at_once = if session.drips() { DRIP_BYTES } else { buffer.len() };
         let count = stream.read(&mut buffer[..at_once]).await?;
         if session.drips() {
-            neighbours.pause(DRIP_US).await;
+            peers.pause(DRIP_US).await;
         }
         if count == 0 {
             return Ok(());
         }
-        let mut input = &buffer[..count];
-        loop {
-            let (used, next) = session.take(&stream, input);
-            input = &input[used..];
-            match next {
-                Next::Read => break,
-                Next::Reply => {
-                    session.reply(&mut stream).await?;
-                    neighbours.pause(30_000).await;
-                }
-                Next::Mute => {
-                    session.reply(&mut stream).await?;
-                    session.mute = true;
-                }
-                Next::Babble => {
-                    // What was replied before is there.
-                    session.reply(&mut stream).await?;
-                    return babble(neighbours, &mut stream, b"250-and another thing\r\n").await;
-                }
-                Next::Close => return session.reply(&mut stream).await,
-                Next::Break if neighbours.weather.peer_halves => {
-                    // It takes what comes, and nobody learns of it.
-                    session.fall_silent();
-                    stream.shut_down();
-                }
-                Next::Break => {
-                    stream.abort();
-                    return Ok(());
-                }
+        match session.answer(&mut stream, &buffer[..count]).await? {
+            Then::ReadOn => {}
+            Then::Close => return Ok(()),
+            Then::Abort => {
+                stream.abort();
+                return Ok(());
             }
         }
     }
 }
 
+/// What becomes of a connection after what came was answered.
+enum Then {
+    ReadOn,
+    Close,
+    Abort,
+}
+
 struct Session {
-    neighbours: Rc<Neighbours>,
+    peers: Rc<Peers>,
     dialogue: Dialogue,
     content: Vec<u8>,
     hop: Rc<Hop>,
@@ -207,12 +173,64 @@ const DRIP_BYTES: usize = 8;
 const DRIP_US: u64 = 900_000;
 
 impl Session {
+    fn new(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr) -> Session {
+        let Hop { chunking, pipelining, discards, .. } = **hop;
+        let offer = Offer { chunking, pipelining, dsn: true, discards };
+        Session {
+            peers: Rc::clone(peers),
+            dialogue: Dialogue::new(offer),
+            content: Vec::new(),
+            hop: Rc::clone(hop),
+            host: host.ip(),
+            taken_bytes: 0,
+            transactions_count: 0,
+            strange_count: 0,
+            garbled: false,
+            mute: false,
+            drips: peers.draws(hop, peers.fault_rates.peer_drip),
+        }
+    }
+
+    /// Does with `input` what it asks for, and what the faults want.
+    async fn answer(&mut self, stream: &mut SimStream, mut input: &[u8]) -> std::io::Result<Then> {
+        loop {
+            let (used, next) = self.take(stream, input);
+            input = &input[used..];
+            match next {
+                Next::Read => return Ok(Then::ReadOn),
+                Next::Reply => {
+                    self.reply(stream).await?;
+                    self.peers.pause(30_000).await;
+                }
+                Next::Mute => {
+                    self.reply(stream).await?;
+                    self.mute = true;
+                }
+                Next::Babble => {
+                    // What was replied before is there.
+                    self.reply(stream).await?;
+                    babble(&self.peers, stream, b"250-and another thing\r\n").await?;
+                }
+                Next::Close => {
+                    self.reply(stream).await?;
+                    return Ok(Then::Close);
+                }
+                Next::Break if self.peers.fault_rates.peer_halves => {
+                    // It takes what comes, and nobody learns of it.
+                    self.fall_silent();
+                    stream.shut_down();
+                }
+                Next::Break => return Ok(Then::Abort),
+            }
+        }
+    }
+
     fn drips(&self) -> bool {
-        self.drips && !self.neighbours.healed.get()
+        self.drips && !self.peers.healed.get()
     }
 
     fn draws(&self, permille: u16) -> bool {
-        self.neighbours.draws(&self.hop, permille)
+        self.peers.draws(&self.hop, permille)
     }
 
     /// It says nothing any more.
@@ -229,7 +247,7 @@ impl Session {
         let mut rest = &output[..];
         while let ([first, more @ ..], true) = (rest, self.drips()) {
             stream.write_all(&[*first]).await?;
-            self.neighbours.pause(DRIP_US).await;
+            self.peers.pause(DRIP_US).await;
             rest = more;
         }
         stream.write_all(rest).await
@@ -252,12 +270,12 @@ impl Session {
                 self.note_beginning(stream.id());
                 self.transactions_count += 1;
             }
-            let weather = self.neighbours.weather;
-            let drops = self.draws(weather.peer_drop);
-            let garbles = self.draws(weather.peer_garble);
+            let fault_rates = self.peers.fault_rates;
+            let drops = self.draws(fault_rates.peer_drop);
+            let garbles = self.draws(fault_rates.peer_garble);
             let begin = self.dialogue.output().len();
             self.garbled |= garbles;
-            if event == Event::Message && !self.draws(weather.peer_refuse) {
+            if event == Event::Message && !self.draws(fault_rates.peer_refuse) {
                 // The envelope is forgotten once it is accepted.
                 let envelope = self.envelope();
                 self.dialogue.accept();
@@ -296,7 +314,7 @@ impl Session {
     /// reply, a code that the command can't have; or says that silence or a reply without an end is
     /// to follow.
     fn garble(&mut self, event: Event, begin: usize) -> Option<Next> {
-        let how = self.neighbours.random.borrow_mut().below(5);
+        let how = self.peers.random.borrow_mut().below(5);
         let output = self.dialogue.output();
         output.truncate(begin);
         match (how, event) {
@@ -312,12 +330,12 @@ impl Session {
 
     /// The node has written MAIL, whenever it came here.
     fn note_beginning(&self, connection: u64) {
-        let network = &self.neighbours.network;
+        let network = &self.peers.network;
         let written_us = network.written_by_client_at(connection, self.taken_bytes);
         if let (Some(group), Some(at_us)) = (network.client_of(connection), written_us) {
-            self.neighbours.beginnings.note(self.host, group, at_us);
+            self.peers.beginnings.note(self.host, group, at_us);
             if self.defers_all() {
-                self.neighbours.deferred.note(self.host, group, at_us);
+                self.peers.deferred.note(self.host, group, at_us);
             }
         }
     }
@@ -326,7 +344,7 @@ impl Session {
     fn note_refused(&self, connection: u64) {
         let recipient = String::from_utf8_lossy(self.dialogue.candidate()).into_owned();
         let transaction = (connection, self.transactions_count);
-        self.neighbours.account.handle_refused(&recipient, transaction);
+        self.peers.account.handle_refused(&recipient, transaction);
     }
 
     /// Content comes only after a recipient of its transaction was accepted (RFC 3030 §2), but
@@ -341,25 +359,25 @@ impl Session {
         if unasked + unknown > self.strange_count {
             self.strange_count = unasked + unknown;
             let text = format!("content unasked at {:?}", self.hop.domains[0]);
-            self.neighbours.account.violate(None, text);
+            self.peers.account.violate(None, text);
         }
     }
 
     fn defers_all(&self) -> bool {
-        self.neighbours.executor.now_us() < self.hop.defers_all_until_us
+        self.peers.executor.now_us() < self.hop.defers_all_until_us
     }
 
     fn refusal(&self, event: Event) -> Option<u16> {
-        let defers = self.neighbours.executor.now_us() < self.hop.defers_until_us;
-        let refuses = || self.draws(self.neighbours.weather.peer_refuse);
-        let for_now = match self.neighbours.plant {
+        let defers = self.peers.executor.now_us() < self.hop.defers_until_us;
+        let refuses = || self.draws(self.peers.fault_rates.peer_refuse);
+        let for_now = match self.peers.plant {
             Some(Plant::RefuseForGood) => 554,
             _ => 451,
         };
         match event {
             Event::Rcpt if self.hop.refuses || is_unknown(self.dialogue.candidate()) => Some(550),
             Event::Rcpt if defers => Some(450),
-            Event::Hello if self.draws(self.neighbours.weather.peer_refuse / 4) => Some(421),
+            Event::Hello if self.draws(self.peers.fault_rates.peer_refuse / 4) => Some(421),
             Event::Mail if self.defers_all() => Some(450),
             Event::Mail | Event::Rcpt | Event::Data if refuses() => Some(for_now),
             // Drawn before.
@@ -376,12 +394,12 @@ impl Session {
     fn record(&mut self, envelope: &(String, Vec<String>), connection: u64, reply_end: u64) {
         let (reverse_path, recipients) = envelope;
         let content = std::mem::take(&mut self.content);
-        let Some(group) = self.neighbours.network.client_of(connection) else { return };
+        let Some(group) = self.peers.network.client_of(connection) else { return };
         let from = (group, connection);
-        let account = &self.neighbours.account;
+        let account = &self.peers.account;
         account.handle_arrival(reverse_path, recipients, &content, from, reply_end);
-        let twice = self.neighbours.plant == Some(Plant::CountTwice);
-        if twice && self.neighbours.random.borrow_mut().below(20) == 0 {
+        let twice = self.peers.plant == Some(Plant::CountTwice);
+        if twice && self.peers.random.borrow_mut().below(20) == 0 {
             account.handle_arrival(reverse_path, recipients, &content, from, reply_end);
         }
     }

@@ -1,4 +1,4 @@
-//! What one seed means: the shape of the node and its neighbours, who hands in what, and which
+//! What one seed means: the shape of the node and its peers, who hands in what, and which
 //! faults come when.
 
 mod act;
@@ -60,7 +60,7 @@ pub struct Plan {
     /// From here on nothing goes wrong any more.
     pub heal_us: u64,
     /// What the network does until then, in thousandths.
-    pub weather: Weather,
+    pub fault_rates: FaultRates,
     /// Changed configurations: [`ActKind::Change`] counts them.
     pub changes: Vec<Change>,
     /// Changed zones: [`ActKind::Zones`] counts them.
@@ -114,7 +114,7 @@ pub struct ZoneChange {
 
 /// What goes wrong until all heals, in thousandths.
 #[derive(Clone, Copy, Debug)]
-pub struct Weather {
+pub struct FaultRates {
     /// Connects refused.
     pub refuse: u16,
     /// Connects swallowed.
@@ -224,7 +224,7 @@ impl Plan {
             crashes,
             acts: acts(random, heal_us),
             heal_us,
-            weather: weather(random),
+            fault_rates: fault_rates(random),
             changes: Vec::new(),
             zone_changes: Vec::new(),
             deaf_senders: false,
@@ -271,9 +271,9 @@ impl Plan {
             let at_us = random.below(self.heal_us);
             self.acts.push(Act { at_us, kind: ActKind::JumpBack { ms } });
         }
-        self.weather.dns_late = if random.below(3) == 0 { random.below(200) as u16 } else { 0 };
-        self.weather.peer_halves = random.below(2) == 0;
-        self.weather.client_halves = random.below(100) as u16 * u16::from(random.below(2) == 0);
+        self.fault_rates.dns_late = if random.below(3) == 0 { random.below(200) as u16 } else { 0 };
+        self.fault_rates.peer_halves = random.below(2) == 0;
+        self.fault_rates.client_halves = random.below(100) as u16 * u16::from(random.below(2) == 0);
         self.acts.sort_by_key(|act| act.at_us);
     }
 
@@ -457,10 +457,10 @@ fn hop(random: &mut Random, number: u8, domains: &[&str], heal_us: u64) -> Hop {
     }
 }
 
-fn weather(random: &mut Random) -> Weather {
+fn fault_rates(random: &mut Random) -> FaultRates {
     // Some worlds are calm in some respects: faults hide one another.
     let mut some = |most: u64| if random.below(3) == 0 { 0 } else { random.below(most) as u16 };
-    Weather {
+    FaultRates {
         refuse: some(200),
         swallow: some(60),
         reset: some(200),

@@ -27,7 +27,7 @@ impl Plan {
             let _ = writeln!(text, "[dns]\nmax_lookups = {}", max + more);
         }
         // Where peers drip, a transaction must not take for ever.
-        let timeout = match self.weather.peer_drip {
+        let timeout = match self.fault_rates.peer_drip {
             0 => "",
             _ => "transaction_timeout = \"60s\", ",
         };

@@ -39,7 +39,7 @@ impl fmt::Display for Plan {
         for act in self.acts.iter().filter(|act| act.kind != ActKind::Ask) {
             writeln!(f, "  {} s: {:?}", seconds(act.at_us), act.kind)?;
         }
-        writeln!(f, "  until {} s, in thousandths: {:?}", seconds(self.heal_us), self.weather)
+        writeln!(f, "  until {} s, in thousandths: {:?}", seconds(self.heal_us), self.fault_rates)
     }
 }
 

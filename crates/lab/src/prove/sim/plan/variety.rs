@@ -55,7 +55,7 @@ impl Plan {
         let keeps = random.below(2) == 0;
         self.hops[BY_MX].discards = keeps;
         if random.below(4) == 0 {
-            self.weather.peer_drip = random.below(400) as u16;
+            self.fault_rates.peer_drip = random.below(400) as u16;
         }
         if random.below(4) == 0 {
             self.lose_route(random);

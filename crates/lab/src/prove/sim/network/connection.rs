@@ -1,0 +1,76 @@
+//! A connection: two bounded pipes with what is under way in them.
+
+use crate::prove::sim::executor::Group;
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Client = 0,
+    Server = 1,
+}
+
+impl Side {
+    pub(super) fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub(super) struct Pipe {
+    pub(super) arrived: VecDeque<u8>,
+    pub(super) flying_bytes: usize,
+    /// When the last piece arrives: none overtakes it.
+    pub(super) last_at_us: u64,
+    pub(super) written_bytes: u64,
+    pub(super) read_bytes: u64,
+    /// How far each write went, and when it was.
+    pub(super) writes: Vec<(u64, u64)>,
+    /// The writer's close has arrived.
+    pub(super) ended: bool,
+    pub(super) reader: Option<Waker>,
+    pub(super) writer: Option<Waker>,
+}
+
+/// How ragged what is read comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pieces {
+    Whole,
+    Ragged,
+    /// Byte by byte for the first so many.
+    Bytes(u64),
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// Whose the ends are.
+    pub(super) owners: [Group; 2],
+    pub(super) open: [bool; 2],
+    /// These write nothing any more, and read on.
+    pub(super) shut: [bool; 2],
+    /// By who writes.
+    pub(super) pipes: [Pipe; 2],
+    pub(super) reset: bool,
+    /// Reset once so many bytes were written in both directions.
+    pub(super) reset_after: Option<u64>,
+    pub(super) latency_us: u64,
+    pub(super) pieces: Pieces,
+    /// Nothing goes wrong with it.
+    pub(super) is_well: bool,
+}
+
+impl Connection {
+    /// For when it breaks.
+    pub(super) fn wake_all(&mut self) {
+        for pipe in &mut self.pipes {
+            for waker in [pipe.reader.take(), pipe.writer.take()].into_iter().flatten() {
+                waker.wake();
+            }
+        }
+    }
+}
