@@ -7,4 +7,5 @@
 pub mod bench;
 pub mod cli;
 pub mod prove;
+pub mod show;
 pub mod stand;

@@ -3,6 +3,7 @@
 mod large_queue;
 mod machine;
 mod measurement;
+pub mod page;
 mod ratio;
 mod relay;
 pub mod report;
@@ -10,8 +11,8 @@ mod round;
 mod run_directory;
 mod scenario;
 mod series;
-pub mod show;
 mod steady_state;
+mod table;
 mod trial;
 
 use crate::stand::contender::Contender;
@@ -24,7 +25,6 @@ use load::stop::StopFlag;
 use report::{Manifest, Report, Round, Skipped, Workload};
 use run_directory::RunDirectory;
 use scenario::{Case, Kind, Scenario};
-use show::{page, table};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;

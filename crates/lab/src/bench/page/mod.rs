@@ -2,31 +2,44 @@
 
 mod case;
 mod charts;
+mod figures;
 mod manifest;
-mod table;
+mod rounds;
+mod slug;
 mod verdict;
 
 #[cfg(test)]
 mod sample;
 
-use super::markup::Markup;
-use super::plot;
 use crate::bench::report::{Report, Scenario};
+use crate::show::{plot, printable};
+use maud::{Markup, PreEscaped, html};
+use slug::slug;
 use std::io;
 use std::path::{Path, PathBuf};
 
 const STYLE: &str = include_str!("style.css");
 
+/// What is in every page's head. Closed as XML has it, which `meta` in HTML needn't be.
+const METAS: &str = "<meta charset=\"utf-8\"/>\
+    <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>";
+
 /// Draws the page.
 #[must_use]
 pub fn draw(report: &Report) -> String {
-    let mut page = Markup::default();
-    page.element("html", &[("lang", "en"), ("xmlns", "http://www.w3.org/1999/xhtml")], |html| {
-        html.element("head", &[], |head| draw_head(head, report));
-        html.line();
-        html.element("body", &[], |body| draw_body(body, report));
-    });
-    format!("<!DOCTYPE html>\n{}\n", page.into_string())
+    let page = html! {
+        html lang="en" xmlns="http://www.w3.org/1999/xhtml" {
+            head {
+                (PreEscaped(METAS))
+                title { (title(report)) }
+                // Plots first: the page gives them its own background.
+                style { (PreEscaped(plot::STYLE)) (PreEscaped(STYLE)) }
+            }
+            "\n"
+            body { (draw_body(report)) }
+        }
+    };
+    format!("<!DOCTYPE html>\n{}\n", printable(&page.into_string()))
 }
 
 /// Writes `report.html` and each plot as `plot-SCENARIO-CASE-WHAT.svg` into a directory; gives the
@@ -48,61 +61,42 @@ pub fn write(report: &Report, directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn draw_head(head: &mut Markup, report: &Report) {
-    head.empty("meta", &[("charset", "utf-8")]);
-    head.empty("meta", &[("name", "viewport"), ("content", "width=device-width, initial-scale=1")]);
-    head.leaf("title", &[], &title(report));
-    // Plots first: the page gives them its own background.
-    head.style(&[plot::STYLE, STYLE]);
-}
-
 fn title(report: &Report) -> String {
     let names: Vec<&str> = report.scenarios.iter().map(|scenario| &*scenario.name).collect();
     format!("Benchmark: {}", names.join(", "))
 }
 
-fn draw_body(body: &mut Markup, report: &Report) {
-    body.leaf("h1", &[], &title(report));
-    body.leaf("p", &[("class", "soft")], &manifest::summary(&report.manifest));
-    verdict::draw(body, report);
-    if report.scenarios.len() > 1 {
-        body.element("nav", &[], |nav| {
-            for scenario in &report.scenarios {
-                let to = format!("#{}", slug(&scenario.name));
-                nav.leaf("a", &[("href", &to)], &scenario.title);
+fn draw_body(report: &Report) -> Markup {
+    html! {
+        h1 { (title(report)) }
+        p class="soft" { (manifest::summary(&report.manifest)) }
+        (verdict::draw(report))
+        @if report.scenarios.len() > 1 {
+            nav {
+                @for scenario in &report.scenarios {
+                    a href={"#" (slug(&scenario.name))} { (scenario.title) }
+                }
             }
-        });
-    }
-    for scenario in &report.scenarios {
-        draw_scenario(body, report, scenario);
-    }
-    manifest::draw(body, &report.manifest);
-}
-
-fn draw_scenario(body: &mut Markup, report: &Report, scenario: &Scenario) {
-    body.line();
-    body.leaf("h2", &[("id", &slug(&scenario.name))], &scenario.title);
-    body.leaf("p", &[], &scenario.about);
-    if !scenario.publication.is_empty() {
-        body.leaf("p", &[("class", "soft")], &format!("Follows: {}", scenario.publication));
-    }
-    if !scenario.differences.is_empty() {
-        body.leaf("p", &[], "What differs from it here:");
-        body.element("ul", &[], |list| {
-            for difference in &scenario.differences {
-                list.leaf("li", &[], difference);
-            }
-        });
-    }
-    for case in &scenario.cases {
-        case::draw(body, report, scenario, case);
+        }
+        @for scenario in &report.scenarios { (draw_scenario(report, scenario)) }
+        (manifest::draw(&report.manifest))
     }
 }
 
-/// A name as part of a file's name or of a link.
-fn slug(name: impl AsRef<str>) -> String {
-    let keep = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
-    name.as_ref().chars().map(keep).collect()
+fn draw_scenario(report: &Report, scenario: &Scenario) -> Markup {
+    html! {
+        "\n"
+        h2 id=(slug(&scenario.name)) { (scenario.title) }
+        p { (scenario.about) }
+        @if !scenario.publication.is_empty() {
+            p class="soft" { "Follows: " (scenario.publication) }
+        }
+        @if !scenario.differences.is_empty() {
+            p { "What differs from it here:" }
+            ul { @for difference in &scenario.differences { li { (difference) } } }
+        }
+        @for case in &scenario.cases { (case::draw(report, scenario, case)) }
+    }
 }
 
 #[cfg(test)]
@@ -127,6 +121,11 @@ mod tests {
             }
             assert!(!text.contains("url(") && !text.contains("@import"));
         }
+    }
+
+    #[test]
+    fn the_style_needs_no_escaping() {
+        assert!(!super::STYLE.contains(['<', '&']));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The report as text: for a terminal, and as Markdown for a document.
 
-use super::number::{three_digits, with_unit};
 use crate::bench::report::{Case, Ending, Mark, Report, Scenario, Severity, Spread, Summary};
+use crate::show::number::{three_digits, with_unit};
 use comfy_table::{Cell, CellAlignment, Color, Table, TableStyle, presets};
 use std::io::IsTerminal as _;
 

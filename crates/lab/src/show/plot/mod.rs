@@ -10,10 +10,11 @@ mod lines;
 pub use bars::{Bar, BarChart};
 pub use lines::{Line, LinePlot};
 
-use super::markup::Markup;
+use super::printable;
+use maud::{Markup, PreEscaped, html};
 
 /// Colours and strokes; needed once in whatever holds plots.
-pub(super) const STYLE: &str = include_str!("style.css");
+pub const STYLE: &str = include_str!("style.css");
 
 /// How many colours there are; then they begin again.
 const COLOURS: usize = 8;
@@ -34,42 +35,29 @@ pub struct Drawing {
 
 impl Drawing {
     /// As part of a page, which has [`STYLE`] already.
-    pub(super) fn inline(&self) -> Markup {
+    #[must_use]
+    pub fn inline(&self) -> Markup {
         self.svg(false)
     }
 
     /// As a file of its own, without anything from outside.
     #[must_use]
     pub fn standalone(&self) -> String {
-        let mut svg = self.svg(true);
-        svg.line();
-        svg.into_string()
+        printable(&self.svg(true).into_string()) + "\n"
     }
 
     fn svg(&self, standalone: bool) -> Markup {
         let (width, height) = (length(WIDTH), length(self.height));
-        let view = format!("0 0 {width} {height}");
-        let mut attributes = vec![
-            ("xmlns", "http://www.w3.org/2000/svg"),
-            ("class", "plot"),
-            ("viewBox", &view),
-            ("role", "img"),
-            ("aria-label", &self.title),
-        ];
-        if standalone {
-            // Twice its own units, for pages that show a picture in its natural size.
-            attributes.extend([("width", "760")]);
-        }
-        let mut svg = Markup::default();
-        svg.element("svg", &attributes, |svg| {
-            if standalone {
-                svg.style(&[STYLE]);
+        // Twice its own units, for pages that show a picture in its natural size.
+        let natural = standalone.then_some("760");
+        html! {
+            svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox={"0 0 " (width) " " (height)}
+                role="img" aria-label=(self.title) width=[natural] {
+                @if standalone { style { (PreEscaped(STYLE)) } }
+                rect class="paper" width=(width) height=(height) {}
+                (self.inside)
             }
-            let paper = [("class", "paper"), ("width", &width), ("height", &height)];
-            svg.empty("rect", &paper);
-            svg.document(&self.inside);
-        });
-        svg
+        }
     }
 }
 
@@ -81,27 +69,23 @@ enum Anchor {
     End,
 }
 
-fn text(svg: &mut Markup, (x, y): (f64, f64), class: &str, anchor: Anchor, text: &str) {
-    let (x, y) = (length(x), length(y));
+fn text((x, y): (f64, f64), class: &str, anchor: Anchor, text: &str) -> Markup {
     let anchor = match anchor {
         Anchor::Start => "start",
         Anchor::Middle => "middle",
         Anchor::End => "end",
     };
-    let place = [("x", &*x), ("y", &*y), ("class", class), ("text-anchor", anchor)];
-    svg.leaf("text", &place, text);
+    html! { text x=(length(x)) y=(length(y)) class=(class) text-anchor=(anchor) { (text) } }
 }
 
-fn line(svg: &mut Markup, from: (f64, f64), to: (f64, f64), class: &str) {
+fn line(from: (f64, f64), to: (f64, f64), class: &str) -> Markup {
     let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(length);
-    let place = [("x1", &*x1), ("y1", &*y1), ("x2", &*x2), ("y2", &*y2), ("class", class)];
-    svg.empty("line", &place);
+    html! { line x1=(x1) y1=(y1) x2=(x2) y2=(y2) class=(class) {} }
 }
 
-fn rectangle(svg: &mut Markup, corner: (f64, f64), size: (f64, f64), class: &str) {
+fn rectangle(corner: (f64, f64), size: (f64, f64), class: &str) -> Markup {
     let [x, y, width, height] = [corner.0, corner.1, size.0, size.1].map(length);
-    let place = [("x", &*x), ("y", &*y), ("width", &*width), ("height", &*height)];
-    svg.empty("rect", &[&place[..], &[("class", class)]].concat());
+    html! { rect x=(x) y=(y) width=(width) height=(height) class=(class) {} }
 }
 
 /// The class of the `n`th colour.
@@ -131,9 +115,9 @@ fn text_width(text: &str) -> f64 {
 }
 
 /// A title, which is larger and bold.
-fn title(svg: &mut Markup, title: &str) {
+fn title(title: &str) -> Markup {
     const WIDER: f64 = 1.25;
-    text(svg, (0.0, TITLE_BASELINE), "title", Anchor::Start, &fit(title, WIDTH / WIDER));
+    text((0.0, TITLE_BASELINE), "title", Anchor::Start, &fit(title, WIDTH / WIDER))
 }
 
 /// The text, or as much of its beginning as has room, and an ellipsis.
@@ -166,6 +150,11 @@ mod tests {
         let cut = fit("a contender with a very long name", 100.0);
         assert!(cut.ends_with('…') && text_width(&cut) <= 100.0, "{cut}");
         assert_eq!(fit("x", 0.0), "…");
+    }
+
+    #[test]
+    fn the_style_needs_no_escaping() {
+        assert!(!STYLE.contains(['<', '&']));
     }
 
     #[test]

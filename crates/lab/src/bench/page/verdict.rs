@@ -1,40 +1,44 @@
 //! What comes first: whether the run is worth anything, and how the first contender compares.
 
-use super::{slug, table};
+use super::figures::hint;
+use super::slug::slug;
 use crate::bench::report::{Better, Case, Mark, Ratio, Report, Scenario, Severity};
-use crate::bench::show::markup::Markup;
-use crate::bench::show::number::three_digits;
+use crate::show::number::three_digits;
+use crate::show::table;
+use maud::{Markup, html};
 use std::collections::BTreeSet;
 
 /// Draws it.
-pub(super) fn draw(body: &mut Markup, report: &Report) {
-    body.leaf("h2", &[("id", "verdict")], "Verdict");
-    draw_banner(body, report, Severity::Invalid);
-    draw_banner(body, report, Severity::Doubtful);
-    let Some(first) = report.scenarios.iter().flat_map(ratios).next() else {
-        body.leaf("p", &[], "There is nothing to compare.");
-        return;
-    };
-    let rounds = report.manifest.rounds;
-    let middle = if rounds > 1 {
-        format!("the median of {rounds} rounds, below it the smallest and the largest")
-    } else {
-        "one round only, so nobody knows how far they scatter".to_owned()
-    };
-    body.element("p", &[], |text| {
-        text.text(&format!(
-            "Figures of {} divided by those of another in the same round; {middle}. ",
-            first.of
-        ));
-        text.leaf("span", &[("class", "good")], "▲ better");
-        text.text(", ");
-        text.leaf("span", &[("class", "worse")], "▼ worse");
-        text.text(" in every round; ");
-        text.leaf("span", &[], "≈ neither");
-        text.text(".");
-    });
-    for scenario in &report.scenarios {
-        draw_scenario(body, scenario);
+pub(super) fn draw(report: &Report) -> Markup {
+    html! {
+        h2 id="verdict" { "Verdict" }
+        (draw_banner(report, Severity::Invalid))
+        (draw_banner(report, Severity::Doubtful))
+        @if let Some(first) = report.scenarios.iter().flat_map(ratios).next() {
+            (draw_legend(&first.of, report.manifest.rounds))
+            @for scenario in &report.scenarios { (draw_scenario(scenario)) }
+        } @else {
+            p { "There is nothing to compare." }
+        }
+    }
+}
+
+fn draw_legend(first: &str, rounds: u32) -> Markup {
+    html! {
+        p {
+            "Figures of " (first) " divided by those of another in the same round; "
+            @if rounds > 1 {
+                "the median of " (rounds) " rounds, below it the smallest and the largest. "
+            } @else {
+                "one round only, so nobody knows how far they scatter. "
+            }
+            span class="good" { "▲ better" }
+            ", "
+            span class="worse" { "▼ worse" }
+            " in every round; "
+            span { "≈ neither" }
+            "."
+        }
     }
 }
 
@@ -43,7 +47,7 @@ fn ratios(scenario: &Scenario) -> impl Iterator<Item = &Ratio> {
     ratios.filter(|ratio| ratio.better != Better::Neither)
 }
 
-fn draw_scenario(body: &mut Markup, scenario: &Scenario) {
+fn draw_scenario(scenario: &Scenario) -> Markup {
     // In the order in which they come first.
     let mut others: Vec<&str> = vec![];
     for ratio in ratios(scenario) {
@@ -52,69 +56,68 @@ fn draw_scenario(body: &mut Markup, scenario: &Scenario) {
         }
     }
     if others.is_empty() {
-        return;
+        return html! {};
     }
-    body.element("h3", &[], |heading| {
-        heading.leaf("a", &[("href", &format!("#{}", slug(&scenario.name)))], &scenario.title);
-    });
-    let header = |row: &mut Markup| {
-        row.leaf("th", &[], "against");
-        others.iter().for_each(|other| row.leaf("th", &[], other));
+    let header = html! {
+        th { "against" }
+        @for other in &others { th { (other) } }
     };
-    table::draw(body, header, |rows| {
-        for case in &scenario.cases {
-            if scenario.cases.len() > 1 && !case.ratios.is_empty() {
-                table::group(rows, &case.title, others.len() + 1);
+    let rows = html! {
+        @for case in &scenario.cases {
+            @if scenario.cases.len() > 1 && !case.ratios.is_empty() {
+                (table::group(&case.title, others.len() + 1))
             }
-            draw_case(rows, case, &others);
+            (draw_case(case, &others))
         }
-    });
+    };
+    html! {
+        h3 { a href={"#" (slug(&scenario.name))} { (scenario.title) } }
+        (table::scrolling(&header, &rows))
+    }
 }
 
-fn draw_case(rows: &mut Markup, case: &Case, others: &[&str]) {
+fn draw_case(case: &Case, others: &[&str]) -> Markup {
     let mut figures: Vec<&Ratio> = vec![];
     for ratio in case.ratios.iter().filter(|ratio| ratio.better != Better::Neither) {
         if !figures.iter().any(|known| known.figure == ratio.figure) {
             figures.push(ratio);
         }
     }
-    for figure in figures {
-        rows.element("tr", &[], |row| {
-            table::figure_heading(row, &figure.title, figure.better);
-            for other in others {
-                let of_pair = |ratio: &&Ratio| ratio.to == *other && ratio.figure == figure.figure;
-                draw_ratio(row, case, case.ratios.iter().find(of_pair));
+    let of = |figure: &Ratio, other: &str| {
+        case.ratios.iter().find(|ratio| ratio.to == other && ratio.figure == figure.figure)
+    };
+    html! {
+        @for figure in figures {
+            tr {
+                (table::heading(&figure.title, hint(figure.better)))
+                @for other in others { (draw_ratio(case, of(figure, other))) }
             }
-        });
+        }
     }
 }
 
-fn draw_ratio(row: &mut Markup, case: &Case, ratio: Option<&Ratio>) {
+fn draw_ratio(case: &Case, ratio: Option<&Ratio>) -> Markup {
     let Some(ratio) = ratio else {
-        return row.leaf("td", &[], "–");
+        return html! { td { "–" } };
     };
     let spread = &ratio.spread;
+    let median = three_digits(spread.median);
     if case.is_invalid(&ratio.of) || case.is_invalid(&ratio.to) {
-        return row.element("td", &[("class", "wrong")], |cell| {
-            cell.text("INVALID");
-            cell.leaf("small", &[], &format!("{}×", three_digits(spread.median)));
-        });
+        return html! { td class="wrong" { "INVALID" small { (median) "×" } } };
     }
     let (mark, class) = match judge(ratio) {
         Some(true) => ("▲", "good"),
         Some(false) => ("▼", "worse"),
         None => ("≈", "even"),
     };
-    row.element("td", &[("class", class)], |cell| {
-        cell.text(&format!("{mark} {}×", three_digits(spread.median)));
-        if spread.values.len() > 1 {
-            cell.leaf(
-                "small",
-                &[],
-                &format!("{}–{}", three_digits(spread.min), three_digits(spread.max)),
-            );
+    html! {
+        td class=(class) {
+            (mark) " " (median) "×"
+            @if spread.values.len() > 1 {
+                small { (three_digits(spread.min)) "–" (three_digits(spread.max)) }
+            }
         }
-    });
+    }
 }
 
 /// Whether the first contender was better in every round, or worse in every round.
@@ -130,29 +133,29 @@ fn judge(ratio: &Ratio) -> Option<bool> {
 }
 
 /// All marks of one severity, each with where it applies.
-fn draw_banner(body: &mut Markup, report: &Report, severity: Severity) {
+fn draw_banner(report: &Report, severity: Severity) -> Markup {
     let marks = marks(report, severity);
     if marks.is_empty() {
-        return;
+        return html! {};
     }
     let (class, heading) = match severity {
         Severity::Invalid => ("banner invalid", "INVALID: these results prove nothing"),
         Severity::Doubtful => ("banner care", "To be read with care"),
         Severity::Note => ("banner care", "Worth knowing"),
     };
-    body.element("div", &[("class", class)], |banner| {
-        banner.leaf("h2", &[], heading);
-        banner.element("ul", &[], |list| {
-            for (place, text) in marks {
-                list.element("li", &[], |item| {
-                    if !place.is_empty() {
-                        item.leaf("b", &[], &format!("{place}: "));
+    html! {
+        div class=(class) {
+            h2 { (heading) }
+            ul {
+                @for (place, text) in marks {
+                    li {
+                        @if !place.is_empty() { b { (place) ": " } }
+                        (text)
                     }
-                    item.text(&text);
-                });
+                }
             }
-        });
-    });
+        }
+    }
 }
 
 /// Place and text, once each, in the report's order.

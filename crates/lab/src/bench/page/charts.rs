@@ -3,7 +3,7 @@
 use crate::bench::report::{
     Better, Case, Measurement, Percentiles, Report, Series, Spread, Summary,
 };
-use crate::bench::show::plot::{Bar, BarChart, Drawing, Line, LinePlot};
+use crate::show::plot::{Bar, BarChart, Drawing, Line, LinePlot};
 
 /// A plot with a name that is unique in its case.
 pub(super) struct Chart {

@@ -2,8 +2,8 @@
 
 use super::axis::Axis;
 use super::{Anchor, Drawing, TITLE_BASELINE, WIDTH, colour, fit, length, line, text, text_width};
-use crate::bench::show::markup::Markup;
-use crate::bench::show::number::{Scale, scale, unit_name};
+use crate::show::number::{Scale, scale, unit_name};
+use maud::{Markup, html};
 
 /// Height of the area in which lines are.
 const AREA: f64 = 170.0;
@@ -71,7 +71,6 @@ impl LinePlot<'_> {
     /// Draws it.
     #[must_use]
     pub fn draw(&self) -> Drawing {
-        let mut svg = Markup::default();
         let points =
             || self.lines.iter().flat_map(|line| line.points).filter(|point| usable(point));
         let ends = self.moments.iter().map(|moment| moment.0);
@@ -85,25 +84,28 @@ impl LinePlot<'_> {
             "/s" => format!("{}, per second", self.title),
             unit => format!("{}, {unit}", self.title),
         };
-        super::title(&mut svg, &title);
-        let top = self.draw_legend(&mut svg) + self.moments.len() as f64 * MOMENT_ROW + 9.0;
+        let (legend, below) = self.draw_legend();
+        let top = below + self.moments.len() as f64 * MOMENT_ROW + 9.0;
         let left = up.ticks().map(|(_, label)| text_width(&label)).fold(0.0, f64::max) + 8.0;
         let across = Axis::new(across_max, 6, across_scale(self.across, across_max));
         let frame = Frame { left, top, across, up };
-        self.draw_axes(&mut svg, &frame);
-        self.draw_moments(&mut svg, &frame);
-        for line in &self.lines {
-            draw_line(&mut svg, line, &frame);
-        }
-        Drawing { height: frame.bottom() + BOTTOM, title, inside: svg }
+        let inside = html! {
+            (super::title(&title))
+            (legend)
+            (self.draw_axes(&frame))
+            (self.draw_moments(&frame))
+            @for line in &self.lines { (draw_line(line, &frame)) }
+        };
+        Drawing { height: frame.bottom() + BOTTOM, title, inside }
     }
 
-    /// Names the lines, in as many rows as they need; where the last row ends.
-    fn draw_legend(&self, svg: &mut Markup) -> f64 {
-        let (mut x, mut y) = (0.0, TITLE_BASELINE + LEGEND_ROW);
+    /// The lines' names, in as many rows as they need, and where the last row ends.
+    fn draw_legend(&self) -> (Markup, f64) {
         if self.lines.len() < 2 {
-            return TITLE_BASELINE + 6.0;
+            return (html! {}, TITLE_BASELINE + 6.0);
         }
+        let (mut x, mut y) = (0.0, TITLE_BASELINE + LEGEND_ROW);
+        let mut entries = Vec::new();
         for entry in &self.lines {
             let label = fit(entry.label, WIDTH - LEGEND_STROKE);
             let width = LEGEND_STROKE + text_width(&label) + 14.0;
@@ -111,42 +113,46 @@ impl LinePlot<'_> {
                 (x, y) = (0.0, y + LEGEND_ROW);
             }
             let class = format!("line {}", colour(entry.colour));
-            line(svg, (x, y - 4.0), (x + LEGEND_STROKE - 5.0, y - 4.0), &class);
-            text(svg, (x + LEGEND_STROKE, y), "label", Anchor::Start, &label);
+            entries.push(html! {
+                (line((x, y - 4.0), (x + LEGEND_STROKE - 5.0, y - 4.0), &class))
+                (text((x + LEGEND_STROKE, y), "label", Anchor::Start, &label))
+            });
             x += width;
         }
-        y + 6.0
+        (html! { @for entry in entries { (entry) } }, y + 6.0)
     }
 
-    fn draw_axes(&self, svg: &mut Markup, frame: &Frame) {
-        for (value, label) in frame.up.ticks() {
-            let y = frame.y(value);
-            line(svg, (frame.left, y), (WIDTH - RIGHT, y), "grid");
-            text(svg, (frame.left - 6.0, y + 4.0), "tick", Anchor::End, &label);
-        }
-        for (value, label) in frame.across.ticks() {
-            let x = frame.x(value);
-            line(svg, (x, frame.bottom()), (x, frame.bottom() + 4.0), "axis");
-            text(svg, (x, frame.bottom() + 16.0), "tick", Anchor::Middle, &label);
-        }
-        line(svg, (frame.left, frame.bottom()), (WIDTH - RIGHT, frame.bottom()), "axis");
+    fn draw_axes(&self, frame: &Frame) -> Markup {
+        let (bottom, right) = (frame.bottom(), WIDTH - RIGHT);
         let across = if frame.across.unit().is_empty() { self.across } else { frame.across.unit() };
-        let middle = frame.left.midpoint(WIDTH - RIGHT);
-        text(svg, (middle, frame.bottom() + 31.0), "note", Anchor::Middle, across);
+        html! {
+            @for (y, label) in frame.up.ticks().map(|(value, label)| (frame.y(value), label)) {
+                (line((frame.left, y), (right, y), "grid"))
+                (text((frame.left - 6.0, y + 4.0), "tick", Anchor::End, &label))
+            }
+            @for (x, label) in frame.across.ticks().map(|(value, label)| (frame.x(value), label)) {
+                (line((x, bottom), (x, bottom + 4.0), "axis"))
+                (text((x, bottom + 16.0), "tick", Anchor::Middle, &label))
+            }
+            (line((frame.left, bottom), (right, bottom), "axis"))
+            (text((frame.left.midpoint(right), bottom + 31.0), "note", Anchor::Middle, across))
+        }
     }
 
     /// Each in a row of its own above the area: they may be close to each other.
-    fn draw_moments(&self, svg: &mut Markup, frame: &Frame) {
-        for (n, (when, what)) in self.moments.iter().enumerate() {
+    fn draw_moments(&self, frame: &Frame) -> Markup {
+        let moment = |(n, (when, what)): (usize, &(f64, &str))| {
             let x = frame.x(*when);
             let row = frame.top - 4.0 - (self.moments.len() - 1 - n) as f64 * MOMENT_ROW;
-            line(svg, (x, row + 2.0), (x, frame.bottom()), "moment");
             let (left, right) = (x - frame.left, WIDTH - x);
             let (anchor, beside) =
                 if right >= left { (Anchor::Start, x + 3.0) } else { (Anchor::End, x - 3.0) };
-            let what = fit(what, right.max(left));
-            text(svg, (beside, row), "note", anchor, &what);
-        }
+            html! {
+                (line((x, row + 2.0), (x, frame.bottom()), "moment"))
+                (text((beside, row), "note", anchor, &fit(what, right.max(left))))
+            }
+        };
+        html! { @for drawn in self.moments.iter().enumerate().map(moment) { (drawn) } }
     }
 }
 
@@ -163,18 +169,22 @@ fn across_scale(across: &str, max: f64) -> Scale {
     }
 }
 
-fn draw_line(svg: &mut Markup, line: &Line<'_>, frame: &Frame) {
+fn draw_line(line: &Line<'_>, frame: &Frame) -> Markup {
     let points = thinned(line.points);
     let place = |point: &(f64, f64)| (length(frame.x(point.0)), length(frame.y(point.1)));
-    // A single value would be a line that nobody sees.
-    if let [point] = points.as_slice() {
-        let ((x, y), class) = (place(point), format!("dot {}", colour(line.colour)));
-        svg.empty("circle", &[("cx", &*x), ("cy", &*y), ("r", "3"), ("class", &*class)]);
-    } else if !points.is_empty() {
-        let places = points.iter().map(place).map(|(x, y)| format!("{x},{y}"));
-        let (places, class) =
-            (places.collect::<Vec<_>>().join(" "), format!("line {}", colour(line.colour)));
-        svg.empty("polyline", &[("points", &places), ("class", &class)]);
+    let colour = colour(line.colour);
+    match points.as_slice() {
+        [] => html! {},
+        // A single value would be a line that nobody sees.
+        [point] => {
+            let (x, y) = place(point);
+            html! { circle cx=(x) cy=(y) r="3" class={"dot " (colour)} {} }
+        }
+        points => {
+            let places = points.iter().map(place).map(|(x, y)| format!("{x},{y}"));
+            let places = places.collect::<Vec<_>>().join(" ");
+            html! { polyline points=(places) class={"line " (colour)} {} }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which values an axis names.
 
-use crate::bench::show::number::{Scale, grouped};
+use crate::show::number::{Scale, grouped};
 
 /// The round values of an axis from 0 on.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ impl Axis {
 #[cfg(test)]
 mod tests {
     use super::Axis;
-    use crate::bench::show::number::Scale;
+    use crate::show::number::Scale;
 
     fn ticks(max: f64) -> Vec<String> {
         let axis = Axis::new(max, 5, Scale { divisor: 1.0, unit: "" });

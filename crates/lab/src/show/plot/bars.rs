@@ -3,9 +3,9 @@
 use super::{
     Anchor, Drawing, TITLE_BASELINE, WIDTH, colour, fit, line, rectangle, text, text_width, title,
 };
-use crate::bench::report::Spread;
-use crate::bench::show::markup::Markup;
-use crate::bench::show::number::with_unit;
+use crate::show::Spread;
+use crate::show::number::with_unit;
+use maud::{Markup, html};
 
 /// From one bar to the next.
 const ROW: f64 = 26.0;
@@ -53,19 +53,17 @@ impl BarChart<'_> {
         let end = self.bars.iter().map(|bar| bar.spread.max).fold(0.0, f64::max);
         let room = (WIDTH - left - right).max(40.0);
         let at = |value: f64| left + if end > 0.0 { value.max(0.0) / end * room } else { 0.0 };
-        let mut svg = Markup::default();
-        title(&mut svg, self.title);
-        text(&mut svg, (0.0, TITLE_BASELINE + 16.0), "note", Anchor::Start, &fit(self.note, WIDTH));
-        for (n, (bar, value)) in self.bars.iter().zip(&values).enumerate() {
-            let top = TOP + n as f64 * ROW;
-            draw_bar(&mut svg, bar, top, (left, &at));
-            let beyond = at(bar.spread.max.max(bar.spread.median)) + GAP;
-            let class = if bar.invalid { "invalid" } else { "value" };
-            text(&mut svg, (beyond, top + 11.5), class, Anchor::Start, value);
-        }
         let height = TOP + self.bars.len() as f64 * ROW;
-        line(&mut svg, (left, TOP - 5.0), (left, height - 5.0), "axis");
-        Drawing { height: height + BOTTOM, title: self.title.to_owned(), inside: svg }
+        let note = fit(self.note, WIDTH);
+        let inside = html! {
+            (title(self.title))
+            (text((0.0, TITLE_BASELINE + 16.0), "note", Anchor::Start, &note))
+            @for (n, (bar, value)) in self.bars.iter().zip(&values).enumerate() {
+                (draw_bar(bar, value, TOP + n as f64 * ROW, (left, &at)))
+            }
+            (line((left, TOP - 5.0), (left, height - 5.0), "axis"))
+        };
+        Drawing { height: height + BOTTOM, title: self.title.to_owned(), inside }
     }
 
     fn value(&self, bar: &Bar<'_>) -> String {
@@ -74,19 +72,31 @@ impl BarChart<'_> {
     }
 }
 
-fn draw_bar(svg: &mut Markup, bar: &Bar<'_>, top: f64, (left, at): (f64, &dyn Fn(f64) -> f64)) {
-    let label = fit(bar.label, LABEL_WIDTH_MAX);
-    let class = if bar.invalid { "invalid" } else { "label" };
-    text(svg, (left - GAP, top + 11.5), class, Anchor::End, &label);
-    let class = if bar.invalid { "invalid".into() } else { format!("bar {}", colour(bar.colour)) };
+fn draw_bar(
+    bar: &Bar<'_>,
+    value: &str,
+    top: f64,
+    (left, at): (f64, &dyn Fn(f64) -> f64),
+) -> Markup {
+    let (label_class, bar_class, value_class) = match bar.invalid {
+        true => ("invalid", "invalid".to_owned(), "invalid"),
+        false => ("label", format!("bar {}", colour(bar.colour)), "value"),
+    };
+    let (baseline, middle) = (top + 11.5, top + BAR_HEIGHT / 2.0);
     let length = at(bar.spread.median) - left;
-    rectangle(svg, (left, top), (length, BAR_HEIGHT), &class);
-    if bar.spread.values.len() < 2 {
-        return; // one round has no spread
-    }
-    let (least, most, middle) = (at(bar.spread.min), at(bar.spread.max), top + BAR_HEIGHT / 2.0);
-    line(svg, (least, middle), (most, middle), "whisker");
-    for end in [least, most] {
-        line(svg, (end, middle - 4.0), (end, middle + 4.0), "whisker");
+    let (least, most) = (at(bar.spread.min), at(bar.spread.max));
+    let beyond = at(bar.spread.max.max(bar.spread.median)) + GAP;
+    let label = fit(bar.label, LABEL_WIDTH_MAX);
+    html! {
+        (text((left - GAP, baseline), label_class, Anchor::End, &label))
+        (rectangle((left, top), (length, BAR_HEIGHT), &bar_class))
+        // One round has no spread.
+        @if bar.spread.values.len() > 1 {
+            (line((least, middle), (most, middle), "whisker"))
+            @for end in [least, most] {
+                (line((end, middle - 4.0), (end, middle + 4.0), "whisker"))
+            }
+        }
+        (text((beyond, baseline), value_class, Anchor::Start, value))
     }
 }
