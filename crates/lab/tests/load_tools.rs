@@ -3,9 +3,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use load::listener::free_port;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -110,9 +110,8 @@ fn audit(source: &Path, sink: &Path) -> (i32, Value) {
     Tool::start(&["ledger", "--json", &name(source), &name(sink)]).finish()
 }
 
-fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound")
+fn free_address() -> String {
+    format!("127.0.0.1:{}", free_port().expect("a free port"))
 }
 
 fn number(value: &Value, key: &str) -> u64 {
@@ -209,7 +208,7 @@ fn faults_are_told_apart_and_nothing_is_lost() {
 #[test]
 fn the_source_goes_on_when_its_peer_is_killed_and_comes_back() {
     let files = Files::new();
-    let address = free_port().to_string();
+    let address = free_address();
     let start = |ledger: &str| {
         Tool::listen(&["sink", "--json", "--listen", &address, "--ledger", &files.name(ledger)])
     };
@@ -261,7 +260,7 @@ fn a_source_that_is_stopped_leaves_a_complete_ledger() {
 
 #[test]
 fn a_source_without_a_peer_gives_up() {
-    let address = free_port().to_string();
+    let address = free_address();
     let begun = Instant::now();
     let (code, report) = source(&address, 10, &["--reconnect", "1"]).finish();
     assert_eq!((code, number(&report, "acked")), (3, 0));
@@ -376,7 +375,7 @@ fn smtp_source_sends_to_our_sink() {
 #[test]
 fn our_source_sends_to_smtp_sink() {
     let Some(path) = debian("smtp-sink") else { return };
-    let address = free_port().to_string();
+    let address = free_address();
     let mut command = Command::new(path);
     // It refuses to run as root; as somebody else it needs no -u.
     if rustix::process::getuid().is_root() {
