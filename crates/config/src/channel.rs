@@ -3,9 +3,9 @@
 //! A kind of channel implements [`ChannelSection`] for its keys and [`Settings`] for what they come
 //! to, and is registered with [`Schema::channel`](crate::Schema::channel).
 
-use super::explanation::Explainer;
+use super::explainer::Explainer;
+use super::host::HostPort;
 use super::reader::Reader;
-use super::route::HostPort;
 use mail::Mailbox;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;

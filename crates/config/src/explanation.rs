@@ -1,12 +1,13 @@
 //! What would happen to a recipient, and which line of the file decided it.
 
 use super::channel::Destination;
+use super::explainer::{Explainer, Origin, Step};
 use super::quantity::{write_duration, write_size};
 use super::route::{DomainPattern, Route};
 use super::settings::{Listener, ReportTo, Retry};
 use super::{Config, Decision, host_text, next_hop};
 use mail::{Mailbox, Reply};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -25,47 +26,6 @@ pub struct ExplainRequest<'a> {
     /// For `mx` routes: the hosts that the lookup gave, groups of equal preference, the best first,
     /// or why there is no answer. `None`: no lookup was made.
     pub mx: Option<Result<&'a [Vec<String>], &'a str>>,
-}
-
-/// Who decided.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// File and line.
-    Line(String),
-    /// The key is not in the file.
-    Default,
-    /// The program, by a rule of the protocol.
-    Rule(&'static str),
-    /// The DNS.
-    Dns,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Line(line) => f.write_str(line),
-            Origin::Default => f.write_str("default"),
-            Origin::Rule(rule) => f.write_str(rule),
-            Origin::Dns => f.write_str("DNS"),
-        }
-    }
-}
-
-impl Serialize for Origin {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// One thing that is decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
-    /// What: `route`, `channel`, `max_connections`, …
-    pub what: String,
-    /// The value.
-    pub value: String,
-    /// Who decided it.
-    pub decided_by: Origin,
 }
 
 /// The answer. `Display` gives an aligned table, `Serialize` the same for programs.
@@ -102,14 +62,15 @@ impl Config {
             return Err(format!("no such listener; there are: {}", names.join(", ")));
         };
         let decision = self.decide(listener, request.client, request.recipient);
-        let mut explainer = Explainer { config: self, section: String::new(), steps: Vec::new() };
-        explainer.acceptance(listener, request, decision);
+        let explainer = Explainer::new(&self.document);
+        let mut telling = Telling { config: self, explainer };
+        telling.acceptance(listener, request, decision);
         let effective = match decision {
             Decision::Postmaster { .. } => &self.postmaster.address,
             _ => request.recipient,
         };
         let route = decision.route().and_then(|index| self.routes.get(index));
-        let ready_queue = route.and_then(|route| explainer.route(route, effective, request));
+        let ready_queue = route.and_then(|route| telling.route(route, effective, request));
         Ok(Explanation {
             recipient: request.recipient.to_string(),
             sender: request.sender.map(ToString::to_string).unwrap_or_default(),
@@ -117,51 +78,18 @@ impl Config {
             route: route.map(|route| route.name.to_string()),
             channel: route.map(|route| route.channel.key()),
             ready_queue,
-            steps: explainer.steps,
+            steps: telling.explainer.steps,
         })
     }
-
-    /// `postrider.toml:17`, or that the key is not in the file.
-    fn origin(&self, path: &str) -> Origin {
-        match self.document.line(path) {
-            Some(line) => Origin::Line(format!("{}:{line}", self.file_name())),
-            None => Origin::Default,
-        }
-    }
 }
 
-/// Takes the steps of an explanation.
-#[derive(Debug)]
-pub struct Explainer<'a> {
+/// A whole explanation in the making.
+struct Telling<'a> {
     config: &'a Config,
-    /// The section whose owner explains it.
-    section: String,
-    steps: Vec<Step>,
+    explainer: Explainer<'a>,
 }
 
-impl Explainer<'_> {
-    /// A key of the owner's section, what it comes to, and the line that sets it.
-    pub fn own_key(&mut self, key: &str, value: String) {
-        let origin = self.config.origin(&format!("{}.{key}", self.section));
-        self.step(key, value, origin);
-    }
-
-    /// The same for a limit, of which 0 is none.
-    pub fn own_limit(&mut self, key: &str, limit: u32) {
-        let value = if limit == 0 { "no limit".to_owned() } else { limit.to_string() };
-        self.own_key(key, value);
-    }
-
-    fn step(&mut self, what: impl Into<String>, value: impl Into<String>, decided_by: Origin) {
-        self.steps.push(Step { what: what.into(), value: value.into(), decided_by });
-    }
-
-    /// A value of a section, with the line that sets it.
-    fn key(&mut self, section: &str, key: &str, value: String) {
-        let origin = self.config.origin(&format!("{section}.{key}"));
-        self.step(key, value, origin);
-    }
-
+impl Telling<'_> {
     fn acceptance(
         &mut self,
         listener: &Listener,
@@ -175,10 +103,10 @@ impl Explainer<'_> {
             Some(client) => client.to_string(),
             None => "a stranger".to_owned(),
         };
-        self.step(
+        self.explainer.step(
             "listener",
             format!("\"{}\" on {}", listener.name, listener.address),
-            config.origin(&at),
+            self.explainer.origin(&at),
         );
         let (value, origin) = match decision {
             Decision::Named { route } => (
@@ -187,11 +115,11 @@ impl Explainer<'_> {
             ),
             Decision::Local { route } => (
                 "accepted from everybody: everything else stays on this server".to_owned(),
-                config.origin(&format!("route[{route}]")),
+                self.explainer.origin(&format!("route[{route}]")),
             ),
             Decision::Relay { network, .. } => (
                 format!("accepted: {client} may send to any domain"),
-                config.origin(&format!("{at}.relay_from[{network}]")),
+                self.explainer.origin(&format!("{at}.relay_from[{network}]")),
             ),
             Decision::Postmaster { .. } => (
                 format!("accepted from everybody, as {}", config.postmaster.address),
@@ -203,11 +131,11 @@ impl Explainer<'_> {
             | Decision::NoMailbox { .. } => {
                 let reply = decision.refusal().map(|refusal| Reply::from(refusal).to_string());
                 let value = format!("refused to {client}: {}", reply.unwrap_or_default());
-                (value, config.origin(&format!("{at}.relay_from")))
+                (value, self.explainer.origin(&format!("{at}.relay_from")))
             }
         };
-        self.step("acceptance", value, origin);
-        self.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
+        self.explainer.step("acceptance", value, origin);
+        self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
     }
 
     /// The line of the pattern that took the domain.
@@ -220,8 +148,8 @@ impl Explainer<'_> {
             table.named(&domain).is_some()
         });
         match position {
-            Some(position) => self.config.origin(&format!("route[{route}].domains[{position}]")),
-            None => self.config.origin(&format!("route[{route}]")),
+            Some(position) => self.explainer.origin(&format!("route[{route}].domains[{position}]")),
+            None => self.explainer.origin(&format!("route[{route}]")),
         }
     }
 
@@ -234,24 +162,24 @@ impl Explainer<'_> {
     ) -> Option<String> {
         let at = format!("route[{}]", route.index);
         let origin =
-            if route.line == 0 { Origin::Rule("built in") } else { self.config.origin(&at) };
-        self.step("route", describe_route(route), origin.clone());
+            if route.line == 0 { Origin::Rule("built in") } else { self.explainer.origin(&at) };
+        self.explainer.step("route", describe_route(route), origin.clone());
         let section = format!("{at}.{}", route.channel.key());
-        let channel_origin = match self.config.origin(&section) {
+        let channel_origin = match self.explainer.origin(&section) {
             Origin::Default => origin,
             line => line,
         };
-        self.step("channel", route.channel.key(), channel_origin);
+        self.explainer.step("channel", route.channel.key(), channel_origin);
         let ready = self.next_hop(&section, route, recipient, request);
-        self.step(
+        self.explainer.step(
             "scheduled queue",
             recipient.domain().to_string(),
             Origin::Rule("recipient domain"),
         );
         let text = ready.clone().unwrap_or_else(|| "by the hosts that DNS names".to_owned());
-        self.step("ready queue", text, Origin::Rule("next hop"));
-        self.section = section;
-        route.channel.explain_limits(self);
+        self.explainer.step("ready queue", text, Origin::Rule("next hop"));
+        self.explainer.section = section;
+        route.channel.explain_limits(&mut self.explainer);
         self.retry(&at, &route.retry);
         self.reports(&at, route);
         ready
@@ -259,8 +187,8 @@ impl Explainer<'_> {
 
     fn reports(&mut self, at: &str, route: &Route) {
         let reports = &route.reports;
-        let origin = |key: &str| match self.config.origin(&format!("{at}.reports.{key}")) {
-            Origin::Default => self.config.origin(&format!("reports.{key}")),
+        let origin = |key: &str| match self.explainer.origin(&format!("{at}.reports.{key}")) {
+            Origin::Default => self.explainer.origin(&format!("reports.{key}")),
             line => line,
         };
         let to = match &reports.to {
@@ -274,10 +202,10 @@ impl Explainer<'_> {
         let kept = reports.directory.as_ref().map(|path| path.display().to_string());
         steps.extend(kept.map(|path| ("reports kept in", path, origin("directory"))));
         let give_up_after = self.config.report_retry.of(&route.retry).give_up_after;
-        let given_up = self.config.origin("reports.retry.give_up_after");
+        let given_up = self.explainer.origin("reports.retry.give_up_after");
         steps.push(("reports given up after", write_duration(give_up_after), given_up));
         for (what, value, origin) in steps {
-            self.step(what, value, origin);
+            self.explainer.step(what, value, origin);
         }
     }
 
@@ -289,23 +217,23 @@ impl Explainer<'_> {
         request: &ExplainRequest<'_>,
     ) -> Option<String> {
         let Destination::Mx { port } = route.channel.destination() else {
-            self.section = section.to_owned();
-            route.channel.explain_destination(recipient, self);
+            self.explainer.section = section.to_owned();
+            route.channel.explain_destination(recipient, &mut self.explainer);
             return route.next_hop();
         };
         match request.mx {
             None => {
                 let text = format!("MX hosts of {} (not looked up)", recipient.domain());
-                self.step("hosts", text, Origin::Dns);
+                self.explainer.step("hosts", text, Origin::Dns);
                 None
             }
             Some(Err(reason)) => {
-                self.step("hosts", format!("none: {reason}"), Origin::Dns);
+                self.explainer.step("hosts", format!("none: {reason}"), Origin::Dns);
                 None
             }
             Some(Ok(groups)) => {
                 let hosts: Vec<&str> = groups.iter().flatten().map(String::as_str).collect();
-                self.step("hosts", hosts.join(", "), Origin::Dns);
+                self.explainer.step("hosts", hosts.join(", "), Origin::Dns);
                 let text = |host: &String| host_text(host, port);
                 let groups: Vec<Vec<String>> =
                     groups.iter().map(|group| group.iter().map(text).collect()).collect();
@@ -315,16 +243,16 @@ impl Explainer<'_> {
     }
 
     fn retry(&mut self, at: &str, retry: &Retry) {
-        let origin = |key: &str| match self.config.origin(&format!("{at}.retry.{key}")) {
-            Origin::Default => self.config.origin(&format!("retry.{key}")),
+        let origin = |key: &str| match self.explainer.origin(&format!("{at}.retry.{key}")) {
+            Origin::Default => self.explainer.origin(&format!("retry.{key}")),
             line => line,
         };
         let (first, warn, give_up) =
             (origin("first"), origin("warn_after"), origin("give_up_after"));
-        self.step("tried again after", retry_times(retry), first);
+        self.explainer.step("tried again after", retry_times(retry), first);
         let warn_after = retry.warn_after.map_or("never".to_owned(), write_duration);
-        self.step("sender warned after", warn_after, warn);
-        self.step("returned after", write_duration(retry.give_up_after), give_up);
+        self.explainer.step("sender warned after", warn_after, warn);
+        self.explainer.step("returned after", write_duration(retry.give_up_after), give_up);
     }
 }
 

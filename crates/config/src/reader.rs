@@ -1,7 +1,7 @@
 //! What a section's owner reads it with: it collects mistakes and names their places.
 
 use super::quantity::{DurationText, Period};
-use super::resolve::Resolver;
+use super::resolver::Resolver;
 use std::time::Duration;
 
 /// Reads one table of the file.

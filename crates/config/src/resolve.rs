@@ -7,8 +7,8 @@ mod route;
 use super::channel::Destination;
 use super::document::Document;
 use super::problem::{ConfigErrors, Problem};
-use super::quantity::{self, DurationText, SizeText};
 use super::reader::Reader;
+use super::resolver::Resolver;
 use super::settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, ReportRetry, Reports, Retry,
     SpoolSection,
@@ -19,13 +19,11 @@ use super::written::{
 };
 use super::{Config, POSTMASTER_ROUTE, Route, RouteTable, Schema};
 use mail::{Domain, Mailbox};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// RFC 1035 §4.2.
-const DNS_PORT: u16 = 53;
 const DEFAULT_SPOOL: &str = "/var/spool/postrider";
 
 /// Reads and resolves.
@@ -42,8 +40,8 @@ pub(super) fn read(
         Ok(read) => read,
         Err((document, problems)) => return Err(refuse(&document, problems)),
     };
-    let mut resolver = Resolver { schema, document: &document, problems: Vec::new() };
-    let parts = resolver.file(&written, machine);
+    let mut resolver = Resolver { document: &document, problems: Vec::new() };
+    let parts = resolver.file(schema, &written, machine);
     let mut problems = resolver.problems;
     problems.sort_by_key(|problem| problem.span.start);
     match parts {
@@ -101,28 +99,20 @@ impl Parts {
 
 /// What holds for a route that doesn't say otherwise.
 pub(super) struct General<'a> {
+    schema: &'a Schema,
     retry: &'a Retry,
     reports: &'a Arc<Reports>,
     written: &'a FileText,
 }
 
-/// Collects mistakes on the way. A value that can't be read is replaced by a harmless one, so
-/// that the rest is looked at too.
-#[derive(Debug)]
-pub(super) struct Resolver<'a> {
-    schema: &'a Schema,
-    document: &'a Document,
-    problems: Vec<Problem>,
-}
-
 impl Resolver<'_> {
-    fn file(&mut self, written: &FileText, machine: Domain) -> Option<Parts> {
+    fn file(&mut self, schema: &Schema, written: &FileText, machine: Domain) -> Option<Parts> {
         let hostname = self.hostname(written.hostname.as_deref(), machine);
         let spool = self.spool(&written.spool);
         let retry = self.retry("retry", &written.retry);
-        let listeners = self.listeners(&written.listener);
+        let listeners = self.listeners(schema, &written.listener);
         let reports = Arc::new(self.reports("reports", &written.reports));
-        let general = General { retry: &retry, reports: &reports, written };
+        let general = General { schema, retry: &retry, reports: &reports, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         self.routes_to_ourselves(&routes, &listeners);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
@@ -133,7 +123,7 @@ impl Resolver<'_> {
             admin: self.admin(&written.admin, &spool),
             events: self.events(&written.events, &spool),
             log: Log { level: written.log.level },
-            stages: self.stages(&written.stages),
+            stages: self.stages(schema, &written.stages),
             postmaster: postmaster?,
             hostname,
             proxy_addresses: self.proxy_addresses(&written.proxy_addresses),
@@ -148,9 +138,9 @@ impl Resolver<'_> {
     }
 
     /// The stages, in the order of the file.
-    fn stages(&mut self, written: &toml::Table) -> Vec<StageEntry> {
+    fn stages(&mut self, schema: &Schema, written: &toml::Table) -> Vec<StageEntry> {
         let mut stages = Vec::new();
-        for kind in self.schema.stages() {
+        for kind in schema.stages() {
             let tables = written.get(kind.key).and_then(toml::Value::as_array);
             for (index, table) in tables.into_iter().flatten().enumerate() {
                 let at = format!("{}[{index}]", kind.key);
@@ -185,110 +175,6 @@ impl Resolver<'_> {
             let help = "name in a listener's `relay_from` the networks that may send anywhere";
             self.warn(&format!("route[{index}]"), message, help);
         }
-    }
-
-    pub(super) fn error(&mut self, path: &str, message: impl Into<String>, help: &str) {
-        self.problems.push(self.document.problem(path, true, message.into(), help));
-    }
-
-    pub(super) fn warn(&mut self, path: &str, message: impl Into<String>, help: &str) {
-        self.problems.push(self.document.problem(path, false, message.into(), help));
-    }
-
-    /// The path of the first of these keys that is in the file: the one to point at.
-    fn written_one(&self, section: &str, keys: &[&str]) -> String {
-        let path = |key: &&str| format!("{section}.{key}");
-        keys.iter()
-            .map(path)
-            .find(|p| self.document.line(p).is_some())
-            .unwrap_or(section.to_owned())
-    }
-
-    pub(super) fn duration(&mut self, path: &str, text: &DurationText) -> Duration {
-        match quantity::parse_duration(&text.0) {
-            Ok(duration) => duration,
-            Err(reason) => {
-                self.error(path, format!("\"{}\" is not a duration", text.0), reason);
-                Duration::ZERO
-            }
-        }
-    }
-
-    /// A duration that must not be nothing.
-    fn timeout(&mut self, path: &str, text: &DurationText) -> Duration {
-        let before = self.problems.len();
-        let duration = self.duration(path, text);
-        if duration.is_zero() && self.problems.len() == before {
-            self.error(path, "a timeout must be longer than nothing", "");
-        }
-        duration
-    }
-
-    fn size(&mut self, path: &str, text: &SizeText) -> u64 {
-        let (text, result) = match text {
-            SizeText::Bytes(bytes) => return *bytes,
-            SizeText::Text(text) => (text, quantity::parse_size(text)),
-        };
-        result.unwrap_or_else(|reason| {
-            self.error(path, format!("\"{text}\" is not a size"), reason);
-            0
-        })
-    }
-
-    /// A size within limits.
-    fn size_within(&mut self, path: &str, text: &SizeText, min: u64, max: u64) -> u64 {
-        let before = self.problems.len();
-        let bytes = self.size(path, text);
-        if self.problems.len() == before && !(min..=max).contains(&bytes) {
-            let message = format!(
-                "{} is out of bounds: between {} and {}",
-                quantity::write_size(bytes),
-                quantity::write_size(min),
-                quantity::write_size(max)
-            );
-            self.error(path, message, "");
-        }
-        bytes
-    }
-
-    fn socket_address(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
-        let parsed = text.parse().ok();
-        if parsed.is_none() {
-            let help = if text.parse::<std::net::IpAddr>().is_ok() {
-                "the port is missing: write it as \"127.0.0.1:25\" or \"[::1]:25\""
-            } else {
-                "an IP address and a port are wanted, such as \"127.0.0.1:25\" or \"[::1]:25\""
-            };
-            self.error(path, format!("\"{text}\" is not an address and port"), help);
-        }
-        parsed
-    }
-
-    /// The address of a name server; the port is 53 unless another is given.
-    fn name_server(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
-        match text.parse::<IpAddr>() {
-            Ok(address) => Some(SocketAddr::new(address, DNS_PORT)),
-            Err(_) => {
-                let parsed = text.parse().ok();
-                if parsed.is_none() {
-                    let help = "an IP address is wanted, with a port unless it is 53: \
-                                \"192.0.2.53\", \"127.0.0.1:5353\" or \"[::1]:5353\"";
-                    self.error(path, format!("\"{text}\" is not a name server"), help);
-                }
-                parsed
-            }
-        }
-    }
-
-    fn file_path(&mut self, path: &str, text: &str) -> PathBuf {
-        if text.is_empty() || text.contains('\0') {
-            self.error(path, "not a path", "");
-        }
-        if text == "~" || text.starts_with("~/") {
-            let help = "no shell reads this file: write the home directory out";
-            self.warn(path, format!("\"{text}\" is a directory named ~"), help);
-        }
-        PathBuf::from(text)
     }
 
     fn hostname(&mut self, written: Option<&str>, machine: Domain) -> Domain {
@@ -528,7 +414,7 @@ impl Resolver<'_> {
             index: route,
             name: POSTMASTER_ROUTE.into(),
             domains: Vec::new(),
-            channel: self.schema.mailbox_at(&literal)?,
+            channel: general.schema.mailbox_at(&literal)?,
             retry: general.retry.clone(),
             reports: Arc::clone(general.reports),
             line: 0,

@@ -1,13 +1,11 @@
 //! Routes: which one a domain takes, and what it leads to.
 
 use super::channel::{Destination, Settings};
-use super::next_hop::{host_text, next_hop};
+use super::next_hop::next_hop;
 use super::settings::{Reports, Retry};
 use mail::Domain;
 use mail::map::FixedMap;
 use std::fmt;
-use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 /// `[[route]]`.
@@ -76,92 +74,6 @@ impl fmt::Display for DomainPattern {
             DomainPattern::Exact(domain) => domain.fmt(f),
             DomainPattern::Below(domain) => write!(f, "*.{domain}"),
         }
-    }
-}
-
-/// A host and port, or a socket, to connect to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HostPort {
-    /// Address or name.
-    pub host: Host,
-    /// TCP port; 0 for a socket.
-    pub port: u16,
-}
-
-/// A host: an address, or a name whose addresses are looked up, or a socket of this one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Host {
-    /// No lookup needed.
-    Address(IpAddr),
-    /// A and AAAA are looked up, never MX.
-    Name(Domain),
-    /// The path of a Unix socket; for LMTP.
-    Socket(Arc<Path>),
-}
-
-/// Always with port: `192.0.2.1:25`, `[2001:db8::1]:25`, `mail.example.org:25`; or a path.
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            Host::Address(IpAddr::V6(address)) => write!(f, "[{address}]:{}", self.port),
-            Host::Address(IpAddr::V4(address)) => write!(f, "{address}:{}", self.port),
-            Host::Name(name) => write!(f, "{name}:{}", self.port),
-            Host::Socket(path) => f.write_str(&host_text(&path.to_string_lossy(), 0)),
-        }
-    }
-}
-
-/// What the kernel has room for.
-const SOCKET_PATH_BYTES: usize = 108;
-
-impl HostPort {
-    /// Reads `192.0.2.1`, `[2001:db8::1]:25`, `2001:db8::1`, `mail.example.org:587`,
-    /// `/run/dovecot/lmtp` (also with `unix:` before it).
-    ///
-    /// # Errors
-    /// What is wrong with it, for people.
-    pub fn parse(text: &str, default_port: u16) -> Result<HostPort, String> {
-        if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(HostPort { host: Host::Address(address), port: default_port });
-        }
-        let path = text.strip_prefix("unix:").unwrap_or(text);
-        if path.starts_with('/') {
-            // sun_path, with the NUL at its end (unix(7)).
-            if path.len() >= SOCKET_PATH_BYTES || path.contains('\0') {
-                return Err(format!(
-                    "a socket's path has at most {} octets",
-                    SOCKET_PATH_BYTES - 1
-                ));
-            }
-            return Ok(HostPort { host: Host::Socket(Arc::from(Path::new(path))), port: 0 });
-        }
-        if text.starts_with("unix:") {
-            return Err("the path of a socket begins with /".to_owned());
-        }
-        let (host, port) = match text.rsplit_once(':') {
-            // A colon inside the brackets of an address without port.
-            Some((_, tail)) if tail.contains(']') => (text, None),
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        };
-        let port = match port {
-            None => default_port,
-            Some(port) => match port.parse() {
-                Ok(0) | Err(_) => return Err(format!("\"{port}\" is not a port")),
-                Ok(port) => port,
-            },
-        };
-        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let host = match bracketed {
-            Some(inner) => Host::Address(
-                inner.parse().map_err(|_| format!("\"{inner}\" is not an IP address"))?,
-            ),
-            None => match host.parse::<IpAddr>() {
-                Ok(address) => Host::Address(address),
-                Err(_) => Host::Name(Domain::parse(host).map_err(|e| format!("\"{host}\": {e}"))?),
-            },
-        };
-        Ok(HostPort { host, port })
     }
 }
 
@@ -251,18 +163,6 @@ mod tests {
     }
 
     #[test]
-    fn a_unix_socket_is_told_from_a_host() {
-        for text in ["unix:/run/dovecot/lmtp", "/run/dovecot/lmtp"] {
-            let host = HostPort::parse(text, 24).unwrap();
-            assert_eq!(host.host, Host::Socket(Arc::from(Path::new("/run/dovecot/lmtp"))));
-            assert_eq!(host.to_string(), "/run/dovecot/lmtp");
-        }
-        assert!(HostPort::parse("unix:run/lmtp", 24).is_err());
-        assert!(HostPort::parse(&format!("/{}", "x".repeat(106)), 24).is_ok());
-        assert!(HostPort::parse(&format!("/{}", "x".repeat(107)), 24).is_err());
-    }
-
-    #[test]
     fn the_first_route_in_the_file_wins() {
         let mut table = RouteTable::default();
         for (text, route) in
@@ -284,25 +184,5 @@ mod tests {
         table.insert(&pattern("bücher.example"), 0);
         assert_eq!(named(&table, "xn--bcher-kva.example"), Some(0));
         assert_eq!(named(&table, "BÜCHER.example"), Some(0));
-    }
-
-    #[test]
-    fn hosts_in_all_their_forms() {
-        for (text, canonical) in [
-            ("127.0.0.1:55225", "127.0.0.1:55225"),
-            ("192.0.2.1", "192.0.2.1:25"),
-            ("[::1]:2525", "[::1]:2525"),
-            ("[2001:db8::1]", "[2001:db8::1]:25"),
-            ("2001:db8::1", "[2001:db8::1]:25"),
-            ("mail.example.org", "mail.example.org:25"),
-            ("Mail.Example.org:587", "mail.example.org:587"),
-        ] {
-            assert_eq!(HostPort::parse(text, 25).unwrap().to_string(), canonical, "{text}");
-        }
-        for bad in
-            ["", ":25", "host:", "host:0", "host:99999", "[::1", "[bad]:25", "a b", "[1.2.3]"]
-        {
-            assert!(HostPort::parse(bad, 25).is_err(), "{bad}");
-        }
     }
 }

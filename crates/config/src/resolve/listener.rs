@@ -1,6 +1,7 @@
 //! `[[listener]]`.
 
-use super::Resolver;
+use crate::Schema;
+use crate::resolver::Resolver;
 use crate::settings::Listener;
 use crate::written::{EarlyTalkers, ListenerText};
 use ipnet::{IpNet, Ipv4Net};
@@ -12,7 +13,7 @@ const GREETING_DELAY_MAX: Duration = Duration::from_secs(60);
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Resolver<'_> {
-    pub(super) fn listeners(&mut self, written: &[ListenerText]) -> Vec<Listener> {
+    pub(super) fn listeners(&mut self, schema: &Schema, written: &[ListenerText]) -> Vec<Listener> {
         if written.is_empty() {
             let help = "add a [[listener]] with an address";
             self.error("listener", "there is no listener: nothing could be received", help);
@@ -21,6 +22,7 @@ impl Resolver<'_> {
         for (index, text) in written.iter().enumerate() {
             let at = format!("listener[{index}]");
             let listener = self.listener(&at, text);
+            self.kind(schema, &format!("{at}.kind"), &text.kind);
             for other in &listeners {
                 if other.name == listener.name {
                     let message = format!("a listener named \"{}\" exists already", other.name);
@@ -58,7 +60,6 @@ impl Resolver<'_> {
             }
             None => address.to_string().into(),
         };
-        self.kind(&key("kind"), &text.kind);
         Listener {
             name,
             kind: text.kind.as_str().into(),
@@ -107,8 +108,8 @@ impl Resolver<'_> {
         }
     }
 
-    fn kind(&mut self, path: &str, kind: &str) {
-        let known = self.schema.protocols();
+    fn kind(&mut self, schema: &Schema, path: &str, kind: &str) {
+        let known = schema.protocols();
         if !known.contains(&kind) {
             let known: Vec<String> = known.iter().map(|kind| format!("\"{kind}\"")).collect();
             let message = format!("no listener speaks \"{kind}\"");
@@ -178,24 +179,6 @@ impl Resolver<'_> {
             networks.push((path, network.trunc()));
         }
         networks
-    }
-
-    pub(crate) fn tls_off(&mut self, path: &str, tls: &str) {
-        if tls != "off" {
-            let message = format!("`tls` can't be \"{tls}\": this version has no TLS yet");
-            self.error(path, message, "only tls = \"off\" is possible");
-        }
-    }
-
-    /// Text that goes into protocol lines and logs.
-    pub(super) fn printable(&mut self, path: &str, text: &str, len_max: usize) {
-        if text.is_empty()
-            || text.len() > len_max
-            || !text.bytes().all(|b| (0x20..0x7f).contains(&b))
-        {
-            let message = format!("1 to {len_max} printable ASCII characters are wanted");
-            self.error(path, message, "");
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `[reports]`.
 
-use super::Resolver;
+use crate::resolver::Resolver;
 use crate::settings::{ReportRetry, ReportTo, Reports};
 use crate::written::{ReportRetryText, ReportsOverrideText, ReportsText};
 use mail::Mailbox;

@@ -1,10 +1,13 @@
 //! `[[route]]`.
 
-use super::{General, Resolver, reports};
+use super::{General, reports};
 use crate::POSTMASTER_ROUTE;
+use crate::Schema;
 use crate::channel::{Destination, Settings};
+use crate::host::Host;
 use crate::reader::Reader;
-use crate::route::{DomainPattern, Host, Route, RouteTable};
+use crate::resolver::Resolver;
+use crate::route::{DomainPattern, Route, RouteTable};
 use crate::settings::Listener;
 use crate::written::{RetryOverrideText, RetryText, RouteText};
 use mail::Domain;
@@ -40,7 +43,7 @@ impl Resolver<'_> {
                 None => Arc::clone(general.reports),
             };
             let domains = self.domains(&at, text.domains.as_deref());
-            let channel = self.channel(&at, index, text);
+            let channel = self.channel(&at, index, text, general.schema);
             self.enter(&at, index, text.domains.is_none(), &domains, &routes, &mut table);
             let channel = channel.unwrap_or_else(|| Arc::new(Unread));
             routes.push(Route {
@@ -133,8 +136,14 @@ impl Resolver<'_> {
     }
 
     /// The one channel that a route leads to.
-    fn channel(&mut self, at: &str, index: usize, text: &RouteText) -> Option<Arc<dyn Settings>> {
-        let kinds = self.schema.channels();
+    fn channel(
+        &mut self,
+        at: &str,
+        index: usize,
+        text: &RouteText,
+        schema: &Schema,
+    ) -> Option<Arc<dyn Settings>> {
+        let kinds = schema.channels();
         let mut set = kinds.iter().filter_map(|kind| Some((kind, text.channels.get(kind.key)?)));
         let Some((kind, value)) = set.next() else {
             let message = format!("route {} leads nowhere", index + 1);

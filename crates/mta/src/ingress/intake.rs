@@ -1,9 +1,9 @@
 //! Where a message's content gathers while it arrives: in memory, as far as the budget of all allows
 //! it, and beyond in a file of its own.
 
+use super::observer::Observer;
 use super::pieces::{Attention, Pieces};
 use super::refusals;
-use super::stage::Observer;
 use crate::custody::Custody;
 use crate::seams::{Time, World};
 use crate::services::Services;

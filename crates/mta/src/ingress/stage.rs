@@ -1,6 +1,7 @@
 //! Steps before a message is durable, in the order of the configuration, on the accepting shard.
 
 use super::draft::{Additions, Draft};
+use super::observer::Observer;
 use super::session::Session;
 use crate::answer::{Answer, Decision};
 use crate::console::Console;
@@ -8,7 +9,6 @@ use crate::seams::World;
 use bytes::Bytes;
 use config::Config;
 use mail::{Mailbox, Recipient};
-use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -56,12 +56,6 @@ pub trait Stage: 'static {
     ) -> Decision<'a, ()> {
         Decision::pass()
     }
-}
-
-/// Sees content as it arrives, un-stuffed, with CRLF line ends, in pieces split anywhere.
-pub trait Observer: Any {
-    /// The next piece.
-    fn push(&mut self, piece: &[u8]);
 }
 
 /// What becomes of a recipient that is taken.

@@ -1,0 +1,98 @@
+//! Takes the steps of an explanation, and finds the line that decided each.
+
+use super::document::Document;
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// Who decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// File and line.
+    Line(String),
+    /// The key is not in the file.
+    Default,
+    /// The program, by a rule of the protocol.
+    Rule(&'static str),
+    /// The DNS.
+    Dns,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Line(line) => f.write_str(line),
+            Origin::Default => f.write_str("default"),
+            Origin::Rule(rule) => f.write_str(rule),
+            Origin::Dns => f.write_str("DNS"),
+        }
+    }
+}
+
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One thing that is decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// What: `route`, `channel`, `max_connections`, …
+    pub what: String,
+    /// The value.
+    pub value: String,
+    /// Who decided it.
+    pub decided_by: Origin,
+}
+
+/// Takes the steps of an explanation.
+#[derive(Debug)]
+pub struct Explainer<'a> {
+    document: &'a Document,
+    /// The section whose owner explains it.
+    pub(super) section: String,
+    pub(super) steps: Vec<Step>,
+}
+
+impl<'a> Explainer<'a> {
+    /// For a configuration that was read from this document.
+    pub(super) fn new(document: &'a Document) -> Explainer<'a> {
+        Explainer { document, section: String::new(), steps: Vec::new() }
+    }
+
+    /// A key of the owner's section, what it comes to, and the line that sets it.
+    pub fn own_key(&mut self, key: &str, value: String) {
+        let origin = self.origin(&format!("{}.{key}", self.section));
+        self.step(key, value, origin);
+    }
+
+    /// The same for a limit, of which 0 is none.
+    pub fn own_limit(&mut self, key: &str, limit: u32) {
+        let value = if limit == 0 { "no limit".to_owned() } else { limit.to_string() };
+        self.own_key(key, value);
+    }
+
+    /// Something that was decided.
+    pub(super) fn step(
+        &mut self,
+        what: impl Into<String>,
+        value: impl Into<String>,
+        decided_by: Origin,
+    ) {
+        self.steps.push(Step { what: what.into(), value: value.into(), decided_by });
+    }
+
+    /// A value of a section, with the line that sets it.
+    pub(super) fn key(&mut self, section: &str, key: &str, value: String) {
+        let origin = self.origin(&format!("{section}.{key}"));
+        self.step(key, value, origin);
+    }
+
+    /// `postrider.toml:17`, or that the key is not in the file.
+    pub(super) fn origin(&self, path: &str) -> Origin {
+        match self.document.line(path) {
+            Some(line) => Origin::Line(format!("{}:{line}", self.document.file())),
+            None => Origin::Default,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Reads values that are written, and collects the mistakes in them with their places.
+
+use super::document::Document;
+use super::problem::Problem;
+use super::quantity::{self, DurationText, SizeText};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// RFC 1035 §4.2.
+const DNS_PORT: u16 = 53;
+
+/// Collects mistakes on the way. A value that can't be read is replaced by a harmless one, so
+/// that the rest is looked at too.
+#[derive(Debug)]
+pub(super) struct Resolver<'a> {
+    pub(super) document: &'a Document,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Resolver<'_> {
+    pub(super) fn error(&mut self, path: &str, message: impl Into<String>, help: &str) {
+        self.problems.push(self.document.problem(path, true, message.into(), help));
+    }
+
+    pub(super) fn warn(&mut self, path: &str, message: impl Into<String>, help: &str) {
+        self.problems.push(self.document.problem(path, false, message.into(), help));
+    }
+
+    /// The path of the first of these keys that is in the file: the one to point at.
+    pub(super) fn written_one(&self, section: &str, keys: &[&str]) -> String {
+        let path = |key: &&str| format!("{section}.{key}");
+        keys.iter()
+            .map(path)
+            .find(|p| self.document.line(p).is_some())
+            .unwrap_or(section.to_owned())
+    }
+
+    pub(super) fn duration(&mut self, path: &str, text: &DurationText) -> Duration {
+        match quantity::parse_duration(&text.0) {
+            Ok(duration) => duration,
+            Err(reason) => {
+                self.error(path, format!("\"{}\" is not a duration", text.0), reason);
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// A duration that must not be nothing.
+    pub(super) fn timeout(&mut self, path: &str, text: &DurationText) -> Duration {
+        let before = self.problems.len();
+        let duration = self.duration(path, text);
+        if duration.is_zero() && self.problems.len() == before {
+            self.error(path, "a timeout must be longer than nothing", "");
+        }
+        duration
+    }
+
+    pub(super) fn size(&mut self, path: &str, text: &SizeText) -> u64 {
+        let (text, result) = match text {
+            SizeText::Bytes(bytes) => return *bytes,
+            SizeText::Text(text) => (text, quantity::parse_size(text)),
+        };
+        result.unwrap_or_else(|reason| {
+            self.error(path, format!("\"{text}\" is not a size"), reason);
+            0
+        })
+    }
+
+    /// A size within limits.
+    pub(super) fn size_within(&mut self, path: &str, text: &SizeText, min: u64, max: u64) -> u64 {
+        let before = self.problems.len();
+        let bytes = self.size(path, text);
+        if self.problems.len() == before && !(min..=max).contains(&bytes) {
+            let message = format!(
+                "{} is out of bounds: between {} and {}",
+                quantity::write_size(bytes),
+                quantity::write_size(min),
+                quantity::write_size(max)
+            );
+            self.error(path, message, "");
+        }
+        bytes
+    }
+
+    pub(super) fn socket_address(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
+        let parsed = text.parse().ok();
+        if parsed.is_none() {
+            let help = if text.parse::<std::net::IpAddr>().is_ok() {
+                "the port is missing: write it as \"127.0.0.1:25\" or \"[::1]:25\""
+            } else {
+                "an IP address and a port are wanted, such as \"127.0.0.1:25\" or \"[::1]:25\""
+            };
+            self.error(path, format!("\"{text}\" is not an address and port"), help);
+        }
+        parsed
+    }
+
+    /// The address of a name server; the port is 53 unless another is given.
+    pub(super) fn name_server(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
+        match text.parse::<IpAddr>() {
+            Ok(address) => Some(SocketAddr::new(address, DNS_PORT)),
+            Err(_) => {
+                let parsed = text.parse().ok();
+                if parsed.is_none() {
+                    let help = "an IP address is wanted, with a port unless it is 53: \
+                                \"192.0.2.53\", \"127.0.0.1:5353\" or \"[::1]:5353\"";
+                    self.error(path, format!("\"{text}\" is not a name server"), help);
+                }
+                parsed
+            }
+        }
+    }
+
+    pub(super) fn file_path(&mut self, path: &str, text: &str) -> PathBuf {
+        if text.is_empty() || text.contains('\0') {
+            self.error(path, "not a path", "");
+        }
+        if text == "~" || text.starts_with("~/") {
+            let help = "no shell reads this file: write the home directory out";
+            self.warn(path, format!("\"{text}\" is a directory named ~"), help);
+        }
+        PathBuf::from(text)
+    }
+
+    pub(super) fn tls_off(&mut self, path: &str, tls: &str) {
+        if tls != "off" {
+            let message = format!("`tls` can't be \"{tls}\": this version has no TLS yet");
+            self.error(path, message, "only tls = \"off\" is possible");
+        }
+    }
+
+    /// Text that goes into protocol lines and logs.
+    pub(super) fn printable(&mut self, path: &str, text: &str, len_max: usize) {
+        if text.is_empty()
+            || text.len() > len_max
+            || !text.bytes().all(|b| (0x20..0x7f).contains(&b))
+        {
+            let message = format!("1 to {len_max} printable ASCII characters are wanted");
+            self.error(path, message, "");
+        }
+    }
+}

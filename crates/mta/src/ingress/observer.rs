@@ -1,0 +1,9 @@
+//! Who looks on while content arrives.
+
+use std::any::Any;
+
+/// Sees content as it arrives, un-stuffed, with CRLF line ends, in pieces split anywhere.
+pub trait Observer: Any {
+    /// The next piece.
+    fn push(&mut self, piece: &[u8]);
+}
