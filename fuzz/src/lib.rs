@@ -17,6 +17,6 @@ mod stream;
 /// The models that the spool's own tests use.
 #[path = "../../crates/spool/tests/model/history.rs"]
 mod history;
-#[path = "../../crates/spool/tests/model/world.rs"]
+#[path = "../../crates/spool/tests/model/world/mod.rs"]
 #[allow(dead_code, reason = "tests use more of it")]
 mod world;
