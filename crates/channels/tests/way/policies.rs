@@ -190,3 +190,20 @@ fn a_connection_that_the_service_closed_meanwhile_is_no_failure() {
         assert_eq!((script.connections.get(), node.lines().len()), (2, 0));
     });
 }
+
+#[test]
+fn recipients_are_asked_about_at_once_as_far_as_connections_go() {
+    play(|| async {
+        let (node, script) = start("max_connections = 20").await;
+        let mut client = begun(&node).await;
+        let commands = (0..100).map(|n| format!("RCPT TO:<slow-{n}@ours.test>\r\n"));
+        let before = node.age();
+        client.write(&commands.collect::<String>()).await;
+        for _ in 0..100 {
+            assert_eq!(client.reply().await, "250 2.1.5 Recipient ok");
+        }
+        let took = (node.age() - before).as_millis();
+        assert!((250..270).contains(&took), "{took} ms");
+        assert_eq!((script.open_max.get(), script.connections.get()), (20, 20));
+    });
+}
