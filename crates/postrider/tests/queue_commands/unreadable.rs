@@ -66,7 +66,7 @@ fn what_cannot_be_read_is_listed() {
     let blocker = text(unread, "/recipients/0/blocker/text");
     assert!(blocker.starts_with("its spool record to be readable: damaged: "), "{unread}");
     let shown = server.command(&["queue", "why", &lost]);
-    assert!(shown.out.contains("?@far.test: waiting for its record"), "{shown:?}");
+    assert!(shown.out.contains("?@far.test: waiting for its spool record"), "{shown:?}");
     let by_sender = server.json(&["queue", "list", "--sender", "a@one.test"]);
     assert_eq!(by_sender.len(), 1, "nobody knows the sender: {by_sender:?}");
     server.stop();
@@ -99,7 +99,7 @@ fn what_cannot_be_read_when_it_is_given_up_waits_to_be_reported() {
     assert_eq!(text(why, "/recipients/0/address"), "?@far.test");
     assert_eq!(text(why, "/recipients/0/blocker/kind"), "spool");
     let blocker = text(why, "/recipients/0/blocker/text");
-    assert!(blocker.contains("to be readable: damaged"), "{why}");
+    assert!(blocker.contains("to be readable, so that its DSN can be sent: damaged"), "{why}");
     assert_eq!(text(why, "/recipients/0/blocker/until"), text(why, "/recipients/0/next_try"));
     assert!(text(why, "/recipients/0/last_failure").contains("no route leads"), "{why}");
     assert_eq!(server.json(&["queue", "remove", &lost]).last().expect("done")["matched"], 1);
