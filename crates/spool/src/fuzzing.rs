@@ -216,14 +216,15 @@ pub fn segment(generation: u32, batches: &[MadeBatch], has_footer: bool) -> (Str
     (key.name().to_string(), file)
 }
 
-/// Where the last batch of a segment file begins whose header is right, if it has one.
+/// Where the last write to a segment file begins that has a batch whose header is right, if there is
+/// one: with the batch went what was not synced before it, the segment's header or an index batch.
 #[must_use]
-pub fn last_batch(name: &str, content: &[u8]) -> Option<u64> {
+pub fn last_write(name: &str, content: &[u8]) -> Option<u64> {
     let Name::Segment(key) = Name::parse(name) else { return None };
     let offsets = (0..content.len() as u64).step_by(SECTOR_BYTES as usize);
-    let is_batch = |&offset: &u64| {
+    let batch = |offset: u64| {
         let bytes = &content[offset as usize..];
-        BatchHeader::decode(bytes, key, offset).is_some_and(|header| !header.is_index)
+        BatchHeader::decode(bytes, key, offset).filter(|header| !header.is_index)
     };
-    offsets.filter(is_batch).last()
+    offsets.filter_map(batch).last().map(|header| header.synced_offset)
 }
