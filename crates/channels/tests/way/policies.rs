@@ -173,8 +173,22 @@ fn without_an_answer_recipients_are_put_off_or_taken() {
             node.world.unserve(SERVICE.parse().expect("an address"));
             let reply = rcpt(&mut client, "cut-2").await;
             assert!(reply.starts_with(expected), "{reply}");
-            assert_eq!(node.lines().len(), 4, "{:?}", node.lines());
+            assert_eq!(node.lines().len(), 1, "{:?}", node.lines());
         }
+    });
+}
+
+#[test]
+fn a_service_that_gives_no_answer_is_told_of_once() {
+    play(|| async {
+        let (node, _) = start("").await;
+        let mut client = begun(&node).await;
+        for local in ["odd", "odd", "cut", "fine", "fine", "odd"] {
+            rcpt(&mut client, local).await;
+        }
+        let lines = node.lines();
+        let told: Vec<bool> = lines.iter().map(|line| line.contains("answers again")).collect();
+        assert_eq!(told, [false, true, false], "{lines:#?}");
     });
 }
 

@@ -16,6 +16,7 @@ use request::Request;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use service::Service;
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -139,6 +140,7 @@ impl<W: World> StageKind<W> for Policies {
                 run: world.time().random(),
                 service: Service::new(world, policy),
                 console: Rc::clone(console),
+                is_silent: Cell::new(false),
                 policy: policy.text.clone(),
             }))),
         };
@@ -156,6 +158,8 @@ struct Asker<W: World> {
     policy: PolicyText,
     service: Service<W>,
     console: Rc<dyn Console>,
+    /// It gave no answer the last time: said once, however many recipients strangers try.
+    is_silent: Cell<bool>,
 }
 
 impl<W: World> Stage for PolicyStage<W> {
@@ -194,6 +198,7 @@ impl<W: World> Asker<W> {
     ) -> Result<Option<Resolved>, Refusal> {
         let answer = self.service.ask(&request).await;
         let action = answer.and_then(|answer| Action::parse(&answer));
+        self.note(action.as_ref().err());
         match action {
             Ok(Action::Pass) => {}
             Ok(Action::Refuse(refusal)) => return Err(refusal),
@@ -203,13 +208,23 @@ impl<W: World> Asker<W> {
             Ok(Action::Log(text)) => {
                 self.console.info("policy", format_args!("{}: {text}", self.service));
             }
-            Err(why) => {
-                self.console.warn("policy", format_args!("{}: {why}", self.service));
-                if self.policy.on_failure == OnFailure::Defer {
-                    return Err(NO_ANSWER);
-                }
-            }
+            Err(_) if self.policy.on_failure == OnFailure::Defer => return Err(NO_ANSWER),
+            Err(_) => {}
         }
         Ok(None)
+    }
+
+    /// Says when the service falls silent, or begins to speak nonsense, and when that is over.
+    fn note(&self, trouble: Option<&String>) {
+        let was_silent = self.is_silent.replace(trouble.is_some());
+        match trouble {
+            Some(why) if !was_silent => {
+                self.console.warn("policy", format_args!("{}: {why}", self.service));
+            }
+            None if was_silent => {
+                self.console.warn("policy", format_args!("{}: answers again", self.service));
+            }
+            _ => {}
+        }
     }
 }
