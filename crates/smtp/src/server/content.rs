@@ -200,20 +200,34 @@ impl ContentReader {
 
     /// Goes over lines that end with CRLF, as nearly all do, the open one first: the length of
     /// them. Stops where a closer look is needed. One search for all lines of a large body costs a
-    /// third of one for each.
+    /// third of one for each; CRs are only counted: if they are as many as the lines, none is bare.
     fn whole_lines(&mut self, text: &[u8]) -> usize {
-        let mut newlines = memchr::memchr2_iter(b'\r', b'\n', text);
-        let mut start = 0;
-        while let (Some(cr), Some(lf)) = (newlines.next(), newlines.next()) {
-            if text.get(cr..=lf) != Some(b"\r\n") {
+        // Content with one bare newline may have thousands, and each would cost a count.
+        if self.has_bare_newline {
+            return 0;
+        }
+        let (mut start, mut lines, mut dot_lines) = (0, 0, 0);
+        let (mut open, mut longest) = (self.line_bytes, self.longest_line);
+        for lf in memchr::memchr_iter(b'\n', text) {
+            if lf == 0 || text.get(lf - 1) != Some(&b'\r') {
                 break;
             }
-            self.extend_line(text.get(start).copied().unwrap_or(b'\r'), cr - start);
-            self.end_line();
-            start = lf + 1;
+            dot_lines += u64::from(open == 0 && text.get(start) == Some(&b'.'));
+            longest = longest.max(open + (lf - 1 - start) as u64);
+            (open, start, lines) = (0, lf + 1, lines + 1);
             if self.dots && text.get(start) == Some(&b'.') {
                 break;
             }
+        }
+        let whole = text.get(..start).unwrap_or_default();
+        if memchr::memchr_iter(b'\r', whole).count() != lines {
+            let bare =
+                memchr::memchr_iter(b'\r', whole).find(|&cr| whole.get(cr + 1) != Some(&b'\n'));
+            return self.whole_lines(whole.get(..bare.unwrap_or(0)).unwrap_or_default());
+        }
+        if lines > 0 {
+            self.facts.dot_lines += dot_lines;
+            (self.line_bytes, self.longest_line) = (0, longest);
         }
         start
     }
