@@ -1,20 +1,35 @@
 //! The store of messages that will soon be needed again.
 
 use crate::message::Message;
-use mail::MessageId;
 use mail::map::FixedMap;
+use mail::{MessageId, Mono};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Messages kept since their acceptance, so that the usual first delivery reads nothing from
-/// disk. The oldest leave first when the limit is reached: they are on disk, and what waited long
-/// enough to be the oldest waits for something slower than a read.
+/// A message that nobody has fetched for so long waits for something slower than a read, and leaves
+/// for newer ones.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Messages kept since their acceptance, so that the usual first delivery reads nothing from disk.
+///
+/// When the limit is reached what is fresh stays and what comes is not kept: the oldest are the next
+/// to be delivered, and would each be gone just before their turn, so that a queue a little longer
+/// than the limit would have to be read back whole.
 #[derive(Debug)]
 pub(crate) struct MessageCache {
-    messages: FixedMap<MessageId, (Rc<Message>, u32)>,
+    messages: FixedMap<MessageId, Kept>,
     order: VecDeque<MessageId>,
     bytes: usize,
     bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    message: Rc<Message>,
+    /// Recipients that are not done with.
+    open: u32,
+    since: Mono,
 }
 
 impl MessageCache {
@@ -24,40 +39,45 @@ impl MessageCache {
         MessageCache { messages: FixedMap::default(), order: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Keeps `message` for its `open` recipients.
-    pub(crate) fn insert(&mut self, message: Rc<Message>, open: u32) {
+    /// Keeps `message` for its `open` recipients, if there is room.
+    pub(crate) fn insert(&mut self, now: Mono, message: Rc<Message>, open: u32) {
         let cost = message.cost();
         if cost > self.bytes_max {
             return;
         }
         while self.bytes + cost > self.bytes_max {
-            let Some(oldest) = self.order.pop_front() else { break };
+            self.trim_order();
+            let Some(oldest) = self.order.front().copied() else { break };
+            let since = self.messages.get(&oldest).map_or(Mono(0), |kept| kept.since);
+            if now.since(since) < FRESH {
+                return;
+            }
             self.drop_message(oldest);
         }
         self.bytes += cost;
         self.order.push_back(message.id);
-        self.messages.insert(message.id, (message, open));
+        self.messages.insert(message.id, Kept { message, open, since: now });
         self.trim_order();
     }
 
     /// The message, if it is still kept.
     #[must_use]
     pub(crate) fn get(&self, id: MessageId) -> Option<Rc<Message>> {
-        self.messages.get(&id).map(|(message, _)| Rc::clone(message))
+        self.messages.get(&id).map(|kept| Rc::clone(&kept.message))
     }
 
     /// `settled` recipients are done with; the last one frees the message.
     pub(crate) fn settle(&mut self, id: MessageId, settled: u32) {
-        let Some((_, open)) = self.messages.get_mut(&id) else { return };
-        *open = open.saturating_sub(settled);
-        if *open == 0 {
+        let Some(kept) = self.messages.get_mut(&id) else { return };
+        kept.open = kept.open.saturating_sub(settled);
+        if kept.open == 0 {
             self.drop_message(id);
         }
     }
 
     fn drop_message(&mut self, id: MessageId) {
-        if let Some((message, _)) = self.messages.remove(&id) {
-            self.bytes -= message.cost();
+        if let Some(kept) = self.messages.remove(&id) {
+            self.bytes -= kept.message.cost();
         }
     }
 
@@ -84,29 +104,36 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_leave_first_and_the_limit_holds() {
+    fn what_is_fresh_stays_and_the_limit_holds() {
         let mut cache = MessageCache::new(10_000);
+        let (early, late) = (Mono(0), Mono(0) + FRESH);
         for n in 0..20 {
-            cache.insert(message(n, 488), 1);
+            cache.insert(early, message(n, 488), 1);
         }
         assert_eq!(cache.messages.len(), 10);
-        assert!(cache.get(MessageId::new(1, 0, 9)).is_none());
-        assert!(cache.get(MessageId::new(1, 0, 10)).is_some());
-        cache.insert(message(99, 20_000), 1);
+        assert!(cache.get(MessageId::new(1, 0, 9)).is_some(), "the next to be delivered");
+        assert!(cache.get(MessageId::new(1, 0, 10)).is_none());
+        cache.insert(late, message(99, 20_000), 1);
         assert!(cache.get(MessageId::new(1, 0, 99)).is_none(), "larger than the whole cache");
         assert_eq!(cache.messages.len(), 10, "and nothing had to leave for it");
+        cache.settle(MessageId::new(1, 0, 0), 1);
+        cache.insert(late, message(30, 488), 1);
+        cache.insert(late, message(31, 488), 1);
+        assert!(cache.get(MessageId::new(1, 0, 1)).is_none(), "it is fresh no more");
+        assert!(cache.get(MessageId::new(1, 0, 31)).is_some());
+        assert_eq!(cache.messages.len(), 10);
     }
 
     #[test]
     fn the_last_recipient_frees_the_message() {
         let mut cache = MessageCache::new(10_000);
-        cache.insert(message(1, 100), 2);
+        cache.insert(Mono(0), message(1, 100), 2);
         cache.settle(MessageId::new(1, 0, 1), 1);
         assert!(cache.get(MessageId::new(1, 0, 1)).is_some());
         cache.settle(MessageId::new(1, 0, 1), 1);
         assert!(cache.get(MessageId::new(1, 0, 1)).is_none());
         for n in 2..10_000 {
-            cache.insert(message(n, 0), 1);
+            cache.insert(Mono(0), message(n, 0), 1);
             cache.settle(MessageId::new(1, 0, n), 1);
         }
         assert!(cache.order.len() <= 65, "{}", cache.order.len());

@@ -59,7 +59,7 @@ impl<W: World> Messages<W> {
     /// Keeps a message in memory for its `open` recipients.
     pub(crate) fn keep(&self, message: &Rc<Message>, open: usize) {
         let open = u32::try_from(open).unwrap_or(u32::MAX);
-        self.cache.borrow_mut().insert(Rc::clone(message), open);
+        self.cache.borrow_mut().insert(self.services.now(), Rc::clone(message), open);
     }
 
     /// `count` recipients of a message are done with.
@@ -132,6 +132,7 @@ impl<W: World> Messages<W> {
             self.unread.borrow_mut().remove(&id);
             memory
         };
+        self.services.metrics.messages_read_back.inc();
         let mut message = self.read(id).await?;
         memory.shrink(message.cost() as u64);
         message.memory = Some(memory);
