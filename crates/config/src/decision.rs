@@ -103,13 +103,19 @@ impl Config {
     }
 
     /// May a client of this listener send to this recipient? `client` is `None` when it is not
-    /// known: it then is a stranger.
+    /// known: it then is a stranger. `in_tables`: the first route whose table has the domain.
     #[must_use]
-    pub fn decide(&self, listener: &Listener, client: Option<IpAddr>, rcpt: &Mailbox) -> Decision {
+    pub fn decide(
+        &self,
+        listener: &Listener,
+        client: Option<IpAddr>,
+        rcpt: &Mailbox,
+        in_tables: Option<usize>,
+    ) -> Decision {
         if rcpt.domain_str().is_empty() {
             return Decision::Postmaster { route: self.postmaster.route };
         }
-        if let Some(route) = self.table.named(&rcpt.domain()) {
+        if let Some(route) = self.named(&rcpt.domain(), in_tables) {
             let named = Decision::Named { route };
             return self.unless_unfit(listener, client, rcpt, named, route);
         }

@@ -26,6 +26,8 @@ pub struct ExplainRequest<'a> {
     /// For `mx` routes: the hosts that the lookup gave, groups of equal preference, the best first,
     /// or why there is no answer. `None`: no lookup was made.
     pub mx: Option<Result<&'a [Vec<String>], &'a str>>,
+    /// The first route whose table has the recipient's domain.
+    pub in_tables: Option<usize>,
 }
 
 /// The answer. `Display` gives an aligned table, `Serialize` the same for programs.
@@ -61,7 +63,7 @@ impl Config {
             let names: Vec<&str> = self.listeners.iter().map(|l| &*l.name).collect();
             return Err(format!("no such listener; there are: {}", names.join(", ")));
         };
-        let decision = self.decide(listener, request.client, request.recipient);
+        let decision = self.decide(listener, request.client, request.recipient, request.in_tables);
         let explainer = Explainer::new(&self.document);
         let mut telling = Telling { config: self, explainer };
         telling.acceptance(listener, request, decision);
@@ -259,6 +261,9 @@ impl Telling<'_> {
 fn describe_route(route: &Route) -> String {
     let takes = match route.domains.as_slice() {
         [] if route.line == 0 => "the postmaster's mail".to_owned(),
+        [] if let Some(table) = &route.domains_table => {
+            format!("domains in table \"{}\"", table.name)
+        }
         [] => "everything else".to_owned(),
         domains => {
             let shown: Vec<String> = domains.iter().take(3).map(DomainPattern::to_string).collect();

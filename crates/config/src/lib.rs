@@ -26,6 +26,7 @@ mod schema;
 mod settings;
 mod shape;
 mod stage;
+mod table;
 pub mod written;
 
 pub use channel::{ChannelSection, Destination, Limits, Settings, SharedLimits};
@@ -44,6 +45,7 @@ pub use settings::{
     ReportRetry, ReportTo, Reports, Retry, SpoolSection,
 };
 pub use stage::{StageEntry, StageSection, StageSettings};
+pub use table::{Composition, Rewrite, TableCache, TableEntry, TableSection, TableSettings};
 pub use written::{BareNewline, Durability, LogLevel, Nul, Returns};
 
 use document::Document;
@@ -88,6 +90,8 @@ pub struct Config {
     pub log: Log,
     /// What is done with mail before it is durable, in the order of the file.
     pub stages: Vec<StageEntry>,
+    /// Lookup tables, in the order of the file.
+    pub tables: Vec<Arc<TableEntry>>,
     /// What is hardly meant, but not wrong.
     pub warnings: Vec<Problem>,
     table: RouteTable,
@@ -107,24 +111,46 @@ impl Config {
         problem::render(self.document.file(), self.document.text(), &self.warnings, colour)
     }
 
-    /// The first route that takes this domain, and its index.
+    /// The first route that takes this domain, and its index; `in_tables`: the first of those whose
+    /// table has it.
     #[must_use]
-    pub fn route_for(&self, domain: &Domain) -> Option<(usize, &Arc<Route>)> {
-        let named = self.table.named(domain);
+    pub fn route_for(
+        &self,
+        domain: &Domain,
+        in_tables: Option<usize>,
+    ) -> Option<(usize, &Arc<Route>)> {
+        let named = self.named(domain, in_tables);
         // A catch-all is the last route, so a route that names the domain comes before it.
         let index = named.or_else(|| self.table.catch_all())?;
         self.routes.get(index).map(|route| (index, route))
     }
 
+    /// The first route that takes this domain by name, in the file or in a table.
+    #[must_use]
+    pub fn named(&self, domain: &Domain, in_tables: Option<usize>) -> Option<usize> {
+        let in_file = self.table.named(domain);
+        in_file.into_iter().chain(in_tables).min()
+    }
+
+    /// Routes that take the domains of a table, with their indexes.
+    pub fn domain_tables(&self) -> impl Iterator<Item = (usize, &Arc<TableEntry>)> {
+        let tables = self.routes.iter().map(|route| (route.index, route.domains_table.as_ref()));
+        tables.filter_map(|(index, table)| Some((index, table?)))
+    }
+
     /// The route of a recipient: like [`Config::route_for`], but mail for the postmaster always
     /// has one.
     #[must_use]
-    pub fn route_of(&self, recipient: &Mailbox) -> Option<(usize, &Arc<Route>)> {
+    pub fn route_of(
+        &self,
+        recipient: &Mailbox,
+        in_tables: Option<usize>,
+    ) -> Option<(usize, &Arc<Route>)> {
         if self.is_postmaster(recipient) {
             let index = self.postmaster.route;
             return self.routes.get(index).map(|route| (index, route));
         }
-        self.route_for(&recipient.domain())
+        self.route_for(&recipient.domain(), in_tables)
     }
 
     /// The route of this name, which an operator may have put a message on.

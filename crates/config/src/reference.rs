@@ -2,7 +2,7 @@
 //! [`super::written`].
 
 use super::Schema;
-use super::schema::{ChannelKind, StageKind};
+use super::schema::{ChannelKind, StageKind, TableKind};
 use super::written::FileText;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -15,6 +15,12 @@ pub(super) fn json(sections: &Schema) -> Value {
         let mut property = (kind.define)(&mut generator);
         property.insert("description".to_owned(), kind.summary.into());
         properties.push((kind, property.to_value()));
+    }
+    let mut tables: Vec<(&TableKind, Value)> = Vec::new();
+    for kind in sections.tables() {
+        let mut property = (kind.define)(&mut generator);
+        property.insert("description".to_owned(), kind.summary.into());
+        tables.push((kind, property.to_value()));
     }
     let stages: Vec<(&StageKind, Value)> = sections
         .stages()
@@ -32,7 +38,14 @@ pub(super) fn json(sections: &Schema) -> Value {
     for (kind, property) in properties {
         add_channel(&mut schema["$defs"], kind, property);
     }
-    name_channels(&mut schema["$defs"]["RouteText"], sections);
+    for (kind, property) in tables {
+        schema["$defs"]["TableText"]["properties"][kind.key] = property;
+        schema["$defs"][&kind.definition]["additionalProperties"] = false.into();
+    }
+    let channels = sections.channels().iter().map(|kind| kind.key);
+    name_kinds(&mut schema["$defs"]["RouteText"], "CHANNELS", channels);
+    let tables = sections.tables().iter().map(|kind| kind.key);
+    name_kinds(&mut schema["$defs"]["TableText"], "TABLES", tables);
     strip_null(&mut schema);
     if let Some(root) = schema.as_object_mut() {
         root.insert("title".to_owned(), "Postrider configuration".into());
@@ -56,12 +69,12 @@ fn add_channel(definitions: &mut Value, kind: &ChannelKind, property: Value) {
     }
 }
 
-/// Says which keys of a route name its channel.
-fn name_channels(route: &mut Value, sections: &Schema) {
-    route["additionalProperties"] = false.into();
-    let keys: Vec<String> = sections.channels().iter().map(|k| format!("`{}`", k.key)).collect();
-    if let Some(Value::String(text)) = route.get_mut("description") {
-        *text = text.replace("CHANNELS", &keys.join(", "));
+/// Says which keys name the kind of a section, in the place of `word`.
+fn name_kinds(section: &mut Value, word: &str, keys: impl Iterator<Item = &'static str>) {
+    section["additionalProperties"] = false.into();
+    let keys: Vec<String> = keys.map(|key| format!("`{key}`")).collect();
+    if let Some(Value::String(text)) = section.get_mut("description") {
+        *text = text.replace(word, &keys.join(", "));
     }
 }
 
@@ -106,6 +119,11 @@ pub(super) fn markdown(sections: &Schema) -> String {
                 page.section(kind.key, &format!("[[{}]]", kind.key), &kind.definition);
             }
         }
+        if heading == "table" {
+            for kind in sections.tables() {
+                page.section(&format!("table: {}", kind.key), kind.example, &kind.definition);
+            }
+        }
     }
     page.out
 }
@@ -132,10 +150,12 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 10] = [
+const SECTIONS: [(&str, &str, &str); 12] = [
     ("spool", "[spool]", "SpoolText"),
     ("listener", "[[listener]]", "ListenerText"),
     ("route", "[[route]]", "RouteText"),
+    ("table", "[[table]]", "TableText"),
+    ("table: cache", "[[table]]\ncache = { … }", "TableCacheText"),
     ("retry", "[retry]", "RetryText"),
     ("reports", "[reports]", "ReportsText"),
     ("reports: retry", "[reports]\nretry = { … }", "ReportRetryText"),

@@ -3,6 +3,7 @@
 mod listener;
 mod reports;
 mod route;
+mod table;
 
 use super::channel::Destination;
 use super::document::Document;
@@ -14,6 +15,7 @@ use super::settings::{
     SpoolSection,
 };
 use super::stage::StageEntry;
+use super::table::TableEntry;
 use super::written::{
     AdminText, DnsText, EventsTable, EventsText, EventsWord, FileText, RetryText, SpoolText,
 };
@@ -70,6 +72,7 @@ struct Parts {
     events: Option<Events>,
     log: Log,
     stages: Vec<StageEntry>,
+    tables: Vec<Arc<TableEntry>>,
 }
 
 impl Parts {
@@ -90,6 +93,7 @@ impl Parts {
             events: self.events,
             log: self.log,
             stages: self.stages,
+            tables: self.tables,
             warnings,
             table: self.table,
             document,
@@ -102,6 +106,7 @@ pub(super) struct General<'a> {
     schema: &'a Schema,
     retry: &'a Retry,
     reports: &'a Arc<Reports>,
+    tables: &'a [Arc<TableEntry>],
     written: &'a FileText,
 }
 
@@ -112,7 +117,9 @@ impl Resolver<'_> {
         let retry = self.retry("retry", &written.retry);
         let listeners = self.listeners(schema, &written.listener);
         let reports = Arc::new(self.reports("reports", &written.reports));
-        let general = General { schema, retry: &retry, reports: &reports, written };
+        let tables = self.tables(schema, &written.table);
+        let general =
+            General { schema, retry: &retry, reports: &reports, tables: &tables, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         self.routes_to_ourselves(&routes, &listeners);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
@@ -131,6 +138,7 @@ impl Resolver<'_> {
             listeners,
             routes,
             table,
+            tables,
             retry,
             reports,
             report_retry: self.report_retry(written.reports.retry.as_ref()),
@@ -414,6 +422,9 @@ impl Resolver<'_> {
             index: route,
             name: POSTMASTER_ROUTE.into(),
             domains: Vec::new(),
+            domains_table: None,
+            recipients: None,
+            aliases: None,
             channel: general.schema.mailbox_at(&literal)?,
             retry: general.retry.clone(),
             reports: Arc::clone(general.reports),

@@ -3,6 +3,7 @@
 use super::channel::{Destination, Settings};
 use super::next_hop::next_hop;
 use super::settings::{Reports, Retry};
+use super::table::TableEntry;
 use mail::Domain;
 use mail::map::FixedMap;
 use std::fmt;
@@ -17,6 +18,12 @@ pub struct Route {
     pub name: Arc<str>,
     /// What it takes; empty: everything that no route before it took.
     pub domains: Vec<DomainPattern>,
+    /// It takes the domains that this table has.
+    pub domains_table: Option<Arc<TableEntry>>,
+    /// The recipients that there are; `None`: all.
+    pub recipients: Option<Arc<TableEntry>>,
+    /// Addresses that stand for others.
+    pub aliases: Option<Arc<TableEntry>>,
     /// Where it leads.
     pub channel: Arc<dyn Settings>,
     /// When it is tried again.
@@ -31,7 +38,7 @@ impl Route {
     /// It takes everything that no route before it took.
     #[must_use]
     pub fn is_catch_all(&self) -> bool {
-        self.domains.is_empty()
+        self.domains.is_empty() && self.domains_table.is_none()
     }
 
     /// The hosts that the file names, as the ready queue's name has them: groups in the order in

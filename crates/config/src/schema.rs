@@ -4,6 +4,7 @@ use super::channel::{ChannelSection, Settings};
 use super::problem::ConfigErrors;
 use super::reader::Reader;
 use super::stage::{StageSection, StageSettings};
+use super::table::{TableSection, TableSettings};
 use super::{Config, EMBEDDED, reference, resolve};
 use mail::Domain;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -18,6 +19,7 @@ pub struct Schema {
     protocols: Vec<&'static str>,
     channels: Vec<ChannelKind>,
     stages: Vec<StageKind>,
+    tables: Vec<TableKind>,
     /// As JSON schema, once it was asked for.
     json: OnceLock<Value>,
 }
@@ -46,6 +48,29 @@ pub(super) struct StageKind {
     pub(super) definition: String,
     pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
     pub(super) read: ReadStage,
+}
+
+/// A kind of table, as [`TableSection`] describes it.
+#[derive(Debug)]
+pub(super) struct TableKind {
+    pub(super) key: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) example: &'static str,
+    pub(super) is_remote: bool,
+    /// Name of the definition in the JSON schema.
+    pub(super) definition: String,
+    pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
+    pub(super) read: ReadTable,
+}
+
+type ReadTable = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>>;
+
+/// Reads the table of a kind of table, whose shape is right.
+fn read_table<S: TableSection>(
+    table: toml::Table,
+    reader: &mut Reader<'_, '_>,
+) -> Option<Arc<dyn TableSettings>> {
+    S::read(deserialize(table, reader)?, reader)
 }
 
 type ReadStage = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>>;
@@ -124,6 +149,25 @@ impl Schema {
             read: read_stage::<S>,
         });
         self
+    }
+
+    /// Adds a kind of table.
+    #[must_use]
+    pub fn table<S: TableSection>(mut self) -> Schema {
+        self.tables.push(TableKind {
+            key: S::KEY,
+            summary: S::SUMMARY,
+            example: S::EXAMPLE,
+            is_remote: S::IS_REMOTE,
+            definition: S::Text::schema_name().into_owned(),
+            define: SchemaGenerator::subschema_for::<S::Text>,
+            read: read_table::<S>,
+        });
+        self
+    }
+
+    pub(super) fn tables(&self) -> &[TableKind] {
+        &self.tables
     }
 
     pub(super) fn protocols(&self) -> &[&'static str] {

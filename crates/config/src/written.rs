@@ -7,10 +7,12 @@
 mod listener;
 mod reports;
 mod route;
+mod table;
 
 pub use listener::{BareNewline, EarlyTalkers, ListenerText, Nul};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
-pub use route::{RetryOverrideText, RouteText};
+pub use route::{DomainsText, RetryOverrideText, RouteText};
+pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
 
 use super::quantity::{DurationText, SizeText};
 use schemars::JsonSchema;
@@ -47,6 +49,8 @@ pub struct FileText {
     pub listener: Vec<ListenerText>,
     /// Where mail goes. At least one; the first that matches the recipient's domain wins.
     pub route: Vec<RouteText>,
+    /// Lookup tables, which other sections refer to by their names.
+    pub table: Vec<TableText>,
     /// When a delivery that failed for now is tried again.
     pub retry: RetryText,
     /// What senders are told of the fate of their mail (delivery status notifications, RFC 3464).

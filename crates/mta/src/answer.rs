@@ -23,6 +23,31 @@ impl<'a, T> Answer<'a, T> {
     pub fn later(future: impl Future<Output = T> + 'a) -> Answer<'a, T> {
         Answer::Later(Box::pin(future))
     }
+
+    /// What `next` makes of it, which may have to be waited for again.
+    pub fn then<U>(self, next: impl FnOnce(T) -> Answer<'a, U> + 'a) -> Answer<'a, U>
+    where
+        T: 'a,
+        U: 'a,
+    {
+        match self {
+            Answer::Now(answer) => next(answer),
+            Answer::Later(later) => Answer::later(async move {
+                match next(later.await) {
+                    Answer::Now(answer) => answer,
+                    Answer::Later(later) => later.await,
+                }
+            }),
+        }
+    }
+
+    /// Waits for it, if it has to be waited for.
+    pub async fn get(self) -> T {
+        match self {
+            Answer::Now(answer) => answer,
+            Answer::Later(later) => later.await,
+        }
+    }
 }
 
 impl Decision<'_, ()> {

@@ -34,5 +34,6 @@ pub mod shared;
 mod signal;
 pub mod stopping;
 pub mod suspension;
+pub mod tables;
 #[cfg(test)]
 mod testing;

@@ -1,12 +1,15 @@
 //! The four seams through which the message's way touches the world: [`Net`], [`Dns`], [`Time`]
 //! and [`Spawn`], gathered in a [`World`]. (The fifth, `Disk`, belongs to the spool; mailbox files
-//! go through [`MailStore`].)
+//! go through [`MailStore`], lookup tables are [`Tables`].)
 //!
 //! The program implements them with sockets, clocks and threads; the simulator with a virtual
 //! network and a virtual clock. Code on this floor is generic over them and holds no statics, so
 //! several nodes can live in one process.
 
+use crate::answer::Answer;
 use bytes::Bytes;
+use config::TableEntry;
+use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Mono, Wall};
 use std::fmt;
 use std::future::Future;
@@ -29,6 +32,8 @@ pub trait World: Clone + 'static {
     type Spawn: Spawn;
     /// Mailbox files.
     type Store: MailStore;
+    /// Lookup tables.
+    type Tables: Tables;
 
     /// The network.
     fn net(&self) -> &Self::Net;
@@ -40,6 +45,8 @@ pub trait World: Clone + 'static {
     fn spawn(&self) -> &Self::Spawn;
     /// The mailbox files.
     fn store(&self) -> &Self::Store;
+    /// The lookup tables.
+    fn tables(&self) -> &Self::Tables;
 }
 
 /// Where a connection leads.
@@ -225,4 +232,26 @@ pub trait MailStore: 'static {
 
     /// Syncs it and moves it to new (`keep`), or removes it.
     fn finish(&self, file: u64, keep: bool) -> impl Future<Output = io::Result<()>>;
+}
+
+/// What a table said of a key; `None`: it does not have it.
+pub type Found = Answer<'static, Result<Option<Arc<Entry>>, Trouble>>;
+
+/// Lookup tables, each as it is told: what is made of a key before, and of which others a table is
+/// made, is none of their business.
+pub trait Tables: 'static {
+    /// What the table says of a key: at once if that is at hand, else later, with a deadline of its
+    /// own.
+    fn find(&self, table: &TableEntry, key: &str) -> Found;
+}
+
+/// A world without tables: none gives an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTables;
+
+impl Tables for NoTables {
+    fn find(&self, table: &TableEntry, _: &str) -> Found {
+        let text = format!("table {} is not open", table.name);
+        Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, text)))
+    }
 }

@@ -23,7 +23,7 @@ fn mailbox(text: &str) -> Mailbox {
 
 fn decide(config: &Config, client: &str, rcpt: &str) -> Decision {
     let client: IpAddr = client.parse().unwrap();
-    config.decide(&config.listeners[0], Some(client), &mailbox(rcpt))
+    config.decide(&config.listeners[0], Some(client), &mailbox(rcpt), None)
 }
 
 fn example(name: &str) -> String {
@@ -87,7 +87,7 @@ fn strangers_reach_named_domains_and_friends_all() {
     let relay = Decision::Relay { route: 4, network: 0 };
     assert_eq!(decide(&config, friend, "a@elsewhere.example"), relay);
     assert_eq!(decide(&config, "::ffff:127.0.0.5", "a@elsewhere.example"), relay);
-    let nobody = config.decide(&config.listeners[0], None, &mailbox("a@elsewhere.example"));
+    let nobody = config.decide(&config.listeners[0], None, &mailbox("a@elsewhere.example"), None);
     assert_eq!(nobody, Decision::Denied { route: 4 });
     let refusal = nobody.refusal().unwrap();
     assert_eq!((refusal.code(), &*refusal.text), (550, "relay access denied"));
@@ -117,9 +117,9 @@ fn the_postmaster_is_always_reached() {
     assert!(!decide(&config, "192.0.2.1", "root@relay.example.org").is_accepted());
     assert_eq!(&*config.routes[5].name, POSTMASTER_ROUTE);
     for address in ["postmaster", "POSTMASTER@relay.example.org"] {
-        assert_eq!(config.route_of(&mailbox(address)).unwrap().0, 5, "{address}");
+        assert_eq!(config.route_of(&mailbox(address), None).unwrap().0, 5, "{address}");
     }
-    assert_eq!(config.route_of(&mailbox("root@relay.example.org")).unwrap().0, 4);
+    assert_eq!(config.route_of(&mailbox("root@relay.example.org"), None).unwrap().0, 4);
     assert_eq!(config.warnings.len(), 1);
 
     let routed = self::config(&DESIGN.replace(
@@ -147,6 +147,7 @@ fn the_embedded_default_keeps_everything_and_relays_nothing() {
         listener: None,
         client: None,
         mx: None,
+        in_tables: None,
     };
     let steps = config.explain(&request).unwrap().steps;
     let path = steps.iter().find(|step| step.what == "path").unwrap();
@@ -220,7 +221,7 @@ fn ten_thousand_domains_are_found_as_quickly_as_one() {
     let config = config(&text);
     for route in 0..100 {
         let domain = |text: String| Domain::parse(&text).unwrap();
-        let found = |text: String| config.route_for(&domain(text)).map(|(index, _)| index);
+        let found = |text: String| config.route_for(&domain(text), None).map(|(index, _)| index);
         assert_eq!(found(format!("d{route}.r{route}.example")), Some(route));
         assert_eq!(found(format!("a.b.w{route}.example")), Some(route));
         assert_eq!(found(format!("w{route}.example")), None);
@@ -265,6 +266,7 @@ fn an_explanation_names_the_line_of_each_decision() {
         listener: None,
         client: None,
         mx: None,
+        in_tables: None,
     };
     let explanation = config.explain(&request).unwrap();
     insta::assert_snapshot!(explanation.to_string());
@@ -286,6 +288,7 @@ fn an_explanation_of_a_refusal_and_of_mx() {
         listener: Some("relay"),
         client: None,
         mx: Some(Ok(&hosts)),
+        in_tables: None,
     };
     let refused = config.explain(&request).unwrap();
     assert!(!refused.accepted);
@@ -307,7 +310,7 @@ fn dotted_keys_and_inline_sections_are_found_too() {
     let config = config(text);
     assert_eq!(config.spool.paths, [PathBuf::from("/a")]);
     let domain = Domain::parse("x.example.org").unwrap();
-    assert_eq!(config.route_for(&domain).map(|(index, _)| index), Some(0));
+    assert_eq!(config.route_for(&domain, None).map(|(index, _)| index), Some(0));
     assert_eq!(config.routes[0].line, 3);
     assert_eq!(config.routes[0].channel.of::<Relay>().unwrap().peer.max_connections, 7);
 }

@@ -2,10 +2,15 @@
 //! memory. Time passes when nobody has anything to do.
 
 use bytes::Bytes;
+use config::TableEntry;
+use lookup::{Entry, Trouble};
 use mail::{Mono, Wall};
+use mta::answer::Answer;
 use mta::ingress::StageKind;
-use mta::seams::{Dns, DnsError, Endpoint, Listener, MailStore, Mx, Net, Sleep, Spawn, Stream};
-use mta::seams::{Time, World};
+use mta::seams::{
+    Dns, DnsError, Endpoint, Found, Listener, MailStore, Mx, Net, Sleep, Spawn, Stream, Tables,
+    Time, World,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,7 +19,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead as _, AsyncWrite as _, DuplexStream, ReadBuf};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -41,6 +48,7 @@ struct Seams {
     time: TestTime,
     spawn: LocalTasks,
     store: Mailboxes,
+    tables: TestTables,
     stages: RefCell<Vec<Rc<dyn StageKind<TestWorld>>>>,
 }
 
@@ -52,6 +60,7 @@ impl TestWorld {
             time: TestTime { start: Instant::now(), random: Rc::new(Cell::new(1)) },
             spawn: LocalTasks::default(),
             store: Mailboxes::default(),
+            tables: TestTables::default(),
             stages: RefCell::default(),
         }))
     }
@@ -91,6 +100,20 @@ impl TestWorld {
         self.0.dns.addresses.borrow_mut().insert(host.to_owned(), answer);
     }
 
+    /// What a table says of a key.
+    #[expect(dead_code, reason = "until there is a kind of table")]
+    pub(crate) fn set_entry(&self, table: &str, key: &str, answer: Result<&str, Trouble>) {
+        let answer = answer.map(|text| Arc::new(Entry::text(text)));
+        let key = (table.to_owned(), key.to_owned());
+        self.0.tables.entries.borrow_mut().insert(key, answer);
+    }
+
+    /// Tables answer after so long from now on.
+    #[expect(dead_code, reason = "until there is a kind of table")]
+    pub(crate) fn set_table_delay(&self, delay: Option<Duration>) {
+        self.0.tables.delay.set(delay);
+    }
+
     /// Messages in the mailboxes, by directory and in order.
     pub(crate) fn mailboxes(&self) -> BTreeMap<PathBuf, Vec<String>> {
         self.0.store.messages.borrow().clone()
@@ -108,6 +131,7 @@ impl World for TestWorld {
     type Time = TestTime;
     type Spawn = LocalTasks;
     type Store = Mailboxes;
+    type Tables = TestTables;
 
     fn net(&self) -> &TestNet {
         &self.0.net
@@ -123,6 +147,9 @@ impl World for TestWorld {
     }
     fn store(&self) -> &Mailboxes {
         &self.0.store
+    }
+    fn tables(&self) -> &TestTables {
+        &self.0.tables
     }
 }
 
@@ -357,5 +384,33 @@ impl MailStore for Mailboxes {
             self.keep(directory, &content);
         }
         Ok(())
+    }
+}
+
+/// What a table says of a key that it has.
+type Said = Result<Arc<Entry>, Trouble>;
+
+/// Tables that say what a test has set; of other keys, that they have none.
+#[derive(Default)]
+pub(crate) struct TestTables {
+    /// By table and key.
+    entries: RefCell<BTreeMap<(String, String), Said>>,
+    delay: Cell<Option<Duration>>,
+}
+
+impl Tables for TestTables {
+    fn find(&self, table: &TableEntry, key: &str) -> Found {
+        let entries = self.entries.borrow();
+        let answer = match entries.get(&(table.name.to_string(), key.to_owned())) {
+            Some(answer) => answer.clone().map(Some),
+            None => Ok(None),
+        };
+        match self.delay.get() {
+            None => Answer::Now(answer),
+            Some(delay) => Answer::later(async move {
+                tokio::time::sleep(delay).await;
+                answer
+            }),
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::reader::Reader;
 use crate::resolver::Resolver;
 use crate::route::{DomainPattern, Route, RouteTable};
 use crate::settings::Listener;
-use crate::written::{RetryOverrideText, RetryText, RouteText};
+use crate::written::{DomainsText, RetryOverrideText, RetryText, RouteText, TableRefText};
 use mail::Domain;
 use std::sync::Arc;
 
@@ -42,7 +42,19 @@ impl Resolver<'_> {
                 }
                 None => Arc::clone(general.reports),
             };
-            let domains = self.domains(&at, text.domains.as_deref());
+            let (domains, domains_table) = match &text.domains {
+                Some(DomainsText::Table(reference)) => {
+                    let path = format!("{at}.domains");
+                    (Vec::new(), self.table_named(&path, reference, general.tables))
+                }
+                Some(DomainsText::List(list)) => (self.domains(&at, list), None),
+                None => (Vec::new(), None),
+            };
+            let mut named = |key: &str, reference: Option<&TableRefText>| {
+                self.table_named(&format!("{at}.{key}"), reference?, general.tables)
+            };
+            let recipients = named("recipients", text.recipients.as_ref());
+            let aliases = named("aliases", text.aliases.as_ref());
             let channel = self.channel(&at, index, text, general.schema);
             self.enter(&at, index, text.domains.is_none(), &domains, &routes, &mut table);
             let channel = channel.unwrap_or_else(|| Arc::new(Unread));
@@ -50,6 +62,9 @@ impl Resolver<'_> {
                 index,
                 name,
                 domains,
+                domains_table,
+                recipients,
+                aliases,
                 channel,
                 retry,
                 reports,
@@ -115,8 +130,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn domains(&mut self, at: &str, written: Option<&[String]>) -> Vec<DomainPattern> {
-        let Some(written) = written else { return Vec::new() };
+    fn domains(&mut self, at: &str, written: &[String]) -> Vec<DomainPattern> {
         let path = format!("{at}.domains");
         if written.is_empty() {
             let help = "name some, or leave `domains` out: the route then takes everything else";

@@ -1,6 +1,6 @@
 //! `[[route]]` as it is written.
 
-use super::ReportsOverrideText;
+use super::{ReportsOverrideText, TableRefText};
 use crate::quantity::DurationText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,19 @@ pub struct RouteText {
     /// last. Mail for a domain named here is accepted from everybody, for every local part: a next
     /// hop that then refuses recipients makes this server return mail to forged senders
     /// (backscatter). Name only domains whose next hop takes whatever it is sent, or stand behind
-    /// a server that knows the recipients.
+    /// a server that knows the recipients, or give the route `recipients`. `{ table = "NAME" }`: the
+    /// domains that a table has.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("items" = { "type": "string", "title": "domain" }))]
-    pub domains: Option<Vec<String>>,
+    pub domains: Option<DomainsText>,
+    /// The recipients that there are, by a table: others are refused with 550 5.1.1. It is asked for
+    /// the whole address, then for the address without its `+tag`, then for `@domain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recipients: Option<TableRefText>,
+    /// Other addresses that stand for a recipient, by a table: one or more with commas between them,
+    /// which are looked up in turn. It is asked like `recipients`; an address that stands for itself
+    /// is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aliases: Option<TableRefText>,
     /// Keys of `[retry]` that differ for this route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryOverrideText>,
@@ -31,6 +40,16 @@ pub struct RouteText {
     #[serde(flatten)]
     #[schemars(skip)]
     pub channels: toml::Table,
+}
+
+/// The domains of a route.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum DomainsText {
+    /// These.
+    List(#[schemars(extend("items" = { "type": "string", "title": "domain" }))] Vec<String>),
+    /// Those that a table has.
+    Table(TableRefText),
 }
 
 /// Keys of `[retry]` that differ for one route.

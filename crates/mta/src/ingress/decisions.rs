@@ -1,15 +1,21 @@
 //! Waiting for what stages decide: not for ever, and not beyond a stop.
 
+use super::directory::Directory;
 use super::refusals;
+use super::session::Session;
 use super::stage::{Resolved, Stages, Transaction};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision, Later};
+use crate::routing::Active;
 use crate::seams::World;
 use crate::services::Services;
+use config::Route;
+use lookup::Trouble;
 use mail::{Mono, Recipient, Refusal};
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -75,30 +81,83 @@ fn poll_end<T: crate::seams::Time>(
     alarm.poll(cx, deadline.min(stop)).map(|()| refusal)
 }
 
+/// Who is asked about recipients.
+pub(super) struct Asked<'a, W: World> {
+    pub(super) services: &'a Rc<Services<W>>,
+    pub(super) active: &'a Rc<Active>,
+    pub(super) session: &'a Session,
+    pub(super) stages: &'a Stages,
+    /// `None` where there are no stages.
+    pub(super) transaction: Option<&'a Rc<Transaction>>,
+}
+
+impl<W: World> Asked<'_, W> {
+    /// What becomes of a recipient; `in_tables`: the first route whose table has its domain.
+    pub(super) fn decide(
+        &self,
+        recipient: &Recipient,
+        in_tables: Result<Option<usize>, Trouble>,
+    ) -> Decision<'static, Resolved> {
+        let Ok(in_tables) = in_tables else { return Answer::Now(Err(refusals::NO_ANSWER)) };
+        let config = &self.active.config;
+        let (listener, ip) = (self.session.listener(), self.session.client().address.ip());
+        let decision = config.decide(listener, Some(ip), &recipient.mailbox, in_tables);
+        let route = decision.route().and_then(|route| config.routes.get(route));
+        let routed = decision.refusal().map_or_else(|| Ok(kept_by(route)), Err);
+        // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).
+        let is_asked_for = !matches!(decision, config::Decision::Postmaster { .. });
+        let directory = route.filter(|_| routed.is_ok() && is_asked_for).and_then(|route| {
+            Directory::of(&self.services.world, &self.services.console, self.active, route)
+        });
+        if self.transaction.is_none() && directory.is_none() {
+            return Answer::Now(routed);
+        }
+        let question = Question {
+            services: Rc::clone(self.services),
+            stages: Rc::clone(self.stages),
+            transaction: self.transaction.cloned(),
+            recipient: recipient.clone(),
+            routed,
+            directory,
+        };
+        question.ask(0)
+    }
+}
+
+/// What a route that takes a recipient makes of it.
+pub(super) fn kept_by(route: Option<&Arc<Route>>) -> Resolved {
+    match route.filter(|route| !route.channel.keeps_mail()) {
+        Some(route) => Resolved::Dropped(format!("route {} keeps nothing", route.name).into()),
+        None => Resolved::Kept,
+    }
+}
+
 /// What is asked about one recipient.
-pub(super) struct Question<W: World> {
-    pub(super) services: Rc<Services<W>>,
-    pub(super) stages: Stages,
-    pub(super) transaction: Rc<Transaction>,
-    pub(super) recipient: Recipient,
+struct Question<W: World> {
+    services: Rc<Services<W>>,
+    stages: Stages,
+    transaction: Option<Rc<Transaction>>,
+    recipient: Recipient,
     /// What the routes say.
-    pub(super) routed: Result<Resolved, Refusal>,
+    routed: Result<Resolved, Refusal>,
+    /// What tables say of the recipient, where its route has any.
+    directory: Option<Directory<W>>,
 }
 
 impl<W: World> Question<W> {
     /// Asks one stage after the other, from `next` on, and the routes in the end.
-    pub(super) fn ask(self, mut next: usize) -> Decision<'static, Resolved> {
-        while let Some(stage) = self.stages.get(next) {
+    fn ask(self, mut next: usize) -> Decision<'static, Resolved> {
+        while let (Some(transaction), Some(stage)) = (&self.transaction, self.stages.get(next)) {
             next += 1;
             let is_routed = self.routed.is_ok();
-            match stage.recipient(&self.transaction, &self.recipient, is_routed) {
+            match stage.recipient(transaction, &self.recipient, is_routed) {
                 Answer::Now(Ok(None)) => {}
-                Answer::Now(Ok(Some(resolved))) => return Answer::Now(self.conclude(resolved)),
+                Answer::Now(Ok(Some(resolved))) => return self.conclude(resolved),
                 Answer::Now(Err(refusal)) => return Answer::Now(Err(refusal)),
                 Answer::Later(later) => return Answer::later(self.go_on(later, next)),
             }
         }
-        Answer::Now(self.conclude(Resolved::Kept))
+        self.conclude(Resolved::Kept)
     }
 
     async fn go_on(
@@ -107,18 +166,23 @@ impl<W: World> Question<W> {
         next: usize,
     ) -> Result<Resolved, Refusal> {
         match wait(&self.services, later, Grace::OfTransactions).await? {
-            Some(resolved) => self.conclude(resolved),
-            None => match self.ask(next) {
-                Answer::Now(decided) => decided,
-                Answer::Later(later) => later.await,
-            },
+            Some(resolved) => self.conclude(resolved).get().await,
+            None => self.ask(next).get().await,
         }
     }
 
-    fn conclude(self, resolved: Resolved) -> Result<Resolved, Refusal> {
-        match resolved {
-            Resolved::Kept => self.routed,
-            other => Ok(other),
+    fn conclude(self, resolved: Resolved) -> Decision<'static, Resolved> {
+        match (resolved, self.routed, self.directory) {
+            (Resolved::Kept, Ok(_), Some(directory)) => match directory.resolve(self.recipient) {
+                Answer::Now(decided) => Answer::Now(decided),
+                Answer::Later(later) => {
+                    let services = self.services;
+                    let grace = Grace::OfTransactions;
+                    Answer::later(async move { wait(&services, later, grace).await })
+                }
+            },
+            (Resolved::Kept, routed, _) => Answer::Now(routed),
+            (other, ..) => Answer::Now(Ok(other)),
         }
     }
 }

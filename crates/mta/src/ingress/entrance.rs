@@ -2,7 +2,7 @@
 
 use super::account::{Refused, account, content_refused};
 use super::commit::commit;
-use super::decisions::{Grace, Question, decided};
+use super::decisions::{Asked, Grace, decided, kept_by};
 use super::draft::{Additions, Draft};
 use super::intake::Intake;
 use super::limits::ClientCount;
@@ -11,13 +11,14 @@ use super::session::Session;
 use super::stage::{Resolved, Stages, Transaction};
 use super::{Ingress, refusals};
 use crate::alarm::Alarm;
-use crate::answer::{Answer, Decision};
+use crate::answer::{Answer, Decision, Later};
 use crate::budget::Share;
 use crate::clients::Rate;
 use crate::event::{self, Event, Kind};
+use crate::routing::find;
 use crate::seams::World;
 use crate::stopping::Stopping;
-use config::{Listener, Route};
+use config::Listener;
 use mail::{ContentFacts, Envelope, Mailbox, MessageId, Mono, Recipient, Refusal, Reply};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -185,22 +186,34 @@ impl<W: World> Entrance<W> {
         if self.count.is_exhausted(Rate::Refusals) {
             return Answer::Now(Err(refusals::REFUSALS));
         }
-        let active = self.ingress.router.active();
-        let ip = self.session.client().address.ip();
-        let decision = active.config.decide(self.session.listener(), Some(ip), &recipient.mailbox);
-        let routed = match decision.refusal() {
-            Some(refusal) => Err(refusal),
-            None => Ok(kept_by(decision.route().and_then(|route| active.config.routes.get(route)))),
+        let (services, active) = (&self.ingress.services, self.ingress.router.active());
+        let asked = Asked {
+            services,
+            active: &active,
+            session: &self.session,
+            stages: &self.stages,
+            transaction: self.transaction.as_ref(),
         };
-        let Some(transaction) = &self.transaction else { return Answer::Now(routed) };
-        let question = Question {
-            services: Rc::clone(&self.ingress.services),
-            stages: Rc::clone(&self.stages),
-            transaction: Rc::clone(transaction),
-            recipient: recipient.clone(),
-            routed,
-        };
-        question.ask(0)
+        match find::in_tables(&services.world, &active, &recipient.mailbox.domain()) {
+            Answer::Now(in_tables) => asked.decide(recipient, in_tables),
+            Answer::Later(later) => {
+                let (services, stages) = (Rc::clone(services), Rc::clone(&self.stages));
+                let (session, transaction) = (Rc::clone(&self.session), self.transaction.clone());
+                let (active, recipient) = (Rc::clone(&active), recipient.clone());
+                Answer::later(async move {
+                    let later: Later<'_, _> = Box::pin(async { Ok(later.await) });
+                    let found = decided(&services, Answer::Later(later), Grace::OfTransactions);
+                    let asked = Asked {
+                        services: &services,
+                        active: &active,
+                        session: &session,
+                        stages: &stages,
+                        transaction: transaction.as_ref(),
+                    };
+                    asked.decide(&recipient, found.await?).get().await
+                })
+            }
+        }
     }
 
     /// Takes a recipient into the transaction, as it was resolved.
@@ -225,7 +238,7 @@ impl<W: World> Entrance<W> {
         let active = self.ingress.router.active();
         let (mut kept, mut dropped) = (Vec::with_capacity(others.len()), None);
         for other in others {
-            let Some((_, route)) = active.config.route_of(&other.mailbox) else {
+            let Some(route) = active.route_of(&other.mailbox) else {
                 return Err(refusals::NO_ROUTE);
             };
             match kept_by(Some(route)) {
@@ -397,14 +410,6 @@ impl<W: World> Entrance<W> {
         self.transaction = None;
         self.let_envelope_go();
         self.intake.reset();
-    }
-}
-
-/// What a route that takes a recipient makes of it.
-fn kept_by(route: Option<&Arc<Route>>) -> Resolved {
-    match route.filter(|route| !route.channel.keeps_mail()) {
-        Some(route) => Resolved::Dropped(format!("route {} keeps nothing", route.name).into()),
-        None => Resolved::Kept,
     }
 }
 

@@ -4,6 +4,7 @@
 mod account;
 mod commit;
 mod decisions;
+mod directory;
 mod draft;
 mod entrance;
 mod intake;

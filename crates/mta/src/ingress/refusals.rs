@@ -34,6 +34,14 @@ pub(super) const STOPPED: Refusal = Refusal::transient((3, 2), "The server is st
 /// An address stands for one that no route takes: a mistake of the configuration.
 pub(super) const NO_ROUTE: Refusal =
     Refusal::transient((3, 5), "No route to what this address stands for; try again later");
+/// `recipients` of the route does not have it.
+pub(super) const NO_SUCH_RECIPIENT: Refusal = Refusal::permanent((1, 1), "No such recipient here");
+/// A table that must be asked gives no answer.
+pub(super) const NO_ANSWER: Refusal =
+    Refusal::transient((4, 3), "The directory does not answer; try again later");
+/// An alias that stands for too many, or for what is no address: a mistake in a table.
+pub(super) const BAD_ALIAS: Refusal =
+    Refusal::transient((3, 5), "What this address stands for is not usable; try again later");
 /// To new connections.
 pub(super) const SHUTTING_DOWN: Refusal = Refusal::transient((3, 2), "The server is shutting down");
 /// `max_sessions`, or descriptors.

@@ -6,7 +6,6 @@ use crate::delivery::unreported::{FailedRecipient, said_of, unread_address};
 use crate::line::Who;
 use crate::message::Message;
 use crate::meta;
-use crate::routing::route_of_key;
 use crate::schedule::resolution::asker_of;
 use crate::seams::World;
 use mail::{MessageId, Mono, Wall};
@@ -139,7 +138,7 @@ impl<W: World> Operator<W> {
         let why = queue.why(self.services.now(), entry.entry)?;
         let key = queue.scheduled_key(entry.scheduled)?;
         let active = self.router.active();
-        let route = route_of_key(&active.config, key);
+        let route = active.route_of_key(key);
         let until = why.next().map(|at| self.services.wall_of(at.max(self.services.now())));
         let is_kept = matches!(why, Blocker::Held { .. } | Blocker::Suspended(_));
         let give_up_after = queue.give_up_after(entry.scheduled);

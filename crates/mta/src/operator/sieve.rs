@@ -5,8 +5,7 @@ use crate::control::{Filter, RecipientState, is_hop};
 use crate::delivery::unreported::FailedRecipient;
 use crate::message::Message;
 use crate::meta;
-use crate::routing::route_of_key;
-use config::Config;
+use crate::routing::Active;
 use queue::{Glance, GlanceState, Queue};
 use spool::record::tag;
 
@@ -37,7 +36,7 @@ impl Sieve {
     }
 
     /// Whether an entry may match, by what the queue knows of it.
-    pub(super) fn passes(&self, queue: &Queue, config: &Config, glance: &Glance) -> bool {
+    pub(super) fn passes(&self, queue: &Queue, active: &Active, glance: &Glance) -> bool {
         let filter = &self.filter;
         let age_ms = glance.age_us / 1_000;
         if filter.older_than_ms.is_some_and(|least| age_ms < least)
@@ -57,7 +56,7 @@ impl Sieve {
         if filter.domain.as_deref().is_some_and(|domain| key.domain.as_str() != domain) {
             return false;
         }
-        let route = route_of_key(config, key);
+        let route = active.route_of_key(key);
         if let Some(wanted) = &filter.route
             && route.is_none_or(|route| *route.name != **wanted)
         {

@@ -2,7 +2,6 @@
 
 use super::walk::{Answer, Operator};
 use crate::control::{Counting, Filter, Summary};
-use crate::routing::route_of_key;
 use crate::seams::World;
 use mail::MessageId;
 use mail::map::FixedSet;
@@ -42,7 +41,7 @@ impl<W: World> Operator<W> {
                 match glance.ready.and_then(|ready| queue.ready_key(ready)) {
                     Some(ready) => counting.next_hops.add(&ready.next_hop, 1, age_ms),
                     None => {
-                        let route = route_of_key(&active.config, key);
+                        let route = active.route_of_key(key);
                         let hop = route.and_then(|route| route.next_hop());
                         let hop = hop.as_deref().unwrap_or("(not known yet)");
                         counting.next_hops.add(hop, 1, age_ms);

@@ -1,5 +1,6 @@
 //! Where mail goes: the configuration's route for a domain, and the hosts that it leads to.
 
+pub(crate) mod find;
 pub mod hop;
 pub mod hosts;
 pub(crate) mod lookup;
@@ -7,8 +8,9 @@ pub mod mx;
 pub mod ourselves;
 pub(crate) mod recipient;
 
-use config::{Config, Route};
-use mail::{Domain, Wall};
+use config::{Config, Route, TableEntry};
+use mail::map::FixedMap;
+use mail::{Domain, Mailbox, Wall};
 use queue::{RetryPolicy, ScheduledKey};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,6 +19,9 @@ use std::sync::Arc;
 /// The campaign of mail without a sender, which waits apart: reports are tried and given up by
 /// times of their own.
 const REPORTS: &str = "reports";
+
+/// Domains whose routes were found in tables that a shard remembers; then it begins anew.
+const LEARNT_MAX: usize = 65_536;
 
 /// The configuration in force on one shard.
 pub(crate) struct Router {
@@ -70,6 +75,10 @@ pub(crate) struct Active {
     pub(crate) config: Arc<Config>,
     retries: Vec<Retries>,
     default_retry: Retries,
+    /// Routes that take the domains of a table.
+    domain_tables: Vec<(usize, Arc<TableEntry>)>,
+    /// What those said last of a domain, for whoever cannot wait for an answer.
+    learnt: RefCell<FixedMap<Domain, usize>>,
     /// By what it came into force, and when.
     pub(crate) since: (&'static str, Wall),
 }
@@ -94,6 +103,8 @@ impl Active {
         Active {
             retries: config.routes.iter().map(|r| Retries::new(&config, &r.retry)).collect(),
             default_retry: Retries::new(&config, &config.retry),
+            domain_tables: config.domain_tables().map(|(at, t)| (at, Arc::clone(t))).collect(),
+            learnt: RefCell::default(),
             config,
             since,
         }
@@ -102,27 +113,62 @@ impl Active {
     /// The retry policy of a scheduled queue: its route's, or the general one; reports have their
     /// own.
     pub(crate) fn retry_of(&self, key: &ScheduledKey) -> &RetryPolicy {
-        let route = route_of_key(&self.config, key);
+        let route = self.route_of_key(key);
         let retries =
             route.and_then(|route| self.retries.get(route.index)).unwrap_or(&self.default_retry);
         if &*key.campaign == REPORTS { &retries.reports } else { &retries.mail }
     }
-}
 
-/// The route of a scheduled queue: the postmaster's, or what an operator chose, else what the
-/// domain has.
-pub(crate) fn route_of_key<'a>(config: &'a Config, key: &ScheduledKey) -> Option<&'a Arc<Route>> {
-    // No route of the configuration may have this name: the queue holds the postmaster's mail,
-    // wherever that goes now.
-    if &*key.route == config::POSTMASTER_ROUTE || key.domain.as_str().is_empty() {
-        return config.routes.get(config.postmaster.route);
+    /// The route of a scheduled queue: the postmaster's, or what an operator chose, else what the
+    /// domain has, as far as that is known at once.
+    pub(crate) fn route_of_key(&self, key: &ScheduledKey) -> Option<&Arc<Route>> {
+        self.chosen_route_of(key).or_else(|| self.route_for(&key.domain))
     }
-    if !key.route.is_empty()
-        && let Some((_, route)) = config.route_named(&key.route)
-    {
-        return Some(route);
+
+    /// The route of a scheduled queue that its domain does not decide.
+    fn chosen_route_of(&self, key: &ScheduledKey) -> Option<&Arc<Route>> {
+        let config = &self.config;
+        // No route of the configuration may have this name: the queue holds the postmaster's mail,
+        // wherever that goes now.
+        if &*key.route == config::POSTMASTER_ROUTE || key.domain.as_str().is_empty() {
+            return config.routes.get(config.postmaster.route);
+        }
+        let name = Some(&key.route).filter(|name| !name.is_empty())?;
+        config.route_named(name).map(|(_, route)| route)
     }
-    config.route_for(&key.domain).map(|(_, route)| route)
+
+    /// The route of a domain, as far as it is known at once.
+    pub(crate) fn route_for(&self, domain: &Domain) -> Option<&Arc<Route>> {
+        self.config.route_for(domain, self.learnt(domain)).map(|(_, route)| route)
+    }
+
+    /// The route of a recipient, as far as it is known at once.
+    pub(crate) fn route_of(&self, recipient: &Mailbox) -> Option<&Arc<Route>> {
+        let in_tables = self.learnt(&recipient.domain());
+        self.config.route_of(recipient, in_tables).map(|(_, route)| route)
+    }
+
+    fn learnt(&self, domain: &Domain) -> Option<usize> {
+        if self.domain_tables.is_empty() {
+            return None;
+        }
+        self.learnt.borrow().get(domain).copied()
+    }
+
+    fn learn(&self, domain: Domain, route: Option<usize>) {
+        let mut learnt = self.learnt.borrow_mut();
+        match route {
+            Some(route) => {
+                if learnt.len() >= LEARNT_MAX && !learnt.contains_key(&domain) {
+                    learnt.clear();
+                }
+                learnt.insert(domain, route);
+            }
+            None => {
+                learnt.remove(&domain);
+            }
+        }
+    }
 }
 
 /// The retry policy of a route (or of the whole configuration) as the queue takes it.

@@ -1,5 +1,6 @@
 //! Which recipients stand for our postmaster (RFC 5321 §4.5.1): the one place that decides.
 
+use super::Active;
 use crate::message::Message;
 use crate::meta;
 use bytes::Bytes;
@@ -32,15 +33,16 @@ pub(crate) fn chosen_route<'a>(meta: &Meta, index: u32, chose: &'a str) -> &'a s
 
 /// What the configuration says of reports about a recipient.
 pub(crate) fn reports_of<'a>(
-    config: &'a Config,
+    active: &'a Active,
     message: &Message,
     index: u32,
 ) -> &'a Arc<Reports> {
+    let config = &active.config;
     if meta::is_for_postmaster(&message.meta, index) {
         let route = config.routes.get(config.postmaster.route);
         return route.map_or(&config.reports, |route| &route.reports);
     }
     let recipient = message.envelope.recipients.get(index as usize);
-    let route = recipient.and_then(|recipient| config.route_for(&recipient.mailbox.domain()));
-    route.map_or(&config.reports, |(_, route)| &route.reports)
+    let route = recipient.and_then(|recipient| active.route_for(&recipient.mailbox.domain()));
+    route.map_or(&config.reports, |route| &route.reports)
 }

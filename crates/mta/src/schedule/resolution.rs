@@ -5,16 +5,19 @@
 
 use super::Schedule;
 use super::{standing, trouble};
+use crate::answer::Answer;
 use crate::line::{Standing, Who};
+use crate::routing::Active;
+use crate::routing::find::route_of_key;
 use crate::routing::hop::NextHop;
 use crate::routing::hosts::{Host, HostGroup};
 use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
-use crate::routing::route_of_key;
 use crate::seams::World;
 use config::{Config, Destination, HostPort, Limits, Route};
+use lookup::Trouble;
 use mail::{Class, EnhancedStatus, Failure, Mono};
-use queue::{NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution, ScheduledId};
+use queue::{NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution, ScheduledId, ScheduledKey};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +29,39 @@ const MX_FRESH: Duration = Duration::from_secs(300);
 /// Answers the queue's question for the route and next hop of `scheduled`.
 pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: ScheduledId) {
     let Some(key) = schedule.queue().scheduled_key(scheduled).cloned() else { return };
-    standing::suspend_scheduled(schedule, scheduled, &key);
     let active = schedule.router.active();
-    let config = Arc::clone(&active.config);
-    let Some(route) = route_of_key(&config, &key) else {
+    match route_of_key(&schedule.services.world, &active, &key) {
+        Answer::Now(found) => resolve(schedule, scheduled, key, &active, found),
+        Answer::Later(later) => {
+            let task = Rc::clone(schedule);
+            schedule.services.spawn(async move {
+                let found = later.await;
+                resolve(&task, scheduled, key, &active, found);
+            });
+        }
+    }
+}
+
+/// Goes on with the route that was found.
+fn resolve<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    scheduled: ScheduledId,
+    key: ScheduledKey,
+    active: &Active,
+    found: Result<Option<Arc<Route>>, Trouble>,
+) {
+    standing::suspend_scheduled(schedule, scheduled, &key);
+    let found = match found {
+        Ok(found) => found,
+        Err(trouble) => {
+            // RFC 3463 §3.5: 4.4.3, directory server failure.
+            let text = format!("route lookup failed: {trouble}");
+            let failure = Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 3), text);
+            let _ = answer(schedule, scheduled, Resolution::Retry(Arc::new(failure)));
+            return;
+        }
+    };
+    let Some(route) = found else {
         // It was accepted when there was one: a slip in the configuration must not bounce it.
         // RFC 3463 §3.5: 4.4.4, unable to route.
         let (what, when) = active.since;
@@ -42,7 +74,7 @@ pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: 
         let _ = answer(schedule, scheduled, Resolution::Unrouted(Arc::new(failure)));
         return;
     };
-    let route = Arc::clone(route);
+    let config = Arc::clone(&active.config);
     let Destination::Mx { port } = route.channel.destination() else {
         let found = Found { hosts: static_hosts(&route), fresh_until: Mono::NEVER };
         return answer_hop(schedule, scheduled, &config, &route, found);

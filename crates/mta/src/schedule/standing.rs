@@ -3,7 +3,6 @@
 
 use super::Schedule;
 use crate::control::{Suspension, longest};
-use crate::routing::route_of_key;
 use crate::seams::{Time, World};
 use mail::Mono;
 use queue::{ReadyId, ReadyKey, ScheduledId, ScheduledKey};
@@ -67,7 +66,7 @@ pub(crate) fn suspend_scheduled<W: World>(
         None
     } else {
         let active = schedule.router.active();
-        let route = route_of_key(&active.config, key);
+        let route = active.route_of_key(key);
         let route = route.map(|route| &*route.name);
         let covers = |scope: &crate::control::Scope| scope.covers(key.domain.as_str(), route);
         longest(&suspensions, schedule.services.wall(), covers).map(|s| standstill(schedule, s))
@@ -116,7 +115,7 @@ pub(crate) async fn count_unrouted<W: World>(schedule: &Rc<Schedule<W>>) -> u64 
             let (rows, next) = queue.scheduled_piece(at);
             from = next;
             for row in rows.filter(|row| row.entries > 0) {
-                if route_of_key(&active.config, row.key).is_none() {
+                if active.route_of_key(row.key).is_none() {
                     count += row.entries as u64;
                 }
             }

@@ -19,7 +19,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
         "" => &config.postmaster.address,
         _ => &args.recipient,
     };
-    let route = config.route_of(recipient).map(|(_, route)| route);
+    let route = config.route_of(recipient, None).map(|(_, route)| route);
     let found = match route.map(|route| route.channel.destination()) {
         Some(Destination::Mx { port }) if !args.offline => {
             Some(mx_hosts(&config, port, &recipient.domain()))
@@ -36,6 +36,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
         listener: args.listener.as_deref(),
         client: args.client,
         mx,
+        in_tables: None,
     };
     match config.explain(&request) {
         Ok(explanation) if args.json => match serde_json::to_string_pretty(&explanation) {

@@ -12,7 +12,7 @@ pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
 pub(crate) use tokio_time::{Clock, seed_of, wall_now};
 
-use mta::seams::World;
+use mta::seams::{NoTables, World};
 use std::rc::Rc;
 
 /// The world of one shard.
@@ -40,6 +40,7 @@ impl World for Real {
     type Time = Clock;
     type Spawn = LocalSpawn;
     type Store = MailboxFiles;
+    type Tables = NoTables;
 
     fn net(&self) -> &Sockets {
         &self.0.net
@@ -59,6 +60,10 @@ impl World for Real {
 
     fn store(&self) -> &MailboxFiles {
         &self.0.store
+    }
+
+    fn tables(&self) -> &NoTables {
+        &NoTables
     }
 }
 

@@ -11,7 +11,7 @@ use super::trace::Trace;
 use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
-use mta::seams::{Dns, DnsError, MailStore, Mx, Sleep, Spawn, Time, World};
+use mta::seams::{Dns, DnsError, MailStore, Mx, NoTables, Sleep, Spawn, Time, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -65,6 +65,7 @@ impl World for SimWorld {
     type Time = SimTime;
     type Spawn = SimSpawn;
     type Store = SimStore;
+    type Tables = NoTables;
 
     fn net(&self) -> &SimNet {
         &self.0.net
@@ -84,6 +85,10 @@ impl World for SimWorld {
 
     fn store(&self) -> &SimStore {
         &self.0.store
+    }
+
+    fn tables(&self) -> &NoTables {
+        &NoTables
     }
 }
 

@@ -4,9 +4,10 @@ use crate::delivery::Delivery;
 use crate::delivery::verdict::{Judged, is_wanted};
 use crate::event::Kind;
 use crate::message::Message;
+use crate::routing::Active;
 use crate::routing::recipient::reports_of;
 use crate::seams::World;
-use config::{Config, ReportTo, Reports};
+use config::{ReportTo, Reports};
 use mail::{Mailbox, Notify};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,20 +64,20 @@ pub(crate) fn is_due<W: World>(delivery: &Delivery<W>, message: &Message, judged
     if message.envelope.reverse_path.is_none() {
         // The usual message has a sender and none of this.
         return judged.is_given_up()
-            && is_noticed(&delivery.router.active().config, message, judged.index);
+            && is_noticed(&delivery.router.active(), message, judged.index);
     }
     if !is_wanted(message, judged.index, wish) {
         return false;
     }
     let active = delivery.router.active();
-    let reports = reports_of(&active.config, message, judged.index);
+    let reports = reports_of(&active, message, judged.index);
     wish != Notify::DELAY || !message.is_from_stranger() || reports.delays_to_strangers
 }
 
 /// Whether the postmaster is told of a message without a sender that failed. Not of those that
 /// were sent to tell the postmaster.
-fn is_noticed(config: &Config, message: &Message, index: u32) -> bool {
-    let reports = reports_of(config, message, index);
+fn is_noticed(active: &Active, message: &Message, index: u32) -> bool {
+    let reports = reports_of(active, message, index);
     let recipient = message.envelope.recipients.get(index as usize);
     let address = reports.double_bounce_to.as_ref();
     address.is_some_and(|address| recipient.is_some_and(|r| r.mailbox != *address))
@@ -94,7 +95,7 @@ pub(super) fn sort<W: World>(
     let is_notice = message.envelope.reverse_path.is_none();
     let mut groups: Vec<Group> = Vec::new();
     for judged in due {
-        let reports = reports_of(&active.config, message, judged.index);
+        let reports = reports_of(&active, message, judged.index);
         match groups.iter_mut().find(|group| Arc::ptr_eq(&group.reports, reports)) {
             Some(group) => group.judged.push(judged),
             None => {

@@ -1,0 +1,134 @@
+//! `[[table]]`.
+
+use crate::Schema;
+use crate::reader::Reader;
+use crate::resolver::Resolver;
+use crate::table::{TableCache, TableEntry, TableSettings};
+use crate::written::{TableCacheText, TableRefText, TableText};
+use std::sync::Arc;
+
+impl Resolver<'_> {
+    /// The tables that have no mistake, in the order of the file.
+    pub(super) fn tables(
+        &mut self,
+        schema: &Schema,
+        written: &[TableText],
+    ) -> Vec<Arc<TableEntry>> {
+        let mut tables: Vec<Arc<TableEntry>> = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let at = format!("table[{index}]");
+            if let Some(table) = self.table(schema, &at, text, &tables) {
+                tables.push(Arc::new(table));
+            }
+        }
+        tables
+    }
+
+    fn table(
+        &mut self,
+        schema: &Schema,
+        at: &str,
+        text: &TableText,
+        before: &[Arc<TableEntry>],
+    ) -> Option<TableEntry> {
+        let path = format!("{at}.name");
+        if text.name.is_empty() {
+            self.error(at, "a table without `name`", "others refer to it by that");
+            return None;
+        }
+        self.printable(&path, &text.name, 64);
+        if let Some(other) = before.iter().find(|table| *table.name == *text.name) {
+            let help = format!("on line {}", other.line);
+            self.error(&path, format!("a table named \"{}\" exists already", text.name), &help);
+        }
+        let kinds = schema.tables();
+        let mut set = kinds.iter().filter_map(|kind| Some((kind, text.kinds.get(kind.key)?)));
+        let Some((kind, value)) = set.next() else {
+            let known: Vec<&str> = kinds.iter().map(|kind| kind.key).collect();
+            let message = format!("table \"{}\" has no source of answers", text.name);
+            self.error(at, message, &format!("give it one of {}", known.join(", ")));
+            return None;
+        };
+        if let Some((other, _)) = set.next() {
+            let message = format!("table \"{}\" has two sources of answers", text.name);
+            let help = format!("keep one of {}, {}", kind.key, other.key);
+            self.error(&format!("{at}.{}", other.key), message, &help);
+            return None;
+        }
+        if text.cache.is_some() && !kind.is_remote {
+            let help = "its answers are at hand: leave `cache` out";
+            self.error(&format!("{at}.cache"), format!("`{}` needs no cache", kind.key), help);
+        }
+        let cache =
+            self.table_cache(&format!("{at}.cache"), &text.cache.clone().unwrap_or_default());
+        let table = value.as_table().cloned().unwrap_or_default();
+        let settings = (kind.read)(table, &mut Reader::new(self, format!("{at}.{}", kind.key)))?;
+        let parts = self.parts(&format!("{at}.{}", kind.key), &*settings, before);
+        Some(TableEntry {
+            name: text.name.as_str().into(),
+            kind: kind.key,
+            is_remote: kind.is_remote,
+            settings,
+            parts,
+            rewrite: text.rewrite.clone(),
+            cache,
+            line: self.document.line(at).unwrap_or(0),
+        })
+    }
+
+    /// The tables that one is made of: those above it, so that none can be made of itself.
+    fn parts(
+        &mut self,
+        at: &str,
+        settings: &dyn TableSettings,
+        before: &[Arc<TableEntry>],
+    ) -> Vec<Arc<TableEntry>> {
+        let mut parts = Vec::new();
+        for name in settings.parts() {
+            match before.iter().find(|table| &*table.name == name) {
+                Some(part) => parts.push(Arc::clone(part)),
+                None => {
+                    let message = format!("no table named \"{name}\" stands above");
+                    self.error(at, message, &names(before));
+                }
+            }
+        }
+        parts
+    }
+
+    fn table_cache(&mut self, at: &str, text: &TableCacheText) -> TableCache {
+        TableCache {
+            positive: self.duration(&format!("{at}.positive"), &text.positive),
+            negative: self.duration(&format!("{at}.negative"), &text.negative),
+            stale: self.duration(&format!("{at}.stale"), &text.stale),
+            entries_max: text.max_entries,
+            requests_max: text.max_requests,
+            waiting_max: text.max_waiting,
+            timeout: self.timeout(&format!("{at}.timeout"), &text.timeout),
+        }
+    }
+
+    /// The table that is referred to at `path`.
+    pub(super) fn table_named(
+        &mut self,
+        path: &str,
+        reference: &TableRefText,
+        tables: &[Arc<TableEntry>],
+    ) -> Option<Arc<TableEntry>> {
+        let found = tables.iter().find(|table| *table.name == *reference.table);
+        if found.is_none() {
+            let message = format!("there is no table named \"{}\"", reference.table);
+            self.error(&format!("{path}.table"), message, &names(tables));
+        }
+        found.cloned()
+    }
+}
+
+/// The tables that could be meant.
+fn names(tables: &[Arc<TableEntry>]) -> String {
+    if tables.is_empty() {
+        return "add a [[table]] with this name".to_owned();
+    }
+    let names: Vec<&str> = tables.iter().map(|table| &*table.name).collect();
+    format!("there are: {}", names.join(", "))
+}

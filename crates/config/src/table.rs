@@ -1,0 +1,114 @@
+//! Named tables, and what a kind of table is told.
+//!
+//! A kind of table implements [`TableSection`] for its keys and [`TableSettings`] for what they come
+//! to, and is registered with [`Schema::table`](crate::Schema::table).
+
+use super::reader::Reader;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The key in `[[table]]` that says of which kind it is.
+pub trait TableSection: 'static {
+    /// The key.
+    const KEY: &'static str;
+    /// What the kind is for: a sentence in the table of `[[table]]`'s keys.
+    const SUMMARY: &'static str;
+    /// How it is written, for the reference page.
+    const EXAMPLE: &'static str;
+    /// Answers come from elsewhere, later: they are cached.
+    const IS_REMOTE: bool;
+    /// The value as it is written: a table. Its doc comments are the reference page.
+    type Text: DeserializeOwned + JsonSchema;
+
+    /// Reads it. `None` when there is a mistake in it, which `reader` was told.
+    fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>>;
+}
+
+/// What one table is told. Its owner knows the type.
+pub trait TableSettings: Any + Debug + Send + Sync {
+    /// Names of the tables that it is made of.
+    fn parts(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// Names of the values that its answers have, where they have names: what templates may use.
+    fn fields(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// How it is made of those; `None`: it is not.
+    fn composition(&self) -> Option<Composition> {
+        None
+    }
+
+    /// It is asked for whole addresses only, not for their parts: its keys are patterns.
+    fn has_patterns(&self) -> bool {
+        false
+    }
+
+    /// Whether the other settings say the same: what was learnt by them then stays true.
+    fn is_like(&self, other: &dyn TableSettings) -> bool;
+}
+
+impl dyn TableSettings {
+    /// The settings as their kind knows them; `None`: they are another kind's.
+    #[must_use]
+    pub fn of<T: TableSettings>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+}
+
+/// How a table is made of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Composition {
+    /// The answer of the first that has the key.
+    First,
+    /// The answers of all, with commas between them.
+    Union,
+}
+
+/// One `[[table]]`.
+#[derive(Clone, Debug)]
+pub struct TableEntry {
+    /// Unique.
+    pub name: Arc<str>,
+    /// The kind's key.
+    pub kind: &'static str,
+    /// Answers come from elsewhere.
+    pub is_remote: bool,
+    /// What the kind is told.
+    pub settings: Arc<dyn TableSettings>,
+    /// The tables that it is made of, in the order of its settings.
+    pub parts: Vec<Arc<TableEntry>>,
+    /// What is done to a key before it is looked up, in this order.
+    pub rewrite: Vec<Rewrite>,
+    /// How long answers count.
+    pub cache: TableCache,
+    /// Line of the file, from 1.
+    pub line: u32,
+}
+
+pub use super::written::Rewrite;
+
+/// How long the answers of a remote table count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableCache {
+    /// An entry.
+    pub positive: Duration,
+    /// That the table has no entry.
+    pub negative: Duration,
+    /// So long beyond that an answer serves while no server gives a new one.
+    pub stale: Duration,
+    /// Answers that are kept.
+    pub entries_max: u32,
+    /// Requests under way at once.
+    pub requests_max: u32,
+    /// Questions that wait for one; beyond it there is no answer.
+    pub waiting_max: u32,
+    /// How long a question waits for its answer.
+    pub timeout: Duration,
+}

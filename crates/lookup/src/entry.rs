@@ -1,0 +1,71 @@
+//! What a table says of one key.
+
+/// A name and its values.
+pub type Field = (Box<str>, Box<[Box<str>]>);
+
+/// What a table says of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The answer in one text, as `postmap -q` would print it: several values stand with commas
+    /// between them.
+    pub text: Box<str>,
+    /// Values by name, in the order of the configuration: attributes of LDAP, columns of SQL. Empty
+    /// where the table has but one text for a key.
+    pub fields: Box<[Field]>,
+}
+
+impl Entry {
+    /// An answer that is one text.
+    #[must_use]
+    pub fn text(text: impl Into<Box<str>>) -> Entry {
+        Entry { text: text.into(), fields: Box::default() }
+    }
+
+    /// An answer of named values. Its text is all of them with commas between them.
+    #[must_use]
+    pub fn fields(fields: impl Into<Box<[Field]>>) -> Entry {
+        let fields = fields.into();
+        let values = fields.iter().flat_map(|(_, values)| values.iter());
+        let text = values.map(|value| &**value).collect::<Vec<_>>().join(",");
+        Entry { text: text.into(), fields }
+    }
+
+    /// The first value of a field, without regard to the case of its name (as LDAP has it).
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.values(name).first().map(|value| &**value)
+    }
+
+    /// All values of a field.
+    #[must_use]
+    pub fn values(&self, name: &str) -> &[Box<str>] {
+        let field = self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        field.map(|(_, values)| &**values).unwrap_or_default()
+    }
+
+    /// About how many bytes of memory it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let values = |values: &[Box<str>]| values.iter().map(|v| v.len() + 16).sum::<usize>();
+        let fields = self.fields.iter().map(|(name, of)| name.len() + 32 + values(of));
+        size_of::<Entry>() + self.text.len() + fields.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_a_text_and_names_without_case() {
+        let fields = [
+            (Box::from("mail"), Box::from([Box::from("a@x.test"), Box::from("b@x.test")])),
+            (Box::from("mailHost"), Box::from([Box::from("one")])),
+        ];
+        let entry = Entry::fields(fields);
+        assert_eq!(&*entry.text, "a@x.test,b@x.test,one");
+        assert_eq!(entry.field("mailhost"), Some("one"));
+        assert_eq!(entry.values("MAIL").len(), 2);
+        assert_eq!(entry.field("none"), None);
+    }
+}

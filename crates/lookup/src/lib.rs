@@ -1,0 +1,15 @@
+//! Lookup tables: what a key stands for.
+//!
+//! A table is kept in this process ([`Table`]: answers at once) or asked for elsewhere ([`Backend`]:
+//! answers later, or not at all). Nothing here opens a file or a socket or reads a clock: bytes and
+//! time come in as arguments.
+
+mod backend;
+mod entry;
+mod table;
+mod trouble;
+
+pub use backend::{Answers, Backend, Fetch};
+pub use entry::{Entry, Field};
+pub use table::Table;
+pub use trouble::{Trouble, TroubleKind};

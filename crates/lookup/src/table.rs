@@ -1,0 +1,19 @@
+//! Tables that answer at once.
+
+use super::{Entry, Trouble};
+use std::fmt::Debug;
+
+/// A table that is kept in this process, or in a file that is mapped into its memory. Shared by all
+/// shards; a changed file makes a new table.
+pub trait Table: Debug + Send + Sync {
+    /// What it says of this key; `None`: it does not have it.
+    ///
+    /// # Errors
+    /// The table is damaged.
+    fn find(&self, key: &str) -> Result<Option<Entry>, Trouble>;
+
+    /// How many keys it has, where that can be told.
+    fn keys_count(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,239 @@
+//! What tables say of a recipient: whether there is one of this name (`recipients`), and who stands
+//! for it (`aliases`).
+
+use super::refusals;
+use super::stage::Resolved;
+use crate::answer::{Answer, Decision};
+use crate::console::Console;
+use crate::routing::{Active, find};
+use crate::seams::World;
+use crate::tables::{self, FoundAddress, FoundBy, TAG_DELIMITER, split_tag};
+use config::{Route, TableEntry};
+use lookup::Trouble;
+use mail::{Mailbox, Recipient, Refusal};
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Addresses that one recipient may stand for, those in between counted: 451 4.3.5 beyond it.
+const MEMBERS_MAX: usize = 20_000;
+/// How many aliases may lead from one to the next: 451 4.3.5 beyond it.
+const DEPTH_MAX: u16 = 50;
+
+/// The tables of one recipient's route.
+pub(super) struct Directory<W: World> {
+    world: W,
+    console: Rc<dyn Console>,
+    active: Rc<Active>,
+    route: Arc<Route>,
+}
+
+impl<W: World> Directory<W> {
+    /// `None`: the route has no such tables.
+    pub(super) fn of(
+        world: &W,
+        console: &Rc<dyn Console>,
+        active: &Rc<Active>,
+        route: &Arc<Route>,
+    ) -> Option<Directory<W>> {
+        (route.recipients.is_some() || route.aliases.is_some()).then(|| Directory {
+            world: world.clone(),
+            console: Rc::clone(console),
+            active: Rc::clone(active),
+            route: Arc::clone(route),
+        })
+    }
+
+    /// What becomes of a recipient that the routes take.
+    pub(super) fn resolve(self, recipient: Recipient) -> Decision<'static, Resolved> {
+        let Some(aliases) = self.route.aliases.clone() else { return self.exists(recipient) };
+        let found = tables::find_address(&self.world, &aliases, &recipient.mailbox);
+        found.then(move |found| match found {
+            Ok(None) => self.exists(recipient),
+            Ok(Some(found)) => {
+                Answer::later(async move { self.expand(&aliases, recipient, found).await })
+            }
+            Err(trouble) => Answer::Now(Err(self.failed(&aliases, &trouble))),
+        })
+    }
+
+    fn exists(self, recipient: Recipient) -> Decision<'static, Resolved> {
+        let Some(table) = self.route.recipients.clone() else {
+            return Answer::Now(Ok(Resolved::Kept));
+        };
+        let found = tables::find_address(&self.world, &table, &recipient.mailbox);
+        found.then(move |found| {
+            Answer::Now(match found {
+                Ok(Some(_)) => Ok(Resolved::Kept),
+                Ok(None) => Err(refusals::NO_SUCH_RECIPIENT),
+                Err(trouble) => Err(self.failed(&table, &trouble)),
+            })
+        })
+    }
+
+    /// Whom an alias stands for, and whom those stand for.
+    async fn expand(
+        self,
+        aliases: &Arc<TableEntry>,
+        recipient: Recipient,
+        found: FoundAddress,
+    ) -> Result<Resolved, Refusal> {
+        let mut expansion = Expansion::default();
+        self.add(&mut expansion, aliases, &recipient.mailbox, &found, 1)?;
+        while let Some((address, depth)) = expansion.pending.pop_front() {
+            let trouble_of = |trouble: Trouble| self.failed(aliases, &trouble);
+            let in_tables = find::in_tables(&self.world, &self.active, &address.domain());
+            let at = in_tables.get().await.map_err(trouble_of)?;
+            let route = self.active.config.route_of(&address, at).map(|(_, route)| route);
+            let next = route.and_then(|route| route.aliases.as_ref());
+            // Who stands for itself is kept, and not asked about again.
+            if let Some(next) = next.filter(|_| address != recipient.mailbox)
+                && let Some(found) = self.ask(next, &address).await?
+            {
+                self.add(&mut expansion, next, &address, &found, depth + 1)?;
+                if !expansion.stands_for_itself.remove(&address) {
+                    continue;
+                }
+            }
+            let table = route.and_then(|route| route.recipients.as_ref());
+            match table {
+                Some(table) if self.ask(table, &address).await?.is_none() => {
+                    let text = format_args!(
+                        "{} stands for {address}, and there is no such recipient",
+                        recipient.mailbox
+                    );
+                    self.console.warn("aliases", text);
+                }
+                _ => expansion.members.push(address),
+            }
+        }
+        match expansion.into_recipients(recipient) {
+            members if members.is_empty() => Err(refusals::NO_SUCH_RECIPIENT),
+            members => Ok(Resolved::Replaced(members)),
+        }
+    }
+
+    async fn ask(
+        &self,
+        table: &Arc<TableEntry>,
+        address: &Mailbox,
+    ) -> Result<Option<FoundAddress>, Refusal> {
+        let found = tables::find_address(&self.world, table, address).get().await;
+        found.map_err(|trouble| self.failed(table, &trouble))
+    }
+
+    /// Notes those that `table` has for `address`.
+    fn add(
+        &self,
+        expansion: &mut Expansion,
+        table: &TableEntry,
+        address: &Mailbox,
+        found: &FoundAddress,
+        depth: u16,
+    ) -> Result<(), Refusal> {
+        for text in members(&found.entry.text) {
+            let Some(member) = self.member(text, address, found.by) else {
+                let name = &table.name;
+                let text = format_args!("table {name}: {address} stands for {text:?}, no address");
+                self.console.warn("aliases", text);
+                return Err(refusals::BAD_ALIAS);
+            };
+            if member.is_same(address) {
+                expansion.stands_for_itself.insert(member.clone());
+            }
+            if !expansion.seen.insert(member.clone()) {
+                continue;
+            }
+            if depth > DEPTH_MAX || expansion.seen.len() > MEMBERS_MAX {
+                let name = &table.name;
+                self.console.warn(
+                    "aliases",
+                    format_args!("table {name}: {address} stands for too many addresses"),
+                );
+                return Err(refusals::BAD_ALIAS);
+            }
+            expansion.pending.push_back((member, depth));
+        }
+        Ok(())
+    }
+
+    /// The address that an alias of `address` names: `@example.org` keeps the local part, a name
+    /// without a domain is at ours, and a tag that the alias was found without goes on.
+    fn member(&self, text: &str, address: &Mailbox, by: FoundBy) -> Option<Mailbox> {
+        let text = match text.strip_prefix('@') {
+            Some(domain) => format!("{}@{domain}", address.local()),
+            None if !text.contains('@') => format!("{text}@{}", self.active.config.hostname),
+            None => text.to_owned(),
+        };
+        let member = Mailbox::parse(&text, true).ok()?;
+        let tag = match by {
+            FoundBy::WithoutTag => split_tag(address.local()).map(|(_, tag)| tag),
+            FoundBy::Address | FoundBy::Domain => None,
+        };
+        let Some(tag) = tag.filter(|_| !member.local().starts_with('"')) else {
+            return Some(member);
+        };
+        let tagged = format!("{}{TAG_DELIMITER}{tag}@{}", member.local(), member.domain_str());
+        Some(Mailbox::parse(&tagged, true).unwrap_or(member))
+    }
+
+    /// Says why nothing is known of a recipient, and refuses it for now.
+    fn failed(&self, table: &TableEntry, trouble: &Trouble) -> Refusal {
+        self.console.debug("tables", format_args!("table {}: {trouble}", table.name));
+        refusals::NO_ANSWER
+    }
+}
+
+/// The addresses that a recipient stands for, as they are found.
+#[derive(Default)]
+struct Expansion {
+    /// Those that were met: none is looked at twice, so that no circle goes on for ever.
+    seen: BTreeSet<Mailbox>,
+    pending: VecDeque<(Mailbox, u16)>,
+    /// Aliases that name themselves: they are recipients as well.
+    stands_for_itself: BTreeSet<Mailbox>,
+    members: Vec<Mailbox>,
+}
+
+impl Expansion {
+    /// The members as recipients of the message. What the sender wants to be told of the recipient
+    /// it wants to be told of them (RFC 3461 §5.2.7.1), by the name that it knows.
+    fn into_recipients(self, recipient: Recipient) -> Box<[Recipient]> {
+        let orcpt = recipient.orcpt.clone();
+        let one = |mailbox| Recipient { mailbox, notify: recipient.notify, orcpt: orcpt.clone() };
+        self.members.into_iter().map(one).collect()
+    }
+}
+
+/// The addresses of an alias: between commas and blanks, which may stand in quotes.
+fn members(text: &str) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let parts = text.split(move |c: char| {
+        if is_escaped {
+            is_escaped = false;
+        } else if c == '\\' {
+            is_escaped = is_quoted;
+        } else if c == '"' {
+            is_quoted = !is_quoted;
+        }
+        !is_quoted && (c == ',' || c.is_ascii_whitespace())
+    });
+    parts.filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_stand_between_commas_and_blanks() {
+        let all = |text| members(text).collect::<Vec<_>>();
+        assert_eq!(all("a@x.test, b@x.test\tc@x.test,,"), ["a@x.test", "b@x.test", "c@x.test"]);
+        assert_eq!(
+            all("\"a, \\\" b\"@x.test,c@x.test"),
+            ["\"a, \\\" b\"@x.test", "c@x.test"],
+            "not within quotes"
+        );
+        assert!(all(" , ").is_empty());
+    }
+}

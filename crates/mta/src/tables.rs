@@ -1,0 +1,175 @@
+//! Looking keys up in the tables of the configuration: what is made of a key before, of which others
+//! a table is made, and which keys an address has.
+
+use crate::answer::Answer;
+use crate::seams::{Found, Tables, World};
+use config::{Composition, Rewrite, TableEntry};
+use lookup::{Entry, Trouble};
+use mail::Mailbox;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// What begins the tag of a local part: `user+tag@example.org` is one of `user@example.org`.
+pub const TAG_DELIMITER: char = '+';
+
+/// What a table says of a key.
+pub fn find<W: World>(world: &W, table: &Arc<TableEntry>, key: &str) -> Found {
+    let key = rewritten(&table.rewrite, key);
+    match table.settings.composition() {
+        None => world.tables().find(table, &key),
+        Some(Composition::First) => first(world.clone(), Arc::clone(table), key.into(), 0),
+        Some(Composition::Union) => union(world.clone(), Arc::clone(table), key.into(), Vec::new()),
+    }
+}
+
+fn first<W: World>(world: W, table: Arc<TableEntry>, key: Box<str>, next: usize) -> Found {
+    let Some(part) = table.parts.get(next) else { return Answer::Now(Ok(None)) };
+    find(&world, part, &key).then(move |found| match found {
+        Ok(None) => first(world, table, key, next + 1),
+        other => Answer::Now(other),
+    })
+}
+
+fn union<W: World>(
+    world: W,
+    table: Arc<TableEntry>,
+    key: Box<str>,
+    mut entries: Vec<Option<Arc<Entry>>>,
+) -> Found {
+    let Some(part) = table.parts.get(entries.len()) else {
+        let texts: Vec<&str> = entries.iter().flatten().map(|entry| &*entry.text).collect();
+        let union = (!texts.is_empty()).then(|| Arc::new(Entry::text(texts.join(","))));
+        return Answer::Now(Ok(union));
+    };
+    find(&world, part, &key).then(move |found| match found {
+        Ok(entry) => {
+            entries.push(entry);
+            union(world, table, key, entries)
+        }
+        Err(trouble) => Answer::Now(Err(trouble)),
+    })
+}
+
+/// By what an address was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundBy {
+    /// The whole address.
+    Address,
+    /// The address without its tag.
+    WithoutTag,
+    /// `@` and the domain.
+    Domain,
+}
+
+/// What a table says of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundAddress {
+    /// What it says.
+    pub entry: Arc<Entry>,
+    /// By what.
+    pub by: FoundBy,
+}
+
+/// What a table says of an address: of the whole, else without its tag, else of its domain.
+pub fn find_address<W: World>(
+    world: &W,
+    table: &Arc<TableEntry>,
+    address: &Mailbox,
+) -> Answer<'static, Result<Option<FoundAddress>, Trouble>> {
+    let keys = keys_of(address, table.settings.has_patterns());
+    find_one(world.clone(), Arc::clone(table), keys, 0)
+}
+
+fn find_one<W: World>(
+    world: W,
+    table: Arc<TableEntry>,
+    keys: Vec<(FoundBy, String)>,
+    next: usize,
+) -> Answer<'static, Result<Option<FoundAddress>, Trouble>> {
+    let Some((by, key)) = keys.get(next) else { return Answer::Now(Ok(None)) };
+    let by = *by;
+    find(&world, &table, key).then(move |found| match found {
+        Ok(Some(entry)) => Answer::Now(Ok(Some(FoundAddress { entry, by }))),
+        Ok(None) => find_one(world, table, keys, next + 1),
+        Err(trouble) => Answer::Now(Err(trouble)),
+    })
+}
+
+/// The keys of an address, in the order in which they are tried: in lower case, the domain in
+/// A-labels. `whole`: no parts of it.
+fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, String)> {
+    let domain = address.domain();
+    let domain = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
+    let local = address.local_unquoted().to_lowercase();
+    let mut keys = vec![(FoundBy::Address, format!("{local}@{domain}"))];
+    if whole {
+        return keys;
+    }
+    if let Some((user, _)) = split_tag(&local) {
+        keys.push((FoundBy::WithoutTag, format!("{user}@{domain}")));
+    }
+    keys.push((FoundBy::Domain, format!("@{domain}")));
+    keys
+}
+
+/// A local part without its tag, and the tag.
+#[must_use]
+pub fn split_tag(local: &str) -> Option<(&str, &str)> {
+    local.split_once(TAG_DELIMITER).filter(|(user, _)| !user.is_empty())
+}
+
+/// A key as the table wants it.
+fn rewritten<'a>(steps: &[Rewrite], key: &'a str) -> Cow<'a, str> {
+    let mut key = Cow::Borrowed(key);
+    for step in steps {
+        let (local, domain) = match key.rsplit_once('@') {
+            Some((local, domain)) => (local, Some(domain)),
+            None => (&*key, None),
+        };
+        key = Cow::Owned(match (step, domain) {
+            (Rewrite::Lower, _) => key.to_lowercase(),
+            (Rewrite::DropTag, domain) => {
+                let user = split_tag(local).map_or(local, |(user, _)| user);
+                domain.map_or_else(|| user.to_owned(), |domain| format!("{user}@{domain}"))
+            }
+            (Rewrite::Domain, Some(domain)) => domain.to_owned(),
+            (Rewrite::Local, Some(_)) => local.to_owned(),
+            (Rewrite::Domain | Rewrite::Local, None) => continue,
+        });
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_go_from_the_whole_address_to_its_domain() {
+        let keys = |address: &str, whole| {
+            let keys = keys_of(&Mailbox::parse(address, true).unwrap(), whole);
+            keys.into_iter().map(|(_, key)| key).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            keys("Jo+News@Example.ORG", false),
+            "jo+news@example.org jo@example.org @example.org"
+        );
+        assert_eq!(keys("jo+news@example.org", true), "jo+news@example.org");
+        assert_eq!(keys("+x@example.org", false), "+x@example.org @example.org");
+        assert_eq!(
+            keys("\"a b\"@b\u{fc}cher.example", false),
+            "a b@xn--bcher-kva.example @xn--bcher-kva.example"
+        );
+    }
+
+    #[test]
+    fn rewriting_goes_step_by_step() {
+        let all = [Rewrite::Lower, Rewrite::DropTag];
+        assert_eq!(rewritten(&all, "Jo+x@Example.ORG"), "jo@example.org");
+        assert_eq!(rewritten(&[Rewrite::DropTag], "jo+x"), "jo");
+        assert_eq!(rewritten(&[Rewrite::Domain], "a@b@c.test"), "c.test");
+        assert_eq!(rewritten(&[Rewrite::Local], "a@b.test"), "a");
+        assert_eq!(rewritten(&[Rewrite::Domain], "c.test"), "c.test");
+        assert_eq!(rewritten(&[], "C"), "C");
+    }
+}
