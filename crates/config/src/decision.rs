@@ -131,8 +131,8 @@ impl Config {
             return Decision::Postmaster { route: self.postmaster.route };
         }
         let network = client.and_then(|client| listener.relay_network(client));
-        if is_own_literal(listener, rcpt, network.is_some())
-            && rcpt.local().eq_ignore_ascii_case("postmaster")
+        if rcpt.local().eq_ignore_ascii_case("postmaster")
+            && is_own_literal(listener, rcpt, network.is_some())
         {
             return Decision::Postmaster { route: self.postmaster.route };
         }

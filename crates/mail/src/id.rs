@@ -49,6 +49,13 @@ impl MessageId {
     }
 }
 
+impl MessageId {
+    /// Appends it to a text, as `Display` writes it.
+    pub fn push_to(self, text: &mut String) {
+        text.extend(self.hex().map(char::from));
+    }
+}
+
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Hexadecimal digits are ASCII. A fifth of what `{:016x}` costs: every reply has an id.
@@ -113,6 +120,9 @@ mod tests {
         assert_eq!((id.node(), id.log(), id.sequence()), (0x1234, 7, 42));
         assert_eq!(id.to_string(), "123407000000002a");
         assert_eq!(&id.hex(), b"123407000000002a");
+        let mut text = "id ".to_owned();
+        id.push_to(&mut text);
+        assert_eq!(text, "id 123407000000002a");
         assert_eq!("123407000000002a".parse(), Ok(id));
         assert_eq!("+23407000000002a".parse::<MessageId>(), Err(MessageIdError));
     }

@@ -208,7 +208,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 /// Tasks on this shard.
 pub trait Spawn: Clone + 'static {
     /// Runs `task` on this shard until it ends or the shard does.
-    fn spawn(&self, task: impl Future<Output = ()> + 'static);
+    fn spawn(&self, task: Task);
 }
 
 /// Where mailbox files are written.

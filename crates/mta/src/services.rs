@@ -5,7 +5,7 @@ use crate::event::{Event, EventSink, Kind, Position, Recipients};
 use crate::metrics::Metrics;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
-use crate::seams::{Spawn, Time, World};
+use crate::seams::{Spawn, Task, Time, World};
 use crate::shared::Shared;
 use crate::signal::Signal;
 use crate::stopping::Stopping;
@@ -66,6 +66,11 @@ impl<W: World> Services<W> {
 
     /// Runs a task on this shard.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.run(Box::pin(task));
+    }
+
+    /// Runs a task that is boxed already: a connection's.
+    pub(crate) fn run(&self, task: Task) {
         self.world.spawn().spawn(task);
     }
 

@@ -141,8 +141,8 @@ impl Node {
             stands: Rc::clone(&log_stands),
             shards: shards.clone(),
         };
-        world.spawn().spawn(log.run());
-        world.spawn().spawn(Rc::clone(&shard).run(mail));
+        world.spawn().spawn(Box::pin(log.run()));
+        world.spawn().spawn(Box::pin(Rc::clone(&shard).run(mail)));
         Node {
             world,
             disk,

@@ -9,7 +9,7 @@ use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
     Dns, DnsError, Endpoint, Found, Listener, MailStore, Mx, Net, Sleep, Spawn, Stream, Tables,
-    Time, World,
+    Task, Time, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -324,7 +324,7 @@ impl LocalTasks {
 }
 
 impl Spawn for LocalTasks {
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+    fn spawn(&self, task: Task) {
         self.0.borrow_mut().push(tokio::task::spawn_local(task).abort_handle());
     }
 }

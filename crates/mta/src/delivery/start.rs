@@ -20,5 +20,5 @@ pub(crate) fn start_connection<W: World>(delivery: &Rc<Delivery<W>>, ready: Read
         delivery.schedule.queue_mut().handle_open_failed(now, ready, Arc::new(failure));
         return;
     };
-    delivery.services.spawn(channel.run(Slot::new(delivery, ready, hop)));
+    delivery.services.run(channel.run(Slot::new(delivery, ready, hop)));
 }

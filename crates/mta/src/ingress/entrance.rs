@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// body.
 const ENVELOPE_STEP_BYTES: u64 = 16 * 1024;
 
-/// What one connection may ask of the core. Dropping it drops what was begun.
+/// What one connection may ask of the core. Dropping it drops what was begun, and ends the session.
 ///
 /// A transaction goes through [`Entrance::sender`], [`Entrance::recipient`] and [`Entrance::keep`]
 /// for each recipient, [`Entrance::reserve`], content through [`Entrance::intake`], and ends with
@@ -71,6 +71,8 @@ impl<W: World> Entrance<W> {
         let (services, router) = (&ingress.services, &ingress.router);
         let count = ClientCount::enter(ingress, socket, listener, peer.ip());
         let blob_bytes = router.active().config.spool.blob_bytes;
+        services.metrics.sessions.inc();
+        services.metrics.sessions_open.inc();
         Entrance {
             session: Session::new(peer, listener, count.may_relay, router.nothing()),
             count,
@@ -194,6 +196,9 @@ impl<W: World> Entrance<W> {
             stages: &self.stages,
             transaction: self.transaction.as_ref(),
         };
+        if !active.has_domain_tables() {
+            return asked.decide(recipient, Ok(None));
+        }
         match find::in_tables(&services.world, &active, &recipient.mailbox.domain()) {
             Answer::Now(in_tables) => asked.decide(recipient, in_tables),
             Answer::Later(later) => {
@@ -416,5 +421,7 @@ impl<W: World> Entrance<W> {
 impl<W: World> Drop for Entrance<W> {
     fn drop(&mut self) {
         self.abandon();
+        self.ingress.services.metrics.sessions_open.dec();
+        self.ingress.count_end();
     }
 }

@@ -22,5 +22,5 @@ pub type Protocols<W> = Vec<Rc<dyn Protocol<W>>>;
 /// Serves the connections of one listener.
 pub trait Handler<W: World>: 'static {
     /// Serves one of them to its end.
-    fn serve(self: Rc<Self>, entrance: Entrance<W>, stream: <W::Net as Net>::Stream) -> Task;
+    fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task;
 }

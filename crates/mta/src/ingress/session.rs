@@ -55,7 +55,7 @@ impl Session {
         } else {
             Arc::from(helo)
         };
-        let client = Client { helo, protocol, ..(*self.client).clone() };
-        Rc::make_mut(self).client = Arc::new(client);
+        let client = Arc::make_mut(&mut Rc::make_mut(self).client);
+        (client.helo, client.protocol) = (helo, protocol);
     }
 }

@@ -32,13 +32,6 @@ pub(crate) fn start_session<W: World>(
         console.error("listener", what);
         return;
     };
-    let task = Rc::clone(ingress);
-    ingress.services.spawn(async move {
-        let entrance = Entrance::new(&task, peer, socket, &rules.listener);
-        task.services.metrics.sessions.inc();
-        task.services.metrics.sessions_open.inc();
-        handler.serve(entrance, stream).await;
-        task.services.metrics.sessions_open.dec();
-        task.count_end();
-    });
+    let entrance = Box::new(Entrance::new(ingress, peer, socket, &rules.listener));
+    ingress.services.run(handler.serve(entrance, stream));
 }

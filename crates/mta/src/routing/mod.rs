@@ -148,6 +148,11 @@ impl Active {
         self.config.route_of(recipient, in_tables).map(|(_, route)| route)
     }
 
+    /// Whether routes take the domains of tables.
+    pub(crate) fn has_domain_tables(&self) -> bool {
+        !self.domain_tables.is_empty()
+    }
+
     fn learnt(&self, domain: &Domain) -> Option<usize> {
         if self.domain_tables.is_empty() {
             return None;

@@ -12,7 +12,7 @@ pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
 pub(crate) use tokio_time::{Clock, seed_of, wall_now};
 
-use mta::seams::{NoTables, World};
+use mta::seams::{NoTables, Task, World};
 use std::rc::Rc;
 
 /// The world of one shard.
@@ -72,8 +72,7 @@ impl World for Real {
 pub(crate) struct LocalSpawn;
 
 impl mta::seams::Spawn for LocalSpawn {
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        // Boxed: tokio moves what it is given several times, and a session is kilobytes.
-        tokio::task::spawn_local(Box::pin(task));
+    fn spawn(&self, task: Task) {
+        tokio::task::spawn_local(task);
     }
 }

@@ -89,7 +89,7 @@ impl ServerSession {
             }
             Verb::Quit => {
                 no_argument(argument)?;
-                let text = format!("{} closing", self.config.hostname);
+                let text = [&self.config.hostname, " closing"].concat();
                 self.write(&Reply::new(221, (2, 0, 0), text));
                 self.phase = Phase::Closing;
                 Ok(None)

@@ -5,6 +5,7 @@ mod session;
 use config::{Config, Listener};
 use mta::ingress::{Entrance, Handler, Protocol};
 use mta::seams::{Net, Task, World};
+use session::Session;
 use smtp::server::{BareNewline, Nul, ServerConfig};
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -43,8 +44,10 @@ struct Settings {
 }
 
 impl<W: World> Handler<W> for Settings {
-    fn serve(self: Rc<Self>, entrance: Entrance<W>, stream: <W::Net as Net>::Stream) -> Task {
-        Box::pin(session::run(self, entrance, stream))
+    fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task {
+        // In a place of its own: whatever moves what serves it would move it as well.
+        let mut session = Box::new(Session::new(self, entrance, stream));
+        Box::pin(async move { session.run().await })
     }
 }
 

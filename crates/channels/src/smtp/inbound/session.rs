@@ -34,40 +34,6 @@ const COMMANDS_BYTES: usize = 4 * 1024;
 /// gets no more memory than this and what the replies to `COMMANDS_BYTES` add.
 const REPLIES_BYTES: usize = 16 * 1024;
 
-/// Serves one connection to its end.
-pub(super) async fn run<W: World>(
-    settings: Rc<Settings>,
-    mut entrance: Entrance<W>,
-    stream: <W::Net as Net>::Stream,
-) {
-    let session = entrance.session();
-    let server = Arc::clone(settings.server(session.may_relay()));
-    let mut greeting_delay = settings.greeting_delay(session.client().address.ip());
-    let machine = match entrance.admit().await {
-        Ok(()) => ServerSession::new(server, entrance.now()),
-        Err(refusal) => {
-            let reply = greeting(&server.hostname, refusal);
-            entrance.turn_away(reply.clone());
-            greeting_delay = Duration::ZERO;
-            ServerSession::refused(server, reply, entrance.now())
-        }
-    };
-    let session = Session {
-        alarm: entrance.alarm(),
-        scratch: entrance.scratch(),
-        stopping: Rc::clone(entrance.stopping()),
-        rest: Vec::new(),
-        rest_from: 0,
-        open: Vec::new(),
-        settings,
-        machine,
-        stream: Some(stream),
-        entrance,
-    };
-    // An error here is the client's going away; what it had begun is dropped with the session.
-    let _ = session.serve(greeting_delay).await;
-}
-
 /// The greeting of a session that is turned away (RFC 5321 §3.1).
 fn greeting(host: &str, refusal: Refusal) -> Reply {
     if refusal.class != RefusalClass::Permanent {
@@ -83,8 +49,9 @@ fn last_words(host: &str, refusal: Refusal) -> Reply {
     Reply { text: format!("{host} {}", reply.text).into(), ..reply }
 }
 
-struct Session<W: World> {
-    entrance: Entrance<W>,
+/// One session.
+pub(super) struct Session<W: World> {
+    entrance: Box<Entrance<W>>,
     /// `None` only while it is being encrypted.
     stream: Option<<W::Net as Net>::Stream>,
     machine: ServerSession,
@@ -118,7 +85,48 @@ impl<W: World> ContentSink for Sink<'_, W> {
 }
 
 impl<W: World> Session<W> {
-    async fn serve(mut self, greeting_delay: Duration) -> io::Result<()> {
+    /// Of a client that has just connected.
+    pub(super) fn new(
+        settings: Rc<Settings>,
+        entrance: Box<Entrance<W>>,
+        stream: <W::Net as Net>::Stream,
+    ) -> Session<W> {
+        let server = Arc::clone(settings.server(entrance.session().may_relay()));
+        Session {
+            machine: ServerSession::new(server, entrance.now()),
+            alarm: entrance.alarm(),
+            scratch: entrance.scratch(),
+            stopping: Rc::clone(entrance.stopping()),
+            rest: Vec::new(),
+            rest_from: 0,
+            open: Vec::new(),
+            settings,
+            stream: Some(stream),
+            entrance,
+        }
+    }
+
+    /// Serves the connection to its end.
+    pub(super) async fn run(&mut self) {
+        let address = self.entrance.session().client().address;
+        let mut greeting_delay = self.settings.greeting_delay(address.ip());
+        if let Err(refusal) = self.entrance.admit().await {
+            let reply = greeting(&self.host(), refusal);
+            self.entrance.turn_away(reply.clone());
+            self.turn_away(reply);
+            greeting_delay = Duration::ZERO;
+        }
+        // An error here is the client's going away; what it had begun is dropped with the session.
+        let _ = self.serve(greeting_delay).await;
+    }
+
+    /// The client hears this instead of a greeting.
+    fn turn_away(&mut self, reply: Reply) {
+        let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
+        self.machine = ServerSession::refused(server, reply, self.entrance.now());
+    }
+
+    async fn serve(&mut self, greeting_delay: Duration) -> io::Result<()> {
         let stopping = Rc::clone(&self.stopping);
         let notify = &stopping.notify;
         let mut stop = std::pin::pin!(notify.notified());
@@ -230,14 +238,18 @@ impl<W: World> Session<W> {
     /// Makes the message durable; the reply says whether it is.
     async fn submit(&mut self, transaction: Transaction) -> Reply {
         match self.entrance.submit(transaction.envelope, transaction.facts).await {
-            Ok(Submitted::Queued(id)) => Reply::new(250, (2, 0, 0), format!("Ok: queued as {id}")),
+            Ok(Submitted::Queued(id)) => {
+                let mut text = "Ok: queued as ".to_owned();
+                id.push_to(&mut text);
+                Reply::new(250, (2, 0, 0), text)
+            }
             Ok(Submitted::Discarded) => Reply::new(250, (2, 0, 0), "Ok: discarded"),
             Err(refusal) => Reply::from(refusal),
         }
     }
 
     /// The content that came so far could not be kept.
-    async fn lose_content(mut self, refusal: Refusal) -> io::Result<()> {
+    async fn lose_content(&mut self, refusal: Refusal) -> io::Result<()> {
         // 421 may come at any time (RFC 5321 §3.8): better than silence.
         let reply = last_words(&self.host(), refusal);
         reply.write_to(self.machine.output());
@@ -291,8 +303,7 @@ impl<W: World> Session<W> {
         let reply = greeting(&self.host(), early);
         let told = reply.clone();
         self.account(Refused { step: "connect", sender: None, recipient: None, reply: told });
-        let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
-        self.machine = ServerSession::refused(server, reply, self.entrance.now());
+        self.turn_away(reply);
     }
 
     /// Goes on with the input that was behind the last need.

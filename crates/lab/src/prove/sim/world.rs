@@ -11,7 +11,7 @@ use super::trace::Trace;
 use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
-use mta::seams::{Dns, DnsError, MailStore, Mx, NoTables, Sleep, Spawn, Time, World};
+use mta::seams::{Dns, DnsError, MailStore, Mx, NoTables, Sleep, Spawn, Task, Time, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -178,7 +178,7 @@ impl SimSpawn {
 }
 
 impl Spawn for SimSpawn {
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+    fn spawn(&self, task: Task) {
         self.executor.spawn(self.group, task);
     }
 }
