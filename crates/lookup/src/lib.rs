@@ -5,11 +5,17 @@
 //! time come in as arguments.
 
 mod backend;
+mod breaker;
+mod cache;
+mod desk;
 mod entry;
 mod table;
 mod trouble;
 
 pub use backend::{Answers, Backend, Fetch};
+pub use breaker::{FAILURES_MAX, PAUSE_FIRST, PAUSE_MAX};
+pub use cache::{Cache, CacheCounts, Cached, Lifetimes};
+pub use desk::{Answered, Desk, DeskLimits, Request, RequestId, Ticket};
 pub use entry::{Entry, Field};
 pub use table::Table;
 pub use trouble::{Trouble, TroubleKind};

@@ -1,0 +1,279 @@
+//! Answers that were got from elsewhere, kept for a while.
+
+use super::Entry;
+use mail::Mono;
+use mail::map::FixedMap;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A cache has at most so many locks, each for a part of the keys: whoever looks something up hardly
+/// ever meets another.
+pub const STRIPES_MAX: usize = 64;
+/// A part has room for at least so many answers: in smaller ones, some would be full long before
+/// others.
+pub const STRIPE_ENTRIES_MIN: usize = 64;
+/// So many answers that were used lately are passed over in search of one that makes room. No lock is
+/// held for longer, however large the cache is.
+pub const CHANCES_MAX: usize = 32;
+
+/// How long answers count, from the moment at which the server was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// An entry.
+    pub positive: Duration,
+    /// That there is none.
+    pub negative: Duration,
+    /// So long beyond that an answer still serves while no server gives a new one.
+    pub stale: Duration,
+}
+
+/// What a cache knows of a key, and how old that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cached {
+    /// An answer that counts; `None`: the table does not have the key.
+    Fresh(Option<Arc<Entry>>, Duration),
+    /// An answer that serves only while there is no newer one.
+    Stale(Option<Arc<Entry>>, Duration),
+    /// Nothing.
+    Missing,
+}
+
+/// How much a cache holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// Answers, too old ones included: they go when others need their room.
+    pub entries: usize,
+    /// About how much memory they take.
+    pub bytes: usize,
+}
+
+/// A cache that all shards share. It never has more than the entries that it was made for; when it is
+/// full, answers that nobody used since they were last passed over go first.
+#[derive(Debug)]
+pub struct Cache {
+    /// As many as a power of two.
+    stripes: Box<[Mutex<Stripe>]>,
+    lifetimes: Lifetimes,
+    seed: u64,
+}
+
+impl Cache {
+    /// A cache of at most `entries_max` answers. Strangers choose keys: `seed` is one that they do not
+    /// know, so that they cannot choose many which fall together.
+    #[must_use]
+    pub fn new(entries_max: usize, lifetimes: Lifetimes, seed: u64) -> Cache {
+        let wanted = (entries_max / STRIPE_ENTRIES_MIN).clamp(1, STRIPES_MAX);
+        let count = 1_usize << wanted.ilog2();
+        let stripe = |number| {
+            let rest = usize::from(number < entries_max % count);
+            Mutex::new(Stripe::new(entries_max / count + rest))
+        };
+        Cache { stripes: (0..count).map(stripe).collect(), lifetimes, seed }
+    }
+
+    /// What is known of a key.
+    #[must_use]
+    pub fn get(&self, key: &str, now: Mono) -> Cached {
+        let hash = self.hash(key);
+        self.stripe(hash).get(hash, key, now, self.lifetimes)
+    }
+
+    /// Keeps the answer to a question that the server was asked at `asked`, unless the key was to be
+    /// forgotten since, or a later question has been answered already.
+    pub fn put(&self, key: &str, answer: Option<Arc<Entry>>, asked: Mono) {
+        let hash = self.hash(key);
+        let slot = Slot { hash, key: key.into(), answer, asked, is_used: false };
+        // What leaves is freed after the lock.
+        let _old = self.stripe(hash).put(slot);
+    }
+
+    /// Forgets what is known of a key, and what a server that was asked before `now` may still say of
+    /// it. Whether anything was known.
+    pub fn forget(&self, key: &str, now: Mono) -> bool {
+        let hash = self.hash(key);
+        let old = self.stripe(hash).forget(hash, key, now);
+        old.is_some()
+    }
+
+    /// Forgets everything, and what servers that were asked before `now` may still say. How many
+    /// answers that were.
+    pub fn flush(&self, now: Mono) -> usize {
+        let flush = |stripe: &Mutex<Stripe>| {
+            let old = lock(stripe).flush(now);
+            old.len()
+        };
+        self.stripes.iter().map(flush).sum()
+    }
+
+    /// How much it holds.
+    #[must_use]
+    pub fn counts(&self) -> CacheCounts {
+        let mut counts = CacheCounts::default();
+        for stripe in &self.stripes {
+            let stripe = lock(stripe);
+            counts.entries += stripe.slots.len();
+            counts.bytes += stripe.bytes;
+        }
+        counts
+    }
+
+    /// `SipHash`, keyed by what it reads first.
+    fn hash(&self, key: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.seed);
+        hasher.write(key.as_bytes());
+        hasher.finish()
+    }
+
+    fn stripe(&self, hash: u64) -> MutexGuard<'_, Stripe> {
+        // By the high bits: the map within goes by all of them.
+        lock(&self.stripes[(hash >> 32) as usize & (self.stripes.len() - 1)])
+    }
+}
+
+fn lock(stripe: &Mutex<Stripe>) -> MutexGuard<'_, Stripe> {
+    stripe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The answers to a part of the keys.
+#[derive(Debug)]
+struct Stripe {
+    /// Places in `slots`. Two keys of one hash would share a place, and each would push the other out:
+    /// one more question for the server, never a wrong answer.
+    by_hash: FixedMap<u64, u32>,
+    slots: Vec<Slot>,
+    /// The place that is looked at first when room is needed.
+    hand: usize,
+    entries_max: usize,
+    bytes: usize,
+    /// Answers to questions that were asked until then are not kept.
+    forgotten: Option<Mono>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    hash: u64,
+    key: Box<str>,
+    answer: Option<Arc<Entry>>,
+    asked: Mono,
+    /// Somebody was served from it since the hand passed over it.
+    is_used: bool,
+}
+
+impl Slot {
+    fn bytes(&self) -> usize {
+        size_of::<Slot>() + self.key.len() + self.answer.as_ref().map_or(0, |entry| entry.bytes())
+    }
+}
+
+impl Stripe {
+    fn new(entries_max: usize) -> Stripe {
+        Stripe {
+            by_hash: FixedMap::default(),
+            slots: Vec::new(),
+            hand: 0,
+            // Places are numbered with 32 bits.
+            entries_max: entries_max.min(u32::MAX as usize),
+            bytes: 0,
+            forgotten: None,
+        }
+    }
+
+    fn place(&self, hash: u64, key: &str) -> Option<usize> {
+        let place = *self.by_hash.get(&hash)? as usize;
+        self.slots.get(place).is_some_and(|slot| *slot.key == *key).then_some(place)
+    }
+
+    fn get(&mut self, hash: u64, key: &str, now: Mono, lifetimes: Lifetimes) -> Cached {
+        let Some(place) = self.place(hash, key) else { return Cached::Missing };
+        let slot = &mut self.slots[place];
+        let age = now.since(slot.asked);
+        let fresh = if slot.answer.is_some() { lifetimes.positive } else { lifetimes.negative };
+        if age < fresh {
+            slot.is_used = true;
+            Cached::Fresh(slot.answer.clone(), age)
+        } else if age < fresh.saturating_add(lifetimes.stale) {
+            slot.is_used = true;
+            Cached::Stale(slot.answer.clone(), age)
+        } else {
+            Cached::Missing
+        }
+    }
+
+    /// Keeps it. What had to leave.
+    fn put(&mut self, mut slot: Slot) -> Option<Slot> {
+        if self.entries_max == 0 || self.forgotten.is_some_and(|until| slot.asked <= until) {
+            return Some(slot);
+        }
+        if let Some(&place) = self.by_hash.get(&slot.hash) {
+            let known = &self.slots[place as usize];
+            if known.key == slot.key {
+                if known.asked > slot.asked {
+                    return Some(slot);
+                }
+                slot.is_used = known.is_used;
+            }
+            return Some(self.replace(place as usize, slot));
+        }
+        if self.slots.len() < self.entries_max {
+            self.by_hash.insert(slot.hash, self.slots.len() as u32);
+            self.bytes += slot.bytes();
+            self.slots.push(slot);
+            return None;
+        }
+        let place = self.least_used();
+        self.by_hash.remove(&self.slots[place].hash);
+        self.by_hash.insert(slot.hash, place as u32);
+        Some(self.replace(place, slot))
+    }
+
+    fn replace(&mut self, place: usize, slot: Slot) -> Slot {
+        self.bytes += slot.bytes();
+        let old = std::mem::replace(&mut self.slots[place], slot);
+        self.bytes -= old.bytes();
+        old
+    }
+
+    /// The place that makes room: the first that was not used since the hand last passed, or that
+    /// after [`CHANCES_MAX`] which were.
+    fn least_used(&mut self) -> usize {
+        for _ in 0..CHANCES_MAX {
+            let place = self.step();
+            if !std::mem::take(&mut self.slots[place].is_used) {
+                return place;
+            }
+        }
+        self.step()
+    }
+
+    fn step(&mut self) -> usize {
+        let place = self.hand;
+        self.hand = (place + 1) % self.slots.len();
+        place
+    }
+
+    fn forget(&mut self, hash: u64, key: &str, now: Mono) -> Option<Slot> {
+        self.forgotten = self.forgotten.max(Some(now));
+        let place = self.place(hash, key)?;
+        let old = self.slots.swap_remove(place);
+        self.by_hash.remove(&hash);
+        if let Some(moved) = self.slots.get(place) {
+            self.by_hash.insert(moved.hash, place as u32);
+        }
+        if self.hand >= self.slots.len() {
+            self.hand = 0;
+        }
+        self.bytes -= old.bytes();
+        Some(old)
+    }
+
+    fn flush(&mut self, now: Mono) -> Vec<Slot> {
+        let empty =
+            Stripe { forgotten: self.forgotten.max(Some(now)), ..Stripe::new(self.entries_max) };
+        std::mem::replace(self, empty).slots
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! The desk at which questions for one table line up: equal keys share a request, a few requests are
+//! under way at once, the others wait, and nobody waits for a server that does not answer.
+//!
+//! Whoever drives it puts questions in with [`Desk::handle_question`], makes the requests that
+//! [`Desk::poll_request`] gives, says what came of them, and hands out what [`Desk::poll_answered`] gives
+//! after each of that.
+//!
+//! Keys are asked for in the order in which they came: a flood of others delays a key by what came
+//! before it, and by nothing that comes after.
+
+use super::breaker::{Breaker, is_silence};
+use super::{Answers, Entry, Trouble, TroubleKind};
+use mail::Mono;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a desk is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeskLimits {
+    /// Requests under way at once.
+    pub requests_max: usize,
+    /// Keys in one request.
+    pub batch_max: usize,
+    /// Questions without an answer yet, those whose key is being asked for included.
+    pub waiting_max: usize,
+    /// How long a question waits for its answer, and how long a request may take.
+    pub timeout: Duration,
+}
+
+/// The name of a question, given by who asks it; no two have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// The name of a request, given by the desk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(u64);
+
+/// What a server is to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// For [`Desk::handle_answers`] or [`Desk::handle_silence`]: one of them is called for each.
+    pub id: RequestId,
+    /// Each once.
+    pub keys: Box<[Box<str>]>,
+    /// When it is to be given up.
+    pub until: Mono,
+}
+
+/// An answer to some questions. Of each question that was taken there is one, unless it was abandoned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// What was asked for.
+    pub key: Box<str>,
+    /// Who asked. Nobody is left where all have stopped waiting: the answer is still worth keeping.
+    pub tickets: Vec<Ticket>,
+    /// What is answered.
+    pub answer: Result<Option<Arc<Entry>>, Trouble>,
+    /// When the server was asked; [`Mono::NEVER`] where it was not.
+    pub asked: Mono,
+}
+
+/// The questions for one table.
+#[derive(Debug)]
+pub struct Desk {
+    limits: DeskLimits,
+    breaker: Breaker,
+    /// By the order in which they came.
+    questions: BTreeMap<u64, Question>,
+    /// Questions that others may join.
+    by_key: BTreeMap<Box<str>, u64>,
+    /// Questions whose turn has not come.
+    waiting: BTreeSet<u64>,
+    requests: BTreeMap<RequestId, UnderWay>,
+    tickets: BTreeMap<Ticket, Waiter>,
+    deadlines: BTreeSet<(Mono, Ticket)>,
+    answered: VecDeque<Answered>,
+    /// What a probe asks for: the key that was refused last, so that no key by which a server chokes
+    /// keeps all others away.
+    probe_key: String,
+    next_number: u64,
+}
+
+/// A key that somebody wants to know about.
+#[derive(Debug)]
+struct Question {
+    key: Box<str>,
+    tickets: BTreeSet<Ticket>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    questions: Vec<u64>,
+    asked: Mono,
+    is_probe: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    question: u64,
+    deadline: Mono,
+}
+
+impl Desk {
+    /// A desk without questions. Limits of 0 count as 1.
+    #[must_use]
+    pub fn new(limits: DeskLimits) -> Desk {
+        let DeskLimits { requests_max, batch_max, waiting_max, timeout } = limits;
+        let limits = DeskLimits {
+            requests_max: requests_max.max(1),
+            batch_max: batch_max.max(1),
+            waiting_max: waiting_max.max(1),
+            timeout,
+        };
+        Desk {
+            limits,
+            breaker: Breaker::default(),
+            questions: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            requests: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            answered: VecDeque::new(),
+            probe_key: String::new(),
+            next_number: 0,
+        }
+    }
+
+    /// Takes a question, whose ticket then comes back with an answer.
+    ///
+    /// # Errors
+    /// At once, while the server does not answer or too many wait already.
+    pub fn handle_question(&mut self, now: Mono, key: &str, ticket: Ticket) -> Result<(), Trouble> {
+        if let Some(trouble) = self.breaker.refusal() {
+            let trouble = trouble.clone();
+            self.remember_for_probe(key);
+            return Err(trouble);
+        }
+        if self.tickets.len() >= self.limits.waiting_max {
+            let text = format!("{} questions wait for the table already", self.tickets.len());
+            return Err(Trouble::new(TroubleKind::Busy, text));
+        }
+        debug_assert!(!self.tickets.contains_key(&ticket), "a ticket is given once");
+        let number = match self.by_key.get(key) {
+            Some(number) => *number,
+            None => {
+                let number = self.add(key);
+                self.by_key.insert(key.into(), number);
+                self.waiting.insert(number);
+                number
+            }
+        };
+        if let Some(question) = self.questions.get_mut(&number) {
+            question.tickets.insert(ticket);
+        }
+        let deadline = now + self.limits.timeout;
+        self.tickets.insert(ticket, Waiter { question: number, deadline });
+        self.deadlines.insert((deadline, ticket));
+        Ok(())
+    }
+
+    fn add(&mut self, key: &str) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.questions.insert(number, Question { key: key.into(), tickets: BTreeSet::new() });
+        number
+    }
+
+    fn remember_for_probe(&mut self, key: &str) {
+        self.probe_key.clear();
+        self.probe_key.push_str(key);
+    }
+
+    /// The next request to be made, if there is one and its turn has come.
+    pub fn poll_request(&mut self, now: Mono) -> Option<Request> {
+        if self.requests.len() >= self.limits.requests_max {
+            return None;
+        }
+        let (questions, is_probe) = if self.breaker.probe_at() <= now {
+            self.breaker.begin_probe();
+            let key = std::mem::take(&mut self.probe_key);
+            let number = self.add(&key);
+            self.probe_key = key;
+            (vec![number], true)
+        } else {
+            // While the breaker is open none waits.
+            (self.waiting.iter().take(self.limits.batch_max).copied().collect(), false)
+        };
+        if questions.is_empty() {
+            return None;
+        }
+        let key = |number: &u64| {
+            self.waiting.remove(number);
+            self.questions.get(number).map(|question| question.key.clone())
+        };
+        let keys = questions.iter().filter_map(key).collect();
+        let id = RequestId(self.next_number);
+        self.next_number += 1;
+        self.requests.insert(id, UnderWay { questions, asked: now, is_probe });
+        Some(Request { id, keys, until: now + self.limits.timeout })
+    }
+
+    /// The server has answered a request, or somebody in its place: one answer for each key.
+    pub fn handle_answers(&mut self, now: Mono, id: RequestId, answers: Answers) {
+        let Some(request) = self.requests.remove(&id) else { return };
+        if answers.len() != request.questions.len() {
+            // Which belongs to which key, nobody can tell.
+            let (got, asked) = (answers.len(), request.questions.len());
+            let text = format!("{got} answers for {asked} keys");
+            return self.finish_alike(now, request, &Trouble::new(TroubleKind::Wrong, text));
+        }
+        self.judge(now, &request, &answers);
+        for (number, answer) in request.questions.into_iter().zip(answers) {
+            self.finish(number, answer.map(|entry| entry.map(Arc::new)), request.asked);
+        }
+        self.turn_away();
+    }
+
+    /// A request was given up at its end.
+    pub fn handle_silence(&mut self, now: Mono, id: RequestId) {
+        let Some(request) = self.requests.remove(&id) else { return };
+        let seconds = self.limits.timeout.as_secs_f32();
+        let text = format!("the server gave no answer in {seconds} s");
+        self.finish_alike(now, request, &Trouble::new(TroubleKind::Timeout, text));
+    }
+
+    fn finish_alike(&mut self, now: Mono, request: UnderWay, trouble: &Trouble) {
+        self.judge(now, &request, &[Err(trouble.clone())]);
+        for number in request.questions {
+            self.finish(number, Err(trouble.clone()), request.asked);
+        }
+        self.turn_away();
+    }
+
+    /// What the answers to a request say of the server.
+    fn judge(&mut self, now: Mono, request: &UnderWay, answers: &[Result<Option<Entry>, Trouble>]) {
+        let is_answer = |answer: &Result<_, Trouble>| {
+            answer.as_ref().map_or_else(|trouble| trouble.kind == TroubleKind::Key, |_| true)
+        };
+        if answers.iter().any(is_answer) {
+            if self.is_silent() {
+                self.requests.values_mut().for_each(|request| request.is_probe = false);
+            }
+            return self.breaker.handle_answer();
+        }
+        let silence = answers.iter().filter_map(|answer| answer.as_ref().err());
+        let silence = silence.filter(|trouble| is_silence(trouble)).next_back().cloned();
+        let is_opened = self.breaker.handle_failure(now, silence, request.is_probe);
+        let last = request.questions.last().and_then(|number| self.questions.get(number));
+        if is_opened && let Some(question) = last {
+            self.probe_key = question.key.to_string();
+        }
+    }
+
+    /// Answers whoever asked for the key of a question.
+    fn finish(&mut self, number: u64, answer: Result<Option<Arc<Entry>>, Trouble>, asked: Mono) {
+        let Some(Question { key, tickets }) = self.remove(number) else { return };
+        let tickets: Vec<Ticket> = tickets.into_iter().collect();
+        for ticket in &tickets {
+            if let Some(waiter) = self.tickets.remove(ticket) {
+                self.deadlines.remove(&(waiter.deadline, *ticket));
+            }
+        }
+        self.answered.push_back(Answered { key, tickets, answer, asked });
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Question> {
+        let question = self.questions.remove(&number)?;
+        self.waiting.remove(&number);
+        if self.by_key.get(&question.key) == Some(&number) {
+            self.by_key.remove(&question.key);
+        }
+        Some(question)
+    }
+
+    /// Once the breaker is open those that wait for their turn get what those get that come now.
+    fn turn_away(&mut self) {
+        while let Some(trouble) = self.breaker.refusal()
+            && let Some(number) = self.waiting.first().copied()
+        {
+            let trouble = trouble.clone();
+            self.finish(number, Err(trouble), Mono::NEVER);
+        }
+    }
+
+    /// Nobody waits for the answer to a question any more.
+    pub fn handle_abandoned(&mut self, ticket: Ticket) {
+        self.take(ticket);
+    }
+
+    /// Takes a ticket back. What is asked for without it, and under way, is worth knowing still.
+    fn take(&mut self, ticket: Ticket) -> Option<Box<str>> {
+        let waiter = self.tickets.remove(&ticket)?;
+        self.deadlines.remove(&(waiter.deadline, ticket));
+        let question = self.questions.get_mut(&waiter.question)?;
+        question.tickets.remove(&ticket);
+        if question.tickets.is_empty() && self.waiting.contains(&waiter.question) {
+            return self.remove(waiter.question).map(|question| question.key);
+        }
+        Some(question.key.clone())
+    }
+
+    /// What was said of a key (`None`: of all) counts no more: whoever asks from now on does not join a
+    /// request that is under way.
+    pub fn handle_forgotten(&mut self, key: Option<&str>) {
+        let waiting = &self.waiting;
+        self.by_key.retain(|known, number| {
+            waiting.contains(number) || key.is_some_and(|key| key != &**known)
+        });
+    }
+
+    /// When [`Desk::handle_timeout`] or [`Desk::poll_request`] has something to do at the latest;
+    /// [`Mono::NEVER`]: not before something else happens.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Mono {
+        let is_room = self.requests.len() < self.limits.requests_max;
+        let probe_at = if is_room { self.breaker.probe_at() } else { Mono::NEVER };
+        let first = self.deadlines.first().map_or(Mono::NEVER, |(deadline, _)| *deadline);
+        first.min(probe_at)
+    }
+
+    /// Answers those that have waited for too long.
+    pub fn handle_timeout(&mut self, now: Mono) {
+        while self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
+            let Some((_, ticket)) = self.deadlines.pop_first() else { return };
+            let Some(key) = self.take(ticket) else { continue };
+            let seconds = self.limits.timeout.as_secs_f32();
+            let text = format!("no answer in {seconds} s");
+            let answer = Err(Trouble::new(TroubleKind::Timeout, text));
+            let tickets = vec![ticket];
+            self.answered.push_back(Answered { key, tickets, answer, asked: Mono::NEVER });
+        }
+    }
+
+    /// The next answer that is to be handed out.
+    pub fn poll_answered(&mut self) -> Option<Answered> {
+        self.answered.pop_front()
+    }
+
+    /// Why the last request had no answer; `None` once one has.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.breaker.trouble()
+    }
+
+    /// Whether the server is left alone, but for a probe now and then.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.breaker.refusal().is_some()
+    }
+
+    /// Questions without an answer yet.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.tickets.len()
+    }
+
+    /// Requests under way.
+    #[must_use]
+    pub fn requests_count(&self) -> usize {
+        self.requests.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;
