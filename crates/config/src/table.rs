@@ -107,7 +107,7 @@ pub struct TableCache {
     pub entries_max: u32,
     /// Requests under way at once.
     pub requests_max: u32,
-    /// Questions that wait for one; beyond it there is no answer.
+    /// Questions that wait for an answer; beyond it there is none.
     pub waiting_max: u32,
     /// How long a question waits for its answer.
     pub timeout: Duration,

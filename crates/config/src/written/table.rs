@@ -53,7 +53,7 @@ pub struct TableCacheText {
     /// Requests that are under way at once.
     #[schemars(range(min = 1, max = 1000))]
     pub max_requests: u32,
-    /// Questions that wait for their turn; beyond it the answer is "try again later".
+    /// Questions that wait for an answer; beyond it the answer is "try again later".
     #[schemars(range(min = 1))]
     pub max_waiting: u32,
     /// How long a question waits for its answer, all in all.

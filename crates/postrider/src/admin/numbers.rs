@@ -1,5 +1,6 @@
 //! The metrics of all shards and logs, added up and in the text form that Prometheus reads.
 
+use crate::tables::remote::TableNumbers;
 use mta::metrics::{
     Description, EventMetrics, HistogramSnapshot, LogMetrics, MetricSet, Metrics, Value,
 };
@@ -20,6 +21,8 @@ pub(crate) struct Numbers {
     pub(crate) logs: Vec<Arc<LogMetrics>>,
     /// The event log's.
     pub(crate) events: Arc<EventMetrics>,
+    /// Those of tables whose answers come from elsewhere.
+    pub(crate) tables: TableNumbers,
     /// When the server started.
     pub(crate) started: Instant,
 }
@@ -29,19 +32,34 @@ impl Collector for Numbers {
         encode(&mut encoder, &sum(&self.shards))?;
         encode(&mut encoder, &sum(&self.logs))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.events)))?;
+        let tables = self.tables.get();
+        encode(&mut encoder, &side_by_side("table", &tables))?;
         encode_process(&mut encoder, self.started)
     }
 }
 
+/// What one metric says, and the labels that tell it from others of its name.
+struct Row<'a> {
+    description: Description,
+    labels: Vec<(&'a str, &'a str)>,
+    value: Value,
+}
+
+impl Row<'_> {
+    fn new(description: &Description, value: Value) -> Row<'static> {
+        Row { description: *description, labels: description.labels.to_vec(), value }
+    }
+}
+
 /// The copies of a set added up, in the order of their table.
-fn sum<S: MetricSet>(sets: &[Arc<S>]) -> Vec<(Description, Value)> {
-    let mut sums: Vec<(Description, Value)> = Vec::new();
+fn sum<S: MetricSet>(sets: &[Arc<S>]) -> Vec<Row<'static>> {
+    let mut sums: Vec<Row<'static>> = Vec::new();
     for set in sets {
         let mut n = 0;
         set.each(&mut |description, value| {
             match sums.get_mut(n) {
-                Some((_, sum)) => sum.merge(&value),
-                None => sums.push((*description, value)),
+                Some(sum) => sum.value.merge(&value),
+                None => sums.push(Row::new(description, value)),
             }
             n += 1;
         });
@@ -49,21 +67,42 @@ fn sum<S: MetricSet>(sets: &[Arc<S>]) -> Vec<(Description, Value)> {
     sums
 }
 
-fn encode(encoder: &mut DescriptorEncoder<'_>, sums: &[(Description, Value)]) -> fmt::Result {
-    for family in sums.chunk_by(|(a, _), (b, _)| a.name == b.name) {
-        let Some((description, first)) = family.first() else { continue };
-        let (kind, unit) = match first {
+/// Sets of which each speaks for itself, told apart by a label; in the order of their table.
+fn side_by_side<'a, S: MetricSet>(
+    label: &'static str,
+    sets: &'a [(Arc<str>, Arc<S>)],
+) -> Vec<Row<'a>> {
+    let mut by_metric: Vec<Vec<Row<'a>>> = Vec::new();
+    for (name, set) in sets {
+        let mut n = 0;
+        set.each(&mut |description, value| {
+            let mut row: Row<'a> = Row::new(description, value);
+            row.labels.insert(0, (label, &**name));
+            match by_metric.get_mut(n) {
+                Some(rows) => rows.push(row),
+                None => by_metric.push(vec![row]),
+            }
+            n += 1;
+        });
+    }
+    by_metric.into_iter().flatten().collect()
+}
+
+fn encode(encoder: &mut DescriptorEncoder<'_>, rows: &[Row<'_>]) -> fmt::Result {
+    for family in rows.chunk_by(|a, b| a.description.name == b.description.name) {
+        let Some(Row { description, value, .. }) = family.first() else { continue };
+        let (kind, unit) = match value {
             Value::Counter(_) => (MetricType::Counter, None),
             Value::Gauge(_) => (MetricType::Gauge, None),
             Value::Histogram(_) => (MetricType::Histogram, Some(&Unit::Seconds)),
         };
         let mut metric =
             encoder.encode_descriptor(description.name, description.help, unit, kind)?;
-        for (description, value) in family {
-            if description.labels.is_empty() {
+        for Row { labels, value, .. } in family {
+            if labels.is_empty() {
                 encode_value(&mut metric, value)?;
             } else {
-                encode_value(&mut metric.encode_family(&description.labels)?, value)?;
+                encode_value(&mut metric.encode_family(&labels.as_slice())?, value)?;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The HTTP side over a real socket, and the promise that docs/metrics.md names every metric.
 
 use super::*;
+use crate::tables::remote::{RemoteMetrics, TableNumbers};
 use mta::metrics::{EventMetrics, LogMetrics, Metrics};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,8 +13,19 @@ fn numbers() -> Numbers {
         shards: vec![Arc::default(), Arc::default()],
         logs: vec![Arc::new(LogMetrics::default())],
         events: Arc::new(EventMetrics::default()),
+        tables: tables(),
         started: Instant::now(),
     }
+}
+
+/// Two tables, one with a name that wants quoting.
+fn tables() -> TableNumbers {
+    let [users, odd] = [RemoteMetrics::default(), RemoteMetrics::default()];
+    users.hits.add(5);
+    users.request_time.observe(Duration::from_millis(3));
+    odd.busy.inc();
+    let tables = [("users".into(), Arc::new(users)), ("a \"b\"".into(), Arc::new(odd))];
+    TableNumbers::new(move || tables.to_vec())
 }
 
 fn serve(numbers: Numbers, health: HealthCheck) -> AdminServer {
@@ -69,6 +81,26 @@ fn metrics_are_added_up_over_shards() {
     }
     let types = answer.lines().filter(|line| line.starts_with("# TYPE postrider_refused "));
     assert_eq!(types.count(), 1);
+}
+
+#[test]
+fn metrics_of_tables_stand_side_by_side() {
+    let server = serve(numbers(), Arc::new(Health::default));
+    let answer = get(&server, "/metrics");
+    for line in [
+        "postrider_table_hits_total{table=\"users\"} 5",
+        "postrider_table_hits_total{table=\"a \\\"b\\\"\"} 0",
+        "postrider_table_troubles_total{table=\"users\",kind=\"busy\"} 0",
+        "postrider_table_troubles_total{table=\"a \\\"b\\\"\",kind=\"busy\"} 1",
+        "postrider_table_request_seconds_count{table=\"users\"} 1",
+        "postrider_table_request_seconds_bucket{le=\"0.005\",table=\"users\"} 1",
+    ] {
+        assert!(answer.lines().any(|seen| seen == line), "{line} is not in\n{answer}");
+    }
+    for name in ["table_hits counter", "table_troubles counter", "table_request_seconds histogram"] {
+        let types = answer.lines().filter(|line| *line == format!("# TYPE postrider_{name}"));
+        assert_eq!(types.count(), 1, "{name}");
+    }
 }
 
 #[test]

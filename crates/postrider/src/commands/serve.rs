@@ -5,6 +5,7 @@ use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::control_socket::ControlSocket;
 use crate::node::Node;
+use crate::tables::remote::TableNumbers;
 use config::{Config, LogLevel};
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};
@@ -218,6 +219,7 @@ fn start_admin(
             shards: node.metrics.shards.clone(),
             logs: node.metrics.logs.clone(),
             events: Arc::clone(&node.metrics.events),
+            tables: TableNumbers::default(),
             started: node.started,
         },
         health: Arc::new(move || Health {

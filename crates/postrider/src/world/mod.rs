@@ -10,7 +10,7 @@ pub(crate) use listening_socket::AcceptedSocket;
 pub(crate) use mailbox_files::{MailboxFiles, MailboxThread};
 pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
-pub(crate) use tokio_time::{Clock, seed_of, wall_now};
+pub(crate) use tokio_time::{Clock, mono_since, seed_of, wall_now};
 
 use mta::seams::{NoTables, Task, World};
 use std::rc::Rc;

@@ -28,6 +28,11 @@ impl Clock {
     }
 }
 
+/// Time since the process started.
+pub(crate) fn mono_since(start: Instant) -> Mono {
+    Mono(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX))
+}
+
 /// Milliseconds since 1970.
 pub(crate) fn wall_now() -> Wall {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -48,7 +53,7 @@ impl mta::seams::Time for Clock {
     type Sleep = Timer;
 
     fn now(&self) -> Mono {
-        Mono(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
+        mono_since(self.start)
     }
 
     fn wall(&self) -> Wall {

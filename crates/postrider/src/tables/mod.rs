@@ -1,0 +1,3 @@
+//! Lookup tables of the running program.
+
+pub(crate) mod remote;

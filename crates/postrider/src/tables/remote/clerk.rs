@@ -1,0 +1,193 @@
+//! Who sits at the desk of a table: takes questions from all shards, has the server asked, keeps the
+//! answers and hands them out.
+
+use super::shared::{Said, Shared};
+use crate::mutex::lock;
+use crate::world::{Clock, seed_of, wall_now};
+use lookup::{Answers, Backend, Cached, Desk, DeskLimits, Request, RequestId, Ticket, Trouble};
+use mta::alarm::Alarm;
+use mta::console::{Console, Level};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+/// So many notes are taken at a time: the questions among them may share requests.
+const NOTES_MAX: usize = 256;
+
+/// What shards tell a clerk.
+#[derive(Debug)]
+pub(super) enum Note {
+    /// A question.
+    Ask { key: Box<str>, ticket: Ticket, answer: oneshot::Sender<Said> },
+    /// Nobody waits for its answer any more.
+    Abandon(Ticket),
+    /// What was said of this key, or of all, counts no more.
+    Forget(Option<Box<str>>),
+}
+
+/// What came of a request; `None`: it was given up.
+type Done = (RequestId, Option<Answers>);
+
+/// The clerk of one table.
+pub(super) struct Clerk {
+    shared: Arc<Shared>,
+    backend: Rc<dyn Backend>,
+    console: Arc<dyn Console + Send + Sync>,
+    desk: Desk,
+    clock: Clock,
+    waiters: BTreeMap<Ticket, oneshot::Sender<Said>>,
+    requests: JoinSet<Done>,
+}
+
+impl Clerk {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        backend: Rc<dyn Backend>,
+        limits: DeskLimits,
+        console: Arc<dyn Console + Send + Sync>,
+    ) -> Clerk {
+        let clock = Clock::new(shared.started, seed_of(0));
+        Clerk {
+            shared,
+            backend,
+            console,
+            desk: Desk::new(limits),
+            clock,
+            waiters: BTreeMap::new(),
+            requests: JoinSet::new(),
+        }
+    }
+
+    /// Works until every handle of the table is gone.
+    pub(super) async fn run(mut self, mut notes: mpsc::UnboundedReceiver<Note>) {
+        let mut taken = Vec::with_capacity(NOTES_MAX);
+        let mut alarm = Alarm::new(self.clock.clone());
+        loop {
+            self.desk.handle_timeout(self.shared.now());
+            self.make_requests();
+            // Who has got an answer finds the status that belongs to it.
+            self.show();
+            self.hand_out();
+            let deadline = self.desk.poll_deadline();
+            tokio::select! {
+                biased;
+                Some(done) = self.requests.join_next() => self.handle_done(done.ok()),
+                count = notes.recv_many(&mut taken, NOTES_MAX) => {
+                    if count == 0 {
+                        return;
+                    }
+                    taken.drain(..).for_each(|note| self.handle_note(note));
+                }
+                () = alarm.wait(deadline) => {}
+            }
+        }
+    }
+
+    fn handle_note(&mut self, note: Note) {
+        match note {
+            Note::Ask { key, ticket, answer } => self.handle_question(&key, ticket, answer),
+            Note::Abandon(ticket) => {
+                self.waiters.remove(&ticket);
+                self.desk.handle_abandoned(ticket);
+            }
+            Note::Forget(key) => self.desk.handle_forgotten(key.as_deref()),
+        }
+    }
+
+    fn handle_question(&mut self, key: &str, ticket: Ticket, answer: oneshot::Sender<Said>) {
+        let now = self.shared.now();
+        // What was asked for by another may have come since this was.
+        if let Cached::Fresh(entry, _) = self.shared.cache.get(key, now) {
+            let _ = answer.send(Ok(entry));
+            return;
+        }
+        match self.desk.handle_question(now, key, ticket) {
+            Ok(()) => drop(self.waiters.insert(ticket, answer)),
+            Err(trouble) => {
+                self.shared.metrics.trouble(trouble.kind).inc();
+                let _ = answer.send(Err(trouble));
+            }
+        }
+    }
+
+    fn make_requests(&mut self) {
+        while let Some(request) = self.desk.poll_request(self.shared.now()) {
+            self.shared.metrics.requests.inc();
+            let (backend, shared) = (Rc::clone(&self.backend), Arc::clone(&self.shared));
+            self.requests.spawn_local(async move { fetch(&*backend, &shared, request).await });
+        }
+    }
+
+    /// `None`: the request panicked, which ends the process.
+    fn handle_done(&mut self, done: Option<Done>) {
+        let Some((id, answers)) = done else { return };
+        match answers {
+            Some(answers) => self.desk.handle_answers(self.shared.now(), id, answers),
+            None => self.desk.handle_silence(self.shared.now(), id),
+        }
+        let server = self.backend.server();
+        let mut seen = lock(&self.shared.seen);
+        if seen.server != server {
+            seen.server = server;
+        }
+    }
+
+    fn hand_out(&mut self) {
+        while let Some(answered) = self.desk.poll_answered() {
+            match &answered.answer {
+                Ok(entry) => self.shared.cache.put(&answered.key, entry.clone(), answered.asked),
+                Err(trouble) => {
+                    let questions = answered.tickets.len() as u64;
+                    self.shared.metrics.trouble(trouble.kind).add(questions);
+                }
+            }
+            for waiter in answered.tickets.iter().filter_map(|ticket| self.waiters.remove(ticket)) {
+                // Who has gone since is not told.
+                let _ = waiter.send(answered.answer.clone());
+            }
+        }
+    }
+
+    /// Shows how things are, and says when the server falls silent and when it answers again.
+    fn show(&self) {
+        let metrics = &self.shared.metrics;
+        metrics.waiting.set_u64(self.desk.waiting_count() as u64);
+        metrics.under_way.set_u64(self.desk.requests_count() as u64);
+        let (trouble, is_silent) = (self.desk.trouble(), self.desk.is_silent());
+        let mut seen = lock(&self.shared.seen);
+        if seen.trouble.as_ref().map(|(_, trouble)| trouble) != trouble {
+            let since = seen.trouble.take().map(|(since, _)| since);
+            seen.trouble = trouble.map(|why| (since.unwrap_or_else(wall_now), why.clone()));
+        }
+        let was_silent = std::mem::replace(&mut seen.is_silent, is_silent);
+        drop(seen);
+        if was_silent != is_silent {
+            metrics.silent.set(i64::from(is_silent));
+            self.tell(trouble);
+        }
+    }
+
+    fn tell(&self, trouble: Option<&Trouble>) {
+        let name = &self.shared.name;
+        match trouble {
+            Some(why) => self.console.line(
+                Level::Warn,
+                "table",
+                format_args!("{name}: no answers, what is cached serves: {why}"),
+            ),
+            None => self.console.line(Level::Warn, "table", format_args!("{name}: answers again")),
+        }
+    }
+}
+
+/// Makes a request, until it is answered or its time is over.
+async fn fetch(backend: &dyn Backend, shared: &Shared, request: Request) -> Done {
+    let began = Instant::now();
+    let patience = request.until.since(shared.now());
+    let answers = tokio::time::timeout(patience, backend.fetch(&request.keys)).await;
+    shared.metrics.request_time.observe(began.elapsed());
+    (request.id, answers.ok())
+}

@@ -1,0 +1,114 @@
+//! A table, as a shard holds it.
+
+use super::clerk::Note;
+use super::metrics::RemoteMetrics;
+use super::shared::{Said, Shared};
+use super::status::RemoteStatus;
+use crate::mutex::lock;
+use lookup::{Cached, Ticket, Trouble, TroubleKind};
+use mta::answer::Answer;
+use mta::seams::Found;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::{mpsc, oneshot};
+
+/// A table whose answers come from elsewhere. Clones are the same table; when the last is gone, so is
+/// its driver.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    pub(super) shared: Arc<Shared>,
+    pub(super) notes: mpsc::UnboundedSender<Note>,
+}
+
+impl Remote {
+    /// What the table says of a key: at once from the cache; else the server is asked, from now on, and
+    /// the answer comes by the deadline of the table's settings. An answer that is too old serves only
+    /// when the server gives none.
+    pub(crate) fn find(&self, key: &str) -> Found {
+        let metrics = &self.shared.metrics;
+        let stale = match self.known(key) {
+            Cached::Fresh(entry, _) => {
+                metrics.hits.inc();
+                return Answer::Now(Ok(entry));
+            }
+            Cached::Stale(entry, _) => Some(entry),
+            Cached::Missing => None,
+        };
+        metrics.misses.inc();
+        let question = self.ask(key);
+        let metrics = Arc::clone(metrics);
+        Answer::later(async move {
+            match (question.answer().await, stale) {
+                (Err(_), Some(entry)) => {
+                    metrics.stale.inc();
+                    Ok(entry)
+                }
+                (said, _) => said,
+            }
+        })
+    }
+
+    /// What the cache knows of a key; nobody is asked.
+    pub(crate) fn known(&self, key: &str) -> Cached {
+        self.shared.cache.get(key, self.shared.now())
+    }
+
+    fn ask(&self, key: &str) -> Question {
+        let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
+        let (answer, answered) = oneshot::channel();
+        // Without a clerk the answer's sender is gone with the note, which says enough.
+        let _ = self.notes.send(Note::Ask { key: key.into(), ticket, answer });
+        Question { ticket, answered, notes: self.notes.clone() }
+    }
+
+    /// Forgets what is known of a key: whoever asks next gets what the server says then. Whether
+    /// anything was known.
+    pub(crate) fn forget(&self, key: &str) -> bool {
+        let was_known = self.shared.cache.forget(key, self.shared.now());
+        let _ = self.notes.send(Note::Forget(Some(key.into())));
+        was_known
+    }
+
+    /// Forgets everything. How many answers that were.
+    pub(crate) fn flush(&self) -> usize {
+        let count = self.shared.cache.flush(self.shared.now());
+        let _ = self.notes.send(Note::Forget(None));
+        count
+    }
+
+    /// How it is.
+    pub(crate) fn status(&self) -> RemoteStatus {
+        RemoteStatus::new(self.metrics(), self.shared.cache.counts(), &lock(&self.shared.seen))
+    }
+
+    /// Its numbers, as of now.
+    pub(crate) fn metrics(&self) -> &Arc<RemoteMetrics> {
+        self.shared.metrics.entries.set_u64(self.shared.cache.counts().entries as u64);
+        &self.shared.metrics
+    }
+}
+
+/// A question that waits for its answer. Dropped before, it is abandoned.
+struct Question {
+    ticket: Ticket,
+    answered: oneshot::Receiver<Said>,
+    notes: mpsc::UnboundedSender<Note>,
+}
+
+impl Question {
+    async fn answer(mut self) -> Said {
+        let said = (&mut self.answered).await;
+        said.unwrap_or_else(|_| {
+            Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping"))
+        })
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        // Closed by itself once the answer was taken.
+        if !self.answered.is_terminated() {
+            let _ = self.notes.send(Note::Abandon(self.ticket));
+        }
+    }
+}

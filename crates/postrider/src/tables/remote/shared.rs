@@ -1,0 +1,45 @@
+//! What a table's handles and its clerk have in common.
+
+use super::metrics::RemoteMetrics;
+use super::status::Seen;
+use crate::world::mono_since;
+use config::TableCache;
+use lookup::{Cache, Entry, Lifetimes, Trouble};
+use mail::Mono;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// What is said of a key in the end.
+pub(super) type Said = Result<Option<Arc<Entry>>, Trouble>;
+
+/// What a table's handles and its clerk have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) name: Arc<str>,
+    pub(super) cache: Cache,
+    pub(super) metrics: Arc<RemoteMetrics>,
+    /// What [`Mono`] counts from.
+    pub(super) started: Instant,
+    pub(super) next_ticket: AtomicU64,
+    pub(super) seen: Mutex<Seen>,
+}
+
+impl Shared {
+    pub(super) fn new(name: Arc<str>, cache: &TableCache, started: Instant, seed: u64) -> Shared {
+        let lifetimes =
+            Lifetimes { positive: cache.positive, negative: cache.negative, stale: cache.stale };
+        Shared {
+            name,
+            cache: Cache::new(cache.entries_max as usize, lifetimes, seed),
+            metrics: Arc::default(),
+            started,
+            next_ticket: AtomicU64::new(0),
+            seen: Mutex::default(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Mono {
+        mono_since(self.started)
+    }
+}

@@ -1,0 +1,178 @@
+//! How a table whose answers come from elsewhere is, for `postrider table list`.
+
+use super::metrics::{RemoteMetrics, name_of};
+use lookup::{CacheCounts, Trouble};
+use mail::Wall;
+use mta::metrics::{Bounds as _, CommitBounds, HistogramSnapshot};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What a clerk has seen of its server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Why the last request had no answer, and since when none has had one.
+    pub(super) trouble: Option<(Wall, Trouble)>,
+    /// It is left alone, but for a probe now and then.
+    pub(super) is_silent: bool,
+    /// The one that answers.
+    pub(super) server: Option<String>,
+}
+
+/// How a table is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct RemoteStatus {
+    /// Whether its server answers.
+    pub(crate) health: Health,
+    /// The server that answers now.
+    pub(crate) server: Option<String>,
+    /// Answers in the cache, old ones included.
+    pub(crate) cached: usize,
+    /// About how much memory they take.
+    pub(crate) cached_bytes: usize,
+    /// Questions that were answered from the cache.
+    pub(crate) hits: u64,
+    /// Questions that only the server could answer.
+    pub(crate) misses: u64,
+    /// Of these, those that got an answer which was too old, because the server gave none.
+    pub(crate) stale_hits: u64,
+    /// Requests made.
+    pub(crate) requests: u64,
+    /// Questions that the server gave no answer to, by kind; those of no question are left out.
+    pub(crate) troubles: BTreeMap<&'static str, u64>,
+    /// Questions that wait for an answer.
+    pub(crate) waiting: u64,
+    /// Requests under way.
+    pub(crate) under_way: u64,
+    /// How long requests took; `None` before the first.
+    pub(crate) latency: Option<Latency>,
+}
+
+/// Whether a server answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(crate) enum Health {
+    /// The last request was answered, or there was none.
+    Well,
+    /// The last request was not.
+    Troubled {
+        /// When the first since the last answer failed (RFC 3339).
+        since: String,
+        /// `unreachable`, `timeout` or `wrong`.
+        kind: &'static str,
+        /// In the server's words.
+        why: Box<str>,
+        /// So many failed that it is left alone, but for a probe now and then.
+        is_silent: bool,
+    },
+}
+
+/// How long requests took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Latency {
+    /// On the average.
+    pub(crate) mean_us: u64,
+    /// Half of them took no longer, as far as the histogram tells.
+    pub(crate) median_us: u64,
+    /// 99 of a hundred took no longer, as far as the histogram tells.
+    pub(crate) p99_us: u64,
+}
+
+impl RemoteStatus {
+    pub(super) fn new(metrics: &RemoteMetrics, cache: CacheCounts, seen: &Seen) -> RemoteStatus {
+        let health = match &seen.trouble {
+            None => Health::Well,
+            Some((since, trouble)) => Health::Troubled {
+                since: since.to_string(),
+                kind: name_of(trouble.kind),
+                why: trouble.text.clone(),
+                is_silent: seen.is_silent,
+            },
+        };
+        let now = |gauge: i64| u64::try_from(gauge).unwrap_or(0);
+        let troubles = metrics.troubles().filter(|(_, count)| *count > 0);
+        RemoteStatus {
+            health,
+            server: seen.server.clone(),
+            cached: cache.entries,
+            cached_bytes: cache.bytes,
+            hits: metrics.hits.get(),
+            misses: metrics.misses.get(),
+            stale_hits: metrics.stale.get(),
+            requests: metrics.requests.get(),
+            troubles: troubles.map(|(kind, count)| (name_of(kind), count)).collect(),
+            waiting: now(metrics.waiting.get()),
+            under_way: now(metrics.under_way.get()),
+            latency: Latency::of(&metrics.request_time.snapshot()),
+        }
+    }
+}
+
+impl Latency {
+    fn of(seen: &HistogramSnapshot) -> Option<Latency> {
+        let count: u64 = seen.counts.iter().sum();
+        let mean_us = seen.sum_us.checked_div(count)?;
+        Some(Latency {
+            mean_us,
+            median_us: quantile(seen, count.div_ceil(2)),
+            p99_us: quantile(seen, (count - count / 100).max(1)),
+        })
+    }
+}
+
+/// The bound below which `rank` of the durations lie; of those above all bounds, the last.
+fn quantile(seen: &HistogramSnapshot, rank: u64) -> u64 {
+    let mut sum = 0;
+    let below = seen.counts.iter().zip(seen.bounds_us).find(|(count, _)| {
+        sum += **count;
+        sum >= rank
+    });
+    below.map_or(CommitBounds::BOUNDS_US[CommitBounds::BOUNDS_US.len() - 1], |(_, bound)| *bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lookup::TroubleKind;
+    use std::time::Duration;
+
+    #[test]
+    fn latency_is_read_from_the_histogram() {
+        let metrics = RemoteMetrics::default();
+        let latency = || Latency::of(&metrics.request_time.snapshot());
+        assert_eq!(latency(), None);
+        for _ in 0..98 {
+            metrics.request_time.observe(Duration::from_micros(150));
+        }
+        metrics.request_time.observe(Duration::from_millis(3));
+        metrics.request_time.observe(Duration::from_secs(20));
+        let expected = Latency { mean_us: 200_177, median_us: 200, p99_us: 5_000 };
+        assert_eq!(latency(), Some(expected));
+        for _ in 0..2 {
+            metrics.request_time.observe(Duration::from_secs(20));
+        }
+        assert_eq!(latency().map(|latency| latency.p99_us), Some(5_000_000));
+    }
+
+    #[test]
+    fn a_table_in_trouble_says_since_when_and_why() {
+        let metrics = RemoteMetrics::default();
+        metrics.trouble(TroubleKind::Timeout).add(3);
+        let trouble = Trouble::new(TroubleKind::Unreachable, "connection refused");
+        let seen = Seen { trouble: Some((Wall(0), trouble)), is_silent: true, server: None };
+        let status = RemoteStatus::new(&metrics, CacheCounts { entries: 2, bytes: 9 }, &seen);
+        let json = serde_json::to_value(&status).unwrap();
+        let expected = serde_json::json!({
+            "health": {
+                "state": "troubled",
+                "since": "1970-01-01T00:00:00.000Z",
+                "kind": "unreachable",
+                "why": "connection refused",
+                "is_silent": true,
+            },
+            "server": null, "cached": 2, "cached_bytes": 9, "hits": 0, "misses": 0,
+            "stale_hits": 0, "requests": 0, "troubles": { "timeout": 3 }, "waiting": 0,
+            "under_way": 0, "latency": null,
+        });
+        assert_eq!(json, expected);
+    }
+}

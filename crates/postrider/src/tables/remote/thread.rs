@@ -1,0 +1,96 @@
+//! The thread on which the drivers of tables live: they keep connections, and none can move to another
+//! thread.
+
+use super::clerk::Clerk;
+use super::handle::Remote;
+use super::shared::Shared;
+use crate::world::seed_of;
+use config::TableCache;
+use lookup::Backend;
+use mta::console::Console;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+
+/// Work that is to be begun on the thread.
+type Seed = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// The running thread. It ends when this is dropped: who waits for an answer then gets none, or one
+/// that is too old.
+pub(crate) struct TableThread {
+    seeds: Option<mpsc::UnboundedSender<Seed>>,
+    thread: Option<JoinHandle<()>>,
+    started: Instant,
+    console: Arc<dyn Console + Send + Sync>,
+}
+
+impl TableThread {
+    /// Starts it. `started` is when the process was.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(
+        started: Instant,
+        console: Arc<dyn Console + Send + Sync>,
+    ) -> io::Result<TableThread> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (seeds, mut sown) = mpsc::unbounded_channel::<Seed>();
+        let thread = thread::Builder::new().name("tables".to_owned()).spawn(move || {
+            let tasks = LocalSet::new();
+            tasks.block_on(&runtime, async move {
+                while let Some(seed) = sown.recv().await {
+                    tokio::task::spawn_local(seed());
+                }
+            });
+            // Connections are closed within the runtime that they belong to.
+            let within = runtime.enter();
+            drop(tasks);
+            drop(within);
+            // A lookup of a name may hang: nobody waits for it.
+            runtime.shutdown_background();
+        })?;
+        Ok(TableThread { seeds: Some(seeds), thread: Some(thread), started, console })
+    }
+
+    /// A table with this name. Its driver is built on the thread, and lives as long as the table.
+    pub(crate) fn open(
+        &self,
+        name: Arc<str>,
+        cache: &TableCache,
+        build: impl FnOnce() -> Box<dyn Backend> + Send + 'static,
+    ) -> Remote {
+        let shared = Arc::new(Shared::new(name, cache, self.started, seed_of(0)));
+        let (notes, taken) = mpsc::unbounded_channel();
+        let (of_clerk, console) = (Arc::clone(&shared), Arc::clone(&self.console));
+        let (requests_max, waiting_max) = (cache.requests_max, cache.waiting_max);
+        let timeout = cache.timeout;
+        let seed = move || -> Pin<Box<dyn Future<Output = ()>>> {
+            let backend = build();
+            let limits = lookup::DeskLimits {
+                requests_max: requests_max as usize,
+                batch_max: backend.batch_max(),
+                waiting_max: waiting_max as usize,
+                timeout,
+            };
+            Box::pin(Clerk::new(of_clerk, backend.into(), limits, console).run(taken))
+        };
+        if let Some(seeds) = &self.seeds {
+            // Without the thread every question is answered with trouble.
+            let _ = seeds.send(Box::new(seed));
+        }
+        Remote { shared, notes }
+    }
+}
+
+impl Drop for TableThread {
+    fn drop(&mut self) {
+        self.seeds.take();
+        // A thread that panicked has said so on standard error already.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
