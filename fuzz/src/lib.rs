@@ -11,6 +11,7 @@ pub mod header;
 pub mod server_session;
 pub mod spool_records;
 pub mod spool_recovery;
+pub mod table_files;
 
 mod stream;
 

@@ -6,8 +6,10 @@ mod local;
 mod maildir;
 mod smtp;
 mod stages;
+mod tables;
 
 pub use smtp::settings;
+pub use tables::{LocalTable, local};
 
 use config::Schema;
 use mta::delivery::Channels;
@@ -29,6 +31,13 @@ pub fn schema() -> &'static Schema {
             .channel::<discard::DiscardText>()
             .stage::<stages::CopyText>()
             .stage::<stages::PolicyText>()
+            .table::<tables::InlineText>()
+            .table::<tables::FileText>()
+            .table::<tables::CidrText>()
+            .table::<tables::RegexpText>()
+            .table::<tables::PcreText>()
+            .table::<tables::FirstText>()
+            .table::<tables::UnionText>()
     });
     &SCHEMA
 }

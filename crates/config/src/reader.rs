@@ -2,6 +2,7 @@
 
 use super::quantity::{DurationText, Period};
 use super::resolver::Resolver;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Reads one table of the file.
@@ -52,6 +53,11 @@ impl<'a, 'd> Reader<'a, 'd> {
         if period.mistake().is_none() && period.get().is_zero() {
             self.error(key, "a timeout must be longer than nothing", "");
         }
+    }
+
+    /// The path of a file.
+    pub fn file_path(&mut self, key: &str, text: &str) -> PathBuf {
+        self.resolver.file_path(&self.path(key), text)
     }
 
     /// A TLS policy: none but `off`, until there is TLS.

@@ -40,7 +40,11 @@ pub(super) fn json(sections: &Schema) -> Value {
     }
     for (kind, property) in tables {
         schema["$defs"]["TableText"]["properties"][kind.key] = property;
-        schema["$defs"][&kind.definition]["additionalProperties"] = false.into();
+        // Where keys are anything, what stands behind them is described there already.
+        let definition = &mut schema["$defs"][&kind.definition];
+        if definition.get("additionalProperties").is_none() {
+            definition["additionalProperties"] = false.into();
+        }
     }
     let channels = sections.channels().iter().map(|kind| kind.key);
     name_kinds(&mut schema["$defs"]["RouteText"], "CHANNELS", channels);

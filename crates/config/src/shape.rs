@@ -30,6 +30,13 @@ struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     fn check_table(&mut self, path: &str, table: &DeTable<'_>, schema: &'a Value) {
+        if let Some(any) = schema.get("additionalProperties").filter(|any| any.is_object()) {
+            // Keys that are no names: whatever they are, their values have this shape.
+            for (key, value) in table {
+                self.check_value(&child(path, key.get_ref()), value, any);
+            }
+            return;
+        }
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
             for key in table.keys() {
                 self.unknown_key(path, key, &mut std::iter::empty());

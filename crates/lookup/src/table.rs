@@ -1,6 +1,6 @@
 //! Tables that answer at once.
 
-use super::{Entry, Trouble};
+use super::{Entry, Mistake, Trouble};
 use std::fmt::Debug;
 
 /// A table that is kept in this process, or in a file that is mapped into its memory. Shared by all
@@ -15,5 +15,10 @@ pub trait Table: Debug + Send + Sync {
     /// How many keys it has, where that can be told.
     fn keys_count(&self) -> Option<u64> {
         None
+    }
+
+    /// What was left out when it was made, for people to be told.
+    fn warnings(&self) -> &[Mistake] {
+        &[]
     }
 }

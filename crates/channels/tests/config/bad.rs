@@ -58,6 +58,47 @@ const BAD: &[(&str, &str, &str)] = &[
         "[[policy]]\nservice = \"127.0.0.1:1\"\ntimeout = \"2m\"",
         "8:11: no answer is waited for longer than 90 seconds",
     ),
+    // Tables.
+    (END, "[[table]]\nname = \"t\"", "6:1: table \"t\" has no source of answers"),
+    (
+        END,
+        "[[table]]\nname = \"t\"\ninline = {}\nfile = { path = \"x\" }",
+        "9:1: table \"t\" has two sources of answers",
+    ),
+    (END, "[[table]]\nname = \"t\"\ninline = {}\ncache = {}", "9:1: `inline` needs no cache"),
+    (
+        END,
+        "[[table]]\nname = \"t\"\ninline = { a = 1 }",
+        "8:16: `a` must be text in quotes, not a whole number",
+    ),
+    (
+        END,
+        "[[table]]\nname = \"t\"\ninline = { a = \"\", A = \"\" }",
+        "8:16: \"A\" and \"a\" are the same key",
+    ),
+    (END, "[[table]]\nname = \"t\"\nfile = {}", "8:1: a table without a file"),
+    (
+        END,
+        "[[table]]\nname = \"t\"\ncidr = { path = 1 }",
+        "8:17: `path` must be text in quotes, not a whole number",
+    ),
+    (
+        END,
+        "[[table]]\nname = \"t\"\nregexp = { path = \"x\", flags = \"i\" }",
+        "8:24: unknown key `flags` in `table.regexp`",
+    ),
+    (END, "[[table]]\nname = \"t\"\npcre = { path = \"\\u0000\" }", "8:17: not a path"),
+    (END, "[[table]]\nname = \"t\"\nfirst = {}", "8:1: a table that is made of none"),
+    (
+        END,
+        "[[table]]\nname = \"t\"\nfirst = { tables = [\"t\"] }",
+        "8:1: no table named \"t\" stands above",
+    ),
+    (
+        END,
+        "[[table]]\nname = \"u\"\ninline = {}\n[[table]]\nname = \"t\"\nunion = { tables = [\"u\", \"u\"] }",
+        "11:26: \"u\" is listed twice",
+    ),
     // Wrong types.
     (TOP, "hostname = 5", "1:12: `hostname` must be text in quotes, not a whole number"),
     (TOP, "shards = \"2\"", "1:10: `shards` must be a whole number, not text in quotes"),

@@ -1,0 +1,89 @@
+//! Tables that are made of others.
+
+use config::{Composition, Reader, TableSection, TableSettings};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Asks other tables one after another: the first that has the key answers.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct FirstText {
+    /// The names of tables that stand above, in the order in which they are asked. Required.
+    tables: Vec<String>,
+}
+
+/// Asks several other tables: the answers of all, with commas between them.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct UnionText {
+    /// The names of tables that stand above, in the order of their answers. Required.
+    tables: Vec<String>,
+}
+
+impl TableSection for FirstText {
+    const KEY: &'static str = "first";
+    const SUMMARY: &'static str = "The first of several tables that has the key.";
+    const EXAMPLE: &'static str = "first = { tables = [\"exceptions\", \"users\"] }";
+    const IS_REMOTE: bool = false;
+    type Text = FirstText;
+
+    fn read(text: FirstText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        Composed::read(Composition::First, text.tables, reader)
+    }
+}
+
+impl TableSection for UnionText {
+    const KEY: &'static str = "union";
+    const SUMMARY: &'static str = "The answers of several tables together.";
+    const EXAMPLE: &'static str = "union = { tables = [\"staff\", \"archive\"] }";
+    const IS_REMOTE: bool = false;
+    type Text = UnionText;
+
+    fn read(text: UnionText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        Composed::read(Composition::Union, text.tables, reader)
+    }
+}
+
+/// How a table is made, and of which.
+#[derive(Debug, PartialEq, Eq)]
+struct Composed {
+    composition: Composition,
+    tables: Vec<String>,
+}
+
+impl Composed {
+    fn read(
+        composition: Composition,
+        tables: Vec<String>,
+        reader: &mut Reader<'_, '_>,
+    ) -> Option<Arc<dyn TableSettings>> {
+        if tables.is_empty() {
+            reader.error("", "a table that is made of none", "name some: tables = [\"users\"]");
+            return None;
+        }
+        let mut seen = BTreeSet::new();
+        for (index, table) in tables.iter().enumerate() {
+            if !seen.insert(table) {
+                let message = format!("\"{table}\" is listed twice");
+                reader.error(&format!("tables[{index}]"), message, "");
+            }
+        }
+        Some(Arc::new(Composed { composition, tables }))
+    }
+}
+
+impl TableSettings for Composed {
+    fn parts(&self) -> Vec<&str> {
+        self.tables.iter().map(String::as_str).collect()
+    }
+
+    fn composition(&self) -> Option<Composition> {
+        Some(self.composition)
+    }
+
+    fn is_like(&self, other: &dyn TableSettings) -> bool {
+        other.of::<Composed>() == Some(self)
+    }
+}

@@ -1,0 +1,160 @@
+//! Tables in files that people write, in the formats of Postfix.
+
+use super::LocalTable;
+use config::{Reader, TableSection, TableSettings};
+use lookup::{
+    CidrTable, Mistake, PatternSyntax, PatternTable, RULES_BYTES_MAX, TEXT_BYTES_MAX, Table,
+    TextTable,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file of Postfix's: a key, white space, and its value on each line, as `texthash`, `hash`,
+/// `virtual`, `transport` and `access` have it, before `postmap`. Keys are found without regard to case.
+/// A changed file is read anew. At most 256 MiB.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct FileText {
+    /// The file. Required.
+    path: String,
+}
+
+/// A file of networks, each with its answer, in the format of Postfix's `cidr` tables. The first that
+/// has the address wins. A changed file is read anew. At most 16 MiB.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct CidrText {
+    /// The file. Required.
+    path: String,
+}
+
+/// A file of POSIX regular expressions, each with its answer, in the format of Postfix's `regexp` tables.
+/// The first that matches wins. Of an address it is asked for the whole only. A changed file is read
+/// anew. At most 16 MiB.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RegexpText {
+    /// The file. Required.
+    path: String,
+}
+
+/// A file of Perl's regular expressions, each with its answer, in the format of Postfix's `pcre` tables,
+/// without back-references and looking around. The first that matches wins. Of an address it is asked
+/// for the whole only. A changed file is read anew. At most 16 MiB.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct PcreText {
+    /// The file. Required.
+    path: String,
+}
+
+impl TableSection for FileText {
+    const KEY: &'static str = "file";
+    const SUMMARY: &'static str =
+        "A file with a key and a value on each line, as Postfix has them.";
+    const EXAMPLE: &'static str = "file = { path = \"/etc/postfix/virtual\" }";
+    const IS_REMOTE: bool = false;
+    type Text = FileText;
+
+    fn read(text: FileText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        MapFile::read(text.path, Format::Text, reader)
+    }
+}
+
+impl TableSection for CidrText {
+    const KEY: &'static str = "cidr";
+    const SUMMARY: &'static str = "A file of networks.";
+    const EXAMPLE: &'static str = "cidr = { path = \"/etc/postfix/clients.cidr\" }";
+    const IS_REMOTE: bool = false;
+    type Text = CidrText;
+
+    fn read(text: CidrText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        MapFile::read(text.path, Format::Cidr, reader)
+    }
+}
+
+impl TableSection for RegexpText {
+    const KEY: &'static str = "regexp";
+    const SUMMARY: &'static str = "A file of POSIX regular expressions.";
+    const EXAMPLE: &'static str = "regexp = { path = \"/etc/postfix/recipients.regexp\" }";
+    const IS_REMOTE: bool = false;
+    type Text = RegexpText;
+
+    fn read(text: RegexpText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        MapFile::read(text.path, Format::Pattern(PatternSyntax::Posix), reader)
+    }
+}
+
+impl TableSection for PcreText {
+    const KEY: &'static str = "pcre";
+    const SUMMARY: &'static str = "A file of Perl's regular expressions.";
+    const EXAMPLE: &'static str = "pcre = { path = \"/etc/postfix/recipients.pcre\" }";
+    const IS_REMOTE: bool = false;
+    type Text = PcreText;
+
+    fn read(text: PcreText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        MapFile::read(text.path, Format::Pattern(PatternSyntax::Perl), reader)
+    }
+}
+
+/// A file, and how it is read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MapFile {
+    path: PathBuf,
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Text,
+    Cidr,
+    Pattern(PatternSyntax),
+}
+
+impl MapFile {
+    fn read(
+        path: String,
+        format: Format,
+        reader: &mut Reader<'_, '_>,
+    ) -> Option<Arc<dyn TableSettings>> {
+        if path.is_empty() {
+            reader.error("", "a table without a file", "such as path = \"/etc/postrider/users\"");
+            return None;
+        }
+        let path = reader.file_path("path", &path);
+        Some(Arc::new(MapFile { path, format }))
+    }
+}
+
+impl TableSettings for MapFile {
+    fn has_patterns(&self) -> bool {
+        self.format != Format::Text
+    }
+
+    fn is_like(&self, other: &dyn TableSettings) -> bool {
+        other.of::<MapFile>() == Some(self)
+    }
+}
+
+impl LocalTable for MapFile {
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn file_bytes_max(&self) -> usize {
+        match self.format {
+            Format::Text => TEXT_BYTES_MAX,
+            Format::Cidr | Format::Pattern(_) => RULES_BYTES_MAX,
+        }
+    }
+
+    fn make(&self, content: &[u8]) -> Result<Arc<dyn Table>, Vec<Mistake>> {
+        Ok(match self.format {
+            Format::Text => Arc::new(TextTable::read(content)?),
+            Format::Cidr => Arc::new(CidrTable::read(content)?),
+            Format::Pattern(syntax) => Arc::new(PatternTable::read(content, syntax)?),
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! Lookup tables that are kept in this process: what each kind is told, and how it is made of a file.
+
+mod composed;
+mod file;
+mod inline;
+
+pub(crate) use composed::{FirstText, UnionText};
+pub(crate) use file::{CidrText, FileText, PcreText, RegexpText};
+pub(crate) use inline::InlineText;
+
+use config::TableSettings;
+use lookup::{Mistake, Table};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A table that is read whole, and answers at once.
+pub trait LocalTable {
+    /// The file that it is made of, and made of anew when that changes; `None`: it needs none.
+    fn path(&self) -> Option<&Path>;
+
+    /// Bytes that the file may have: of more, no more need to be read.
+    fn file_bytes_max(&self) -> usize;
+
+    /// Makes it of what the file has. What was left out is among the table's warnings.
+    ///
+    /// # Errors
+    /// All mistakes in the file, in its order.
+    fn make(&self, content: &[u8]) -> Result<Arc<dyn Table>, Vec<Mistake>>;
+}
+
+/// The table as one that is made of a file's content, or of its settings alone; `None`: it is of another
+/// kind.
+#[must_use]
+pub fn local(settings: &dyn TableSettings) -> Option<&dyn LocalTable> {
+    if let Some(inline) = settings.of::<inline::Inline>() {
+        return Some(inline);
+    }
+    settings.of::<file::MapFile>().map(|file| file as &dyn LocalTable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::{Composition, TableEntry};
+
+    fn tables(text: &str) -> Vec<Arc<TableEntry>> {
+        let frame = "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n";
+        let parsed = crate::schema().parse(&format!("{frame}{text}"), "test.toml");
+        parsed.unwrap_or_else(|errors| panic!("{errors}")).tables
+    }
+
+    fn find(table: &TableEntry, content: &str, key: &str) -> Option<String> {
+        let local = local(&*table.settings).expect("local");
+        let made = local.make(content.as_bytes()).expect("right");
+        made.find(key).expect("an answer").map(|entry| entry.text.into())
+    }
+
+    #[test]
+    fn each_kind_is_made_of_its_file() {
+        for (kind, content, key, answer, has_patterns) in [
+            ("file", "A@b.example  x", "a@B.example", "x", false),
+            ("cidr", "10.0.0.0/8 x", "10.1.2.3", "x", true),
+            ("regexp", "/^a\\(b\\)$/x <$1>", "AB", "<B>", true),
+            ("pcre", "/^a(\\d)$/ <$1>", "A1", "<1>", true),
+        ] {
+            let text = format!("[[table]]\nname = \"t\"\n{kind} = {{ path = \"maps/t\" }}");
+            let table = &tables(&text)[0];
+            assert_eq!((table.kind, table.is_remote), (kind, false));
+            assert_eq!(table.settings.has_patterns(), has_patterns);
+            let made_of = local(&*table.settings).and_then(|local| local.path());
+            assert_eq!(made_of, Some(Path::new("maps/t")));
+            assert_eq!(find(table, content, key).as_deref(), Some(answer));
+            assert_eq!(find(table, content, "none"), None);
+            let other = &tables(&text.replace("maps/t", "maps/u"))[0];
+            assert!(table.settings.is_like(&*table.settings.clone()));
+            assert!(!table.settings.is_like(&*other.settings));
+        }
+        let [cidr, regexp] = ["cidr", "regexp"]
+            .map(|kind| format!("[[table]]\nname = \"t\"\n{kind} = {{ path = \"t\" }}"))
+            .map(|text| tables(&text));
+        assert!(!cidr[0].settings.is_like(&*regexp[0].settings), "of another kind");
+        let local = local(&*regexp[0].settings).expect("local");
+        let mistakes = local.make(b"/a/ x\n/(/ y\n").expect_err("a mistake");
+        assert_eq!(mistakes[0].to_string(), "2:2: this group is not closed");
+    }
+
+    #[test]
+    fn pairs_stand_in_the_configuration() {
+        let text = "[[table]]\nname = \"t\"\n[table.inline]\n\"A@b.example\" = \"x\"\nb = \"\"\n";
+        let table = &tables(text)[0];
+        assert_eq!(find(table, "", "a@B.example").as_deref(), Some("x"));
+        assert_eq!(find(table, "", "B").as_deref(), Some(""));
+        assert_eq!(find(table, "", "c"), None);
+        assert!(local(&*table.settings).is_some_and(|local| local.path().is_none()));
+        let other = tables("[[table]]\nname = \"t\"\ninline = { b = \"\" }\n");
+        assert!(!table.settings.is_like(&*other[0].settings));
+    }
+
+    #[test]
+    fn tables_are_made_of_others() {
+        let text = "[[table]]\nname = \"a\"\ninline = {}\n[[table]]\nname = \"b\"\ninline = {}\n";
+        for (kind, composition) in [("first", Composition::First), ("union", Composition::Union)] {
+            let last = format!("[[table]]\nname = \"c\"\n{kind} = {{ tables = [\"b\", \"a\"] }}\n");
+            let tables = tables(&format!("{text}{last}"));
+            let settings = &tables[2].settings;
+            assert_eq!(settings.composition(), Some(composition));
+            assert_eq!(settings.parts(), ["b", "a"]);
+            assert!(local(&**settings).is_none());
+            assert!(settings.is_like(&**settings) && !settings.is_like(&*tables[0].settings));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Tables of regular expressions (Postfix's regexp_table(5) and pcre_table(5)).
+//!
+//! Both syntaxes are translated to that of the `regex` crate, byte for byte: as in Postfix a pattern
+//! knows no characters beyond ASCII, so that `.` is one byte. What cannot be said there (back-references,
+//! looking around) is a mistake with its place.
+
+mod bytes;
+mod output;
+mod perl;
+mod perl_class;
+mod posix;
+mod posix_class;
+
+use super::lines::{Lines, is_space};
+use super::mistake::{Mistake, too_large};
+use super::rules::{Builder, RULES_BYTES_MAX, Rules, Wrong, negation, skip_space};
+use super::template::{Part, Template};
+use super::{Entry, Table, Trouble, TroubleKind};
+use output::Translated;
+use regex::bytes::{Regex, RegexBuilder};
+
+/// Bytes of memory that one pattern may take once it is compiled, and as many again for what it
+/// remembers of earlier keys.
+pub const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Patterns that a file may have.
+pub const PATTERNS_MAX: usize = 20_000;
+
+/// In which syntax patterns are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatternSyntax {
+    /// POSIX's extended regular expressions (`regexp`).
+    Posix,
+    /// Perl's (`pcre`).
+    Perl,
+}
+
+/// Patterns, each with its answer. The first that matches the whole key, wins.
+#[derive(Debug)]
+pub struct PatternTable {
+    rules: Rules<Pattern, Template>,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    regex: Regex,
+    is_negated: bool,
+}
+
+impl PatternTable {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// All mistakes. Postfix leaves a wrong rule out; here none is used, as those below it would mean
+    /// something else.
+    pub fn read(content: &[u8], syntax: PatternSyntax) -> Result<PatternTable, Vec<Mistake>> {
+        if content.len() > RULES_BYTES_MAX {
+            return Err(too_large(content.len(), RULES_BYTES_MAX));
+        }
+        let mut builder = Builder::new();
+        for line in Lines::new(content) {
+            if builder.len() == PATTERNS_MAX {
+                builder.wrong(&line, format!("a file has {PATTERNS_MAX} patterns at most"));
+                break;
+            }
+            builder.read(
+                &line,
+                |text, from| read_test(text, from, syntax),
+                |text| read_rule(text, syntax),
+            );
+        }
+        Ok(PatternTable { rules: builder.finish()? })
+    }
+}
+
+impl Table for PatternTable {
+    fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+        let key = key.as_bytes();
+        let found = self.rules.first(|p| p.regex.is_match(key) != p.is_negated);
+        match found {
+            None => Ok(None),
+            Some((_, Template::Fixed(text))) => Ok(Some(Entry::text(text.clone()))),
+            Some((pattern, Template::Parts(parts))) => {
+                pattern.fill(parts, key).map(|text| Some(Entry::text(text)))
+            }
+        }
+    }
+}
+
+impl Pattern {
+    /// Puts what the groups have matched in its place. A group that took no part is empty.
+    fn fill(&self, parts: &[Part], key: &[u8]) -> Result<String, Trouble> {
+        let captures = self.regex.captures(key);
+        let mut text = Vec::new();
+        for part in parts {
+            match part {
+                Part::Text(fixed) => text.extend_from_slice(fixed.as_bytes()),
+                Part::Group(number) => {
+                    let group = captures.as_ref().and_then(|captures| captures.get(*number));
+                    text.extend_from_slice(group.map(|group| group.as_bytes()).unwrap_or_default());
+                }
+            }
+        }
+        String::from_utf8(text).map_err(|_| {
+            Trouble::new(TroubleKind::Key, "a group of the pattern cuts a character in two")
+        })
+    }
+}
+
+/// Reads what stands behind an `if`.
+fn read_test(text: &[u8], from: usize, syntax: PatternSyntax) -> Result<Pattern, Wrong> {
+    let (pattern, _, end) = read_pattern(text, from, syntax)?;
+    let behind = skip_space(text, end);
+    if behind < text.len() {
+        let help = "lines between `if` and `endif` begin without white space";
+        return Err((behind, format!("nothing may stand behind the pattern of an `if`; {help}")));
+    }
+    Ok(pattern)
+}
+
+/// Reads a pattern and its answer.
+fn read_rule(text: &[u8], syntax: PatternSyntax) -> Result<(Pattern, Template), Wrong> {
+    let (pattern, groups, end) = read_pattern(text, 0, syntax)?;
+    let groups = (!pattern.is_negated).then_some(groups);
+    let answer = Template::read(text, skip_space(text, end), groups)?;
+    Ok((pattern, answer))
+}
+
+/// Reads `!/pattern/flags`; also returns how many groups it has, and where it ends.
+fn read_pattern(
+    text: &[u8],
+    from: usize,
+    syntax: PatternSyntax,
+) -> Result<(Pattern, usize, usize), Wrong> {
+    let (is_negated, start) = negation(text, from);
+    let Some(delimiter) = text.get(start).copied() else {
+        return Err((text.len(), "a pattern is missing".to_owned()));
+    };
+    if delimiter.is_ascii_alphanumeric() {
+        let wanted = "a pattern such as `/^user@/`, an `if` or an `endif` is wanted";
+        return Err((start, wanted.to_owned()));
+    }
+    let pattern_start = start + 1;
+    let Some(pattern_end) = closing(text, pattern_start, delimiter) else {
+        let delimiter = String::from_utf8_lossy(&[delimiter]).into_owned();
+        return Err((start, format!("the pattern is not closed by another `{delimiter}`")));
+    };
+    let flags_start = pattern_end + 1;
+    let flags = text.get(flags_start..).unwrap_or_default();
+    let flags_len = flags.iter().take_while(|byte| !is_space(**byte)).count();
+    let flags = flags.get(..flags_len).unwrap_or_default();
+    let pattern = text.get(pattern_start..pattern_end).unwrap_or_default();
+    let unknown = |at: usize| {
+        let flag = flags.get(at..).map(String::from_utf8_lossy).unwrap_or_default();
+        let flag = flag.chars().next().unwrap_or_default();
+        (
+            flags_start + at,
+            format!("there is no flag `{flag}`; an answer stands behind white space"),
+        )
+    };
+    let translated = match syntax {
+        PatternSyntax::Posix => {
+            posix::translate(pattern, posix::Flags::read(flags).map_err(unknown)?)
+        }
+        PatternSyntax::Perl => perl::translate(pattern, perl::Flags::read(flags).map_err(unknown)?),
+    };
+    let translated = translated.map_err(|(at, why)| (pattern_start + at, why))?;
+    let regex = compile(&translated).map_err(|why| (start, why))?;
+    Ok((Pattern { regex, is_negated }, translated.groups, flags_start + flags_len))
+}
+
+/// Where the delimiter stands again. A backslash before it makes it part of the pattern.
+fn closing(text: &[u8], from: usize, delimiter: u8) -> Option<usize> {
+    let mut bytes = text.iter().enumerate().skip(from);
+    while let Some((at, byte)) = bytes.next() {
+        if *byte == b'\\' {
+            bytes.next();
+        } else if *byte == delimiter {
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn compile(translated: &Translated) -> Result<Regex, String> {
+    RegexBuilder::new(&translated.regex)
+        .unicode(false)
+        .size_limit(PATTERN_BYTES_MAX)
+        .dfa_size_limit(PATTERN_BYTES_MAX)
+        .build()
+        .map_err(|error| match error {
+            regex::Error::CompiledTooBig(limit) => {
+                format!("compiled, this pattern would take more than {limit} bytes: repeat less")
+            }
+            // What the translation lets through is right but for how deep it nests.
+            error => {
+                let text = error.to_string();
+                let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                format!("this pattern is beyond us: {why}")
+            }
+        })
+}
+
+#[cfg(test)]
+mod tests;

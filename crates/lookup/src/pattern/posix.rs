@@ -1,0 +1,227 @@
+//! POSIX regular expressions (IEEE Std 1003.1, chapter 9), as the GNU C library has them: Postfix's
+//! `regexp` tables.
+
+use super::super::rules::Wrong;
+use super::bytes::ByteSet;
+use super::output::{Output, Translated, number};
+use super::posix_class;
+
+/// RE_DUP_MAX of the GNU C library.
+const REPEAT_MAX: u32 = 0x7fff;
+
+/// Letters behind the pattern; each turns its flag over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flags {
+    /// Upper and lower case are the same.
+    pub(super) ignore_case: bool,
+    /// `^` and `$` match at line ends, `.` and negated sets don't match these.
+    pub(super) lines: bool,
+    /// Extended syntax; otherwise basic.
+    extended: bool,
+}
+
+impl Flags {
+    /// Where an unknown one stands is the error.
+    pub(super) fn read(letters: &[u8]) -> Result<Flags, usize> {
+        let mut flags = Flags { ignore_case: true, lines: false, extended: true };
+        for (at, letter) in letters.iter().enumerate() {
+            match letter {
+                b'i' => flags.ignore_case = !flags.ignore_case,
+                b'm' => flags.lines = !flags.lines,
+                b'x' => flags.extended = !flags.extended,
+                _ => return Err(at),
+            }
+        }
+        Ok(flags)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Token {
+    Byte(u8),
+    Any,
+    Set,
+    Open,
+    Close,
+    Or,
+    Start,
+    End,
+    Repeat(u32, Option<u32>),
+    Brace,
+    /// A backslash and this, which means something with GNU.
+    Gnu(u8),
+}
+
+/// Translates a pattern.
+pub(super) fn translate(pattern: &[u8], flags: Flags) -> Result<Translated, Wrong> {
+    let mut posix =
+        Posix { pattern, flags, at: 0, is_start: true, open: Vec::new(), out: Output::default() };
+    while posix.at < pattern.len() {
+        let from = posix.at;
+        let token = posix.token();
+        posix.write(token, from)?;
+        let is_anchor = matches!(token, Token::Start);
+        let starts = matches!(token, Token::Open | Token::Or);
+        // A star behind `^` is a star in basic syntax.
+        posix.is_start = starts || is_anchor && !flags.extended;
+    }
+    match posix.open.pop() {
+        Some((at, _)) => Err((at, "this group is not closed".to_owned())),
+        None => Ok(posix.out.finish(false)),
+    }
+}
+
+struct Posix<'a> {
+    pattern: &'a [u8],
+    flags: Flags,
+    at: usize,
+    /// Nothing stands before it in this alternative.
+    is_start: bool,
+    /// Groups that are open: where they begin in the pattern and in the output.
+    open: Vec<(usize, usize)>,
+    out: Output,
+}
+
+impl Posix<'_> {
+    fn peek(&self, ahead: usize) -> Option<u8> {
+        self.pattern.get(self.at + ahead).copied()
+    }
+
+    /// Takes the next token. What an operator is, with or without a backslash, depends on the syntax.
+    fn token(&mut self) -> Token {
+        let byte = self.peek(0).unwrap_or_default();
+        if byte == b'\\'
+            && let Some(next) = self.peek(1)
+        {
+            self.at += 2;
+            return match next {
+                b'(' | b')' | b'{' | b'|' | b'+' | b'?' if !self.flags.extended => {
+                    self.operator(next)
+                }
+                b'<' | b'>' | b'`' | b'\'' => Token::Gnu(next),
+                _ if next.is_ascii_alphanumeric() => Token::Gnu(next),
+                _ => Token::Byte(next),
+            };
+        }
+        self.at += 1;
+        match byte {
+            b'.' => Token::Any,
+            b'[' => Token::Set,
+            b'*' if self.is_start && !self.flags.extended => Token::Byte(b'*'),
+            b'*' => Token::Repeat(0, None),
+            b'^' if self.flags.extended || self.is_start => Token::Start,
+            b'$' if self.flags.extended || self.is_end() => Token::End,
+            b'(' | b')' | b'{' | b'|' | b'+' | b'?' if self.flags.extended => self.operator(byte),
+            _ => Token::Byte(byte),
+        }
+    }
+
+    fn operator(&self, byte: u8) -> Token {
+        match byte {
+            b'(' => Token::Open,
+            // In extended syntax one that closes nothing is a byte like others.
+            b')' if self.open.is_empty() && self.flags.extended => Token::Byte(byte),
+            b')' => Token::Close,
+            b'|' => Token::Or,
+            b'+' => Token::Repeat(1, None),
+            b'?' => Token::Repeat(0, Some(1)),
+            _ => Token::Brace,
+        }
+    }
+
+    /// In basic syntax, whether a `$` just taken stands at the end of an alternative.
+    fn is_end(&self) -> bool {
+        let rest = self.pattern.get(self.at..).unwrap_or_default();
+        rest.is_empty() || rest.starts_with(b"\\)") || rest.starts_with(b"\\|")
+    }
+
+    fn write(&mut self, token: Token, from: usize) -> Result<(), Wrong> {
+        let Flags { ignore_case, lines, .. } = self.flags;
+        match token {
+            Token::Byte(byte) => self.out.byte(byte, ignore_case),
+            Token::Any => self.out.set(ByteSet::of(|byte| !(lines && *byte == b'\n'))),
+            Token::Set => {
+                let (set, end) = posix_class::read(self.pattern, self.at, self.flags)?;
+                self.at = end;
+                self.out.set(set);
+            }
+            Token::Open => {
+                let start = self.out.open(true);
+                self.open.push((from, start));
+            }
+            Token::Close => match self.open.pop() {
+                Some((_, start)) => self.out.close(start),
+                None => return Err((from, "there is no group that this could close".to_owned())),
+            },
+            Token::Or => self.out.or(),
+            Token::Start => self.out.assertion(if lines { "(?m:^)" } else { r"\A" }),
+            Token::End => self.out.assertion(if lines { "(?m:$)" } else { r"\z" }),
+            Token::Repeat(min, max) => self.repeat(from, min, max)?,
+            Token::Brace => {
+                let (min, max) = self.brace(from)?;
+                self.repeat(from, min, max)?;
+            }
+            Token::Gnu(letter) => self.gnu(letter, from)?,
+        }
+        Ok(())
+    }
+
+    fn repeat(&mut self, from: usize, min: u32, max: Option<u32>) -> Result<(), Wrong> {
+        match self.out.repeatable() {
+            Some(is_repeated) if self.flags.extended || !is_repeated => {
+                self.out.repeat(min, max, false);
+                Ok(())
+            }
+            _ => Err((from, "nothing stands before this that could be repeated".to_owned())),
+        }
+    }
+
+    /// What stands in braces: `{2}`, `{2,}`, `{2,5}`, and with GNU `{,5}`.
+    fn brace(&mut self, from: usize) -> Result<(u32, Option<u32>), Wrong> {
+        let wrong = || Err((from, "braces hold one number, or two with a comma".to_owned()));
+        let min = number(self.pattern, self.at);
+        self.at = min.map_or(self.at, |(_, end)| end);
+        let mut max = min.map(|(min, _)| min);
+        if self.peek(0) == Some(b',') {
+            let written = number(self.pattern, self.at + 1);
+            self.at = written.map_or(self.at + 1, |(_, end)| end);
+            max = written.map(|(max, _)| max);
+        } else if min.is_none() {
+            return wrong();
+        }
+        let close: &[u8] = if self.flags.extended { b"}" } else { b"\\}" };
+        if !self.pattern.get(self.at..).is_some_and(|rest| rest.starts_with(close)) {
+            return wrong();
+        }
+        self.at += close.len();
+        let min = min.map_or(0, |(min, _)| min);
+        if max.is_some_and(|max| max < min) {
+            return Err((from, format!("{min} times at least, and fewer at most")));
+        }
+        if min.max(max.unwrap_or(0)) > REPEAT_MAX {
+            return Err((from, format!("nothing can be repeated more than {REPEAT_MAX} times")));
+        }
+        Ok((min, max))
+    }
+
+    fn gnu(&mut self, letter: u8, from: usize) -> Result<(), Wrong> {
+        let word = ByteSet::named(b"word", false).unwrap_or_default();
+        let space = ByteSet::named(b"space", false).unwrap_or_default();
+        match letter {
+            b'w' => self.out.set(word),
+            b'W' => self.out.set(word.inverse()),
+            b's' => self.out.set(space),
+            b'S' => self.out.set(space.inverse()),
+            b'b' => self.out.assertion(r"\b"),
+            b'B' => self.out.assertion(r"\B"),
+            b'<' => self.out.assertion(r"\b{start}"),
+            b'>' => self.out.assertion(r"\b{end}"),
+            b'`' => self.out.assertion(r"\A"),
+            b'\'' => self.out.assertion(r"\z"),
+            _ => {
+                return Err((from, "patterns can't refer back to what a group matched".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}

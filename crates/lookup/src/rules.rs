@@ -1,0 +1,174 @@
+//! Rules that are tried in their order: the first that holds gives the answer. Between `if` and `endif`
+//! stand those that are tried only where the `if` holds.
+
+use super::lines::{Line, is_space, trim_end};
+use super::mistake::Mistakes;
+
+/// Bytes that a file of rules may have.
+pub const RULES_BYTES_MAX: usize = 16 << 20;
+
+/// The rules of one file.
+#[derive(Debug)]
+pub(crate) struct Rules<T, A> {
+    steps: Vec<Step<T, A>>,
+}
+
+#[derive(Debug)]
+enum Step<T, A> {
+    /// Where the test fails it goes on at `after`.
+    If { test: T, after: usize },
+    /// Where the test holds, this is the answer.
+    Answer { test: T, answer: A },
+}
+
+impl<T, A> Rules<T, A> {
+    /// The first rule whose test holds.
+    pub(crate) fn first(&self, holds: impl Fn(&T) -> bool) -> Option<(&T, &A)> {
+        let mut at = 0;
+        while let Some(step) = self.steps.get(at) {
+            at = match step {
+                Step::If { test, after } if !holds(test) => *after,
+                Step::Answer { test, answer } if holds(test) => return Some((test, answer)),
+                Step::If { .. } | Step::Answer { .. } => at + 1,
+            };
+        }
+        None
+    }
+}
+
+/// Puts rules together, and collects mistakes.
+#[derive(Debug)]
+pub(crate) struct Builder<T, A> {
+    steps: Vec<Step<T, A>>,
+    /// Index of each `if` that is open, and where it stands.
+    open: Vec<(usize, (u32, u32))>,
+    mistakes: Mistakes,
+}
+
+/// What a line is, and where its rest begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keyword {
+    If(usize),
+    EndIf(usize),
+    Rule,
+}
+
+/// A mistake: the byte of the line where it shows, and what it is.
+pub(crate) type Wrong = (usize, String);
+
+impl<T, A> Builder<T, A> {
+    pub(crate) fn new() -> Builder<T, A> {
+        Builder { steps: Vec::new(), open: Vec::new(), mistakes: Mistakes::default() }
+    }
+
+    /// Adds what stands on a line. `test` reads what stands behind an `if`, `rule` a test and its
+    /// answer; both are given the text without white space at its end, and where to begin.
+    pub(crate) fn read(
+        &mut self,
+        line: &Line<'_>,
+        test: impl FnOnce(&[u8], usize) -> Result<T, Wrong>,
+        rule: impl FnOnce(&[u8]) -> Result<(T, A), Wrong>,
+    ) {
+        let text = trim_end(&line.text);
+        let wrong = match keyword(text) {
+            _ if line.continues_nothing() => {
+                Some((0, "a rule begins at the start of a line".to_owned()))
+            }
+            // To be taken for a mistake again at its `endif` would help nobody: it counts as open.
+            Keyword::If(from) => {
+                self.open.push((self.steps.len(), line.place(0)));
+                let test = test(text, from);
+                test.map(|test| self.steps.push(Step::If { test, after: usize::MAX })).err()
+            }
+            Keyword::EndIf(from) => self.close(text, from).err(),
+            Keyword::Rule => rule(text)
+                .map(|(test, answer)| self.steps.push(Step::Answer { test, answer }))
+                .err(),
+        };
+        if let Some((offset, text)) = wrong {
+            self.mistakes.push(line.place(offset), text);
+        }
+    }
+
+    fn close(&mut self, text: &[u8], from: usize) -> Result<(), Wrong> {
+        let Some((index, _)) = self.open.pop() else {
+            return Err((0, "there is no `if` that this `endif` could end".to_owned()));
+        };
+        let end = self.steps.len();
+        if let Some(Step::If { after, .. }) = self.steps.get_mut(index) {
+            *after = end;
+        }
+        if from < text.len() {
+            return Err((from, "nothing may stand behind `endif`".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// How many rules there are.
+    pub(crate) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// A mistake that is one of the file rather than of a line's parts.
+    pub(crate) fn wrong(&mut self, line: &Line<'_>, text: String) {
+        self.mistakes.push(line.place(0), text);
+    }
+
+    /// The rules, or all mistakes.
+    pub(crate) fn finish(mut self) -> Result<Rules<T, A>, Vec<super::Mistake>> {
+        for (_, place) in self.open {
+            self.mistakes.push(place, "this `if` has no `endif`");
+        }
+        if self.mistakes.is_empty() {
+            Ok(Rules { steps: self.steps })
+        } else {
+            Err(self.mistakes.into_list())
+        }
+    }
+}
+
+/// Whether a line begins with `if` or `endif`, in letters of either case.
+fn keyword(text: &[u8]) -> Keyword {
+    let behind = |word: &[u8]| {
+        let is_there = text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
+        let goes_on = text.get(word.len()).is_some_and(u8::is_ascii_alphanumeric);
+        (is_there && !goes_on).then(|| skip_space(text, word.len()))
+    };
+    if let Some(from) = behind(b"if") {
+        return Keyword::If(from);
+    }
+    behind(b"endif").map_or(Keyword::Rule, Keyword::EndIf)
+}
+
+/// The next byte that is not white space, from one on.
+pub(crate) fn skip_space(text: &[u8], from: usize) -> usize {
+    let rest = text.get(from..).unwrap_or_default();
+    from + rest.iter().take_while(|byte| is_space(**byte)).count()
+}
+
+/// Whether a test is negated, by exclamation marks before it, and where it begins.
+pub(crate) fn negation(text: &[u8], from: usize) -> (bool, usize) {
+    let mut is_negated = false;
+    let mut at = skip_space(text, from);
+    while text.get(at) == Some(&b'!') {
+        is_negated = !is_negated;
+        at = skip_space(text, at + 1);
+    }
+    (is_negated, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keywords_end_where_letters_and_digits_end() {
+        assert_eq!(keyword(b"IF !/x/"), Keyword::If(3));
+        assert_eq!(keyword(b"if/x/"), Keyword::If(2));
+        assert_eq!(keyword(b"EndIf"), Keyword::EndIf(5));
+        assert_eq!(keyword(b"ifx"), Keyword::Rule);
+        assert_eq!(keyword(b"i"), Keyword::Rule);
+        assert_eq!(negation(b"if ! !x", 2), (false, 6));
+        assert_eq!(negation(b"!x", 0), (true, 1));
+    }
+}

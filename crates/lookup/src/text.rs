@@ -1,0 +1,293 @@
+//! Tables of fixed texts: `key white-space value` in a file, or pairs from the configuration.
+
+use super::fold::fold;
+use super::lines::{Line, Lines, is_space, trim_end};
+use super::mistake::{Mistake, Mistakes, too_large};
+use super::{Entry, Table, Trouble};
+use mail::map::FixedHasher;
+use std::hash::Hasher;
+
+/// Bytes that a file of fixed texts may have.
+pub const TEXT_BYTES_MAX: usize = 256 << 20;
+
+/// Fixed texts without regard to case. One buffer has all keys and values, one index says where: a
+/// million addresses take little more memory than their file.
+#[derive(Debug, Default)]
+pub struct TextTable {
+    /// Entry after entry: length of the key, key, length of the value, value.
+    texts: Vec<u8>,
+    /// Where an entry begins in `texts`, plus 1; 0: free. A key stands at the place that its hash says,
+    /// or behind it. Their number is a power of two, or 0.
+    slots: Vec<u32>,
+    count: usize,
+    warnings: Vec<Mistake>,
+}
+
+impl TextTable {
+    /// A table of these pairs. Of equal keys the first counts.
+    #[must_use]
+    pub fn inline<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> TextTable {
+        let mut table = TextTable::default();
+        for (key, value) in pairs {
+            table.insert(&fold(key), value);
+        }
+        table
+    }
+
+    /// Reads a file of Postfix's (postmap(1), "INPUT FILE FORMAT"): what `texthash`, `hash`, `virtual`,
+    /// `transport` and `access` have in common. Lines that Postfix would leave out are left out and
+    /// told of ([`Table::warnings`]).
+    ///
+    /// # Errors
+    /// The file has more than [`TEXT_BYTES_MAX`].
+    pub fn read(content: &[u8]) -> Result<TextTable, Vec<Mistake>> {
+        TextTable::read_within(content, TEXT_BYTES_MAX)
+    }
+
+    fn read_within(content: &[u8], bytes_max: usize) -> Result<TextTable, Vec<Mistake>> {
+        if content.len() > bytes_max {
+            return Err(too_large(content.len(), bytes_max));
+        }
+        let mut table =
+            TextTable { texts: Vec::with_capacity(content.len()), ..Default::default() };
+        let mut warnings = Mistakes::default();
+        for line in Lines::new(content) {
+            if let Err((offset, text)) = table.read_line(&line, &mut warnings) {
+                warnings.push(line.place(offset), format!("{text}; the line is left out"));
+            }
+        }
+        table.texts.shrink_to_fit();
+        table.warnings = warnings.into_list();
+        Ok(table)
+    }
+
+    /// Reads one line, or says why it is left out and where that shows.
+    fn read_line(
+        &mut self,
+        line: &Line<'_>,
+        warnings: &mut Mistakes,
+    ) -> Result<(), (usize, String)> {
+        if line.continues_nothing() {
+            return Err((0, "it begins with white space, and continues no other".to_owned()));
+        }
+        let text = std::str::from_utf8(&line.text)
+            .map_err(|error| (error.valid_up_to(), "this is not UTF-8".to_owned()))?;
+        if let Some(offset) = text.find('\0') {
+            return Err((offset, "a NUL".to_owned()));
+        }
+        let (key, value) = text.split_at(key_end(text)?);
+        let value = value.trim_matches(|c: char| c.is_ascii() && is_space(c as u8));
+        if value.is_empty() {
+            return Err((key.len(), format!("\"{key}\" has no value")));
+        }
+        if key.ends_with(':') {
+            let text = "the colon is part of the key: this is not the syntax of aliases";
+            warnings.push(line.place(key.len() - 1), text);
+        }
+        if !self.insert(&fold(key), value) {
+            return Err((0, format!("\"{key}\" has a value already")));
+        }
+        Ok(())
+    }
+
+    /// Adds a folded key; `false`: it is there already.
+    fn insert(&mut self, key: &str, value: &str) -> bool {
+        // A quarter of the slots stays free.
+        if (self.count + 1).saturating_mul(4) > self.slots.len().saturating_mul(3) {
+            self.grow();
+        }
+        let Err(free) = self.search(key) else { return false };
+        let Ok(at) = u32::try_from(self.texts.len() + 1) else { return false };
+        put(&mut self.texts, key);
+        put(&mut self.texts, value);
+        if let Some(slot) = self.slots.get_mut(free) {
+            *slot = at;
+            self.count += 1;
+        }
+        true
+    }
+
+    /// Twice as many slots.
+    fn grow(&mut self) {
+        let slots = vec![0; (self.slots.len() * 2).max(8)];
+        for at in std::mem::replace(&mut self.slots, slots) {
+            let Some((key, _)) = self.entry(at) else { continue };
+            // All keys are different: the search ends at a free slot.
+            if let Err(free) = self.search(key)
+                && let Some(slot) = self.slots.get_mut(free)
+            {
+                *slot = at;
+            }
+        }
+    }
+
+    /// The value of a folded key, or the slot that is free for it.
+    fn search(&self, key: &str) -> Result<&str, usize> {
+        let mask = self.slots.len().wrapping_sub(1);
+        let mut index = hash(key) as usize & mask;
+        loop {
+            match self.entry(self.slots.get(index).copied().unwrap_or_default()) {
+                Some((known, value)) if known == key => return Ok(value),
+                Some(_) => index = (index + 1) & mask,
+                None => return Err(index),
+            }
+        }
+    }
+
+    /// Key and value of the entry that a slot refers to.
+    fn entry(&self, slot: u32) -> Option<(&str, &str)> {
+        let mut rest = self.texts.get(slot.checked_sub(1)? as usize..)?;
+        Some((take(&mut rest)?, take(&mut rest)?))
+    }
+
+    /// How many bytes of memory it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.texts.capacity() + self.slots.capacity() * size_of::<u32>()
+    }
+}
+
+impl Table for TextTable {
+    fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+        if self.slots.is_empty() {
+            return Ok(None);
+        }
+        Ok(self.search(&fold(key)).ok().map(Entry::text))
+    }
+
+    fn keys_count(&self) -> Option<u64> {
+        Some(self.count as u64)
+    }
+
+    fn warnings(&self) -> &[Mistake] {
+        &self.warnings
+    }
+}
+
+/// Where the key ends: at the first white space that doesn't stand between quotes or behind a
+/// backslash. Quotes and backslashes stay part of the key, as Postfix asks for quoted local parts.
+fn key_end(text: &str) -> Result<usize, (usize, String)> {
+    let mut quote = None;
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'\\' => drop(bytes.next()),
+            b'"' => quote = if quote.is_some() { None } else { Some(at) },
+            _ if is_space(byte) && quote.is_none() => return Ok(at),
+            _ => {}
+        }
+    }
+    match quote {
+        Some(at) => Err((at, "this quote is not closed".to_owned())),
+        None => Ok(trim_end(text.as_bytes()).len()),
+    }
+}
+
+fn hash(key: &str) -> u64 {
+    let mut hasher = FixedHasher::default();
+    hasher.write(key.as_bytes());
+    hasher.write_usize(key.len());
+    hasher.finish()
+}
+
+/// Puts a text with its length before it, seven bits in a byte.
+fn put(texts: &mut Vec<u8>, text: &str) {
+    let mut rest = text.len();
+    while rest >= 0x80 {
+        texts.push(0x80 | (rest & 0x7f) as u8);
+        rest >>= 7;
+    }
+    texts.push(rest as u8);
+    texts.extend_from_slice(text.as_bytes());
+}
+
+/// Takes what [`put`] has put.
+fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    let mut len = 0_usize;
+    for shift in (0..usize::BITS).step_by(7) {
+        let (byte, behind) = rest.split_first()?;
+        *rest = behind;
+        len |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    let text = rest.get(..len)?;
+    *rest = rest.get(len..)?;
+    std::str::from_utf8(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(table: &TextTable, key: &str) -> Option<String> {
+        table.find(key).expect("never damaged").map(|entry| entry.text.into())
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_of() {
+        let content = b"  lost\n\nA 1\nb\n\"c d\" 2 \na 3\ne: 4\nf\" 5\ng \xe4\nh \0\n";
+        let table = TextTable::read(content).expect("a table");
+        assert_eq!(find(&table, "a").as_deref(), Some("1"));
+        assert_eq!(find(&table, "\"C D\"").as_deref(), Some("2"));
+        assert_eq!(find(&table, "e:").as_deref(), Some("4"));
+        assert_eq!(table.keys_count(), Some(3));
+        let told: Vec<String> = table.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "1:1: it begins with white space, and continues no other; the line is left out",
+                "4:2: \"b\" has no value; the line is left out",
+                "6:1: \"a\" has a value already; the line is left out",
+                "7:2: the colon is part of the key: this is not the syntax of aliases",
+                "8:2: this quote is not closed; the line is left out",
+                "9:3: this is not UTF-8; the line is left out",
+                "10:3: a NUL; the line is left out",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_has_its_limit() {
+        let content = b"key value\n";
+        assert!(TextTable::read_within(content, content.len()).is_ok());
+        let mistakes = TextTable::read_within(content, content.len() - 1).expect_err("too large");
+        assert_eq!(
+            mistakes[0].to_string(),
+            "1:1: 10 bytes are too many for a file of this kind: 9 at most"
+        );
+    }
+
+    #[test]
+    fn lengths_beyond_one_byte_are_kept() {
+        for len in [1, 127, 128, 16_383, 16_384, 70_000] {
+            let (key, value) = ("k".repeat(len), "v".repeat(len + 1));
+            let table = TextTable::inline([(&*key, &*value), ("other", "")]);
+            assert_eq!(find(&table, &key), Some(value));
+            assert_eq!(find(&table, "other").as_deref(), Some(""));
+            assert_eq!(find(&table, "none"), None);
+        }
+        assert_eq!(find(&TextTable::default(), "none"), None);
+    }
+
+    #[test]
+    fn a_million_keys_take_little_more_than_their_texts() {
+        const COUNT: usize = 1_000_000;
+        let mut content = Vec::with_capacity(COUNT * 50);
+        for n in 0..COUNT {
+            content.extend_from_slice(format!("user{n}@example.org /srv/mail/{n:08}\n").as_bytes());
+        }
+        let table = TextTable::read(&content).expect("a table");
+        assert_eq!(table.keys_count(), Some(COUNT as u64));
+        for n in (0..COUNT).step_by(9973) {
+            let value = find(&table, &format!("USER{n}@example.org"));
+            assert_eq!(value, Some(format!("/srv/mail/{n:08}")));
+        }
+        assert_eq!(find(&table, "user1000000@example.org"), None);
+        assert!(table.bytes() < content.len() + 10 * COUNT, "{} bytes", table.bytes());
+        // No key stands far from where its hash puts it.
+        let longest = table.slots.split(|slot| *slot == 0).map(<[u32]>::len).max();
+        assert!(longest < Some(100), "{longest:?} slots in a row");
+    }
+}
