@@ -19,7 +19,6 @@ mod node;
 mod panic;
 mod shard_thread;
 mod suspensions;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "until there is a kind of table to open"))]
 mod tables;
 mod terminal;
 mod world;

@@ -9,6 +9,8 @@ use crate::mutex::lock;
 use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::suspensions::Suspensions;
 use crate::world::{AcceptedSocket, MailboxThread, Resolver, wall_now};
+use crate::tables::Registry;
+use crate::tables::remote::TableNumbers;
 use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
@@ -65,6 +67,7 @@ pub(crate) struct Node {
     /// What an operator has stopped.
     suspensions: Suspensions,
     shared: Arc<Shared>,
+    tables: Arc<Registry>,
 }
 
 impl Node {
@@ -78,6 +81,8 @@ impl Node {
         console: &Arc<ConsoleLog>,
     ) -> Result<Node, String> {
         let started = Instant::now();
+        // First of all: what is wrong with them is told like mistakes of the configuration.
+        let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
         let (senders, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let metrics = NodeMetrics::new(config, shards);
@@ -105,6 +110,7 @@ impl Node {
             started,
             store: MailboxThread::start().map_err(|e| format!("cannot start a thread: {e}"))?,
             resolver: Resolver::new(&config.dns),
+            tables: Arc::clone(&tables),
         };
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
@@ -134,6 +140,7 @@ impl Node {
             first,
             suspensions,
             shared,
+            tables,
         })
     }
 
@@ -172,10 +179,26 @@ impl Node {
     }
 
     /// Gives every shard another configuration.
-    pub(crate) fn reload(&self, config: &Arc<Config>) {
+    ///
+    /// # Errors
+    /// What is wrong with its tables, each in a sentence. Nothing has changed then.
+    pub(crate) fn reload(&self, config: &Arc<Config>) -> Result<(), String> {
+        self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
         }
+        Ok(())
+    }
+
+    /// The tables in force.
+    pub(crate) fn tables(&self) -> &Arc<Registry> {
+        &self.tables
+    }
+
+    /// Where the numbers of tables come from.
+    pub(crate) fn table_numbers(&self) -> TableNumbers {
+        let tables = Arc::clone(&self.tables);
+        TableNumbers::new(move || tables.remote_metrics())
     }
 
     /// What is suspended now.

@@ -3,6 +3,7 @@
 use crate::console::ConsoleLog;
 use crate::logs::{Handed, HandedMail};
 use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, seed_of};
+use crate::tables::{Registry, ShardTables};
 use config::Config;
 use mta::acceptor;
 use mta::console::{Console, Level};
@@ -37,6 +38,7 @@ pub(crate) struct Common {
     pub(crate) started: Instant,
     pub(crate) store: MailboxFiles,
     pub(crate) resolver: Resolver,
+    pub(crate) tables: Arc<Registry>,
 }
 
 /// What one shard thread is given.
@@ -91,7 +93,8 @@ fn run_shard(seed: ShardSeed) {
     LocalSet::new().block_on(&runtime, async move {
         let common = seed.common;
         let clock = Clock::new(common.started, seed_of(seed.number));
-        let world = Real::new(clock, common.resolver, common.store);
+        let tables = ShardTables::new(common.tables);
+        let world = Real::new(clock, common.resolver, common.store, tables);
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {
             Some(queue) => Rc::new(SharedEvents(queue)),

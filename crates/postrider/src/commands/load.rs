@@ -34,7 +34,7 @@ impl LoadError {
 
 /// Reads a configuration file, as it is for this machine, or takes the built-in default.
 pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
-    let Some(path) = file else { return Ok(channels::schema().embedded()) };
+    let Some(path) = file else { return Ok(crate::tables::schema().embedded()) };
     let bytes = std::fs::read(path).map_err(|error| {
         LoadError::Unreadable(format!("cannot read {}: {error}", path.display()))
     })?;
@@ -45,7 +45,7 @@ pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
     })?;
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_str().unwrap_or("localhost");
-    channels::schema()
+    crate::tables::schema()
         .parse_on(&text, &path.display().to_string(), machine)
         .map_err(LoadError::Wrong)
 }

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 /// `postrider config`.
 pub(crate) fn config(args: &ConfigArgs) -> ExitCode {
     match args.command {
-        ConfigCommand::Schema => super::print(&format!("{:#}\n", channels::schema().json())),
-        ConfigCommand::Reference => super::print(&channels::schema().markdown()),
+        ConfigCommand::Schema => super::print(&format!("{:#}\n", crate::tables::schema().json())),
+        ConfigCommand::Reference => super::print(&crate::tables::schema().markdown()),
         ConfigCommand::Default => super::print(EMBEDDED),
     }
     ExitCode::SUCCESS

@@ -5,7 +5,6 @@ use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::control_socket::ControlSocket;
 use crate::node::Node;
-use crate::tables::remote::TableNumbers;
 use config::{Config, LogLevel};
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};
@@ -219,7 +218,7 @@ fn start_admin(
             shards: node.metrics.shards.clone(),
             logs: node.metrics.logs.clone(),
             events: Arc::clone(&node.metrics.events),
-            tables: TableNumbers::default(),
+            tables: node.table_numbers(),
             started: node.started,
         },
         health: Arc::new(move || Health {
@@ -252,15 +251,18 @@ fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<Stri
         Ok(config) => {
             console.set_level(level_of(&config));
             let config = Arc::new(config);
-            node.reload(&config);
-            let kept = node.kept_from_start(&config);
-            let mut text = format!("configuration reloaded from {}{kept}", config.file_name());
-            for warning in warnings_of(&config) {
-                console.line(Level::Warn, "config", format_args!("{warning}"));
-                text.push('\n');
-                text.push_str(&warning);
-            }
-            Ok(text)
+            let reloaded = node.reload(&config);
+            let reloaded = reloaded.map(|()| {
+                let kept = node.kept_from_start(&config);
+                let mut text = format!("configuration reloaded from {}{kept}", config.file_name());
+                for warning in warnings_of(&config) {
+                    console.line(Level::Warn, "config", format_args!("{warning}"));
+                    text.push('\n');
+                    text.push_str(&warning);
+                }
+                text
+            });
+            reloaded.map_err(|mistakes| format!("the old configuration stays: {mistakes}"))
         }
         Err(error) => Err(format!("the old configuration stays: {}", error.one_line())),
     };

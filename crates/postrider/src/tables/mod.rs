@@ -1,3 +1,9 @@
 //! Lookup tables of the running program.
 
+mod files;
+mod kinds;
+mod registry;
 pub(crate) mod remote;
+
+pub(crate) use kinds::schema;
+pub(crate) use registry::{Registry, ShardTables};

@@ -12,7 +12,8 @@ pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
 pub(crate) use tokio_time::{Clock, mono_since, seed_of, wall_now};
 
-use mta::seams::{NoTables, Task, World};
+use crate::tables::ShardTables;
+use mta::seams::{Task, World};
 use std::rc::Rc;
 
 /// The world of one shard.
@@ -25,12 +26,18 @@ struct Parts {
     time: Clock,
     spawn: LocalSpawn,
     store: MailboxFiles,
+    tables: ShardTables,
 }
 
 impl Real {
     /// To be made on the shard's own thread.
-    pub(crate) fn new(time: Clock, dns: Resolver, store: MailboxFiles) -> Real {
-        Real(Rc::new(Parts { net: Sockets, dns, time, spawn: LocalSpawn, store }))
+    pub(crate) fn new(
+        time: Clock,
+        dns: Resolver,
+        store: MailboxFiles,
+        tables: ShardTables,
+    ) -> Real {
+        Real(Rc::new(Parts { net: Sockets, dns, time, spawn: LocalSpawn, store, tables }))
     }
 }
 
@@ -40,7 +47,7 @@ impl World for Real {
     type Time = Clock;
     type Spawn = LocalSpawn;
     type Store = MailboxFiles;
-    type Tables = NoTables;
+    type Tables = ShardTables;
 
     fn net(&self) -> &Sockets {
         &self.0.net
@@ -62,8 +69,8 @@ impl World for Real {
         &self.0.store
     }
 
-    fn tables(&self) -> &NoTables {
-        &NoTables
+    fn tables(&self) -> &ShardTables {
+        &self.0.tables
     }
 }
 

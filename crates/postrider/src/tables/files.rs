@@ -1,0 +1,169 @@
+//! Tables that are made of files, and made anew when these change.
+
+use super::registry::Registry;
+use config::TableEntry;
+use lookup::Table;
+use mta::console::Console;
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+/// Between two looks at the files. A file that changed is read when it has not changed between two
+/// looks: it may be written still.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Which file it was that a table was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    path: PathBuf,
+    seen: Seen,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_ns: i128,
+}
+
+impl Seen {
+    fn of(meta: &Metadata) -> Seen {
+        Seen {
+            device: meta.dev(),
+            inode: meta.ino(),
+            bytes: meta.len(),
+            modified_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
+        }
+    }
+
+    fn at(path: &Path) -> Option<Seen> {
+        std::fs::metadata(path).ok().map(|meta| Seen::of(&meta))
+    }
+}
+
+impl Stamp {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the file is still the same.
+    pub(super) fn is_current(&self) -> bool {
+        Seen::at(&self.path) == Some(self.seen)
+    }
+}
+
+/// A table, and the file that it was made of.
+pub(super) type Opened = (Arc<dyn Table>, Option<Stamp>);
+
+/// Makes a table that is kept in this process.
+///
+/// # Errors
+/// Each mistake in one sentence, those of a file with its name, line and column.
+pub(super) fn open(entry: &TableEntry) -> Result<Opened, Vec<String>> {
+    let Some(local) = channels::local(&*entry.settings) else {
+        return Err(vec![format!("nobody answers for tables of the kind `{}`", entry.kind)]);
+    };
+    let sentences = |mistakes: Vec<lookup::Mistake>, at: &str| {
+        mistakes.into_iter().map(|mistake| format!("{at}:{mistake}")).collect::<Vec<_>>()
+    };
+    let Some(path) = local.path() else {
+        let table = local.make(&[]).map_err(|mistakes| sentences(mistakes, entry.kind))?;
+        return Ok((table, None));
+    };
+    let at = path.display().to_string();
+    let (content, seen) = read(path, local.file_bytes_max())
+        .map_err(|error| vec![format!("cannot read {at}: {error}")])?;
+    let table = local.make(&content).map_err(|mistakes| sentences(mistakes, &at))?;
+    Ok((table, Some(Stamp { path: path.to_owned(), seen })))
+}
+
+/// At most one byte more than `bytes_max`, which the table's maker then finds too much.
+fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Seen)> {
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let most = bytes_max as u64 + 1;
+    let mut content = Vec::with_capacity(usize::try_from(meta.len().min(most)).unwrap_or(0));
+    file.take(most).read_to_end(&mut content)?;
+    Ok((content, Seen::of(&meta)))
+}
+
+/// Looks at the files for as long as the registry lives.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(super) fn watch(registry: &Arc<Registry>) -> io::Result<()> {
+    let registry = Arc::downgrade(registry);
+    thread::Builder::new().name("table-files".to_owned()).spawn(move || look_on(&registry))?;
+    Ok(())
+}
+
+fn look_on(registry: &Weak<Registry>) {
+    // What was seen of files that are not what a table was made of.
+    let mut changed: BTreeMap<Arc<str>, Change> = BTreeMap::new();
+    loop {
+        thread::sleep(LOOK_EVERY);
+        let Some(registry) = registry.upgrade() else { return };
+        look(&registry, &mut changed);
+    }
+}
+
+/// A file that is not what a table was made of.
+struct Change {
+    seen: Option<Seen>,
+    /// It was read, and is wrong: that was said.
+    is_refused: bool,
+}
+
+fn look(registry: &Registry, changed: &mut BTreeMap<Arc<str>, Change>) {
+    for (name, table) in registry.live().iter() {
+        let Some(stamp) = table.stamp() else { continue };
+        let seen = Seen::at(stamp.path());
+        if seen == Some(stamp.seen) {
+            changed.remove(name);
+            continue;
+        }
+        match changed.get_mut(name) {
+            Some(change) if change.seen == seen && change.is_refused => {}
+            Some(change) if change.seen == seen => {
+                change.is_refused = !remake(registry, name, &table.entry, stamp);
+            }
+            _ => {
+                changed.insert(Arc::clone(name), Change { seen, is_refused: false });
+            }
+        }
+    }
+}
+
+/// Makes a table anew; whether it could be made.
+fn remake(registry: &Registry, name: &str, entry: &TableEntry, before: &Stamp) -> bool {
+    let console: &dyn Console = registry.console();
+    match open(entry) {
+        Ok((table, Some(stamp))) => {
+            let path = before.path().display();
+            match table.keys_count() {
+                Some(count) => console
+                    .info("tables", format_args!("table {name}: {path} read anew keys={count}")),
+                None => console.info("tables", format_args!("table {name}: {path} read anew")),
+            }
+            registry.replace(name, before, table, stamp);
+            true
+        }
+        Ok((_, None)) => true,
+        Err(mistakes) => {
+            for mistake in mistakes {
+                let text = format_args!("table {name} stays as it was: {mistake}");
+                console.error("tables", text);
+            }
+            false
+        }
+    }
+}

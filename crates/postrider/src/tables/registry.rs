@@ -1,0 +1,226 @@
+//! The live tables of the configuration in force, by name.
+
+use super::files::{self, Stamp};
+use super::kinds;
+use super::remote::{Remote, RemoteMetrics, TableThread};
+use crate::console::ConsoleLog;
+use crate::mutex::lock;
+use config::{Config, TableEntry};
+use lookup::{Table, Trouble, TroubleKind};
+use mta::answer::Answer;
+use mta::console::Console;
+use mta::seams::{Found, Tables};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Tables by name.
+pub(super) type Live = BTreeMap<Arc<str>, LiveTable>;
+
+/// One table.
+#[derive(Clone)]
+pub(super) struct LiveTable {
+    pub(super) entry: Arc<TableEntry>,
+    pub(super) source: Source,
+}
+
+/// Where answers come from.
+#[derive(Clone)]
+pub(super) enum Source {
+    /// This process.
+    Local {
+        table: Arc<dyn Table>,
+        /// The file that it was made of, and which it was.
+        stamp: Option<Stamp>,
+    },
+    /// A server.
+    Remote(Remote),
+    /// Other tables.
+    Composed,
+}
+
+/// All tables of the process. A change makes a new list, so that nobody waits for it.
+pub(crate) struct Registry {
+    live: Mutex<Arc<Live>>,
+    /// Counts the lists.
+    generation: AtomicU64,
+    /// Started with the first table that needs it.
+    thread: Mutex<Option<TableThread>>,
+    console: Arc<dyn Console + Send + Sync>,
+    started: Instant,
+}
+
+impl Registry {
+    /// Those of the configuration at the start; `started` is when the process was.
+    ///
+    /// # Errors
+    /// A sentence for each mistake, with its place.
+    pub(crate) fn open(
+        config: &Config,
+        started: Instant,
+        console: &Arc<ConsoleLog>,
+    ) -> Result<Arc<Registry>, Vec<String>> {
+        let registry = Registry {
+            live: Mutex::default(),
+            generation: AtomicU64::new(0),
+            thread: Mutex::default(),
+            console: Arc::clone(console) as Arc<dyn Console + Send + Sync>,
+            started,
+        };
+        registry.adopt(config)?;
+        let registry = Arc::new(registry);
+        files::watch(&registry).map_err(|error| vec![format!("cannot start a thread: {error}")])?;
+        Ok(registry)
+    }
+
+    /// Follows a reload: tables that are told the same go on as they are.
+    ///
+    /// # Errors
+    /// A sentence for each mistake, with its place. Nothing has changed then.
+    pub(crate) fn adopt(&self, config: &Config) -> Result<(), Vec<String>> {
+        let before = self.live();
+        let (mut live, mut mistakes) = (Live::new(), Vec::new());
+        for entry in &config.tables {
+            let same = before.get(&entry.name).filter(|known| is_like(&known.entry, entry));
+            let source = match same {
+                Some(known) if !known.is_changed() => Ok(known.source.clone()),
+                _ => self.open_one(config, entry),
+            };
+            match source {
+                Ok(source) => {
+                    let entry = Arc::clone(entry);
+                    live.insert(Arc::clone(&entry.name), LiveTable { entry, source });
+                }
+                Err(found) => mistakes.extend(found),
+            }
+        }
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        self.publish(live);
+        Ok(())
+    }
+
+    fn open_one(&self, config: &Config, entry: &TableEntry) -> Result<Source, Vec<String>> {
+        if entry.settings.composition().is_some() {
+            return Ok(Source::Composed);
+        }
+        if let Some(build) = kinds::backend(&entry.settings) {
+            let at = |error| vec![format!("cannot start a thread: {error}")];
+            let mut thread = lock(&self.thread);
+            if thread.is_none() {
+                let console = Arc::clone(&self.console);
+                *thread = Some(TableThread::start(self.started, console).map_err(at)?);
+            }
+            let thread = thread.as_ref().ok_or_else(Vec::new)?;
+            return Ok(Source::Remote(thread.open(Arc::clone(&entry.name), &entry.cache, build)));
+        }
+        let place = format!("{}:{}", config.file_name(), entry.line);
+        let (table, stamp) = files::open(entry).map_err(|mistakes| {
+            let of_table = |mistake| format!("{place}: table \"{}\": {mistake}", entry.name);
+            mistakes.into_iter().map(of_table).collect::<Vec<_>>()
+        })?;
+        Ok(Source::Local { table, stamp })
+    }
+
+    /// Puts what became of a file in the place of a table, unless that has changed meanwhile.
+    pub(super) fn replace(&self, name: &str, before: &Stamp, table: Arc<dyn Table>, stamp: Stamp) {
+        let mut live = Live::clone(&self.live());
+        let Some(known) = live.get_mut(name) else { return };
+        if known.stamp() == Some(before) {
+            known.source = Source::Local { table, stamp: Some(stamp) };
+            self.publish(live);
+        }
+    }
+
+    /// The tables as they are now.
+    pub(super) fn live(&self) -> Arc<Live> {
+        Arc::clone(&lock(&self.live))
+    }
+
+    fn publish(&self, live: Live) {
+        *lock(&self.live) = Arc::new(live);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// The numbers of tables whose answers come from elsewhere, by their names.
+    pub(crate) fn remote_metrics(&self) -> Vec<(Arc<str>, Arc<RemoteMetrics>)> {
+        let live = self.live();
+        let metrics = |(name, table): (&Arc<str>, &LiveTable)| match &table.source {
+            Source::Remote(remote) => Some((Arc::clone(name), Arc::clone(remote.metrics()))),
+            _ => None,
+        };
+        live.iter().filter_map(metrics).collect()
+    }
+
+    /// Takes console lines.
+    pub(super) fn console(&self) -> &(dyn Console + Send + Sync) {
+        &*self.console
+    }
+}
+
+impl LiveTable {
+    fn is_changed(&self) -> bool {
+        self.stamp().is_some_and(|stamp| !stamp.is_current())
+    }
+
+    pub(super) fn stamp(&self) -> Option<&Stamp> {
+        match &self.source {
+            Source::Local { stamp, .. } => stamp.as_ref(),
+            Source::Remote(_) | Source::Composed => None,
+        }
+    }
+
+    /// The file that it is made of.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.stamp().map(Stamp::path)
+    }
+}
+
+/// Whether what was opened for one serves the other.
+fn is_like(one: &TableEntry, other: &TableEntry) -> bool {
+    one.kind == other.kind
+        && one.cache == other.cache
+        && one.settings.is_like(&*other.settings)
+}
+
+/// The tables as one shard sees them.
+pub(crate) struct ShardTables {
+    registry: Arc<Registry>,
+    generation: Cell<u64>,
+    live: RefCell<Arc<Live>>,
+}
+
+impl ShardTables {
+    pub(crate) fn new(registry: Arc<Registry>) -> ShardTables {
+        let generation = registry.generation.load(Ordering::Acquire);
+        let live = RefCell::new(registry.live());
+        ShardTables { registry, generation: Cell::new(generation), live }
+    }
+
+    fn refresh(&self) {
+        let generation = self.registry.generation.load(Ordering::Acquire);
+        if self.generation.replace(generation) != generation {
+            *self.live.borrow_mut() = self.registry.live();
+        }
+    }
+}
+
+impl Tables for ShardTables {
+    fn find(&self, table: &TableEntry, key: &str) -> Found {
+        self.refresh();
+        match self.live.borrow().get(&table.name).map(|live| &live.source) {
+            Some(Source::Local { table, .. }) => {
+                Answer::Now(table.find(key).map(|entry| entry.map(Arc::new)))
+            }
+            Some(Source::Remote(remote)) => remote.find(key),
+            Some(Source::Composed) | None => {
+                let text = format!("table {} is not open", table.name);
+                Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, text)))
+            }
+        }
+    }
+}
