@@ -6,6 +6,7 @@ pub mod client_session;
 pub mod command;
 pub mod config;
 pub mod data_reader;
+pub mod database;
 pub mod dsn;
 pub mod header;
 pub mod server_session;

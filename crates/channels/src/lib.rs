@@ -9,7 +9,7 @@ mod stages;
 mod tables;
 
 pub use smtp::settings;
-pub use tables::{LocalTable, local};
+pub use tables::{DatabaseFile, LocalTable, local};
 
 use config::Schema;
 use mta::delivery::Channels;
@@ -36,6 +36,7 @@ pub fn schema() -> &'static Schema {
             .table::<tables::CidrText>()
             .table::<tables::RegexpText>()
             .table::<tables::PcreText>()
+            .table::<tables::DatabaseText>()
             .table::<tables::FirstText>()
             .table::<tables::UnionText>()
     });

@@ -2,8 +2,10 @@
 //! completions are made.
 
 mod queue;
+mod table;
 
 pub(crate) use queue::QueueArgs;
+pub(crate) use table::{BuildArgs, Format, TableArgs, TableCommand};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use mail::Mailbox;
@@ -100,6 +102,8 @@ pub(crate) enum Command {
     Status(ServerArgs),
     /// Look at a spool on disk
     Spool(SpoolArgs),
+    /// Lookup tables
+    Table(TableArgs),
     /// The configuration's reference, schema and default
     Config(ConfigArgs),
     /// Print shell completions
@@ -325,6 +329,8 @@ mod tests {
             "queue release --all",
             "queue remove --sender a@example.org --control /run/x.sock",
             "spool verify /var/spool/postrider --json",
+            "table build --from users.txt --to users.db",
+            "table build --format tsv --from - --to users.db --keep-case --json",
             "reload --config FILE",
             "status --json",
             "config schema",
@@ -353,6 +359,8 @@ mod tests {
             "queue list --limit 0",
             "queue list --control /s --config f",
             "queue show",
+            "table build --from users.txt",
+            "table build --from users.txt --to users.db --format csv",
             "frobnicate",
         ] {
             let words = std::iter::once("postrider").chain(line.split(' '));

@@ -14,6 +14,7 @@ mod event_log;
 mod file_disk;
 mod log_set;
 mod logs;
+mod mapped_file;
 mod mutex;
 mod node;
 mod panic;
@@ -45,5 +46,6 @@ fn main() -> ExitCode {
         Command::Reload(server) => commands::queue::reload(&server),
         Command::Status(server) => commands::queue::status(&server),
         Command::Spool(args) => commands::spool::run(&args),
+        Command::Table(args) => commands::table::run(&args),
     }
 }

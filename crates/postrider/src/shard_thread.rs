@@ -2,8 +2,8 @@
 
 use crate::console::ConsoleLog;
 use crate::logs::{Handed, HandedMail};
-use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, seed_of};
 use crate::tables::{Registry, ShardTables};
+use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, seed_of};
 use config::Config;
 use mta::acceptor;
 use mta::console::{Console, Level};

@@ -1,10 +1,13 @@
 //! Lookup tables that are kept in this process: what each kind is told, and how it is made of a file.
 
 mod composed;
+mod database;
 mod file;
 mod inline;
 
 pub(crate) use composed::{FirstText, UnionText};
+pub use database::DatabaseFile;
+pub(crate) use database::DatabaseText;
 pub(crate) use file::{CidrText, FileText, PcreText, RegexpText};
 pub(crate) use inline::InlineText;
 

@@ -51,6 +51,8 @@ const BAD: &[(&str, &str, &str)] = &[
         "[[copy]]\nto = \"a@b.example\"\nsenders = [\"c.example\", \"@c\"]",
         "8:25: \"@c\" is neither an address nor a domain",
     ),
+    // Tables.
+    (END, "[[table]]\nname = \"t\"\ndatabase = {}", "8:1: a table without a file"),
     (END, "[[policy]]", "6:1: a policy without `service`"),
     (END, "[[policy]]\nservice = \"localhost:1\"", "7:11: \"localhost:1\" is not a service"),
     (

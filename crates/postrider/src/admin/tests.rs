@@ -97,7 +97,8 @@ fn metrics_of_tables_stand_side_by_side() {
     ] {
         assert!(answer.lines().any(|seen| seen == line), "{line} is not in\n{answer}");
     }
-    for name in ["table_hits counter", "table_troubles counter", "table_request_seconds histogram"] {
+    for name in ["table_hits counter", "table_troubles counter", "table_request_seconds histogram"]
+    {
         let types = answer.lines().filter(|line| *line == format!("# TYPE postrider_{name}"));
         assert_eq!(types.count(), 1, "{name}");
     }

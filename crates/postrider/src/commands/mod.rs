@@ -7,6 +7,7 @@ pub(crate) mod queue;
 pub(crate) mod reference;
 pub(crate) mod serve;
 pub(crate) mod spool;
+pub(crate) mod table;
 
 use std::io::Write;
 

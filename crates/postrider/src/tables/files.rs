@@ -1,6 +1,8 @@
 //! Tables that are made of files, and made anew when these change.
 
 use super::registry::Registry;
+use crate::mapped_file;
+use channels::DatabaseFile;
 use config::TableEntry;
 use lookup::Table;
 use mta::console::Console;
@@ -66,6 +68,9 @@ pub(super) type Opened = (Arc<dyn Table>, Option<Stamp>);
 /// # Errors
 /// Each mistake in one sentence, those of a file with its name, line and column.
 pub(super) fn open(entry: &TableEntry) -> Result<Opened, Vec<String>> {
+    if let Some(database) = entry.settings.of::<DatabaseFile>() {
+        return open_database(database).map_err(|mistake| vec![mistake]);
+    }
     let Some(local) = channels::local(&*entry.settings) else {
         return Err(vec![format!("nobody answers for tables of the kind `{}`", entry.kind)]);
     };
@@ -81,6 +86,20 @@ pub(super) fn open(entry: &TableEntry) -> Result<Opened, Vec<String>> {
         .map_err(|error| vec![format!("cannot read {at}: {error}")])?;
     let table = local.make(&content).map_err(|mistakes| sentences(mistakes, &at))?;
     Ok((table, Some(Stamp { path: path.to_owned(), seen })))
+}
+
+fn open_database(database: &DatabaseFile) -> Result<Opened, String> {
+    let path = database.path();
+    let seen = Seen::at(path);
+    let (bytes, seen) = match (mapped_file::open(path), seen) {
+        (Ok(bytes), Some(seen)) => (bytes, seen),
+        (Err(error), _) => return Err(format!("cannot read {}: {error}", path.display())),
+        (_, None) => return Err(format!("cannot read {}: it has gone", path.display())),
+    };
+    // It may have been replaced in between: what was seen then differs, and it is opened anew.
+    let stamp = Stamp { path: path.to_owned(), seen };
+    let table = database.open(bytes).map_err(|why| format!("{}: {why}", path.display()))?;
+    Ok((table, Some(stamp)))
 }
 
 /// At most one byte more than `bytes_max`, which the table's maker then finds too much.

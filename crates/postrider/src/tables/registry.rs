@@ -182,9 +182,7 @@ impl LiveTable {
 
 /// Whether what was opened for one serves the other.
 fn is_like(one: &TableEntry, other: &TableEntry) -> bool {
-    one.kind == other.kind
-        && one.cache == other.cache
-        && one.settings.is_like(&*other.settings)
+    one.kind == other.kind && one.cache == other.cache && one.settings.is_like(&*other.settings)
 }
 
 /// The tables as one shard sees them.

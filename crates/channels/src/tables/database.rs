@@ -1,0 +1,97 @@
+//! Constant databases.
+
+use config::{Reader, TableSection, TableSettings};
+use lookup::Table;
+use lookup::database::{Database, Unusable};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A constant database, built by `postrider table build`. It is mapped into memory and looked up in about
+/// a microsecond, however many keys it has; nothing is read at the start but its header. A file that takes
+/// its place (by rename; never write to it in place) is taken up while mail flows.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct DatabaseText {
+    /// The file. Required.
+    path: String,
+}
+
+impl TableSection for DatabaseText {
+    const KEY: &'static str = "database";
+    const SUMMARY: &'static str = "A constant database of `postrider table build`.";
+    const EXAMPLE: &'static str = "database = { path = \"/etc/postrider/users.db\" }";
+    const IS_REMOTE: bool = false;
+    type Text = DatabaseText;
+
+    fn read(text: DatabaseText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        if text.path.is_empty() {
+            let help = "such as path = \"/etc/postrider/users.db\"";
+            reader.error("", "a table without a file", help);
+            return None;
+        }
+        Some(Arc::new(DatabaseFile { path: PathBuf::from(text.path) }))
+    }
+}
+
+/// A constant database, and how it is opened.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DatabaseFile {
+    path: PathBuf,
+}
+
+impl DatabaseFile {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The table that the file is: `bytes` are all of it, and stay as they are.
+    ///
+    /// # Errors
+    /// It is no database, or not all of it.
+    pub fn open(
+        &self,
+        bytes: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    ) -> Result<Arc<dyn Table>, Unusable> {
+        Ok(Arc::new(Database::open(self.path.display().to_string(), bytes)?))
+    }
+}
+
+impl TableSettings for DatabaseFile {
+    fn is_like(&self, other: &dyn TableSettings) -> bool {
+        other.of::<DatabaseFile>() == Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::TableEntry;
+
+    const FRAME: &str = "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n";
+
+    fn table(path: &str) -> Arc<TableEntry> {
+        let section = format!("[[table]]\nname = \"t\"\ndatabase = {{ path = \"{path}\" }}\n");
+        let parsed = crate::schema().parse(&format!("{FRAME}{section}"), "test.toml");
+        Arc::clone(&parsed.unwrap_or_else(|errors| panic!("{errors}")).tables[0])
+    }
+
+    #[test]
+    fn settings_know_their_file_and_what_is_wrong_with_it() {
+        let table = table("/etc/users.db");
+        assert_eq!((table.kind, table.is_remote), ("database", false));
+        let file = table.settings.of::<DatabaseFile>().expect("its kind");
+        assert_eq!(file.path(), Path::new("/etc/users.db"));
+        assert_eq!(file.open(Arc::new(b"a b\n")).unwrap_err(), Unusable::Foreign);
+    }
+
+    #[test]
+    fn the_same_file_is_like_itself() {
+        let one = table("/a.db");
+        assert!(one.settings.is_like(&*table("/a.db").settings));
+        assert!(!one.settings.is_like(&*table("/b.db").settings));
+    }
+}

@@ -1,0 +1,211 @@
+//! Writes a database.
+
+use super::format::VALUE_BYTES_MAX;
+use super::format::{HEADER_BYTES, Header, KEY_BYTES_MAX, Making, RECORDS_END_MAX, Salted};
+use super::index::{BUCKET_BYTES, IndexWriter, homes_count};
+use super::record::{self, HEAD_BYTES};
+use super::spill::{PARTS, Place, Spill};
+use crate::{Entry, fold};
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+
+/// What gathers before it is written.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Writes a database into `F`: records as they come, then the index, then the header, so that a file
+/// whose writing stopped halfway is none. What the index is made of goes to `S` meanwhile, a file that is
+/// worth nothing afterwards: 24 bytes for each key, beyond 170,000 keys.
+///
+/// It takes about 6 MiB of memory and, at the end, a tenth of a byte for each key.
+#[derive(Debug)]
+pub struct Writer<F: Write, S> {
+    out: BufWriter<F>,
+    /// Where the next record begins.
+    offset: u64,
+    spill: Spill<S>,
+    making: Making,
+    salted: Salted,
+    count: u64,
+    record: Vec<u8>,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Keys, each counted once.
+    pub keys_count: u64,
+    /// Entries that were left out, since their key came before.
+    pub duplicates_count: u64,
+    /// Length of the file.
+    pub file_bytes: u64,
+}
+
+/// A key that came twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicate<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// Where the entry that counts comes from.
+    pub first_line: u64,
+    /// Where the one comes from that was left out.
+    pub line: u64,
+}
+
+/// Why something was not written.
+#[derive(Debug)]
+pub enum WriteError {
+    /// The key has so many bytes; [`KEY_BYTES_MAX`] at most.
+    KeyTooLong(usize),
+    /// The value has so many bytes; [`VALUE_BYTES_MAX`] at most.
+    ValueTooLong(usize),
+    /// The records are longer than 2^48 bytes.
+    FileTooLong,
+    /// A file could not be written or read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> WriteError {
+        WriteError::Io(error)
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteError::KeyTooLong(bytes) => {
+                write!(f, "the key has {bytes} bytes, at most {KEY_BYTES_MAX} are possible")
+            }
+            WriteError::ValueTooLong(bytes) => {
+                write!(f, "the value has {bytes} bytes, at most {VALUE_BYTES_MAX} are possible")
+            }
+            WriteError::FileTooLong => f.write_str("more than 256 TiB are not possible"),
+            WriteError::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+impl<F: Read + Write + Seek, S: Read + Write + Seek> Writer<F, S> {
+    /// Both files are empty.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn new(file: F, spill: S, making: Making) -> io::Result<Writer<F, S>> {
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
+        out.write_all(&[0; HEADER_BYTES])?;
+        Ok(Writer {
+            out,
+            offset: HEADER_BYTES as u64,
+            spill: Spill::new(spill),
+            making,
+            salted: Salted::new(&making.salt),
+            count: 0,
+            record: Vec::new(),
+        })
+    }
+
+    /// Adds an entry that comes from this line. After an error of [`WriteError::KeyTooLong`] or
+    /// [`WriteError::ValueTooLong`] others may be added.
+    ///
+    /// # Errors
+    /// It is too long, or the file cannot be written.
+    pub fn push(&mut self, key: &str, entry: &Entry, line: u64) -> Result<(), WriteError> {
+        let key = if self.making.folds_case { fold(key) } else { Cow::Borrowed(key) };
+        self.record.clear();
+        record::write(&mut self.record, &self.salted, self.offset, &key, entry)?;
+        let next = self.offset + self.record.len() as u64;
+        if next > RECORDS_END_MAX {
+            return Err(WriteError::FileTooLong);
+        }
+        self.out.write_all(&self.record)?;
+        let hash = self.salted.hash(key.as_bytes());
+        self.spill.push(Place { hash, offset: self.offset, line })?;
+        self.offset = next;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Writes the index and the header, and gives the file back, which is not yet synced. Of entries
+    /// with one key the first counts; `tell` hears of the others.
+    ///
+    /// # Errors
+    /// A file cannot be written or read.
+    pub fn finish(
+        mut self,
+        tell: &mut dyn FnMut(Duplicate<'_>),
+    ) -> Result<(F, Summary), WriteError> {
+        let records_end = self.offset;
+        let index_start = records_end.next_multiple_of(BUCKET_BYTES as u64);
+        // Less than a bucket.
+        self.out.write_all(&[0; BUCKET_BYTES][..(index_start - records_end) as usize])?;
+        let homes_count = homes_count(self.count);
+        let mut index = IndexWriter::new(self.salted, homes_count);
+        let mut keys_count = 0;
+        for part in 0..PARTS {
+            let places = self.spill.take(part)?;
+            for alike in places.chunk_by(|a, b| a.hash == b.hash) {
+                keys_count += match alike {
+                    [place] => {
+                        index.put(&mut self.out, place.hash, place.offset)?;
+                        1
+                    }
+                    several => self.put_alike(&mut index, several, tell)?,
+                };
+            }
+        }
+        let (buckets_count, reach) = index.finish(&mut self.out)?;
+        let header = Header {
+            making: self.making,
+            keys_count,
+            records_end,
+            index_start,
+            homes_count,
+            buckets_count,
+            reach,
+        };
+        self.out.seek(SeekFrom::Start(0))?;
+        self.out.write_all(&header.write())?;
+        let file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let summary = Summary {
+            keys_count,
+            duplicates_count: self.count - keys_count,
+            file_bytes: index_start + buckets_count * BUCKET_BYTES as u64,
+        };
+        Ok((file, summary))
+    }
+
+    /// Enters records whose keys have one hash: hardly ever different keys. How many are entered.
+    fn put_alike(
+        &mut self,
+        index: &mut IndexWriter,
+        alike: &[Place],
+        tell: &mut dyn FnMut(Duplicate<'_>),
+    ) -> io::Result<u64> {
+        let mut known: Vec<(String, u64)> = Vec::new();
+        for place in alike {
+            let key = self.key_at(place.offset)?;
+            if let Some((key, first_line)) = known.iter().find(|(other, _)| *other == key) {
+                tell(Duplicate { key, first_line: *first_line, line: place.line });
+                continue;
+            }
+            index.put(&mut self.out, place.hash, place.offset)?;
+            known.push((key, place.line));
+        }
+        Ok(known.len() as u64)
+    }
+
+    /// Reads back the key of a record.
+    fn key_at(&mut self, offset: u64) -> io::Result<String> {
+        let end = self.out.stream_position()?;
+        self.out.seek(SeekFrom::Start(offset))?;
+        let mut head = [0; HEAD_BYTES];
+        self.out.get_mut().read_exact(&mut head)?;
+        let mut key = vec![0; usize::from(super::format::u16_at(&head, 4).unwrap_or_default())];
+        self.out.get_mut().read_exact(&mut key)?;
+        self.out.seek(SeekFrom::Start(end))?;
+        String::from_utf8(key).map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,242 @@
+//! `postrider table build`.
+
+use super::progress::Progress;
+use super::replacement::Replacement;
+use super::source::{Mistake, Source};
+use crate::cli::{BuildArgs, exit};
+use crate::mapped_file;
+use crate::terminal::clean;
+use crate::world::wall_now;
+use lookup::database::{self, Database, Duplicate, Making, Summary, WriteError, Writer};
+use lookup::{Entry, Table};
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// So many mistakes and duplicates are shown; the others are counted.
+const SHOWN_MAX: usize = 20;
+
+/// What is read of the source at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// What a build came to.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) summary: Summary,
+    duplicates: BTreeMap<u64, Twice>,
+    took: Duration,
+}
+
+/// An entry that was left out, beside its line.
+#[derive(Debug)]
+struct Twice {
+    key: String,
+    first_line: u64,
+}
+
+/// Why there is no database.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A sentence.
+    Impossible(String),
+    /// The source has mistakes.
+    Wrong(Mistakes),
+}
+
+/// Lines that say nothing: the first of them, and how many there are.
+#[derive(Debug, Default)]
+pub(super) struct Mistakes {
+    pub(super) first: Vec<Mistake>,
+    pub(super) count: u64,
+}
+
+impl Mistakes {
+    fn add(&mut self, mistake: Mistake) {
+        self.count += 1;
+        if self.first.len() < SHOWN_MAX {
+            self.first.push(mistake);
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Impossible(text)
+    }
+}
+
+/// Builds, and says what came of it.
+pub(super) fn run(args: &BuildArgs) -> ExitCode {
+    let outcome = build(args);
+    if args.json {
+        super::super::print(&format!("{:#}\n", json(args, &outcome)));
+    } else {
+        tell(args, &outcome);
+    }
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
+}
+
+/// Builds a database and puts it in its place.
+pub(super) fn build(args: &BuildArgs) -> Result<Built, Failure> {
+    let begun = Instant::now();
+    refuse_others(&args.to)?;
+    let (reader, meta) = open(&args.from)
+        .map_err(|error| format!("cannot read {}: {error}", args.from.display()))?;
+    let replacement = Replacement::create(&args.to, meta.as_ref())?;
+    let scratch = replacement.scratch().map_err(|error| replacement.wrong(&error))?;
+    let making = Making { salt: salt()?, made: wall_now(), folds_case: !args.keep_case };
+    let mut writer = Writer::new(replacement.file(), scratch, making)
+        .map_err(|error| replacement.wrong(&error))?;
+    let mut progress = Progress::new(meta.map(|meta| meta.len()).filter(|bytes| *bytes > 0));
+    let reader = BufReader::with_capacity(READ_BYTES, progress.reading(reader));
+    let mut mistakes = Mistakes::default();
+    for pair in Source::new(reader, args.format) {
+        match pair {
+            Ok(pair) => match writer.push(&pair.key, &Entry::text(pair.value), pair.line) {
+                Ok(()) => progress.add_key(),
+                Err(WriteError::Io(error)) => return Err(replacement.wrong(&error).into()),
+                Err(error) => mistakes.add(Mistake { line: pair.line, text: error.to_string() }),
+            },
+            Err(mistake) => mistakes.add(mistake),
+        }
+    }
+    if mistakes.count > 0 {
+        return Err(Failure::Wrong(mistakes));
+    }
+    progress.add_index();
+    let mut duplicates = BTreeMap::new();
+    let (_, summary) = writer
+        .finish(&mut |duplicate| keep(&mut duplicates, duplicate))
+        .map_err(|error| replacement.wrong(&error))?;
+    check(replacement.path(), &summary).map_err(|error| replacement.wrong(&error))?;
+    replacement.place()?;
+    Ok(Built { summary, duplicates, took: begun.elapsed() })
+}
+
+/// What is there and no database must not be lost to two names that were confused.
+fn refuse_others(target: &Path) -> Result<(), String> {
+    let mut begin = Vec::new();
+    match File::open(target).and_then(|file| file.take(16).read_to_end(&mut begin)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(format!("cannot replace {}: {error}", target.display())),
+        Ok(_) if begin.is_empty() || database::is_database(&begin) => Ok(()),
+        Ok(_) => Err(format!(
+            "{} exists and is no database of Postrider: remove it, or give --to another name",
+            target.display()
+        )),
+    }
+}
+
+fn open(path: &Path) -> io::Result<(Box<dyn Read>, Option<Metadata>)> {
+    if path == Path::new("-") {
+        return Ok((Box::new(io::stdin().lock()), None));
+    }
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    Ok((Box::new(file), Some(meta)))
+}
+
+fn salt() -> Result<[u8; 16], String> {
+    let mut salt = [0; 16];
+    rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| format!("no random number from the system: {error}"))?;
+    Ok(salt)
+}
+
+/// Keeps the first of the duplicates.
+fn keep(duplicates: &mut BTreeMap<u64, Twice>, duplicate: Duplicate<'_>) {
+    let Duplicate { key, first_line, line } = duplicate;
+    if duplicates.len() == SHOWN_MAX && duplicates.last_key_value().is_some_and(|(&l, _)| l < line)
+    {
+        return;
+    }
+    duplicates.insert(line, Twice { key: key.to_owned(), first_line });
+    if duplicates.len() > SHOWN_MAX {
+        duplicates.pop_last();
+    }
+}
+
+/// Opens the new file as a server will.
+fn check(path: &Path, summary: &Summary) -> Result<(), String> {
+    let bytes = mapped_file::open(path).map_err(|error| error.to_string())?;
+    let database = Database::open("it", bytes).map_err(|error| error.to_string())?;
+    if database.keys_count() != Some(summary.keys_count) {
+        return Err("it has not the keys that were written".to_owned());
+    }
+    Ok(())
+}
+
+/// For people: what is wrong on standard error, what was done on standard output.
+fn tell(args: &BuildArgs, outcome: &Result<Built, Failure>) {
+    let from = args.from.display();
+    match outcome {
+        Ok(built) => {
+            let Summary { keys_count, duplicates_count, file_bytes } = built.summary;
+            for (line, Twice { key, first_line }) in &built.duplicates {
+                let key = clean(key);
+                eprintln!("{from}:{line}: warning: \"{key}\" stands on line {first_line} already");
+            }
+            tell_rest(duplicates_count, built.duplicates.len(), "duplicates");
+            let left_out = match duplicates_count {
+                0 => String::new(),
+                count => format!(", {count} duplicates left out"),
+            };
+            let to = args.to.display();
+            let seconds = built.took.as_secs_f64();
+            super::super::print(&format!(
+                "{to}: {keys_count} keys, {file_bytes} bytes, {seconds:.1} s{left_out}\n"
+            ));
+        }
+        Err(Failure::Impossible(text)) => eprintln!("postrider: {text}"),
+        Err(Failure::Wrong(mistakes)) => {
+            for Mistake { line, text } in &mistakes.first {
+                eprintln!("{from}:{line}: error: {}", clean(text));
+            }
+            tell_rest(mistakes.count, mistakes.first.len(), "mistakes");
+            eprintln!("postrider: {} was not built", args.to.display());
+        }
+    }
+}
+
+fn tell_rest(count: u64, shown: usize, what: &str) {
+    let rest = count.saturating_sub(shown as u64);
+    if rest > 0 {
+        eprintln!("and {rest} more {what}");
+    }
+}
+
+/// The same for programs.
+fn json(args: &BuildArgs, outcome: &Result<Built, Failure>) -> serde_json::Value {
+    let (from, to) = (args.from.display().to_string(), args.to.display().to_string());
+    match outcome {
+        Ok(built) => {
+            let duplicates = built.duplicates.iter();
+            serde_json::json!({
+                "from": from,
+                "to": to,
+                "keys": built.summary.keys_count,
+                "bytes": built.summary.file_bytes,
+                "seconds": built.took.as_secs_f64(),
+                "duplicates": built.summary.duplicates_count,
+                "first_duplicates": duplicates.map(|(line, Twice { key, first_line })| {
+                    serde_json::json!({ "line": line, "key": key, "first_line": first_line })
+                }).collect::<Vec<_>>(),
+            })
+        }
+        Err(Failure::Impossible(text)) => {
+            serde_json::json!({ "from": from, "to": to, "error": text })
+        }
+        Err(Failure::Wrong(mistakes)) => serde_json::json!({
+            "from": from,
+            "to": to,
+            "error": "the source has mistakes",
+            "mistakes": mistakes.count,
+            "first_mistakes": mistakes.first.iter().map(|Mistake { line, text }| {
+                serde_json::json!({ "line": line, "message": text })
+            }).collect::<Vec<_>>(),
+        }),
+    }
+}
