@@ -9,6 +9,7 @@ mod plane;
 mod selection;
 mod summary;
 mod suspension;
+mod tables;
 pub mod text;
 
 pub use plane::{ControlPlane, NodeJob};
@@ -18,6 +19,7 @@ pub(crate) use summary::Counting;
 pub use summary::{AGE_BUCKETS, AgeGroup, Group, Summary};
 pub(crate) use suspension::longest;
 pub use suspension::{Scope, Suspension};
+pub use tables::{TableAnswer, TableItem, TableStep};
 
 use mail::{MessageId, Wall};
 use serde::{Deserialize, Serialize};
@@ -113,6 +115,23 @@ pub enum ControlRequest {
     },
     /// The clock is right: mail may be given up for its age again.
     TrustClock,
+    /// Lookup tables, and how they are.
+    TableList,
+    /// What a table says of a key, and how it comes to say so.
+    TableGet {
+        /// Its name.
+        table: String,
+        /// The key.
+        key: String,
+    },
+    /// Forgets what is cached of a table.
+    TableFlush {
+        /// Its name.
+        table: String,
+        /// Of this key only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    },
     /// Reads the configuration again.
     Reload,
     /// How the server is.
@@ -136,6 +155,10 @@ pub enum ControlResponse {
     Status(Status),
     /// What is queued, counted.
     Summary(Box<Summary>),
+    /// A lookup table.
+    Table(Box<TableItem>),
+    /// What a table says of a key.
+    TableAnswer(Box<TableAnswer>),
     /// How far a command has come; at most twice a second from each shard.
     Progress(Tally),
     /// The command was carried out.

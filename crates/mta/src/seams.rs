@@ -33,7 +33,7 @@ pub trait World: Clone + 'static {
     /// Mailbox files.
     type Store: MailStore;
     /// Lookup tables.
-    type Tables: Tables;
+    type Tables: Tables + Clone;
 
     /// The network.
     fn net(&self) -> &Self::Net;

@@ -2,7 +2,7 @@
 //! a table is made, and which keys an address has.
 
 use crate::answer::Answer;
-use crate::seams::{Found, Tables, World};
+use crate::seams::{Found, Tables};
 use config::{Composition, Rewrite, TableEntry};
 use lookup::{Entry, Trouble};
 use mail::Mailbox;
@@ -13,25 +13,32 @@ use std::sync::Arc;
 pub const TAG_DELIMITER: char = '+';
 
 /// What a table says of a key.
-pub fn find<W: World>(world: &W, table: &Arc<TableEntry>, key: &str) -> Found {
+pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -> Found {
     let key = rewritten(&table.rewrite, key);
     match table.settings.composition() {
-        None => world.tables().find(table, &key),
-        Some(Composition::First) => first(world.clone(), Arc::clone(table), key.into(), 0),
-        Some(Composition::Union) => union(world.clone(), Arc::clone(table), key.into(), Vec::new()),
+        None => tables.find(table, &key),
+        Some(Composition::First) => first(tables.clone(), Arc::clone(table), key.into(), 0),
+        Some(Composition::Union) => {
+            union(tables.clone(), Arc::clone(table), key.into(), Vec::new())
+        }
     }
 }
 
-fn first<W: World>(world: W, table: Arc<TableEntry>, key: Box<str>, next: usize) -> Found {
+fn first<T: Tables + Clone>(
+    tables: T,
+    table: Arc<TableEntry>,
+    key: Box<str>,
+    next: usize,
+) -> Found {
     let Some(part) = table.parts.get(next) else { return Answer::Now(Ok(None)) };
-    find(&world, part, &key).then(move |found| match found {
-        Ok(None) => first(world, table, key, next + 1),
+    find(&tables, part, &key).then(move |found| match found {
+        Ok(None) => first(tables, table, key, next + 1),
         other => Answer::Now(other),
     })
 }
 
-fn union<W: World>(
-    world: W,
+fn union<T: Tables + Clone>(
+    tables: T,
     table: Arc<TableEntry>,
     key: Box<str>,
     mut entries: Vec<Option<Arc<Entry>>>,
@@ -41,10 +48,10 @@ fn union<W: World>(
         let union = (!texts.is_empty()).then(|| Arc::new(Entry::text(texts.join(","))));
         return Answer::Now(Ok(union));
     };
-    find(&world, part, &key).then(move |found| match found {
+    find(&tables, part, &key).then(move |found| match found {
         Ok(entry) => {
             entries.push(entry);
-            union(world, table, key, entries)
+            union(tables, table, key, entries)
         }
         Err(trouble) => Answer::Now(Err(trouble)),
     })
@@ -71,26 +78,26 @@ pub struct FoundAddress {
 }
 
 /// What a table says of an address: of the whole, else without its tag, else of its domain.
-pub fn find_address<W: World>(
-    world: &W,
+pub fn find_address<T: Tables + Clone>(
+    tables: &T,
     table: &Arc<TableEntry>,
     address: &Mailbox,
 ) -> Answer<'static, Result<Option<FoundAddress>, Trouble>> {
     let keys = keys_of(address, table.settings.has_patterns());
-    find_one(world.clone(), Arc::clone(table), keys, 0)
+    find_one(tables.clone(), Arc::clone(table), keys, 0)
 }
 
-fn find_one<W: World>(
-    world: W,
+fn find_one<T: Tables + Clone>(
+    tables: T,
     table: Arc<TableEntry>,
     keys: Vec<(FoundBy, String)>,
     next: usize,
 ) -> Answer<'static, Result<Option<FoundAddress>, Trouble>> {
     let Some((by, key)) = keys.get(next) else { return Answer::Now(Ok(None)) };
     let by = *by;
-    find(&world, &table, key).then(move |found| match found {
+    find(&tables, &table, key).then(move |found| match found {
         Ok(Some(entry)) => Answer::Now(Ok(Some(FoundAddress { entry, by }))),
-        Ok(None) => find_one(world, table, keys, next + 1),
+        Ok(None) => find_one(tables, table, keys, next + 1),
         Err(trouble) => Answer::Now(Err(trouble)),
     })
 }

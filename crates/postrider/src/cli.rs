@@ -5,7 +5,7 @@ mod queue;
 mod table;
 
 pub(crate) use queue::QueueArgs;
-pub(crate) use table::{BuildArgs, Format, TableArgs, TableCommand};
+pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use mail::Mailbox;
@@ -329,6 +329,9 @@ mod tests {
             "queue release --all",
             "queue remove --sender a@example.org --control /run/x.sock",
             "spool verify /var/spool/postrider --json",
+            "table list --config FILE --json",
+            "table get users jo@example.org",
+            "table flush users --control SOCKET",
             "table build --from users.txt --to users.db",
             "table build --format tsv --from - --to users.db --keep-case --json",
             "reload --config FILE",

@@ -105,13 +105,13 @@ impl TestWorld {
     pub(crate) fn set_entry(&self, table: &str, key: &str, answer: Result<&str, Trouble>) {
         let answer = answer.map(|text| Arc::new(Entry::text(text)));
         let key = (table.to_owned(), key.to_owned());
-        self.0.tables.entries.borrow_mut().insert(key, answer);
+        self.0.tables.0.entries.borrow_mut().insert(key, answer);
     }
 
     /// Tables answer after so long from now on.
     #[expect(dead_code, reason = "until there is a kind of table")]
     pub(crate) fn set_table_delay(&self, delay: Option<Duration>) {
-        self.0.tables.delay.set(delay);
+        self.0.tables.0.delay.set(delay);
     }
 
     /// Messages in the mailboxes, by directory and in order.
@@ -391,8 +391,11 @@ impl MailStore for Mailboxes {
 type Said = Result<Arc<Entry>, Trouble>;
 
 /// Tables that say what a test has set; of other keys, that they have none.
+#[derive(Clone, Default)]
+pub(crate) struct TestTables(Rc<Scripted>);
+
 #[derive(Default)]
-pub(crate) struct TestTables {
+struct Scripted {
     /// By table and key.
     entries: RefCell<BTreeMap<(String, String), Said>>,
     delay: Cell<Option<Duration>>,
@@ -400,12 +403,12 @@ pub(crate) struct TestTables {
 
 impl Tables for TestTables {
     fn find(&self, table: &TableEntry, key: &str) -> Found {
-        let entries = self.entries.borrow();
+        let entries = self.0.entries.borrow();
         let answer = match entries.get(&(table.name.to_string(), key.to_owned())) {
             Some(answer) => answer.clone().map(Some),
             None => Ok(None),
         };
-        match self.delay.get() {
+        match self.0.delay.get() {
             None => Answer::Now(answer),
             Some(delay) => Answer::later(async move {
                 tokio::time::sleep(delay).await;

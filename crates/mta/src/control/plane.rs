@@ -22,6 +22,8 @@ pub enum NodeJob {
     Resume(Scope, oneshot::Sender<Result<String, String>>),
     /// The clock is right.
     TrustClock(oneshot::Sender<Result<String, String>>),
+    /// A request about lookup tables: all that is to be said, but for the last response.
+    Tables(ControlRequest, oneshot::Sender<Result<Vec<ControlResponse>, String>>),
 }
 
 /// Puts requests before the shards and merges what they answer.
@@ -73,6 +75,9 @@ impl ControlPlane {
             ControlRequest::QueueResume { scope } => {
                 self.job(&out, |answer| NodeJob::Resume(scope, answer)).await
             }
+            ControlRequest::TableList
+            | ControlRequest::TableGet { .. }
+            | ControlRequest::TableFlush { .. } => self.tables(request, &out).await,
             ControlRequest::TrustClock => self.job(&out, NodeJob::TrustClock).await,
             ControlRequest::QueueList { filter, limit } => {
                 let limit = limit.min(ITEMS_MAX);
@@ -94,6 +99,21 @@ impl ControlPlane {
             None => stopping(),
         };
         out.say(response).await
+    }
+
+    async fn tables(&self, request: ControlRequest, out: &Out) -> Result<(), Gone> {
+        match self.node_says(|answer| NodeJob::Tables(request, answer)).await {
+            Some(Ok(responses)) => {
+                for response in responses {
+                    out.say(response).await?;
+                }
+                out.say(ControlResponse::Done { matched: 0, tally: None, text: None }).await
+            }
+            Some(Err(text)) => {
+                out.say(ControlResponse::Error { code: ErrorCode::NotFound, text }).await
+            }
+            None => out.say(stopping()).await,
+        }
     }
 
     async fn node_says<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> NodeJob) -> Option<T> {

@@ -47,7 +47,7 @@ impl<W: World> Directory<W> {
     /// What becomes of a recipient that the routes take.
     pub(super) fn resolve(self, recipient: Recipient) -> Decision<'static, Resolved> {
         let Some(aliases) = self.route.aliases.clone() else { return self.exists(recipient) };
-        let found = tables::find_address(&self.world, &aliases, &recipient.mailbox);
+        let found = tables::find_address(self.world.tables(), &aliases, &recipient.mailbox);
         found.then(move |found| match found {
             Ok(None) => self.exists(recipient),
             Ok(Some(found)) => {
@@ -61,7 +61,7 @@ impl<W: World> Directory<W> {
         let Some(table) = self.route.recipients.clone() else {
             return Answer::Now(Ok(Resolved::Kept));
         };
-        let found = tables::find_address(&self.world, &table, &recipient.mailbox);
+        let found = tables::find_address(self.world.tables(), &table, &recipient.mailbox);
         found.then(move |found| {
             Answer::Now(match found {
                 Ok(Some(_)) => Ok(Resolved::Kept),
@@ -82,7 +82,7 @@ impl<W: World> Directory<W> {
         self.add(&mut expansion, aliases, &recipient.mailbox, &found, 1)?;
         while let Some((address, depth)) = expansion.pending.pop_front() {
             let trouble_of = |trouble: Trouble| self.failed(aliases, &trouble);
-            let in_tables = find::in_tables(&self.world, &self.active, &address.domain());
+            let in_tables = find::in_tables(self.world.tables(), &self.active, &address.domain());
             let at = in_tables.get().await.map_err(trouble_of)?;
             let route = self.active.config.route_of(&address, at).map(|(_, route)| route);
             let next = route.and_then(|route| route.aliases.as_ref());
@@ -118,7 +118,7 @@ impl<W: World> Directory<W> {
         table: &Arc<TableEntry>,
         address: &Mailbox,
     ) -> Result<Option<FoundAddress>, Refusal> {
-        let found = tables::find_address(&self.world, table, address).get().await;
+        let found = tables::find_address(self.world.tables(), table, address).get().await;
         found.map_err(|trouble| self.failed(table, &trouble))
     }
 

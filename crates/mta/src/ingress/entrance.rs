@@ -199,7 +199,7 @@ impl<W: World> Entrance<W> {
         if !active.has_domain_tables() {
             return asked.decide(recipient, Ok(None));
         }
-        match find::in_tables(&services.world, &active, &recipient.mailbox.domain()) {
+        match find::in_tables(services.world.tables(), &active, &recipient.mailbox.domain()) {
             Answer::Now(in_tables) => asked.decide(recipient, in_tables),
             Answer::Later(later) => {
                 let (services, stages) = (Rc::clone(services), Rc::clone(&self.stages));

@@ -75,6 +75,9 @@ impl<W: World> Operator<W> {
             ControlRequest::Reload
             | ControlRequest::QueueSuspend { .. }
             | ControlRequest::QueueResume { .. }
+            | ControlRequest::TableList
+            | ControlRequest::TableGet { .. }
+            | ControlRequest::TableFlush { .. }
             | ControlRequest::TrustClock => None,
         };
         ShardAnswer { error, ..ShardAnswer::default() }

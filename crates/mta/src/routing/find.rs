@@ -2,8 +2,8 @@
 
 use super::Active;
 use crate::answer::Answer;
-use crate::seams::World;
-use crate::tables;
+use crate::seams::Tables;
+use crate::tables::find;
 use config::Route;
 use lookup::Trouble;
 use mail::Domain;
@@ -15,14 +15,18 @@ use std::sync::Arc;
 pub(crate) type InTables = Answer<'static, Result<Option<usize>, Trouble>>;
 
 /// The first route whose table has this domain, if that decides.
-pub(crate) fn in_tables<W: World>(world: &W, active: &Rc<Active>, domain: &Domain) -> InTables {
+pub(crate) fn in_tables<T: Tables + Clone>(
+    tables: &T,
+    active: &Rc<Active>,
+    domain: &Domain,
+) -> InTables {
     if active.domain_tables.is_empty() {
         return Answer::Now(Ok(None));
     }
-    ask(world.clone(), Rc::clone(active), domain.clone(), 0)
+    ask(tables.clone(), Rc::clone(active), domain.clone(), 0)
 }
 
-fn ask<W: World>(world: W, active: Rc<Active>, domain: Domain, next: usize) -> InTables {
+fn ask<T: Tables + Clone>(tables: T, active: Rc<Active>, domain: Domain, next: usize) -> InTables {
     let in_file = active.config.named(&domain, None);
     let table = active.domain_tables.get(next);
     let Some((route, table)) = table.filter(|(route, _)| in_file.is_none_or(|at| *route < at))
@@ -33,19 +37,19 @@ fn ask<W: World>(world: W, active: Rc<Active>, domain: Domain, next: usize) -> I
     // A-labels and U-labels are the same name (RFC 5890 §2.3.2.1).
     let Ok(key) = domain.to_ascii() else { return Answer::Now(Ok(None)) };
     let route = *route;
-    tables::find(&world, table, &key).then(move |found| match found {
+    find(&tables, table, &key).then(move |found| match found {
         Ok(Some(_)) => {
             active.learn(domain, Some(route));
             Answer::Now(Ok(Some(route)))
         }
-        Ok(None) => ask(world, active, domain, next + 1),
+        Ok(None) => ask(tables, active, domain, next + 1),
         Err(trouble) => Answer::Now(Err(trouble)),
     })
 }
 
 /// The route of a scheduled queue.
-pub(crate) fn route_of_key<W: World>(
-    world: &W,
+pub(crate) fn route_of_key<T: Tables + Clone>(
+    tables: &T,
     active: &Rc<Active>,
     key: &ScheduledKey,
 ) -> Answer<'static, Result<Option<Arc<Route>>, Trouble>> {
@@ -53,7 +57,7 @@ pub(crate) fn route_of_key<W: World>(
         return Answer::Now(Ok(active.route_of_key(key).cloned()));
     }
     let (task, domain) = (Rc::clone(active), key.domain.clone());
-    in_tables(world, active, &key.domain).then(move |found| {
+    in_tables(tables, active, &key.domain).then(move |found| {
         let route = found.map(|at| task.config.route_for(&domain, at));
         Answer::Now(route.map(|route| route.map(|(_, route)| Arc::clone(route))))
     })

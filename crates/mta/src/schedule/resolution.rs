@@ -30,7 +30,7 @@ const MX_FRESH: Duration = Duration::from_secs(300);
 pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: ScheduledId) {
     let Some(key) = schedule.queue().scheduled_key(scheduled).cloned() else { return };
     let active = schedule.router.active();
-    match route_of_key(&schedule.services.world, &active, &key) {
+    match route_of_key(schedule.services.world.tables(), &active, &key) {
         Answer::Now(found) => resolve(schedule, scheduled, key, &active, found),
         Answer::Later(later) => {
             let task = Rc::clone(schedule);

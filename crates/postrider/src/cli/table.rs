@@ -1,5 +1,6 @@
 //! `postrider table`: lookup tables.
 
+use super::ServerArgs;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
 
@@ -21,6 +22,48 @@ pub(crate) enum TableCommand {
     /// made durable and then put in its place in one step: a running server finds the old answers or the
     /// new ones. Needs room on the disk for both, and for 24 bytes for each key.
     Build(BuildArgs),
+    /// List the tables of a running server, and how they are
+    List(ServerArgs),
+    /// Show what a table of a running server says of a key
+    ///
+    /// Shows the answer, and each lookup that led to it: which table, by which key, and where it had
+    /// its answer.
+    Get(GetArgs),
+    /// Have a running server forget what it has cached of a table
+    ///
+    /// Whoever asks next gets what the table's server says then.
+    Flush(FlushArgs),
+}
+
+/// `postrider table get`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes:
+  0  the table has the key
+  1  it has not, or gives no answer
+
+Example:
+  postrider table get users jo@example.org --config /etc/postrider.toml")]
+pub(crate) struct GetArgs {
+    /// The table's name.
+    pub(crate) table: String,
+    /// The key.
+    pub(crate) key: String,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// `postrider table flush`.
+#[derive(Debug, Args)]
+pub(crate) struct FlushArgs {
+    /// The table's name.
+    pub(crate) table: String,
+    /// Forget this key only.
+    pub(crate) key: Option<String>,
+    /// The server.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// `postrider table build`.

@@ -65,7 +65,7 @@ fn request(server: &ServerArgs, request: &ControlRequest) -> ExitCode {
 }
 
 /// Says why there is no answer.
-fn unanswered(path: &Path, error: &ClientError) -> ExitCode {
+pub(super) fn unanswered(path: &Path, error: &ClientError) -> ExitCode {
     let path = path.display();
     match error {
         ClientError::Unreachable(error) => {
@@ -183,7 +183,10 @@ impl View {
         }
         match response {
             ControlResponse::Error { code, text } => self.error = Some((code, text)),
-            ControlResponse::Progress(_) => {}
+            // Those about tables answer no request from here.
+            ControlResponse::Progress(_)
+            | ControlResponse::Table(_)
+            | ControlResponse::TableAnswer(_) => {}
             _ if self.json => {}
             ControlResponse::Item(item) => self.listed.push(*item),
             ControlResponse::Summary(summary) => {

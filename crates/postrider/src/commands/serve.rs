@@ -5,6 +5,7 @@ use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::control_socket::ControlSocket;
 use crate::node::Node;
+use crate::tables;
 use config::{Config, LogLevel};
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};
@@ -178,6 +179,7 @@ fn handle_job(node: &mut Node, job: NodeJob, file: Option<&Path>, console: &Cons
         NodeJob::Resume(scope, answer) => {
             let _ = answer.send(told(node.resume(&scope), console));
         }
+        NodeJob::Tables(request, answer) => tables::handle(node.tables(), request, answer),
         NodeJob::TrustClock(answer) => {
             let _ = answer.send(told(node.trust_clock(), console));
         }

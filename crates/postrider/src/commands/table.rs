@@ -5,6 +5,7 @@ mod build;
 mod cost;
 mod progress;
 mod replacement;
+mod running;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -16,5 +17,8 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &TableArgs) -> ExitCode {
     match &args.command {
         TableCommand::Build(args) => build::run(args),
+        TableCommand::List(server) => running::list(server),
+        TableCommand::Get(args) => running::get(args),
+        TableCommand::Flush(args) => running::flush(args),
     }
 }

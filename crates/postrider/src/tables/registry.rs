@@ -10,9 +10,10 @@ use lookup::{Table, Trouble, TroubleKind};
 use mta::answer::Answer;
 use mta::console::Console;
 use mta::seams::{Found, Tables};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -185,8 +186,11 @@ fn is_like(one: &TableEntry, other: &TableEntry) -> bool {
     one.kind == other.kind && one.cache == other.cache && one.settings.is_like(&*other.settings)
 }
 
-/// The tables as one shard sees them.
-pub(crate) struct ShardTables {
+/// The tables as one shard sees them. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct ShardTables(Rc<Seen>);
+
+struct Seen {
     registry: Arc<Registry>,
     generation: Cell<u64>,
     live: RefCell<Arc<Live>>,
@@ -196,21 +200,22 @@ impl ShardTables {
     pub(crate) fn new(registry: Arc<Registry>) -> ShardTables {
         let generation = registry.generation.load(Ordering::Acquire);
         let live = RefCell::new(registry.live());
-        ShardTables { registry, generation: Cell::new(generation), live }
+        ShardTables(Rc::new(Seen { registry, generation: Cell::new(generation), live }))
     }
 
-    fn refresh(&self) {
-        let generation = self.registry.generation.load(Ordering::Acquire);
-        if self.generation.replace(generation) != generation {
-            *self.live.borrow_mut() = self.registry.live();
+    /// The tables as they are now.
+    pub(super) fn live(&self) -> Ref<'_, Arc<Live>> {
+        let generation = self.0.registry.generation.load(Ordering::Acquire);
+        if self.0.generation.replace(generation) != generation {
+            *self.0.live.borrow_mut() = self.0.registry.live();
         }
+        self.0.live.borrow()
     }
 }
 
 impl Tables for ShardTables {
     fn find(&self, table: &TableEntry, key: &str) -> Found {
-        self.refresh();
-        match self.live.borrow().get(&table.name).map(|live| &live.source) {
+        match self.live().get(&table.name).map(|live| &live.source) {
             Some(Source::Local { table, .. }) => {
                 Answer::Now(table.find(key).map(|entry| entry.map(Arc::new)))
             }

@@ -13,7 +13,7 @@ mod thread;
 
 pub(crate) use handle::Remote;
 pub(crate) use metrics::{RemoteMetrics, TableNumbers};
-pub(crate) use status::{Health, RemoteStatus};
+pub(crate) use status::Health;
 pub(crate) use thread::TableThread;
 
 #[cfg(test)]

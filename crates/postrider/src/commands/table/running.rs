@@ -1,0 +1,116 @@
+//! What a running server is asked about its tables.
+
+use crate::cli::{FlushArgs, GetArgs, ServerArgs, exit};
+use crate::commands::{load, queue};
+use crate::control_socket;
+use crate::terminal::clean;
+use comfy_table::{Table, presets};
+use mta::control::{ControlRequest, ControlResponse, TableAnswer, TableItem};
+use std::process::ExitCode;
+
+/// `postrider table list`.
+pub(super) fn list(server: &ServerArgs) -> ExitCode {
+    ask(server, &ControlRequest::TableList, |responses| {
+        let items = responses.iter().filter_map(|response| match response {
+            ControlResponse::Table(item) => Some(&**item),
+            _ => None,
+        });
+        Shown { text: listed(items), is_found: true }
+    })
+}
+
+/// `postrider table get`.
+pub(super) fn get(args: &GetArgs) -> ExitCode {
+    let request = ControlRequest::TableGet { table: args.table.clone(), key: args.key.clone() };
+    ask(&args.server, &request, |responses| {
+        let answer = responses.iter().find_map(|response| match response {
+            ControlResponse::TableAnswer(answer) => Some(&**answer),
+            _ => None,
+        });
+        answer.map_or(Shown::default(), told)
+    })
+}
+
+/// `postrider table flush`.
+pub(super) fn flush(args: &FlushArgs) -> ExitCode {
+    let request = ControlRequest::TableFlush { table: args.table.clone(), key: args.key.clone() };
+    ask(&args.server, &request, |responses| {
+        let texts = responses.iter().filter_map(|response| match response {
+            ControlResponse::Done { text: Some(text), .. } => Some(format!("{text}\n")),
+            _ => None,
+        });
+        Shown { text: texts.collect(), is_found: true }
+    })
+}
+
+/// What is shown to people.
+#[derive(Default)]
+struct Shown {
+    text: String,
+    /// Whether what was looked for was found.
+    is_found: bool,
+}
+
+fn ask(
+    server: &ServerArgs,
+    request: &ControlRequest,
+    show: impl FnOnce(&[ControlResponse]) -> Shown,
+) -> ExitCode {
+    let path = match load::control_socket(server) {
+        Ok(path) => path,
+        Err(code) => return code,
+    };
+    let mut responses = Vec::new();
+    let asked = control_socket::ask(&path, request, |response| {
+        responses.push(response);
+        Ok(())
+    });
+    if let Err(error) = asked {
+        return queue::unanswered(&path, &error);
+    }
+    if let Some(text) = responses.iter().find_map(|response| match response {
+        ControlResponse::Error { text, .. } => Some(text),
+        _ => None,
+    }) {
+        eprintln!("postrider: {text}");
+        return ExitCode::from(exit::FAILED);
+    }
+    let shown = show(&responses);
+    if server.json {
+        let lines = responses.iter().filter_map(|response| serde_json::to_string(response).ok());
+        super::super::print(&lines.map(|line| line + "\n").collect::<String>());
+    } else {
+        super::super::print(&shown.text);
+    }
+    if shown.is_found { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
+}
+
+fn listed<'a>(items: impl Iterator<Item = &'a TableItem>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["NAME", "KIND", "SOURCE", "KEYS", "STATE"]);
+    for item in items {
+        let keys = item.keys.map_or_else(String::new, |keys| keys.to_string());
+        let state = item.trouble.as_deref().unwrap_or("well");
+        let source = clean(&item.source);
+        table.add_row([&item.name, &item.kind, &*source, &keys, &clean(state)]);
+    }
+    format!("{table}\n")
+}
+
+fn told(answer: &TableAnswer) -> Shown {
+    let mut text = match (&answer.value, &answer.trouble) {
+        (Some(value), _) => format!("{}\n", clean(value)),
+        (None, Some(trouble)) => format!("no answer: {}\n", clean(trouble)),
+        (None, None) => format!("{} does not have {}\n", answer.table, clean(&answer.key)),
+    };
+    for (name, values) in &answer.fields {
+        text.push_str(&format!("  {name}: {}\n", clean(&values.join(", "))));
+    }
+    for step in &answer.steps {
+        let (key, from, said) = (clean(&step.key), clean(&step.from), clean(&step.said));
+        let table = &step.table;
+        text.push_str(&format!("{table}, asked for {key} at {from}: {said}\n"));
+    }
+    Shown { text, is_found: answer.value.is_some() }
+}

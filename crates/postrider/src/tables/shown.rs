@@ -1,0 +1,166 @@
+//! What an operator is shown of tables.
+
+use super::registry::{Live, LiveTable, Registry, ShardTables, Source};
+use super::remote::{Health, Remote};
+use config::TableEntry;
+use lookup::{Cached, Entry};
+use mta::control::{ControlRequest, ControlResponse, TableAnswer, TableItem, TableStep};
+use mta::seams::{Found, Tables};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread;
+use tokio::sync::oneshot;
+
+/// Carries out a request about tables. What takes its time is done on a thread of its own.
+pub(crate) fn handle(
+    registry: &Arc<Registry>,
+    request: ControlRequest,
+    answer: oneshot::Sender<Result<Vec<ControlResponse>, String>>,
+) {
+    let live = registry.live();
+    let done = match request {
+        ControlRequest::TableGet { table, key } => match find(&live, &table) {
+            Ok(found) => {
+                let (registry, entry) = (Arc::clone(registry), Arc::clone(&found.entry));
+                let look_up = move || {
+                    let _ = answer.send(get(registry, &entry, &key));
+                };
+                // Without a thread the answer's sender is gone, which says enough.
+                let _ = thread::Builder::new().name("table-get".to_owned()).spawn(look_up);
+                return;
+            }
+            Err(unknown) => Err(unknown),
+        },
+        ControlRequest::TableFlush { table, key } => {
+            find(&live, &table).and_then(|found| flush(found, key.as_deref()))
+        }
+        _ => Ok(live.values().map(|table| ControlResponse::Table(Box::new(item(table)))).collect()),
+    };
+    let _ = answer.send(done);
+}
+
+fn find<'a>(live: &'a Live, name: &str) -> Result<&'a LiveTable, String> {
+    live.get(name).ok_or_else(|| {
+        let names: Vec<&str> = live.keys().map(|name| &**name).collect();
+        match names.as_slice() {
+            [] => "there are no tables".to_owned(),
+            names => format!("no table is called {name}; there are: {}", names.join(", ")),
+        }
+    })
+}
+
+fn item(table: &LiveTable) -> TableItem {
+    let entry = &table.entry;
+    let shown = TableItem {
+        name: entry.name.to_string(),
+        kind: entry.kind.to_owned(),
+        ..TableItem::default()
+    };
+    match &table.source {
+        Source::Composed => {
+            let parts: Vec<&str> = entry.parts.iter().map(|part| &*part.name).collect();
+            TableItem { source: parts.join(", "), ..shown }
+        }
+        Source::Local { table: local, stamp } => {
+            let trouble = stamp.as_ref().filter(|stamp| !stamp.is_current());
+            let trouble = trouble.map(|_| "the file has changed, and is not read yet".to_owned());
+            TableItem { source: file_of(table), keys: local.keys_count(), trouble, ..shown }
+        }
+        Source::Remote(remote) => {
+            let status = remote.status();
+            let trouble = match &status.health {
+                Health::Well => None,
+                Health::Troubled { since, why, .. } => Some(format!("since {since}: {why}")),
+            };
+            let source = status.server.clone().unwrap_or_default();
+            TableItem { source, trouble, remote: serde_json::to_value(&status).ok(), ..shown }
+        }
+    }
+}
+
+/// The file that a table was made of.
+fn file_of(table: &LiveTable) -> String {
+    table.path().map_or("the configuration".to_owned(), |path| path.display().to_string())
+}
+
+fn flush(table: &LiveTable, key: Option<&str>) -> Result<Vec<ControlResponse>, String> {
+    let name = &table.entry.name;
+    let Source::Remote(remote) = &table.source else {
+        return Err(format!("nothing is cached of table {name}: its answers are at hand"));
+    };
+    let text = match key {
+        Some(key) if remote.forget(key) => format!("what was known of {key} is forgotten"),
+        Some(key) => format!("nothing was known of {key}"),
+        None => match remote.flush() {
+            1 => "1 answer is forgotten".to_owned(),
+            count => format!("{count} answers are forgotten"),
+        },
+    };
+    Ok(vec![ControlResponse::Done { matched: 0, tally: None, text: Some(text) }])
+}
+
+fn get(
+    registry: Arc<Registry>,
+    entry: &Arc<TableEntry>,
+    key: &str,
+) -> Result<Vec<ControlResponse>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.map_err(|error| format!("cannot look it up: {error}"))?;
+    let traced = Traced { tables: ShardTables::new(registry), steps: Rc::default() };
+    let found = runtime.block_on(mta::tables::find(&traced, entry, key).get());
+    let (found, trouble) = match found {
+        Ok(found) => (found, None),
+        Err(trouble) => (None, Some(trouble.to_string())),
+    };
+    let (value, fields) =
+        found.map_or((None, Vec::new()), |entry| (Some(entry.text.to_string()), fields_of(&entry)));
+    let steps = traced.steps.take();
+    let (table, key) = (entry.name.to_string(), key.to_owned());
+    let answer = TableAnswer { table, key, value, fields, trouble, steps };
+    Ok(vec![ControlResponse::TableAnswer(Box::new(answer))])
+}
+
+fn fields_of(entry: &Entry) -> Vec<(String, Vec<String>)> {
+    let values = |values: &[Box<str>]| values.iter().map(ToString::to_string).collect();
+    entry.fields.iter().map(|(name, of)| (name.to_string(), values(of))).collect()
+}
+
+/// Tables that note what they are asked, and what they say.
+#[derive(Clone)]
+struct Traced {
+    tables: ShardTables,
+    steps: Rc<RefCell<Vec<TableStep>>>,
+}
+
+impl Tables for Traced {
+    fn find(&self, table: &TableEntry, key: &str) -> Found {
+        let from = self.tables.live().get(&table.name).map_or_else(String::new, |live| match &live
+            .source
+        {
+            Source::Remote(remote) => from_of(remote, key),
+            Source::Local { .. } | Source::Composed => file_of(live),
+        });
+        let (table_name, key_text) = (table.name.to_string(), key.to_owned());
+        let steps = Rc::clone(&self.steps);
+        self.tables.find(table, key).then(move |found| {
+            let said = match &found {
+                Ok(Some(entry)) => entry.text.to_string(),
+                Ok(None) => "no such key".to_owned(),
+                Err(trouble) => format!("no answer: {trouble}"),
+            };
+            steps.borrow_mut().push(TableStep { table: table_name, key: key_text, from, said });
+            mta::answer::Answer::Now(found)
+        })
+    }
+}
+
+/// Where the answer of a remote table will be had.
+fn from_of(remote: &Remote, key: &str) -> String {
+    let server = remote.status().server.unwrap_or_else(|| "the server".to_owned());
+    match remote.known(key) {
+        Cached::Fresh(_, age) => format!("the cache, {} s old", age.as_secs()),
+        Cached::Stale(_, age) => format!("{server}; else the cache, {} s old", age.as_secs()),
+        Cached::Missing => server,
+    }
+}
