@@ -8,6 +8,7 @@
 mod client;
 mod copies;
 mod custody;
+mod directory;
 mod ingress;
 mod node;
 mod operator;

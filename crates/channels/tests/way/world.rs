@@ -101,7 +101,6 @@ impl TestWorld {
     }
 
     /// What a table says of a key.
-    #[expect(dead_code, reason = "until there is a kind of table")]
     pub(crate) fn set_entry(&self, table: &str, key: &str, answer: Result<&str, Trouble>) {
         let answer = answer.map(|text| Arc::new(Entry::text(text)));
         let key = (table.to_owned(), key.to_owned());
@@ -109,7 +108,6 @@ impl TestWorld {
     }
 
     /// Tables answer after so long from now on.
-    #[expect(dead_code, reason = "until there is a kind of table")]
     pub(crate) fn set_table_delay(&self, delay: Option<Duration>) {
         self.0.tables.0.delay.set(delay);
     }

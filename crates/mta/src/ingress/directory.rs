@@ -162,6 +162,8 @@ impl<W: World> Directory<W> {
     fn member(&self, text: &str, address: &Mailbox, by: FoundBy) -> Option<Mailbox> {
         let text = match text.strip_prefix('@') {
             Some(domain) => format!("{}@{domain}", address.local()),
+            // A command, a file or an `:include:`, in sendmail's files of aliases: never an address.
+            None if text.starts_with(['"', '|', '/', ':']) && !text.contains('@') => return None,
             None if !text.contains('@') => format!("{text}@{}", self.active.config.hostname),
             None => text.to_owned(),
         };

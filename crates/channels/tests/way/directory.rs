@@ -1,0 +1,230 @@
+//! Recipients, aliases and domains in tables.
+
+use super::client::{Client, FRIEND, STRANGER, submit};
+use super::node::{Node, config, play};
+use super::peer::Peer;
+use super::world::TestWorld;
+use lookup::{Trouble, TroubleKind};
+use std::path::Path;
+use std::time::Duration;
+
+/// What tables say is scripted: see `TestWorld::set_entry`.
+const TABLES: &str = "\
+[[table]]\nname = \"users\"\ninline = {}\n\
+[[table]]\nname = \"aliases\"\ninline = {}\n\
+[[table]]\nname = \"domains\"\ninline = {}\n\
+[retry]\njitter = 0\n\
+[[route]]\ndomains = [\"ours.test\"]\nrecipients = { table = \"users\" }\n\
+aliases = { table = \"aliases\" }\nmaildir = { path = \"/mail/{local}\" }\n\
+[[route]]\ndomains = { table = \"domains\" }\nmaildir = { path = \"/hosted/{domain}/{local}\" }\n\
+[[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }";
+
+fn gone() -> Trouble {
+    Trouble::new(TroubleKind::Unreachable, "connection refused")
+}
+
+fn entries(world: &TestWorld, table: &str, entries: &[(&str, &str)]) {
+    for (key, text) in entries {
+        world.set_entry(table, key, Ok(text));
+    }
+}
+
+async fn rcpt(client: &mut Client, to: &str) -> String {
+    client.say(&format!("RCPT TO:<{to}>")).await
+}
+
+async fn begin(node: &Node, from: std::net::IpAddr) -> Client {
+    let mut client = Client::connect(node, from).await;
+    client.say("MAIL FROM:<me@source.test>").await;
+    client
+}
+
+/// Who got mail, by the local part of the mailbox.
+fn delivered(node: &Node) -> Vec<String> {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    node.world.mailboxes().keys().map(|path| name(path)).collect()
+}
+
+#[test]
+fn recipients_are_those_that_a_table_has() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        entries(&node.world, "users", &[("jo@ours.test", "x")]);
+        let mut client = begin(&node, STRANGER).await;
+        for (to, reply) in [
+            ("Jo@Ours.TEST", "250 2.1.5"),
+            ("jo+news@ours.test", "250 2.1.5"),
+            ("nobody@ours.test", "550 5.1.1"),
+            ("postmaster", "250 2.1.5"),
+        ] {
+            let said = rcpt(&mut client, to).await;
+            assert!(said.starts_with(reply), "{to}: {said}");
+        }
+        node.world.set_entry("users", "@ours.test", Ok("everybody"));
+        let said = rcpt(&mut client, "nobody@ours.test").await;
+        assert!(said.starts_with("250 "), "{said}");
+    });
+}
+
+#[test]
+fn a_table_that_gives_no_answer_puts_recipients_off() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        node.world.set_entry("users", "jo@ours.test", Err(gone()));
+        node.world.set_entry("aliases", "ann@ours.test", Err(gone()));
+        node.world.set_entry("domains", "hosted.test", Err(gone()));
+        let mut client = begin(&node, STRANGER).await;
+        for to in ["jo@ours.test", "ann@ours.test", "jo@hosted.test"] {
+            let said = rcpt(&mut client, to).await;
+            assert!(said.starts_with("451 4.4.3"), "{to}: {said}");
+        }
+        assert_eq!(node.count("received"), 0);
+    });
+}
+
+#[test]
+fn a_hundred_recipients_wait_for_a_slow_table_together() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        let mut commands = String::new();
+        for n in 0..100 {
+            node.world.set_entry("users", &format!("u{n}@ours.test"), Ok("x"));
+            commands.push_str(&format!("RCPT TO:<u{n}@ours.test>\r\n"));
+        }
+        let mut client = begin(&node, FRIEND).await;
+        node.world.set_table_delay(Some(Duration::from_millis(50)));
+        let before = node.age();
+        client.write(&commands).await;
+        for n in 0..100 {
+            let said = client.reply().await;
+            assert!(said.starts_with("250 2.1.5"), "{n}: {said}");
+        }
+        // Two lookups each, as many at once as a session may have open.
+        let took = node.age() - before;
+        assert!(took < Duration::from_millis(1_000), "{took:?}");
+    });
+}
+
+#[test]
+fn an_alias_stands_for_all_whom_it_leads_to() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        let peer = Peer::at(&node.world, "192.0.2.1:25");
+        entries(
+            &node.world,
+            "aliases",
+            &[
+                // A circle, a second way to one of them, one that is nobody, one elsewhere.
+                ("team@ours.test", "sales@ours.test, jo@ours.test, gone@ours.test"),
+                ("sales@ours.test", "ann@ours.test team@ours.test, jo@ours.test,far@away.test"),
+                // Who is told of as well keeps a mailbox.
+                ("ann@ours.test", "ann@ours.test, deputy@ours.test"),
+                ("old@ours.test", "jo@ours.test"),
+            ],
+        );
+        entries(
+            &node.world,
+            "users",
+            &[("jo@ours.test", ""), ("ann@ours.test", ""), ("deputy@ours.test", "")],
+        );
+        let mut client = Client::connect(&node, STRANGER).await;
+        let said = client.send("me@source.test", &["team@ours.test"], "Subject: x\r\n\r\n").await;
+        assert!(said.starts_with("250 2.0.0"), "{said}");
+        node.wait_for("delivered", 3).await;
+        node.wait_for("relayed", 1).await;
+        assert_eq!(delivered(&node), ["ann", "deputy", "jo"]);
+        assert_eq!(peer.messages()[0].to, ["far@away.test"]);
+        let said = node.lines().into_iter().find(|line| line.contains("no such recipient"));
+        assert!(said.is_some_and(|line| line.contains("gone@ours.test")));
+        submit(&node, "me@source.test", &["old+tag@ours.test"]).await;
+        node.wait_for("delivered", 4).await;
+        assert_eq!(delivered(&node), ["ann", "deputy", "jo", "jo+tag"], "the tag goes on");
+    });
+}
+
+#[test]
+fn a_domain_stands_for_another_and_for_whoever_is_not_named() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        entries(&node.world, "aliases", &[("@ours.test", "@hosted.test"), ("a@ours.test", "b")]);
+        entries(&node.world, "domains", &[("hosted.test", "")]);
+        submit(&node, "me@source.test", &["jo@ours.test"]).await;
+        node.wait_for("delivered", 1).await;
+        let path = Path::new("/hosted/hosted.test/jo");
+        assert!(node.world.mailboxes().contains_key(path), "{:?}", node.world.mailboxes());
+        // A name alone is at our own.
+        let peer = Peer::at(&node.world, "192.0.2.1:25");
+        submit(&node, "me@source.test", &["a@ours.test"]).await;
+        node.wait_for("relayed", 1).await;
+        assert_eq!(peer.messages()[0].to, ["b@relay.test"]);
+    });
+}
+
+#[test]
+fn aliases_that_explode_or_go_too_deep_or_lead_nowhere_are_put_off() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        let many = |count: usize| {
+            (0..count).map(|n| format!("m{n}@away.test")).collect::<Vec<_>>().join(",")
+        };
+        let (most, more) = (many(20_000), many(20_001));
+        entries(&node.world, "aliases", &[("most@ours.test", &most), ("more@ours.test", &more)]);
+        for n in 0..51 {
+            let (key, next) = (format!("d{n}@ours.test"), format!("d{}@ours.test", n + 1));
+            node.world.set_entry("aliases", &key, Ok(&next));
+        }
+        node.world.set_entry("users", "d51@ours.test", Ok(""));
+        entries(
+            &node.world,
+            "aliases",
+            &[("pipe@ours.test", "\"|/bin/sh -c x\""), ("void@ours.test", "gone@ours.test")],
+        );
+        let mut client = begin(&node, FRIEND).await;
+        for (to, reply) in [
+            ("most@ours.test", "250 2.1.5"),
+            ("more@ours.test", "451 4.3.5"),
+            ("d1@ours.test", "250 2.1.5"),
+            ("d0@ours.test", "451 4.3.5"),
+            ("pipe@ours.test", "451 4.3.5"),
+            ("void@ours.test", "550 5.1.1"),
+        ] {
+            let said = rcpt(&mut client, to).await;
+            assert!(said.starts_with(reply), "{to}: {said}");
+        }
+    });
+}
+
+#[test]
+fn domains_are_those_that_a_table_has_at_rcpt_and_later() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        node.world.set_entry("domains", "hosted.test", Ok(""));
+        let mut client = begin(&node, STRANGER).await;
+        let said = rcpt(&mut client, "jo@hosted.test").await;
+        assert!(said.starts_with("250 "), "{said}");
+        let said = rcpt(&mut client, "jo@other.test").await;
+        assert!(said.starts_with("550 5.7.1"), "{said}");
+        node.world.set_table_delay(Some(Duration::from_secs(1)));
+        client.content("Subject: x\r\n\r\n").await;
+        node.wait_for("delivered", 1).await;
+        assert!(node.world.mailboxes().contains_key(Path::new("/hosted/hosted.test/jo")));
+    });
+}
+
+#[test]
+fn queued_mail_waits_while_the_table_of_its_domain_gives_no_answer() {
+    play(|| async {
+        let node = Node::start(&config(TABLES)).await;
+        node.world.set_entry("domains", "hosted.test", Ok(""));
+        node.world.set_mailbox_failure(Some(std::io::ErrorKind::PermissionDenied));
+        submit(&node, "me@source.test", &["jo@hosted.test"]).await;
+        node.wait_for("deferred", 1).await;
+        node.world.set_entry("domains", "hosted.test", Err(gone()));
+        node.reload(&config(TABLES));
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        assert_eq!((node.count("delivered"), node.count("failed")), (0, 0));
+        node.world.set_mailbox_failure(None);
+        node.world.set_entry("domains", "hosted.test", Ok(""));
+        node.wait_for("delivered", 1).await;
+    });
+}
