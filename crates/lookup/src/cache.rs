@@ -9,13 +9,13 @@ use std::time::Duration;
 
 /// A cache has at most so many locks, each for a part of the keys: whoever looks something up hardly
 /// ever meets another.
-pub(crate) const STRIPES_MAX: usize = 64;
+const STRIPES_MAX: usize = 64;
 /// A part has room for at least so many answers: in smaller ones, some would be full long before
 /// others.
-pub(crate) const STRIPE_ENTRIES_MIN: usize = 64;
+const STRIPE_ENTRIES_MIN: usize = 64;
 /// So many answers that were used lately are passed over in search of one that makes room. No lock is
 /// held for longer, however large the cache is.
-pub(crate) const CHANCES_MAX: usize = 32;
+const CHANCES_MAX: usize = 32;
 
 /// How long answers count, from the moment at which the server was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! time, as in the program.
 
 use super::shared::Said;
-use super::{Health, Remote, TableThread};
+use super::{Health, Remote, RemoteStatus, TableThread};
 use crate::mutex::lock;
 use config::TableCache;
 use lookup::{Answers, Backend, Cached, Entry, Fetch, PAUSE_FIRST, Trouble, TroubleKind};
@@ -187,6 +187,10 @@ impl Stand {
         }
     }
 
+    fn status(&self) -> RemoteStatus {
+        self.remote.status()
+    }
+
     fn is_silent(&self) -> bool {
         self.remote.shared.metrics.silent.get() == 1
     }
@@ -251,7 +255,7 @@ fn what_is_known_is_said_at_once_and_the_rest_is_asked_for() {
         let Answer::Now(now) = stand.remote.find(key) else { panic!("{key} is known") };
         assert_eq!(text(&now), expected);
     }
-    let status = stand.remote.status();
+    let status = stand.status();
     assert_eq!((status.health, status.server.as_deref()), (Health::Well, Some("ldap://one.test")));
     assert_eq!((status.hits, status.stale_hits, status.cached), (2, 0, 2));
     assert_eq!((status.misses, status.requests, status.troubles.len()), (2, 2, 0));
@@ -275,7 +279,7 @@ fn ten_thousand_equal_keys_from_eight_threads_are_one_request() {
         }
     });
     assert_eq!(server.requests(), 1);
-    assert_eq!(stand.remote.status().requests, 1);
+    assert_eq!(stand.status().requests, 1);
 }
 
 #[test]
@@ -326,7 +330,7 @@ fn a_server_that_dies_leaves_stale_answers_and_comes_back_without_a_restart() {
         }
     });
     assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a dead server");
-    let status = stand.remote.status();
+    let status = stand.status();
     assert_eq!(status.stale_hits, 800, "{status:?}");
     let Health::Troubled { kind, why, is_silent, .. } = status.health else { panic!("well") };
     assert_eq!((kind, &*why, is_silent), ("unreachable", "connection refused", true));
@@ -335,7 +339,7 @@ fn a_server_that_dies_leaves_stale_answers_and_comes_back_without_a_restart() {
     stand.until("a probe finds it well", |stand| !stand.is_silent());
     assert!(server.requests() > asked, "found out by a probe, without a question");
     assert_eq!(text(&said(&stand.remote, "new0-0")), Some("new0-0"));
-    assert_eq!(stand.remote.status().health, Health::Well);
+    assert_eq!(stand.status().health, Health::Well);
     let lines = stand.lines();
     assert_eq!(
         lines,
@@ -370,7 +374,7 @@ fn a_server_that_hangs_holds_a_question_for_so_long_and_then_nobody() {
     server.set(Mode::Well);
     stand.until("a probe finds it well", |stand| !stand.is_silent());
     // What hung was given up: nothing is left under way.
-    stand.until("nothing is under way", |stand| stand.remote.status().under_way == 0);
+    stand.until("nothing is under way", |stand| stand.status().under_way == 0);
     assert_eq!(server.under_way.load(Ordering::Relaxed), 0);
     assert_eq!(text(&said(&stand.remote, "user0")), Some("user0"));
 }
@@ -384,7 +388,7 @@ fn wrong_and_half_answers_are_trouble_and_never_absence() {
         for answer in all_said(&stand.remote, &keys) {
             assert_eq!(kind(&answer), TroubleKind::Wrong, "{mode:?}");
         }
-        let status = stand.remote.status();
+        let status = stand.status();
         assert_eq!((status.cached, status.troubles.get("wrong")), (0, Some(&20)), "{mode:?}");
     }
 }
@@ -397,14 +401,15 @@ fn a_slow_server_under_a_flood_is_not_taken_for_a_dead_one() {
     let stand = Stand::new(&server, &limits);
     let keys: Vec<String> = (0..300).map(|n| format!("user{n}")).collect();
     let answers = all_said(&stand.remote, &keys);
-    let count = |wanted| answers.iter().filter(|a| a.as_ref().is_err_and(|t| t.kind == wanted));
-    let (busy, late) = (count(TroubleKind::Busy).count(), count(TroubleKind::Timeout).count());
+    let count =
+        |wanted| answers.iter().filter(|a| a.as_ref().is_err_and(|t| t.kind == wanted)).count();
+    let (busy, late) = (count(TroubleKind::Busy), count(TroubleKind::Timeout));
     assert!(busy > 0 && late > 0, "{busy} {late}");
     for (key, answer) in keys.iter().zip(&answers).filter(|(_, answer)| answer.is_ok()) {
         assert_eq!(text(answer), Some(&**key));
     }
     assert!(!stand.is_silent() && stand.lines().is_empty());
-    assert_eq!(stand.remote.status().health, Health::Well);
+    assert_eq!(stand.status().health, Health::Well);
     assert_eq!(text(&said(&stand.remote, "one more")), Some("one more"));
 }
 
@@ -421,7 +426,7 @@ fn who_stops_waiting_takes_nothing_from_the_others() {
     }
     assert_eq!(text(&said(&stand.remote, "last")), Some("last"));
     assert_eq!(lock(&server.keys).get("unwanted"), None, "nobody wanted to know");
-    assert_eq!(stand.remote.status().waiting, 0);
+    assert_eq!(stand.status().waiting, 0);
 }
 
 #[test]
