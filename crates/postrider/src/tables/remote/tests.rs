@@ -233,7 +233,7 @@ fn kind(said: &Said) -> TroubleKind {
 
 /// Many callers at once: what each is said, in the order of the keys.
 fn all_said(remote: &Remote, keys: &[String]) -> Vec<Said> {
-    // Asked on every first poll in turn: all are under way before one is waited for.
+    // `find` asks: all are under way before the first is waited for.
     let found: Vec<_> = keys.iter().map(|key| remote.find(key)).collect();
     block_on(async move {
         let mut all = Vec::new();
