@@ -159,7 +159,7 @@ proptest! {
         prop_assert!(told.is_empty());
         let database = open(bytes).unwrap();
         for key in entries.keys().chain(&others) {
-            prop_assert_eq!(database.find(key).unwrap().as_ref(), entries.get(key));
+            prop_assert_eq!(database.find(key).unwrap(), entries.get(key).cloned());
         }
     }
 
@@ -174,7 +174,7 @@ proptest! {
         let (bytes, ..) = build(making, pairs);
         let database = open(bytes).unwrap();
         for (key, entry) in entries.iter().chain(&upper) {
-            prop_assert_eq!(database.find(key).unwrap().as_ref(), Some(entry));
+            prop_assert_eq!(database.find(key).unwrap(), Some(entry.clone()));
         }
     }
 

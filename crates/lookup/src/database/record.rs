@@ -13,7 +13,7 @@
 //! value.
 
 use super::WriteError;
-use super::format::{KEY_BYTES_MAX, Salted, VALUE_BYTES_MAX, u16_at, u32_at};
+use super::format::{Salted, VALUE_BYTES_MAX, u16_at, u32_at};
 use crate::{Entry, Field};
 
 /// What a record has before the key.
@@ -44,7 +44,7 @@ pub(super) fn write(
     }
     let fields_bytes = out.len() - fields_begin;
     let value_bytes = entry.text.len() + fields_bytes;
-    let (Ok(key_bytes), true) = (u16::try_from(key.len()), key.len() <= KEY_BYTES_MAX) else {
+    let Ok(key_bytes) = u16::try_from(key.len()) else {
         return Err(WriteError::KeyTooLong(key.len()));
     };
     let (Ok(fields_count), true) =
@@ -126,6 +126,7 @@ fn text(bytes: &[u8]) -> Option<Box<str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::database::KEY_BYTES_MAX;
 
     fn salted() -> Salted {
         Salted::new(b"0123456789abcdef")
