@@ -17,8 +17,8 @@ pub mod table_files;
 mod stream;
 
 /// The models that the spool's own tests use.
-#[path = "../../crates/spool/tests/model/history.rs"]
+#[path = "../../crates/spool/tests/log/model/history.rs"]
 mod history;
-#[path = "../../crates/spool/tests/model/world/mod.rs"]
+#[path = "../../crates/spool/tests/log/model/world/mod.rs"]
 #[allow(dead_code, reason = "tests use more of it")]
 mod world;

@@ -97,7 +97,7 @@ impl Catalogue {
     /// Reads `rows/NAME.txt`.
     pub fn table(&self, name: &str) -> Table {
         assert!(self.names.contains(&name), "{name} is not in the page");
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program");
         Table::read(tests.join(self.folder).join("rows").join(format!("{name}.txt")))
     }
 
@@ -149,7 +149,7 @@ impl Catalogue {
         }
         let stored = std::fs::read_to_string(self.path()).unwrap_or_default();
         let (variable, test) = (self.variable, self.folder);
-        let advice = format!("run: {variable}=write cargo test --workspace --test {test}");
+        let advice = format!("run: {variable}=write cargo test --workspace --test program {test}");
         assert!(stored == (self.render)(&self.tables()), "{advice}");
     }
 

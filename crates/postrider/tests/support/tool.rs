@@ -54,9 +54,9 @@ pub fn ledger(source: &Path, sink: &Path) -> Value {
     serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A port that nobody listens on.
+/// A port that nobody listens on, at any address of this machine, as far as one can know.
 pub fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let socket = TcpListener::bind("0.0.0.0:0").expect("a free port");
     socket.local_addr().expect("it is bound").port()
 }
 

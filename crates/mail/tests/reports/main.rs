@@ -1,0 +1,4 @@
+//! Reports as others read them.
+
+mod dsn_python;
+mod dsn_readers;

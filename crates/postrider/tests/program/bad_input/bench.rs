@@ -1,0 +1,204 @@
+//! A running server, and the proofs that a row disturbed nothing.
+
+use crate::support::client::Client;
+use crate::support::http::{get, metric};
+use crate::support::server::Server;
+use crate::support::{Files, wait_until};
+use smtp::testing::escape::escape;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The server's listeners by name, with the keys that differ from the default.
+const LISTENERS: [(&str, &str); 16] = [
+    ("in", RELAY),
+    (
+        "small",
+        "max_message_bytes = \"64KiB\"\nmax_recipients = 100\nmax_command_bytes = 512\n\
+               max_line_bytes = 998\nmax_hops = 3",
+    ),
+    ("recipients", "max_recipients = 200"),
+    ("errors", "max_errors = 3"),
+    ("commands", "max_commands = 10"),
+    ("messages", "max_messages = 2"),
+    ("one", "max_sessions = 1"),
+    ("address", "max_sessions_per_address = 1"),
+    ("slow", "command_timeout = \"1s\"\ncontent_timeout = \"1s\""),
+    ("short", "session_timeout = \"1s\""),
+    ("plain", "chunking = false\npipelining = false\nsmtputf8 = false\ndsn = false"),
+    ("normalize", "bare_newline = \"normalize\""),
+    ("strip", "nul = \"strip\""),
+    ("keep", "nul = \"keep\""),
+    ("strangers", "relay_from = []\ngreeting_delay = \"10s\""),
+    ("patient", "relay_from = []\nearly_talkers = \"accept\"\ngreeting_delay = \"10s\""),
+];
+const RELAY: &str = "relay_from = [\"127.0.0.0/8\"]";
+
+/// A server with witnesses.
+pub(crate) struct Bench {
+    pub(crate) files: Files,
+    pub(crate) server: Server,
+    admin: String,
+}
+
+/// Counters before a row.
+struct Counts {
+    received: u64,
+    failed: u64,
+}
+
+/// A session that is open while a row is played, with a message under way.
+pub(crate) struct Witness {
+    client: Client,
+    before: Counts,
+}
+
+impl Bench {
+    /// A server with all listeners; domains of it stay on this machine, all others are relayed to
+    /// nowhere.
+    pub(crate) fn start() -> Bench {
+        let files = Files::new();
+        let mut text = String::from(
+            "hostname = \"relay.test\"\n[admin]\naddress = \"127.0.0.1:0\"\n\
+             [spool]\npath = \"spool\"\nsegment_bytes = \"8MiB\"\nmin_free_bytes = \"16MiB\"\n\
+             queue_recipients_max = 150\n",
+        );
+        for (name, keys) in LISTENERS {
+            text.push_str(&format!(
+                "[[listener]]\nname = \"{name}\"\naddress = \"127.0.0.1:0\"\n{keys}\n"
+            ));
+        }
+        text.push_str(
+            "[[route]]\ndomains = [\"void.test\"]\ndiscard = {}\n\
+             [[route]]\ndomains = [\"far.test\", \"*.far.test\", \"client.test\", \"relay.test\",\n\
+             \"witness.test\", \"xn--bcher-kva.test\"]\n\
+             maildir = { path = \"mail/{domain}/{local}\" }\n\
+             [[route]]\ndomains = [\"hop.test\"]\nsmtp = { hosts = [\"127.0.0.1:9\"] }\n\
+             [[route]]\nsmtp = { hosts = [\"127.0.0.1:9\"] }\n",
+        );
+        let server = Server::start(&files, &text);
+        let line = server.wait_console("admin", |line| line.contains("metrics and health on "));
+        let admin = line.rsplit(' ').next().expect("an address").to_owned();
+        Bench { files, server, admin }
+    }
+
+    /// Where a listener is.
+    pub(crate) fn listener(&self, name: &str) -> SocketAddr {
+        let at = LISTENERS.iter().position(|(listener, _)| *listener == name);
+        self.server.addresses[at.unwrap_or_else(|| panic!("no listener {name}"))]
+    }
+
+    /// Where `/metrics` is.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.admin.parse().expect("an address")
+    }
+
+    fn metrics(&self) -> String {
+        get(&self.admin, "/metrics")
+    }
+
+    /// Opens a session and begins a transaction in it.
+    pub(crate) fn witness(&self) -> Witness {
+        let metrics = self.metrics();
+        let before = Counts {
+            received: metric(&metrics, "postrider_messages_received_total"),
+            failed: metric(&metrics, "postrider_dsns_total"),
+        };
+        let mut client = Client::connect(self.listener("in"));
+        client.say("MAIL FROM:<witness@client.test>", "250 2.1.0");
+        client.say("RCPT TO:<w@witness.test>", "250 2.1.5");
+        Witness { client, before }
+    }
+
+    /// After a row: finishes the witness's message, which must arrive once. `accepted` messages of
+    /// the row itself were answered with 250; returned is what arrived of them, as lines `M: …`.
+    pub(crate) fn prove(&self, witness: Witness, id: &str, accepted: u64) -> Vec<String> {
+        let Witness { mut client, before } = witness;
+        client.say("DATA", "354");
+        client.send(format!("Subject: {id}\r\n\r\nStill here.\r\n.\r\n"));
+        client.expect("250 2.0.0");
+        client.say("QUIT", "221");
+        drop(client);
+        wait_until(&format!("[{id}]: all is settled and all sessions are over"), || {
+            let metrics = self.metrics();
+            let of = |name: &str| metric(&metrics, name);
+            of("postrider_recipients_received_total") == of("postrider_recipients_done_total")
+                && of("postrider_sessions_open") == 0
+        });
+        let metrics = self.metrics();
+        let received = metric(&metrics, "postrider_messages_received_total") - before.received;
+        assert_eq!(received, accepted + 1, "[{id}]: messages accepted");
+        assert_eq!(metric(&metrics, "postrider_dsns_total"), before.failed, "[{id}]: reports");
+        let mut delivered = self.take_delivered();
+        let own = delivered.remove("witness.test/w").unwrap_or_default();
+        let [own] = &own[..] else { panic!("[{id}]: {} witnesses arrived", own.len()) };
+        assert_eq!(content(own), format!("Subject: {id}\n\nStill here.\n").as_bytes());
+        let bad = |line: &String| {
+            let error = line.contains("Z error ") && !line.contains("Z error reload: ");
+            error || line.contains("panicked")
+        };
+        let console = self.server.console();
+        assert!(!console.iter().any(bad), "[{id}]: {console:#?}");
+        let line = |to: &String, message: &Vec<u8>| {
+            let content = content(message);
+            let text = match content.len() {
+                0..=200 => escape(content),
+                length => format!("({length} bytes)"),
+            };
+            format!("M: {to} {text}")
+        };
+        delivered
+            .iter()
+            .flat_map(|(to, messages)| messages.iter().map(move |message| line(to, message)))
+            .collect()
+    }
+
+    /// What arrived since the last call, by mailbox.
+    fn take_delivered(&self) -> BTreeMap<String, Vec<Vec<u8>>> {
+        let mut delivered = BTreeMap::<String, Vec<Vec<u8>>>::new();
+        let mail = self.files.path("mail");
+        for maildir in folders(&mail).iter().flat_map(|domain| folders(domain)) {
+            let name = maildir.strip_prefix(&mail).expect("below it").display().to_string();
+            assert_eq!(files(&maildir.join("tmp")), [] as [PathBuf; 0], "{name}");
+            for file in files(&maildir.join("new")) {
+                let message = std::fs::read(&file).expect("a message");
+                std::fs::remove_file(&file).expect("a message");
+                delivered.entry(name.clone()).or_default().push(message);
+            }
+        }
+        delivered.values_mut().for_each(|messages| messages.sort());
+        delivered
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    entries.map(|entry| entry.expect("an entry").path()).collect()
+}
+
+/// Folders in a folder that may be missing.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let mut paths = files(folder);
+    paths.retain(|path| path.is_dir());
+    paths.sort();
+    paths
+}
+
+/// A message without the fields that Postrider put on top.
+fn content(message: &[u8]) -> &[u8] {
+    let mut rest = message;
+    let mut in_trace = true;
+    while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+        let (line, behind) = rest.split_at(end + 1);
+        let begins = |name: &str| line.starts_with(name.as_bytes());
+        let trace = begins("Return-Path: ") || begins("Delivered-To: ");
+        let ours = begins("Received: from client.test ") && in_trace;
+        if !(trace || ours || (begins("\t") || begins(" ")) && !in_trace) {
+            break;
+        }
+        // One Received field, with the lines that continue it.
+        in_trace = trace;
+        rest = behind;
+    }
+    rest
+}

@@ -1,0 +1,39 @@
+//! The tables of this catalogue.
+
+use crate::support::table::Catalogue;
+pub(crate) use crate::support::table::{Row, step};
+
+/// Rows in `rows`, the page `docs/bad-input.md`.
+pub(crate) const CATALOGUE: Catalogue = Catalogue {
+    folder: "bad_input",
+    variable: "BAD_INPUT",
+    names: &[
+        "dialogue",
+        "addresses",
+        "limits",
+        "smuggling",
+        "dsn",
+        "config",
+        "start",
+        "spool",
+        "control",
+        "http",
+        "command",
+    ],
+    render: super::page::render,
+};
+
+/// Whether observations are to be written into the tables and the page.
+pub(crate) fn is_writing() -> bool {
+    CATALOGUE.is_writing()
+}
+
+/// Plays each row of a table and compares its lines with those that `play` returns.
+pub(crate) fn check(name: &str, play: impl FnMut(&Row) -> Vec<String>) {
+    CATALOGUE.check(name, play);
+}
+
+#[test]
+fn every_row_has_a_name_of_its_own() {
+    CATALOGUE.check_rows(250);
+}

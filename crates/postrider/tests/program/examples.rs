@@ -1,0 +1,66 @@
+//! Every configuration in `examples/` starts, as it is but for ports and directories.
+
+use crate::support::server::Server;
+use crate::support::tool::free_port;
+use crate::support::{Files, config};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// The directories that examples name, which only a package may use.
+const DIRECTORIES: [&str; 3] = ["/var/spool/postrider", "/srv/mail", "/var/log/postrider"];
+
+/// The example with ports that are free here, each of its own the same wherever it stands, and with
+/// directories of the test's.
+fn made_startable(text: &str, directory: &Path) -> String {
+    let mut ports = BTreeMap::new();
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut line = line.to_owned();
+        if let Some((before, port)) = address_of(&line) {
+            let free = *ports.entry(port.to_owned()).or_insert_with(free_port);
+            line = format!("{before}:{free}\"");
+        }
+        for path in DIRECTORIES {
+            let name = path.rsplit('/').next().expect("a name");
+            line = line.replace(path, &format!("{}/{name}", directory.join("d").display()));
+        }
+        // A quiet server would not say that it serves.
+        lines.push(line.replace("level = \"warn\"", "level = \"info\""));
+    }
+    lines.join("\n")
+}
+
+/// `address = "IP:PORT"`: what stands before the port, and the port.
+fn address_of(line: &str) -> Option<(&str, &str)> {
+    let rest = line.strip_suffix('"').filter(|rest| rest.starts_with("address = \""))?;
+    rest.rsplit_once(':')
+}
+
+#[test]
+fn every_example_starts() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut count = 0;
+    for entry in fs::read_dir(directory).expect("the examples") {
+        let path = entry.expect("an entry").path();
+        let text = fs::read_to_string(&path).expect("an example");
+        let files = Files::new();
+        fs::create_dir(files.path("d")).expect("a directory");
+        let listeners = text.matches("[[listener]]").count();
+        let server = Server::start(&files, &made_startable(&text, files.dir()));
+        assert_eq!(server.addresses.len(), listeners, "{}", path.display());
+        server.stop();
+        count += 1;
+    }
+    assert!(count >= 4, "{count} examples");
+}
+
+#[test]
+fn the_spool_is_private() {
+    let files = Files::new();
+    let server = Server::start(&files, &config("[[route]]\ndiscard = {}"));
+    let mode = fs::metadata(files.path("spool")).expect("the spool").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    server.stop();
+}

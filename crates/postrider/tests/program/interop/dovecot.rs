@@ -1,0 +1,72 @@
+//! Dovecot's LMTP on a Unix socket: mailboxes with and without room, and recipients it doesn't know.
+
+use super::place::Place;
+use crate::support::wait_until;
+use std::os::unix::net::UnixStream;
+
+pub(crate) struct Dovecot(Place);
+
+/// Octets that the mailbox of `full` may have.
+const QUOTA_BYTES: u32 = 10;
+
+fn config(place: &Place) -> String {
+    let dir = place.dir();
+    format!(
+        "protocols = lmtp
+base_dir = {dir}/run
+state_dir = {dir}/state
+log_path = {dir}/dovecot.log
+ssl = no
+first_valid_uid = 1
+first_valid_gid = 1
+mail_location = maildir:{dir}/mail/%n
+auth_username_format = %n
+mail_plugins = quota
+plugin {{
+  quota = maildir:User quota
+  quota_rule = *:storage=100M
+}}
+passdb {{
+  driver = static
+  args = nopassword=y
+}}
+userdb {{
+  driver = passwd-file
+  args = {dir}/users
+}}
+service lmtp {{
+  unix_listener {dir}/lmtp {{
+    mode = 0666
+  }}
+}}
+"
+    )
+}
+
+pub(crate) fn start() -> Dovecot {
+    let mut place = Place::new(0);
+    place.write("dovecot.conf", &config(&place));
+    let user = |name: &str, more: &str| format!("{name}::65534:65534::{}::{more}\n", place.dir());
+    let full = user("full", &format!("userdb_quota_rule=*:bytes={QUOTA_BYTES}"));
+    place.write("users", &[user("a", ""), user("b", ""), full].concat());
+    let file = place.path("dovecot.conf").display().to_string();
+    let command = place.command("dovecot-lmtpd", &["dovecot", "-F", "-c", &file]);
+    place.start(command, "stderr.log");
+    let dovecot = Dovecot(place);
+    wait_until("Dovecot listens", || UnixStream::connect(dovecot.socket()).is_ok());
+    dovecot
+}
+
+impl Dovecot {
+    /// The path of its socket.
+    pub(crate) fn socket(&self) -> String {
+        self.0.path("lmtp").display().to_string()
+    }
+
+    /// The messages in a mailbox.
+    pub(crate) fn mail(&self, user: &str) -> Vec<Vec<u8>> {
+        let files = std::fs::read_dir(self.0.path(&format!("mail/{user}/new")));
+        let paths = files.into_iter().flatten().flatten().map(|entry| entry.path());
+        paths.map(|path| std::fs::read(path).expect("a message")).collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! Mail through other people's servers: from a client by one Postrider to Postfix, Exim, OpenSMTPD,
+//! go-smtp or aiosmtpd, from there to another Postrider, and from that to a peer that keeps every octet.
+//! So each of them is a next hop and a client of ours, and one table of cases is played over all.
+//!
+//! Each test starts its servers once. They need root: on a machine of one's own, others skip.
+
+mod aiosmtpd;
+mod cases;
+mod chain;
+mod contents;
+mod dovecot;
+mod exim;
+mod go_smtp;
+mod opensmtpd;
+mod place;
+mod policy;
+mod postfix;
+
+use crate::support::client::Client;
+use crate::support::foreign::is_installed;
+use crate::support::server::Server;
+use crate::support::{Files, config, wait_until};
+use cases::play;
+use chain::Chain;
+use place::is_possible;
+
+#[test]
+fn postfix_takes_and_passes_on() {
+    if is_possible(&["postgrey"]) {
+        play(&Chain::start(postfix::start));
+    }
+}
+
+#[test]
+fn postgrey_is_asked_about_recipients() {
+    if is_possible(&["postgrey"]) {
+        policy::postgrey_puts_off_and_then_takes();
+    }
+}
+
+#[test]
+fn postfwd_is_asked_about_recipients() {
+    if is_possible(&["postfwd"]) {
+        policy::postfwd_goes_by_its_rules();
+    }
+}
+
+#[test]
+fn exim_takes_and_passes_on() {
+    if is_possible(&["exim4-daemon-light"]) {
+        play(&Chain::start(exim::start));
+    }
+}
+
+#[test]
+fn opensmtpd_takes_and_passes_on() {
+    if is_possible(&["opensmtpd"]) {
+        play(&Chain::start(opensmtpd::start));
+    }
+}
+
+#[test]
+fn aiosmtpd_takes_and_smtplib_passes_on() {
+    play(&Chain::start(aiosmtpd::start));
+}
+
+#[test]
+fn go_smtp_takes_and_passes_on() {
+    if is_installed("go") {
+        play(&Chain::start(go_smtp::start));
+    }
+}
+
+#[test]
+fn dovecot_takes_lmtp_on_a_unix_socket() {
+    if !is_possible(&["dovecot-lmtpd"]) {
+        return;
+    }
+    let (dovecot, files) = (dovecot::start(), Files::new());
+    let route = |domain: &str, path: &str| {
+        format!("[[route]]\ndomains = [\"{domain}\"]\nlmtp = {{ hosts = [\"{path}\"] }}\n")
+    };
+    let stale = files.path("stale").display().to_string();
+    drop(std::os::unix::net::UnixListener::bind(&stale).expect("a socket"));
+    let routes = [
+        route("box.test", &dovecot.socket()),
+        route("gone.test", "/nonexistent/lmtp"),
+        route("stale.test", &stale),
+        "[[route]]\nmaildir = { path = \"mail/{local}\" }\n".to_owned(),
+    ];
+    let server = Server::start(&files, &config(&routes.concat()));
+    let mut client = Client::connect(server.address());
+    let to = ["a@box.test", "full@box.test", "nobody@box.test", "b@box.test"];
+    client.mail("me@source.test", &to, "Subject: x\r\n\r\nto several\r\n.. dots\r\n");
+    wait_until("both mailboxes", || ["a", "b"].iter().all(|user| dovecot.mail(user).len() == 1));
+    // RFC 2033 §4.2: one reply for each.
+    let told = |kind: &str, count: usize| {
+        let events = files.wait_events(kind, count).into_iter();
+        let mut of: Vec<_> = events.filter(|event| event["route"] == "route-1").collect();
+        of.sort_by_key(|event| event["recipient"].to_string());
+        of
+    };
+    // RFC 2033 §2: an LMTP server doesn't relay.
+    let delivered = told("delivered", 2);
+    assert_eq!(delivered.len(), 2, "{delivered:#?}");
+    assert_eq!(delivered[0]["next_hop"], dovecot.socket(), "{delivered:#?}");
+    let failed = told("failed", 2);
+    assert_eq!(failed[0]["recipient"], "full@box.test", "{failed:#?}");
+    assert_eq!(failed[0]["status"], "5.2.2", "{failed:#?}");
+    assert_eq!(failed[1]["recipient"], "nobody@box.test", "{failed:#?}");
+    assert_eq!(failed[1]["status"], "5.1.1", "{failed:#?}");
+    assert!(dovecot.mail("a")[0].ends_with(b"\nto several\n. dots\n"));
+    // What can't be reached is named.
+    for (domain, path, why) in [
+        ("gone.test", "/nonexistent/lmtp", "No such file or directory"),
+        ("stale.test", stale.as_str(), "Connection refused"),
+    ] {
+        client.mail("me@source.test", &[&format!("u@{domain}")], "Subject: x\r\n\r\nx\r\n");
+        wait_until("it is told why", || {
+            let mut events = files.events_of("suspended").into_iter();
+            events.any(|event| {
+                event["culprit_name"] == path && event["reason"].to_string().contains(why)
+            })
+        });
+    }
+    server.stop();
+}

@@ -1,0 +1,140 @@
+//! Postfix, and postgrey behind it: that puts off whom it doesn't know.
+
+use super::cases::{DEFERRED, REFUSALS, RUDE, SIZE_MAX};
+use super::chain::{Habits, Hop};
+use super::place::{Place, succeed};
+use crate::support::tool::free_port;
+use std::process::Command;
+
+/// How long postgrey puts off.
+const GREY_SECONDS: &str = "2";
+
+pub(crate) struct Postfix(Place);
+
+fn main_cf(place: &Place, grey_port: u16) -> String {
+    let (dir, next) = (place.dir(), place.next_port);
+    format!(
+        "compatibility_level = 3.6
+queue_directory = {dir}/queue
+data_directory = {dir}/data
+daemon_directory = /usr/lib/postfix/sbin
+command_directory = /usr/sbin
+mail_owner = postfix
+setgid_group = postdrop
+myhostname = postfix.test
+mydestination =
+local_header_rewrite_clients =
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+mynetworks = 127.0.0.0/8
+message_size_limit = {SIZE_MAX}
+disable_dns_lookups = yes
+relayhost = [127.0.0.1]:{next}
+smtpd_delay_reject = no
+smtpd_sender_restrictions = check_sender_access texthash:{dir}/mail
+smtpd_relay_restrictions = permit_mynetworks, reject
+smtpd_recipient_restrictions = check_recipient_access texthash:{dir}/rcpt
+smtpd_data_restrictions = check_sender_access texthash:{dir}/data-step
+smtpd_end_of_data_restrictions = check_sender_access texthash:{dir}/dot
+smtpd_restriction_classes = grey
+grey = check_policy_service inet:127.0.0.1:{grey_port}
+smtp_destination_recipient_limit = 1000
+queue_run_delay = 1s
+minimal_backoff_time = 1s
+maximal_backoff_time = 2s
+maillog_file = {dir}/postfix.log
+maillog_file_prefixes = {dir}
+alias_maps =
+alias_database =
+"
+    )
+}
+
+fn master_cf(place: &Place) -> String {
+    let (port, rude) = (place.port, place.rude_port);
+    format!(
+        "{port} inet n - n - - smtpd
+{rude} inet n - n - - smtpd
+  -o {{ smtpd_helo_restrictions = check_helo_access static:{{{RUDE}}} }}
+pickup unix n - n 60 1 pickup
+cleanup unix n - n - 0 cleanup
+qmgr unix n - n 1 1 qmgr
+rewrite unix - - n - - trivial-rewrite
+bounce unix - - n - 0 bounce
+defer unix - - n - 0 bounce
+trace unix - - n - 0 bounce
+verify unix - - n - 1 verify
+flush unix n - n 1000? 0 flush
+proxymap unix - - n - - proxymap
+smtp unix - - n - - smtp
+relay unix - - n - - smtp
+showq unix n - n - - showq
+error unix - - n - - error
+retry unix - - n - - error
+discard unix - - n - - discard
+anvil unix - - n - 1 anvil
+scache unix - - n - 1 scache
+postlog unix-dgram n - n - 1 postlogd
+"
+    )
+}
+
+pub(crate) fn start(next_port: u16) -> Postfix {
+    let mut place = Place::new(next_port);
+    let (dir, grey_port) = (place.dir(), free_port());
+    ["queue", "data", "config", "grey"].iter().for_each(|name| place.make_dir(name));
+    for name in ["data", "grey"] {
+        let owner = if name == "data" { "postfix" } else { "nobody" };
+        succeed(Command::new("chown").arg(owner).arg(place.path(name)));
+    }
+    place.write("config/main.cf", &main_cf(&place, grey_port));
+    place.write("config/master.cf", &master_cf(&place));
+    place.write("config/dynamicmaps.cf", "");
+    for refusal in &REFUSALS {
+        let (name, key) = match refusal.step {
+            "rcpt" => ("rcpt", refusal.to),
+            // The directory `data` is Postfix's own.
+            "data" => ("data-step", refusal.from),
+            step => (step, refusal.from),
+        };
+        place.write(name, &format!("{key} {}\n{DEFERRED} grey\n", refusal.reply()));
+    }
+    let grey = [
+        "postgrey",
+        &format!("--inet=127.0.0.1:{grey_port}"),
+        &format!("--dbdir={dir}/grey"),
+        &format!("--delay={GREY_SECONDS}"),
+        "--user=nobody",
+        "--group=nogroup",
+        "--whitelist-clients=/dev/null",
+        "--whitelist-recipients=/dev/null",
+    ];
+    let grey = place.command("postgrey", &grey);
+    place.start(grey, "grey.log");
+    place.wait_listening(grey_port);
+    let config = place.path("config");
+    succeed(Command::new("/usr/sbin/postfix").arg("-c").arg(&config).arg("check"));
+    let mut master = Command::new("/usr/lib/postfix/sbin/master");
+    // It stays in the foreground.
+    master.arg("-c").arg(&config).arg("-d");
+    place.start(master, "master.log");
+    place.wait_listening(place.port);
+    Postfix(place)
+}
+
+impl Hop for Postfix {
+    fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    fn rude_port(&self) -> u16 {
+        self.0.rude_port
+    }
+
+    fn habits(&self) -> Habits {
+        Habits { dsn: true, holds: false, ends_header: false, returns_all: false, retries: true }
+    }
+
+    /// postgrey opens it when its time is over.
+    fn open_gate(&self) {}
+}

@@ -1,0 +1,23 @@
+//! The real program: its sockets, its files, its commands, its peers.
+//!
+//! One program for all of it, so that what they share is built once and tests that wait wait side by
+//! side. What needs the machine for itself is in `machine`.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod bad_input;
+mod bad_peers;
+mod client_limits;
+mod embedded;
+mod examples;
+mod intake;
+mod interop;
+mod next_hops;
+mod peers;
+mod queue_commands;
+mod relay;
+mod reports;
+mod shutdown;
+mod starts;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,9 +1,0 @@
-//! The way of entries through one shard, step by step.
-
-mod expiry;
-mod next_hop;
-mod one;
-mod operator;
-mod turn;
-#[path = "../world/mod.rs"]
-mod world;

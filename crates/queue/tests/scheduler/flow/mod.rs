@@ -1,0 +1,7 @@
+//! The way of entries through one shard, step by step.
+
+mod expiry;
+mod next_hop;
+mod one;
+mod operator;
+mod turn;
