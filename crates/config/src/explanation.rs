@@ -144,11 +144,7 @@ impl Telling<'_> {
     fn pattern_origin(&self, route: usize, recipient: &Mailbox) -> Origin {
         let domain = recipient.domain();
         let patterns = self.config.routes.get(route).map_or(&[][..], |route| &route.domains);
-        let position = patterns.iter().position(|pattern| {
-            let mut table = super::RouteTable::default();
-            table.insert(pattern, 0);
-            table.named(&domain).is_some()
-        });
+        let position = patterns.iter().position(|pattern| pattern.covers(&domain));
         match position {
             Some(position) => self.explainer.origin(&format!("route[{route}].domains[{position}]")),
             None => self.explainer.origin(&format!("route[{route}]")),

@@ -6,6 +6,7 @@ use super::settings::{Reports, Retry};
 use super::table::TableEntry;
 use mail::Domain;
 use mail::map::FixedMap;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -75,6 +76,43 @@ pub enum DomainPattern {
     Below(Domain),
 }
 
+impl DomainPattern {
+    /// Reads `example.org`, `*.example.org` or `.example.org`.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people. A name that DNS can't be asked for (an address literal, a
+    /// U-label that is not IDNA) would match nothing.
+    pub fn parse(text: &str) -> Result<DomainPattern, String> {
+        let below = text.strip_prefix("*.").or_else(|| text.strip_prefix('.'));
+        let domain = Domain::parse(below.unwrap_or(text)).map_err(|error| error.to_string())?;
+        domain.to_ascii().map_err(|error| error.to_string())?;
+        Ok(match below {
+            Some(_) => DomainPattern::Below(domain),
+            None => DomainPattern::Exact(domain),
+        })
+    }
+
+    /// Whether this domain is one of those that it stands for.
+    #[must_use]
+    pub fn covers(&self, domain: &Domain) -> bool {
+        let name = a_labels(domain);
+        match self {
+            DomainPattern::Exact(own) => name == a_labels(own),
+            DomainPattern::Below(own) => {
+                let front = name.strip_suffix(&*a_labels(own));
+                front.is_some_and(|front| front.len() > 1 && front.ends_with('.'))
+            }
+        }
+    }
+}
+
+/// The one form of a name that may be written in A-labels and U-labels (RFC 5890 §2.3.2.1).
+fn a_labels(domain: &Domain) -> Cow<'_, str> {
+    let text = domain.as_str();
+    let converted = if text.is_ascii() { None } else { domain.to_ascii().ok() };
+    converted.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
 impl fmt::Display for DomainPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -101,9 +139,7 @@ impl RouteTable {
             DomainPattern::Exact(domain) => (&mut self.exact, domain),
             DomainPattern::Below(domain) => (&mut self.below, domain),
         };
-        // A-labels and U-labels are the same name (RFC 5890 §2.3.2.1).
-        let key = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
-        match map.entry(key.into_boxed_str()) {
+        match map.entry(a_labels(domain).into()) {
             std::collections::hash_map::Entry::Occupied(entry) => Some(*entry.get()),
             std::collections::hash_map::Entry::Vacant(entry) => {
                 entry.insert(route);
@@ -126,11 +162,7 @@ impl RouteTable {
     /// The first route that takes this domain by name: exactly or as one below.
     #[must_use]
     pub fn named(&self, domain: &Domain) -> Option<usize> {
-        if domain.as_str().is_ascii() {
-            self.named_ascii(domain.as_str())
-        } else {
-            self.named_ascii(&domain.to_ascii().ok()?)
-        }
+        self.named_ascii(&a_labels(domain))
     }
 
     /// The first route with a wildcard that takes everything below this domain.
@@ -159,10 +191,7 @@ mod tests {
     use super::*;
 
     fn pattern(text: &str) -> DomainPattern {
-        match text.strip_prefix("*.") {
-            Some(parent) => DomainPattern::Below(Domain::parse(parent).unwrap()),
-            None => DomainPattern::Exact(Domain::parse(text).unwrap()),
-        }
+        DomainPattern::parse(text).unwrap()
     }
 
     fn named(table: &RouteTable, domain: &str) -> Option<usize> {
@@ -191,5 +220,34 @@ mod tests {
         table.insert(&pattern("bücher.example"), 0);
         assert_eq!(named(&table, "xn--bcher-kva.example"), Some(0));
         assert_eq!(named(&table, "BÜCHER.example"), Some(0));
+    }
+
+    #[test]
+    fn a_pattern_covers_what_a_table_of_it_finds() {
+        for (text, domain, covered) in [
+            ("example.org", "Example.ORG", true),
+            ("example.org", "x.example.org", false),
+            ("*.example.org", "example.org", false),
+            (".example.org", "x.y.example.org", true),
+            ("*.example.org", "xexample.org", false),
+            ("bücher.example", "xn--bcher-kva.example", true),
+            ("xn--bcher-kva.example", "BÜCHER.example", true),
+            ("*.bücher.example", "x.xn--bcher-kva.example", true),
+            ("*.xn--bcher-kva.example", "ä.bücher.example", true),
+            ("*.example.org", "[192.0.2.1]", false),
+        ] {
+            let (pattern, domain) = (pattern(text), Domain::parse(domain).unwrap());
+            assert_eq!(pattern.covers(&domain), covered, "{text} {domain}");
+            let mut table = RouteTable::default();
+            table.insert(&pattern, 0);
+            assert_eq!(table.named(&domain).is_some(), covered, "{text} {domain}");
+        }
+    }
+
+    #[test]
+    fn what_the_dns_can_not_be_asked_for_is_no_pattern() {
+        for text in ["", "*.", "[192.0.2.1]", "*.[192.0.2.1]", "a@example.org", "xn--ü.example"] {
+            assert!(DomainPattern::parse(text).is_err(), "{text}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Copies of messages for others than their recipients (`[[copy]]`).
 
 use config::{Config, DomainPattern, Reader, StageSection, StageSettings};
-use mail::{Domain, Envelope, Mailbox, Notify, Recipient};
+use mail::{Envelope, Mailbox, Notify, Recipient};
 use mta::answer::Decision;
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
@@ -109,23 +109,13 @@ impl Pattern {
         if text.contains('@') {
             return address(text).map(Pattern::Address);
         }
-        let below = text.strip_prefix("*.");
-        let domain = Domain::parse(below.unwrap_or(text)).ok()?;
-        Some(Pattern::Domain(match below {
-            Some(_) => DomainPattern::Below(domain),
-            None => DomainPattern::Exact(domain),
-        }))
+        DomainPattern::parse(text).ok().map(Pattern::Domain)
     }
 
     fn covers(&self, mailbox: &Mailbox) -> bool {
         match self {
             Pattern::Address(address) => address.is_same(mailbox),
-            Pattern::Domain(DomainPattern::Exact(domain)) => mailbox.domain() == *domain,
-            Pattern::Domain(DomainPattern::Below(domain)) => {
-                let of = mailbox.domain();
-                let front = of.as_str().strip_suffix(domain.as_str());
-                front.is_some_and(|front| front.len() > 1 && front.ends_with('.'))
-            }
+            Pattern::Domain(pattern) => pattern.covers(&mailbox.domain()),
         }
     }
 }

@@ -33,13 +33,15 @@ fn messages_are_copied_by_sender_recipient_and_listener() {
              [[copy]]\nto = \"sent@archive.test\"\nsenders = [\"boss@source.test\", \"*.sub.test\"]\n\
              [[copy]]\nto = \"got@archive.test\"\nrecipients = [\"b@ours.test\", \"other.test\"]\n\
              [[copy]]\nto = \"never@archive.test\"\nrecipients = [\"archive.test\"]\nsenders = [\"x.test\"]\n\
-             [[copy]]\nto = \"in@archive.test\"\nlisteners = [\"in\"]\nsenders = [\"boss@source.test\"]",
+             [[copy]]\nto = \"in@archive.test\"\nlisteners = [\"in\"]\nsenders = [\"boss@source.test\"]\n\
+             [[copy]]\nto = \"idn@archive.test\"\nsenders = [\"bücher.test\"]",
         )
         .await;
         submit(&node, "me@source.test", &["a@ours.test"]).await;
         submit(&node, "boss@Source.test", &["a@ours.test"]).await;
         submit(&node, "me@a.sub.test", &["b@ours.test", "a@ours.test"]).await;
         submit(&node, "me@sub.test", &["all@archive.test"]).await;
+        submit(&node, "me@xn--bcher-kva.test", &["a@ours.test"]).await;
         assert_eq!(
             received(&node),
             [
@@ -47,9 +49,10 @@ fn messages_are_copied_by_sender_recipient_and_listener() {
                 "a@ours.test all@archive.test sent@archive.test in@archive.test",
                 "b@ours.test a@ours.test all@archive.test sent@archive.test got@archive.test",
                 "all@archive.test",
+                "a@ours.test all@archive.test idn@archive.test",
             ]
         );
-        node.wait_for("delivered", 12).await;
+        node.wait_for("delivered", 15).await;
         assert_eq!(node.shared.queue_slots.used(), 0);
     });
 }

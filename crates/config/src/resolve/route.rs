@@ -10,7 +10,6 @@ use crate::resolver::Resolver;
 use crate::route::{DomainPattern, Route, RouteTable};
 use crate::settings::Listener;
 use crate::written::{DomainsText, RetryOverrideText, RetryText, RouteText, TableRefText};
-use mail::Domain;
 use std::sync::Arc;
 
 impl Resolver<'_> {
@@ -238,20 +237,10 @@ fn domain_pattern(text: &str) -> Result<DomainPattern, String> {
     if text == "*" || text == "." {
         return Err("leave `domains` out: the route then takes everything else".to_owned());
     }
-    let below = text.strip_prefix("*.").or_else(|| text.strip_prefix('.'));
     if text.contains('@') {
         return Err("routes go by domain only: leave out the part up to the @".to_owned());
     }
-    let domain = Domain::parse(below.unwrap_or(text)).map_err(|error| error.to_string())?;
-    // Without this a U-label that DNS can't be asked for would match nothing.
-    domain.to_ascii().map_err(|error| error.to_string())?;
-    Ok(match below {
-        Some(_) if domain.as_str().starts_with('[') => {
-            return Err("nothing lies below an address".to_owned());
-        }
-        Some(_) => DomainPattern::Below(domain),
-        None => DomainPattern::Exact(domain),
-    })
+    DomainPattern::parse(text)
 }
 
 /// `[retry]` with a route's changes.
