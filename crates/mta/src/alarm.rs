@@ -2,7 +2,8 @@
 
 use crate::seams::{Sleep, Time};
 use mail::Mono;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 /// Wraps one timer of the runtime. Moving the deadline later costs nothing: the timer fires at
@@ -48,8 +49,24 @@ impl<T: Time> Alarm<T> {
 
     /// Waits until `deadline`.
     pub async fn wait(&mut self, deadline: Mono) {
-        std::future::poll_fn(|cx| self.poll(cx, deadline)).await;
+        poll_fn(|cx| self.poll(cx, deadline)).await;
+    }
+
+    /// What `future` gives, or `None` once `deadline` has passed, which is asked for anew each time
+    /// the task is woken.
+    pub async fn within<F: Future>(
+        &mut self,
+        mut deadline: impl FnMut(&mut Context<'_>) -> Mono,
+        future: F,
+    ) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => {
+                let deadline = deadline(cx);
+                self.poll(cx, deadline).map(|()| None)
+            }
+        })
+        .await
     }
 }
-
-use std::future::Future as _;

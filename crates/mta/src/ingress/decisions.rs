@@ -12,11 +12,11 @@ use crate::services::Services;
 use config::Route;
 use lookup::Trouble;
 use mail::{Mono, Recipient, Refusal};
-use std::future::{Future as _, poll_fn};
+use std::future::Future as _;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Duration;
 
 /// So long a decision is waited for; 451 4.3.0 beyond it. Clients wait five minutes and more (RFC
@@ -46,39 +46,30 @@ pub(super) async fn decided<W: World, T>(
 
 async fn wait<W: World, T>(
     services: &Services<W>,
-    mut later: Later<'_, Result<T, Refusal>>,
+    later: Later<'_, Result<T, Refusal>>,
     grace: Grace,
 ) -> Result<T, Refusal> {
-    let deadline = services.now() + DECISION_MAX;
+    let undecided = services.now() + DECISION_MAX;
+    let mut stopped = Mono::NEVER;
     let notify = &services.stopping.notify;
     let mut stop = pin!(notify.notified());
     let mut alarm = Alarm::new(services.world.time().clone());
-    poll_fn(|cx| {
-        if let Poll::Ready(decided) = later.as_mut().poll(cx) {
-            return Poll::Ready(decided);
-        }
+    let deadline = |cx: &mut Context<'_>| {
         if stop.as_mut().poll(cx).is_ready() {
             stop.set(notify.notified());
             let _ = stop.as_mut().poll(cx);
         }
-        let end = services.stopping.until().map_or(Mono::NEVER, |until| match grace {
+        stopped = services.stopping.until().map_or(Mono::NEVER, |until| match grace {
             Grace::None => services.now(),
             Grace::OfTransactions => until,
         });
-        poll_end(cx, &mut alarm, deadline, end).map(Err)
-    })
-    .await
-}
-
-/// Whether no time is left, and what is said then.
-fn poll_end<T: crate::seams::Time>(
-    cx: &mut Context<'_>,
-    alarm: &mut Alarm<T>,
-    deadline: Mono,
-    stop: Mono,
-) -> Poll<Refusal> {
-    let refusal = if stop <= deadline { refusals::STOPPED } else { refusals::UNDECIDED };
-    alarm.poll(cx, deadline.min(stop)).map(|()| refusal)
+        undecided.min(stopped)
+    };
+    match alarm.within(deadline, later).await {
+        Some(decided) => decided,
+        None if stopped <= undecided => Err(refusals::STOPPED),
+        None => Err(refusals::UNDECIDED),
+    }
 }
 
 /// Who is asked about recipients.

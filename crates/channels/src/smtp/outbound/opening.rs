@@ -232,12 +232,8 @@ async fn connect<W: World>(
     loop {
         let Some(permit) = slot.connection().await else { return Ok(None) };
         let until = time.now() + wait;
-        let connected = tokio::select! {
-            biased;
-            connected = slot.world().net().connect(peer, None) => connected,
-            () = alarm.wait(until) => Err(std::io::ErrorKind::TimedOut.into()),
-        };
-        match connected {
+        let connected = alarm.within(|_| until, slot.world().net().connect(peer, None)).await;
+        match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => return Ok(Some((stream, permit))),
             // Not the peer's fault: it was not even asked.
             Err(error) if lack::is_ours(&error) => {

@@ -1,15 +1,12 @@
 //! Connections to a policy service.
 
 use super::Policy;
-use mail::Mono;
 use mta::alarm::Alarm;
 use mta::seams::{Endpoint, Net, Stream, Time, World};
 use std::cell::RefCell;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -52,12 +49,13 @@ impl<W: World> Service<W> {
     /// Why there is none, for people.
     pub(super) async fn ask(&self, request: &[u8]) -> Result<String, String> {
         let deadline = self.world.time().now() + self.timeout;
-        let answer = within(self.world.time(), deadline, async {
+        let exchange = async {
             // It is never closed.
             let _place = self.places.acquire().await;
             self.exchange(request).await
-        });
-        match answer.await {
+        };
+        let mut alarm = Alarm::new(self.world.time().clone());
+        match alarm.within(|_| deadline, exchange).await {
             Some(answer) => answer.map_err(|error| error.to_string()),
             None => Err("no answer in time".to_owned()),
         }
@@ -112,15 +110,4 @@ async fn talk<S: Stream>(stream: &mut S, request: &[u8]) -> io::Result<String> {
         }
     }
     String::from_utf8(answer).map_err(|_| io::Error::new(ErrorKind::InvalidData, "no text"))
-}
-
-/// What `future` gives, or `None` at the deadline.
-async fn within<T: Time, F: Future>(time: &T, deadline: Mono, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut alarm = Alarm::new(time.clone());
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => alarm.poll(cx, deadline).map(|()| None),
-    })
-    .await
 }
