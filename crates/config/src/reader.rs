@@ -35,6 +35,23 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.warn(&self.path(key), message, help);
     }
 
+    /// The value of `key` is a list of names, each of which must be a listener's.
+    pub fn check_listeners(&mut self, key: &str, names: &[String]) {
+        for (index, name) in names.iter().enumerate() {
+            let known = &self.resolver.listener_names;
+            if known.iter().any(|listener| **listener == **name) {
+                continue;
+            }
+            let known: Vec<String> = known.iter().map(|name| format!("\"{name}\"")).collect();
+            let message = format!("no listener is named \"{name}\"");
+            self.error(
+                &format!("{key}[{index}]"),
+                message,
+                &format!("there are: {}", known.join(", ")),
+            );
+        }
+    }
+
     /// A duration.
     pub fn duration(&mut self, key: &str, text: &DurationText) -> Duration {
         self.resolver.duration(&self.path(key), text)

@@ -42,7 +42,8 @@ pub(super) fn read(
         Ok(read) => read,
         Err((document, problems)) => return Err(refuse(&document, problems)),
     };
-    let mut resolver = Resolver { document: &document, problems: Vec::new() };
+    let mut resolver =
+        Resolver { document: &document, problems: Vec::new(), listener_names: Vec::new() };
     let parts = resolver.file(schema, &written, machine);
     let mut problems = resolver.problems;
     problems.sort_by_key(|problem| problem.span.start);

@@ -5,6 +5,7 @@ use super::problem::Problem;
 use super::quantity::{self, DurationText, SizeText};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// RFC 1035 §4.2.
@@ -16,6 +17,8 @@ const DNS_PORT: u16 = 53;
 pub(super) struct Resolver<'a> {
     pub(super) document: &'a Document,
     pub(super) problems: Vec<Problem>,
+    /// Of all listeners, as soon as they are read.
+    pub(super) listener_names: Vec<Arc<str>>,
 }
 
 impl Resolver<'_> {

@@ -49,6 +49,7 @@ impl StageSection for CopyText {
             reader.error("to", format!("\"{}\" is not an address", text.to), help);
             return None;
         };
+        reader.check_listeners("listeners", &text.listeners);
         let senders = patterns("senders", &text.senders, reader);
         let recipients = patterns("recipients", &text.recipients, reader);
         Some(Arc::new(Rule { to, senders, recipients, listeners: text.listeners }))

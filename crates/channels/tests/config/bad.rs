@@ -53,6 +53,16 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     // Tables.
     (END, "[[table]]\nname = \"t\"\ndatabase = {}", "8:1: a table without a file"),
+    (
+        END,
+        "[[copy]]\nto = \"a@b.example\"\nlisteners = [\"127.0.0.1:25\", \"out\"]",
+        "8:30: no listener is named \"out\"",
+    ),
+    (
+        END,
+        "[[policy]]\nservice = \"127.0.0.1:1\"\nlisteners = [\"in\"]",
+        "8:14: no listener is named \"in\"",
+    ),
     (END, "[[policy]]", "6:1: a policy without `service`"),
     (END, "[[policy]]\nservice = \"localhost:1\"", "7:11: \"localhost:1\" is not a service"),
     (

@@ -6,6 +6,7 @@ use crate::settings::Listener;
 use crate::written::{EarlyTalkers, ListenerText};
 use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 const GREETING_DELAY_MAX: Duration = Duration::from_secs(60);
@@ -37,6 +38,7 @@ impl Resolver<'_> {
             }
             listeners.push(listener);
         }
+        self.listener_names = listeners.iter().map(|listener| Arc::clone(&listener.name)).collect();
         listeners
     }
 
