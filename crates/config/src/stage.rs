@@ -24,9 +24,13 @@ pub trait StageSection: 'static {
 }
 
 /// What one stage is told. Its owner knows the type.
-pub trait StageSettings: Any + Debug + Send + Sync {}
-
-impl<T: Any + Debug + Send + Sync> StageSettings for T {}
+pub trait StageSettings: Any + Debug + Send + Sync {
+    /// How many connections the stage holds open on each shard at most: so many descriptors are kept
+    /// for it.
+    fn connections_max(&self) -> u32 {
+        0
+    }
+}
 
 impl dyn StageSettings {
     /// The settings as their stage knows them; `None`: they are another kind's.

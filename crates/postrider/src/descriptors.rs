@@ -1,6 +1,7 @@
 //! How many files the process may have open, and who gets how many of them.
 
 use crate::world::SOCKETS_PER_LOOKUP;
+use config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Runtimes, pipes, the control socket, the event log, name servers, operators.
@@ -11,6 +12,17 @@ const LOG_FILES_MAX: u64 = 128;
 const LOG_SPARE: u64 = 16;
 /// DNS lookups have this part of all at most.
 const LOOKUPS_PART: u64 = 8;
+/// Connections of stages (policy services) have this part of all at most.
+const STAGES_PART: u64 = 8;
+
+/// What is wanted of the descriptors.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    logs: u64,
+    lookups: u64,
+    /// Connections of stages, on all shards.
+    stages: u64,
+}
 
 /// The descriptors of the process, divided. Sessions must not take what delivery needs, and
 /// neither what the spool needs: a relay that can't write is no relay.
@@ -28,21 +40,28 @@ pub(crate) struct Descriptors {
 
 impl Descriptors {
     /// Raises the limit of the process as far as it goes, and divides what there is.
-    pub(crate) fn claim(logs: usize, max_lookups: u32) -> Descriptors {
+    pub(crate) fn claim(config: &Config, shards: u16) -> Descriptors {
         let limit = getrlimit(Resource::Nofile);
         let all = limit.maximum;
         // Refused: then it stays what it was.
         let raised = setrlimit(Resource::Nofile, Rlimit { current: all, maximum: all });
         let count = if raised.is_ok() { all } else { limit.current };
-        Descriptors::divide(count.unwrap_or(u64::MAX), logs as u64, max_lookups)
+        let stages = config.stages.iter().map(|stage| u64::from(stage.settings.connections_max()));
+        let wanted = Wanted {
+            logs: config.spool.paths.len() as u64,
+            lookups: u64::from(config.dns.max_lookups),
+            stages: stages.sum::<u64>() * u64::from(shards),
+        };
+        Descriptors::divide(count.unwrap_or(u64::MAX), wanted)
     }
 
-    fn divide(limit: u64, logs: u64, max_lookups: u32) -> Descriptors {
-        let logs = logs.max(1);
+    fn divide(limit: u64, wanted: Wanted) -> Descriptors {
+        let logs = wanted.logs.max(1);
         // Where there are few, everybody has less.
         let reserve = (HOUSE + logs * (LOG_FILES_MAX + LOG_SPARE)).min(limit / 2);
-        let lookups = (limit / LOOKUPS_PART / SOCKETS_PER_LOOKUP).clamp(1, u64::from(max_lookups));
-        let connections = limit - reserve - lookups * SOCKETS_PER_LOOKUP;
+        let lookups = (limit / LOOKUPS_PART / SOCKETS_PER_LOOKUP).clamp(1, wanted.lookups);
+        let stages = wanted.stages.min(limit / STAGES_PART);
+        let connections = limit - reserve - lookups * SOCKETS_PER_LOOKUP - stages;
         let egress_max = (connections / 3).max(1);
         let turned_away = u64::from(mta::acceptor::TURNED_AWAY_MAX);
         let sessions = (connections - egress_max).saturating_sub(turned_away).max(1);
@@ -64,24 +83,35 @@ mod tests {
     fn everybody_has_a_part_and_all_parts_fit() {
         for limit in [256, 1024, 4096, 20_000, 524_288, u64::MAX] {
             for logs in [1, 2, 8] {
-                let parts = Descriptors::divide(limit, logs, 256);
-                let taken = u64::from(parts.sessions_max)
-                    + parts.egress_max
-                    + u64::from(parts.lookups_max) * SOCKETS_PER_LOOKUP
-                    + u64::from(mta::acceptor::TURNED_AWAY_MAX)
-                    + logs * parts.log_files_max as u64;
-                assert!(taken + 32 <= limit, "{limit} {logs}: {parts:?}");
-                assert!(parts.sessions_max >= 48 && parts.egress_max >= 32, "{limit} {parts:?}");
+                for stages in [0, 40, 256_000] {
+                    let parts = Descriptors::divide(limit, Wanted { logs, lookups: 256, stages });
+                    let taken = u64::from(parts.sessions_max)
+                        + parts.egress_max
+                        + u64::from(parts.lookups_max) * SOCKETS_PER_LOOKUP
+                        + u64::from(mta::acceptor::TURNED_AWAY_MAX)
+                        + stages.min(limit / STAGES_PART)
+                        + logs * parts.log_files_max as u64;
+                    assert!(taken + 32 <= limit, "{limit} {logs} {stages}: {parts:?}");
+                    let least = if stages == 0 { (48, 32) } else { (28, 22) };
+                    assert!(parts.sessions_max >= least.0, "{limit} {stages}: {parts:?}");
+                    assert!(parts.egress_max >= least.1, "{limit} {stages}: {parts:?}");
+                }
             }
         }
     }
 
     #[test]
     fn the_usual_limit_is_divided_so() {
-        let parts = Descriptors::divide(1024, 1, 256);
+        let divide = |limit, lookups, stages| {
+            Descriptors::divide(limit, Wanted { logs: 1, lookups, stages })
+        };
+        let parts = divide(1024, 256, 0);
         assert_eq!((parts.sessions_max, parts.egress_max, parts.log_files_max), (444, 230, 128));
         assert_eq!(parts.lookups_max, 21);
-        assert_eq!(Descriptors::divide(20_000, 1, 256).lookups_max, 256);
-        assert_eq!(Descriptors::divide(20_000, 1, 100).lookups_max, 100);
+        assert_eq!(divide(20_000, 256, 0).lookups_max, 256);
+        assert_eq!(divide(20_000, 100, 0).lookups_max, 100);
+        // One policy service on two shards: 40 connections are neither sessions nor next hops.
+        let parts = divide(1024, 256, 40);
+        assert_eq!((parts.sessions_max, parts.egress_max), (418, 216));
     }
 }

@@ -86,7 +86,7 @@ impl Node {
         let (senders, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let metrics = NodeMetrics::new(config, shards);
-        let descriptors = Descriptors::claim(config.spool.paths.len(), config.dns.max_lookups);
+        let descriptors = Descriptors::claim(config, shards);
         warn_of_few(config, descriptors, console);
         let disks = open_disks(config, descriptors.log_files_max)?;
         let suspensions = Suspensions::open(&config.spool.paths[0])?;

@@ -85,6 +85,8 @@ struct Rule {
     listeners: Vec<String>,
 }
 
+impl StageSettings for Rule {}
+
 impl Rule {
     fn concerns(&self, listener: &str, envelope: &Envelope) -> bool {
         let covers = |patterns: &[Pattern], mailbox: &Mailbox| {

@@ -130,6 +130,12 @@ struct Policy {
     text: PolicyText,
 }
 
+impl StageSettings for Policy {
+    fn connections_max(&self) -> u32 {
+        self.text.max_connections
+    }
+}
+
 /// Asks the services of `[[policy]]`.
 pub(crate) struct Policies;
 
