@@ -25,28 +25,28 @@ const BATCH: usize = 256;
 const BATCHES_MAX: usize = 4;
 
 /// What a shard gets before it runs.
-pub(crate) enum Handed {
+pub(crate) enum Recovered {
     /// Messages that were queued when the server stopped.
     Messages(Vec<RecoveredMessage>),
     /// All logs are ready. Without it the start has failed, and nothing may be sent.
     Ready,
 }
 
-/// Where a shard takes them.
-pub(crate) type HandedMail = std_mpsc::Receiver<Handed>;
+/// Where a shard receives them.
+pub(crate) type RecoveredReceiver = std_mpsc::Receiver<Recovered>;
 
-/// A way to each shard.
-pub(crate) struct Hands {
-    shards: Vec<std_mpsc::SyncSender<Handed>>,
+/// Messages on their way from the logs to the shards that adopt them.
+pub(crate) struct Distribution {
+    shards: Vec<std_mpsc::SyncSender<Recovered>>,
     waiting: Vec<Vec<RecoveredMessage>>,
 }
 
-impl Hands {
-    /// For so many shards, and what each of them gets.
-    pub(crate) fn new(shards: u16) -> (Hands, Vec<HandedMail>) {
-        let (shards, mails): (Vec<_>, Vec<_>) =
+impl Distribution {
+    /// For so many shards, with the end that each of them receives at.
+    pub(crate) fn new(shards: u16) -> (Distribution, Vec<RecoveredReceiver>) {
+        let (shards, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| std_mpsc::sync_channel(BATCHES_MAX)).unzip();
-        (Hands { waiting: shards.iter().map(|_| Vec::new()).collect(), shards }, mails)
+        (Distribution { waiting: shards.iter().map(|_| Vec::new()).collect(), shards }, receivers)
     }
 
     fn take(&mut self, message: RecoveredMessage) {
@@ -61,7 +61,7 @@ impl Hands {
         let messages = std::mem::take(&mut self.waiting[shard]);
         if !messages.is_empty() {
             // A shard that could not be started has dropped its end, and says why elsewhere.
-            let _ = self.shards[shard].send(Handed::Messages(messages));
+            let _ = self.shards[shard].send(Recovered::Messages(messages));
         }
     }
 
@@ -69,12 +69,12 @@ impl Hands {
     pub(crate) fn finish(mut self) {
         for shard in 0..self.shards.len() {
             self.send(shard);
-            let _ = self.shards[shard].send(Handed::Ready);
+            let _ = self.shards[shard].send(Recovered::Ready);
         }
     }
 }
 
-/// A log that was read. Its messages are still to be handed over.
+/// A log that was read. Its messages are still to be distributed.
 pub(crate) struct ReadLog {
     path: PathBuf,
     disk: Arc<FileDisk>,
@@ -89,14 +89,14 @@ impl ReadLog {
         Arc::clone(&self.inbound.port)
     }
 
-    /// Hands its messages to the shards and starts its threads.
+    /// Distributes its messages to the shards and starts its threads.
     ///
     /// # Errors
     /// A sentence that names what could not be read, or started.
     pub(crate) fn start(
         self,
         config: &Config,
-        hands: &mut Hands,
+        distribution: &mut Distribution,
         shards: &[ShardSender<AcceptedSocket>],
         metrics: &Arc<LogMetrics>,
         console: &Arc<ConsoleLog>,
@@ -104,7 +104,7 @@ impl ReadLog {
         let ReadLog { path, disk, opening, inbound, took } = self;
         let began = Instant::now();
         let (spool, report) = opening
-            .finish(&*disk, &mut |message| hands.take(message))
+            .finish(&*disk, &mut |message| distribution.take(message))
             .map_err(|error| cannot_recover(&path, &error))?;
         tell_recovered(console, &path, &report, took + began.elapsed());
         metrics.damaged.add(report.damaged_count);

@@ -4,7 +4,7 @@ use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::event_log::EventLog;
-use crate::logs::{HandedMail, Hands, ReadLog, open_disks, read_logs};
+use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mutex::lock;
 use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::suspensions::Suspensions;
@@ -115,14 +115,14 @@ impl Node {
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
         let acceptor = AcceptorSeed { bound, stop };
-        let (mut hands, handed) = Hands::new(shards);
-        let received = inboxes.into_iter().zip(handed);
+        let (mut distribution, receivers) = Distribution::new(shards);
+        let received = inboxes.into_iter().zip(receivers);
         let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
         let start = |(log, metrics): (ReadLog, &Arc<LogMetrics>)| {
-            log.start(config, &mut hands, &senders, metrics, console)
+            log.start(config, &mut distribution, &senders, metrics, console)
         };
         let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
-        hands.finish();
+        distribution.finish();
         let addresses = when_bound
             .recv()
             .map_err(|_| "the first shard ended before it listened".to_owned())?
@@ -299,22 +299,22 @@ impl Node {
 }
 
 /// Starts the thread of each shard; the first one listens. `received` has the inbox of each, and where
-/// it takes what the logs held.
+/// it receives what the logs held.
 fn start_shards(
     common: &Common,
-    received: impl Iterator<Item = (Inbox, HandedMail)>,
+    received: impl Iterator<Item = (Inbox, RecoveredReceiver)>,
     metrics: &NodeMetrics,
     events: Option<&EventLog>,
     acceptor: AcceptorSeed,
 ) -> Result<Vec<thread::JoinHandle<()>>, String> {
     let mut acceptor = Some(acceptor);
-    let start = |((number, metrics), (inbox, handed)): ((u16, &Arc<Metrics>), _)| {
+    let start = |((number, metrics), (inbox, recovered)): ((u16, &Arc<Metrics>), _)| {
         let queue = events.and_then(|log| log.queue(usize::from(number)));
         let seed = ShardSeed {
             number,
             common: common.clone(),
             inbox,
-            handed,
+            recovered,
             events: queue.map(|queue| queue as Arc<dyn EventSink + Send + Sync>),
             metrics: Arc::clone(metrics),
             acceptor: acceptor.take(),

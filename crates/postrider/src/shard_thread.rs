@@ -1,7 +1,7 @@
 //! The thread of one shard: its runtime, what the logs held for it, and for shard 0 the listeners.
 
 use crate::console::ConsoleLog;
-use crate::logs::{Handed, HandedMail};
+use crate::logs::{Recovered, RecoveredReceiver};
 use crate::tables::{Registry, ShardTables};
 use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, seed_of};
 use config::Config;
@@ -47,7 +47,7 @@ pub(crate) struct ShardSeed {
     pub(crate) common: Common,
     pub(crate) inbox: mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>,
     /// What the logs held.
-    pub(crate) handed: HandedMail,
+    pub(crate) recovered: RecoveredReceiver,
     pub(crate) events: Option<Arc<dyn EventSink + Send + Sync>>,
     pub(crate) metrics: Arc<Metrics>,
     /// Shard 0 listens for all.
@@ -115,7 +115,7 @@ fn run_shard(seed: ShardSeed) {
             protocols: channels::protocols(),
             stages: channels::stages(),
         });
-        if !adopt_all(&shard, &seed.handed) {
+        if !adopt_all(&shard, &seed.recovered) {
             return;
         }
         if let Some(acceptor) = seed.acceptor {
@@ -133,11 +133,11 @@ fn run_shard(seed: ShardSeed) {
 }
 
 /// Queues what the logs held. `false` when the start has failed meanwhile.
-fn adopt_all(shard: &Rc<Shard<Real>>, handed: &HandedMail) -> bool {
+fn adopt_all(shard: &Rc<Shard<Real>>, recovered: &RecoveredReceiver) -> bool {
     loop {
-        match handed.recv() {
-            Ok(Handed::Messages(messages)) => shard.adopt(messages),
-            Ok(Handed::Ready) => return true,
+        match recovered.recv() {
+            Ok(Recovered::Messages(messages)) => shard.adopt(messages),
+            Ok(Recovered::Ready) => return true,
             Err(_) => return false,
         }
     }
