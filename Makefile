@@ -5,6 +5,8 @@ CASES ?= 20000
 SEEDS ?= 2000
 BENCH ?= floor --scale 0.2
 FUZZ_SECONDS ?= 60
+# Tests at once: more than cores, for most of them wait.
+TEST_THREADS ?= 6
 
 .PHONY: run test check bench fuzz clean packages
 
@@ -19,7 +21,7 @@ test: packages
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked --quiet -- -D warnings
 	scripts/check-licences
-	$(CARGO) test --workspace --locked --quiet
+	$(CARGO) test --workspace --locked --quiet -- --test-threads $(TEST_THREADS)
 	scripts/fuzz --seconds 3
 
 # The same without installing packages and without running tests: quick, for an editor's hook.
