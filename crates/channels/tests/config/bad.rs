@@ -51,8 +51,6 @@ const BAD: &[(&str, &str, &str)] = &[
         "[[copy]]\nto = \"a@b.example\"\nsenders = [\"c.example\", \"@c\"]",
         "8:25: \"@c\" is neither an address nor a domain",
     ),
-    // Tables.
-    (END, "[[table]]\nname = \"t\"\ndatabase = {}", "8:1: a table without a file"),
     (
         END,
         "[[copy]]\nto = \"a@b.example\"\nlisteners = [\"127.0.0.1:25\", \"out\"]",
@@ -89,6 +87,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "8:16: \"A\" and \"a\" are the same key",
     ),
     (END, "[[table]]\nname = \"t\"\nfile = {}", "8:1: a table without a file"),
+    (END, "[[table]]\nname = \"t\"\ndatabase = {}", "8:1: a table without a file"),
     (
         END,
         "[[table]]\nname = \"t\"\ncidr = { path = 1 }",
