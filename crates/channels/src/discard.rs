@@ -58,7 +58,6 @@ impl Settings for Nowhere {
     }
 }
 
-/// Throws mail away.
 pub(crate) struct Discard;
 
 impl<W: World> Channel<W> for Discard {

@@ -23,7 +23,6 @@ pub(crate) struct Delivered {
 pub(crate) enum NotDelivered {
     /// The place failed.
     Failed {
-        /// How.
         failure: Failure,
         /// Which place, for the event log.
         place: String,

@@ -47,7 +47,6 @@ impl<T: Time> Alarm<T> {
         Poll::Pending
     }
 
-    /// Waits until `deadline`.
     pub async fn wait(&mut self, deadline: Mono) {
         poll_fn(|cx| self.poll(cx, deadline)).await;
     }

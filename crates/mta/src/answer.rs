@@ -9,7 +9,6 @@ pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// What was asked for: at once, without an allocation (the usual case), or later.
 pub enum Answer<'a, T> {
-    /// Here it is.
     Now(T),
     /// It has to be waited for.
     Later(Later<'a, T>),

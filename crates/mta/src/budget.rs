@@ -46,7 +46,6 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The limit.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max.load(Ordering::Relaxed)

@@ -78,7 +78,6 @@ impl dyn Console + '_ {
     }
 }
 
-/// Shows nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoConsole;
 

@@ -38,7 +38,6 @@ pub const PROTOCOL: u32 = 2;
 pub enum ControlRequest {
     /// What is queued, oldest first.
     QueueList {
-        /// Which messages.
         #[serde(default)]
         filter: Filter,
         /// At most so many, after those that come first.
@@ -46,41 +45,33 @@ pub enum ControlRequest {
     },
     /// Everything known about one message.
     QueueShow {
-        /// Which.
         #[serde(with = "text::id")]
         id: MessageId,
     },
     /// What each open recipient of one message waits for.
     QueueWhy {
-        /// Which.
         #[serde(with = "text::id")]
         id: MessageId,
     },
     /// Makes recipients due now; those held stay held.
     QueueRetry {
-        /// Which.
         select: Select,
     },
     /// Keeps messages from being tried until they are released.
     QueueHold {
-        /// Which.
         select: Select,
         /// Why, for whoever looks later.
         reason: String,
     },
-    /// Ends a hold.
     QueueRelease {
-        /// Which.
         select: Select,
     },
     /// Removes messages; nobody is told.
     QueueRemove {
-        /// Which.
         select: Select,
     },
     /// Gives recipients up now, and tells their senders.
     QueueFail {
-        /// Which.
         select: Select,
         /// The enhanced status of the report, such as `5.7.1`; `5.0.0` if it is left out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,7 +81,6 @@ pub enum ControlRequest {
     },
     /// What is queued, counted by domain, next hop, reason and age.
     QueueSummary {
-        /// Which recipients.
         #[serde(default)]
         filter: Filter,
         /// Lines per table.
@@ -99,7 +89,6 @@ pub enum ControlRequest {
     },
     /// Stops delivery, also of mail to come, until it is resumed.
     QueueSuspend {
-        /// What.
         scope: Scope,
         /// Why, for whoever looks later.
         #[serde(default)]
@@ -108,9 +97,7 @@ pub enum ControlRequest {
         #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
         until: Option<Wall>,
     },
-    /// Ends a suspension.
     QueueResume {
-        /// Of what.
         scope: Scope,
     },
     /// The clock is right: mail may be given up for its age again.
@@ -149,7 +136,6 @@ fn top_default() -> u32 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case")]
 pub enum ControlResponse {
-    /// A queued message.
     Item(Box<QueueItem>),
     /// How the server is.
     Status(Status),
@@ -181,7 +167,6 @@ pub enum ControlResponse {
     },
 }
 
-/// Kinds of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
@@ -193,10 +178,8 @@ pub enum ErrorCode {
     Failed,
 }
 
-/// A queued message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueItem {
-    /// Its id.
     #[serde(with = "text::id")]
     pub id: MessageId,
     /// Reverse-path, empty for `<>`.
@@ -205,7 +188,6 @@ pub struct QueueItem {
     /// not known: sender and client are left empty, the size is 0, `?` stands for local parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
-    /// Bytes of content.
     pub body_bytes: u64,
     /// When it was accepted.
     #[serde(with = "text::wall")]
@@ -234,7 +216,6 @@ pub struct QueueItem {
 pub struct QueueRecipient {
     /// Index in the envelope.
     pub index: u32,
-    /// The address.
     pub address: String,
     /// Where it stands.
     pub state: RecipientState,
@@ -268,7 +249,6 @@ pub enum RecipientState {
     Scheduled,
     /// May go, and waits for its turn at the next hop.
     Ready,
-    /// Is being tried.
     InFlight,
     /// Waits for an operator.
     Held,
@@ -289,7 +269,6 @@ pub struct Blocker {
     pub until: Option<Wall>,
 }
 
-/// Kinds of blockers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockerKind {
@@ -301,13 +280,11 @@ pub enum BlockerKind {
     Lookup,
     /// Its turn among others for the same next hop.
     Turn,
-    /// A connection slot.
     ConnectionSlot,
     /// A connection that is being opened, or a slot for opening one.
     Opening,
     /// One of the connections, or of the mailbox workers, that the process may have.
     Descriptor,
-    /// A rate limit.
     Rate,
     /// The next hop is being left alone after failures.
     Backoff,
@@ -329,7 +306,6 @@ pub enum BlockerKind {
 /// How the server is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Program version.
     pub version: String,
     /// Version of what is said on this socket.
     #[serde(default)]
@@ -351,7 +327,6 @@ pub struct Status {
 /// How a shard is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardStatus {
-    /// Its number.
     pub shard: u16,
     /// Client sessions open.
     pub sessions: u64,

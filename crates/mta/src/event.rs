@@ -15,7 +15,6 @@ use std::sync::Arc;
 /// grow, so a reader can tell what it has seen already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The log.
     pub log: u8,
     /// The record within it.
     pub sequence: u64,
@@ -27,21 +26,18 @@ pub type Recipients = SmallVec<[u32; 2]>;
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// When.
     pub at: Wall,
     /// To which message; `None` for what was refused before it became one.
     pub message: Option<Message>,
     /// To which of its recipients; empty where it concerns the message as a whole. Each becomes a
     /// line of its own.
     pub recipients: Recipients,
-    /// What.
     pub kind: Kind,
 }
 
 /// The message an event is about.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its id.
     pub id: MessageId,
     /// The record from which the event derives, when it has one.
     pub position: Option<Position>,
@@ -50,7 +46,6 @@ pub struct Message {
     pub envelope: Option<Arc<Envelope>>,
     /// When it was accepted; the event's delay counts from here.
     pub received_at: Wall,
-    /// Bytes of content.
     pub body_bytes: u64,
 }
 
@@ -61,7 +56,6 @@ pub struct Client {
     pub address: SocketAddr,
     /// Its EHLO argument; empty before EHLO.
     pub helo: Arc<str>,
-    /// The listener's name.
     pub listener: Arc<str>,
     /// `ESMTP`, `ESMTPS`, `LMTP`, … (RFC 3848).
     pub protocol: &'static str,
@@ -78,14 +72,10 @@ pub struct Hop {
     pub peer: Arc<str>,
 }
 
-/// What happened.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// Accepted and durable: 250 was (or is about to be) sent.
-    Received {
-        /// From whom.
-        client: Arc<Client>,
-    },
+    Received { client: Arc<Client> },
     /// Accepted, and nothing was kept: 250 was sent.
     Discarded(Box<Discarded>),
     /// Stored in a mailbox here (maildir, LMTP) or discarded by a route that says so.
@@ -101,10 +91,7 @@ pub enum Kind {
     /// The sender was told that delivery takes longer.
     Delayed(Box<Trouble>),
     /// Waits for an operator.
-    Held {
-        /// Why.
-        reason: Arc<str>,
-    },
+    Held { reason: Arc<str> },
     /// An operator let it go on.
     Released,
     /// An operator removed it.
@@ -136,7 +123,6 @@ pub enum Kind {
     },
     /// Events were lost: the queue to the event log was full. The spool still has the records.
     Lost {
-        /// How many.
         count: u64,
         /// The position of the first of them that had one.
         first: Option<Position>,
@@ -146,7 +132,6 @@ pub enum Kind {
 /// Something that nobody was to get.
 #[derive(Clone, Debug)]
 pub struct Discarded {
-    /// From whom.
     pub client: Arc<Client>,
     /// Why nothing was kept.
     pub reason: Arc<str>,
@@ -155,7 +140,6 @@ pub struct Discarded {
 /// An attempt that succeeded.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// Where it went.
     pub hop: Arc<Hop>,
     /// What the peer said, where there is one that speaks.
     pub reply: Option<Reply>,
@@ -194,7 +178,6 @@ pub struct Suspension {
 /// Something that intake turned away.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// From whom.
     pub client: Arc<Client>,
     /// At which step: `connect`, `MAIL`, `RCPT`, `DATA`, `content`.
     pub step: &'static str,
@@ -202,7 +185,6 @@ pub struct Refusal {
     pub sender: Option<Box<str>>,
     /// The recipient, where one was refused.
     pub recipient: Option<Box<str>>,
-    /// What was answered.
     pub reply: Reply,
     /// Refusals before this one that [`RefusalMeter`] kept out of the log.
     pub unlogged: u64,

@@ -13,9 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 pub enum ShardMessage<A> {
     /// A connection to serve.
     Connection {
-        /// The socket.
         accepted: A,
-        /// The client.
         peer: SocketAddr,
         /// Index into the configured listeners.
         listener: usize,
@@ -24,25 +22,19 @@ pub enum ShardMessage<A> {
     Completions(Vec<(Ticket, Completion)>),
     /// From another shard's queue.
     Lease {
-        /// Which shard.
         from: u16,
-        /// What it says.
         message: LeaseMessage,
     },
-    /// An operator asks.
     Control {
-        /// What.
         request: Box<ControlRequest>,
         /// Where the parts of the answer go.
         answer: mpsc::Sender<ShardAnswer>,
     },
     /// An operator has suspended something, or resumed it: all that is suspended.
     Suspensions(Arc<[Suspension]>),
-    /// The configuration changed.
     Reload(Arc<Config>),
     /// Stop: transactions get `grace_ms`, then 421.
     Stop {
-        /// Milliseconds.
         grace_ms: u64,
         /// Told when nothing is under way any more.
         done: oneshot::Sender<()>,

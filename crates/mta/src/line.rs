@@ -78,7 +78,6 @@ impl Line {
         Some(Place { before: state.heads.iter().map(before).sum(), waiting: state.waiting })
     }
 
-    /// How many wait.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)

@@ -11,7 +11,6 @@ use std::sync::Arc;
 /// A message of this shard, read-only and shared by its recipients.
 #[derive(Debug)]
 pub struct Message {
-    /// Its id.
     pub id: MessageId,
     /// When it was received.
     pub received_at: Wall,
@@ -21,7 +20,6 @@ pub struct Message {
     pub meta: Meta,
     /// Added header fields, before the body.
     pub prefix: Bytes,
-    /// The body.
     pub body: MessageBody,
     /// Found at intake.
     pub facts: ContentFacts,

@@ -12,12 +12,10 @@ use std::time::Duration;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
     pub fn inc(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    /// `n` more.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
@@ -34,12 +32,10 @@ impl Counter {
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// One more.
     pub fn inc(&self) {
         self.add(1);
     }
 
-    /// One less.
     pub fn dec(&self) {
         self.add(-1);
     }
@@ -49,7 +45,6 @@ impl Gauge {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// Replaces the value.
     pub fn set(&self, n: i64) {
         self.0.store(n, Relaxed);
     }
@@ -68,7 +63,6 @@ impl Gauge {
 
 /// Upper bounds of a histogram's buckets, ascending; one more bucket takes what is above.
 pub trait Bounds {
-    /// In microseconds.
     const BOUNDS_US: &'static [u64];
 }
 
@@ -132,7 +126,6 @@ impl<B> Default for Histogram<B> {
 impl<B: Bounds> Histogram<B> {
     const FITS: () = assert!(B::BOUNDS_US.len() < BUCKETS_MAX);
 
-    /// Counts one duration.
     pub fn observe(&self, duration: Duration) {
         let () = Self::FITS;
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -191,7 +184,6 @@ pub enum Value {
     Counter(u64),
     /// Goes up and down.
     Gauge(i64),
-    /// Durations.
     Histogram(HistogramSnapshot),
 }
 

@@ -24,26 +24,19 @@ use std::task::{Context, Poll};
 pub trait World: Clone + 'static {
     /// Connections.
     type Net: Net;
-    /// Names.
     type Dns: Dns;
     /// Clocks and chance.
     type Time: Time;
-    /// Tasks.
     type Spawn: Spawn;
-    /// Mailbox files.
     type Store: MailStore;
     /// Lookup tables.
     type Tables: Tables + Clone;
 
-    /// The network.
     fn net(&self) -> &Self::Net;
-    /// The resolver.
     fn dns(&self) -> &Self::Dns;
-    /// The clocks.
     fn time(&self) -> &Self::Time;
     /// The task spawner of this shard.
     fn spawn(&self) -> &Self::Spawn;
-    /// The mailbox files.
     fn store(&self) -> &Self::Store;
     /// The lookup tables.
     fn tables(&self) -> &Self::Tables;
@@ -52,7 +45,6 @@ pub trait World: Clone + 'static {
 /// Where a connection leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// An address.
     Tcp(SocketAddr),
     /// A Unix socket on this machine.
     Unix(Arc<Path>),
@@ -87,7 +79,6 @@ pub trait Net: 'static {
     ) -> impl Future<Output = io::Result<Self::Stream>>;
 }
 
-/// A listening socket.
 pub trait Listener: 'static {
     /// See [`Net::Accepted`].
     type Accepted;
@@ -139,7 +130,6 @@ pub trait Stream: Sized + 'static {
     fn upgrade_client(self, name: &str) -> impl Future<Output = io::Result<Self>>;
 }
 
-/// One MX record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mx {
     /// Lower is tried first.
@@ -172,7 +162,6 @@ impl fmt::Display for DnsError {
     }
 }
 
-/// Name resolution.
 pub trait Dns: 'static {
     /// MX records of an ASCII domain, in any order.
     fn mx(&self, domain: &str) -> impl Future<Output = Result<Vec<Mx>, DnsError>>;
@@ -196,7 +185,6 @@ pub trait Time: Clone + 'static {
     fn random(&self) -> u64;
 }
 
-/// A timer.
 pub trait Sleep: Future<Output = ()> + Unpin {
     /// Moves the end to `at`.
     fn reset(&mut self, at: Mono);

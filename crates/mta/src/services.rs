@@ -26,7 +26,6 @@ pub const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// Shared by the parts of one shard.
 pub(crate) struct Services<W: World> {
-    /// The shard's number.
     pub(crate) number: u16,
     pub(crate) world: W,
     pub(crate) shared: Arc<Shared>,
@@ -43,12 +42,10 @@ pub(crate) struct Services<W: World> {
 }
 
 impl<W: World> Services<W> {
-    /// Monotonic time.
     pub(crate) fn now(&self) -> Mono {
         self.world.time().now()
     }
 
-    /// Wall-clock time.
     pub(crate) fn wall(&self) -> Wall {
         self.world.time().wall()
     }

@@ -44,23 +44,16 @@ const LAST_SETTLES: Duration = Duration::from_secs(2);
 
 /// What a shard is made of.
 pub struct ShardParts<W: World> {
-    /// Its number.
     pub number: u16,
-    /// The seams.
     pub world: W,
     /// The configuration at start.
     pub config: Arc<Config>,
-    /// The logs.
     pub ports: Vec<Arc<LogPort>>,
-    /// Budgets and counts.
     pub shared: Arc<Shared>,
     /// Ways to all shards, this one included.
     pub shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
-    /// Takes events.
     pub events: Rc<dyn EventSink>,
-    /// Takes console lines.
     pub console: Rc<dyn Console>,
-    /// Counts.
     pub metrics: Arc<Metrics>,
     /// What an operator has suspended.
     pub suspensions: Arc<[Suspension]>,
@@ -72,7 +65,6 @@ pub struct ShardParts<W: World> {
     pub stages: StageKinds<W>,
 }
 
-/// One shard.
 pub struct Shard<W: World> {
     services: Rc<Services<W>>,
     custody: Rc<Custody<W>>,

@@ -71,7 +71,6 @@ pub enum FoundBy {
 /// What a table says of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundAddress {
-    /// What it says.
     pub entry: Arc<Entry>,
     /// By what.
     pub by: FoundBy,

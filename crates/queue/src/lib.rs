@@ -160,7 +160,6 @@ pub enum Action {
     Suspended(Suspended),
     /// It takes mail again (`recovered`), or nothing waits for it any more.
     Resumed {
-        /// The ready queue.
         ready: ReadyId,
         /// It took a message, or refused one for good.
         recovered: bool,
@@ -179,7 +178,6 @@ pub enum Action {
 /// A next hop that is left alone for a while.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspended {
-    /// The ready queue.
     pub ready: ReadyId,
     /// The how-manieth pause in a row this is, from 1.
     pub step: u16,

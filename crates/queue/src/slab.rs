@@ -11,7 +11,6 @@ use std::ops::{Index, IndexMut};
 
 /// No slot, no queue.
 pub(crate) const NONE: u32 = u32::MAX;
-/// Entries per chunk.
 pub(crate) const CHUNK: u32 = 1 << CHUNK_BITS;
 const CHUNK_BITS: u32 = 10;
 

@@ -41,13 +41,9 @@ pub enum Blocker {
         first: bool,
     },
     /// The next hop is being looked up.
-    Resolving {
-        /// The recipient domain.
-        domain: Domain,
-    },
+    Resolving { domain: Domain },
     /// The next-hop lookup failed.
     ResolutionFailed {
-        /// The recipient domain.
         domain: Domain,
         /// What the lookup failed with.
         failure: Arc<Failure>,

@@ -112,10 +112,7 @@ pub enum SpoolError {
         files: [Box<str>; 2],
     },
     /// A file's generation leaves none for later ones.
-    Generation {
-        /// The file's name.
-        file: Box<str>,
-    },
+    Generation { file: Box<str> },
     /// The configuration makes no sense.
     Config(&'static str),
 }

@@ -35,7 +35,6 @@ impl SegmentKey {
         crc32c::crc32c(&bytes)
     }
 
-    /// The file's name.
     pub(crate) fn name(self) -> FileName {
         format!("{:08x}-{:016x}.segment", self.generation, self.salt).into()
     }

@@ -123,7 +123,6 @@ impl std::error::Error for Refusal {}
 /// A message as it was accepted, read back.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The message's id.
     pub id: MessageId,
     /// When its content was complete.
     pub received_at: Wall,
@@ -158,7 +157,6 @@ pub enum LoadedBody {
 /// A message that [`crate::Opening::finish`] found with open recipients.
 #[derive(Clone, Debug)]
 pub struct RecoveredMessage {
-    /// The message's id.
     pub id: MessageId,
     /// When its content was complete.
     pub received_at: Wall,

@@ -16,7 +16,6 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Writes Maildirs.
 pub(crate) struct Maildirs;
 
 impl<W: World> Channel<W> for Maildirs {

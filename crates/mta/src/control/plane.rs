@@ -18,7 +18,6 @@ pub enum NodeJob {
     Status(oneshot::Sender<Status>),
     /// Suspend: the answer says what came of it.
     Suspend(Suspension, oneshot::Sender<Result<String, String>>),
-    /// End a suspension.
     Resume(Scope, oneshot::Sender<Result<String, String>>),
     /// The clock is right.
     TrustClock(oneshot::Sender<Result<String, String>>),

@@ -45,12 +45,9 @@ pub struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Select {
-    /// One message.
     #[serde(with = "text::id")]
     Id(MessageId),
-    /// All that match.
     Filter(Filter),
-    /// All.
     All,
 }
 

@@ -35,7 +35,6 @@ pub struct Summary {
     pub next_hops: Vec<Group>,
     /// By the last failure.
     pub reasons: Vec<Group>,
-    /// By age.
     pub ages: Vec<AgeGroup>,
 }
 
@@ -44,7 +43,6 @@ pub struct Summary {
 pub struct Group {
     /// What they have in common.
     pub name: String,
-    /// How many.
     pub recipients: u64,
     /// How old the oldest is.
     pub oldest_ms: u64,
@@ -53,12 +51,10 @@ pub struct Group {
 /// One line of the table of ages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgeGroup {
-    /// In words.
     pub name: String,
     /// Recipients of messages younger than this; absent in the last line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below_ms: Option<u64>,
-    /// How many.
     pub recipients: u64,
 }
 

@@ -9,7 +9,6 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Scope {
-    /// All delivery.
     All,
     /// Mail for this domain.
     Domain(String),
@@ -53,16 +52,13 @@ impl fmt::Display for Scope {
     }
 }
 
-/// One suspension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suspension {
-    /// What.
     pub scope: Scope,
     /// Why, in the operator's words.
     #[serde(default)]
     pub reason: String,
-    /// Since when.
     #[serde(with = "text::wall")]
     pub since: Wall,
     /// When it ends by itself.

@@ -16,7 +16,6 @@ use std::sync::Arc;
 /// What the attempt of a transaction tells about all of its recipients.
 #[derive(Clone, Debug)]
 pub struct AttemptContext {
-    /// Where it went.
     pub hop: Arc<Hop>,
     /// What was accepted is in a mailbox, or discarded: not handed on.
     pub local: bool,

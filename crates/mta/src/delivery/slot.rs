@@ -60,13 +60,11 @@ impl<W: World> Slot<W> {
         &self.hop
     }
 
-    /// The seams.
     #[must_use]
     pub fn world(&self) -> &W {
         &self.delivery.services.world
     }
 
-    /// Monotonic time.
     #[must_use]
     pub fn now(&self) -> Mono {
         self.delivery.services.now()
@@ -78,7 +76,6 @@ impl<W: World> Slot<W> {
         &self.delivery.services.metrics
     }
 
-    /// Takes console lines.
     #[must_use]
     pub fn console(&self) -> &dyn Console {
         &*self.delivery.services.console

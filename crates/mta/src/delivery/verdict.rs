@@ -20,7 +20,6 @@ pub(crate) enum Verdict {
     Expired {
         /// The last failure, if it is known.
         failure: Option<Arc<Failure>>,
-        /// Its age.
         after: Duration,
     },
     /// Still trying.
@@ -54,13 +53,10 @@ impl Verdict {
 pub(crate) struct Judged {
     /// Its index in the envelope.
     pub(crate) index: u32,
-    /// When.
     pub(crate) at: Wall,
-    /// Attempts made.
     pub(crate) attempts: u16,
     /// When the last of them was, if that is known.
     pub(crate) tried_at: Option<Wall>,
-    /// Where it went.
     pub(crate) hop: Option<Arc<Hop>>,
     /// Its domain, for as long as the message isn't read.
     pub(crate) domain: Option<Domain>,
@@ -97,7 +93,6 @@ impl Judged {
         }
     }
 
-    /// Counts it.
     pub(crate) fn count(&self, metrics: &Metrics, message: &Message) {
         if self.is_delivered() {
             metrics.delivery_delay.observe(self.at.since(message.received_at));

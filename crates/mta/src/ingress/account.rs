@@ -16,7 +16,6 @@ pub struct Refused {
     pub sender: Option<Box<str>>,
     /// The recipient, where one was refused.
     pub recipient: Option<Box<str>>,
-    /// What was answered.
     pub reply: Reply,
 }
 

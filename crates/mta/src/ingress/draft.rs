@@ -29,7 +29,6 @@ impl Draft {
         self.content.id
     }
 
-    /// Sender and recipients.
     #[must_use]
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
@@ -95,7 +94,6 @@ impl Additions {
         self.meta.push((tag, value));
     }
 
-    /// The header fields.
     pub(super) fn fields(&self) -> &[u8] {
         &self.fields
     }

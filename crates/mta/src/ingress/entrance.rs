@@ -87,7 +87,6 @@ impl<W: World> Entrance<W> {
         }
     }
 
-    /// Who is connected.
     #[must_use]
     pub fn session(&self) -> &Rc<Session> {
         &self.session
@@ -98,7 +97,6 @@ impl<W: World> Entrance<W> {
         self.session.introduce(helo, protocol);
     }
 
-    /// Monotonic time.
     #[must_use]
     pub fn now(&self) -> Mono {
         self.ingress.services.now()

@@ -161,7 +161,6 @@ impl<W: World> Intake<W> {
         Ok(Content { id, blob: self.pieces.take_blob(), pieces: self.pieces.take_body() })
     }
 
-    /// Forgets everything.
     pub(super) fn reset(&mut self) {
         self.observers.clear();
         self.is_discarded = false;

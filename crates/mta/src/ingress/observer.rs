@@ -4,6 +4,5 @@ use std::any::Any;
 
 /// Sees content as it arrives, un-stuffed, with CRLF line ends, in pieces split anywhere.
 pub trait Observer: Any {
-    /// The next piece.
     fn push(&mut self, piece: &[u8]);
 }

@@ -34,7 +34,6 @@ pub(super) struct Pieces {
 /// What must be done before more is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attention {
-    /// Nothing.
     None,
     /// Take one more step from the budget, or spill if there is none for a while.
     Budget,

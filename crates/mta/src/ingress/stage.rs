@@ -72,7 +72,6 @@ pub enum Resolved {
 /// One transaction, from MAIL or its like to the final reply.
 #[derive(Debug)]
 pub struct Transaction {
-    /// Who is connected.
     pub session: Rc<Session>,
     /// The reverse-path; `None` is `<>`.
     pub sender: Option<Mailbox>,
@@ -118,7 +117,6 @@ impl Transaction {
 pub struct Placed {
     /// The line of the file: stages go in this order.
     pub line: u32,
-    /// The stage.
     pub stage: Rc<dyn Stage>,
 }
 

@@ -29,7 +29,6 @@ impl Who {
 pub enum Standing {
     /// It was well the last time.
     Good,
-    /// Nothing.
     Unknown,
     /// The last time was in vain.
     Doubtful,

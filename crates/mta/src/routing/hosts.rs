@@ -83,7 +83,6 @@ impl State {
 /// A host to be tried, and whether it is one that is only tried when the best can't be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The host.
     pub host: Host,
     /// Others are preferred to it.
     pub is_backup: bool,

@@ -28,7 +28,6 @@ pub(crate) struct Recovery {
     pub next_batch: u64,
     /// Of the next record.
     pub next_position: u64,
-    /// The last segment.
     pub last: SegmentEnd,
     pub(super) doubtful: Doubtful,
     pub(super) unfinished: Vec<String>,

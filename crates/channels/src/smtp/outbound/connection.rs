@@ -29,7 +29,6 @@ use std::task::{Context, Poll};
 struct Connection<W: World> {
     dialogue: Dialogue<W>,
     event_hop: Arc<Hop>,
-    /// The host's address.
     peer: Endpoint,
     /// Transactions so far.
     carried: u32,

@@ -66,9 +66,7 @@ pub(super) async fn write_plan<W: World>(
 
 /// A piece of the stream that can outlive the session's buffer being borrowed for input.
 enum Piece {
-    /// Protocol bytes.
     Protocol(Vec<u8>),
-    /// Content.
     Content(Bytes),
 }
 

@@ -44,7 +44,6 @@ pub(super) enum OpenError {
 pub(super) struct Opened<W: World> {
     pub(super) dialogue: Dialogue<W>,
     pub(super) event_hop: Arc<Hop>,
-    /// The host's address.
     pub(super) peer: Endpoint,
     /// It carries no further message from then on.
     pub(super) leave_at: Mono,

@@ -8,7 +8,6 @@ use mail::{EnhancedStatus, Refusal, RefusalClass};
 pub(super) enum Action {
     /// Nothing is said against it.
     Pass,
-    /// It is refused.
     Refuse(Refusal),
     /// The message gets a header field.
     Prepend(String),
