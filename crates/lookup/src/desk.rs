@@ -244,8 +244,8 @@ impl Desk {
             }
             return self.breaker.handle_answer();
         }
-        let silence = answers.iter().filter_map(|answer| answer.as_ref().err());
-        let silence = silence.filter(|trouble| is_silence(trouble)).next_back().cloned();
+        let mut silence = answers.iter().filter_map(|answer| answer.as_ref().err());
+        let silence = silence.rfind(|trouble| is_silence(trouble)).cloned();
         let is_opened = self.breaker.handle_failure(now, silence, request.is_probe);
         let last = request.questions.last().and_then(|number| self.questions.get(number));
         if is_opened && let Some(question) = last {

@@ -2,7 +2,8 @@
 //! time, as in the program.
 
 use super::shared::Said;
-use super::{Health, Remote, RemoteStatus, TableThread};
+use super::status::RemoteStatus;
+use super::{Health, Remote, TableThread};
 use crate::mutex::lock;
 use config::TableCache;
 use lookup::{Answers, Backend, Cached, Entry, Fetch, PAUSE_FIRST, Trouble, TroubleKind};
@@ -65,14 +66,14 @@ impl Server {
 
     fn answers(mode: Mode, keys: &[Box<str>]) -> Answers {
         let trouble = |kind, text: &str| Err(Trouble::new(kind, text));
-        let answer = |key: &Box<str>| match mode {
+        let answer = |key: &str| match mode {
             Mode::Dead => trouble(TroubleKind::Unreachable, "connection refused"),
             Mode::Wrong => trouble(TroubleKind::Wrong, "not an answer"),
             _ if key.starts_with("no") => Ok(None),
-            _ => Ok(Some(Entry::text(key.clone()))),
+            _ => Ok(Some(Entry::text(key))),
         };
         let count = if mode == Mode::Half { keys.len() - 1 } else { keys.len() };
-        keys.iter().take(count).map(answer).collect()
+        keys.iter().take(count).map(|key| answer(key)).collect()
     }
 }
 
