@@ -18,29 +18,33 @@ use mta::seams::World;
 use std::rc::Rc;
 use std::sync::LazyLock;
 
-/// What may stand in the configuration.
+/// What may stand in the configuration, as far as it is known here.
 #[must_use]
 pub fn schema() -> &'static Schema {
-    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-        Schema::new()
-            .protocol("smtp")
-            .channel::<settings::SmtpText>()
-            .channel::<settings::LmtpText>()
-            .channel::<settings::MxText>()
-            .channel::<maildir::MaildirText>()
-            .channel::<discard::DiscardText>()
-            .stage::<stages::CopyText>()
-            .stage::<stages::PolicyText>()
-            .table::<tables::InlineText>()
-            .table::<tables::FileText>()
-            .table::<tables::CidrText>()
-            .table::<tables::RegexpText>()
-            .table::<tables::PcreText>()
-            .table::<tables::DatabaseText>()
-            .table::<tables::FirstText>()
-            .table::<tables::UnionText>()
-    });
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(sections);
     &SCHEMA
+}
+
+/// The same, for whoever knows of more.
+#[must_use]
+pub fn sections() -> Schema {
+    Schema::new()
+        .protocol("smtp")
+        .channel::<settings::SmtpText>()
+        .channel::<settings::LmtpText>()
+        .channel::<settings::MxText>()
+        .channel::<maildir::MaildirText>()
+        .channel::<discard::DiscardText>()
+        .stage::<stages::CopyText>()
+        .stage::<stages::PolicyText>()
+        .table::<tables::InlineText>()
+        .table::<tables::FileText>()
+        .table::<tables::CidrText>()
+        .table::<tables::RegexpText>()
+        .table::<tables::PcreText>()
+        .table::<tables::DatabaseText>()
+        .table::<tables::FirstText>()
+        .table::<tables::UnionText>()
 }
 
 /// All ways in, for one shard.

@@ -1,19 +1,50 @@
 //! The kinds of table that there are: what may stand in `[[table]]`, and the drivers of those whose
-//! answers come from a server.
+//! answers come from a server. A kind is a line in each of the two.
 
+use super::redis::{Redis, RedisText};
+use super::socketmap::{Socketmap, SocketmapText};
+#[cfg(feature = "sql")]
+use super::sql::{Sql, SqlText};
+use super::tcp_table::{TcpTable, TcpTableText};
 use config::{Schema, TableSettings};
 use lookup::Backend;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What may stand in the configuration of this program.
 pub(crate) fn schema() -> &'static Schema {
-    channels::schema()
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+        let schema = channels::sections()
+            .table::<RedisText>()
+            .table::<SocketmapText>()
+            .table::<TcpTableText>();
+        #[cfg(feature = "sql")]
+        let schema = schema.table::<SqlText>();
+        schema
+    });
+    &SCHEMA
 }
 
 /// Makes a driver, on the thread on which it will live.
 pub(super) type Build = Box<dyn FnOnce() -> Box<dyn Backend> + Send>;
 
 /// The driver of a table; `None`: its answers are kept in this process.
-pub(super) fn backend(_settings: &Arc<dyn TableSettings>) -> Option<Build> {
-    None
+pub(super) fn backend(settings: &Arc<dyn TableSettings>) -> Option<Build> {
+    let kinds = [
+        build(settings, Redis::backend),
+        build(settings, Socketmap::backend),
+        build(settings, TcpTable::backend),
+        #[cfg(feature = "sql")]
+        build(settings, Sql::backend),
+    ];
+    kinds.into_iter().flatten().next()
+}
+
+fn build<S: TableSettings>(
+    settings: &Arc<dyn TableSettings>,
+    backend: fn(&S) -> Box<dyn Backend>,
+) -> Option<Build> {
+    settings.of::<S>()?;
+    let settings = Arc::clone(settings);
+    // It was of this type a moment ago.
+    Some(Box::new(move || settings.of::<S>().map(backend).expect("the kind of the settings")))
 }

@@ -1,10 +1,23 @@
-//! Lookup tables of the running program.
+//! Lookup tables of the running program: the registry of those in force, and the kinds whose answers
+//! come from a server, a file or folder each.
 
+mod connections;
 mod files;
 mod kinds;
+mod password;
+mod redis;
 mod registry;
 pub(crate) mod remote;
+mod server;
 mod shown;
+mod socketmap;
+#[cfg(feature = "sql")]
+mod sql;
+mod tcp_table;
+mod template;
+#[cfg(test)]
+mod testing;
+mod text;
 
 pub(crate) use kinds::schema;
 pub(crate) use registry::{Registry, ShardTables};

@@ -1,0 +1,190 @@
+//! Kept connections to a server that answers one request after the other on each.
+
+use lookup::{Answers, Entry, Trouble};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// A connection that was opened longer ago is closed: the server's name or file may stand for another
+/// one by now.
+const AGE_MAX: Duration = Duration::from_secs(600);
+
+/// A connection that waited longer for a request is closed: what lies between may have forgotten it,
+/// and a request on it would wait for its deadline.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// The connections to one server that wait for a request. Whoever asks owns the connection until the
+/// answer is there: a request that is given up takes its connection with it, and no answer can come
+/// to another's question.
+pub(super) struct Connections<C> {
+    idle: RefCell<Vec<Kept<C>>>,
+    is_answering: Cell<bool>,
+}
+
+struct Kept<C> {
+    connection: C,
+    opened: Instant,
+    /// When it began to wait.
+    since: Instant,
+}
+
+/// Why a request has no answer, and what that means for its connection.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The server answered; the connection is as good as before.
+    Answered(Trouble),
+    /// The connection was closed before anything of an answer came: it may have been so before the
+    /// request.
+    Gone(Trouble),
+    /// Nothing more can be asked on it.
+    Broken(Trouble),
+}
+
+impl Failure {
+    /// The same, with the server's name before what it said.
+    pub(super) fn of(self, server: &dyn fmt::Display) -> Failure {
+        let named = |trouble: Trouble| Trouble::new(trouble.kind, format!("{server}: {trouble}"));
+        match self {
+            Failure::Answered(trouble) => Failure::Answered(named(trouble)),
+            Failure::Gone(trouble) => Failure::Gone(named(trouble)),
+            Failure::Broken(trouble) => Failure::Broken(named(trouble)),
+        }
+    }
+}
+
+impl<C> Connections<C> {
+    pub(super) fn new() -> Connections<C> {
+        Connections { idle: RefCell::default(), is_answering: Cell::new(false) }
+    }
+
+    /// Asks over a connection that is there, and over a new one when it turns out to be closed.
+    pub(super) async fn ask<A>(
+        &self,
+        open: impl AsyncFn() -> Result<C, Trouble>,
+        question: impl AsyncFn(&mut C) -> Result<A, Failure>,
+    ) -> Result<A, Trouble> {
+        loop {
+            let now = Instant::now();
+            let kept = self.take(now);
+            let is_kept = kept.is_some();
+            let (mut connection, opened) = match kept {
+                Some(kept) => (kept.connection, kept.opened),
+                None => (open().await.inspect_err(|_| self.is_answering.set(false))?, now),
+            };
+            let answer = match question(&mut connection).await {
+                Ok(answer) => Ok(answer),
+                Err(Failure::Answered(trouble)) => Err(trouble),
+                Err(Failure::Gone(_)) if is_kept => continue,
+                Err(Failure::Gone(trouble) | Failure::Broken(trouble)) => {
+                    self.is_answering.set(false);
+                    return Err(trouble);
+                }
+            };
+            self.keep(connection, opened, Instant::now());
+            return answer;
+        }
+    }
+
+    /// Whether the last request was answered.
+    pub(super) fn is_answering(&self) -> bool {
+        self.is_answering.get()
+    }
+
+    /// The connection that was used last. Those too old are closed.
+    fn take(&self, now: Instant) -> Option<Kept<C>> {
+        let mut idle = self.idle.borrow_mut();
+        idle.retain(|kept| {
+            now.saturating_duration_since(kept.since) <= IDLE_MAX
+                && now.saturating_duration_since(kept.opened) <= AGE_MAX
+        });
+        idle.pop()
+    }
+
+    fn keep(&self, connection: C, opened: Instant, since: Instant) {
+        self.is_answering.set(true);
+        self.idle.borrow_mut().push(Kept { connection, opened, since });
+    }
+}
+
+/// The answers of a server that takes one key at a time.
+pub(super) async fn in_turn(
+    keys: &[Box<str>],
+    find: impl AsyncFn(&str) -> Result<Option<Entry>, Trouble>,
+) -> Answers {
+    let mut answers = Vec::with_capacity(keys.len());
+    for key in keys {
+        answers.push(find(key).await);
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::run;
+    use super::*;
+    use lookup::TroubleKind;
+
+    fn trouble(text: &str) -> Trouble {
+        Trouble::new(TroubleKind::Wrong, text)
+    }
+
+    #[test]
+    fn a_connection_is_kept_for_a_minute_and_used_for_ten() {
+        let connections = Connections::new();
+        let take = |now| connections.take(now).map(|kept| kept.connection);
+        let start = Instant::now();
+        connections.keep("old", start, start);
+        connections.keep("new", start, start + Duration::from_secs(1));
+        let edge = start + IDLE_MAX;
+        assert_eq!(take(edge), Some("new"));
+        assert_eq!(take(edge), Some("old"));
+        connections.keep("old", start, start);
+        assert_eq!(take(edge + Duration::from_nanos(1)), None);
+        let edge = start + AGE_MAX;
+        connections.keep("busy", start, edge);
+        assert_eq!(take(edge), Some("busy"));
+        connections.keep("busy", start, edge);
+        assert_eq!(take(edge + Duration::from_nanos(1)), None);
+    }
+
+    #[test]
+    fn kept_connections_that_are_gone_are_replaced_and_new_ones_tell() {
+        run(async {
+            let connections = Connections::new();
+            let now = Instant::now();
+            for number in 0..3 {
+                connections.keep(number, now, now);
+            }
+            let opened = Cell::new(3);
+            let open = async || Ok(opened.replace(opened.get() + 1));
+            let question = async |number: &mut i32| match *number {
+                0..3 => Err(Failure::Gone(trouble("closed"))),
+                number => Ok(number),
+            };
+            assert_eq!(connections.ask(open, question).await, Ok(3));
+            assert!(connections.is_answering());
+            let gone = async |_: &mut i32| Err::<i32, _>(Failure::Gone(trouble("closed")));
+            assert_eq!(connections.ask(open, gone).await, Err(trouble("closed")));
+            assert_eq!(opened.get(), 5, "one new connection for a request, not more");
+            assert!(!connections.is_answering());
+        });
+    }
+
+    #[test]
+    fn a_connection_outlives_an_answer_that_is_trouble_and_no_other() {
+        run(async {
+            let connections = Connections::new();
+            let opened = Cell::new(0);
+            let open = async || Ok(opened.replace(opened.get() + 1));
+            let answered = async |_: &mut i32| Err::<(), _>(Failure::Answered(trouble("no")));
+            let broken = async |_: &mut i32| Err::<(), _>(Failure::Broken(trouble("half")));
+            for _ in 0..3 {
+                assert_eq!(connections.ask(open, answered).await, Err(trouble("no")));
+            }
+            assert_eq!(opened.get(), 1);
+            assert_eq!(connections.ask(open, broken).await, Err(trouble("half")));
+            assert_eq!(connections.ask(open, answered).await, Err(trouble("no")));
+            assert_eq!(opened.get(), 2);
+        });
+    }
+}

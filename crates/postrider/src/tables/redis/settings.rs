@@ -1,0 +1,218 @@
+//! `redis = { … }`.
+
+use crate::tables::server::{CONNECT_TIMEOUT, Server};
+use crate::tables::template::Template;
+use ::redis::Cmd;
+use config::quantity::Period;
+use config::{Reader, TableSection, TableSettings};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a server listens unless the file says otherwise.
+const PORT: u16 = 6379;
+
+/// So many fields may be asked for.
+const FIELDS_MAX: usize = 64;
+
+/// A table in Redis, Valkey or another server that speaks RESP. Without `field` and `fields` the value
+/// of a key is asked for (GET), with them the values of fields of a hash (HGET, HMGET). In `key` and
+/// `field`, `%s` stands for the key that is looked up, `%u` for its local part, `%d` for its domain, and
+/// `%%` for a percent sign; a key that has no such part is not looked up. No value may be longer than
+/// 100,000 bytes. Up to 100 keys are asked for at once.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RedisText {
+    /// Where it listens: `redis://host:port/database`, or `unix:` and the path of a socket; port 6379
+    /// and database 0 may be left out. Required. Without TLS: use a socket, or a network of your own.
+    #[schemars(extend("title" = "redis://host:port/database or unix:path"))]
+    server: String,
+    /// The number of the database, where it doesn't stand in `server`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 65_535))]
+    database: Option<u16>,
+    /// The user to log in as (Redis 6 and later); without it: the default user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    /// The file whose first line is the password; without it there is none. Read for each connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password_file: Option<PathBuf>,
+    /// The key in the server: `"user:%s"`. Required.
+    key: String,
+    /// The field of the hash at `key` whose value is the answer: `key = "virtual"`, `field = "%s"` for a
+    /// whole table in one hash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    /// The fields of the hash at `key` whose values are the answer, by these names. A key with none of
+    /// them is not in the table.
+    fields: Vec<String>,
+    /// Wait for a connection.
+    connect_timeout: Period,
+}
+
+impl Default for RedisText {
+    fn default() -> RedisText {
+        RedisText {
+            server: String::new(),
+            database: None,
+            user: None,
+            password_file: None,
+            key: String::new(),
+            field: None,
+            fields: Vec::new(),
+            connect_timeout: CONNECT_TIMEOUT.into(),
+        }
+    }
+}
+
+impl TableSection for RedisText {
+    const KEY: &'static str = "redis";
+    const SUMMARY: &'static str = "Redis or Valkey.";
+    const EXAMPLE: &'static str = "[[table]]\nredis = { … }";
+    const IS_REMOTE: bool = true;
+    type Text = RedisText;
+
+    fn read(text: RedisText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        reader.check_timeout("connect_timeout", &text.connect_timeout);
+        let place = place(&text, reader);
+        check_fields(&text, reader);
+        if text.user.is_some() && text.password_file.is_none() {
+            reader.error("user", "a user without `password_file`", "a password is needed with it");
+        }
+        if text.key.is_empty() {
+            let help = "the key in the server, such as key = \"user:%s\"";
+            reader.error("", "a redis table without `key`", help);
+            return None;
+        }
+        let key = template("key", &text.key, reader);
+        let field = match &text.field {
+            Some(field) => Some(template("field", field, reader)?),
+            None => None,
+        };
+        let (key, (server, database)) = (key?, place?);
+        if !key.has_key() && !field.as_ref().is_some_and(Template::has_key) {
+            let help = "write %s where the key stands, here or in `field`";
+            reader.error("key", "the same is asked for whatever the key is", help);
+            return None;
+        }
+        Some(Arc::new(Redis {
+            server,
+            database,
+            user: text.user.map(String::into_boxed_str),
+            password_file: text.password_file.map(PathBuf::into_boxed_path),
+            key,
+            field,
+            fields: text.fields.into_iter().map(String::into_boxed_str).collect(),
+            connect_timeout: text.connect_timeout.get(),
+        }))
+    }
+}
+
+/// The server, and the number of the database.
+fn place(text: &RedisText, reader: &mut Reader<'_, '_>) -> Option<(Server, u16)> {
+    if text.server.starts_with("rediss:") {
+        let help = "use a Unix socket, or a tunnel";
+        reader.error("server", "there is no TLS to Redis servers", help);
+        return None;
+    }
+    let rest = ["redis://", "valkey://"].iter().find_map(|scheme| text.server.strip_prefix(scheme));
+    if rest.unwrap_or(&text.server).contains('@') && !text.server.starts_with("unix:") {
+        let help = "they stand in `user` and in the file of `password_file`";
+        reader.error("server", "user and password don't stand in `server`", help);
+        return None;
+    }
+    let (address, path) = match rest {
+        Some(rest) => rest.split_once('/').unwrap_or((rest, "")),
+        None => (&*text.server, ""),
+    };
+    let server = Server::read(address, PORT, reader);
+    let database = match (path, text.database) {
+        ("", database) => database.unwrap_or_default(),
+        (_, Some(_)) => {
+            let help = "leave one of them out";
+            reader.error("database", "the database stands in `server` already", help);
+            return None;
+        }
+        (path, None) => match path.parse() {
+            Ok(database) => database,
+            Err(_) => {
+                let message = format!("\"{path}\" is not the number of a database");
+                reader.error("server", message, "");
+                return None;
+            }
+        },
+    };
+    Some((server?, database))
+}
+
+fn check_fields(text: &RedisText, reader: &mut Reader<'_, '_>) {
+    if text.field.is_some() && !text.fields.is_empty() {
+        reader.error("field", "`field` and `fields` exclude each other", "leave one of them out");
+    }
+    if text.fields.len() > FIELDS_MAX {
+        reader.error("fields", format!("more than {FIELDS_MAX} fields"), "");
+    }
+    for (index, name) in text.fields.iter().enumerate() {
+        let before = text.fields.iter().take(index);
+        if name.is_empty() {
+            reader.error(&format!("fields[{index}]"), "a field without a name", "");
+        } else if before.into_iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            let message = format!("the field \"{name}\" is there twice");
+            reader.error(&format!("fields[{index}]"), message, "");
+        }
+    }
+}
+
+fn template(key: &str, text: &str, reader: &mut Reader<'_, '_>) -> Option<Template> {
+    let template = Template::parse(text);
+    if let Err(why) = &template {
+        reader.error(key, why, "there are %s, %u, %d, and %% for a percent sign");
+    }
+    template.ok()
+}
+
+/// What a table in Redis is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Redis {
+    pub(super) server: Server,
+    pub(super) database: u16,
+    pub(super) user: Option<Box<str>>,
+    pub(super) password_file: Option<Box<Path>>,
+    key: Template,
+    field: Option<Template>,
+    /// Empty: the answer is one text.
+    pub(super) fields: Box<[Box<str>]>,
+    pub(super) connect_timeout: Duration,
+}
+
+impl TableSettings for Redis {
+    fn fields(&self) -> Vec<&str> {
+        self.fields.iter().map(|field| &**field).collect()
+    }
+
+    fn is_like(&self, other: &dyn TableSettings) -> bool {
+        other.of() == Some(self)
+    }
+}
+
+impl Redis {
+    /// What the server is asked for a key; `None`: the key lacks a part that is needed.
+    pub(super) fn question(&self, key: &str) -> Option<Cmd> {
+        let mut question = Cmd::new();
+        let name = match (&self.field, &*self.fields) {
+            (None, []) => "GET",
+            (Some(_), _) => "HGET",
+            (None, _) => "HMGET",
+        };
+        question.arg(name).arg(self.key.fill(key)?);
+        if let Some(field) = &self.field {
+            question.arg(field.fill(key)?);
+        }
+        for field in &self.fields {
+            question.arg(&**field);
+        }
+        Some(question)
+    }
+}

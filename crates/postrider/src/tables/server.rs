@@ -1,0 +1,139 @@
+//! The server of a table: where it is, and bytes to it and back.
+
+use super::connections::Failure;
+use super::text::words;
+use config::{Host, HostPort, Reader};
+use lookup::{Trouble, TroubleKind};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// So long a connection is waited for, unless the table says otherwise.
+pub(super) const CONNECT_TIMEOUT: &str = "5s";
+
+/// A connection to a server.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<W: AsyncRead + AsyncWrite + Unpin + Send> Wire for W {}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Server(HostPort);
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.host {
+            Host::Socket(_) => write!(f, "unix:{}", self.0),
+            _ => self.0.fmt(f),
+        }
+    }
+}
+
+impl Server {
+    /// Reads `server`: a host and port, or `unix:` and a path. `None` when there is a mistake in it,
+    /// which `reader` was told. With 0 as default the port is wanted.
+    pub(super) fn read(
+        text: &str,
+        default_port: u16,
+        reader: &mut Reader<'_, '_>,
+    ) -> Option<Server> {
+        if text.is_empty() {
+            let help = "say where it listens, such as server = \"127.0.0.1:9000\"";
+            reader.error("", "a table without `server`", help);
+            return None;
+        }
+        let help =
+            "a host and port are wanted, such as \"127.0.0.1:9000\", or \"unix:\" and a path";
+        match HostPort::parse(text, default_port) {
+            Ok(host) if host.port == 0 && !matches!(host.host, Host::Socket(_)) => {
+                reader.error("server", format!("\"{text}\" has no port"), help);
+                None
+            }
+            Ok(host) => Some(Server(host)),
+            Err(why) => {
+                reader.error("server", format!("\"{text}\" is not a server: {why}"), help);
+                None
+            }
+        }
+    }
+
+    /// Opens a connection. Names are resolved as the system does, all addresses are tried.
+    pub(super) async fn connect(&self, timeout: Duration) -> Result<Box<dyn Wire>, Trouble> {
+        within(self, timeout, async { self.open().await.map_err(|error| error.to_string()) }).await
+    }
+
+    /// The same, without an end to the wait.
+    pub(super) async fn open(&self) -> io::Result<Box<dyn Wire>> {
+        let port = self.0.port;
+        let stream = match &self.0.host {
+            Host::Socket(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
+            Host::Address(address) => TcpStream::connect((*address, port)).await?,
+            Host::Name(name) => TcpStream::connect((name.as_str(), port)).await?,
+        };
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
+}
+
+/// What opening a connection gives, or why there is none: the server's words, or that it says nothing.
+pub(super) async fn within<C>(
+    server: &dyn fmt::Display,
+    timeout: Duration,
+    open: impl Future<Output = Result<C, String>>,
+) -> Result<C, Trouble> {
+    let why = match tokio::time::timeout(timeout, open).await {
+        Ok(Ok(connection)) => return Ok(connection),
+        Ok(Err(why)) => words(why.as_bytes()),
+        Err(_) => format!("no connection within {timeout:?}"),
+    };
+    Err(Trouble::new(TroubleKind::Unreachable, format!("{server}: {why}")))
+}
+
+/// Finds the end of an answer: the place of what it says; `None` until all of it is there. Bytes after
+/// an answer, which nobody asked for, are trouble too.
+pub(super) type Frame = fn(&[u8]) -> Result<Option<Range<usize>>, Trouble>;
+
+/// Sends a request and reads its answer.
+pub(super) async fn exchange(
+    wire: &mut Box<dyn Wire>,
+    request: &[u8],
+    frame: Frame,
+) -> Result<Box<[u8]>, Failure> {
+    let gone = |error: &dyn fmt::Display| {
+        Failure::Gone(Trouble::new(TroubleKind::Unreachable, words(error.to_string().as_bytes())))
+    };
+    if has_news(wire).await {
+        return Err(gone(&"closed the connection, or said more than was asked"));
+    }
+    wire.write_all(request).await.map_err(|error| gone(&error))?;
+    let mut answer = Vec::with_capacity(512);
+    loop {
+        let read = wire.read_buf(&mut answer).await.map_err(|error| gone(&error))?;
+        if read == 0 && answer.is_empty() {
+            return Err(gone(&"closed the connection without an answer"));
+        }
+        if read == 0 {
+            let text = "closed the connection in the middle of its answer";
+            return Err(Failure::Broken(Trouble::new(TroubleKind::Wrong, text)));
+        }
+        if let Some(place) = frame(&answer).map_err(Failure::Broken)? {
+            return Ok(answer.get(place).unwrap_or_default().into());
+        }
+    }
+}
+
+/// Whether there is something to be read before anything was asked: bytes, or that it was closed.
+async fn has_news(wire: &mut Box<dyn Wire>) -> bool {
+    let mut byte = [0];
+    poll_fn(|cx| {
+        let read = Pin::new(&mut *wire).poll_read(cx, &mut ReadBuf::new(&mut byte));
+        Poll::Ready(read.is_ready())
+    })
+    .await
+}

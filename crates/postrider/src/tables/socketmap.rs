@@ -1,0 +1,166 @@
+//! Tables behind sendmail's socketmap protocol, as Postfix's socketmap_table(5) has it: netstrings
+//! there and back.
+
+use super::connections::{Connections, Failure, in_turn};
+use super::server::{CONNECT_TIMEOUT, Server, Wire, exchange};
+use super::text::{value, words};
+use config::quantity::Period;
+use config::{Reader, TableSection, TableSettings};
+use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// No reply is longer, without what makes a netstring of it (socketmap_table(5), REPLY FORMAT).
+const REPLY_BYTES_MAX: usize = 100_000;
+
+/// Digits of a netstring's length at most: more are a length beyond any limit, or no length.
+const LENGTH_DIGITS_MAX: usize = 9;
+
+/// A table that a server has which speaks sendmail's socketmap protocol, as Postfix's
+/// `socketmap:inet:host:port:name` does. A reply has at most 100,000 bytes.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct SocketmapText {
+    /// Where it listens: a host and port, or `unix:` and the path of a socket. Required.
+    #[schemars(extend("title" = "host:port or unix:path"))]
+    server: String,
+    /// The name of the map, which is part of each question. Required.
+    map: String,
+    /// Wait for a connection.
+    connect_timeout: Period,
+}
+
+impl Default for SocketmapText {
+    fn default() -> SocketmapText {
+        SocketmapText {
+            server: String::new(),
+            map: String::new(),
+            connect_timeout: CONNECT_TIMEOUT.into(),
+        }
+    }
+}
+
+impl TableSection for SocketmapText {
+    const KEY: &'static str = "socketmap";
+    const SUMMARY: &'static str = "A server that speaks sendmail's socketmap protocol.";
+    const EXAMPLE: &'static str = "[[table]]\nsocketmap = { … }";
+    const IS_REMOTE: bool = true;
+    type Text = SocketmapText;
+
+    fn read(text: SocketmapText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        reader.check_timeout("connect_timeout", &text.connect_timeout);
+        let server = Server::read(&text.server, 0, reader);
+        if text.map.is_empty() {
+            reader.error("", "a socketmap without `map`", "the name by which the server knows it");
+            return None;
+        }
+        // A space would end the name.
+        if text.map.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            let message = format!("\"{}\" is not the name of a map", text.map.escape_debug());
+            reader.error("map", message, "it has no spaces");
+            return None;
+        }
+        let connect_timeout = text.connect_timeout.get();
+        Some(Arc::new(Socketmap { server: server?, map: text.map.into(), connect_timeout }))
+    }
+}
+
+/// `socketmap = { … }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Socketmap {
+    server: Server,
+    map: Box<str>,
+    connect_timeout: Duration,
+}
+
+impl TableSettings for Socketmap {
+    fn is_like(&self, other: &dyn TableSettings) -> bool {
+        other.of() == Some(self)
+    }
+}
+
+impl Socketmap {
+    /// A driver, for the thread that asks it.
+    pub(crate) fn backend(&self) -> Box<dyn Backend> {
+        Box::new(Driver { settings: self.clone(), connections: Connections::new() })
+    }
+}
+
+struct Driver {
+    settings: Socketmap,
+    connections: Connections<Box<dyn Wire>>,
+}
+
+impl Backend for Driver {
+    fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
+        Box::pin(in_turn(keys, async |key| self.find(key).await))
+    }
+
+    fn server(&self) -> Option<String> {
+        self.connections.is_answering().then(|| self.settings.server.to_string())
+    }
+}
+
+impl Driver {
+    async fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+        let Socketmap { server, map, connect_timeout } = &self.settings;
+        let request = format!("{}:{map} {key},", map.len() + 1 + key.len());
+        let open = async || server.connect(*connect_timeout).await;
+        let question = async |wire: &mut Box<dyn Wire>| {
+            let reply = exchange(wire, request.as_bytes(), netstring).await;
+            let reply = reply.map_err(|failure| failure.of(server))?;
+            answer(&reply).map_err(|trouble| Failure::Answered(trouble).of(server))
+        };
+        self.connections.ask(open, question).await
+    }
+}
+
+/// The place of a netstring's content.
+fn netstring(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
+    let wrong = |what: &str| Err(Trouble::new(TroubleKind::Wrong, what));
+    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let ends = bytes.get(digits);
+    if digits > LENGTH_DIGITS_MAX
+        || (digits == 0 && ends.is_some())
+        || ends.is_some_and(|b| *b != b':')
+    {
+        return wrong(&format!("the reply is no netstring: {}", words(bytes)));
+    }
+    if ends.is_none() {
+        return Ok(None);
+    }
+    let length =
+        bytes.iter().take(digits).fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
+    if length > REPLY_BYTES_MAX {
+        let text = format!("the reply has {length} bytes; {REPLY_BYTES_MAX} are taken");
+        return Err(Trouble::new(TroubleKind::Key, text));
+    }
+    let start = digits + 1;
+    let end = start + length;
+    match bytes.get(end..) {
+        None | Some([]) => Ok(None),
+        Some([b',']) => Ok(Some(start..end)),
+        Some([b',', ..]) => wrong("there is more than one reply"),
+        Some(_) => wrong("the reply is no netstring: no comma at its end"),
+    }
+}
+
+/// What a reply says (socketmap_table(5), REPLY FORMAT).
+fn answer(reply: &[u8]) -> Result<Option<Entry>, Trouble> {
+    let space = reply.iter().position(|byte| *byte == b' ');
+    let (status, rest) = reply.split_at(space.unwrap_or(reply.len()));
+    let data = rest.get(1..).unwrap_or_default();
+    let kind = match status {
+        b"OK" if space.is_some() => return Ok(Some(Entry::text(value(data)?))),
+        b"NOTFOUND" => return Ok(None),
+        b"TIMEOUT" => TroubleKind::Timeout,
+        _ => TroubleKind::Wrong,
+    };
+    Err(Trouble::new(kind, words(reply)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Tables in SQL databases.
+
+mod answer;
+mod databases;
+mod query;
+mod settings;
+
+pub(crate) use settings::{Sql, SqlText};
+
+use super::connections::{Connections, Failure, in_turn};
+use super::password;
+use super::server::within;
+use super::text::words;
+use answer::Gathering;
+use databases::Dialect;
+use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use settings::Database;
+use sqlx::mysql::MySql;
+use sqlx::postgres::Postgres;
+use sqlx::sqlite::Sqlite;
+use sqlx::{
+    AssertSqlSafe, ColumnIndex, ConnectOptions, Connection, Encode, Error, Executor, IntoArguments,
+    Type,
+};
+use std::future::poll_fn;
+use std::sync::Arc;
+
+impl Sql {
+    /// A driver, for the thread that asks it.
+    pub(crate) fn backend(&self) -> Box<dyn Backend> {
+        match &self.database {
+            Database::Postgres(options) => Driver::<Postgres>::boxed(self, options),
+            Database::Mysql(options) => Driver::<MySql>::boxed(self, options),
+            Database::Sqlite(options) => Driver::<Sqlite>::boxed(self, options),
+        }
+    }
+}
+
+type OptionsOf<D> = <<D as sqlx::Database>::Connection as Connection>::Options;
+
+struct Driver<D: Dialect> {
+    settings: Sql,
+    options: OptionsOf<D>,
+    connections: Connections<D::Connection>,
+}
+
+impl<D> Driver<D>
+where
+    D: Dialect,
+    D::Arguments: IntoArguments<D>,
+    for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
+    for<'k> String: Encode<'k, D> + Type<D>,
+    usize: ColumnIndex<D::Row>,
+{
+    fn boxed(settings: &Sql, options: &OptionsOf<D>) -> Box<dyn Backend> {
+        let (settings, options) = (settings.clone(), options.clone());
+        Box::new(Driver::<D> { settings, options, connections: Connections::new() })
+    }
+
+    async fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+        let Some(values) = self.settings.query.values(key) else { return Ok(None) };
+        let server = &self.settings.url;
+        let open = async || within(server, self.settings.connect_timeout, self.open()).await;
+        let question = async |connection: &mut D::Connection| {
+            self.ask(connection, &values).await.map_err(|failure| failure.of(server))
+        };
+        self.connections.ask(open, question).await
+    }
+
+    async fn open(&self) -> Result<D::Connection, String> {
+        let password = self.settings.password_file.as_deref().map(password::read).transpose()?;
+        let options = match password {
+            Some(password) => D::with_password(self.options.clone(), &password),
+            None => self.options.clone(),
+        };
+        options.connect().await.map_err(|error| told::<D>(&error))
+    }
+
+    async fn ask(
+        &self,
+        connection: &mut D::Connection,
+        values: &[&str],
+    ) -> Result<Option<Entry>, Failure> {
+        // Nothing but the file's own words: keys are parameters.
+        let sql = AssertSqlSafe(Arc::clone(&self.settings.query.sql));
+        let mut query = sqlx::query::<D>(sql);
+        for value in values {
+            query = query.bind((*value).to_owned());
+        }
+        let mut rows = connection.fetch(query);
+        let mut gathering = Gathering::new(&self.settings.fields);
+        while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
+            let row = row.map_err(|error| failure::<D>(&error))?;
+            // The rest of the answer would have to be read first if the connection were kept.
+            gathering.row::<D>(&row).map_err(Failure::Broken)?;
+        }
+        Ok(gathering.entry())
+    }
+}
+
+impl<D> Backend for Driver<D>
+where
+    D: Dialect,
+    D::Arguments: IntoArguments<D>,
+    for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
+    for<'k> String: Encode<'k, D> + Type<D>,
+    usize: ColumnIndex<D::Row>,
+{
+    fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
+        Box::pin(in_turn(keys, async |key| self.find(key).await))
+    }
+
+    fn server(&self) -> Option<String> {
+        self.connections.is_answering().then(|| self.settings.url.to_string())
+    }
+}
+
+/// An error for people, with the server's code where it has one.
+fn told<D: Dialect>(error: &Error) -> String {
+    let text = match error {
+        Error::Database(error) => match D::code(&**error) {
+            Some(code) => format!("{} ({code})", error.message()),
+            None => error.message().to_owned(),
+        },
+        Error::Io(error) => error.to_string(),
+        error => error.to_string(),
+    };
+    words(text.as_bytes())
+}
+
+/// What an error means for its request and its connection.
+fn failure<D: Dialect>(error: &Error) -> Failure {
+    let trouble = |kind| Trouble::new(kind, told::<D>(error));
+    let code = match error {
+        Error::Io(_) | Error::WorkerCrashed => {
+            return Failure::Gone(trouble(TroubleKind::Unreachable));
+        }
+        Error::Database(error) => D::code(&**error).unwrap_or_default(),
+        _ => return Failure::Broken(trouble(TroubleKind::Wrong)),
+    };
+    D::failure(&code, trouble)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! The query of a table: places for the key become parameters, never text.
+
+use crate::tables::template::Part;
+use std::iter::Peekable;
+use std::str::CharIndices;
+use std::sync::Arc;
+
+/// Whose SQL it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flavour {
+    Postgres,
+    Mysql,
+    Sqlite,
+}
+
+/// A query as it is sent, and what is sent with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Query {
+    /// With the server's marks where parameters stand.
+    pub(super) sql: Arc<str>,
+    /// What the parameters are, in their order.
+    pub(super) parameters: Box<[Part]>,
+}
+
+/// What is wrong with a query, and how it would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mistake {
+    pub(super) message: String,
+    pub(super) help: &'static str,
+}
+
+const NO_TEXT: &str = "a key is sent beside the query and never becomes part of its text: it stands \
+                       where a value may stand";
+const NO_QUOTES: &str =
+    "write it without quotes: it stands for the whole value; join texts with ||";
+const PLACES: &str = "there are %s, %u, %d, and %% for a percent sign";
+const ONE_STATEMENT: &str = "a table has one statement";
+
+/// Words after which names stand, not values.
+const BEFORE_NAMES: [&str; 8] = ["from", "join", "into", "update", "table", "as", "by", "only"];
+
+impl Query {
+    /// Reads a query with `%s`, `%u`, `%d`, and `%%` for a percent sign.
+    ///
+    /// # Errors
+    /// It has no place for a key, or one where a value can't stand, or is more than one statement.
+    pub(super) fn parse(text: &str, flavour: Flavour) -> Result<Query, Mistake> {
+        let mut reading = Reading {
+            text,
+            flavour,
+            chars: text.char_indices().peekable(),
+            sql: String::with_capacity(text.len() + 8),
+            parameters: Vec::new(),
+        };
+        while let Some((at, c)) = reading.chars.next() {
+            if !reading.char(at, c)? {
+                break;
+            }
+        }
+        if reading.parameters.is_empty() {
+            let message = "the query has no place for the key";
+            return mistake(message, "write %s where its value stands: WHERE address = %s");
+        }
+        let sql = reading.sql.trim().into();
+        Ok(Query { sql, parameters: reading.parameters.into() })
+    }
+
+    /// The values of the parameters; `None`: the key lacks a part that is one.
+    pub(super) fn values<'k>(&self, key: &'k str) -> Option<Vec<&'k str>> {
+        self.parameters.iter().map(|part| part.of(key)).collect()
+    }
+}
+
+fn mistake<T>(message: impl Into<String>, help: &'static str) -> Result<T, Mistake> {
+    Err(Mistake { message: message.into(), help })
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '`' | '\'' | ']' | '$' | '%')
+}
+
+struct Reading<'t> {
+    text: &'t str,
+    flavour: Flavour,
+    chars: Peekable<CharIndices<'t>>,
+    sql: String,
+    parameters: Vec<Part>,
+}
+
+impl Reading<'_> {
+    /// Reads what begins with this character; false at the end of the statement.
+    fn char(&mut self, at: usize, c: char) -> Result<bool, Mistake> {
+        let next = self.chars.peek().map(|(_, next)| *next);
+        match (c, next) {
+            ('%', _) => self.place(at)?,
+            ('\'' | '"', _) => self.quoted(at, c)?,
+            ('`', _) if self.flavour != Flavour::Postgres => self.quoted(at, '`')?,
+            ('[', _) if self.flavour == Flavour::Sqlite => self.quoted(at, ']')?,
+            ('-', Some('-')) => self.comment(at, "\n"),
+            ('#', _) if self.flavour == Flavour::Mysql => self.comment(at, "\n"),
+            ('/', Some('*')) => self.comment(at, "*/"),
+            (';', _) => {
+                let rest = self.text.get(at + 1..).unwrap_or_default();
+                if !rest.trim().is_empty() {
+                    return mistake("the query goes on after a semicolon", ONE_STATEMENT);
+                }
+                return Ok(false);
+            }
+            _ if self.is_parameter(c, next) => {
+                let message = format!("\"{c}\" stands for a parameter of its own");
+                return mistake(message, "write %s where the key stands");
+            }
+            _ => self.sql.push(c),
+        }
+        Ok(true)
+    }
+
+    /// Whether the server would read a parameter here, of which nothing is known.
+    fn is_parameter(&self, c: char, next: Option<char>) -> bool {
+        let is_name = next.is_some_and(|next| next.is_alphanumeric() || next == '_');
+        match self.flavour {
+            // Also a string in dollars, in which nothing would be found.
+            Flavour::Postgres => c == '$',
+            Flavour::Mysql => c == '?',
+            Flavour::Sqlite => c == '?' || (matches!(c, '$' | ':' | '@') && is_name),
+        }
+    }
+
+    /// Reads what follows a percent sign outside of quotes.
+    fn place(&mut self, at: usize) -> Result<(), Mistake> {
+        let letter = self.chars.next().map(|(_, letter)| letter);
+        let shown = format!("%{}", letter.map(String::from).unwrap_or_default());
+        let Some(part) = letter.and_then(Part::of_letter) else {
+            if letter == Some('%') {
+                self.sql.push('%');
+                return Ok(());
+            }
+            return mistake(format!("\"{shown}\" is no place for a key"), PLACES);
+        };
+        let before = self.text.get(..at).unwrap_or_default();
+        let next = self.chars.peek().map(|(_, next)| *next);
+        let word = before.trim_end().rsplit(|c: char| !c.is_alphanumeric() && c != '_').next();
+        let is_after_name_word = word.is_some_and(|word| {
+            before.ends_with(char::is_whitespace)
+                && BEFORE_NAMES.iter().any(|name| name.eq_ignore_ascii_case(word))
+        });
+        if before.ends_with(is_of_name) || next.is_some_and(is_of_name) || is_after_name_word {
+            return mistake(format!("\"{shown}\" stands where no value can stand"), NO_TEXT);
+        }
+        self.parameters.push(part);
+        match self.flavour {
+            Flavour::Postgres => self.sql.push_str(&format!("${}", self.parameters.len())),
+            Flavour::Mysql | Flavour::Sqlite => self.sql.push('?'),
+        }
+        Ok(())
+    }
+
+    /// Reads up to the end of a string or a quoted name. A quote that is doubled ends one and begins the
+    /// next, which comes to the same.
+    fn quoted(&mut self, at: usize, end: char) -> Result<(), Mistake> {
+        let before = self.text.get(..at).unwrap_or_default();
+        let is_escape_string = before.ends_with(['e', 'E'])
+            && !before.get(..at.saturating_sub(1)).is_some_and(|word| word.ends_with(is_of_name));
+        let has_backslashes = match self.flavour {
+            Flavour::Mysql => end != '`',
+            Flavour::Postgres => end == '\'' && is_escape_string,
+            Flavour::Sqlite => false,
+        };
+        self.sql.push_str(self.text.get(at..=at).unwrap_or_default());
+        while let Some((_, c)) = self.chars.next() {
+            let next = self.chars.peek().map(|(_, next)| *next);
+            self.sql.push(c);
+            match (c, next) {
+                ('\\', Some(escaped)) if has_backslashes => {
+                    self.chars.next();
+                    self.sql.push(escaped);
+                }
+                ('%', Some('%')) => {
+                    self.chars.next();
+                }
+                ('%', Some(letter)) if Part::of_letter(letter).is_some() => {
+                    return mistake(format!("\"%{letter}\" stands in quotes"), NO_QUOTES);
+                }
+                ('%', _) => return mistake("a single percent sign stands in quotes", PLACES),
+                (c, _) if c == end => return Ok(()),
+                _ => {}
+            }
+        }
+        mistake("a quote has no end", "")
+    }
+
+    /// Leaves out a comment.
+    fn comment(&mut self, at: usize, end: &str) {
+        let rest = self.text.get(at..).unwrap_or_default();
+        let end = rest.find(end).map_or(self.text.len(), |found| at + found + end.len());
+        while self.chars.next_if(|(place, _)| *place < end).is_some() {}
+        self.sql.push(' ');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Flavour::{Mysql, Postgres, Sqlite};
+
+    fn sql(text: &str, flavour: Flavour) -> String {
+        Query::parse(text, flavour).unwrap_or_else(|e| panic!("{text}: {e:?}")).sql.to_string()
+    }
+
+    #[test]
+    fn places_become_parameters() {
+        let text = "SELECT a FROM t WHERE l = %u AND d=%d OR (a,%s) LIKE 'x%%' -- %s\n;  ";
+        let query = Query::parse(text, Postgres).unwrap();
+        assert_eq!(&*query.sql, "SELECT a FROM t WHERE l = $1 AND d=$2 OR (a,$3) LIKE 'x%'");
+        assert_eq!(*query.parameters, [Part::Local, Part::Domain, Part::Whole]);
+        assert_eq!(query.values("u@d"), Some(vec!["u", "d", "u@d"]));
+        assert_eq!(query.values("d"), None);
+        assert_eq!(sql(text, Mysql), "SELECT a FROM t WHERE l = ? AND d=? OR (a,?) LIKE 'x%'");
+        assert_eq!(
+            sql("SELECT /* %s */ 5 %% 2, %s::citext", Postgres),
+            "SELECT   5 % 2, $1::citext"
+        );
+        assert_eq!(sql("SELECT f(%s) # it's\n", Mysql), "SELECT f(?)");
+        assert_eq!(sql("SELECT x FROM [a?b] WHERE k=%s", Sqlite), "SELECT x FROM [a?b] WHERE k=?");
+        assert_eq!(sql("SELECT 'it''s' || %s", Sqlite), "SELECT 'it''s' || ?");
+        assert_eq!(sql(r"SELECT 'a\'?', %s", Mysql), r"SELECT 'a\'?', ?");
+        assert_eq!(sql(r"SELECT E'a\'$', '\', %s", Postgres), r"SELECT E'a\'$', '\', $1");
+    }
+
+    #[test]
+    fn what_would_need_text_is_a_mistake() {
+        for (text, flavour, message) in [
+            ("SELECT 1", Postgres, "no place for the key"),
+            ("SELECT '%%s'", Postgres, "no place for the key"),
+            ("SELECT a FROM t WHERE k = '%s'", Postgres, "\"%s\" stands in quotes"),
+            ("SELECT a FROM t WHERE k LIKE '%s%%'", Mysql, "\"%s\" stands in quotes"),
+            ("SELECT a FROM t WHERE k = \"%u\"", Mysql, "\"%u\" stands in quotes"),
+            ("SELECT a FROM `%d` WHERE k = %s", Mysql, "\"%d\" stands in quotes"),
+            ("SELECT a FROM [%d] WHERE k = %s", Sqlite, "\"%d\" stands in quotes"),
+            ("SELECT '100%' WHERE k = %s", Sqlite, "a single percent sign"),
+            ("SELECT a FROM %d WHERE k = %s", Postgres, "\"%d\" stands where no value"),
+            ("SELECT a FROM t_%d WHERE k = %s", Postgres, "\"%d\" stands where no value"),
+            ("SELECT a FROM %d_t WHERE k = %s", Postgres, "\"%d\" stands where no value"),
+            ("SELECT a FROM s.%d WHERE k = %s", Postgres, "\"%d\" stands where no value"),
+            ("SELECT a FROM t\nJOIN  %d ON 1", Postgres, "\"%d\" stands where no value"),
+            ("SELECT a AS %u WHERE k = %s", Postgres, "\"%u\" stands where no value"),
+            ("SELECT a FROM t ORDER BY %s", Postgres, "\"%s\" stands where no value"),
+            ("SELECT %s%s", Postgres, "\"%s\" stands where no value"),
+            ("SELECT a % 2 WHERE k = %s", Postgres, "\"% \" is no place"),
+            ("SELECT %S", Postgres, "\"%S\" is no place"),
+            ("SELECT a WHERE k = %", Postgres, "\"%\" is no place"),
+            ("SELECT a WHERE k = $1", Postgres, "\"$\" stands for a parameter"),
+            ("SELECT $$it's$$, %s", Postgres, "\"$\" stands for a parameter"),
+            ("SELECT a WHERE k = ?", Mysql, "\"?\" stands for a parameter"),
+            ("SELECT a WHERE k = :k", Sqlite, "\":\" stands for a parameter"),
+            ("SELECT a WHERE k = @k", Sqlite, "\"@\" stands for a parameter"),
+            ("SELECT %s; DROP TABLE t", Sqlite, "goes on after a semicolon"),
+            ("SELECT %s, 'open", Postgres, "a quote has no end"),
+        ] {
+            let mistake = Query::parse(text, flavour).unwrap_err();
+            assert!(mistake.message.contains(message), "{text}: {mistake:?}");
+        }
+    }
+}

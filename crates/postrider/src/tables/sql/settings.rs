@@ -1,0 +1,200 @@
+//! `sql = { … }`.
+
+use super::query::{Flavour, Query};
+use crate::tables::server::CONNECT_TIMEOUT;
+use config::quantity::Period;
+use config::{Reader, TableSection, TableSettings};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sqlx::ConnectOptions as _;
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A table in PostgreSQL, MySQL, MariaDB or SQLite. The query has places for the key, which is sent
+/// beside it as a parameter and never becomes part of its text: `%s` stands for all of it, `%u` for the
+/// local part of an address (all of a key without `@`), `%d` for its domain, `%%` for a percent sign; a
+/// key that has no such part is not looked up. Several rows are one answer with several values; NULL is
+/// no value, and a key all of whose values are NULL is not in the table. Columns are texts, numbers and
+/// truth values; others are cast in the query. An answer has at most 1,000 rows and 100,000 bytes. There
+/// are as many connections as requests at once (`cache = { max_requests = … }`).
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct SqlText {
+    /// Where it is: `postgres://user@host:port/database`, `mysql://user@host:port/database` or
+    /// `sqlite:/path`, which is opened for reading only. Required. `?sslmode=verify-full` and
+    /// `&sslrootcert=FILE` (MySQL: `ssl-mode=VERIFY_IDENTITY`, `ssl-ca`) ask for TLS and the server's
+    /// name; a Unix socket is `?host=/run/postgresql` or `?socket=/run/mysqld/mysqld.sock`.
+    #[schemars(extend("title" = "URL"))]
+    url: String,
+    /// The query: `"SELECT mailbox FROM users WHERE address = %s"`. Required.
+    query: String,
+    /// The columns of the answer, by their names in the query; without it all of them. Templates use
+    /// only those that are named here.
+    fields: Vec<String>,
+    /// The file whose first line is the password; without it there is none. Read for each connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password_file: Option<PathBuf>,
+    /// Wait for a connection.
+    connect_timeout: Period,
+}
+
+impl Default for SqlText {
+    fn default() -> SqlText {
+        SqlText {
+            url: String::new(),
+            query: String::new(),
+            fields: Vec::new(),
+            password_file: None,
+            connect_timeout: CONNECT_TIMEOUT.into(),
+        }
+    }
+}
+
+impl TableSection for SqlText {
+    const KEY: &'static str = "sql";
+    const SUMMARY: &'static str = "PostgreSQL, MySQL, MariaDB or SQLite.";
+    const EXAMPLE: &'static str = "[[table]]\nsql = { … }";
+    const IS_REMOTE: bool = true;
+    type Text = SqlText;
+
+    fn read(text: SqlText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        reader.check_timeout("connect_timeout", &text.connect_timeout);
+        check_fields(&text.fields, reader);
+        if text.url.is_empty() {
+            let help = "such as url = \"postgres://postrider@127.0.0.1/mail\"";
+            reader.error("", "an sql table without `url`", help);
+            return None;
+        }
+        let database = match Database::parse(&text.url, text.connect_timeout.get()) {
+            Ok(database) => database,
+            Err((message, help)) => {
+                reader.error("url", message, help);
+                return None;
+            }
+        };
+        if text.password_file.is_some() && database.flavour() == Flavour::Sqlite {
+            reader.error("password_file", "a file of SQLite has no password", "leave it out");
+        }
+        if text.query.is_empty() {
+            let help = "such as query = \"SELECT mailbox FROM users WHERE address = %s\"";
+            reader.error("", "an sql table without `query`", help);
+            return None;
+        }
+        match Query::parse(&text.query, database.flavour()) {
+            Ok(query) => Some(Arc::new(Sql {
+                url: text.url.into(),
+                database,
+                query,
+                fields: text.fields.into_iter().map(String::into_boxed_str).collect(),
+                password_file: text.password_file.map(PathBuf::into_boxed_path),
+                connect_timeout: text.connect_timeout.get(),
+            })),
+            Err(mistake) => {
+                reader.error("query", mistake.message, mistake.help);
+                None
+            }
+        }
+    }
+}
+
+fn check_fields(fields: &[String], reader: &mut Reader<'_, '_>) {
+    for (index, name) in fields.iter().enumerate() {
+        let before = fields.iter().take(index);
+        if name.is_empty() {
+            reader.error(&format!("fields[{index}]"), "a column without a name", "");
+        } else if before.into_iter().any(|other| other.eq_ignore_ascii_case(name)) {
+            let message = format!("the column \"{name}\" is there twice");
+            reader.error(&format!("fields[{index}]"), message, "");
+        }
+    }
+}
+
+/// How a database is reached.
+#[derive(Clone, Debug)]
+pub(super) enum Database {
+    Postgres(Box<PgConnectOptions>),
+    Mysql(Box<MySqlConnectOptions>),
+    Sqlite(Box<SqliteConnectOptions>),
+}
+
+impl Database {
+    fn flavour(&self) -> Flavour {
+        match self {
+            Database::Postgres(_) => Flavour::Postgres,
+            Database::Mysql(_) => Flavour::Mysql,
+            Database::Sqlite(_) => Flavour::Sqlite,
+        }
+    }
+
+    /// Reads a URL; or what is wrong with it, and how it would be right.
+    fn parse(url: &str, timeout: Duration) -> Result<Database, (String, &'static str)> {
+        let Some((scheme, rest)) = url.split_once(':') else {
+            return Err((format!("\"{url}\" is not a URL"), SCHEMES));
+        };
+        let authority = rest.trim_start_matches('/').split('/').next().unwrap_or_default();
+        let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+        let has_password = user.contains(':') || rest.contains("password=");
+        if has_password && scheme != "sqlite" {
+            let help = "it stands in a file: password_file = \"/etc/postrider/password\"";
+            return Err(("the password doesn't stand in `url`".to_owned(), help));
+        }
+        let wrong = |error: sqlx::Error| (format!("\"{url}\" is not a database: {error}"), SCHEMES);
+        match scheme {
+            "postgres" | "postgresql" => {
+                let options = PgConnectOptions::from_str(url).map_err(wrong)?;
+                Ok(Database::Postgres(Box::new(options.disable_statement_logging())))
+            }
+            "mysql" | "mariadb" => {
+                let options = MySqlConnectOptions::from_str(url).map_err(wrong)?;
+                Ok(Database::Mysql(Box::new(options.disable_statement_logging())))
+            }
+            "sqlite" => {
+                if !rest.trim_start_matches("//").starts_with('/') {
+                    let message = format!("\"{url}\" does not name a file");
+                    return Err((message, "its whole path is wanted: sqlite:/srv/mail/users.db"));
+                }
+                let options = SqliteConnectOptions::from_str(url).map_err(wrong)?;
+                let options = options.read_only(true).create_if_missing(false);
+                let options = options.busy_timeout(timeout).disable_statement_logging();
+                Ok(Database::Sqlite(Box::new(options)))
+            }
+            _ => Err((format!("\"{scheme}\" is no kind of database"), SCHEMES)),
+        }
+    }
+}
+
+const SCHEMES: &str =
+    "there are postgres://user@host/database, mysql://user@host/database, sqlite:/path";
+
+/// What a table in a database is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Sql {
+    pub(super) url: Box<str>,
+    pub(super) database: Database,
+    pub(super) query: Query,
+    /// Empty: all columns.
+    pub(super) fields: Box<[Box<str>]>,
+    pub(super) password_file: Option<Box<Path>>,
+    pub(super) connect_timeout: Duration,
+}
+
+impl TableSettings for Sql {
+    fn fields(&self) -> Vec<&str> {
+        self.fields.iter().map(|field| &**field).collect()
+    }
+
+    fn is_like(&self, other: &dyn TableSettings) -> bool {
+        other.of::<Sql>().is_some_and(|other| {
+            self.url == other.url
+                && self.query == other.query
+                && self.fields == other.fields
+                && self.password_file == other.password_file
+                && self.connect_timeout == other.connect_timeout
+        })
+    }
+}

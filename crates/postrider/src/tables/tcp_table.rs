@@ -1,0 +1,160 @@
+//! Tables behind the protocol of Postfix's tcp_table(5): a line there and a line back.
+
+use super::connections::{Connections, Failure, in_turn};
+use super::server::{CONNECT_TIMEOUT, Server, Wire, exchange};
+use super::text::{value, words};
+use config::quantity::Period;
+use config::{Reader, TableSection, TableSettings};
+use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// No line is longer, there or back, with the newline at its end (tcp_table(5), REPLY FORMAT).
+const LINE_BYTES_MAX: usize = 4_096;
+
+/// A table that a server has which speaks the protocol of Postfix's `tcp:host:port` (tcp_table(5)), such
+/// as PostSRSd. A line has at most 4,096 bytes, there and back.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct TcpTableText {
+    /// Where it listens: a host and port, or `unix:` and the path of a socket. Required.
+    #[schemars(extend("title" = "host:port or unix:path"))]
+    server: String,
+    /// Wait for a connection.
+    connect_timeout: Period,
+}
+
+impl Default for TcpTableText {
+    fn default() -> TcpTableText {
+        TcpTableText { server: String::new(), connect_timeout: CONNECT_TIMEOUT.into() }
+    }
+}
+
+impl TableSection for TcpTableText {
+    const KEY: &'static str = "tcp";
+    const SUMMARY: &'static str = "A server that speaks the protocol of Postfix's tcp tables.";
+    const EXAMPLE: &'static str = "[[table]]\ntcp = { … }";
+    const IS_REMOTE: bool = true;
+    type Text = TcpTableText;
+
+    fn read(text: TcpTableText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        reader.check_timeout("connect_timeout", &text.connect_timeout);
+        let server = Server::read(&text.server, 0, reader)?;
+        Some(Arc::new(TcpTable { server, connect_timeout: text.connect_timeout.get() }))
+    }
+}
+
+/// `tcp = { … }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TcpTable {
+    server: Server,
+    connect_timeout: Duration,
+}
+
+impl TableSettings for TcpTable {
+    fn is_like(&self, other: &dyn TableSettings) -> bool {
+        other.of() == Some(self)
+    }
+}
+
+impl TcpTable {
+    /// A driver, for the thread that asks it.
+    pub(crate) fn backend(&self) -> Box<dyn Backend> {
+        Box::new(Driver { settings: self.clone(), connections: Connections::new() })
+    }
+}
+
+struct Driver {
+    settings: TcpTable,
+    connections: Connections<Box<dyn Wire>>,
+}
+
+impl Backend for Driver {
+    fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
+        Box::pin(in_turn(keys, async |key| self.find(key).await))
+    }
+
+    fn server(&self) -> Option<String> {
+        self.connections.is_answering().then(|| self.settings.server.to_string())
+    }
+}
+
+impl Driver {
+    async fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+        let TcpTable { server, connect_timeout } = &self.settings;
+        let request = request(key)?;
+        let open = async || server.connect(*connect_timeout).await;
+        let question = async |wire: &mut Box<dyn Wire>| {
+            let reply = exchange(wire, &request, line).await;
+            let reply = reply.map_err(|failure| failure.of(server))?;
+            answer(&reply).map_err(|trouble| Failure::Answered(trouble).of(server))
+        };
+        self.connections.ask(open, question).await
+    }
+}
+
+/// The question for a key (tcp_table(5), ENCODING).
+fn request(key: &str) -> Result<Vec<u8>, Trouble> {
+    let mut line = b"get ".to_vec();
+    for byte in key.bytes() {
+        match byte {
+            b'%' | ..=b' ' | 0x7f.. => line.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            _ => line.push(byte),
+        }
+    }
+    line.push(b'\n');
+    if line.len() > LINE_BYTES_MAX {
+        return Err(Trouble::new(TroubleKind::Key, "the key is too long for a tcp table"));
+    }
+    Ok(line)
+}
+
+/// The place of a line's text.
+fn line(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
+    match bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') {
+        Some(end) if end + 1 == bytes.len() => Ok(Some(0..end)),
+        Some(_) => Err(Trouble::new(TroubleKind::Wrong, "there is more than one reply")),
+        None if bytes.len() < LINE_BYTES_MAX => Ok(None),
+        None => {
+            let text = format!("the reply has more than {LINE_BYTES_MAX} bytes");
+            Err(Trouble::new(TroubleKind::Key, text))
+        }
+    }
+}
+
+/// What a reply says (tcp_table(5), REPLY FORMAT).
+fn answer(reply: &[u8]) -> Result<Option<Entry>, Trouble> {
+    let wrong = |text: &[u8]| Trouble::new(TroubleKind::Wrong, words(text));
+    match reply.split_at_checked(4) {
+        Some((b"200 ", text)) => {
+            let text = decoded(text).ok_or_else(|| wrong(reply))?;
+            Ok(Some(Entry::text(value(&text)?)))
+        }
+        Some((b"500 ", _)) => Ok(None),
+        // Some servers leave the text out, and the space before it.
+        None if reply == b"500" => Ok(None),
+        _ => Err(wrong(reply)),
+    }
+}
+
+/// The text without its `%XX`; `None`: a `%` is followed by something else.
+fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut bytes = text.iter().copied();
+    let mut decoded = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let (high, low) = (digit(bytes.next()?)?, digit(bytes.next()?)?);
+            decoded.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            decoded.push(byte);
+        }
+    }
+    Some(decoded)
+}
+
+#[cfg(test)]
+mod tests;
