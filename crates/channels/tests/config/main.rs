@@ -4,4 +4,3 @@
 
 mod bad;
 mod good;
-mod reference;
