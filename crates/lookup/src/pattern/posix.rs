@@ -218,8 +218,13 @@ impl Posix<'_> {
             b'>' => self.out.assertion(r"\b{end}"),
             b'`' => self.out.assertion(r"\A"),
             b'\'' => self.out.assertion(r"\z"),
-            _ => {
+            b'1'..=b'9' => {
                 return Err((from, "patterns can't refer back to what a group matched".to_owned()));
+            }
+            // The C library takes it for the letter, but where case is ignored never finds a small one.
+            _ => {
+                let why = format!("`\\{}` means nothing in this syntax", char::from(letter));
+                return Err((from, why));
             }
         }
         Ok(())

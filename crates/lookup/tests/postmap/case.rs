@@ -1,4 +1,4 @@
-//! A file of cases: `=== title [flags]`, the map, `---`, what is told of it (`! line:column: text`), and a
+//! A file of cases: `=== title [flags]`, the map, `---`, what is told of it (`!! line:column: text`), and a
 //! line for each key: `key`, `key -> answer`, or where Postfix answers something else
 //! `key -> its answer ~> our answer`. Flags: `crlf` (lines of the map end so), `refused` (no table is made
 //! of it), `beyond` (of a refused one: because of what Postfix can do, and we can't), `differs`.
@@ -43,7 +43,7 @@ impl Case {
             let map: Vec<&str> = lines.by_ref().take_while(|line| *line != "---").collect();
             let (mut told, mut asks) = (Vec::new(), Vec::new());
             while let Some(line) = lines.next_if(|line| !line.is_empty()) {
-                match line.strip_prefix("! ") {
+                match line.strip_prefix("!! ") {
                     Some(text) => told.push(text.to_owned()),
                     None => asks.push(Ask::read(line, is_refused)),
                 }
@@ -87,7 +87,7 @@ impl fmt::Display for Case {
             write!(f, " [{}]", self.flags.join(" "))?;
         }
         writeln!(f, "\n{}\n---", self.map)?;
-        self.told.iter().try_for_each(|text| writeln!(f, "! {text}"))?;
+        self.told.iter().try_for_each(|text| writeln!(f, "!! {text}"))?;
         for Ask { key, postfix, ours } in &self.asks {
             let text = |answer: &Option<String>| answer.as_deref().unwrap_or(NONE).to_owned();
             if postfix != ours && !self.has("refused") {
