@@ -11,10 +11,10 @@ mod tables;
 pub use smtp::settings;
 pub use tables::{DatabaseFile, LocalTable, local};
 
-use config::Schema;
+use config::{Config, Schema};
 use mta::delivery::Channels;
 use mta::ingress::{Protocols, StageKinds};
-use mta::seams::World;
+use mta::seams::{Keeping, World};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
@@ -45,6 +45,15 @@ pub fn sections() -> Schema {
         .table::<tables::DatabaseText>()
         .table::<tables::FirstText>()
         .table::<tables::UnionText>()
+}
+
+/// How the files of mailboxes on this machine are kept, by the routes of `config` that have some: the
+/// name of each, and what it says.
+pub fn keepings(config: &Config) -> impl Iterator<Item = (&str, &Keeping)> {
+    config
+        .routes
+        .iter()
+        .filter_map(|route| Some((&*route.name, route.channel.of::<maildir::Maildir>()?.keeping())))
 }
 
 /// All ways in, for one shard.

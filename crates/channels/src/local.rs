@@ -2,7 +2,7 @@
 //! time.
 
 use config::Settings;
-use mail::{Failure, Reply};
+use mail::{Class, EnhancedStatus, Failure, Reply};
 use mta::delivery::{AttemptContext, Slot};
 use mta::message::Message;
 use mta::seams::World;
@@ -97,11 +97,16 @@ async fn deliver_each<W: World, S: Settings>(
 
 /// Tells how this machine bore a delivery: a disk that is full or gone suspends the route, as a peer
 /// that refuses everything does, instead of deferring each message by itself. So does, later,
-/// mailbox after mailbox that can't be written.
+/// mailbox after mailbox that can't be written. One that has no room, or returns a message, works.
 fn tell_bearing<W: World>(slot: &Slot<W>, result: &Result<Reply, Failure>) {
     match result {
-        Ok(_) => slot.accepted(),
-        // RFC 3463 §3.3: X.2 is the mailbox.
-        Err(failure) => slot.deferred(failure, failure.status.subject == 2),
+        // RFC 3463 §3.3: X.2 is the mailbox, X.2.2 a full one.
+        Err(failure)
+            if failure.class == Class::Transient
+                && failure.status != EnhancedStatus::new(4, 2, 2) =>
+        {
+            slot.deferred(failure, failure.status.subject == 2);
+        }
+        _ => slot.accepted(),
     }
 }

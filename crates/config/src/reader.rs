@@ -1,6 +1,6 @@
 //! What a section's owner reads it with: it collects mistakes and names their places.
 
-use super::quantity::{DurationText, Period};
+use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,6 +55,11 @@ impl<'a, 'd> Reader<'a, 'd> {
     /// A duration.
     pub fn duration(&mut self, key: &str, text: &DurationText) -> Duration {
         self.resolver.duration(&self.path(key), text)
+    }
+
+    /// A size, in bytes.
+    pub fn size(&mut self, key: &str, text: &SizeText) -> u64 {
+        self.resolver.size(&self.path(key), text)
     }
 
     /// Has a duration that could not be read shown.

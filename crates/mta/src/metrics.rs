@@ -340,6 +340,17 @@ metric_set! {
 }
 
 metric_set! {
+    /// Of the writers of mailboxes.
+    MailboxMetrics:
+
+    writers: Gauge = "mailbox_writers" {} "Threads that may write mailboxes at once now: as many as make deliveries faster.";
+    writers_busy: Gauge = "mailbox_writers_busy" {} "Those of them that write.";
+    waiting: Gauge = "mailbox_writes_waiting" {} "Messages, and pieces of large ones, that wait for a mailbox writer.";
+    written: Counter = "mailbox_messages" {} "Messages written to mailboxes.";
+    batches: Counter = "mailbox_batches" {} "Times that a mailbox writer wrote what waited: messages in a batch share their syncs.";
+}
+
+metric_set! {
     /// Of the event log.
     EventMetrics:
 

@@ -6,6 +6,10 @@
 //! network and a virtual clock. Code on this floor is generic over them and holds no statics, so
 //! several nodes can live in one process.
 
+mod mailbox;
+
+pub use mailbox::{Keeping, MailFolder, MailboxError, MailboxPlace};
+
 use crate::answer::Answer;
 use bytes::Bytes;
 use config::TableEntry;
@@ -15,7 +19,7 @@ use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -201,25 +205,29 @@ pub trait Spawn: Clone + 'static {
 
 /// Where mailbox files are written.
 pub trait MailStore: 'static {
-    /// Writes `pieces` as the new message `name` of the Maildir `directory` (made if missing):
-    /// into tmp, synced, then into new, and the directory synced. The pieces have CRLF at line
-    /// ends, the file what this system's files have.
+    /// Writes `pieces` as the new message `name` of a mailbox (made if missing): into tmp, synced,
+    /// then into new, and the directory synced. The pieces have CRLF at line ends, the file what
+    /// this system's files have.
     fn deliver(
         &self,
-        directory: PathBuf,
+        place: MailboxPlace,
         name: String,
         pieces: Vec<Bytes>,
-    ) -> impl Future<Output = io::Result<()>>;
+    ) -> impl Future<Output = Result<(), MailboxError>>;
 
     /// As [`MailStore::deliver`], the first of three steps for content that does not fit into
     /// memory: opens a file in tmp and gives its handle.
-    fn begin(&self, directory: PathBuf, name: String) -> impl Future<Output = io::Result<u64>>;
+    fn begin(
+        &self,
+        place: MailboxPlace,
+        name: String,
+    ) -> impl Future<Output = Result<u64, MailboxError>>;
 
     /// Appends to a file that [`MailStore::begin`] opened.
-    fn append(&self, file: u64, piece: Bytes) -> impl Future<Output = io::Result<()>>;
+    fn append(&self, file: u64, piece: Bytes) -> impl Future<Output = Result<(), MailboxError>>;
 
     /// Syncs it and moves it to new (`keep`), or removes it.
-    fn finish(&self, file: u64, keep: bool) -> impl Future<Output = io::Result<()>>;
+    fn finish(&self, file: u64, keep: bool) -> impl Future<Output = Result<(), MailboxError>>;
 }
 
 /// What a table said of a key; `None`: it does not have it.

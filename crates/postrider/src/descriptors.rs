@@ -15,6 +15,10 @@ const LOOKUPS_PART: u64 = 8;
 /// Connections of stages (policy services) have this part of all at most.
 const STAGES_PART: u64 = 8;
 
+/// Mailboxes have this part of all at most, and no more than they can use.
+const MAILBOXES_PART: u64 = 16;
+const MAILBOX_FILES_MAX: u64 = 256;
+
 /// What is wanted of the descriptors.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
@@ -36,6 +40,8 @@ pub(crate) struct Descriptors {
     pub(crate) lookups_max: u32,
     /// Files that each log keeps open.
     pub(crate) log_files_max: usize,
+    /// Files of mailboxes at once.
+    pub(crate) mailbox_files_max: usize,
 }
 
 impl Descriptors {
@@ -58,19 +64,22 @@ impl Descriptors {
     fn divide(limit: u64, wanted: Wanted) -> Descriptors {
         let logs = wanted.logs.max(1);
         // Where there are few, everybody has less.
-        let reserve = (HOUSE + logs * (LOG_FILES_MAX + LOG_SPARE)).min(limit / 2);
+        let mailbox_files = (limit / MAILBOXES_PART).min(MAILBOX_FILES_MAX);
+        let house = HOUSE + mailbox_files;
+        let reserve = (house + logs * (LOG_FILES_MAX + LOG_SPARE)).min(limit / 2);
         let lookups = (limit / LOOKUPS_PART / SOCKETS_PER_LOOKUP).clamp(1, wanted.lookups);
         let stages = wanted.stages.min(limit / STAGES_PART);
         let connections = limit - reserve - lookups * SOCKETS_PER_LOOKUP - stages;
         let egress_max = (connections / 3).max(1);
         let turned_away = u64::from(mta::acceptor::TURNED_AWAY_MAX);
         let sessions = (connections - egress_max).saturating_sub(turned_away).max(1);
-        let log_files = (reserve.saturating_sub(HOUSE) / logs).saturating_sub(LOG_SPARE);
+        let log_files = (reserve.saturating_sub(house) / logs).saturating_sub(LOG_SPARE);
         Descriptors {
             sessions_max: u32::try_from(sessions).unwrap_or(u32::MAX),
             egress_max,
             lookups_max: u32::try_from(lookups).unwrap_or(u32::MAX),
             log_files_max: usize::try_from(log_files.clamp(4, LOG_FILES_MAX)).unwrap_or(4),
+            mailbox_files_max: usize::try_from(mailbox_files).unwrap_or(4),
         }
     }
 }
@@ -90,7 +99,8 @@ mod tests {
                         + u64::from(parts.lookups_max) * SOCKETS_PER_LOOKUP
                         + u64::from(mta::acceptor::TURNED_AWAY_MAX)
                         + stages.min(limit / STAGES_PART)
-                        + logs * parts.log_files_max as u64;
+                        + logs * parts.log_files_max as u64
+                        + parts.mailbox_files_max as u64;
                     assert!(taken + 32 <= limit, "{limit} {logs} {stages}: {parts:?}");
                     let least = if stages == 0 { (48, 32) } else { (28, 22) };
                     assert!(parts.sessions_max >= least.0, "{limit} {stages}: {parts:?}");
@@ -106,7 +116,7 @@ mod tests {
             Descriptors::divide(limit, Wanted { logs: 1, lookups, stages })
         };
         let parts = divide(1024, 256, 0);
-        assert_eq!((parts.sessions_max, parts.egress_max, parts.log_files_max), (444, 230, 128));
+        assert_eq!((parts.sessions_max, parts.egress_max, parts.log_files_max), (402, 208, 128));
         assert_eq!(parts.lookups_max, 21);
         assert_eq!(divide(20_000, 256, 0).lookups_max, 256);
         assert_eq!(divide(20_000, 100, 0).lookups_max, 100);

@@ -10,7 +10,7 @@ use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::suspensions::Suspensions;
 use crate::tables::Registry;
 use crate::tables::remote::TableNumbers;
-use crate::world::{AcceptedSocket, MailboxThread, Resolver, wall_now};
+use crate::world::{AcceptedSocket, MailboxThreads, Resolver, check_owners, wall_now};
 use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
@@ -18,7 +18,7 @@ use mta::console::{Console as _, Level};
 use mta::control::{Scope, ShardPort, Suspension};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
-use mta::metrics::{EventMetrics, LogMetrics, Metrics};
+use mta::metrics::{EventMetrics, LogMetrics, MailboxMetrics, Metrics};
 use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::net::SocketAddr;
@@ -36,6 +36,7 @@ pub(crate) struct NodeMetrics {
     pub(crate) shards: Vec<Arc<Metrics>>,
     pub(crate) logs: Vec<Arc<LogMetrics>>,
     pub(crate) events: Arc<EventMetrics>,
+    pub(crate) mailboxes: Arc<MailboxMetrics>,
 }
 
 impl NodeMetrics {
@@ -44,6 +45,7 @@ impl NodeMetrics {
             shards: (0..shards).map(|_| Arc::default()).collect(),
             logs: config.spool.paths.iter().map(|_| Arc::default()).collect(),
             events: Arc::default(),
+            mailboxes: Arc::default(),
         }
     }
 }
@@ -81,6 +83,7 @@ impl Node {
         console: &Arc<ConsoleLog>,
     ) -> Result<Node, String> {
         let started = Instant::now();
+        check_owners(config)?;
         // First of all: what is wrong with them is told like mistakes of the configuration.
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
         let (senders, inboxes): (Vec<_>, Vec<_>) =
@@ -108,7 +111,8 @@ impl Node {
             suspensions: suspensions.in_force(wall_now()),
             console: Arc::clone(console),
             started,
-            store: MailboxThread::start().map_err(|e| format!("cannot start a thread: {e}"))?,
+            store: MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
+                .map_err(|e| format!("cannot start a thread: {e}"))?,
             resolver: Resolver::new(&config.dns),
             tables: Arc::clone(&tables),
         };

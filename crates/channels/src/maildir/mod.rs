@@ -1,6 +1,8 @@
 //! Maildirs on this server: each message becomes a file, synced and moved to `new`.
 
+mod folder;
 mod settings;
+mod template;
 
 use crate::local::{self, Delivered, NotDelivered};
 use bytes::Bytes;
@@ -8,12 +10,10 @@ use config::ChannelSection;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
 use mta::delivery::{Channel, Slot, Task};
 use mta::message::{Message, MessageBody};
-use mta::seams::{MailStore, World};
-use settings::Maildir;
-pub(crate) use settings::MaildirText;
-use spool::LoadError;
+use mta::seams::{MailStore, MailboxError, MailboxPlace, Time, World};
+pub(crate) use settings::{Maildir, MaildirText};
+use spool::{BlobId, LoadError};
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
 use std::rc::Rc;
 
 pub(crate) struct Maildirs;
@@ -38,15 +38,26 @@ async fn deliver<W: World>(
     index: u32,
 ) -> Result<Delivered, NotDelivered> {
     let recipient = &message.envelope.recipients[index as usize].mailbox;
-    let directory = maildir.path_for(recipient);
-    let shown = directory.to_string_lossy().into_owned();
-    match into_maildir(slot, message, recipient, directory, index).await {
+    let place = match maildir.place_for(recipient, &|_| None) {
+        Ok(place) => place,
+        Err(error) => {
+            let place = maildir.template().to_owned();
+            return Err(NotDelivered::Failed { failure: error.failure(), place });
+        }
+    };
+    let shown = place.path().to_string_lossy().into_owned();
+    match into_maildir(slot, message, recipient, place, index).await {
         Ok(()) => {
             let reply = Reply::new(250, (2, 0, 0), "delivered to the mailbox");
             Ok(Delivered { reply, place: shown })
         }
-        Err(WriteError::Io(error)) => {
-            Err(NotDelivered::Failed { failure: unwritten(&shown, &error), place: shown })
+        Err(WriteError::Mailbox(error)) => {
+            let waited = slot.world().time().wall().since(message.received_at);
+            let is_over = maildir.quota_grace().is_some_and(|grace| waited >= grace);
+            Err(NotDelivered::Failed { failure: unwritten(&shown, &error, is_over), place: shown })
+        }
+        Err(WriteError::Loops) => {
+            Err(NotDelivered::Failed { failure: looped(recipient), place: shown })
         }
         Err(WriteError::Unreadable(why)) => Err(NotDelivered::Unreadable(why)),
     }
@@ -55,97 +66,125 @@ async fn deliver<W: World>(
 /// Why a message was not written.
 enum WriteError {
     /// The mailbox failed.
-    Io(io::Error),
+    Mailbox(MailboxError),
+    /// It was in this mailbox before.
+    Loops,
     /// The spool can't read the body any more, or not as it was written.
     Unreadable(LoadError),
 }
 
-impl From<io::Error> for WriteError {
-    fn from(error: io::Error) -> WriteError {
-        WriteError::Io(error)
+impl From<MailboxError> for WriteError {
+    fn from(error: MailboxError) -> WriteError {
+        WriteError::Mailbox(error)
     }
 }
 
-/// Writes the message into one Maildir; Return-Path goes on top (RFC 5321 §4.4).
+/// Writes the message into one Maildir; Return-Path goes on top (RFC 5321 §4.4), and Delivered-To,
+/// by which it is known if it comes back.
 async fn into_maildir<W: World>(
     slot: &Slot<W>,
     message: &Rc<Message>,
     recipient: &Mailbox,
-    directory: PathBuf,
+    place: MailboxPlace,
     index: u32,
 ) -> Result<(), WriteError> {
     let sender = message.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str);
     let mut top = format!("Return-Path: <{sender}>\r\nDelivered-To: {recipient}\r\n").into_bytes();
     top.extend_from_slice(&message.prefix);
-    let name = file_name(slot, message, index);
-    write(slot, message, Bytes::from(top), directory, name).await
+    let (top, name) = (Bytes::from(top), file_name(slot, message, index));
+    match &message.body {
+        MessageBody::Memory(body) => {
+            let mut pieces = vec![top];
+            if let Some((first, others)) = body.split_first() {
+                pieces.extend(as_delivered(first, recipient)?);
+                pieces.extend(others.iter().cloned());
+            }
+            Ok(slot.world().store().deliver(place, name, pieces).await?)
+        }
+        MessageBody::Blob(blob) => {
+            let file = slot.world().store().begin(place, name).await?;
+            let result = append_all(slot, message, *blob, recipient, file, top).await;
+            let kept = slot.world().store().finish(file, result.is_ok()).await;
+            result.and(kept.map_err(WriteError::Mailbox))
+        }
+    }
+}
+
+/// Appends what goes on top, and a body that is in a file of its own.
+async fn append_all<W: World>(
+    slot: &Slot<W>,
+    message: &Message,
+    blob: BlobId,
+    recipient: &Mailbox,
+    file: u64,
+    top: Bytes,
+) -> Result<(), WriteError> {
+    let store = slot.world().store();
+    store.append(file, top).await?;
+    let mut offset = 0;
+    while offset < message.facts.body_bytes {
+        let piece = slot.load_blob(message, blob, offset).await.map_err(WriteError::Unreadable)?;
+        let bytes = piece.len() as u64;
+        let piece = match offset {
+            0 => Bytes::from(as_delivered(&piece, recipient)?.concat()),
+            _ => piece,
+        };
+        store.append(file, piece).await?;
+        offset += bytes;
+    }
+    Ok(())
 }
 
 /// The start of a body without the Return-Path fields that it came with: whoever reads the mailbox
-/// takes the field for ours (RFC 5321 §4.4: at final delivery there is one).
-fn without_return_path(start: &Bytes) -> Vec<Bytes> {
+/// takes the field for ours (RFC 5321 §4.4: at final delivery there is one). An error if it was
+/// delivered to this recipient before.
+fn as_delivered(start: &Bytes, recipient: &Mailbox) -> Result<Vec<Bytes>, WriteError> {
     let mut pieces = Vec::with_capacity(1);
     let mut kept = 0;
-    for field in mail::header::fields(start).filter(|field| field.is("Return-Path")) {
-        pieces.push(start.slice(kept..field.range.start));
-        kept = field.range.end;
+    for field in mail::header::fields(start) {
+        if field.is("Return-Path") {
+            pieces.push(start.slice(kept..field.range.start));
+            kept = field.range.end;
+        } else if field.is("Delivered-To")
+            && field.unfolded().eq_ignore_ascii_case(recipient.as_str().as_bytes())
+        {
+            return Err(WriteError::Loops);
+        }
     }
     pieces.push(start.slice(kept..));
-    pieces
+    Ok(pieces)
 }
 
-/// The failure of a mailbox that could not be written.
-fn unwritten(directory: &str, error: &io::Error) -> Failure {
-    let text = format!("cannot write to {directory}: {error}");
-    // RFC 3463 §3.3: 4.2.0 is the mailbox, 4.3.1 the whole system.
-    let status = match error.kind() {
+/// RFC 3463 §3.5: X.4.6 is a loop.
+fn looped(recipient: &Mailbox) -> Failure {
+    let text = format!("mail for {recipient} loops: it was delivered to this mailbox before");
+    Failure::local(Class::Permanent, EnhancedStatus::new(5, 4, 6), text)
+}
+
+/// The failure of a mailbox that could not be written; `is_over`: it need not be tried again when it
+/// is full.
+fn unwritten(shown: &str, error: &MailboxError, is_over: bool) -> Failure {
+    let text = format!("cannot write to {shown}: {error}");
+    // RFC 3463 §3.3: 4.2.0 is the mailbox, 4.2.1 one that takes nothing, 4.2.2 a full one, 4.3.1 the
+    // whole system.
+    let (class, status) = match error {
+        MailboxError::Full { .. } if is_over => (Class::Permanent, EnhancedStatus::new(5, 2, 2)),
+        MailboxError::Full { .. } => (Class::Transient, EnhancedStatus::new(4, 2, 2)),
+        MailboxError::Untrusted(_) => (Class::Transient, EnhancedStatus::new(4, 2, 1)),
+        MailboxError::Io(error) => (Class::Transient, status_of(error)),
+    };
+    Failure::local(class, status, text)
+}
+
+fn status_of(error: &io::Error) -> EnhancedStatus {
+    match error.kind() {
         ErrorKind::StorageFull => EnhancedStatus::new(4, 3, 1),
         ErrorKind::ReadOnlyFilesystem | ErrorKind::StaleNetworkFileHandle => {
             EnhancedStatus::new(4, 3, 0)
         }
+        // The user's own part of the disk, where the system divides it.
+        ErrorKind::QuotaExceeded => EnhancedStatus::new(4, 2, 2),
         _ => EnhancedStatus::new(4, 2, 0),
-    };
-    Failure::local(Class::Transient, status, text)
-}
-
-async fn write<W: World>(
-    slot: &Slot<W>,
-    message: &Rc<Message>,
-    top: Bytes,
-    directory: PathBuf,
-    name: String,
-) -> Result<(), WriteError> {
-    let store = slot.world().store();
-    match &message.body {
-        MessageBody::Memory(body) => {
-            let mut pieces = vec![top];
-            let (first, others) = body.split_first().map_or((None, &[][..]), |(f, o)| (Some(f), o));
-            pieces.extend(first.into_iter().flat_map(without_return_path));
-            pieces.extend(others.iter().cloned());
-            Ok(store.deliver(directory, name, pieces).await?)
-        }
-        MessageBody::Blob(blob) => {
-            let file = store.begin(directory, name).await?;
-            let mut result = store.append(file, top).await.map_err(WriteError::Io);
-            let mut offset = 0;
-            while result.is_ok() && offset < message.facts.body_bytes {
-                result = match slot.load_blob(message, *blob, offset).await {
-                    Ok(piece) => {
-                        let is_first = offset == 0;
-                        offset += piece.len() as u64;
-                        let piece = if is_first {
-                            Bytes::from(without_return_path(&piece).concat())
-                        } else {
-                            piece
-                        };
-                        store.append(file, piece).await.map_err(WriteError::Io)
-                    }
-                    Err(why) => Err(WriteError::Unreadable(why)),
-                };
-            }
-            let kept = store.finish(file, result.is_ok()).await;
-            result.and(kept.map_err(WriteError::Io))
-        }
     }
 }
 
@@ -160,10 +199,15 @@ fn file_name<W: World>(slot: &Slot<W>, message: &Message, index: u32) -> String 
 mod tests {
     use super::*;
 
+    fn recipient() -> Mailbox {
+        Mailbox::parse("you@here.test", false).unwrap()
+    }
+
     #[test]
     fn a_return_path_that_came_along_does_not_stay() {
         let kept = |text: &'static str| {
-            String::from_utf8(without_return_path(&Bytes::from_static(text.as_bytes())).concat())
+            let pieces = as_delivered(&Bytes::from_static(text.as_bytes()), &recipient()).ok();
+            pieces.map(|pieces| String::from_utf8(pieces.concat()).unwrap())
         };
         assert_eq!(
             kept(
@@ -171,9 +215,20 @@ mod tests {
                  Return-Path: <in@the.body>\r\n"
             )
             .as_deref(),
-            Ok("Subject: x\r\nTo: y\r\n\r\nReturn-Path: <in@the.body>\r\n")
+            Some("Subject: x\r\nTo: y\r\n\r\nReturn-Path: <in@the.body>\r\n")
         );
-        assert_eq!(kept("Subject: x\r\n\r\nbody").as_deref(), Ok("Subject: x\r\n\r\nbody"));
-        assert_eq!(kept("").as_deref(), Ok(""));
+        assert_eq!(kept("Subject: x\r\n\r\nbody").as_deref(), Some("Subject: x\r\n\r\nbody"));
+        assert_eq!(kept("").as_deref(), Some(""));
+    }
+
+    #[test]
+    fn what_was_in_this_mailbox_before_is_known() {
+        let loops = |text: &'static str| {
+            as_delivered(&Bytes::from_static(text.as_bytes()), &recipient()).is_err()
+        };
+        assert!(loops("Subject: x\r\nDelivered-To: you@here.test\r\n\r\n"));
+        assert!(loops("delivered-to:\r\n You@HERE.test \r\n\r\n"));
+        assert!(!loops("Delivered-To: me@here.test\r\nX-Delivered-To: you@here.test\r\n\r\n"));
+        assert!(!loops("Subject: x\r\n\r\nDelivered-To: you@here.test\r\n"));
     }
 }

@@ -232,6 +232,46 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     (
         ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{domain}/../{local}\" }",
+        "5:20: not a path for Maildirs",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{hash:5}/{local}\" }",
+        "5:20: not a path for Maildirs",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/\\u0000/{local}\" }",
+        "5:20: not a path for Maildirs",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{local}\", quota = \"much\" }",
+        "5:42: \"much\" is not a size",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{local}\", quota = 0 }",
+        "5:42: no message fits",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{local}\", quota = 1, quota_grace = \"long\" }",
+        "5:59: \"long\" is not a duration",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{local}\", mode = \"0777\" }",
+        "5:41: \"0777\" is not a mode for mail",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{local}\", user = \"\" }",
+        "5:41: not a name",
+    ),
+    (
+        ROUTE,
         "domains = [\"a.example\"]\nsmtp = { hosts = [\"h:0\"] }",
         "5:19: \"h:0\" is not a host",
     ),

@@ -10,6 +10,7 @@ mod copies;
 mod custody;
 mod directory;
 mod ingress;
+mod mailboxes;
 mod node;
 mod operator;
 mod outcome;

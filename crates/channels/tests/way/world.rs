@@ -8,8 +8,8 @@ use mail::{Mono, Wall};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Dns, DnsError, Endpoint, Found, Listener, MailStore, Mx, Net, Sleep, Spawn, Stream, Tables,
-    Task, Time, World,
+    Dns, DnsError, Endpoint, Found, Listener, MailStore, MailboxError, MailboxPlace, Mx, Net,
+    Sleep, Spawn, Stream, Tables, Task, Time, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -331,17 +331,23 @@ impl Spawn for LocalTasks {
 #[derive(Default)]
 pub(crate) struct Mailboxes {
     messages: RefCell<BTreeMap<PathBuf, Vec<String>>>,
-    open: RefCell<BTreeMap<u64, (PathBuf, Vec<u8>)>>,
+    open: RefCell<BTreeMap<u64, (MailboxPlace, Vec<u8>)>>,
     failure: Cell<Option<ErrorKind>>,
 }
 
 impl Mailboxes {
-    fn check(&self) -> io::Result<()> {
-        self.failure.get().map_or(Ok(()), |kind| Err(kind.into()))
+    fn check(&self, place: &MailboxPlace, bytes: usize) -> Result<(), MailboxError> {
+        self.failure.get().map_or(Ok(()), |kind| Err(MailboxError::from(kind)))?;
+        match place.quota_bytes.filter(|quota_bytes| *quota_bytes < bytes as u64) {
+            Some(quota_bytes) => Err(MailboxError::Full { quota_bytes }),
+            None => Ok(()),
+        }
     }
 
-    fn keep(&self, directory: PathBuf, content: &[u8]) {
+    fn keep(&self, place: &MailboxPlace, content: &[u8]) {
         let text = String::from_utf8_lossy(content).into_owned();
+        let mut directory = place.path();
+        directory.extend(place.folder.as_ref().map(|folder| &folder.name));
         self.messages.borrow_mut().entry(directory).or_default().push(text);
     }
 }
@@ -349,37 +355,38 @@ impl Mailboxes {
 impl MailStore for Mailboxes {
     async fn deliver(
         &self,
-        directory: PathBuf,
+        place: MailboxPlace,
         _name: String,
         pieces: Vec<Bytes>,
-    ) -> io::Result<()> {
-        self.check()?;
-        self.keep(directory, &pieces.concat());
+    ) -> Result<(), MailboxError> {
+        let content = pieces.concat();
+        self.check(&place, content.len())?;
+        self.keep(&place, &content);
         Ok(())
     }
 
-    async fn begin(&self, directory: PathBuf, _name: String) -> io::Result<u64> {
-        self.check()?;
+    async fn begin(&self, place: MailboxPlace, _name: String) -> Result<u64, MailboxError> {
+        self.check(&place, 0)?;
         let mut open = self.open.borrow_mut();
         let file = open.keys().next_back().map_or(1, |last| last + 1);
-        open.insert(file, (directory, Vec::new()));
+        open.insert(file, (place, Vec::new()));
         Ok(file)
     }
 
-    async fn append(&self, file: u64, piece: Bytes) -> io::Result<()> {
-        self.check()?;
+    async fn append(&self, file: u64, piece: Bytes) -> Result<(), MailboxError> {
+        self.failure.get().map_or(Ok(()), |kind| Err(MailboxError::from(kind)))?;
         let mut open = self.open.borrow_mut();
         let (_, content) = open.get_mut(&file).ok_or(ErrorKind::NotFound)?;
         content.extend_from_slice(&piece);
         Ok(())
     }
 
-    async fn finish(&self, file: u64, keep: bool) -> io::Result<()> {
+    async fn finish(&self, file: u64, keep: bool) -> Result<(), MailboxError> {
         let found = self.open.borrow_mut().remove(&file);
-        let (directory, content) = found.ok_or(ErrorKind::NotFound)?;
+        let (place, content) = found.ok_or(ErrorKind::NotFound)?;
         if keep {
-            self.check()?;
-            self.keep(directory, &content);
+            self.check(&place, content.len())?;
+            self.keep(&place, &content);
         }
         Ok(())
     }

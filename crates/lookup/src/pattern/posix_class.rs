@@ -23,7 +23,10 @@ pub(super) fn read(pattern: &[u8], from: usize, flags: Flags) -> Result<(ByteSet
             None => return Err((from - 1, "this bracket is not closed".to_owned())),
             Some(b']') if !is_first => break,
             Some(b'-') if !is_first && pattern.get(at + 1) != Some(&b']') => {
-                return Err((at, "a hyphen stands first, last, or between the ends of a range".to_owned()));
+                return Err((
+                    at,
+                    "a hyphen stands first, last, or between the ends of a range".to_owned(),
+                ));
             }
             Some(_) => at = read_element(pattern, at, flags, &mut set)?,
         }

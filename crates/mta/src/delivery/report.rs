@@ -12,7 +12,7 @@ use super::unreported::{ReportKey, ReportRetry};
 use super::verdict::Judged;
 use crate::event::{Event, Kind};
 use crate::message::{Message, MessageBody};
-use crate::seams::{MailStore, Time, World};
+use crate::seams::{MailStore, MailboxPlace, Time, World};
 use compose::compose;
 use mail::{MessageId, Notify, dsn};
 use policy::Group;
@@ -324,9 +324,8 @@ async fn keep<W: World>(delivery: &Rc<Delivery<W>>, dsn: &Message, directory: Pa
     let seconds = dsn.received_at.0 / 1000;
     let name = format!("{seconds}.{}_0.{}", dsn.id, delivery.router.active().config.hostname);
     let shown = directory.display().to_string();
-    if let Err(error) =
-        delivery.services.world.store().deliver(directory, name, pieces.clone()).await
-    {
+    let place = MailboxPlace::at(directory);
+    if let Err(error) = delivery.services.world.store().deliver(place, name, pieces.clone()).await {
         let id = dsn.id;
         delivery
             .services

@@ -2,7 +2,8 @@
 
 use crate::tables::remote::TableNumbers;
 use mta::metrics::{
-    Description, EventMetrics, HistogramSnapshot, LogMetrics, MetricSet, Metrics, Value,
+    Description, EventMetrics, HistogramSnapshot, LogMetrics, MailboxMetrics, MetricSet, Metrics,
+    Value,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -23,6 +24,8 @@ pub(crate) struct Numbers {
     pub(crate) events: Arc<EventMetrics>,
     /// Those of tables whose answers come from elsewhere.
     pub(crate) tables: TableNumbers,
+    /// The mailbox writers'.
+    pub(crate) mailboxes: Arc<MailboxMetrics>,
     /// When the server started.
     pub(crate) started: Instant,
 }
@@ -31,6 +34,7 @@ impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         encode(&mut encoder, &sum(&self.shards))?;
         encode(&mut encoder, &sum(&self.logs))?;
+        encode(&mut encoder, &sum(std::slice::from_ref(&self.mailboxes)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.events)))?;
         let tables = self.tables.get();
         encode(&mut encoder, &side_by_side("table", &tables))?;

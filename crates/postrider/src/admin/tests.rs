@@ -14,6 +14,7 @@ fn numbers() -> Numbers {
         logs: vec![Arc::new(LogMetrics::default())],
         events: Arc::new(EventMetrics::default()),
         tables: tables(),
+        mailboxes: Arc::default(),
         started: Instant::now(),
     }
 }

@@ -6,6 +6,7 @@ use crate::console::ConsoleLog;
 use crate::control_socket::ControlSocket;
 use crate::node::Node;
 use crate::tables;
+use crate::world::check_owners;
 use config::{Config, LogLevel};
 use mta::console::{Console, Level};
 use mta::control::{ControlPlane, NodeJob, Status};
@@ -221,6 +222,7 @@ fn start_admin(
             logs: node.metrics.logs.clone(),
             events: Arc::clone(&node.metrics.events),
             tables: node.table_numbers(),
+            mailboxes: Arc::clone(&node.metrics.mailboxes),
             started: node.started,
         },
         health: Arc::new(move || Health {
@@ -249,7 +251,8 @@ fn status(node: &Node) -> Status {
 
 /// Reads the configuration again and gives it to the shards, or keeps the old one and says why.
 fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<String, String> {
-    let told = match load::config(file) {
+    let config = load::config(file).map_err(|error| error.one_line());
+    let told = match config.and_then(|config| check_owners(&config).map(|()| config)) {
         Ok(config) => {
             console.set_level(level_of(&config));
             let config = Arc::new(config);
@@ -266,7 +269,7 @@ fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<Stri
             });
             reloaded.map_err(|mistakes| format!("the old configuration stays: {mistakes}"))
         }
-        Err(error) => Err(format!("the old configuration stays: {}", error.one_line())),
+        Err(error) => Err(format!("the old configuration stays: {error}")),
     };
     let (level, text) = match &told {
         Ok(text) => (Level::Info, text.lines().next().unwrap_or_default()),

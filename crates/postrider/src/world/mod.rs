@@ -7,7 +7,7 @@ mod sockets;
 mod tokio_time;
 
 pub(crate) use listening_socket::AcceptedSocket;
-pub(crate) use mailbox_files::{MailboxFiles, MailboxThread};
+pub(crate) use mailbox_files::{MailboxFiles, MailboxThreads, check_owners};
 pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
 pub(crate) use tokio_time::{Clock, mono_since, seed_of, wall_now};

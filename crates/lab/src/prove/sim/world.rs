@@ -11,7 +11,10 @@ use super::trace::Trace;
 use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
-use mta::seams::{Dns, DnsError, MailStore, Mx, NoTables, Sleep, Spawn, Task, Time, World};
+use mta::seams::{
+    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoTables, Sleep, Spawn, Task, Time,
+    World,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -410,23 +413,24 @@ impl SimStore {
 impl MailStore for SimStore {
     async fn deliver(
         &self,
-        directory: PathBuf,
+        place: MailboxPlace,
         name: String,
         pieces: Vec<Bytes>,
-    ) -> io::Result<()> {
-        self.publish(Unfinished { directory, name, content: pieces.concat() }).await
+    ) -> Result<(), MailboxError> {
+        let directory = place.path();
+        Ok(self.publish(Unfinished { directory, name, content: pieces.concat() }).await?)
     }
 
-    async fn begin(&self, directory: PathBuf, name: String) -> io::Result<u64> {
+    async fn begin(&self, place: MailboxPlace, name: String) -> Result<u64, MailboxError> {
         self.work().await?;
         let number = self.next.get();
         self.next.set(number + 1);
-        let file = Unfinished { directory, name, content: Vec::new() };
+        let file = Unfinished { directory: place.path(), name, content: Vec::new() };
         self.open.borrow_mut().insert(number, file);
         Ok(number)
     }
 
-    async fn append(&self, file: u64, piece: Bytes) -> io::Result<()> {
+    async fn append(&self, file: u64, piece: Bytes) -> Result<(), MailboxError> {
         self.work().await?;
         let mut open = self.open.borrow_mut();
         let file = open.get_mut(&file).ok_or(io::ErrorKind::NotFound)?;
@@ -434,8 +438,8 @@ impl MailStore for SimStore {
         Ok(())
     }
 
-    async fn finish(&self, file: u64, keep: bool) -> io::Result<()> {
+    async fn finish(&self, file: u64, keep: bool) -> Result<(), MailboxError> {
         let file = self.open.borrow_mut().remove(&file).ok_or(io::ErrorKind::NotFound)?;
-        if keep { self.publish(file).await } else { self.work().await }
+        Ok(if keep { self.publish(file).await } else { self.work().await }?)
     }
 }

@@ -1,0 +1,406 @@
+//! The path of each recipient's Maildir. Nothing in an address or in a table leads out of the directory
+//! that the operator wrote before the first placeholder.
+
+use mail::{Class, EnhancedStatus, Failure, Mailbox};
+use std::fmt::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// NAME_MAX of Linux and of nearly all file systems.
+const PART_BYTES_MAX: usize = 255;
+/// PATH_MAX of Linux.
+const PATH_BYTES_MAX: usize = 4_096;
+/// Digits of one `{hash:N}`: at most 65,536 directories in one.
+const HASH_DIGITS_MAX: u32 = 4;
+/// Digits of all of them: as many as the hash has.
+const ALL_HASH_DIGITS_MAX: u32 = 16;
+/// An address up to this fits into a file name, every octet of it escaped.
+const SHORT_ADDRESS_BYTES: usize = 80;
+
+/// Whose Maildir a path is for: a recipient without what follows the delimiter, if there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// In lower case and without quotes.
+    pub(super) local: String,
+    /// In lower case, as A-labels.
+    pub(super) domain: String,
+}
+
+impl Owner {
+    /// The recipient himself.
+    pub(super) fn of(recipient: &Mailbox) -> Owner {
+        let domain = recipient.domain();
+        let domain = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
+        Owner { local: recipient.local_unquoted().to_lowercase(), domain }
+    }
+
+    /// FNV-1a of the address, 64 bits: spreads addresses over directories, and is the same for ever.
+    fn hash(&self) -> u64 {
+        let octets = self.local.bytes().chain([b'@']).chain(self.domain.bytes());
+        let hash = octets.fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
+            (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3)
+        });
+        hash ^ (hash >> 32)
+    }
+}
+
+/// The path of each recipient's Maildir.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Template {
+    written: String,
+    /// What stands before the first placeholder, up to a `/`.
+    root: PathBuf,
+    /// What follows; empty: all recipients share the root.
+    pieces: Vec<Piece>,
+}
+
+/// A piece of a path below its root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(String),
+    Domain,
+    Local,
+    /// So many digits of the hash, after so many that others took.
+    Hash {
+        taken: u32,
+        digits: u32,
+    },
+    /// A value of the recipient's entry in a table.
+    Value(String),
+}
+
+/// Why there is no path for a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PathError {
+    /// The recipient's entry lacks this value.
+    NoValue(String),
+    /// The value of this name can't be a part of a path.
+    BadValue(String, &'static str),
+    /// A file name of more than 255 octets, or a path of more than 4,096; whether a value made it.
+    TooLong { by_value: bool },
+}
+
+impl fmt::Display for PathError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PathError::NoValue(name) => write!(f, "the recipient's entry has no `{name}`"),
+            PathError::BadValue(name, why) => write!(f, "`{name}` of the recipient's entry {why}"),
+            PathError::TooLong { .. } => write!(
+                f,
+                "the path is too long: {PART_BYTES_MAX} octets for each name and {PATH_BYTES_MAX} \
+                 for all of it"
+            ),
+        }
+    }
+}
+
+impl PathError {
+    /// What becomes of the message. A table can be put right, and is about this mailbox alone
+    /// (RFC 3463 §3.3: X.2.0); an address stays too long (§3.2: X.1.3).
+    pub(super) fn failure(&self) -> Failure {
+        let (class, status) = match self {
+            PathError::TooLong { by_value: false } => {
+                (Class::Permanent, EnhancedStatus::new(5, 1, 3))
+            }
+            _ => (Class::Transient, EnhancedStatus::new(4, 2, 0)),
+        };
+        Failure::local(class, status, format!("no path for the mailbox: {self}"))
+    }
+}
+
+impl Template {
+    /// A template with `{domain}`, `{local}`, `{hash:2}`, and values that `is_value` knows.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub(super) fn parse(
+        template: &str,
+        is_value: &dyn Fn(&str) -> bool,
+    ) -> Result<Template, String> {
+        if template.is_empty() {
+            return Err("the path is empty".to_owned());
+        }
+        if template.contains('\0') {
+            return Err("a path has no NUL".to_owned());
+        }
+        if template.len() > PATH_BYTES_MAX {
+            return Err(format!("a path has at most {PATH_BYTES_MAX} octets"));
+        }
+        let open = template.find(['{', '}']);
+        let Some(open) = open else {
+            let (written, root) = (template.to_owned(), PathBuf::from(template));
+            return Ok(Template { written, root, pieces: Vec::new() });
+        };
+        let root = template[..open].rfind('/').map_or(0, |slash| slash + 1);
+        let below = template[root..].trim_end_matches('/');
+        if below.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err("below the first placeholder no name is empty, `.` or `..`".to_owned());
+        }
+        let root = PathBuf::from(&template[..root]);
+        Ok(Template { written: template.to_owned(), root, pieces: pieces_of(below, is_value)? })
+    }
+
+    /// As it was written.
+    pub(super) fn as_str(&self) -> &str {
+        &self.written
+    }
+
+    /// What stands before the first placeholder.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Each recipient has a Maildir of his own, as far as the template can tell.
+    pub(super) fn tells_recipients_apart(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Local | Piece::Value(_)))
+    }
+
+    /// Whether this recipient's Maildir can have its name: escapes make long local parts longer.
+    pub(super) fn fits(&self, owner: &Owner) -> bool {
+        if owner.local.len() + owner.domain.len() <= SHORT_ADDRESS_BYTES {
+            return true;
+        }
+        let too_long = PathError::TooLong { by_value: false };
+        self.path_for(owner, &|_| Some("x")).err() != Some(too_long)
+    }
+
+    /// The way from the root to a Maildir; `values` are those of the recipient's entry in a table.
+    ///
+    /// # Errors
+    /// When a value is missing, or leads elsewhere, or the path is longer than paths can be.
+    pub(super) fn path_for<'v>(
+        &self,
+        owner: &Owner,
+        values: &dyn Fn(&str) -> Option<&'v str>,
+    ) -> Result<PathBuf, PathError> {
+        let mut path = String::with_capacity(self.written.len() + 32);
+        let mut last_value = None;
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(text) => path.push_str(text),
+                Piece::Domain => push_file_name(&mut path, &owner.domain),
+                Piece::Local => push_file_name(&mut path, &owner.local),
+                Piece::Hash { taken, digits } => {
+                    for n in *taken..taken + digits {
+                        let _ = write!(path, "{:x}", (owner.hash() >> (4 * n)) & 0xf);
+                    }
+                }
+                Piece::Value(name) => {
+                    let value = values(name).ok_or_else(|| PathError::NoValue(name.clone()))?;
+                    path.push_str(checked(name, value)?);
+                    last_value = Some(name);
+                }
+            }
+        }
+        let bytes = self.root.as_os_str().len() + path.len();
+        if bytes > PATH_BYTES_MAX || path.split('/').any(|part| part.len() > PART_BYTES_MAX) {
+            return Err(PathError::TooLong { by_value: last_value.is_some() });
+        }
+        // What stands beside a value can make such a name of it: `.{name}` of `.`.
+        match last_value {
+            Some(name) if path.split('/').any(|part| matches!(part, "" | "." | "..")) => {
+                Err(PathError::BadValue(name.clone(), "makes a name that is empty, `.` or `..`"))
+            }
+            _ => Ok(PathBuf::from(path)),
+        }
+    }
+}
+
+/// The pieces of a path below its root.
+fn pieces_of(below: &str, is_value: &dyn Fn(&str) -> bool) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
+    let mut taken = 0;
+    let mut rest = below;
+    while let Some(open) = rest.find(['{', '}']) {
+        if open > 0 {
+            pieces.push(Piece::Literal(rest[..open].to_owned()));
+        }
+        let tail = &rest[open..];
+        let close = tail.find('}').map_or(tail.len(), |at| at + 1);
+        let placeholder = &tail[..close];
+        let name = placeholder.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+        pieces.push(match name {
+            Some("domain") => Piece::Domain,
+            Some("local") => Piece::Local,
+            Some(name) if name.starts_with("hash:") => {
+                let digits = name["hash:".len()..].parse().unwrap_or(0);
+                if !(1..=HASH_DIGITS_MAX).contains(&digits) || taken + digits > ALL_HASH_DIGITS_MAX
+                {
+                    return Err(format!(
+                        "`{placeholder}`: a hash has 1 to {HASH_DIGITS_MAX} digits, and all of \
+                         them {ALL_HASH_DIGITS_MAX}"
+                    ));
+                }
+                taken += digits;
+                Piece::Hash { taken: taken - digits, digits }
+            }
+            Some(name) if is_value(name) => Piece::Value(name.to_owned()),
+            _ => {
+                return Err(format!(
+                    "`{placeholder}` stands for nothing: use {{domain}}, {{local}} and {{hash:2}}"
+                ));
+            }
+        });
+        rest = &tail[close..];
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Literal(rest.to_owned()));
+    }
+    Ok(pieces)
+}
+
+/// A value that names a path from the root on, without the `/` at its end by which some directories
+/// tell Maildirs.
+fn checked<'v>(name: &str, value: &'v str) -> Result<&'v str, PathError> {
+    let bad = |why| Err(PathError::BadValue(name.to_owned(), why));
+    let trimmed = value.strip_suffix('/').unwrap_or(value);
+    if value.starts_with('/') {
+        return bad("is an absolute path");
+    }
+    if value.contains('\0') {
+        return bad("has a NUL");
+    }
+    match trimmed.split('/').find(|part| matches!(*part, "" | "." | "..")) {
+        Some("") => bad("is empty, or has an empty name in it"),
+        Some(_) => bad("leads elsewhere by `.` or `..`"),
+        None => Ok(trimmed),
+    }
+}
+
+/// Appends a text as part of one file name: what a path gives a meaning to, and `%`, as `%XX`.
+fn push_file_name(path: &mut String, text: &str) {
+    if text.is_empty() {
+        path.push_str("%00");
+    }
+    for (at, c) in text.char_indices() {
+        match c {
+            '.' if at == 0 => path.push_str("%2E"),
+            '/' | '%' | '\\' | '\0'..='\x1f' | '\x7f' => {
+                let _ = write!(path, "%{:02X}", u32::from(c));
+            }
+            c => path.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(address: &str) -> Owner {
+        Owner::of(&Mailbox::parse(address, true).unwrap())
+    }
+
+    /// The whole path of a recipient without an entry.
+    fn path(template: &str, address: &str) -> String {
+        let template = Template::parse(template, &|_| false).unwrap();
+        let below = template.path_for(&owner(address), &|_| None).unwrap();
+        template.root().join(below).display().to_string()
+    }
+
+    #[test]
+    fn no_address_leads_out_of_the_tree() {
+        let path = |address| path("/srv/{domain}/{local}", address);
+        assert_eq!(path("Jo.Doe@Example.ORG"), "/srv/example.org/jo.doe");
+        assert_eq!(path("\"../../etc\"@example.org"), "/srv/example.org/%2E.%2F..%2Fetc");
+        assert_eq!(path("\"jo.doe\"@example.org"), "/srv/example.org/jo.doe");
+        assert_eq!(path("a%b@example.org"), "/srv/example.org/a%25b");
+        assert_eq!(path("x@bücher.example"), "/srv/xn--bcher-kva.example/x");
+    }
+
+    #[test]
+    fn the_root_ends_before_the_first_placeholder() {
+        let root = |text| Template::parse(text, &|_| false).unwrap().root().display().to_string();
+        assert_eq!(root("/srv/mail/{domain}/{local}"), "/srv/mail/");
+        assert_eq!(root("/srv/mail/u-{local}"), "/srv/mail/");
+        assert_eq!(root("/{local}"), "/");
+        assert_eq!(root("{local}"), "");
+        assert_eq!(root("/srv/all"), "/srv/all");
+        assert_eq!(path("/srv/u-{local}/Maildir/", "a@b"), "/srv/u-a/Maildir");
+        assert_eq!(path("mail/{local}", "a@b"), "mail/a");
+    }
+
+    #[test]
+    fn mistakes_in_a_template_are_told() {
+        for (template, told) in [
+            ("", "is empty"),
+            ("/srv/{user}", "`{user}` stands for nothing"),
+            ("/srv/{local", "`{local` stands for nothing"),
+            ("/srv/local}", "`}` stands for nothing"),
+            ("/srv/{local}/../{domain}", "no name is empty"),
+            ("/srv/{domain}//{local}", "no name is empty"),
+            ("/srv/{domain}/./{local}", "no name is empty"),
+            ("/srv/{hash:0}/{local}", "1 to 4 digits"),
+            ("/srv/{hash:5}/{local}", "1 to 4 digits"),
+            ("/srv/{hash:}/{local}", "1 to 4 digits"),
+            ("/srv/{hash:4}/{hash:4}/{hash:4}/{hash:4}/{hash:1}/{local}", "all of them 16"),
+            ("/srv/\0/{local}", "no NUL"),
+        ] {
+            let error = Template::parse(template, &|_| false).unwrap_err();
+            assert!(error.contains(told), "{template:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_hash_spreads_addresses_and_stays_the_same() {
+        assert_eq!(path("/m/{hash:2}/{local}", "a@example.org"), "/m/92/a");
+        let both = path("/m/{hash:1}/{hash:1}/{local}", "A@Example.org");
+        assert_eq!(both, "/m/9/2/a");
+        let mut counts = std::collections::BTreeMap::new();
+        for n in 0..25_600 {
+            let directory = path("{hash:2}", &format!("user{n}@example.org"));
+            *counts.entry(directory).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 256);
+        assert!(counts.values().all(|count| (50..200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_value_names_a_path_below_the_root_and_no_other() {
+        let template = Template::parse("/srv/mail/{box}", &|name| name == "box").unwrap();
+        let path = |value: Option<&str>| template.path_for(&owner("a@b"), &|_| value);
+        let below = |value| path(Some(value)).map(|path| path.display().to_string());
+        assert_eq!(below("a").as_deref(), Ok("a"));
+        assert_eq!(below("example.org/a/Maildir/").as_deref(), Ok("example.org/a/Maildir"));
+        assert_eq!(below("...").as_deref(), Ok("..."));
+        assert_eq!(path(None), Err(PathError::NoValue("box".to_owned())));
+        for (value, told) in [
+            ("..", "leads elsewhere"),
+            ("a/../../b", "leads elsewhere"),
+            ("./a", "leads elsewhere"),
+            ("/etc", "absolute"),
+            ("/", "absolute"),
+            ("", "is empty"),
+            ("a//b", "empty name"),
+            ("a//", "empty name"),
+            ("a\0b", "NUL"),
+        ] {
+            let error = path(Some(value)).unwrap_err();
+            assert!(error.to_string().contains(told), "{value:?}: {error}");
+            assert_eq!(error.failure().status, EnhancedStatus::new(4, 2, 0), "{value:?}");
+        }
+        let dots = Template::parse("/srv/.{box}", &|_| true).unwrap();
+        let error =
+            dots.path_for(&owner("a@b"), &|_| Some("a")).map(|path| path.display().to_string());
+        assert_eq!(error.as_deref(), Ok(".a"));
+        assert!(dots.path_for(&owner("a@b"), &|_| Some("/a")).is_err());
+    }
+
+    #[test]
+    fn names_have_255_octets_and_paths_4096() {
+        let template = Template::parse("/srv/{box}", &|_| true).unwrap();
+        let path = |value: &str| template.path_for(&owner("a@b"), &|_| Some(value)).map(drop);
+        let too_long = Err(PathError::TooLong { by_value: true });
+        assert_eq!(path(&"x".repeat(255)), Ok(()));
+        assert_eq!(path(&"x".repeat(256)), too_long);
+        let long = format!("{}/", "x".repeat(99)).repeat(41);
+        assert_eq!(path(&long[..4_091]), Ok(()));
+        assert_eq!(path(&long[..4_092]), too_long);
+        // An address is refused for good, and at RCPT already.
+        let template = Template::parse("/srv/{local}", &|_| false).unwrap();
+        let percents = |count: usize| owner(&format!("{}@far.test", "%".repeat(count)));
+        assert!(template.fits(&percents(85)));
+        assert!(!template.fits(&percents(86)));
+        let error = template.path_for(&percents(86), &|_| None).unwrap_err();
+        assert_eq!(error.failure().status, EnhancedStatus::new(5, 1, 3));
+    }
+}

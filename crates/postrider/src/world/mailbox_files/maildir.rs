@@ -1,0 +1,206 @@
+//! A Maildir, opened from the directory that an operator names on, without following a link.
+//!
+//! Every step goes from an open directory to a name in it, so whoever may write to a mailbox can't
+//! lead us out of it by exchanging its directories meanwhile. That is also why files are made as this
+//! process and then given to their user (`fchown`), instead of acting as that user: it needs no
+//! change of identity of threads, which the standard library and `rustix` leave to `unsafe` code.
+
+use super::owner::{self, Owner};
+use mta::seams::{MailFolder, MailboxError, MailboxPlace};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Component, Path};
+
+/// Opened to find names in it only.
+const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Opened to read or sync it.
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// An open Maildir, or a folder of one.
+#[derive(Debug)]
+pub(super) struct Maildir {
+    /// The Maildir itself, where its quota is kept.
+    pub(super) top: OwnedFd,
+    pub(super) tmp: OwnedFd,
+    pub(super) new: OwnedFd,
+    pub(super) makes: Makes,
+    pub(super) quota_bytes: Option<u64>,
+}
+
+impl Maildir {
+    /// Opens it, or makes it with the directories above it.
+    ///
+    /// # Errors
+    /// As the operating system says, and when there is a link on the way or it is somebody else's.
+    pub(super) fn open(place: &MailboxPlace, owner: Owner) -> Result<Maildir, MailboxError> {
+        let makes = Makes { owner, mode: place.keeping.mode };
+        let mut top = makes.root(&place.root)?;
+        for part in place.below.components() {
+            let Component::Normal(name) = part else {
+                let part = part.as_os_str().to_string_lossy().into_owned();
+                return Err(MailboxError::Untrusted(format!("`{part}` stands in its path")));
+            };
+            top = makes.enter(&top, name)?;
+        }
+        makes.trust(&top)?;
+        let folder = place.folder.as_ref().map(|folder| makes.folder(&top, folder)).transpose()?;
+        let folder = folder.flatten();
+        let home = folder.as_ref().unwrap_or(&top);
+        let tmp = match makes.open(home, OsStr::new("tmp"), WAY) {
+            Err(MailboxError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                makes.maildir(home)?
+            }
+            other => other?,
+        };
+        let new = makes.open(home, OsStr::new("new"), DIRECTORY)?;
+        Ok(Maildir { top, tmp, new, makes, quota_bytes: place.quota_bytes })
+    }
+}
+
+/// Makes files and directories, and gives them to whom they belong.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Makes {
+    owner: Owner,
+    /// Of messages.
+    mode: u32,
+}
+
+impl Makes {
+    /// A new file, which must not be there yet.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub(super) fn file(&self, directory: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+        if self.mode != 0o600 {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(self.mode))?;
+        }
+        self.give(&file)?;
+        Ok(file)
+    }
+
+    /// What this process has made is its own; so it is given away only where others are to have it.
+    fn give(&self, made: &OwnedFd) -> rustix::io::Result<()> {
+        if self.owner == owner::own() {
+            return Ok(());
+        }
+        let (user, group) = (Uid::from_raw(self.owner.user), Gid::from_raw(self.owner.group));
+        rustix::fs::fchown(made, Some(user), Some(group))
+    }
+
+    /// The directory that an operator names, through links and all; made if it is missing.
+    fn root(&self, path: &Path) -> Result<OwnedFd, MailboxError> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        match rustix::fs::open(path, WAY, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                let above = path.parent().unwrap_or(Path::new("/"));
+                let name = path.file_name().ok_or(io::ErrorKind::NotFound)?;
+                let above = self.root(above)?;
+                self.make(&above, name)?;
+                Ok(rustix::fs::open(path, WAY, Mode::empty()).map_err(io::Error::from)?)
+            }
+            other => Ok(other.map_err(io::Error::from)?),
+        }
+    }
+
+    /// A directory in `directory`, made if it is missing.
+    fn enter(&self, directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, MailboxError> {
+        match self.open(directory, name, WAY) {
+            Err(MailboxError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                self.make(directory, name)?;
+                self.open(directory, name, WAY)
+            }
+            other => other,
+        }
+    }
+
+    /// A directory in `directory`, and not what a link leads to.
+    fn open(&self, at: &OwnedFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd, MailboxError> {
+        rustix::fs::openat(at, name, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(|error| {
+            let kind = rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map(|stat| FileType::from_raw_mode(stat.st_mode));
+            match kind {
+                Ok(FileType::Symlink) => {
+                    let name = name.to_string_lossy();
+                    MailboxError::Untrusted(format!("`{name}` in its path is a symbolic link"))
+                }
+                _ => MailboxError::Io(error.into()),
+            }
+        })
+    }
+
+    /// Makes a directory, and syncs the one that it is in.
+    fn make(&self, at: &OwnedFd, name: &OsStr) -> Result<(), MailboxError> {
+        match rustix::fs::mkdirat(at, name, Mode::RWXU) {
+            // Another writer was faster.
+            Err(Errno::EXIST) => return Ok(()),
+            other => other.map_err(io::Error::from)?,
+        }
+        let made = self.open(at, name, DIRECTORY)?;
+        // Not one that somebody has put in its place meanwhile.
+        if user_of(&made)? == owner::own().user {
+            let mode = Mode::from_raw_mode(self.mode | ((self.mode & 0o444) >> 2));
+            rustix::fs::fchmod(&made, mode).map_err(io::Error::from)?;
+            self.give(&made).map_err(io::Error::from)?;
+        }
+        sync(at)
+    }
+
+    /// The three directories of a Maildir. `tmp` is made last: where it is, the others are, even if
+    /// this was broken off once. Gives `tmp`.
+    fn maildir(&self, home: &OwnedFd) -> Result<OwnedFd, MailboxError> {
+        for name in ["new", "cur", "tmp"] {
+            self.make(home, OsStr::new(name))?;
+        }
+        self.open(home, OsStr::new("tmp"), WAY)
+    }
+
+    /// A folder of the Maildir `top`; `None`: it is not there, and not to be made.
+    fn folder(&self, top: &OwnedFd, folder: &MailFolder) -> Result<Option<OwnedFd>, MailboxError> {
+        let name = OsStr::new(&folder.name);
+        let found = match self.open(top, name, WAY) {
+            Err(MailboxError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                if !folder.is_made {
+                    return Ok(None);
+                }
+                self.make(top, name)?;
+                let made = self.open(top, name, WAY)?;
+                // By this file Maildir++ tells a folder from a Maildir.
+                match self.file(&made, "maildirfolder") {
+                    Ok(_) | Err(Errno::EXIST) => made,
+                    Err(error) => return Err(MailboxError::Io(error.into())),
+                }
+            }
+            other => other?,
+        };
+        self.trust(&found)?;
+        Ok(Some(found))
+    }
+
+    /// Refuses what belongs to somebody else.
+    fn trust(&self, directory: &OwnedFd) -> Result<(), MailboxError> {
+        let (is, ought) = (user_of(directory)?, self.owner.user);
+        if is == ought {
+            return Ok(());
+        }
+        Err(MailboxError::Untrusted(format!("it belongs to user {is}, not to user {ought}")))
+    }
+}
+
+fn user_of(file: &OwnedFd) -> io::Result<u32> {
+    Ok(rustix::fs::fstat(file)?.st_uid)
+}
+
+/// Makes the names in a directory durable.
+fn sync(directory: &OwnedFd) -> Result<(), MailboxError> {
+    let sync = || {
+        let readable = rustix::fs::openat(directory, ".", DIRECTORY, Mode::empty())?;
+        rustix::fs::fsync(&readable)
+    };
+    Ok(sync().map_err(io::Error::from)?)
+}

@@ -1,0 +1,227 @@
+//! What a mailbox may have, by Maildir++'s `maildirsize`: the first line is the quota, each further one
+//! octets and messages to add up. Dovecot, Courier and others keep the same file, and whoever owns the
+//! mailbox may write what he likes into it: what can't be so is counted anew.
+
+use super::maildir::Makes;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, SystemTime};
+
+const NAME: &str = "maildirsize";
+/// A file that has grown beyond this is counted anew, as Maildir++ has it.
+const FILE_BYTES_MAX: u64 = 5_120;
+/// One that is younger, and was just counted, is believed when it says that there is no room.
+const BELIEVED: Duration = Duration::from_secs(15 * 60);
+/// The folder whose messages don't count.
+const TRASH: &[u8] = b".Trash";
+
+/// Whether so many octets fit into the mailbox. What can't be counted is no reason to refuse mail.
+pub(super) fn has_room(
+    top: &OwnedFd,
+    tmp: &OwnedFd,
+    makes: &Makes,
+    quota_bytes: u64,
+    bytes: u64,
+) -> bool {
+    let fits = |used: u64| used.saturating_add(bytes) <= quota_bytes;
+    match read(top, quota_bytes) {
+        Some(sum) if fits(sum.bytes) || sum.is_fresh => fits(sum.bytes),
+        _ => {
+            let Ok(counted) = count(top) else { return true };
+            write(top, tmp, makes, quota_bytes, counted);
+            fits(counted.bytes)
+        }
+    }
+}
+
+/// Adds a message to the sum. If that fails it is missing there until somebody counts anew.
+pub(super) fn add(top: &OwnedFd, bytes: u64) {
+    let flags = OFlags::WRONLY | OFlags::APPEND;
+    if let Some(mut file) = open(top, flags) {
+        let _ = file.write_all(format!("{bytes} 1\n").as_bytes());
+    }
+}
+
+/// A sum that was read.
+struct Sum {
+    bytes: u64,
+    /// It was just counted.
+    is_fresh: bool,
+}
+
+/// What a mailbox has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    bytes: u64,
+    messages: u64,
+}
+
+/// The file, if it is one, and nothing that a link leads to or that would block.
+fn open(top: &OwnedFd, flags: OFlags) -> Option<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(top, NAME, flags, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&file).ok()?;
+    // One with other names may be no file of this mailbox at all.
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    (is_file && stat.st_nlink == 1).then(|| File::from(file))
+}
+
+fn read(top: &OwnedFd, quota_bytes: u64) -> Option<Sum> {
+    let file = open(top, OFlags::RDONLY)?;
+    let age = file.metadata().ok()?.modified().ok().map(|at| SystemTime::now().duration_since(at));
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return None;
+    }
+    let (bytes, lines) = sum_of(&text, quota_bytes)?;
+    let is_young = matches!(age, Some(Ok(age)) if age < BELIEVED);
+    Some(Sum { bytes, is_fresh: lines == 1 && is_young })
+}
+
+/// Octets and how many lines say so; `None`: it is for another quota, or nonsense.
+fn sum_of(text: &str, quota_bytes: u64) -> Option<(u64, usize)> {
+    let mut lines = text.strip_suffix('\n')?.split('\n');
+    if lines.next()?.strip_suffix('S')?.parse() != Ok(quota_bytes) {
+        return None;
+    }
+    let (mut bytes, mut messages, mut count) = (0_i64, 0_i64, 0);
+    for line in lines {
+        let mut numbers = line.split_ascii_whitespace().map(str::parse::<i64>);
+        let (Some(Ok(more)), Some(Ok(many)), None) =
+            (numbers.next(), numbers.next(), numbers.next())
+        else {
+            return None;
+        };
+        bytes = bytes.checked_add(more)?;
+        messages = messages.checked_add(many)?;
+        count += 1;
+    }
+    // Nobody has taken less than nothing, or a mailbox without messages with something in it.
+    let is_possible = messages >= 0 && (bytes == 0 || messages > 0) && count > 0;
+    Some((u64::try_from(bytes).ok().filter(|_| is_possible)?, count))
+}
+
+/// Begins the file anew; through tmp, so that nobody reads half of it.
+fn write(top: &OwnedFd, tmp: &OwnedFd, makes: &Makes, quota_bytes: u64, counted: Counted) {
+    let _ = rustix::fs::unlinkat(tmp, NAME, AtFlags::empty());
+    let Ok(file) = makes.file(tmp, NAME) else { return };
+    let Counted { bytes, messages } = counted;
+    let text = format!("{quota_bytes}S\n{bytes} {messages}\n");
+    if File::from(file).write_all(text.as_bytes()).is_ok() {
+        let _ = rustix::fs::renameat(tmp, NAME, top, NAME);
+    }
+    // Still there if a directory stands in its place, for one.
+    let _ = rustix::fs::unlinkat(tmp, NAME, AtFlags::empty());
+}
+
+/// Adds up the messages of a mailbox and of its folders.
+fn count(top: &OwnedFd) -> rustix::io::Result<Counted> {
+    let mut counted = count_home(top)?;
+    for entry in Dir::new(directory(top, c".")?)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !name.starts_with(b".") || matches!(name, b"." | b"..") || name == TRASH {
+            continue;
+        }
+        // Whatever is no directory is no folder.
+        if let Ok(folder) = directory(top, entry.file_name()) {
+            let more = count_home(&folder)?;
+            counted.bytes = counted.bytes.saturating_add(more.bytes);
+            counted.messages = counted.messages.saturating_add(more.messages);
+        }
+    }
+    Ok(counted)
+}
+
+/// Adds up the messages of the inbox, or of a folder.
+fn count_home(home: &OwnedFd) -> rustix::io::Result<Counted> {
+    let mut counted = Counted::default();
+    for name in [c"new", c"cur"] {
+        let Ok(directory) = directory(home, name) else { continue };
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_bytes().starts_with(b".") || is_trashed(name.to_bytes()) {
+                continue;
+            }
+            let bytes = size_of(name.to_bytes()).or_else(|| {
+                let stat = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+                u64::try_from(stat.st_size).ok()
+            });
+            // One that is gone meanwhile is counted where it is now.
+            if let Some(bytes) = bytes {
+                counted.bytes = counted.bytes.saturating_add(bytes);
+                counted.messages += 1;
+            }
+        }
+    }
+    Ok(counted)
+}
+
+fn directory(at: &OwnedFd, name: &std::ffi::CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, name, flags, Mode::empty())
+}
+
+/// The size that a file name tells: `1.host,S=400:2,S`.
+fn size_of(name: &[u8]) -> Option<u64> {
+    let name = std::str::from_utf8(name).ok()?;
+    let name = name.split(':').next()?;
+    name.split(',').find_map(|part| part.strip_prefix("S="))?.parse().ok()
+}
+
+/// Marked to be thrown away.
+fn is_trashed(name: &[u8]) -> bool {
+    let flags = name.windows(3).rposition(|part| part == b":2,");
+    flags.is_some_and(|at| name[at + 3..].contains(&b'T'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_what_the_lines_add_up_to() {
+        assert_eq!(sum_of("1000S\n0 0\n", 1_000), Some((0, 1)));
+        assert_eq!(sum_of("1000S\n500 2\n400 1\n-500 -2\n", 1_000), Some((400, 3)));
+        assert_eq!(sum_of("1000S\n  500    2  \n", 1_000), Some((500, 1)));
+    }
+
+    #[test]
+    fn a_file_that_lies_is_not_believed() {
+        for text in [
+            "",
+            "\n",
+            "1000S",
+            "1000S\n",
+            "999S\n0 0\n",
+            "1000C\n0 0\n",
+            "1000S,5C\n0 0\n",
+            "1000S\n-1 1\n",
+            "1000S\n5 -1\n",
+            "1000S\n5 0\n",
+            "1000S\n9223372036854775807 1\n1 1\n",
+            "1000S\n99999999999999999999 1\n",
+            "1000S\n1 1 1\n",
+            "1000S\n1\n",
+            "1000S\nx y\n",
+            "1000S\n1 1\n\n",
+            "\0\0\0",
+        ] {
+            assert_eq!(sum_of(text, 1_000), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn file_names_tell_sizes_and_flags() {
+        assert_eq!(size_of(b"1.a.host,S=400:2,S"), Some(400));
+        assert_eq!(size_of(b"1.a.host,S=400,W=410"), Some(400));
+        assert_eq!(size_of(b"1.a.host:2,S=4"), None);
+        assert_eq!(size_of(b"1.a.host,S=-4"), None);
+        assert_eq!(size_of(b"1.\xff,S=4"), None);
+        assert!(is_trashed(b"1.a:2,ST") && !is_trashed(b"1.T:2,S") && !is_trashed(b"1.T"));
+    }
+}

@@ -1,0 +1,99 @@
+//! Mailboxes on this machine, through the real program.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod support;
+
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use support::client::Client;
+use support::server::{CONFIG, Server, command};
+use support::{Files, config, wait_until};
+
+fn with(keys: &str) -> String {
+    config(&format!(
+        "[[route]]\nname = \"here\"\nmaildir = {{ path = \"mail/{{hash:1}}/{{local}}\"{keys} }}\n"
+    ))
+}
+
+/// The only directory below `mail` that has this mailbox.
+fn home(files: &Files, user: &str) -> String {
+    let find = || {
+        let all = std::fs::read_dir(files.path("mail")).into_iter().flatten().flatten();
+        let mut all = all.map(|entry| entry.file_name().into_string().expect("text"));
+        all.find(|hash| files.path("mail").join(hash).join(user).join("new").exists())
+    };
+    wait_until("a mailbox", || find().is_some());
+    format!("mail/{}/{user}", find().expect("it is there"))
+}
+
+#[test]
+fn folders_and_quotas_are_kept() {
+    let files = Files::new();
+    let keys = ", folders = \"tag\", create_folders = true, quota = 1_000, quota_grace = \"0\"";
+    let server = Server::start(&files, &with(keys));
+    let mut client = Client::connect(server.address());
+    client.mail("me@source.test", &["user+Lists@box.test"], "Subject: one\r\n\r\nBody.\r\n");
+    let home = home(&files, "user");
+    files.wait_maildir(&format!("{home}/.Lists"), 1);
+    let long = format!("Subject: two\r\n\r\n{}", "x\r\n".repeat(500));
+    client.mail("me@source.test", &["user@box.test"], &long);
+    let failed = files.wait_events("failed", 1).remove(0);
+    assert_eq!(failed["status"], "5.2.2", "{failed}");
+    let sizes = std::fs::read_to_string(files.path(&home).join("maildirsize")).expect("a file");
+    assert!(sizes.starts_with("1000S\n"), "{sizes}");
+    server.stop();
+}
+
+#[test]
+fn mail_for_a_mailbox_that_is_a_link_waits_until_it_is_none() {
+    let files = Files::new();
+    let server = Server::start(&files, &with(""));
+    let mut client = Client::connect(server.address());
+    client.mail("me@source.test", &["user@box.test"], "Subject: one\r\n\r\nBody.\r\n");
+    let home = home(&files, "user");
+    files.wait_maildir(&home, 1);
+    std::fs::rename(files.path(&home), files.path("elsewhere")).expect("it moves");
+    symlink(files.path("elsewhere"), files.path(&home)).expect("a link");
+    client.mail("me@source.test", &["user@box.test"], "Subject: two\r\n\r\nBody.\r\n");
+    let deferred = files.wait_events("deferred", 1).remove(0);
+    assert_eq!(deferred["status"], "4.2.1", "{deferred}");
+    let reason = deferred["reason"].to_string();
+    assert!(reason.contains("`user` in its path is a symbolic link"), "{reason}");
+    std::fs::remove_file(files.path(&home)).expect("the link goes");
+    server.command(&["queue", "retry", "--all"]);
+    files.wait_maildir(&home, 1);
+    assert_eq!(files.maildir("elsewhere").len(), 1);
+    server.stop();
+}
+
+#[test]
+fn root_gives_mailboxes_to_their_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let files = Files::new();
+    let server =
+        Server::start(&files, &with(", user = \"54321\", group = \"54322\", mode = \"0640\""));
+    let mut client = Client::connect(server.address());
+    client.mail("me@source.test", &["user@box.test"], "Subject: one\r\n\r\nBody.\r\n");
+    let home = home(&files, "user");
+    files.wait_maildir(&home, 1);
+    let new = files.path(&home).join("new");
+    let file = std::fs::read_dir(&new).expect("it is there").flatten().next().expect("a message");
+    for path in [files.path(&home), new, file.path()] {
+        let found = std::fs::metadata(&path).expect("it is there");
+        assert_eq!((found.uid(), found.gid()), (54_321, 54_322), "{}", path.display());
+    }
+    assert_eq!(file.metadata().expect("it is there").mode() & 0o777, 0o640);
+    server.stop();
+}
+
+#[test]
+fn a_user_that_is_not_there_is_told_at_the_start() {
+    let files = Files::new();
+    files.write(CONFIG, &with(", user = \"no-such-user\""));
+    let answer = command(files.dir(), &["serve"]);
+    assert_ne!(answer.code, 0);
+    let told = "route here: there is no user \"no-such-user\"";
+    assert!(answer.err.contains(told), "{}", answer.err);
+}
