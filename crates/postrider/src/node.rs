@@ -83,9 +83,9 @@ impl Node {
         console: &Arc<ConsoleLog>,
     ) -> Result<Node, String> {
         let started = Instant::now();
-        check_owners(config)?;
         // First of all: what is wrong with them is told like mistakes of the configuration.
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
+        check_owners(config)?;
         let (senders, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let metrics = NodeMetrics::new(config, shards);

@@ -2,7 +2,7 @@
 
 use super::folder;
 use super::template::{Owner, PathError, Template};
-use config::quantity::{DurationText, SizeText, write_duration, write_size};
+use config::quantity::{DurationText, SizeText, parse_size, write_duration, write_size};
 use config::{ChannelSection, Destination, Explainer, Reader, Settings};
 use mail::Mailbox;
 use mta::seams::{Keeping, MailFolder, MailboxPlace};
@@ -89,7 +89,12 @@ impl ChannelSection for MaildirText {
     fn read(text: MaildirText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
         let template = template_of(&text, reader);
         let quota_bytes = text.quota.as_ref().map(|quota| reader.size("quota", quota));
-        if quota_bytes == Some(0) {
+        let says_nothing = match &text.quota {
+            Some(SizeText::Bytes(bytes)) => *bytes == 0,
+            Some(SizeText::Text(text)) => parse_size(text) == Ok(0),
+            None => false,
+        };
+        if says_nothing {
             reader.error("quota", "no message fits", "leave `quota` out for no limit");
         }
         let quota_grace =

@@ -12,6 +12,7 @@ mod embedded;
 mod examples;
 mod intake;
 mod interop;
+mod mailboxes;
 mod next_hops;
 mod peers;
 mod queue_commands;

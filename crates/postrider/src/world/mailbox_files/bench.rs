@@ -26,7 +26,7 @@ fn deliver(files: &MailboxFiles, root: &std::path::Path, mailboxes: u64, bytes: 
     let body = Bytes::from(("x".repeat(78) + "\r\n").repeat(bytes / 80));
     let (next, begun) = (Cell::new(0_u64), Instant::now());
     let one = async || {
-        let mut done = 0;
+        let mut done = 0_u64;
         while begun.elapsed() < SPAN {
             let n = next.replace(next.get() + 1);
             let below = format!("u{}", n % mailboxes).into();

@@ -49,12 +49,7 @@ impl Maildir {
         let folder = place.folder.as_ref().map(|folder| makes.folder(&top, folder)).transpose()?;
         let folder = folder.flatten();
         let home = folder.as_ref().unwrap_or(&top);
-        let tmp = match makes.open(home, OsStr::new("tmp"), WAY) {
-            Err(MailboxError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                makes.maildir(home)?
-            }
-            other => other?,
-        };
+        let tmp = makes.tmp(home)?;
         let new = makes.open(home, OsStr::new("new"), DIRECTORY)?;
         Ok(Maildir { top, tmp, new, makes, quota_bytes: place.quota_bytes })
     }
@@ -151,13 +146,20 @@ impl Makes {
         sync(at)
     }
 
-    /// The three directories of a Maildir. `tmp` is made last: where it is, the others are, even if
-    /// this was broken off once. Gives `tmp`.
-    fn maildir(&self, home: &OwnedFd) -> Result<OwnedFd, MailboxError> {
-        for name in ["new", "cur", "tmp"] {
-            self.make(home, OsStr::new(name))?;
+    /// `tmp` of a Maildir or a folder, made with the others if it is missing. It is made last: where it
+    /// is, the others are, even if this was broken off once.
+    fn tmp(&self, home: &OwnedFd) -> Result<OwnedFd, MailboxError> {
+        let tmp = OsStr::new("tmp");
+        match self.open(home, tmp, WAY) {
+            Err(MailboxError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                for name in ["new", "cur"] {
+                    self.make(home, OsStr::new(name))?;
+                }
+                self.make(home, tmp)?;
+                self.open(home, tmp, WAY)
+            }
+            other => other,
         }
-        self.open(home, OsStr::new("tmp"), WAY)
     }
 
     /// A folder of the Maildir `top`; `None`: it is not there, and not to be made.
@@ -168,6 +170,8 @@ impl Makes {
                 if !folder.is_made {
                     return Ok(None);
                 }
+                // The mailbox is whole before it has folders.
+                self.tmp(top)?;
                 self.make(top, name)?;
                 let made = self.open(top, name, WAY)?;
                 // By this file Maildir++ tells a folder from a Maildir.

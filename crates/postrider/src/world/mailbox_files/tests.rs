@@ -386,7 +386,7 @@ mod of_others {
             "domain/user/.Lists/maildirfolder",
             "domain/user/.Lists/new/1,S=1",
         ] {
-            let Ok(found) = fs::symlink_metadata(place.path(path)) else { continue };
+            let found = fs::symlink_metadata(place.path(path)).unwrap();
             assert_eq!((found.uid(), found.gid()), (USER, GROUP), "{path}");
         }
         assert_eq!(place.new_in("domain/user/.Lists").len(), 1);

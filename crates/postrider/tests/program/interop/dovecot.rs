@@ -1,10 +1,14 @@
-//! Dovecot's LMTP on a Unix socket: mailboxes with and without room, and recipients it doesn't know.
+//! Dovecot: its LMTP on a Unix socket, with mailboxes with and without room, and recipients it doesn't
+//! know; and as a reader of Maildirs that we write.
 
 use super::place::Place;
 use crate::support::wait_until;
 use std::os::unix::net::UnixStream;
 
 pub(crate) struct Dovecot(Place);
+
+/// Whose the mailboxes are, by number; the group, too.
+pub(crate) const USER: u32 = 65_534;
 
 /// Octets that the mailbox of `full` may have.
 const QUOTA_BYTES: u32 = 10;
@@ -46,7 +50,7 @@ service lmtp {{
 pub(crate) fn start() -> Dovecot {
     let mut place = Place::new(0);
     place.write("dovecot.conf", &config(&place));
-    let user = |name: &str, more: &str| format!("{name}::65534:65534::{}::{more}\n", place.dir());
+    let user = |name: &str, more: &str| format!("{name}::{USER}:{USER}::{}::{more}\n", place.dir());
     let full = user("full", &format!("userdb_quota_rule=*:bytes={QUOTA_BYTES}"));
     place.write("users", &[user("a", ""), user("b", ""), full].concat());
     let file = place.path("dovecot.conf").display().to_string();
@@ -61,6 +65,21 @@ impl Dovecot {
     /// The path of its socket.
     pub(crate) fn socket(&self) -> String {
         self.0.path("lmtp").display().to_string()
+    }
+
+    /// Where its Maildirs are: a directory for each user, whose number is [`USER`].
+    pub(crate) fn mailboxes(&self) -> String {
+        self.0.path("mail").display().to_string()
+    }
+
+    /// What its reader says of a mailbox.
+    pub(crate) fn read(&self, words: &[&str]) -> String {
+        let file = self.0.path("dovecot.conf").display().to_string();
+        let all = [&["doveadm", "-c", &file][..], words].concat();
+        let output = self.0.command("dovecot-lmtpd", &all).output().expect("it runs");
+        let said = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        assert!(output.status.success(), "{words:?}: {}", said(&output.stderr));
+        said(&output.stdout)
     }
 
     /// The messages in a mailbox.

@@ -125,3 +125,39 @@ fn dovecot_takes_lmtp_on_a_unix_socket() {
     }
     server.stop();
 }
+
+#[test]
+fn dovecot_reads_our_maildirs() {
+    if !is_possible(&["dovecot-lmtpd"]) {
+        return;
+    }
+    let (dovecot, files) = (dovecot::start(), Files::new());
+    let (mail, user) = (dovecot.mailboxes(), dovecot::USER);
+    let keys = "folders = \"tag\", create_folders = true, quota = \"100MiB\"";
+    let route = format!(
+        "[[route]]\nmaildir = {{ path = \"{mail}/{{local}}\", user = \"{user}\", group = \"{user}\", {keys} }}\n"
+    );
+    let server = Server::start(&files, &config(&route));
+    let mut client = Client::connect(server.address());
+    client.say("MAIL FROM:<me@source.test> SMTPUTF8", "250");
+    for to in ["a@box.test", "a+Lists.Größe@box.test"] {
+        client.say(&format!("RCPT TO:<{to}>"), "250");
+    }
+    client.say("DATA", "354");
+    client.send("Subject: ours\r\n\r\nBody.\r\n.\r\n");
+    client.expect("250");
+    files.wait_events("delivered", 2);
+    for mailbox in ["INBOX", "Lists.Größe"] {
+        let text = dovecot.read(&["fetch", "-u", "a", "text", "mailbox", mailbox, "all"]);
+        assert!(text.contains("Return-Path: <me@source.test>"), "{mailbox}: {text}");
+        assert!(text.contains("Subject: ours") && text.contains("Body."), "{mailbox}: {text}");
+    }
+    // What it has read it moves to cur; more comes to new, and both keep one sum.
+    client.mail("me@source.test", &["a@box.test"], "Subject: more\r\n\r\n");
+    files.wait_events("delivered", 3);
+    let subjects = dovecot.read(&["fetch", "-u", "a", "hdr.subject", "mailbox", "INBOX", "all"]);
+    assert!(subjects.contains("ours") && subjects.contains("more"), "{subjects}");
+    let quota = dovecot.read(&["-f", "flow", "quota", "get", "-u", "a"]);
+    assert!(quota.contains("type=MESSAGE value=3 "), "{quota}");
+    server.stop();
+}

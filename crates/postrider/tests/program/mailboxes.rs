@@ -1,13 +1,9 @@
 //! Mailboxes on this machine, through the real program.
 
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-
-mod support;
-
+use crate::support::client::Client;
+use crate::support::server::{CONFIG, Server, command};
+use crate::support::{Files, config, wait_until};
 use std::os::unix::fs::{MetadataExt as _, symlink};
-use support::client::Client;
-use support::server::{CONFIG, Server, command};
-use support::{Files, config, wait_until};
 
 fn with(keys: &str) -> String {
     config(&format!(
