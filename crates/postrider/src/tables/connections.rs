@@ -1,6 +1,6 @@
 //! Kept connections to a server that answers one request after the other on each.
 
-use lookup::{Answers, Entry, Trouble};
+use lookup::{Answers, Entry, Trouble, TroubleKind};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -76,7 +76,8 @@ impl<C> Connections<C> {
                 Err(Failure::Answered(trouble)) => Err(trouble),
                 Err(Failure::Gone(_)) if is_kept => continue,
                 Err(Failure::Gone(trouble) | Failure::Broken(trouble)) => {
-                    self.is_answering.set(false);
+                    // Too much of an answer is one.
+                    self.is_answering.set(trouble.kind == TroubleKind::Key);
                     return Err(trouble);
                 }
             };
@@ -122,7 +123,6 @@ pub(super) async fn in_turn(
 mod tests {
     use super::super::testing::run;
     use super::*;
-    use lookup::TroubleKind;
 
     fn trouble(text: &str) -> Trouble {
         Trouble::new(TroubleKind::Wrong, text)

@@ -165,6 +165,7 @@ pub(super) mod unprivileged {
     fn command(packages: &str, line: &str) -> Command {
         let mut command = with_packages();
         let nobody = NOBODY.to_string();
+        command.env("HOME", "/nonexistent");
         command.args([packages, "setpriv", "--reuid", &nobody, "--regid", &nobody]);
         command.args(["--clear-groups", "sh", "-c", line]).stdin(Stdio::null()).current_dir("/");
         command

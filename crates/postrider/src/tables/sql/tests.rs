@@ -120,6 +120,7 @@ async fn limits_hold(keys: &str, list: &str) {
     let more = find(&*driver, "more").await.unwrap_err();
     assert_eq!(more.kind, TroubleKind::Key);
     assert!(more.text.ends_with(": the answer has more than 1000 rows"), "{more}");
+    assert!(driver.server().is_some(), "the server is well");
     let text = "SELECT text FROM lists WHERE name = %s";
     let driver = settings(&format!("{keys}, query = \"{text}\"")).backend();
     let long = find(&*driver, "long100000").await.unwrap().expect("a text");
