@@ -21,6 +21,8 @@ test: packages
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked --quiet -- -D warnings
 	scripts/check-licences
+# The fuzz targets are built with what the tests leave of the processor; a failure shows in the last step.
+	nice -n 19 scripts/fuzz --build >/dev/null 2>&1 & \
 	$(CARGO) test --workspace --locked --quiet -- --test-threads $(TEST_THREADS)
 	scripts/fuzz --seconds 3
 
