@@ -1,7 +1,8 @@
 //! A file of cases: `=== title [flags]`, the map, `---`, what is told of it (`!! line:column: text`), and a
 //! line for each key: `key`, `key -> answer`, or where Postfix answers something else
 //! `key -> its answer ~> our answer`. Flags: `crlf` (lines of the map end so), `refused` (no table is made
-//! of it), `beyond` (of a refused one: because of what Postfix can do, and we can't), `differs`.
+//! of it), `beyond` (of a refused one: because of what Postfix can do, and we can't), `differs`,
+//! `untold` (Postfix warns of what is no mistake here).
 
 use std::fmt;
 
