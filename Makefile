@@ -5,6 +5,8 @@ CASES ?= 20000
 SEEDS ?= 2000
 BENCH ?= floor --scale 0.2
 FUZZ_SECONDS ?= 60
+# What is not built by default is tested all the same.
+FEATURES ?= --features postrider/sql
 # Tests at once: more than cores, for most of them wait.
 TEST_THREADS ?= 6
 
@@ -19,11 +21,11 @@ test: packages
 	scripts/check-house
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets --locked --quiet -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(FEATURES) --locked --quiet -- -D warnings
 	scripts/check-licences
 # The fuzz targets are built with what the tests leave of the processor; a failure shows in the last step.
 	nice -n 19 scripts/fuzz --build >/dev/null 2>&1 & \
-	$(CARGO) test --workspace --locked --quiet -- --test-threads $(TEST_THREADS)
+	$(CARGO) test --workspace $(FEATURES) --locked --quiet -- --test-threads $(TEST_THREADS)
 	scripts/fuzz --seconds 3
 
 # The same without installing packages and without running tests: quick, for an editor's hook.
@@ -31,7 +33,7 @@ check:
 	scripts/check-house
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(FEATURES) --quiet -- -D warnings
 
 # Postrider against Postfix and the bare relay on this machine; BENCH='all --minutes 60' for all of
 # docs/benchmarks.md.
