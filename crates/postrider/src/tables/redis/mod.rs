@@ -142,7 +142,7 @@ impl Driver {
         // How long is decided here, and by whoever asks.
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let opened = MultiplexedConnection::new_with_config(&info, stream, config).await;
-        let (connection, driver) = opened.map_err(|error| error.to_string())?;
+        let (connection, driver) = opened.map_err(|error| told(&error))?;
         // It ends with the connection.
         tokio::task::spawn_local(driver);
         Ok(Session { connection, allowance })
@@ -163,7 +163,7 @@ impl Driver {
             Value::BulkString(bytes) if fields.is_empty() => {
                 return Ok(Some(Entry::text(short_value(&bytes)?)));
             }
-            Value::Array(replies) if replies.len() == fields.len() => replies,
+            Value::Array(replies) if !fields.is_empty() && replies.len() == fields.len() => replies,
             _ => return Err(wrong("the answer is of a kind that was not asked for")),
         };
         if replies.iter().all(|reply| *reply == Value::Nil) {
@@ -198,9 +198,18 @@ fn wrong(text: &str) -> Trouble {
     Trouble::new(TroubleKind::Wrong, text)
 }
 
+/// An error for people: the server's words where it is its own.
+fn told(error: &RedisError) -> String {
+    let text = match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        _ => error.to_string(),
+    };
+    words(text.as_bytes())
+}
+
 /// Why there is no reply at all.
 fn failure(error: &RedisError) -> Failure {
-    let text = words(error.to_string().as_bytes());
+    let text = told(error);
     if error.is_connection_dropped() {
         return Failure::Gone(Trouble::new(TroubleKind::Unreachable, text));
     }
@@ -216,7 +225,7 @@ fn error_of(error: &RedisError) -> Trouble {
         _ if error.kind() == ErrorKind::AuthenticationFailed => TroubleKind::Unreachable,
         _ => TroubleKind::Wrong,
     };
-    Trouble::new(kind, words(error.to_string().as_bytes()))
+    Trouble::new(kind, told(error))
 }
 
 #[cfg(test)]
