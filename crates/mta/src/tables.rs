@@ -107,7 +107,13 @@ fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, String)> {
     let domain = address.domain();
     let domain = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
     let local = address.local_unquoted().to_lowercase();
-    let mut keys = vec![(FoundBy::Address, format!("{local}@{domain}"))];
+    let mut keys = Vec::with_capacity(3);
+    // Postfix's files have quoted local parts as they are written; directories have what they mean.
+    if address.local().starts_with('"') {
+        let written = address.local().to_lowercase();
+        keys.push((FoundBy::Address, format!("{written}@{domain}")));
+    }
+    keys.push((FoundBy::Address, format!("{local}@{domain}")));
     if whole {
         return keys;
     }
@@ -125,7 +131,8 @@ pub fn split_tag(local: &str) -> Option<(&str, &str)> {
 }
 
 /// A key as the table wants it.
-fn rewritten<'a>(steps: &[Rewrite], key: &'a str) -> Cow<'a, str> {
+#[must_use]
+pub fn rewritten<'a>(steps: &[Rewrite], key: &'a str) -> Cow<'a, str> {
     let mut key = Cow::Borrowed(key);
     for step in steps {
         let (local, domain) = match key.rsplit_once('@') {
@@ -164,7 +171,7 @@ mod tests {
         assert_eq!(keys("+x@example.org", false), "+x@example.org @example.org");
         assert_eq!(
             keys("\"a b\"@b\u{fc}cher.example", false),
-            "a b@xn--bcher-kva.example @xn--bcher-kva.example"
+            "\"a b\"@xn--bcher-kva.example a b@xn--bcher-kva.example @xn--bcher-kva.example"
         );
     }
 

@@ -89,8 +89,9 @@ fn flush(table: &LiveTable, key: Option<&str>) -> Result<Vec<ControlResponse>, S
     let Source::Remote(remote) = &table.source else {
         return Err(format!("nothing is cached of table {name}: its answers are at hand"));
     };
+    let key = key.map(|key| mta::tables::rewritten(&table.entry.rewrite, key));
     let text = match key {
-        Some(key) if remote.forget(key) => format!("what was known of {key} is forgotten"),
+        Some(key) if remote.forget(&key) => format!("what was known of {key} is forgotten"),
         Some(key) => format!("nothing was known of {key}"),
         None => match remote.flush() {
             1 => "1 answer is forgotten".to_owned(),

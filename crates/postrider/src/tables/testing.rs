@@ -1,7 +1,7 @@
 //! What the tests of remote tables share: a file with a table in it, a server that follows a script,
 //! and other people's servers.
 
-use config::{Schema, TableEntry, TableSection};
+use config::{TableEntry, TableSection};
 use lookup::{Answers, Backend, Entry, Trouble};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{Read, Write};
@@ -27,8 +27,7 @@ pub(super) fn table<S: TableSection>(line: &str) -> Result<Arc<TableEntry>, Vec<
          [[route]]\nsmtp = {{ hosts = [\"192.0.2.1\"] }}\n\
          [[table]]\nname = \"t\"\n{line}\n"
     );
-    let schema =
-        Schema::new().protocol("smtp").channel::<channels::settings::SmtpText>().table::<S>();
+    let schema = channels::sections().table::<S>();
     match schema.parse(&text, "test.toml") {
         Ok(config) => Ok(Arc::clone(&config.tables[0])),
         Err(errors) => {
