@@ -158,6 +158,6 @@ fn dovecot_reads_our_maildirs() {
     let subjects = dovecot.read(&["fetch", "-u", "a", "hdr.subject", "mailbox", "INBOX", "all"]);
     assert!(subjects.contains("ours") && subjects.contains("more"), "{subjects}");
     let quota = dovecot.read(&["-f", "flow", "quota", "get", "-u", "a"]);
-    assert!(quota.contains("type=MESSAGE value=3 "), "{quota}");
+    assert!(quota.contains("Type=MESSAGE Value=3 "), "{quota}");
     server.stop();
 }
