@@ -69,7 +69,7 @@ impl<W: World> Entrance<W> {
         listener: &Arc<Listener>,
     ) -> Entrance<W> {
         let (services, router) = (&ingress.services, &ingress.router);
-        let count = ClientCount::enter(ingress, socket, listener, peer.ip());
+        let count = ClientCount::new(ingress, socket, listener, peer.ip());
         let blob_bytes = router.active().config.spool.blob_bytes;
         services.metrics.sessions.inc();
         services.metrics.sessions_open.inc();

@@ -17,23 +17,30 @@ pub(super) struct ClientCount<W: World> {
     socket: usize,
     listener: Arc<Listener>,
     ip: IpAddr,
-    /// When it began.
-    at_start: SessionCounts,
-    is_turned_away: bool,
+    stands: Stands,
     /// By `relay_from` of the listener.
     pub(super) may_relay: bool,
     /// By `exempt_from_limits` of the listener.
     is_exempt: bool,
 }
 
+/// Where a session stands among those that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stands {
+    /// Nobody looked at it yet: a burst of connections that will be turned away must not count while
+    /// they wait for that.
+    Outside,
+    Inside,
+    TurnedAway,
+}
+
 impl<W: World> ClientCount<W> {
-    pub(super) fn enter(
+    pub(super) fn new(
         ingress: &Rc<Ingress<W>>,
         socket: usize,
         listener: &Arc<Listener>,
         ip: IpAddr,
     ) -> ClientCount<W> {
-        let at_start = ingress.services.shared.clients.enter(socket, ip, ingress.services.now());
         let may_relay = listener.relay_network(ip).is_some();
         let is_exempt = listener.is_exempt(ip);
         ClientCount {
@@ -41,8 +48,7 @@ impl<W: World> ClientCount<W> {
             socket,
             listener: Arc::clone(listener),
             ip,
-            at_start,
-            is_turned_away: false,
+            stands: Stands::Outside,
             may_relay,
             is_exempt,
         }
@@ -51,7 +57,7 @@ impl<W: World> ClientCount<W> {
     /// The session is not let in. From now on it takes no place that another could have: strangers
     /// who hammer would hold what is kept from them until their connections are closed.
     pub(super) fn turn_away(&mut self) {
-        self.is_turned_away = true;
+        self.stands = Stands::TurnedAway;
         self.ingress.services.shared.turned_away.fetch_add(1, Ordering::Relaxed);
         self.leave();
     }
@@ -64,10 +70,12 @@ impl<W: World> ClientCount<W> {
 
 impl<W: World> Drop for ClientCount<W> {
     fn drop(&mut self) {
-        if self.is_turned_away {
-            self.ingress.services.shared.turned_away.fetch_sub(1, Ordering::Relaxed);
-        } else {
-            self.leave();
+        match self.stands {
+            Stands::Outside => {}
+            Stands::Inside => self.leave(),
+            Stands::TurnedAway => {
+                self.ingress.services.shared.turned_away.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -78,11 +86,18 @@ const RESERVED_PART: u32 = 10;
 const RELAY_SESSIONS_FACTOR: u32 = 20;
 
 impl<W: World> ClientCount<W> {
-    /// Whether the session may proceed.
+    fn enter(&mut self) -> SessionCounts {
+        self.stands = Stands::Inside;
+        let services = &self.ingress.services;
+        services.shared.clients.enter(self.socket, self.ip, services.now())
+    }
+
+    /// Counts the session, and says whether it may proceed.
     ///
     /// # Errors
     /// Why it is turned away.
-    pub(super) fn admit(&self) -> Result<(), Refusal> {
+    pub(super) fn admit(&mut self) -> Result<(), Refusal> {
+        let at_start = self.enter();
         let services = &self.ingress.services;
         if services.stopping.until().is_some() {
             return Err(refusals::SHUTTING_DOWN);
@@ -94,12 +109,12 @@ impl<W: World> ClientCount<W> {
         let own = part(listener.max_sessions, !may_relay && !listener.relay_from.is_empty());
         let has_relay = self.ingress.router.active().config.has_relay();
         let all = part(services.shared.sessions_max, !may_relay && has_relay);
-        if over(self.at_start.listener, own) || services.shared.admitted_count() > all {
+        if over(at_start.listener, own) || services.shared.admitted_count() > all {
             return Err(refusals::SESSIONS);
         }
         let each = listener.max_sessions_per_address;
         let each = if may_relay { each.saturating_mul(RELAY_SESSIONS_FACTOR) } else { each };
-        if !self.is_exempt && over(self.at_start.client, each) {
+        if !self.is_exempt && over(at_start.client, each) {
             return Err(refusals::SESSIONS_OF_CLIENT);
         }
         if !self.charge(Rate::Connections) {

@@ -156,7 +156,10 @@ impl Writer {
                     }
                     Some(mut mail) => match mail.end() {
                         Ok(()) => written.push((mail, answer)),
-                        Err(error) => drop(answer.send(Err(error.into()))),
+                        Err(error) => {
+                            drop(mail);
+                            drop(answer.send(Err(error.into())));
+                        }
                     },
                 },
             }
@@ -211,7 +214,11 @@ fn publish(written: Vec<Written>) -> u64 {
         for (mut mail, answer) in written {
             match act(&mut mail) {
                 Ok(()) => left.push((mail, answer)),
-                Err(error) => drop(answer.send(Err(error))),
+                Err(error) => {
+                    // Its name in tmp is gone before anybody hears of it.
+                    drop(mail);
+                    drop(answer.send(Err(error)));
+                }
             }
         }
         left
