@@ -1,10 +1,14 @@
 //! A listening socket, and reading without a buffer per connection.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::UnixListener;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncRead, ReadBuf};
@@ -29,8 +33,28 @@ pub fn free_port() -> io::Result<u16> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let begin = (since_1970.subsec_nanos() % u32::from(PORTS.end - PORTS.start)) as u16;
     let ports = (PORTS.start + begin..PORTS.end).chain(PORTS);
-    let mut free = ports.filter(|&port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok());
+    let mut free = ports.filter(|&port| {
+        std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() && claim(port).is_ok()
+    });
     free.next().ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, "no port is free"))
+}
+
+/// Ports that are claimed at once: a server soon listens on what was claimed before them.
+const CLAIMS_MAX: usize = 64;
+
+/// Claims a port for this process, among all processes that ask here: it will be some time before a
+/// server listens there. The name, which no file has, goes with the process.
+fn claim(port: u16) -> io::Result<()> {
+    static CLAIMS: Mutex<VecDeque<UnixListener>> = Mutex::new(VecDeque::new());
+    let name = format!("postrider-port-{port}");
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+    let claim = UnixListener::bind_addr(&address)?;
+    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+    if claims.len() == CLAIMS_MAX {
+        claims.pop_front();
+    }
+    claims.push_back(claim);
+    Ok(())
 }
 
 /// Resolves `HOST:PORT` to its first address.
