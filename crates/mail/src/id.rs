@@ -52,7 +52,7 @@ impl MessageId {
 impl MessageId {
     /// Appends it to a text, as `Display` writes it.
     pub fn push_to(self, text: &mut String) {
-        text.extend(self.hex().map(char::from));
+        text.push_str(std::str::from_utf8(&self.hex()).unwrap_or_default());
     }
 }
 

@@ -114,20 +114,29 @@ impl Line<'_> {
     }
 }
 
-/// The address as it prints, without the cost of formatting: every message has one.
-pub fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
-    for (i, octet) in ip.octets().into_iter().enumerate() {
-        if i > 0 {
-            out.push(b'.');
-        }
-        write_decimal(out, octet);
+/// The address as it prints; one of IPv4 without the cost of formatting: every message has one.
+pub fn write_address(out: &mut Vec<u8>, address: IpAddr) {
+    use std::io::Write as _;
+    match address {
+        IpAddr::V4(address) => write_ipv4(out, address),
+        // Writing to a Vec cannot fail.
+        IpAddr::V6(address) => write!(out, "{address}").unwrap_or_default(),
     }
 }
 
-fn write_decimal(out: &mut Vec<u8>, n: u8) {
-    let digits = [b'0' + n / 100, b'0' + n / 10 % 10, b'0' + n % 10];
-    let skip = usize::from(n < 100) + usize::from(n < 10);
-    out.extend_from_slice(&digits[skip..]);
+fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
+    let (mut text, mut length) = ([0; 16], 0);
+    for octet in ip.octets() {
+        for digit in [octet / 100, octet / 10, octet] {
+            text[length] = b'0' + digit % 10;
+            // Zeros in front are written over.
+            length += usize::from(digit > 0);
+        }
+        length += usize::from(octet == 0);
+        text[length] = b'.';
+        length += 1;
+    }
+    out.extend_from_slice(&text[..length - 1]);
 }
 
 /// A Domain or address literal of unknown origin.
@@ -183,12 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn octets_have_no_leading_zeros() {
+    fn addresses_are_written_as_they_print() {
         for n in 0..=255 {
-            let mut out = Vec::new();
-            write_decimal(&mut out, n);
-            assert_eq!(out, n.to_string().into_bytes());
+            for ip in [[n, 0, 10, 100], [0, 9, n, n], [255, 255, 255, n]].map(IpAddr::from) {
+                let mut out = Vec::new();
+                write_address(&mut out, ip);
+                assert_eq!(String::from_utf8(out), Ok(ip.to_string()));
+            }
         }
+        let mut out = Vec::new();
+        write_address(&mut out, "2001:db8::1".parse().unwrap());
+        assert_eq!(out, b"2001:db8::1");
     }
 
     #[test]

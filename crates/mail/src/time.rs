@@ -88,6 +88,25 @@ impl Wall {
         out.extend_from_slice(&[b' ', h1, h2, b':', m1, m2, b':', s1, s2]);
         out.extend_from_slice(b" +0000");
     }
+
+    /// Appends what it prints as: RFC 3339 in UTC with milliseconds. Quicker, for events.
+    pub fn write_rfc3339(self, out: &mut Vec<u8>) {
+        let c = self.civil();
+        if c.year < 10_000 {
+            out.extend_from_slice(&two_digits(c.year / 100));
+            out.extend_from_slice(&two_digits(c.year % 100));
+        } else {
+            out.extend_from_slice(c.year.to_string().as_bytes());
+        }
+        let [[m1, m2], [d1, d2]] = [c.month, c.day].map(two_digits);
+        let [[h1, h2], [i1, i2], [s1, s2]] = [c.hour, c.minute, c.second].map(two_digits);
+        let ms = c.millisecond;
+        let [f1, f2, f3] = [ms / 100, ms / 10, ms].map(|n| b'0' + (n % 10) as u8);
+        out.extend_from_slice(&[
+            b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', i1, i2, b':', s1, s2, b'.', f1, f2, f3,
+            b'Z',
+        ]);
+    }
 }
 
 fn two_digits(n: u64) -> [u8; 2] {
@@ -97,12 +116,9 @@ fn two_digits(n: u64) -> [u8; 2] {
 /// RFC 3339 in UTC with milliseconds: `2026-11-21T10:11:12.345Z`.
 impl fmt::Display for Wall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let c = self.civil();
-        write!(
-            f,
-            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
-            c.year, c.month, c.day, c.hour, c.minute, c.second, c.millisecond
-        )
+        let mut out = Vec::with_capacity(24);
+        self.write_rfc3339(&mut out);
+        f.write_str(std::str::from_utf8(&out).unwrap_or_default())
     }
 }
 

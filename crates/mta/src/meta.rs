@@ -8,10 +8,12 @@ use spool::record::tag;
 
 /// What is known of the client that handed a message in.
 pub(crate) fn of_client(client: &Client) -> Meta {
-    let address = client.address.ip().to_string();
+    // Room for the longest of IPv4, and most of IPv6.
+    let mut address = Vec::with_capacity(32);
+    mail::received::write_address(&mut address, client.address.ip());
     let fields = vec![
         (tag::LISTENER, Bytes::copy_from_slice(client.listener.as_bytes())),
-        (tag::CLIENT_ADDRESS, Bytes::from(address.into_bytes())),
+        (tag::CLIENT_ADDRESS, Bytes::from(address)),
         (tag::CLIENT_EHLO, Bytes::copy_from_slice(client.helo.as_bytes())),
     ];
     Meta { fields }

@@ -10,7 +10,7 @@ use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::suspensions::Suspensions;
 use crate::tables::Registry;
 use crate::tables::remote::TableNumbers;
-use crate::world::{AcceptedSocket, MailboxThreads, Resolver, check_owners, wall_now};
+use crate::world::{AcceptedSocket, MailboxThreads, Resolver, Start, check_owners, wall_now};
 use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
@@ -24,7 +24,6 @@ use spool::SpoolStatus;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
-use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// How long transactions may go on after a stop was asked for.
@@ -63,7 +62,7 @@ pub(crate) struct Node {
     /// Where it listens, in the order of the configuration.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) metrics: NodeMetrics,
-    pub(crate) started: Instant,
+    pub(crate) started: Start,
     /// The configuration it was started with.
     first: Arc<Config>,
     /// What an operator has stopped.
@@ -82,7 +81,7 @@ impl Node {
         shards: u16,
         console: &Arc<ConsoleLog>,
     ) -> Result<Node, String> {
-        let started = Instant::now();
+        let started = Start::now();
         // First of all: what is wrong with them is told like mistakes of the configuration.
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
         check_owners(config)?;

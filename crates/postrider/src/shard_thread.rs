@@ -3,7 +3,7 @@
 use crate::console::ConsoleLog;
 use crate::logs::{Recovered, RecoveredReceiver};
 use crate::tables::{Registry, ShardTables};
-use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, seed_of};
+use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, Start, seed_of};
 use config::Config;
 use mta::acceptor;
 use mta::console::{Console, Level};
@@ -20,7 +20,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
@@ -35,7 +34,7 @@ pub(crate) struct Common {
     pub(crate) suspensions: Arc<[Suspension]>,
     pub(crate) console: Arc<ConsoleLog>,
     /// When the process was started: all shards speak of the same moments.
-    pub(crate) started: Instant,
+    pub(crate) started: Start,
     pub(crate) store: MailboxFiles,
     pub(crate) resolver: Resolver,
     pub(crate) tables: Arc<Registry>,

@@ -2,7 +2,6 @@
 
 use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Suspension, Trouble};
 use mail::{EnhancedStatus, Failure, MessageId, Reply, Wall};
-use std::net::IpAddr;
 
 /// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
 pub fn write_lines(event: &Event, out: &mut Vec<u8>) {
@@ -43,7 +42,7 @@ pub fn kind_name(kind: &Kind) -> &'static str {
 fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
     let mut line = Line { out };
     line.out.extend_from_slice(b"{\"time\":\"");
-    write_wall(line.out, event.at);
+    event.at.write_rfc3339(line.out);
     line.out.push(b'"');
     line.plain("event", kind_name(&event.kind));
     if let Some(message) = &event.message {
@@ -124,7 +123,8 @@ fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipie
 fn client_fields(line: &mut Line<'_>, client: &Client) {
     line.key("client");
     line.out.push(b'"');
-    write_address(line.out, client.address.ip().to_canonical());
+    // An IP address needs no escaping.
+    mail::received::write_address(line.out, client.address.ip().to_canonical());
     line.out.push(b'"');
     line.number("client_port", u64::from(client.address.port()));
     line.text("helo", &client.helo);
@@ -242,7 +242,7 @@ impl Line<'_> {
     fn wall(&mut self, name: &str, value: Wall) {
         self.key(name);
         self.out.push(b'"');
-        write_wall(self.out, value);
+        value.write_rfc3339(self.out);
         self.out.push(b'"');
     }
 
@@ -331,16 +331,6 @@ fn write_escaped(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// An IP address needs no escaping.
-fn write_address(out: &mut Vec<u8>, address: IpAddr) {
-    use std::io::Write as _;
-    match address {
-        IpAddr::V4(address) => mail::received::write_ipv4(out, address),
-        // Writing to a Vec cannot fail.
-        IpAddr::V6(address) => write!(out, "{address}").unwrap_or_default(),
-    }
-}
-
 /// 0xC2 begins the UTF-8 form of the C1 controls.
 fn needs_care(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2)
@@ -358,37 +348,6 @@ fn write_number(out: &mut Vec<u8>, mut n: u64) {
         }
     }
     out.extend_from_slice(&digits[start..]);
-}
-
-/// RFC 3339 in UTC with milliseconds, as `Wall` prints.
-fn write_wall(out: &mut Vec<u8>, at: Wall) {
-    let c = at.civil();
-    write_padded(out, c.year, 4);
-    out.push(b'-');
-    write_padded(out, c.month, 2);
-    out.push(b'-');
-    write_padded(out, c.day, 2);
-    out.push(b'T');
-    write_padded(out, c.hour, 2);
-    out.push(b':');
-    write_padded(out, c.minute, 2);
-    out.push(b':');
-    write_padded(out, c.second, 2);
-    out.push(b'.');
-    write_padded(out, c.millisecond, 3);
-    out.push(b'Z');
-}
-
-fn write_padded(out: &mut Vec<u8>, n: u64, width: u32) {
-    let mut unit = 10_u64.pow(width - 1);
-    if n >= unit * 10 {
-        write_number(out, n);
-        return;
-    }
-    while unit > 0 {
-        out.push(b'0' + (n / unit % 10) as u8);
-        unit /= 10;
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The metrics of all shards and logs, added up and in the text form that Prometheus reads.
 
 use crate::tables::remote::TableNumbers;
+use crate::world::Start;
 use mta::metrics::{
     Description, EventMetrics, HistogramSnapshot, LogMetrics, MailboxMetrics, MetricSet, Metrics,
     Value,
@@ -11,7 +12,6 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Where the numbers come from.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Numbers {
     /// The mailbox writers'.
     pub(crate) mailboxes: Arc<MailboxMetrics>,
     /// When the server started.
-    pub(crate) started: Instant,
+    pub(crate) started: Start,
 }
 
 impl Collector for Numbers {
@@ -136,8 +136,8 @@ fn seconds(us: u64) -> f64 {
 }
 
 /// What every server says about its own process.
-fn encode_process(encoder: &mut DescriptorEncoder<'_>, started: Instant) -> fmt::Result {
-    let uptime = started.elapsed().as_secs();
+fn encode_process(encoder: &mut DescriptorEncoder<'_>, started: Start) -> fmt::Result {
+    let uptime = started.elapsed().0 / 1_000_000;
     encoder
         .encode_descriptor(
             "uptime",

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::tables::remote::{RemoteMetrics, TableNumbers};
+use crate::world::Start;
 use mta::metrics::{EventMetrics, LogMetrics, Metrics};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn numbers() -> Numbers {
     Numbers {
@@ -15,7 +16,7 @@ fn numbers() -> Numbers {
         events: Arc::new(EventMetrics::default()),
         tables: tables(),
         mailboxes: Arc::default(),
-        started: Instant::now(),
+        started: Start::now(),
     }
 }
 

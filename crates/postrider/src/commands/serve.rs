@@ -240,7 +240,7 @@ fn start_admin(
 fn status(node: &Node) -> Status {
     Status {
         version: crate::VERSION.to_owned(),
-        uptime_ms: u64::try_from(node.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        uptime_ms: node.started.elapsed().0 / 1_000,
         protocol: mta::control::PROTOCOL,
         messages: node.message_count(),
         suspensions: node.suspensions().to_vec(),

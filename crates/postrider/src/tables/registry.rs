@@ -5,6 +5,7 @@ use super::kinds;
 use super::remote::{Remote, RemoteMetrics, TableThread};
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
+use crate::world::Start;
 use config::{Config, TableEntry};
 use lookup::{Table, Trouble, TroubleKind};
 use mta::answer::Answer;
@@ -16,7 +17,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 /// Tables by name.
 pub(super) type Live = BTreeMap<Arc<str>, LiveTable>;
@@ -51,7 +51,7 @@ pub(crate) struct Registry {
     /// Started with the first table that needs it.
     thread: Mutex<Option<TableThread>>,
     console: Arc<dyn Console + Send + Sync>,
-    started: Instant,
+    started: Start,
 }
 
 impl Registry {
@@ -61,7 +61,7 @@ impl Registry {
     /// A sentence for each mistake, with its place.
     pub(crate) fn open(
         config: &Config,
-        started: Instant,
+        started: Start,
         console: &Arc<ConsoleLog>,
     ) -> Result<Arc<Registry>, Vec<String>> {
         let registry = Registry {

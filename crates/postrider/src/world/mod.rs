@@ -10,7 +10,7 @@ pub(crate) use listening_socket::AcceptedSocket;
 pub(crate) use mailbox_files::{MailboxFiles, MailboxThreads, check_owners};
 pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
-pub(crate) use tokio_time::{Clock, mono_since, seed_of, wall_now};
+pub(crate) use tokio_time::{Clock, Start, seed_of, wall_now};
 
 use crate::tables::ShardTables;
 use mta::seams::{Task, World};

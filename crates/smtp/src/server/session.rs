@@ -11,6 +11,8 @@ use super::{ContentSink, Need, Progress, ServerConfig, Transaction};
 use mail::{Mono, Reply};
 use std::sync::Arc;
 
+/// Room for the greeting and the reply to EHLO, which most sessions begin with.
+const OUTPUT_BYTES: usize = 256;
 /// Output that grew beyond this with pipelined replies is given back once it is written.
 const OUTPUT_KEPT_BYTES_MAX: usize = 4_096;
 
@@ -121,7 +123,7 @@ impl ServerSession {
 
     fn silent(config: Arc<ServerConfig>, now: Mono) -> ServerSession {
         ServerSession {
-            output: Vec::new(),
+            output: Vec::with_capacity(OUTPUT_BYTES),
             lines: LineReader::default(),
             phase: Phase::Command,
             greeting: Greeting::None,

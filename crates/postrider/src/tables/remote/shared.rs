@@ -2,13 +2,12 @@
 
 use super::metrics::RemoteMetrics;
 use super::status::Seen;
-use crate::world::mono_since;
+use crate::world::Start;
 use config::TableCache;
 use lookup::{Cache, Entry, Lifetimes, Trouble};
 use mail::Mono;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 /// What is said of a key in the end.
 pub(super) type Said = Result<Option<Arc<Entry>>, Trouble>;
@@ -20,13 +19,13 @@ pub(super) struct Shared {
     pub(super) cache: Cache,
     pub(super) metrics: Arc<RemoteMetrics>,
     /// What [`Mono`] counts from.
-    pub(super) started: Instant,
+    pub(super) started: Start,
     pub(super) next_ticket: AtomicU64,
     pub(super) seen: Mutex<Seen>,
 }
 
 impl Shared {
-    pub(super) fn new(name: Arc<str>, cache: &TableCache, started: Instant, seed: u64) -> Shared {
+    pub(super) fn new(name: Arc<str>, cache: &TableCache, started: Start, seed: u64) -> Shared {
         let lifetimes =
             Lifetimes { positive: cache.positive, negative: cache.negative, stale: cache.stale };
         Shared {
@@ -40,6 +39,6 @@ impl Shared {
     }
 
     pub(super) fn now(&self) -> Mono {
-        mono_since(self.started)
+        self.started.elapsed()
     }
 }

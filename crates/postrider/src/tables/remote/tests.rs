@@ -5,6 +5,7 @@ use super::shared::Said;
 use super::status::RemoteStatus;
 use super::{Health, Remote, TableThread};
 use crate::mutex::lock;
+use crate::world::Start;
 use config::TableCache;
 use lookup::{Answers, Backend, Cached, Entry, Fetch, PAUSE_FIRST, Trouble, TroubleKind};
 use mta::answer::Answer;
@@ -161,7 +162,7 @@ impl Stand {
 
     fn with_batches(server: &Arc<Server>, cache: &TableCache, batch_max: usize) -> Stand {
         let console = Arc::new(Lines::default());
-        let thread = TableThread::start(Instant::now(), Arc::clone(&console) as _).unwrap();
+        let thread = TableThread::start(Start::now(), Arc::clone(&console) as _).unwrap();
         let of_driver = Arc::clone(server);
         let build = move || -> Box<dyn Backend> {
             let _keeps_to_its_thread = std::rc::Rc::default();

@@ -4,7 +4,7 @@
 use super::clerk::Clerk;
 use super::handle::Remote;
 use super::shared::Shared;
-use crate::world::seed_of;
+use crate::world::{Start, seed_of};
 use config::TableCache;
 use lookup::Backend;
 use mta::console::Console;
@@ -13,7 +13,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
@@ -25,7 +24,7 @@ type Seed = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 pub(crate) struct TableThread {
     seeds: Option<mpsc::UnboundedSender<Seed>>,
     thread: Option<JoinHandle<()>>,
-    started: Instant,
+    started: Start,
     console: Arc<dyn Console + Send + Sync>,
 }
 
@@ -35,7 +34,7 @@ impl TableThread {
     /// # Errors
     /// When the system gives no thread.
     pub(crate) fn start(
-        started: Instant,
+        started: Start,
         console: Arc<dyn Console + Send + Sync>,
     ) -> io::Result<TableThread> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
