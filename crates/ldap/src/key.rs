@@ -1,0 +1,212 @@
+//! Keys, and templates with places for their parts.
+
+use std::fmt;
+
+/// What is looked up, and its parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    whole: &'a str,
+    /// Local part and domain, of an address.
+    parts: Option<(&'a str, &'a str)>,
+}
+
+impl<'a> Key<'a> {
+    /// A key; the last `@` ends the local part.
+    #[must_use]
+    pub fn new(whole: &'a str) -> Key<'a> {
+        Key { whole, parts: whole.rsplit_once('@') }
+    }
+
+    /// The domain of an address that has a local part.
+    #[must_use]
+    pub fn domain(&self) -> Option<&'a str> {
+        self.parts.filter(|(local, _)| !local.is_empty()).map(|(_, domain)| domain)
+    }
+
+    /// This part; `None`: the key has none.
+    pub(crate) fn part(&self, part: Part) -> Option<&'a str> {
+        match (part, self.parts) {
+            (Part::Whole, _) | (Part::Local, None) => Some(self.whole),
+            (Part::Local, Some((local, _))) => Some(local),
+            (Part::Domain, parts) => parts.map(|(_, domain)| domain),
+            (Part::Label(n), parts) => parts?.1.rsplit('.').nth(usize::from(n) - 1),
+        }
+        .filter(|text| !text.is_empty())
+    }
+}
+
+/// A part of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// `%s`: all of it.
+    Whole,
+    /// `%u`: the local part of an address, or all of a key that is none.
+    Local,
+    /// `%d`: the domain of an address.
+    Domain,
+    /// `%1` to `%9`: a label of the domain, the last is the first.
+    Label(u8),
+}
+
+impl Part {
+    /// By the letter after `%`.
+    pub(crate) fn of(letter: char) -> Option<Part> {
+        match letter {
+            's' => Some(Part::Whole),
+            'u' => Some(Part::Local),
+            'd' => Some(Part::Domain),
+            '1'..='9' => letter.to_digit(10).and_then(|n| u8::try_from(n).ok()).map(Part::Label),
+            _ => None,
+        }
+    }
+}
+
+/// A piece of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// As it is sent.
+    Bytes(Vec<u8>),
+    /// Of the key.
+    Part(Part),
+}
+
+/// A value with places for parts of the key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Template {
+    pub(crate) pieces: Vec<Piece>,
+}
+
+impl Template {
+    pub(crate) fn push_byte(&mut self, byte: u8) {
+        match self.pieces.last_mut() {
+            Some(Piece::Bytes(bytes)) => bytes.push(byte),
+            _ => self.pieces.push(Piece::Bytes(vec![byte])),
+        }
+    }
+
+    pub(crate) fn push_char(&mut self, c: char) {
+        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+            self.push_byte(byte);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    pub(crate) fn has_parts(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Part(_)))
+    }
+
+    /// Whether the key has all parts that are wanted.
+    pub(crate) fn fits(&self, key: &Key<'_>) -> bool {
+        self.pieces.iter().all(|piece| match piece {
+            Piece::Bytes(_) => true,
+            Piece::Part(part) => key.part(*part).is_some(),
+        })
+    }
+
+    /// The value for this key.
+    pub(crate) fn value(&self, key: &Key<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Bytes(bytes) => out.extend_from_slice(bytes),
+                Piece::Part(part) => {
+                    out.extend_from_slice(key.part(*part).unwrap_or_default().as_bytes());
+                }
+            }
+        }
+        out
+    }
+}
+
+/// What is wrong with a filter or a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateError {
+    /// Where, in characters from 1.
+    pub at: usize,
+    /// What.
+    pub text: String,
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, at character {}", self.text, self.at)
+    }
+}
+
+impl std::error::Error for TemplateError {}
+
+/// Reads a template character by character.
+#[derive(Debug)]
+pub(crate) struct Cursor<'a> {
+    rest: std::str::Chars<'a>,
+    /// Characters read.
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a str) -> Cursor<'a> {
+        Cursor { rest: text.chars(), at: 0 }
+    }
+
+    pub(crate) fn peek(&self) -> Option<char> {
+        self.rest.clone().next()
+    }
+
+    pub(crate) fn next(&mut self) -> Option<char> {
+        let next = self.rest.next();
+        self.at += usize::from(next.is_some());
+        next
+    }
+
+    /// Goes on if the next one is `c`.
+    pub(crate) fn take(&mut self, c: char) -> bool {
+        let is = self.peek() == Some(c);
+        if is {
+            self.next();
+        }
+        is
+    }
+
+    /// A mistake in the next character.
+    pub(crate) fn error(&self, text: impl Into<String>) -> TemplateError {
+        TemplateError { at: self.at + 1, text: text.into() }
+    }
+
+    /// What stands after `%`, which was read.
+    pub(crate) fn placeholder(&mut self, into: &mut Template) -> Result<(), TemplateError> {
+        let error = self.error("after % comes s, u, d, a digit from 1 to 9, or %");
+        match self.next() {
+            Some('%') => into.push_byte(b'%'),
+            letter => {
+                let part = letter.and_then(Part::of).ok_or(error)?;
+                into.pieces.push(Piece::Part(part));
+            }
+        }
+        Ok(())
+    }
+
+    /// Two hexadecimal digits.
+    pub(crate) fn hex(&mut self) -> Result<u8, TemplateError> {
+        let error = self.error("after \\ come two hexadecimal digits");
+        let mut digit = || self.next().and_then(|c| c.to_digit(16));
+        let byte = match (digit(), digit()) {
+            (Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            _ => None,
+        };
+        byte.ok_or(error)
+    }
+}
+
+/// Reads the name of an attribute with its options, or of a matching rule (RFC 4512 §1.4, §2.5).
+pub(crate) fn attribute(cursor: &mut Cursor<'_>) -> Result<String, TemplateError> {
+    let error = cursor.error("the name of an attribute is wanted");
+    let mut name = String::new();
+    while let Some(c) = cursor.peek().filter(|c| c.is_ascii_alphanumeric() || "-.;".contains(*c)) {
+        name.push(c);
+        cursor.next();
+    }
+    if name.starts_with(|c: char| c.is_ascii_alphanumeric()) { Ok(name) } else { Err(error) }
+}

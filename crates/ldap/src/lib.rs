@@ -1,0 +1,22 @@
+//! LDAP as a client speaks it (RFC 4511), as bytes: requests are written, answers are read, nothing
+//! is sent.
+//!
+//! A filter ([`Filter`]) and a name ([`DnTemplate`]) are read once, with places for parts of a
+//! [`Key`]. A filter is sent as a tree, not as text: what stands in a key is a value there, whatever
+//! characters it has.
+
+mod ber;
+mod dn;
+mod filter;
+mod key;
+mod outcome;
+mod request;
+mod response;
+
+pub use ber::{Malformed, frame};
+pub use dn::{DnTemplate, normalise};
+pub use filter::Filter;
+pub use key::{Key, TemplateError};
+pub use outcome::{Outcome, code};
+pub use request::{BindAs, Scope, Search, abandon, bind, start_tls, unbind};
+pub use response::{Attribute, Entry, Op, Response};

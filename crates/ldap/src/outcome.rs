@@ -1,0 +1,95 @@
+//! How an operation ended (RFC 4511 §4.1.9).
+
+use crate::ber::{ENUMERATED, Malformed, OCTETS, Reader};
+use std::fmt;
+
+/// Codes that have a meaning for who asks (RFC 4511 appendix A).
+pub mod code {
+    /// All is well.
+    pub const SUCCESS: i32 = 0;
+    /// The server took too long.
+    pub const TIME_LIMIT_EXCEEDED: i32 = 3;
+    /// There are more entries than were wanted, or than the server gives.
+    pub const SIZE_LIMIT_EXCEEDED: i32 = 4;
+    /// Another server is to be asked.
+    pub const REFERRAL: i32 = 10;
+    /// A limit that the server's administrator set.
+    pub const ADMIN_LIMIT_EXCEEDED: i32 = 11;
+    /// There is no entry of this name.
+    pub const NO_SUCH_OBJECT: i32 = 32;
+    /// Name or password is wrong.
+    pub const INVALID_CREDENTIALS: i32 = 49;
+    /// Later.
+    pub const BUSY: i32 = 51;
+    /// Later; the server or a part of it is down.
+    pub const UNAVAILABLE: i32 = 52;
+    /// The server will not.
+    pub const UNWILLING_TO_PERFORM: i32 = 53;
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// One of [`code`], or another.
+    pub code: i32,
+    /// The server's own words; often none.
+    pub text: String,
+}
+
+impl Outcome {
+    /// All is well.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.code == code::SUCCESS
+    }
+
+    /// The three elements that every outcome has; what follows is left to the caller.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Outcome, Malformed> {
+        let code = reader.number(ENUMERATED)?;
+        reader.expect(OCTETS)?;
+        Ok(Outcome { code, text: reader.text(OCTETS)? })
+    }
+
+    /// The code's name in RFC 4511.
+    fn name(&self) -> &'static str {
+        match self.code {
+            0 => "success",
+            1 => "operationsError",
+            2 => "protocolError",
+            3 => "timeLimitExceeded",
+            4 => "sizeLimitExceeded",
+            7 => "authMethodNotSupported",
+            8 => "strongerAuthRequired",
+            10 => "referral",
+            11 => "adminLimitExceeded",
+            12 => "unavailableCriticalExtension",
+            13 => "confidentialityRequired",
+            14 => "saslBindInProgress",
+            16 => "noSuchAttribute",
+            17 => "undefinedAttributeType",
+            18 => "inappropriateMatching",
+            21 => "invalidAttributeSyntax",
+            32 => "noSuchObject",
+            33 => "aliasProblem",
+            34 => "invalidDNSyntax",
+            36 => "aliasDereferencingProblem",
+            48 => "inappropriateAuthentication",
+            49 => "invalidCredentials",
+            50 => "insufficientAccessRights",
+            51 => "busy",
+            52 => "unavailable",
+            53 => "unwillingToPerform",
+            54 => "loopDetect",
+            80 => "other",
+            _ => "code",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name(), self.code)?;
+        let words = self.text.trim();
+        if words.is_empty() { Ok(()) } else { write!(f, ": {}", words.escape_debug()) }
+    }
+}
