@@ -3,6 +3,9 @@
 use crate::ber::{ENUMERATED, Malformed, OCTETS, Reader};
 use std::fmt;
 
+/// So many characters of a server's words are shown.
+const WORDS_MAX: usize = 300;
+
 /// Codes that have a meaning for who asks (RFC 4511 appendix A).
 pub mod code {
     /// All is well.
@@ -17,6 +20,8 @@ pub mod code {
     pub const ADMIN_LIMIT_EXCEEDED: i32 = 11;
     /// There is no entry of this name.
     pub const NO_SUCH_OBJECT: i32 = 32;
+    /// What should be the name of an entry is none.
+    pub const INVALID_DN_SYNTAX: i32 = 34;
     /// Name or password is wrong.
     pub const INVALID_CREDENTIALS: i32 = 49;
     /// Later.
@@ -89,7 +94,9 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.name(), self.code)?;
-        let words = self.text.trim();
-        if words.is_empty() { Ok(()) } else { write!(f, ": {}", words.escape_debug()) }
+        let printable = self.text.chars().take(WORDS_MAX);
+        let words: String = printable.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let words = words.trim();
+        if words.is_empty() { Ok(()) } else { write!(f, ": {words}") }
     }
 }

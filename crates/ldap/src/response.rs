@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(entry.values("MAILPATH"), [b"one".to_vec(), vec![0xff]]);
         assert!(entry.values("mail").is_empty());
         let Op::Done(outcome) = Response::read(&an_outcome(0x65)).unwrap().op else { panic!() };
-        assert_eq!(outcome.to_string(), "invalidCredentials (49): no\\r\\nway");
+        assert_eq!(outcome.to_string(), "invalidCredentials (49): no  way");
         assert!(matches!(Response::read(&an_outcome(0x61)).unwrap().op, Op::Bind(_)));
         assert!(matches!(Response::read(&an_outcome(0x78)).unwrap().op, Op::Extended(_)));
         let other = message(0, 0x79, |_| {});

@@ -1,6 +1,7 @@
 //! The kinds of table that there are: what may stand in `[[table]]`, and the drivers of those whose
 //! answers come from a server. A kind is a line in each of the two.
 
+use super::ldap::{LdapSettings, LdapText};
 use super::redis::{Redis, RedisText};
 use super::socketmap::{Socketmap, SocketmapText};
 #[cfg(feature = "sql")]
@@ -14,6 +15,7 @@ use std::sync::{Arc, LazyLock};
 pub(crate) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let schema = channels::sections()
+            .table::<LdapText>()
             .table::<RedisText>()
             .table::<SocketmapText>()
             .table::<TcpTableText>();
@@ -30,6 +32,7 @@ pub(super) type Build = Box<dyn FnOnce() -> Box<dyn Backend> + Send>;
 /// The driver of a table; `None`: its answers are kept in this process.
 pub(super) fn backend(settings: &Arc<dyn TableSettings>) -> Option<Build> {
     let kinds = [
+        build(settings, LdapSettings::backend),
         build(settings, Redis::backend),
         build(settings, Socketmap::backend),
         build(settings, TcpTable::backend),

@@ -4,6 +4,7 @@
 mod connections;
 mod files;
 mod kinds;
+mod ldap;
 mod password;
 mod redis;
 mod registry;

@@ -1,0 +1,318 @@
+//! A connection to a directory's server: many searches under way on it at once.
+
+use super::opening::Stream;
+use ldap::{Entry, Op, Outcome, Response, Search};
+use lookup::{Trouble, TroubleKind};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{Instant, timeout};
+
+/// One message of a server has not more bytes: a group of 100,000 members fits.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// All entries of one search have not more bytes.
+const FOUND_BYTES_MAX: usize = 16 << 20;
+/// Room for what is read at once.
+const READ_BYTES: usize = 16 << 10;
+/// A farewell that the server doesn't take within this time is left unsaid.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a search came to.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) entries: Vec<Entry>,
+    pub(super) outcome: Outcome,
+}
+
+/// Why a search came to nothing.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The connection is gone: another one may know.
+    Lost(Trouble),
+    /// There are more entries than may be.
+    TooMany,
+}
+
+/// A connection. Its searches go on while others are made.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// Which server, by its place in the settings.
+    pub(super) server: usize,
+    shared: Rc<Shared>,
+    reader: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: RefCell<State>,
+    /// There is something to send.
+    wake: Notify,
+    /// When the server last said something.
+    heard: Cell<Instant>,
+    /// Searches that it has ended.
+    ended: Cell<u64>,
+}
+
+#[derive(Debug)]
+struct State {
+    waiting: BTreeMap<i32, Waiting>,
+    out: Vec<u8>,
+    last_id: i32,
+    /// Why nothing can be asked any more.
+    gone: Option<Trouble>,
+    /// Nobody wants it any more.
+    is_left: bool,
+}
+
+/// A search that has no end yet.
+#[derive(Debug)]
+struct Waiting {
+    entries: Vec<Entry>,
+    entries_max: usize,
+    bytes: usize,
+    answer: oneshot::Sender<Result<Found, Failure>>,
+}
+
+impl Connection {
+    /// Takes an open connection.
+    pub(super) fn new(server: usize, stream: Box<dyn Stream>) -> Connection {
+        let state = State {
+            waiting: BTreeMap::new(),
+            out: Vec::new(),
+            // Those before were used to open it.
+            last_id: 2,
+            gone: None,
+            is_left: false,
+        };
+        let shared = Rc::new(Shared {
+            state: RefCell::new(state),
+            wake: Notify::new(),
+            heard: Cell::new(Instant::now()),
+            ended: Cell::new(0),
+        });
+        let (read_half, write_half) = tokio::io::split(stream);
+        spawn_local(write(Rc::clone(&shared), write_half));
+        let reader = spawn_local(read(Rc::clone(&shared), read_half));
+        Connection { server, shared, reader }
+    }
+
+    /// Searches under way.
+    pub(super) fn load(&self) -> usize {
+        self.shared.state.borrow().waiting.len()
+    }
+
+    /// It can be asked.
+    pub(super) fn is_open(&self) -> bool {
+        self.shared.state.borrow().gone.is_none()
+    }
+
+    /// It has ended a search.
+    pub(super) fn has_proved(&self) -> bool {
+        self.shared.ended.get() > 0
+    }
+
+    /// When the server last said something.
+    pub(super) fn heard(&self) -> Instant {
+        self.shared.heard.get()
+    }
+
+    /// Gives it up: all searches under way are lost.
+    pub(super) fn close(&self, trouble: Trouble) {
+        self.shared.close(trouble);
+    }
+
+    /// Makes a search. Dropped, the server is told that nobody waits any more.
+    pub(super) async fn search(
+        &self,
+        search: &Search<'_>,
+        entries_max: usize,
+    ) -> Result<Found, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let id = {
+            let mut state = self.shared.state.borrow_mut();
+            if let Some(trouble) = &state.gone {
+                return Err(Failure::Lost(trouble.clone()));
+            }
+            let id = state.next_id();
+            state.out.extend_from_slice(&search.request(id));
+            let waiting = Waiting { entries: Vec::new(), entries_max, bytes: 0, answer };
+            state.waiting.insert(id, waiting);
+            id
+        };
+        self.shared.wake.notify_one();
+        let _abandon = Abandon { shared: &self.shared, id };
+        answered.await.unwrap_or_else(|_| {
+            let text = "the connection was given up";
+            Err(Failure::Lost(Trouble::new(TroubleKind::Unreachable, text)))
+        })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.reader.abort();
+        let mut state = self.shared.state.borrow_mut();
+        let id = state.next_id();
+        state.out.extend_from_slice(&ldap::unbind(id));
+        state.is_left = true;
+        self.shared.wake.notify_one();
+    }
+}
+
+/// Tells the server that a search's answer is not wanted, unless it is there.
+struct Abandon<'a> {
+    shared: &'a Shared,
+    id: i32,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.borrow_mut();
+        if state.waiting.remove(&self.id).is_some() {
+            state.abandon(self.id);
+            self.shared.wake.notify_one();
+        }
+    }
+}
+
+impl State {
+    fn next_id(&mut self) -> i32 {
+        loop {
+            self.last_id = self.last_id.checked_add(1).unwrap_or(1);
+            if !self.waiting.contains_key(&self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+
+    fn abandon(&mut self, target: i32) {
+        let id = self.next_id();
+        self.out.extend_from_slice(&ldap::abandon(id, target));
+    }
+}
+
+impl Shared {
+    /// All searches are lost, and no new ones are taken.
+    fn close(&self, trouble: Trouble) {
+        let waiting = {
+            let mut state = self.state.borrow_mut();
+            state.gone.get_or_insert_with(|| trouble.clone());
+            std::mem::take(&mut state.waiting)
+        };
+        for waiting in waiting.into_values() {
+            let _ = waiting.answer.send(Err(Failure::Lost(trouble.clone())));
+        }
+        self.wake.notify_one();
+    }
+
+    /// Takes one message of the server, of so many bytes.
+    fn handle(&self, response: Response, bytes: usize) -> Result<(), Trouble> {
+        let Response { id, op } = response;
+        let mut state = self.state.borrow_mut();
+        match op {
+            // Notice of disconnection (RFC 4511 §4.4.1).
+            Op::Extended(outcome) if id == 0 => {
+                let text = format!("the server ended the connection: {outcome}");
+                return Err(Trouble::new(TroubleKind::Unreachable, text));
+            }
+            Op::Entry(entry) => {
+                // Of a search that was abandoned, there may be more.
+                let Some(waiting) = state.waiting.get_mut(&id) else { return Ok(()) };
+                waiting.bytes = waiting.bytes.saturating_add(bytes);
+                let is_room =
+                    waiting.entries.len() < waiting.entries_max && waiting.bytes <= FOUND_BYTES_MAX;
+                if is_room {
+                    waiting.entries.push(entry);
+                } else if let Some(waiting) = state.waiting.remove(&id) {
+                    let _ = waiting.answer.send(Err(Failure::TooMany));
+                    state.abandon(id);
+                    self.wake.notify_one();
+                }
+            }
+            Op::Done(outcome) => {
+                if let Some(waiting) = state.waiting.remove(&id) {
+                    self.ended.set(self.ended.get() + 1);
+                    let _ = waiting.answer.send(Ok(Found { entries: waiting.entries, outcome }));
+                }
+            }
+            // Other servers are not asked; what else there may be was not asked for.
+            Op::Reference | Op::Bind(_) | Op::Extended(_) | Op::Other(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Reads until the connection ends.
+async fn read(shared: Rc<Shared>, mut stream: ReadHalf<Box<dyn Stream>>) {
+    let mut bytes = Vec::new();
+    let trouble = loop {
+        if let Err(trouble) = take_messages(&shared, &mut bytes) {
+            break trouble;
+        }
+        bytes.reserve(READ_BYTES);
+        match stream.read_buf(&mut bytes).await {
+            Ok(0) => break lost("the server closed the connection"),
+            Ok(_) => shared.heard.set(Instant::now()),
+            Err(error) => break lost(&error.to_string()),
+        }
+    };
+    shared.close(trouble);
+}
+
+/// Takes the whole messages from `bytes`.
+fn take_messages(shared: &Shared, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
+    let wrong = |error: ldap::Malformed| Trouble::new(TroubleKind::Wrong, error.0);
+    let mut taken = 0;
+    loop {
+        let rest = bytes.get(taken..).unwrap_or_default();
+        let Some(frame) = ldap::frame(rest, MESSAGE_BYTES_MAX).map_err(wrong)? else { break };
+        let Some(message) = rest.get(..frame) else { break };
+        shared.handle(Response::read(message).map_err(wrong)?, frame)?;
+        taken += frame;
+    }
+    bytes.drain(..taken);
+    Ok(())
+}
+
+/// Sends what is to be sent until the connection ends.
+async fn write(shared: Rc<Shared>, mut stream: WriteHalf<Box<dyn Stream>>) {
+    loop {
+        shared.wake.notified().await;
+        loop {
+            let (out, is_left) = {
+                let mut state = shared.state.borrow_mut();
+                if state.gone.is_some() {
+                    return;
+                }
+                (std::mem::take(&mut state.out), state.is_left)
+            };
+            if is_left {
+                let farewell = async {
+                    stream.write_all(&out).await?;
+                    stream.shutdown().await
+                };
+                let _ = timeout(FAREWELL, farewell).await;
+                return;
+            }
+            if out.is_empty() {
+                break;
+            }
+            let written = async {
+                stream.write_all(&out).await?;
+                stream.flush().await
+            };
+            if let Err(error) = written.await {
+                shared.close(lost(&error.to_string()));
+                return;
+            }
+        }
+    }
+}
+
+fn lost(text: &str) -> Trouble {
+    Trouble::new(TroubleKind::Unreachable, text)
+}

@@ -1,0 +1,149 @@
+//! A directory that is searched: with timeouts, and by another server when one fails.
+
+use super::connection::{Failure, Found};
+use super::pool::{Lease, Pool};
+use super::settings::LdapSettings;
+use ldap::{Filter, Key, Scope, Search, code};
+use lookup::{Trouble, TroubleKind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// The server is told how long we wait; its word that it took too long has this long to arrive.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// A directory that can be searched.
+pub(super) struct Directory {
+    pub(super) settings: Arc<LdapSettings>,
+    pub(super) pool: Rc<Pool>,
+    /// What is asked of entries: values and members.
+    wanted: Vec<Box<str>>,
+}
+
+/// Which entries.
+#[derive(Clone, Copy)]
+pub(super) struct Question<'a> {
+    pub(super) base: &'a str,
+    pub(super) scope: Scope,
+    pub(super) filter: &'a Filter,
+    pub(super) key: Key<'a>,
+}
+
+/// What a search's answer means.
+enum Verdict {
+    /// The entries that were found; `None`: there is no such base.
+    Entries(Option<Vec<ldap::Entry>>),
+    /// Another server may know.
+    Elsewhere(Trouble),
+    /// Nobody else would say anything else.
+    Final(Trouble),
+}
+
+impl Directory {
+    pub(super) fn new(settings: Arc<LdapSettings>) -> Directory {
+        let wanted = settings.attributes.iter().chain(&settings.members).cloned().collect();
+        let pool = Rc::new(Pool::new(Arc::clone(&settings)));
+        Directory { settings, pool, wanted }
+    }
+
+    /// The entries that answer a question; `None`: its base is not there. Asks another server when one
+    /// fails.
+    pub(super) async fn search(
+        &self,
+        question: Question<'_>,
+    ) -> Result<Option<Vec<ldap::Entry>>, Trouble> {
+        // A connection may have been closed while it was idle, and then each server may fail.
+        let mut chances = self.settings.servers.len();
+        loop {
+            let lease = self.pool.lease().await?;
+            let trouble = match self.ask(&lease, question).await {
+                Verdict::Entries(entries) => return Ok(entries),
+                Verdict::Final(trouble) => return Err(trouble),
+                Verdict::Elsewhere(trouble) => trouble,
+            };
+            if chances == 0 {
+                return Err(trouble);
+            }
+            chances -= 1;
+        }
+    }
+
+    /// Asks one server.
+    async fn ask(&self, lease: &Lease<'_>, question: Question<'_>) -> Verdict {
+        let Question { base, scope, filter, key } = question;
+        let LdapSettings { results_max, timeout: wait, .. } = &*self.settings;
+        let search = Search {
+            base,
+            scope,
+            filter,
+            key,
+            attributes: &self.wanted,
+            entries_max: i32::try_from(*results_max).unwrap_or(i32::MAX),
+            seconds_max: i32::try_from(wait.as_secs().max(1)).unwrap_or(i32::MAX),
+        };
+        let asked = Instant::now();
+        let wait = wait.saturating_add(GRACE);
+        let found = timeout(wait, lease.connection.search(&search, *results_max)).await;
+        match found {
+            Ok(Ok(found)) => {
+                self.pool.proved(lease);
+                self.judge(lease, found)
+            }
+            Ok(Err(Failure::TooMany)) => Verdict::Final(self.too_many()),
+            Ok(Err(Failure::Lost(trouble))) => {
+                let trouble = self.named(lease, &trouble);
+                self.pool.lost(lease, &trouble);
+                Verdict::Elsewhere(trouble)
+            }
+            Err(_) => {
+                let text = format!("no answer within {wait:?}");
+                let trouble = self.named(lease, &Trouble::new(TroubleKind::Timeout, text));
+                // Nothing at all: it may be gone without a word.
+                if lease.connection.heard() <= asked {
+                    self.pool.failed(lease, &trouble);
+                    return Verdict::Elsewhere(trouble);
+                }
+                Verdict::Final(trouble)
+            }
+        }
+    }
+
+    fn judge(&self, lease: &Lease<'_>, found: Found) -> Verdict {
+        let Found { entries, outcome } = found;
+        let trouble = |kind| self.named(lease, &Trouble::new(kind, outcome.to_string()));
+        match outcome.code {
+            code::SUCCESS => Verdict::Entries(Some(entries)),
+            code::NO_SUCH_OBJECT | code::INVALID_DN_SYNTAX => Verdict::Entries(None),
+            code::SIZE_LIMIT_EXCEEDED | code::ADMIN_LIMIT_EXCEEDED => {
+                Verdict::Final(self.too_many())
+            }
+            code::TIME_LIMIT_EXCEEDED => Verdict::Final(trouble(TroubleKind::Timeout)),
+            code::BUSY | code::UNAVAILABLE | code::UNWILLING_TO_PERFORM => {
+                let trouble = trouble(TroubleKind::Wrong);
+                self.pool.failed(lease, &trouble);
+                Verdict::Elsewhere(trouble)
+            }
+            _ => Verdict::Final(trouble(TroubleKind::Wrong)),
+        }
+    }
+
+    fn too_many(&self) -> Trouble {
+        let text = format!(
+            "the key finds more than {} entries, or more than the server gives",
+            self.settings.results_max
+        );
+        Trouble::new(TroubleKind::Key, text)
+    }
+
+    /// The trouble with the server's name before it.
+    fn named(&self, lease: &Lease<'_>, trouble: &Trouble) -> Trouble {
+        match self.settings.servers.get(lease.connection.server) {
+            // It may have come from another search of the same connection, which named it.
+            Some(server) if !trouble.text.starts_with(&*server.to_string()) => {
+                Trouble::new(trouble.kind, format!("{server}: {}", trouble.text))
+            }
+            _ => trouble.clone(),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Opens connections to a directory's servers, up to and with the bind.
+
+use super::server::{HostPort, Server};
+use super::settings::{BindSettings, LdapSettings, Secret};
+use super::tls;
+use crate::tables::password;
+use ldap::{BindAs, Op, Outcome, Response, code};
+use lookup::{Trouble, TroubleKind};
+use socket2::{SockRef, TcpKeepalive};
+use std::fmt::Display;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+
+/// Answers to what opens a connection have not more bytes.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// A peer that is silent for so long is asked whether it is there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Bytes both ways.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
+
+/// Opens a connection on which searches may be made.
+///
+/// # Errors
+/// The server can't be reached, gives no answer, or doesn't let us in. The text names it.
+pub(super) async fn open(
+    settings: &LdapSettings,
+    server: &Server,
+) -> Result<Box<dyn Stream>, Trouble> {
+    let opened = open_unnamed(settings, server).await;
+    opened.map_err(|Trouble { kind, text }| Trouble::new(kind, format!("{server}: {text}")))
+}
+
+async fn open_unnamed(
+    settings: &LdapSettings,
+    server: &Server,
+) -> Result<Box<dyn Stream>, Trouble> {
+    let wait = settings.connect_timeout;
+    let mut stream: Box<dyn Stream> = match server {
+        Server::Unix(path) => {
+            Box::new(within(wait, "connecting", UnixStream::connect(path)).await?)
+        }
+        Server::Tls(at) => {
+            let plain = connect(wait, at).await?;
+            Box::new(encrypt(settings, at, plain).await?)
+        }
+        Server::Plain(at) if settings.start_tls => {
+            let mut plain = connect(wait, at).await?;
+            let request = ldap::start_tls(1);
+            let asked = exchange(&mut plain, &request, 1);
+            match within(wait, "StartTLS", asked).await? {
+                Op::Extended(outcome) if outcome.is_success() => {}
+                Op::Extended(outcome) => return Err(refused("StartTLS", &outcome)),
+                _ => return Err(nonsense("its answer to StartTLS is none")),
+            }
+            Box::new(encrypt(settings, at, plain).await?)
+        }
+        Server::Plain(at) => Box::new(connect(wait, at).await?),
+    };
+    if let Some(bind) = &settings.bind {
+        within(wait, "the bind", self::bind(&mut stream, bind)).await??;
+    }
+    Ok(stream)
+}
+
+async fn connect(wait: Duration, at: &HostPort) -> Result<TcpStream, Trouble> {
+    let stream = within(wait, "connecting", TcpStream::connect((&*at.host, at.port))).await?;
+    let prepared = stream.set_nodelay(true).and_then(|()| {
+        SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))
+    });
+    prepared.map_err(|error| unreachable("connecting", error))?;
+    Ok(stream)
+}
+
+async fn encrypt(
+    settings: &LdapSettings,
+    at: &HostPort,
+    plain: TcpStream,
+) -> Result<TlsStream<TcpStream>, Trouble> {
+    let connector = tls::connector(&settings.tls)?;
+    let handshake = connector.connect(tls::name(&at.host)?, plain);
+    within(settings.connect_timeout, "TLS", handshake).await
+}
+
+async fn bind(
+    stream: &mut Box<dyn Stream>,
+    bind: &BindSettings,
+) -> io::Result<Result<(), Trouble>> {
+    let (request, who) = match bind {
+        BindSettings::External => (ldap::bind(2, BindAs::External), "EXTERNAL"),
+        BindSettings::Simple { dn, password } => {
+            let password = match secret(password) {
+                Ok(password) => password,
+                Err(trouble) => return Ok(Err(trouble)),
+            };
+            (ldap::bind(2, BindAs::Simple { dn, password: password.as_bytes() }), dn.as_str())
+        }
+    };
+    let what = format!("the bind as {who}");
+    Ok(match exchange(stream, &request, 2).await? {
+        Op::Bind(outcome) if outcome.is_success() => Ok(()),
+        Op::Bind(outcome) if outcome.code == code::INVALID_CREDENTIALS => {
+            Err(refused(&format!("{what}: name or password is wrong"), &outcome))
+        }
+        Op::Bind(outcome) | Op::Extended(outcome) => Err(refused(&what, &outcome)),
+        _ => Err(nonsense("its answer to the bind is none")),
+    })
+}
+
+/// The password. One from a file is not empty: it would bind as nobody, and the server would say that
+/// all is well (RFC 4513 §5.1.2).
+fn secret(secret: &Secret) -> Result<String, Trouble> {
+    match secret {
+        Secret::Here(password) => Ok(password.clone()),
+        Secret::File(path) => {
+            password::read(path).map_err(|why| Trouble::new(TroubleKind::Unreachable, why))
+        }
+    }
+}
+
+/// Sends a request and reads its one answer.
+async fn exchange<S: Stream>(stream: &mut S, request: &[u8], id: i32) -> io::Result<Op> {
+    let wrong = |reason: &'static str| io::Error::new(io::ErrorKind::InvalidData, reason);
+    stream.write_all(request).await?;
+    stream.flush().await?;
+    let mut bytes = Vec::new();
+    let frame = loop {
+        match ldap::frame(&bytes, ANSWER_BYTES_MAX).map_err(|error| wrong(error.0))? {
+            Some(frame) if bytes.len() >= frame => break frame,
+            _ => {}
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    };
+    // More than was asked for: before TLS it could be a stranger's (RFC 4513 §3.1.1).
+    if bytes.len() > frame {
+        return Err(wrong("it says more than it was asked"));
+    }
+    let response = Response::read(&bytes).map_err(|error| wrong(error.0))?;
+    // Farewell has no number.
+    if response.id != id && response.id != 0 {
+        return Err(wrong("it answers what it was not asked"));
+    }
+    Ok(response.op)
+}
+
+/// A step that may not take longer.
+async fn within<T>(
+    wait: Duration,
+    step: &str,
+    done: impl Future<Output = io::Result<T>>,
+) -> Result<T, Trouble> {
+    match timeout(wait, done).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(unreachable(step, error)),
+        Err(_) => {
+            let text = format!("{step}: no answer within {wait:?}");
+            Err(Trouble::new(TroubleKind::Unreachable, text))
+        }
+    }
+}
+
+fn unreachable(step: &str, error: impl Display) -> Trouble {
+    Trouble::new(TroubleKind::Unreachable, format!("{step}: {error}"))
+}
+
+fn refused(what: &str, outcome: &Outcome) -> Trouble {
+    Trouble::new(TroubleKind::Unreachable, format!("{what}: {outcome}"))
+}
+
+fn nonsense(text: &str) -> Trouble {
+    Trouble::new(TroubleKind::Wrong, text)
+}

@@ -1,0 +1,206 @@
+//! The connections of a table to its directory: which server, how many, and when it is tried again.
+
+use super::connection::Connection;
+use super::opening;
+use super::settings::LdapSettings;
+use lookup::{Trouble, TroubleKind};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tokio::task::spawn_local;
+use tokio::time::Instant;
+
+/// Searches under way on one connection. OpenLDAP closes connections that have more than a hundred
+/// waiting (`conn_max_pending`).
+const SEARCHES_MAX: usize = 32;
+/// With so many on the connection that has fewest another one is opened.
+const CROWDED: usize = 4;
+/// A server that failed is tried again after so long; twice as long after each further failure.
+const AWAY_MIN: Duration = Duration::from_millis(250);
+/// But after no longer than this.
+const AWAY_MAX: Duration = Duration::from_secs(5);
+
+/// The connections of a table to its directory.
+pub(super) struct Pool {
+    settings: Arc<LdapSettings>,
+    /// In the order of the settings.
+    servers: Vec<Standing>,
+    connections: RefCell<Vec<Rc<Connection>>>,
+    /// Held by who opens a connection that others wait for.
+    opening: Mutex<()>,
+    /// A connection is being opened that nobody waits for.
+    is_growing: Cell<bool>,
+    searches: Semaphore,
+}
+
+/// What is known of a server.
+#[derive(Debug, Default)]
+struct Standing {
+    /// In a row.
+    failures: Cell<u32>,
+    /// It is not tried before.
+    away_until: Cell<Option<Instant>>,
+    /// Why the last attempt failed.
+    trouble: RefCell<Option<Trouble>>,
+}
+
+/// A connection for one search.
+pub(super) struct Lease<'a> {
+    pub(super) connection: Rc<Connection>,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Pool {
+    pub(super) fn new(settings: Arc<LdapSettings>) -> Pool {
+        Pool {
+            servers: settings.servers.iter().map(|_| Standing::default()).collect(),
+            connections: RefCell::new(Vec::new()),
+            opening: Mutex::new(()),
+            is_growing: Cell::new(false),
+            searches: Semaphore::new(settings.connections_max.saturating_mul(SEARCHES_MAX)),
+            settings,
+        }
+    }
+
+    /// The server that is asked now, for people.
+    pub(super) fn server(&self) -> Option<String> {
+        let connections = self.connections.borrow();
+        let first = connections.iter().filter(|c| c.is_open()).map(|c| c.server).min()?;
+        self.settings.servers.get(first).map(ToString::to_string)
+    }
+
+    /// Open connections.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.connections.borrow().len()
+    }
+
+    /// A connection that has room for a search.
+    ///
+    /// # Errors
+    /// No server lets us in; the text says why not, of each.
+    pub(super) async fn lease(self: &Rc<Self>) -> Result<Lease<'_>, Trouble> {
+        let closed = |_| Trouble::new(TroubleKind::Busy, "the table is no longer in use");
+        let permit = self.searches.acquire().await.map_err(closed)?;
+        loop {
+            if let Some(connection) = self.least_loaded() {
+                self.think_of_more(&connection);
+                return Ok(Lease { connection, _permit: permit });
+            }
+            let _turn = self.opening.lock().await;
+            // Somebody else may have opened one meanwhile.
+            if self.least_loaded().is_none() {
+                let all = self.servers.len();
+                self.open(all).await?;
+            }
+        }
+    }
+
+    /// What a lease's search was: an answer.
+    pub(super) fn proved(&self, lease: &Lease<'_>) {
+        if let Some(standing) = self.servers.get(lease.connection.server) {
+            standing.failures.set(0);
+        }
+    }
+
+    /// What a lease's search was: lost with the connection, which may have been idle for too long. One
+    /// that never answered speaks against its server.
+    pub(super) fn lost(&self, lease: &Lease<'_>, trouble: &Trouble) {
+        if lease.connection.has_proved() {
+            self.connections.borrow_mut().retain(|c| c.is_open());
+        } else {
+            self.failed(lease, trouble);
+        }
+    }
+
+    /// What a lease's search was: the server can't, and is to be left alone for a while.
+    pub(super) fn failed(&self, lease: &Lease<'_>, trouble: &Trouble) {
+        let server = lease.connection.server;
+        for connection in self.connections.borrow().iter().filter(|c| c.server == server) {
+            connection.close(trouble.clone());
+        }
+        lease.connection.close(trouble.clone());
+        self.connections.borrow_mut().retain(|c| c.is_open());
+        self.put_away(server, trouble);
+    }
+
+    fn put_away(&self, server: usize, trouble: &Trouble) {
+        let Some(standing) = self.servers.get(server) else { return };
+        let failures = standing.failures.get();
+        standing.failures.set(failures.saturating_add(1));
+        let away = AWAY_MIN.saturating_mul(1 << failures.min(16)).min(AWAY_MAX);
+        standing.away_until.set(Some(Instant::now() + away));
+        standing.trouble.replace(Some(trouble.clone()));
+    }
+
+    /// The open connection with the fewest searches, if it has room.
+    fn least_loaded(&self) -> Option<Rc<Connection>> {
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|c| c.is_open());
+        let least = connections.iter().min_by_key(|c| c.load())?;
+        (least.load() < SEARCHES_MAX).then(|| Rc::clone(least))
+    }
+
+    /// Opens a connection that nobody waits for: beside crowded ones, or to a server that comes before
+    /// the one that is asked and may be back.
+    fn think_of_more(self: &Rc<Self>, least: &Connection) {
+        let count = self.connections.borrow().len();
+        let is_crowded = least.load() >= CROWDED && count < self.settings.connections_max;
+        let may_be_back = self.servers.iter().take(least.server).any(Standing::may_be_tried);
+        if (!is_crowded && !may_be_back) || self.is_growing.replace(true) {
+            return;
+        }
+        let servers = if is_crowded { self.servers.len() } else { least.server };
+        let pool = Rc::clone(self);
+        spawn_local(async move {
+            // Why not is kept with each server.
+            let _ = pool.open(servers).await;
+            pool.is_growing.set(false);
+        });
+    }
+
+    /// Opens a connection to the first of so many servers that lets us in.
+    async fn open(&self, servers: usize) -> Result<(), Trouble> {
+        for (n, standing) in self.servers.iter().enumerate().take(servers) {
+            let Some(server) = self.settings.servers.get(n) else { continue };
+            if !standing.may_be_tried() {
+                continue;
+            }
+            match opening::open(&self.settings, server).await {
+                Ok(stream) => {
+                    standing.away_until.set(None);
+                    self.keep(Connection::new(n, stream));
+                    return Ok(());
+                }
+                Err(trouble) => self.put_away(n, &trouble),
+            }
+        }
+        Err(self.why_not())
+    }
+
+    /// Those to servers that come later are left to the searches that they have.
+    fn keep(&self, connection: Connection) {
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|c| c.server <= connection.server);
+        if connections.len() < self.settings.connections_max {
+            connections.push(Rc::new(connection));
+        }
+    }
+
+    /// What is wrong with each server.
+    fn why_not(&self) -> Trouble {
+        let known: Vec<Trouble> =
+            self.servers.iter().filter_map(|standing| standing.trouble.borrow().clone()).collect();
+        let kind = known.first().map_or(TroubleKind::Unreachable, |trouble| trouble.kind);
+        let texts: Vec<&str> = known.iter().map(|trouble| &*trouble.text).collect();
+        Trouble::new(kind, texts.join("; "))
+    }
+}
+
+impl Standing {
+    fn may_be_tried(&self) -> bool {
+        self.away_until.get().is_none_or(|until| until <= Instant::now())
+    }
+}

@@ -1,0 +1,89 @@
+//! What a directory is asked, and how.
+
+use super::server::Server;
+use config::TableSettings;
+use ldap::{DnTemplate, Filter, Key, Scope};
+use mail::Domain;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a directory is asked, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LdapSettings {
+    /// In the order in which they are tried.
+    pub(super) servers: Vec<Server>,
+    pub(super) base: DnTemplate,
+    pub(super) scope: Scope,
+    pub(super) filter: Filter,
+    /// Whose values are the answer.
+    pub(super) attributes: Vec<Box<str>>,
+    /// What makes an entry a group.
+    pub(super) members: Vec<Box<str>>,
+    pub(super) depth_max: u32,
+    pub(super) members_max: usize,
+    /// Empty: all keys are asked for.
+    pub(super) domains: Vec<Domain>,
+    pub(super) start_tls: bool,
+    pub(super) tls: TlsSettings,
+    pub(super) bind: Option<BindSettings>,
+    pub(super) connect_timeout: Duration,
+    pub(super) timeout: Duration,
+    pub(super) connections_max: usize,
+    pub(super) results_max: usize,
+}
+
+/// Certificates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TlsSettings {
+    /// `None`: the system's.
+    pub(super) ca_file: Option<PathBuf>,
+    /// Certificate and key that we show.
+    pub(super) own: Option<(PathBuf, PathBuf)>,
+}
+
+/// As whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BindSettings {
+    Simple { dn: String, password: Secret },
+    External,
+}
+
+/// A password, or where it is.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Secret {
+    Here(String),
+    File(PathBuf),
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Secret::Here(_) => f.write_str("(a password)"),
+            Secret::File(path) => path.fmt(f),
+        }
+    }
+}
+
+impl LdapSettings {
+    /// Whether the directory is asked for this key at all.
+    pub(super) fn asks_for(&self, key: &Key<'_>) -> bool {
+        self.base.fits(key)
+            && self.filter.fits(key)
+            && (self.domains.is_empty()
+                || key
+                    .domain()
+                    .and_then(|domain| Domain::parse(domain).ok())
+                    .is_some_and(|domain| self.domains.contains(&domain)))
+    }
+}
+
+impl TableSettings for LdapSettings {
+    fn fields(&self) -> Vec<&str> {
+        self.attributes.iter().map(|name| &**name).collect()
+    }
+
+    fn is_like(&self, other: &dyn TableSettings) -> bool {
+        other.of::<LdapSettings>() == Some(self)
+    }
+}

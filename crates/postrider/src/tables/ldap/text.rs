@@ -1,0 +1,326 @@
+//! `ldap` in `[[table]]` as it is written.
+
+use super::server::Server;
+use super::settings::{BindSettings, LdapSettings, Secret, TlsSettings};
+use config::quantity::Period;
+use config::{Reader, TableSection, TableSettings};
+use ldap::{DnTemplate, Filter, Scope};
+use mail::Domain;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A directory that is asked by LDAP for each key. In `filter` and `base` the key's parts stand for
+/// `%s` (all of it), `%u` (the local part of an address, or all of a key that is none), `%d` (the
+/// domain), `%1` to `%9` (labels of the domain from its end); `%%` is `%`. They are values there,
+/// whatever characters they have. A key that lacks a part is not in the table.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LdapText {
+    /// Its servers, in the order in which they are tried: `ldap://HOST[:PORT]`,
+    /// `ldaps://HOST[:PORT]`, or `ldapi://` and the path of a Unix socket. At least one.
+    #[schemars(extend("items" = { "type": "string", "title": "URL" }))]
+    servers: Vec<String>,
+    /// Where in the directory a search begins. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<String>,
+    /// How far below `base` it looks: `sub` (all below), `one` (directly below), `base` (itself).
+    scope: ScopeText,
+    /// Which entries it looks for (RFC 4515), such as `(mail=%s)`. Required.
+    filter: String,
+    /// What is the answer: values of these attributes, of all entries that are found. An entry that
+    /// has none of them is not in the table. At least one.
+    attributes: Vec<String>,
+    /// Attributes with the names of other entries: what has one of them is a group, and its members'
+    /// `attributes` are the answer in place of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    members: Vec<String>,
+    /// How many groups may be in each other, with the outermost; what goes deeper has no answer.
+    #[schemars(range(min = 1, max = 1000))]
+    max_depth: u32,
+    /// How many entries a group may come to; what has more has no answer.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    max_members: u32,
+    /// Only keys that are addresses in these domains are asked for; others are not in the table.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    domains: Vec<String>,
+    /// TLS begins on a plain connection before anything else is said (StartTLS).
+    start_tls: bool,
+    /// Certificates. Without it servers are checked by the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls: Option<LdapTlsText>,
+    /// As whom the directory is asked. Without it: as nobody in particular.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bind: Option<LdapBindText>,
+    /// Wait for a connection, for TLS on it and for the bind; each.
+    connect_timeout: Period,
+    /// Wait for the answer to one search.
+    timeout: Period,
+    /// Connections at once. Each carries up to 32 searches.
+    #[schemars(range(min = 1, max = 1000))]
+    max_connections: u32,
+    /// How many entries one search may find; what finds more has no answer.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    max_results: u32,
+}
+
+impl Default for LdapText {
+    fn default() -> LdapText {
+        LdapText {
+            servers: Vec::new(),
+            base: None,
+            scope: ScopeText::Sub,
+            filter: String::new(),
+            attributes: Vec::new(),
+            members: Vec::new(),
+            max_depth: 10,
+            max_members: 10_000,
+            domains: Vec::new(),
+            start_tls: false,
+            tls: None,
+            bind: None,
+            connect_timeout: "5s".into(),
+            timeout: "5s".into(),
+            max_connections: 4,
+            max_results: 100,
+        }
+    }
+}
+
+/// How far below its base a search looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ScopeText {
+    /// The base and all below it.
+    Sub,
+    /// What stands directly below it.
+    One,
+    /// The base alone.
+    Base,
+}
+
+/// Certificates.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct LdapTlsText {
+    /// PEM file with the certificates that a server's must be signed by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca_file: Option<PathBuf>,
+    /// PEM file with the certificate that is shown to servers, and those that signed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate_file: Option<PathBuf>,
+    /// PEM file with its private key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_file: Option<PathBuf>,
+}
+
+/// As whom a directory is asked: `dn` with a password, or `external`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct LdapBindText {
+    /// The name of an entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dn: Option<String>,
+    /// Its password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password: Option<String>,
+    /// File whose first line is its password. It is read at each bind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password_file: Option<PathBuf>,
+    /// As the one that the connection shows (SASL EXTERNAL): the user of a Unix socket, or of the
+    /// certificate.
+    external: bool,
+}
+
+impl TableSection for LdapText {
+    const KEY: &'static str = "ldap";
+    const SUMMARY: &'static str = "A directory, asked by LDAP.";
+    const EXAMPLE: &'static str = "[[table]]\nldap = { servers = [\"ldap://127.0.0.1\"], … }";
+    const IS_REMOTE: bool = true;
+    type Text = LdapText;
+
+    fn read(text: LdapText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        reader.check_timeout("connect_timeout", &text.connect_timeout);
+        reader.check_timeout("timeout", &text.timeout);
+        let servers = text.servers(reader);
+        let base = text.base(reader);
+        let filter = text.filter(reader);
+        if let (Some(base), Some(filter)) = (&base, &filter)
+            && !base.has_parts()
+            && !filter.has_parts()
+        {
+            let help = "put %s where the key belongs, such as \"(mail=%s)\"";
+            reader.error("filter", "the same is asked for every key", help);
+        }
+        let attributes = names("attributes", &text.attributes, reader);
+        if text.attributes.is_empty() {
+            let help = "say whose values are the answer, such as attributes = [\"mail\"]";
+            reader.error("", "a directory without `attributes`", help);
+        }
+        let members = names("members", &text.members, reader);
+        let domains = text.domains(reader);
+        let tls = text.tls(reader);
+        let bind = text.bind(reader, &servers);
+        text.check_start_tls(reader, &servers);
+        Some(Arc::new(LdapSettings {
+            servers,
+            base: base?,
+            scope: match text.scope {
+                ScopeText::Sub => Scope::Sub,
+                ScopeText::One => Scope::One,
+                ScopeText::Base => Scope::Base,
+            },
+            filter: filter?,
+            attributes,
+            members,
+            depth_max: text.max_depth,
+            members_max: usize::try_from(text.max_members).unwrap_or(usize::MAX),
+            domains,
+            start_tls: text.start_tls,
+            tls,
+            bind,
+            connect_timeout: text.connect_timeout.get(),
+            timeout: text.timeout.get(),
+            connections_max: usize::try_from(text.max_connections).unwrap_or(usize::MAX),
+            results_max: usize::try_from(text.max_results).unwrap_or(usize::MAX),
+        }))
+    }
+}
+
+impl LdapText {
+    fn servers(&self, reader: &mut Reader<'_, '_>) -> Vec<Server> {
+        if self.servers.is_empty() {
+            let help = "say where it is, such as servers = [\"ldap://127.0.0.1\"]";
+            reader.error("", "a directory without `servers`", help);
+        }
+        let mut servers = Vec::with_capacity(self.servers.len());
+        for (n, text) in self.servers.iter().enumerate() {
+            match Server::parse(text) {
+                Ok(server) => servers.push(server),
+                Err(reason) => {
+                    let message = format!("\"{text}\" is not a directory server: {reason}");
+                    let help = "write \"ldap://host\", \"ldaps://host:port\" or \"ldapi:///path\"";
+                    reader.error(&format!("servers[{n}]"), message, help);
+                }
+            }
+        }
+        servers
+    }
+
+    fn base(&self, reader: &mut Reader<'_, '_>) -> Option<DnTemplate> {
+        let Some(base) = &self.base else {
+            let help = "say where searches begin, such as base = \"ou=people,dc=example,dc=org\"";
+            reader.error("", "a directory without `base`", help);
+            return None;
+        };
+        let parsed = DnTemplate::parse(base);
+        if let Err(error) = &parsed {
+            let help = "such as \"ou=people,dc=example,dc=org\" (RFC 4514)";
+            reader.error("base", format!("\"{base}\" is not a name: {error}"), help);
+        }
+        parsed.ok()
+    }
+
+    fn filter(&self, reader: &mut Reader<'_, '_>) -> Option<Filter> {
+        if self.filter.is_empty() {
+            let help = "say what is looked for, such as filter = \"(mail=%s)\"";
+            reader.error("", "a directory without `filter`", help);
+            return None;
+        }
+        let parsed = Filter::parse(&self.filter);
+        if let Err(error) = &parsed {
+            let message = format!("\"{}\" is not a filter: {error}", self.filter);
+            reader.error("filter", message, "such as \"(mail=%s)\" (RFC 4515)");
+        }
+        parsed.ok()
+    }
+
+    fn domains(&self, reader: &mut Reader<'_, '_>) -> Vec<Domain> {
+        let mut domains = Vec::with_capacity(self.domains.len());
+        for (n, text) in self.domains.iter().enumerate() {
+            match Domain::parse(text) {
+                Ok(domain) => domains.push(domain),
+                Err(_) => {
+                    let message = format!("\"{text}\" is not a domain");
+                    reader.error(&format!("domains[{n}]"), message, "");
+                }
+            }
+        }
+        domains
+    }
+
+    fn tls(&self, reader: &mut Reader<'_, '_>) -> TlsSettings {
+        let Some(tls) = &self.tls else { return TlsSettings::default() };
+        let own = match (&tls.certificate_file, &tls.key_file) {
+            (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+            (None, None) => None,
+            (Some(_), None) => {
+                reader.error("tls.certificate_file", "a certificate without `key_file`", "");
+                None
+            }
+            (None, Some(_)) => {
+                reader.error("tls.key_file", "a key without `certificate_file`", "");
+                None
+            }
+        };
+        TlsSettings { ca_file: tls.ca_file.clone(), own }
+    }
+
+    fn bind(&self, reader: &mut Reader<'_, '_>, servers: &[Server]) -> Option<BindSettings> {
+        let bind = self.bind.as_ref()?;
+        if bind.external {
+            if bind.dn.is_some() || bind.password.is_some() || bind.password_file.is_some() {
+                let help = "the connection says who it is: leave name and password out";
+                reader.error("bind.external", "`external` goes with no name and password", help);
+            }
+            return Some(BindSettings::External);
+        }
+        let Some(dn) = bind.dn.clone().filter(|dn| !dn.is_empty()) else {
+            reader.error("bind", "a bind without `dn`", "give it one, or external = true");
+            return None;
+        };
+        // An empty password binds as nobody, and the server says that all is well (RFC 4513 §5.1.2).
+        let password = match (&bind.password, &bind.password_file) {
+            (Some(password), None) if !password.is_empty() => Secret::Here(password.clone()),
+            (None, Some(file)) => Secret::File(file.clone()),
+            (Some(_), Some(_)) => {
+                let help = "keep one of them";
+                reader.error("bind.password", "`password` and `password_file`", help);
+                return None;
+            }
+            _ => {
+                let help = "give it `password` or `password_file`";
+                reader.error("bind", "a bind without a password", help);
+                return None;
+            }
+        };
+        let plain = servers.iter().find(|server| server.is_readable_by_others());
+        if let Some(server) = plain.filter(|_| !self.start_tls) {
+            let message = format!("the password goes to {server} in plain text");
+            reader.warn("bind", message, "set start_tls = true, or use ldaps://");
+        }
+        Some(BindSettings::Simple { dn, password })
+    }
+
+    fn check_start_tls(&self, reader: &mut Reader<'_, '_>, servers: &[Server]) {
+        let plain = servers.iter().any(|server| matches!(server, Server::Plain(_)));
+        if self.start_tls && !plain && !servers.is_empty() {
+            let help = "ldaps:// begins with TLS, and a Unix socket has none: leave it out";
+            reader.error("start_tls", "no server is asked by `ldap://`", help);
+        }
+    }
+}
+
+/// The names of attributes in `key`, without options.
+fn names(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<Box<str>> {
+    for (n, name) in written.iter().enumerate() {
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.;".contains(c));
+        if !is_name {
+            let message = format!("\"{name}\" is not the name of an attribute");
+            reader.error(&format!("{key}[{n}]"), message, "such as \"mail\"");
+        }
+    }
+    written.iter().map(|name| name.as_str().into()).collect()
+}
