@@ -85,11 +85,6 @@ impl<'a> Reader<'a> {
         if found == tag { Ok(body) } else { Err(Malformed("an element is not what it should be")) }
     }
 
-    /// The body of the next element, if it has this tag; otherwise it stays.
-    pub(crate) fn optional(&mut self, tag: u8) -> Result<Option<&'a [u8]>, Malformed> {
-        if self.rest.first() == Some(&tag) { self.expect(tag).map(Some) } else { Ok(None) }
-    }
-
     /// The next element as a number.
     pub(crate) fn number(&mut self, tag: u8) -> Result<i32, Malformed> {
         let body = self.expect(tag)?;

@@ -13,6 +13,9 @@ use tokio::time::{Instant, timeout};
 /// The server is told how long we wait; its word that it took too long has this long to arrive.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// A server that says nothing for so long, on a connection on which something is wanted, may be gone.
+const SUSPICIOUS: Duration = Duration::from_secs(1);
+
 /// A directory that can be searched.
 pub(super) struct Directory {
     pub(super) settings: Arc<LdapSettings>,
@@ -28,6 +31,26 @@ pub(super) struct Question<'a> {
     pub(super) scope: Scope,
     pub(super) filter: &'a Filter,
     pub(super) key: Key<'a>,
+}
+
+/// A search that was given up before its time was over, when it is dropped. Where the server said nothing
+/// at all meanwhile, it or the connection may be gone: whoever asks next must not wait on it again.
+struct GivenUp<'a> {
+    directory: &'a Directory,
+    lease: &'a Lease<'a>,
+    asked: Instant,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        let waited = self.asked.elapsed();
+        if waited >= SUSPICIOUS && self.lease.connection.heard() <= self.asked {
+            let text = format!("no answer within {waited:.1?}");
+            let trouble = Trouble::new(TroubleKind::Timeout, text);
+            let trouble = self.directory.named(self.lease, &trouble);
+            self.directory.pool.failed(self.lease, &trouble);
+        }
+    }
 }
 
 /// What a search's answer means.
@@ -84,7 +107,10 @@ impl Directory {
         };
         let asked = Instant::now();
         let wait = wait.saturating_add(GRACE);
+        let given_up = GivenUp { directory: self, lease, asked };
         let found = timeout(wait, lease.connection.search(&search, *results_max)).await;
+        // It was not.
+        std::mem::forget(given_up);
         match found {
             Ok(Ok(found)) => {
                 self.pool.proved(lease);

@@ -9,7 +9,7 @@ const RIGHT: &str = "servers = [\"ldap://127.0.0.1\"], base = \"dc=test\", filte
 /// Keys in place of those of the same name in [`RIGHT`], and the one line that must come of it. All
 /// stands on line 7, and `ldap` begins at column 1.
 const BAD: &[(&str, &str)] = &[
-    ("servers = []", "7:8: error: a directory without `servers`"),
+    ("servers = []", "7:1: error: a directory without `servers`"),
     (
         "servers = [\"ldap://a\", \"http://a\"]",
         "7:33: error: \"http://a\" is not a directory server: its scheme is none of ldap, ldaps, ldapi",
@@ -18,13 +18,13 @@ const BAD: &[(&str, &str)] = &[
         "servers = [\"ldap://::1\"]",
         "7:21: error: \"ldap://::1\" is not a directory server: an IPv6 address stands between [ and ]",
     ),
-    ("base = ", "7:8: error: a directory without `base`"),
+    ("base = ", "7:1: error: a directory without `base`"),
     ("base = \"people\"", "error: \"people\" is not a name: = is wanted, at character 7"),
     (
         "base = \"ou=%x\"",
         "is not a name: after % comes s, u, d, a digit from 1 to 9, or %, at character 5",
     ),
-    ("filter = ", "7:8: error: a directory without `filter`"),
+    ("filter = ", "7:1: error: a directory without `filter`"),
     ("filter = \"(mail=%s\"", "error: \"(mail=%s\" is not a filter: ) is wanted, at character 9"),
     (
         "filter = \"(mail=%q)\"",
@@ -32,7 +32,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     ("filter = \"(mail=joe)\"", "error: the same is asked for every key"),
     ("filter = \"(mail=%%s)\"", "error: the same is asked for every key"),
-    ("attributes = []", "7:8: error: a directory without `attributes`"),
+    ("attributes = []", "7:1: error: a directory without `attributes`"),
     ("attributes = [\"mail address\"]", "error: \"mail address\" is not the name of an attribute"),
     ("members = [\"\"]", "error: \"\" is not the name of an attribute"),
     ("domains = [\"a..b\"]", "error: \"a..b\" is not a domain"),

@@ -138,6 +138,25 @@ fn a_connection_that_dies_is_replaced() {
 }
 
 #[test]
+fn a_silent_connection_is_waited_on_once() {
+    run(async {
+        // The first connection says nothing, those after it answer.
+        let peer = Peer::new(|stream, number| async move {
+            if number == 0 {
+                let _stream = stream;
+                return pending().await;
+            }
+            answer_each(stream, |id| found(id, b"x")).await;
+        })
+        .await;
+        let users = backend(&[&peer.url], "(mail=%s)", "timeout = \"20s\"");
+        let wait = Duration::from_millis(1_200);
+        assert!(tokio::time::timeout(wait, ask(&users, "joe")).await.is_err());
+        becomes(&users, "joe", "x").await;
+    });
+}
+
+#[test]
 fn a_server_that_can_not_is_left_for_another() {
     run(async {
         for (code, name) in [(51, "busy"), (52, "unavailable"), (53, "unwillingToPerform")] {
