@@ -9,6 +9,7 @@ pub mod data_reader;
 pub mod database;
 pub mod dsn;
 pub mod header;
+pub mod ldap_answers;
 pub mod server_session;
 pub mod spool_records;
 pub mod spool_recovery;

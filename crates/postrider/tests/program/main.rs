@@ -8,6 +8,7 @@
 mod bad_input;
 mod bad_peers;
 mod client_limits;
+mod directories;
 mod embedded;
 mod examples;
 mod intake;

@@ -47,10 +47,13 @@ pub(crate) struct LdapText {
     domains: Vec<String>,
     /// TLS begins on a plain connection before anything else is said (StartTLS).
     start_tls: bool,
-    /// Certificates. Without it servers are checked by the system's.
+    /// Certificates, in PEM files: `ca_file` (those that a server's must be signed by; without it the
+    /// system's), `certificate_file` and `key_file` (our own, for servers that ask for one).
     #[serde(skip_serializing_if = "Option::is_none")]
     tls: Option<LdapTlsText>,
-    /// As whom the directory is asked. Without it: as nobody in particular.
+    /// As whom the directory is asked: `dn` (the name of an entry) with `password`, or with
+    /// `password_file` (its first line, read at each bind); or `external = true` (SASL EXTERNAL: the
+    /// user of a Unix socket, or of the certificate). Without it: as nobody in particular.
     #[serde(skip_serializing_if = "Option::is_none")]
     bind: Option<LdapBindText>,
     /// Wait for a connection, for TLS on it and for the bind; each.

@@ -57,6 +57,11 @@ impl Bench {
     /// A server with all listeners; domains of it stay on this machine, all others are relayed to
     /// nowhere.
     pub(crate) fn start() -> Bench {
+        Bench::start_with("")
+    }
+
+    /// The same, with these sections before the others.
+    pub(crate) fn start_with(sections: &str) -> Bench {
         let files = Files::new();
         let mut text = String::from(
             "hostname = \"relay.test\"\n[admin]\naddress = \"127.0.0.1:0\"\n\
@@ -68,6 +73,7 @@ impl Bench {
                 "[[listener]]\nname = \"{name}\"\naddress = \"127.0.0.1:0\"\n{keys}\n"
             ));
         }
+        text.push_str(sections);
         text.push_str(
             "[[route]]\ndomains = [\"void.test\"]\ndiscard = {}\n\
              [[route]]\ndomains = [\"far.test\", \"*.far.test\", \"client.test\", \"relay.test\",\n\

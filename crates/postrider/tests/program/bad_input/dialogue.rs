@@ -132,7 +132,7 @@ impl Line {
                     continue;
                 }
                 "X" => self.act(rest),
-                "M" => continue,
+                "M" | "A" => continue,
                 _ => {}
             }
             seen.push(line.clone());

@@ -12,6 +12,7 @@ mod admin;
 mod bench;
 mod config;
 mod dialogue;
+mod directory;
 mod page;
 mod spool;
 mod table;

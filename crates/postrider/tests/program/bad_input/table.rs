@@ -19,6 +19,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "control",
         "http",
         "command",
+        "directory",
     ],
     render: super::page::render,
 };

@@ -49,7 +49,8 @@ fn open(address: SocketAddr, step: &str) -> Line {
     line
 }
 
-fn play(bench: &Bench, row: &Row) -> Vec<String> {
+/// Plays a row and proves that it disturbed nothing.
+pub(crate) fn play(bench: &Bench, row: &Row) -> Vec<String> {
     let witness = bench.witness();
     let address = bench.listener(row.setting("at").unwrap_or("in"));
     let beside = row.setting("beside").map_or(0, |count| count.parse().expect("a count"));

@@ -12,7 +12,7 @@ mod dovecot;
 mod exim;
 mod go_smtp;
 mod opensmtpd;
-mod place;
+pub(crate) mod place;
 mod policy;
 mod postfix;
 

@@ -92,6 +92,20 @@ impl Place {
         id
     }
 
+    /// Sends a signal to a server that was started here, and to what it started.
+    pub(crate) fn signal(&self, id: u32, signal: Signal) {
+        let child = self.processes.iter().find(|child| child.id() == id).expect("started here");
+        kill_process_group(Pid::from_child(child), signal).expect("it runs");
+    }
+
+    /// Ends a server that was started here.
+    pub(crate) fn end(&mut self, id: u32) {
+        self.signal(id, Signal::KILL);
+        for mut child in self.processes.extract_if(.., |child| child.id() == id) {
+            child.wait().expect("a child of ours");
+        }
+    }
+
     /// Waits until something listens at a port.
     pub(crate) fn wait_listening(&mut self, port: u16) {
         wait_until(&format!("something listens at {port}"), || {

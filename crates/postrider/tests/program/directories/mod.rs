@@ -1,0 +1,109 @@
+//! Recipients that a directory has: Debian's slapd, asked by LDAP, which is stopped, hangs, and is back.
+
+mod slapd;
+
+use crate::interop::place::is_possible;
+use crate::support::client::Client;
+use crate::support::server::Server;
+use crate::support::{Files, config, wait_until};
+use rustix::process::Signal;
+use slapd::Slapd;
+use std::time::{Duration, Instant};
+
+/// A question waits so long for its answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Recipients of `box.test` are in the directory; those of `here.test` need no table.
+fn relay(slapd: &Slapd) -> String {
+    config(&format!(
+        "[[table]]\nname = \"users\"\nldap = {{ servers = [\"{}\"], base = \"{}\", \
+         filter = \"(mail=%s)\", attributes = [\"description\"] }}\n\
+         cache = {{ positive = \"1ms\", negative = \"1ms\", stale = \"1h\", timeout = \"{}s\" }}\n\
+         [[route]]\ndomains = [\"box.test\"]\nrecipients = {{ table = \"users\" }}\n\
+         maildir = {{ path = \"mail/{{local}}\" }}\n\
+         [[route]]\ndomains = [\"here.test\"]\nmaildir = {{ path = \"mail/{{local}}\" }}\n",
+        slapd.url(),
+        slapd::BASE,
+        PATIENCE.as_secs()
+    ))
+}
+
+/// A session in which recipients can be named.
+fn session(server: &Server) -> Client {
+    let mut client = Client::connect(server.address());
+    client.say("MAIL FROM:<me@source.test>", "250");
+    client
+}
+
+/// Names a recipient until the answer begins so, which it must soon.
+fn becomes(client: &mut Client, to: &str, begin: &str) {
+    wait_until(&format!("{to}: {begin}"), || {
+        client.send(format!("RCPT TO:<{to}>\r\n"));
+        client.reply().starts_with(begin)
+    });
+}
+
+#[test]
+fn who_is_in_a_directory_is_known_while_it_is_away_and_others_when_it_is_back() {
+    if !is_possible(&["slapd"]) {
+        return;
+    }
+    let mut slapd = Slapd::start();
+    let files = Files::new();
+    let server = Server::start(&files, &relay(&slapd));
+    let mut client = session(&server);
+    client.say("RCPT TO:<Joe+tag@box.test>", "250 2.1.5");
+    client.say("RCPT TO:<nobody@box.test>", "550 5.1.1");
+    let told = server.command(&["table", "get", "users", "joe@box.test"]);
+    assert_eq!(told.code, 0, "{told:?}");
+    let from = format!("users, asked for joe@box.test at {}; else the cache", slapd.url());
+    assert!(told.out.starts_with("/srv/joe\n") && told.out.contains(&from), "{}", told.out);
+
+    slapd.stop();
+    client.say("RCPT TO:<joe@box.test>", "250 2.1.5");
+    client.say("RCPT TO:<nobody@box.test>", "550 5.1.1");
+    client.say("RCPT TO:<ann@box.test>", "451 4.4.3");
+    let listed = server.command(&["table", "list"]);
+    assert!(listed.out.contains("refused"), "{}", listed.out);
+
+    slapd.run();
+    becomes(&mut client, "ann@box.test", "250 2.1.5");
+    let told = server.command(&["table", "get", "users", "ann@box.test"]);
+    assert!(told.out.contains(&slapd.url()), "{}", told.out);
+    drop(client);
+    let mut client = Client::connect(server.address());
+    client.mail("me@source.test", &["ann@box.test"], "Subject: x\r\n\r\n");
+    files.wait_maildir("mail/ann", 1);
+    server.stop();
+}
+
+#[test]
+fn who_waits_for_a_directory_that_hangs_holds_nobody_up() {
+    if !is_possible(&["slapd"]) {
+        return;
+    }
+    let slapd = Slapd::start();
+    let files = Files::new();
+    let server = Server::start(&files, &relay(&slapd));
+    let mut waiting: Vec<Client> = (0..20).map(|_| session(&server)).collect();
+    waiting[0].say("RCPT TO:<joe@box.test>", "250 2.1.5");
+    slapd.signal(Signal::STOP);
+    let begun = Instant::now();
+    for (n, client) in waiting.iter_mut().enumerate() {
+        client.send(format!("RCPT TO:<user{n}@box.test>\r\n"));
+    }
+    let mut other = Client::connect(server.address());
+    other.mail("me@source.test", &["a@here.test"], "Subject: x\r\n\r\n");
+    let took = begun.elapsed();
+    assert!(took < PATIENCE / 2, "{took:?}");
+    for client in &mut waiting {
+        client.expect("451 4.4.3");
+    }
+    let took = begun.elapsed();
+    assert!(took < PATIENCE * 2, "{took:?}");
+    waiting[0].say("RCPT TO:<joe@box.test>", "250 2.1.5");
+    slapd.signal(Signal::CONT);
+    becomes(&mut waiting[1], "ann@box.test", "250 2.1.5");
+    files.wait_maildir("mail/a", 1);
+    server.stop();
+}
