@@ -7,6 +7,7 @@ mod maildir;
 mod smtp;
 mod stages;
 mod tables;
+mod values;
 
 pub use smtp::settings;
 pub use tables::{DatabaseFile, LocalTable, local};
@@ -47,13 +48,23 @@ pub fn sections() -> Schema {
         .table::<tables::UnionText>()
 }
 
-/// How the files of mailboxes on this machine are kept, by the routes of `config` that have some: the
-/// name of each, and what it says.
-pub fn keepings(config: &Config) -> impl Iterator<Item = (&str, &Keeping)> {
-    config
-        .routes
-        .iter()
-        .filter_map(|route| Some((&*route.name, route.channel.of::<maildir::Maildir>()?.keeping())))
+/// How the files of mailboxes on this machine are kept, as one route has it.
+#[derive(Debug)]
+pub struct RouteKeeping<'a> {
+    /// Its name.
+    pub route: &'a str,
+    /// What it says itself.
+    pub keeping: &'a Keeping,
+    /// The key, as it is written, by which it leaves user or group to the recipients' entries.
+    pub by_entry: Option<String>,
+}
+
+/// How the files of mailboxes on this machine are kept, by the routes of `config` that have some.
+pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
+    config.routes.iter().filter_map(|route| {
+        let (keeping, by_entry) = route.channel.of::<maildir::Maildir>()?.keeping();
+        Some(RouteKeeping { route: &route.name, keeping, by_entry })
+    })
 }
 
 /// All ways in, for one shard.

@@ -27,6 +27,12 @@ pub(crate) enum NotDelivered {
         /// Which place, for the event log.
         place: String,
     },
+    /// Which place it would be can't be known now: that says nothing of any place.
+    Unknown {
+        failure: Failure,
+        /// What is known of it, for the event log.
+        place: String,
+    },
     /// The spool could not read the body.
     Unreadable(LoadError),
 }
@@ -80,15 +86,18 @@ async fn deliver_each<W: World, S: Settings>(
             continue;
         }
         let one = Work { id: work.id, entries: SmallVec::from_slice(&[*entry]) };
-        let (result, place) = match deliver(slot, settings, &message, index).await {
-            Ok(Delivered { reply, place }) => (Ok(reply), place),
-            Err(NotDelivered::Failed { failure, place }) => (Err(failure), place),
+        let (result, place, is_known) = match deliver(slot, settings, &message, index).await {
+            Ok(Delivered { reply, place }) => (Ok(reply), place, true),
+            Err(NotDelivered::Failed { failure, place }) => (Err(failure), place, true),
+            Err(NotDelivered::Unknown { failure, place }) => (Err(failure), place, false),
             Err(NotDelivered::Unreadable(why)) => {
                 slot.unreadable(&one, "body", &why);
                 continue;
             }
         };
-        tell_bearing(slot, &result);
+        if is_known {
+            tell_bearing(slot, &result);
+        }
         let hop = slot.hop().event_hop(&place);
         let context = AttemptContext { hop, local: true, dsn_passed_on: false };
         slot.conclude(&message, &one, vec![result], &context);

@@ -15,6 +15,8 @@ pub enum Origin {
     Rule(&'static str),
     /// The DNS.
     Dns,
+    /// A lookup table: its name, or where its answer was had.
+    Table(String),
 }
 
 impl fmt::Display for Origin {
@@ -24,6 +26,7 @@ impl fmt::Display for Origin {
             Origin::Default => f.write_str("default"),
             Origin::Rule(rule) => f.write_str(rule),
             Origin::Dns => f.write_str("DNS"),
+            Origin::Table(table) => f.write_str(table),
         }
     }
 }
@@ -52,18 +55,30 @@ pub struct Explainer<'a> {
     /// The section whose owner explains it.
     pub(super) section: String,
     pub(super) steps: Vec<Step>,
+    /// What the recipient's entry has.
+    pub(super) values: Option<&'a [NamedValues]>,
 }
+
+/// A name and the values that an entry has by it.
+pub type NamedValues = (Box<str>, Box<[Box<str>]>);
 
 impl<'a> Explainer<'a> {
     /// For a configuration that was read from this document.
     pub(super) fn new(document: &'a Document) -> Explainer<'a> {
-        Explainer { document, section: String::new(), steps: Vec::new() }
+        Explainer { document, section: String::new(), steps: Vec::new(), values: None }
     }
 
     /// A key of the owner's section, what it comes to, and the line that sets it.
     pub fn own_key(&mut self, key: &str, value: String) {
         let origin = self.origin(&format!("{}.{key}", self.section));
         self.step(key, value, origin);
+    }
+
+    /// What the recipient's entry in the table of its route's recipients has, by names; `None`: it
+    /// was not looked up, or there is none.
+    #[must_use]
+    pub fn values(&self) -> Option<&'a [NamedValues]> {
+        self.values
     }
 
     /// The same for a limit, of which 0 is none.

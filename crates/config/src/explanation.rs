@@ -1,12 +1,12 @@
 //! What would happen to a recipient, and which line of the file decided it.
 
 use super::channel::Destination;
-use super::explainer::{Explainer, Origin, Step};
+use super::explainer::{Explainer, NamedValues, Origin, Step};
 use super::quantity::{write_duration, write_size};
 use super::route::{DomainPattern, Route};
 use super::settings::{Listener, ReportTo, Retry};
 use super::{Config, Decision, host_text, next_hop};
-use mail::{Mailbox, Reply};
+use mail::{Mailbox, Refusal, Reply};
 use serde::Serialize;
 use std::fmt;
 use std::net::IpAddr;
@@ -26,8 +26,36 @@ pub struct ExplainRequest<'a> {
     /// For `mx` routes: the hosts that the lookup gave, groups of equal preference, the best first,
     /// or why there is no answer. `None`: no lookup was made.
     pub mx: Option<Result<&'a [Vec<String>], &'a str>>,
+    /// What tables say of the recipient.
+    pub in_tables: InTables<'a>,
+}
+
+/// What tables say of a recipient; nothing, when none was asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InTables<'a> {
     /// The first route whose table has the recipient's domain.
-    pub in_tables: Option<usize>,
+    pub route: Option<usize>,
+    /// Each lookup, in their order.
+    pub lookups: &'a [TableLookup],
+    /// Whom the recipient stands for: the text of an alias.
+    pub stands_for: Option<&'a str>,
+    /// What the recipient's entry has, in the table of its route's recipients.
+    pub values: Option<&'a [NamedValues]>,
+    /// Why the recipient would be refused although a route takes it.
+    pub refusal: Option<&'a Refusal>,
+}
+
+/// A key that was looked up in a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableLookup {
+    /// The table.
+    pub table: String,
+    /// The key, as the table wants it.
+    pub key: String,
+    /// Where the answer was had: a file, a server.
+    pub source: String,
+    /// What it was, for people.
+    pub answer: String,
 }
 
 /// The answer. `Display` gives an aligned table, `Serialize` the same for programs.
@@ -63,8 +91,10 @@ impl Config {
             let names: Vec<&str> = self.listeners.iter().map(|l| &*l.name).collect();
             return Err(format!("no such listener; there are: {}", names.join(", ")));
         };
-        let decision = self.decide(listener, request.client, request.recipient, request.in_tables);
-        let explainer = Explainer::new(&self.document);
+        let tables = &request.in_tables;
+        let decision = self.decide(listener, request.client, request.recipient, tables.route);
+        let mut explainer = Explainer::new(&self.document);
+        explainer.values = tables.values;
         let mut telling = Telling { config: self, explainer };
         telling.acceptance(listener, request, decision);
         let effective = match decision {
@@ -72,11 +102,19 @@ impl Config {
             _ => request.recipient,
         };
         let route = decision.route().and_then(|index| self.routes.get(index));
-        let ready_queue = route.and_then(|route| telling.route(route, effective, request));
+        let goes_on = tables.refusal.is_none() && tables.stands_for.is_none();
+        let ready_queue = match route {
+            Some(route) if goes_on => telling.route(route, effective, request),
+            Some(route) => {
+                telling.route_line(route);
+                None
+            }
+            None => None,
+        };
         Ok(Explanation {
             recipient: request.recipient.to_string(),
             sender: request.sender.map(ToString::to_string).unwrap_or_default(),
-            accepted: decision.is_accepted(),
+            accepted: decision.is_accepted() && tables.refusal.is_none(),
             route: route.map(|route| route.name.to_string()),
             channel: route.map(|route| route.channel.key()),
             ready_queue,
@@ -110,7 +148,16 @@ impl Telling<'_> {
             format!("\"{}\" on {}", listener.name, listener.address),
             self.explainer.origin(&at),
         );
+        for lookup in request.in_tables.lookups {
+            let what = format!("table \"{}\"", lookup.table);
+            let value = format!("{}: {}", lookup.key, lookup.answer);
+            self.explainer.step(what, value, Origin::Table(lookup.source.clone()));
+        }
         let (value, origin) = match decision {
+            _ if let Some(refusal) = request.in_tables.refusal => {
+                let value = format!("refused to {client}: {}", Reply::from(refusal.clone()));
+                (value, self.last_table())
+            }
             Decision::Named { route } => (
                 "accepted from everybody: a route names the domain".to_owned(),
                 self.pattern_origin(route, request.recipient),
@@ -137,7 +184,20 @@ impl Telling<'_> {
             }
         };
         self.explainer.step("acceptance", value, origin);
+        if let Some(members) = request.in_tables.stands_for {
+            let origin = self.last_table();
+            self.explainer.step("stands for", members, origin);
+        }
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
+    }
+
+    /// The table that was asked last.
+    fn last_table(&self) -> Origin {
+        let last = self.explainer.steps.iter().rev().find_map(|step| match &step.decided_by {
+            Origin::Table(_) => Some(step.what.clone()),
+            _ => None,
+        });
+        Origin::Table(last.unwrap_or_default())
     }
 
     /// The line of the pattern that took the domain.
@@ -151,6 +211,15 @@ impl Telling<'_> {
         }
     }
 
+    /// Which route it is; returns where that stands.
+    fn route_line(&mut self, route: &Route) -> Origin {
+        let at = format!("route[{}]", route.index);
+        let origin =
+            if route.line == 0 { Origin::Rule("built in") } else { self.explainer.origin(&at) };
+        self.explainer.step("route", describe_route(route), origin.clone());
+        origin
+    }
+
     /// Everything from the route on; returns the key of the ready queue.
     fn route(
         &mut self,
@@ -159,9 +228,7 @@ impl Telling<'_> {
         request: &ExplainRequest<'_>,
     ) -> Option<String> {
         let at = format!("route[{}]", route.index);
-        let origin =
-            if route.line == 0 { Origin::Rule("built in") } else { self.explainer.origin(&at) };
-        self.explainer.step("route", describe_route(route), origin.clone());
+        let origin = self.route_line(route);
         let section = format!("{at}.{}", route.channel.key());
         let channel_origin = match self.explainer.origin(&section) {
             Origin::Default => origin,

@@ -32,8 +32,8 @@ pub mod written;
 pub use channel::{ChannelSection, Destination, Limits, Settings, SharedLimits};
 pub use decision::Decision;
 pub use embedded::EMBEDDED;
-pub use explainer::{Explainer, Origin, Step};
-pub use explanation::{ExplainRequest, Explanation};
+pub use explainer::{Explainer, NamedValues, Origin, Step};
+pub use explanation::{ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
 pub use next_hop::{host_set, host_text, next_hop};
 pub use problem::{ConfigErrors, Problem};
@@ -45,7 +45,9 @@ pub use settings::{
     ReportRetry, ReportTo, Reports, Retry, SpoolSection,
 };
 pub use stage::{StageEntry, StageSection, StageSettings};
-pub use table::{Composition, Rewrite, TableCache, TableEntry, TableSection, TableSettings};
+pub use table::{
+    Composition, ENTRY_TEXT, Rewrite, TableCache, TableEntry, TableSection, TableSettings,
+};
 pub use written::{BareNewline, Durability, LogLevel, Nul, Returns};
 
 use document::Document;

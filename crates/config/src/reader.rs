@@ -2,7 +2,9 @@
 
 use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
+use super::table::TableEntry;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Reads one table of the file.
@@ -11,12 +13,25 @@ pub struct Reader<'a, 'd> {
     resolver: &'a mut Resolver<'d>,
     /// The path of the table: `route[0].smtp`.
     at: String,
+    /// The table that its route's recipients are in.
+    recipients: Option<Arc<TableEntry>>,
 }
 
 impl<'a, 'd> Reader<'a, 'd> {
     /// For the table at this path.
     pub(super) fn new(resolver: &'a mut Resolver<'d>, at: String) -> Reader<'a, 'd> {
-        Reader { resolver, at }
+        Reader { resolver, at, recipients: None }
+    }
+
+    /// The table belongs to a route whose recipients are in this table.
+    pub(super) fn with_recipients(self, recipients: Option<Arc<TableEntry>>) -> Reader<'a, 'd> {
+        Reader { recipients, ..self }
+    }
+
+    /// Of what belongs to a route: the table that its recipients are in.
+    #[must_use]
+    pub fn recipients(&self) -> Option<&Arc<TableEntry>> {
+        self.recipients.as_ref()
     }
 
     /// The path of a key; of the table itself for an empty one.

@@ -92,6 +92,41 @@ pub struct TableEntry {
     pub line: u32,
 }
 
+/// The name by which templates have the whole text of an entry without named values.
+pub const ENTRY_TEXT: &str = "value";
+
+impl TableEntry {
+    /// Names of the values that each of its entries may have: what templates may use. Of a table that
+    /// is made of others, those that all of them have.
+    #[must_use]
+    pub fn value_names(&self) -> Vec<&str> {
+        if self.settings.composition() == Some(Composition::First)
+            && let Some((first, others)) = self.parts.split_first()
+        {
+            let others: Vec<Vec<&str>> = others.iter().map(|part| part.value_names()).collect();
+            let in_all = |name: &&str| {
+                let is_it = |other: &&str| other.eq_ignore_ascii_case(name);
+                others.iter().all(|names| names.iter().any(is_it))
+            };
+            return first.value_names().into_iter().filter(in_all).collect();
+        }
+        match self.settings.fields() {
+            names if names.is_empty() => vec![ENTRY_TEXT],
+            names => names,
+        }
+    }
+
+    /// Whether whoever asks the other for a key asks the same.
+    #[must_use]
+    pub fn is_like(&self, other: &TableEntry) -> bool {
+        self.name == other.name
+            && self.rewrite == other.rewrite
+            && self.settings.is_like(&*other.settings)
+            && self.parts.len() == other.parts.len()
+            && self.parts.iter().zip(&other.parts).all(|(one, other)| one.is_like(other))
+    }
+}
+
 pub use super::written::Rewrite;
 
 /// How long the answers of a remote table count.

@@ -8,7 +8,7 @@
 
 mod mailbox;
 
-pub use mailbox::{Keeping, MailFolder, MailboxError, MailboxPlace};
+pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 
 use crate::answer::Answer;
 use bytes::Bytes;

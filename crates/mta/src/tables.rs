@@ -3,10 +3,11 @@
 
 use crate::answer::Answer;
 use crate::seams::{Found, Tables};
-use config::{Composition, Rewrite, TableEntry};
+use config::{Composition, ENTRY_TEXT, Rewrite, TableEntry};
 use lookup::{Entry, Trouble};
 use mail::Mailbox;
 use std::borrow::Cow;
+use std::slice;
 use std::sync::Arc;
 
 /// What begins the tag of a local part: `user+tag@example.org` is one of `user@example.org`.
@@ -101,6 +102,15 @@ fn find_one<T: Tables + Clone>(
     })
 }
 
+/// The values that an entry has by a name; `value` is its whole text, where it has no field of this name.
+#[must_use]
+pub fn values_of<'e>(entry: &'e Entry, name: &str) -> &'e [Box<str>] {
+    match entry.values(name) {
+        [] if name.eq_ignore_ascii_case(ENTRY_TEXT) => slice::from_ref(&entry.text),
+        values => values,
+    }
+}
+
 /// The keys of an address, in the order in which they are tried: in lower case, the domain in
 /// A-labels. `whole`: no parts of it.
 fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, String)> {
@@ -173,6 +183,22 @@ mod tests {
             keys("\"a b\"@b\u{fc}cher.example", false),
             "\"a b\"@xn--bcher-kva.example a b@xn--bcher-kva.example @xn--bcher-kva.example"
         );
+    }
+
+    #[test]
+    fn an_entry_has_values_by_name_or_its_text() {
+        let texts = |values: &[Box<str>]| values.join("|");
+        let text = Entry::text("a b");
+        assert_eq!(texts(values_of(&text, "value")), "a b");
+        assert_eq!(texts(values_of(&text, "other")), "");
+        let field = |name: &str, values: &[&str]| {
+            (Box::from(name), values.iter().map(|value| Box::from(*value)).collect())
+        };
+        let one = Entry::fields([field("mailHost", &["x", "y"])]);
+        assert_eq!(texts(values_of(&one, "mailhost")), "x|y");
+        assert_eq!(texts(values_of(&one, "value")), "x,y");
+        let named = Entry::fields([field("a", &["x"]), field("Value", &["y"])]);
+        assert_eq!(texts(values_of(&named, "value")), "y");
     }
 
     #[test]

@@ -184,7 +184,7 @@ pub(crate) struct ExplainArgs {
     /// The listener it comes through, by name. Without it: the first one.
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,
-    /// Do not ask the DNS.
+    /// Do not ask the DNS, nor any table.
     #[arg(long)]
     pub(crate) offline: bool,
     /// The file.

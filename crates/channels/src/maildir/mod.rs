@@ -3,14 +3,17 @@
 mod folder;
 mod settings;
 mod template;
+mod terms;
 
 use crate::local::{self, Delivered, NotDelivered};
+use crate::values::NoEntry;
 use bytes::Bytes;
 use config::ChannelSection;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
 use mta::delivery::{Channel, Slot, Task};
 use mta::message::{Message, MessageBody};
 use mta::seams::{MailStore, MailboxError, MailboxPlace, Time, World};
+use mta::tables;
 pub(crate) use settings::{Maildir, MaildirText};
 use spool::{BlobId, LoadError};
 use std::io::{self, ErrorKind};
@@ -38,13 +41,7 @@ async fn deliver<W: World>(
     index: u32,
 ) -> Result<Delivered, NotDelivered> {
     let recipient = &message.envelope.recipients[index as usize].mailbox;
-    let place = match maildir.place_for(recipient, &|_| None) {
-        Ok(place) => place,
-        Err(error) => {
-            let place = maildir.template().to_owned();
-            return Err(NotDelivered::Failed { failure: error.failure(), place });
-        }
-    };
+    let place = place_of(slot, maildir, recipient).await?;
     let shown = place.path().to_string_lossy().into_owned();
     match into_maildir(slot, message, recipient, place, index).await {
         Ok(()) => {
@@ -61,6 +58,25 @@ async fn deliver<W: World>(
         }
         Err(WriteError::Unreadable(why)) => Err(NotDelivered::Unreadable(why)),
     }
+}
+
+/// The mailbox of a recipient, as its entry has it now, where that says anything of it.
+async fn place_of<W: World>(
+    slot: &Slot<W>,
+    maildir: &Maildir,
+    recipient: &Mailbox,
+) -> Result<MailboxPlace, NotDelivered> {
+    let template = || maildir.template().to_owned();
+    let entry = match maildir.entries() {
+        None => None,
+        Some(entries) => Some(entries.entry_of(slot, recipient).await.map_err(|why| match why {
+            NoEntry::Gone(failure) => NotDelivered::Failed { failure, place: template() },
+            NoEntry::Unanswered(failure) => NotDelivered::Unknown { failure, place: template() },
+        })?),
+    };
+    let values = |name: &str| entry.as_ref().map_or(&[][..], |entry| tables::values_of(entry, name));
+    let place = maildir.place_for(recipient, &values);
+    place.map_err(|error| NotDelivered::Failed { failure: error.failure(), place: template() })
 }
 
 /// Why a message was not written.

@@ -1,9 +1,11 @@
 //! What a `maildir` route is told.
 
 use super::folder;
-use super::template::{Owner, PathError, Template};
-use config::quantity::{DurationText, SizeText, parse_size, write_duration, write_size};
-use config::{ChannelSection, Destination, Explainer, Reader, Settings};
+use super::template::{Owner, PlaceError, Template};
+use super::terms::{QuotaText, Terms};
+use crate::values::{EntryTable, ValueNames, Values};
+use config::quantity::{DurationText, write_duration};
+use config::{ChannelSection, Destination, Explainer, NamedValues, Reader, Settings};
 use mail::Mailbox;
 use mta::seams::{Keeping, MailFolder, MailboxPlace};
 use schemars::JsonSchema;
@@ -21,6 +23,11 @@ pub(crate) struct MaildirText {
     /// local part in lower case; what could lead elsewhere (`/`, a leading dot) is written as
     /// `%2F`, `%2E`. `{hash:2}` stands for so many (1 to 4) hexadecimal digits of a hash of the
     /// address, to spread many mailboxes over directories; another one for the digits that follow.
+    /// Any other name in braces stands for a value of the recipient's entry in the table of
+    /// `recipients`, as it is when the message is delivered: an attribute, a column, a field, or
+    /// `{value}` for the text of an entry without such. It may name several directories, and none of
+    /// them is `.` or `..`. A message for a recipient that is no longer in the table is returned
+    /// (5.1.1); it waits while the table gives no answer (4.4.3), or the value can't be used (4.2.0).
     /// On the way from the directory before the first placeholder to the Maildir no symbolic link is
     /// followed. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,24 +39,26 @@ pub(crate) struct MaildirText {
     create_folders: bool,
     /// What the messages of a Maildir may have together, by Maildir++'s `maildirsize`, which other
     /// programs keep as well. A message that does not fit waits (4.2.2), as long as `quota_grace`
-    /// says. None: no limit of ours.
+    /// says. `"{quota}"` stands for a value of the recipient's entry, as in `path`; an entry without
+    /// it, or with 0, has no limit. None: no limit of ours.
     #[serde(skip_serializing_if = "Option::is_none")]
-    quota: Option<SizeText>,
+    pub(super) quota: Option<QuotaText>,
     /// So long after it was received a message that does not fit is returned (5.2.2); `"0"`: at once.
     /// None: when it is too old, by `give_up_after` of `[retry]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     quota_grace: Option<DurationText>,
     /// Whose the Maildirs are, by name or number: new files and directories are given to this user,
-    /// and a Maildir of another is left alone. Only root can give to others. None: the user that the
-    /// server runs as.
+    /// and a Maildir of another is left alone. Only root can give to others. `"{uid}"` stands for a
+    /// value of the recipient's entry, as in `path`: one that names nobody, or root, is not used, and
+    /// mail waits (4.2.0, 4.2.1). None: the user that the server runs as.
     #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<String>,
-    /// The group of new files and directories, by name or number. None: the group of `user`, or the
-    /// server's.
+    pub(super) user: Option<String>,
+    /// The group of new files and directories, by name or number, or by the recipient's entry, as with
+    /// `user`. None: the group of `user`, or the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<String>,
+    pub(super) group: Option<String>,
     /// The mode of messages, in octal digits. Directories can be searched by whoever may read.
-    mode: String,
+    pub(super) mode: String,
 }
 
 impl Default for MaildirText {
@@ -87,65 +96,48 @@ impl ChannelSection for MaildirText {
     type Text = MaildirText;
 
     fn read(text: MaildirText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
-        let template = template_of(&text, reader);
-        let quota_bytes = text.quota.as_ref().map(|quota| reader.size("quota", quota));
-        let says_nothing = match &text.quota {
-            Some(SizeText::Bytes(bytes)) => *bytes == 0,
-            Some(SizeText::Text(text)) => parse_size(text) == Ok(0),
-            None => false,
-        };
-        if says_nothing {
-            reader.error("quota", "no message fits", "leave `quota` out for no limit");
-        }
+        let table = reader.recipients().cloned();
+        let names = ValueNames::of(table.as_deref());
+        let template = template_of(&text, &names, reader);
+        let terms = Terms::read(&text, &names, reader);
         let quota_grace =
             text.quota_grace.as_ref().map(|text| reader.duration("quota_grace", text));
-        if quota_grace.is_some() && quota_bytes.is_none() {
+        if quota_grace.is_some() && !terms.have_quota() {
             reader.warn("quota_grace", "there is no `quota` that it could be for", "");
         }
         if text.create_folders && text.folders == Folders::None {
             reader.warn("create_folders", "nothing names folders", "add folders = \"tag\"");
         }
-        let mode = mode_of(&text.mode).unwrap_or_else(|why| {
-            reader.error("mode", format!("\"{}\" is not a mode for mail", text.mode), why);
-            0
-        });
-        for (key, name) in [("user", &text.user), ("group", &text.group)] {
-            if name.as_ref().is_some_and(|name| name.is_empty() || name.contains('\0')) {
-                reader.error(key, "not a name", "");
-            }
-        }
-        let keeping = Arc::new(Keeping { user: text.user, group: text.group, mode });
+        let template = template?;
+        let has_values = template.has_values() || terms.have_values();
+        let entries = table.filter(|_| has_values).map(EntryTable);
         let (folders, create_folders) = (text.folders, text.create_folders);
-        let settings = Maildir {
-            template: template?,
-            folders,
-            create_folders,
-            quota_bytes,
-            quota_grace,
-            keeping,
-        };
-        Some(Arc::new(settings))
+        Some(Arc::new(Maildir { template, entries, folders, create_folders, terms, quota_grace }))
     }
 
     fn mailbox_at(path: &str) -> Option<Arc<dyn Settings>> {
         Some(Arc::new(Maildir {
-            template: Template::parse(path, &|_| false).ok()?,
+            template: Template::parse(path, &ValueNames::default()).ok()?,
+            entries: None,
             folders: Folders::None,
             create_folders: false,
-            quota_bytes: None,
+            terms: Terms::default(),
             quota_grace: None,
-            keeping: Arc::default(),
         }))
     }
 }
 
-fn template_of(text: &MaildirText, reader: &mut Reader<'_, '_>) -> Option<Template> {
+fn template_of(
+    text: &MaildirText,
+    names: &ValueNames<'_>,
+    reader: &mut Reader<'_, '_>,
+) -> Option<Template> {
     let Some(path) = &text.path else {
         let help = "such as path = \"/srv/mail/{domain}/{local}\"";
         reader.error("", "a route to nowhere: `path` is missing", help);
         return None;
     };
-    match Template::parse(path, &|_| false) {
+    match Template::parse(path, names) {
         Ok(template) => {
             if !template.tells_recipients_apart() {
                 let help = "add {local} to give each recipient a Maildir of its own";
@@ -160,43 +152,40 @@ fn template_of(text: &MaildirText, reader: &mut Reader<'_, '_>) -> Option<Templa
     }
 }
 
-/// The mode of files that their user can read and write, nobody runs, and not everybody writes.
-fn mode_of(text: &str) -> Result<u32, &'static str> {
-    let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|c| matches!(c, b'0'..=b'7'));
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if is_octal && mode & !0o664 == 0 && mode & 0o600 == 0o600 => Ok(mode),
-        _ => Err("octal digits such as \"0600\", \"0640\", \"0660\""),
-    }
-}
-
 /// A Maildir per recipient.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Maildir {
     template: Template,
+    /// Where the recipients' entries are, if anything stands there that must be known of them.
+    entries: Option<EntryTable>,
     folders: Folders,
     create_folders: bool,
-    quota_bytes: Option<u64>,
+    terms: Terms,
     quota_grace: Option<Duration>,
-    keeping: Arc<Keeping>,
 }
 
 impl Maildir {
     /// The mailbox of this recipient; `values` are those of its entry in a table.
     ///
     /// # Errors
-    /// When there is no path for it.
-    pub(super) fn place_for<'v>(
+    /// When there is no path for it, or a value is not what it should be.
+    pub(super) fn place_for(
         &self,
         recipient: &Mailbox,
-        values: &dyn Fn(&str) -> Option<&'v str>,
-    ) -> Result<MailboxPlace, PathError> {
+        values: Values<'_, '_>,
+    ) -> Result<MailboxPlace, PlaceError> {
         Ok(MailboxPlace {
             root: self.template.root().to_owned(),
             below: self.template.path_for(&self.owner_of(recipient), values)?,
             folder: self.folder_of(recipient),
-            quota_bytes: self.quota_bytes,
-            keeping: Arc::clone(&self.keeping),
+            quota_bytes: self.terms.quota_bytes_of(values)?,
+            keeping: self.terms.keeping_of(values)?,
         })
+    }
+
+    /// Where the recipients' entries are, if they are needed.
+    pub(super) fn entries(&self) -> Option<&EntryTable> {
+        self.entries.as_ref()
     }
 
     /// The path as it is written.
@@ -209,9 +198,9 @@ impl Maildir {
         self.quota_grace
     }
 
-    /// How its files are kept.
-    pub(crate) fn keeping(&self) -> &Keeping {
-        &self.keeping
+    /// How its files are kept, and the key, as it is written, by which recipients' entries say more.
+    pub(crate) fn keeping(&self) -> (&Keeping, Option<String>) {
+        self.terms.keeping()
     }
 
     /// Whose mailbox the mail for this recipient goes to.
@@ -246,9 +235,12 @@ impl Settings for Maildir {
     }
 
     fn explain_destination(&self, recipient: &Mailbox, explainer: &mut Explainer<'_>) {
-        let path = match self.place_for(recipient, &|_| None) {
-            Ok(place) => place.path().display().to_string(),
-            Err(error) => error.to_string(),
+        let path = match explainer.values() {
+            None if self.template.has_values() => self.template.as_str().to_owned(),
+            known => match self.template.path_for(&self.owner_of(recipient), &values_in(known)) {
+                Ok(below) => self.template.root().join(below).display().to_string(),
+                Err(error) => error.to_string(),
+            },
         };
         explainer.own_key("path", path);
         if let Some(folder) = self.folder_of(recipient) {
@@ -258,16 +250,12 @@ impl Settings for Maildir {
     }
 
     fn explain_limits(&self, explainer: &mut Explainer<'_>) {
-        if let Some(bytes) = self.quota_bytes {
-            explainer.own_key("quota", write_size(bytes));
+        match explainer.values() {
+            None => self.terms.explain(None, explainer),
+            known => self.terms.explain(Some(&values_in(known)), explainer),
         }
         if let Some(grace) = self.quota_grace {
             explainer.own_key("quota_grace", write_duration(grace));
-        }
-        for (key, name) in [("user", &self.keeping.user), ("group", &self.keeping.group)] {
-            if let Some(name) = name {
-                explainer.own_key(key, name.clone());
-            }
         }
     }
 
@@ -276,35 +264,33 @@ impl Settings for Maildir {
     }
 }
 
+/// Values that were looked up to be shown, by name.
+fn values_in<'v>(known: Option<&'v [NamedValues]>) -> impl Fn(&str) -> &'v [Box<str>] {
+    move |name: &str| {
+        let mut known = known.into_iter().flatten();
+        let found = known.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map_or(&[], |(_, values)| values)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn modes_let_the_user_read_and_write_and_not_everybody() {
-        for (text, mode) in [("0600", 0o600), ("600", 0o600), ("0640", 0o640), ("0664", 0o664)] {
-            assert_eq!(mode_of(text), Ok(mode));
-        }
-        for text in ["", "0", "0400", "0700", "0666", "0602", "4600", "+600", "0o60", "06000", "rw"]
-        {
-            assert!(mode_of(text).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
     fn a_tag_names_a_folder_of_the_users_mailbox_where_that_is_wanted() {
-        let template = Template::parse("/m/{hash:2}/{local}", &|_| false).unwrap();
+        let template = Template::parse("/m/{hash:2}/{local}", &ValueNames::default()).unwrap();
         let maildir = |folders| Maildir {
             template: template.clone(),
+            entries: None,
             folders,
             create_folders: true,
-            quota_bytes: None,
+            terms: Terms::default(),
             quota_grace: None,
-            keeping: Arc::default(),
         };
         let place = |folders, address: &str| {
             let recipient = Mailbox::parse(address, true).unwrap();
-            let place = maildir(folders).place_for(&recipient, &|_| None).unwrap();
+            let place = maildir(folders).place_for(&recipient, &|_| &[]).unwrap();
             (place.path().display().to_string(), place.folder.map(|folder| folder.name))
         };
         let user = place(Folders::Tag, "User@example.org").0;

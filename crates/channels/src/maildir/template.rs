@@ -1,6 +1,7 @@
 //! The path of each recipient's Maildir. Nothing in an address or in a table leads out of the directory
 //! that the operator wrote before the first placeholder.
 
+use crate::values::{self, ValueError, ValueNames, Values};
 use mail::{Class, EnhancedStatus, Failure, Mailbox};
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -68,23 +69,20 @@ enum Piece {
     Value(String),
 }
 
-/// Why there is no path for a recipient.
+/// Why there is no place for a recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PathError {
-    /// The recipient's entry lacks this value.
-    NoValue(String),
-    /// The value of this name can't be a part of a path.
-    BadValue(String, &'static str),
+pub(super) enum PlaceError {
+    /// A value of the recipient's entry is missing, or can't be what it should be.
+    Value(ValueError),
     /// A file name of more than 255 octets, or a path of more than 4,096; whether a value made it.
     TooLong { by_value: bool },
 }
 
-impl fmt::Display for PathError {
+impl fmt::Display for PlaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PathError::NoValue(name) => write!(f, "the recipient's entry has no `{name}`"),
-            PathError::BadValue(name, why) => write!(f, "`{name}` of the recipient's entry {why}"),
-            PathError::TooLong { .. } => write!(
+            PlaceError::Value(error) => error.fmt(f),
+            PlaceError::TooLong { .. } => write!(
                 f,
                 "the path is too long: {PART_BYTES_MAX} octets for each name and {PATH_BYTES_MAX} \
                  for all of it"
@@ -93,29 +91,32 @@ impl fmt::Display for PathError {
     }
 }
 
-impl PathError {
+impl From<ValueError> for PlaceError {
+    fn from(error: ValueError) -> PlaceError {
+        PlaceError::Value(error)
+    }
+}
+
+impl PlaceError {
     /// What becomes of the message. A table can be put right, and is about this mailbox alone
     /// (RFC 3463 §3.3: X.2.0); an address stays too long (§3.2: X.1.3).
     pub(super) fn failure(&self) -> Failure {
         let (class, status) = match self {
-            PathError::TooLong { by_value: false } => {
+            PlaceError::TooLong { by_value: false } => {
                 (Class::Permanent, EnhancedStatus::new(5, 1, 3))
             }
             _ => (Class::Transient, EnhancedStatus::new(4, 2, 0)),
         };
-        Failure::local(class, status, format!("no path for the mailbox: {self}"))
+        Failure::local(class, status, format!("no place for the mailbox: {self}"))
     }
 }
 
 impl Template {
-    /// A template with `{domain}`, `{local}`, `{hash:2}`, and values that `is_value` knows.
+    /// A template with `{domain}`, `{local}`, `{hash:2}`, and the values of these `names`.
     ///
     /// # Errors
     /// What is wrong with it, for people.
-    pub(super) fn parse(
-        template: &str,
-        is_value: &dyn Fn(&str) -> bool,
-    ) -> Result<Template, String> {
+    pub(super) fn parse(template: &str, names: &ValueNames<'_>) -> Result<Template, String> {
         if template.is_empty() {
             return Err("the path is empty".to_owned());
         }
@@ -136,7 +137,7 @@ impl Template {
             return Err("below the first placeholder no name is empty, `.` or `..`".to_owned());
         }
         let root = PathBuf::from(&template[..root]);
-        Ok(Template { written: template.to_owned(), root, pieces: pieces_of(below, is_value)? })
+        Ok(Template { written: template.to_owned(), root, pieces: pieces_of(below, names)? })
     }
 
     /// As it was written.
@@ -154,24 +155,30 @@ impl Template {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Local | Piece::Value(_)))
     }
 
+    /// Whether it has values of the recipient's entry.
+    pub(super) fn has_values(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Value(_)))
+    }
+
     /// Whether this recipient's Maildir can have its name: escapes make long local parts longer.
     pub(super) fn fits(&self, owner: &Owner) -> bool {
         if owner.local.len() + owner.domain.len() <= SHORT_ADDRESS_BYTES {
             return true;
         }
-        let too_long = PathError::TooLong { by_value: false };
-        self.path_for(owner, &|_| Some("x")).err() != Some(too_long)
+        let too_long = PlaceError::TooLong { by_value: false };
+        let some = [Box::from("x")];
+        self.path_for(owner, &|_| &some).err() != Some(too_long)
     }
 
     /// The way from the root to a Maildir; `values` are those of the recipient's entry in a table.
     ///
     /// # Errors
     /// When a value is missing, or leads elsewhere, or the path is longer than paths can be.
-    pub(super) fn path_for<'v>(
+    pub(super) fn path_for(
         &self,
         owner: &Owner,
-        values: &dyn Fn(&str) -> Option<&'v str>,
-    ) -> Result<PathBuf, PathError> {
+        values: Values<'_, '_>,
+    ) -> Result<PathBuf, PlaceError> {
         let mut path = String::with_capacity(self.written.len() + 32);
         let mut last_value = None;
         for piece in &self.pieces {
@@ -185,20 +192,19 @@ impl Template {
                     }
                 }
                 Piece::Value(name) => {
-                    let value = values(name).ok_or_else(|| PathError::NoValue(name.clone()))?;
-                    path.push_str(checked(name, value)?);
+                    path.push_str(checked(name, values::one(values, name)?)?);
                     last_value = Some(name);
                 }
             }
         }
         let bytes = self.root.as_os_str().len() + path.len();
         if bytes > PATH_BYTES_MAX || path.split('/').any(|part| part.len() > PART_BYTES_MAX) {
-            return Err(PathError::TooLong { by_value: last_value.is_some() });
+            return Err(PlaceError::TooLong { by_value: last_value.is_some() });
         }
         // What stands beside a value can make such a name of it: `.{name}` of `.`.
         match last_value {
             Some(name) if path.split('/').any(|part| matches!(part, "" | "." | "..")) => {
-                Err(PathError::BadValue(name.clone(), "makes a name that is empty, `.` or `..`"))
+                Err(ValueError::bad(name, "makes a name that is empty, `.` or `..`").into())
             }
             _ => Ok(PathBuf::from(path)),
         }
@@ -206,7 +212,7 @@ impl Template {
 }
 
 /// The pieces of a path below its root.
-fn pieces_of(below: &str, is_value: &dyn Fn(&str) -> bool) -> Result<Vec<Piece>, String> {
+fn pieces_of(below: &str, names: &ValueNames<'_>) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
     let mut taken = 0;
     let mut rest = below;
@@ -233,10 +239,10 @@ fn pieces_of(below: &str, is_value: &dyn Fn(&str) -> bool) -> Result<Vec<Piece>,
                 taken += digits;
                 Piece::Hash { taken: taken - digits, digits }
             }
-            Some(name) if is_value(name) => Piece::Value(name.to_owned()),
+            Some(name) if names.has(name) => Piece::Value(name.to_owned()),
             _ => {
                 return Err(format!(
-                    "`{placeholder}` stands for nothing: use {{domain}}, {{local}} and {{hash:2}}"
+                    "`{placeholder}` stands for nothing: use {{domain}}, {{local}} and {{hash:2}}; {names}"
                 ));
             }
         });
@@ -250,8 +256,8 @@ fn pieces_of(below: &str, is_value: &dyn Fn(&str) -> bool) -> Result<Vec<Piece>,
 
 /// A value that names a path from the root on, without the `/` at its end by which some directories
 /// tell Maildirs.
-fn checked<'v>(name: &str, value: &'v str) -> Result<&'v str, PathError> {
-    let bad = |why| Err(PathError::BadValue(name.to_owned(), why));
+fn checked<'v>(name: &str, value: &'v str) -> Result<&'v str, ValueError> {
+    let bad = |why: &str| Err(ValueError::bad(name, why));
     let trimmed = value.strip_suffix('/').unwrap_or(value);
     if value.starts_with('/') {
         return bad("is an absolute path");
@@ -292,9 +298,16 @@ mod tests {
 
     /// The whole path of a recipient without an entry.
     fn path(template: &str, address: &str) -> String {
-        let template = Template::parse(template, &|_| false).unwrap();
-        let below = template.path_for(&owner(address), &|_| None).unwrap();
+        let template = Template::parse(template, &ValueNames::default()).unwrap();
+        let below = template.path_for(&owner(address), &|_| &[]).unwrap();
         template.root().join(below).display().to_string()
+    }
+
+    /// The path below the root, with these values of whatever name.
+    fn with(template: &Template, values: &[&str]) -> Result<PathBuf, PlaceError> {
+        let values: Vec<Box<str>> = values.iter().map(|value| Box::from(*value)).collect();
+        let values: &[Box<str>] = &values;
+        template.path_for(&owner("a@b"), &|_| values)
     }
 
     #[test]
@@ -309,7 +322,10 @@ mod tests {
 
     #[test]
     fn the_root_ends_before_the_first_placeholder() {
-        let root = |text| Template::parse(text, &|_| false).unwrap().root().display().to_string();
+        let root = |text| {
+            let template = Template::parse(text, &ValueNames::default()).unwrap();
+            template.root().display().to_string()
+        };
         assert_eq!(root("/srv/mail/{domain}/{local}"), "/srv/mail/");
         assert_eq!(root("/srv/mail/u-{local}"), "/srv/mail/");
         assert_eq!(root("/{local}"), "/");
@@ -334,10 +350,13 @@ mod tests {
             ("/srv/{hash:}/{local}", "1 to 4 digits"),
             ("/srv/{hash:4}/{hash:4}/{hash:4}/{hash:4}/{hash:1}/{local}", "all of them 16"),
             ("/srv/\0/{local}", "no NUL"),
+            ("/srv/{box}", "there with recipients = { table = "),
         ] {
-            let error = Template::parse(template, &|_| false).unwrap_err();
+            let error = Template::parse(template, &ValueNames::default()).unwrap_err();
             assert!(error.contains(told), "{template:?}: {error}");
         }
+        let error = Template::parse("/srv/{user}", &ValueNames::some(&["box", "q"])).unwrap_err();
+        assert!(error.ends_with("entries of table \"t\" have {box}, {q}"), "{error}");
     }
 
     #[test]
@@ -356,13 +375,15 @@ mod tests {
 
     #[test]
     fn a_value_names_a_path_below_the_root_and_no_other() {
-        let template = Template::parse("/srv/mail/{box}", &|name| name == "box").unwrap();
-        let path = |value: Option<&str>| template.path_for(&owner("a@b"), &|_| value);
-        let below = |value| path(Some(value)).map(|path| path.display().to_string());
+        let template = Template::parse("/srv/mail/{box}", &ValueNames::some(&["Box"])).unwrap();
+        let path = |values: &[&str]| with(&template, values);
+        let below = |value| path(&[value]).map(|path| path.display().to_string());
         assert_eq!(below("a").as_deref(), Ok("a"));
         assert_eq!(below("example.org/a/Maildir/").as_deref(), Ok("example.org/a/Maildir"));
         assert_eq!(below("...").as_deref(), Ok("..."));
-        assert_eq!(path(None), Err(PathError::NoValue("box".to_owned())));
+        assert_eq!(path(&[]), Err(ValueError::Missing("box".to_owned()).into()));
+        let several = path(&["a", "b"]).unwrap_err().to_string();
+        assert!(several.contains("has 2 values"), "{several}");
         for (value, told) in [
             ("..", "leads elsewhere"),
             ("a/../../b", "leads elsewhere"),
@@ -374,33 +395,32 @@ mod tests {
             ("a//", "empty name"),
             ("a\0b", "NUL"),
         ] {
-            let error = path(Some(value)).unwrap_err();
+            let error = path(&[value]).unwrap_err();
             assert!(error.to_string().contains(told), "{value:?}: {error}");
             assert_eq!(error.failure().status, EnhancedStatus::new(4, 2, 0), "{value:?}");
         }
-        let dots = Template::parse("/srv/.{box}", &|_| true).unwrap();
-        let error =
-            dots.path_for(&owner("a@b"), &|_| Some("a")).map(|path| path.display().to_string());
-        assert_eq!(error.as_deref(), Ok(".a"));
-        assert!(dots.path_for(&owner("a@b"), &|_| Some("/a")).is_err());
+        let dots = Template::parse("/srv/.{box}", &ValueNames::some(&["box"])).unwrap();
+        assert_eq!(with(&dots, &["a"]), Ok(PathBuf::from(".a")));
+        assert!(with(&dots, &["/a"]).is_err());
+        assert!(with(&dots, &["."]).is_err());
     }
 
     #[test]
     fn names_have_255_octets_and_paths_4096() {
-        let template = Template::parse("/srv/{box}", &|_| true).unwrap();
-        let path = |value: &str| template.path_for(&owner("a@b"), &|_| Some(value)).map(drop);
-        let too_long = Err(PathError::TooLong { by_value: true });
+        let template = Template::parse("/srv/{box}", &ValueNames::some(&["box"])).unwrap();
+        let path = |value: &str| with(&template, &[value]).map(drop);
+        let too_long = Err(PlaceError::TooLong { by_value: true });
         assert_eq!(path(&"x".repeat(255)), Ok(()));
         assert_eq!(path(&"x".repeat(256)), too_long);
         let long = format!("{}/", "x".repeat(99)).repeat(41);
         assert_eq!(path(&long[..4_091]), Ok(()));
         assert_eq!(path(&long[..4_092]), too_long);
         // An address is refused for good, and at RCPT already.
-        let template = Template::parse("/srv/{local}", &|_| false).unwrap();
+        let template = Template::parse("/srv/{local}", &ValueNames::default()).unwrap();
         let percents = |count: usize| owner(&format!("{}@far.test", "%".repeat(count)));
         assert!(template.fits(&percents(85)));
         assert!(!template.fits(&percents(86)));
-        let error = template.path_for(&percents(86), &|_| None).unwrap_err();
+        let error = template.path_for(&percents(86), &|_| &[]).unwrap_err();
         assert_eq!(error.failure().status, EnhancedStatus::new(5, 1, 3));
     }
 }

@@ -2,7 +2,7 @@
 
 use channels::schema;
 use channels::settings::Relay;
-use config::{Config, Decision, Durability, EMBEDDED, ExplainRequest, POSTMASTER_ROUTE};
+use config::{Config, Decision, Durability, EMBEDDED, ExplainRequest, InTables, POSTMASTER_ROUTE};
 use mail::{Domain, Mailbox};
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -147,7 +147,7 @@ fn the_embedded_default_keeps_everything_and_relays_nothing() {
         listener: None,
         client: None,
         mx: None,
-        in_tables: None,
+        in_tables: InTables::default(),
     };
     let steps = config.explain(&request).unwrap().steps;
     let path = steps.iter().find(|step| step.what == "path").unwrap();
@@ -266,7 +266,7 @@ fn an_explanation_names_the_line_of_each_decision() {
         listener: None,
         client: None,
         mx: None,
-        in_tables: None,
+        in_tables: InTables::default(),
     };
     let explanation = config.explain(&request).unwrap();
     insta::assert_snapshot!(explanation.to_string());
@@ -288,7 +288,7 @@ fn an_explanation_of_a_refusal_and_of_mx() {
         listener: Some("relay"),
         client: None,
         mx: Some(Ok(&hosts)),
-        in_tables: None,
+        in_tables: InTables::default(),
     };
     let refused = config.explain(&request).unwrap();
     assert!(!refused.accepted);

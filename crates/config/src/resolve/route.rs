@@ -9,6 +9,7 @@ use crate::reader::Reader;
 use crate::resolver::Resolver;
 use crate::route::{DomainPattern, Route, RouteTable};
 use crate::settings::Listener;
+use crate::table::TableEntry;
 use crate::written::{DomainsText, RetryOverrideText, RetryText, RouteText, TableRefText};
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ impl Resolver<'_> {
             };
             let recipients = named("recipients", text.recipients.as_ref());
             let aliases = named("aliases", text.aliases.as_ref());
-            let channel = self.channel(&at, index, text, general.schema);
+            let channel = self.channel(&at, index, text, general.schema, recipients.as_ref());
             self.enter(&at, index, text.domains.is_none(), &domains, &routes, &mut table);
             let channel = channel.unwrap_or_else(|| Arc::new(Unread));
             routes.push(Route {
@@ -155,6 +156,7 @@ impl Resolver<'_> {
         index: usize,
         text: &RouteText,
         schema: &Schema,
+        recipients: Option<&Arc<TableEntry>>,
     ) -> Option<Arc<dyn Settings>> {
         let kinds = schema.channels();
         let mut set = kinds.iter().filter_map(|kind| Some((kind, text.channels.get(kind.key)?)));
@@ -172,7 +174,12 @@ impl Resolver<'_> {
             return None;
         }
         let table = value.as_table().cloned().unwrap_or_default();
-        (kind.read)(table, &mut Reader::new(self, format!("{at}.{}", kind.key)))
+        if text.recipients.is_some() && recipients.is_none() {
+            // Which values it may name can't be told: the table's own mistake comes first.
+            return None;
+        }
+        let reader = Reader::new(self, format!("{at}.{}", kind.key));
+        (kind.read)(table, &mut reader.with_recipients(recipients.cloned()))
     }
 
     /// A route to a host that is given by address, where a listener is, goes round in circles.

@@ -3,6 +3,7 @@
 
 mod account;
 mod commit;
+mod consultation;
 mod decisions;
 mod directory;
 mod draft;
@@ -20,6 +21,7 @@ mod stage;
 pub(crate) mod start;
 
 pub use account::Refused;
+pub use consultation::{Consulted, consult};
 pub use draft::Draft;
 pub use entrance::{Entrance, Submitted};
 pub use intake::Intake;

@@ -4,9 +4,9 @@ use super::Active;
 use crate::answer::Answer;
 use crate::seams::Tables;
 use crate::tables::find;
-use config::Route;
+use config::{Config, Route};
 use lookup::Trouble;
-use mail::Domain;
+use mail::{Domain, Wall};
 use queue::ScheduledKey;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,6 +45,16 @@ fn ask<T: Tables + Clone>(tables: T, active: Rc<Active>, domain: Domain, next: u
         Ok(None) => ask(tables, active, domain, next + 1),
         Err(trouble) => Answer::Now(Err(trouble)),
     })
+}
+
+/// The first route of a configuration, which need not be in force, whose table has this domain.
+pub(crate) async fn in_tables_of<T: Tables + Clone>(
+    tables: &T,
+    config: &Arc<Config>,
+    domain: &Domain,
+) -> Result<Option<usize>, Trouble> {
+    let active = Rc::new(Active::new(Arc::clone(config), ("start", Wall(0))));
+    in_tables(tables, &active, domain).get().await
 }
 
 /// The route of a scheduled queue.

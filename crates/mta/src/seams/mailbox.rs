@@ -48,14 +48,32 @@ pub struct MailFolder {
 }
 
 /// Whose the files of a mailbox are, and who may read them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Keeping {
-    /// Their user, by name or number; this process's without one.
-    pub user: Option<String>,
-    /// Their group, by name or number; the user's, or this process's, without one.
-    pub group: Option<String>,
+    /// Their user; this process's without one.
+    pub user: Option<Account>,
+    /// Their group; the user's, or this process's, without one.
+    pub group: Option<Account>,
     /// The mode of messages. Directories may be searched by whoever may read.
     pub mode: u32,
+}
+
+/// A user or a group of the system.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account {
+    /// Name or number.
+    pub name: String,
+    /// A table names it, so it is never root's.
+    pub by_table: bool,
+}
+
+impl Keeping {
+    /// Each mailbox may belong to another: the directories that they share are nobody's but this
+    /// process's.
+    #[must_use]
+    pub fn is_by_table(&self) -> bool {
+        [&self.user, &self.group].into_iter().flatten().any(|account| account.by_table)
+    }
 }
 
 impl Default for Keeping {

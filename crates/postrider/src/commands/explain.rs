@@ -2,43 +2,35 @@
 
 use super::load;
 use crate::cli::{ExplainArgs, exit};
+use crate::console::ConsoleLog;
+use crate::tables::{Registry, Traced};
+use crate::terminal::clean;
 use crate::world::resolver::Resolver;
-use config::{Config, Destination, ExplainRequest};
+use config::{
+    Config, Destination, ENTRY_TEXT, ExplainRequest, Explanation, InTables, Listener, NamedValues,
+    TableLookup,
+};
+use lookup::Entry;
 use mail::{Class, Domain};
+use mta::console::Level;
+use mta::ingress::{Consulted, consult};
 use mta::routing::hosts::HostGroup;
 use mta::routing::mx::resolve_mx;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::runtime::Runtime;
+
+/// What a table says is shown up to here: the members of a list may be thousands.
+const ANSWER_CHARS_MAX: usize = 400;
 
 /// Shows what would happen to a recipient.
 pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
     let config = match load::load(args.file.config.as_deref()) {
-        Ok(config) => config,
+        Ok(config) => Arc::new(config),
         Err(code) => return code,
     };
-    let recipient = match args.recipient.domain_str() {
-        "" => &config.postmaster.address,
-        _ => &args.recipient,
-    };
-    let route = config.route_of(recipient, None).map(|(_, route)| route);
-    let found = match route.map(|route| route.channel.destination()) {
-        Some(Destination::Mx { port }) if !args.offline => {
-            Some(mx_hosts(&config, port, &recipient.domain()))
-        }
-        _ => None,
-    };
-    let mx = found.as_ref().map(|found| match found {
-        Ok(hosts) => Ok(hosts.as_slice()),
-        Err(reason) => Err(reason.as_str()),
-    });
-    let request = ExplainRequest {
-        recipient: &args.recipient,
-        sender: args.from.as_ref(),
-        listener: args.listener.as_deref(),
-        client: args.client,
-        mx,
-        in_tables: None,
-    };
-    match config.explain(&request) {
+    match explanation(args, &config) {
         Ok(explanation) if args.json => match serde_json::to_string_pretty(&explanation) {
             Ok(json) => {
                 super::print(&format!("{json}\n"));
@@ -49,24 +41,117 @@ pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
                 ExitCode::from(exit::FAILED)
             }
         },
-        Ok(explanation) => {
+        Ok(mut explanation) => {
+            explanation.steps.iter_mut().for_each(|step| step.value = clean(&step.value));
             super::print(&explanation.to_string());
             ExitCode::SUCCESS
         }
-        Err(error) => {
+        Err((error, code)) => {
             eprintln!("postrider: {error}");
-            ExitCode::from(exit::USAGE)
+            ExitCode::from(code)
         }
     }
 }
 
+/// Asks tables and the DNS, and has the configuration say the rest. An error is a text and an exit code.
+fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, (String, u8)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| (error.to_string(), exit::FAILED))?;
+    let listener = match args.listener.as_deref() {
+        None => config.listeners.first(),
+        Some(name) => config.listeners.iter().find(|listener| &*listener.name == name),
+    };
+    let asked = match listener {
+        Some(listener) if !args.offline && !config.tables.is_empty() => {
+            ask_tables(&runtime, args, config, listener).map_err(|why| (why, exit::FAILED))?
+        }
+        _ => Asked::default(),
+    };
+    let recipient = match args.recipient.domain_str() {
+        "" => &config.postmaster.address,
+        _ => &args.recipient,
+    };
+    let route = config.route_of(recipient, asked.said.route).map(|(_, route)| route);
+    let found = match route.map(|route| route.channel.destination()) {
+        Some(Destination::Mx { port }) if !args.offline => {
+            Some(mx_hosts(&runtime, config, port, &recipient.domain()))
+        }
+        _ => None,
+    };
+    let mx = found.as_ref().map(|found| match found {
+        Ok(hosts) => Ok(hosts.as_slice()),
+        Err(reason) => Err(reason.as_str()),
+    });
+    let stands_for = asked.said.alias.as_ref().map(|entry| shown(&entry.text));
+    let values = asked.said.entry.as_deref().map(values_of);
+    let in_tables = InTables {
+        route: asked.said.route,
+        lookups: &asked.lookups,
+        stands_for: stands_for.as_deref(),
+        values: values.as_deref(),
+        refusal: asked.said.refusal.as_ref(),
+    };
+    let request = ExplainRequest {
+        recipient: &args.recipient,
+        sender: args.from.as_ref(),
+        listener: args.listener.as_deref(),
+        client: args.client,
+        mx,
+        in_tables,
+    };
+    config.explain(&request).map_err(|error| (error, exit::USAGE))
+}
+
+/// What tables were asked, and what they said.
+#[derive(Default)]
+struct Asked {
+    said: Consulted,
+    lookups: Vec<TableLookup>,
+}
+
+/// Opens the tables as a server does, and asks those that decide of the recipient.
+fn ask_tables(
+    runtime: &Runtime,
+    args: &ExplainArgs,
+    config: &Arc<Config>,
+    listener: &Listener,
+) -> Result<Asked, String> {
+    let console = Arc::new(ConsoleLog::stderr(Level::Error));
+    let registry = Registry::open(config, Instant::now(), &console);
+    let tables = Traced::new(registry.map_err(|mistakes| mistakes.join("\n"))?);
+    let (client, recipient) = (args.client, &args.recipient);
+    let said = runtime.block_on(consult(&tables, config, listener, client, recipient));
+    let lookups = tables.steps().into_iter().map(|step| TableLookup {
+        table: step.table,
+        key: step.key,
+        source: step.from,
+        answer: shown(&step.said),
+    });
+    Ok(Asked { said, lookups: lookups.collect() })
+}
+
+/// As much of a table's answer as is shown.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(ANSWER_CHARS_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// What an entry has by names, and by that of its text.
+fn values_of(entry: &Entry) -> Vec<NamedValues> {
+    let text: NamedValues = (ENTRY_TEXT.into(), [entry.text.clone()].into());
+    entry.fields.iter().cloned().chain([text]).collect()
+}
+
 /// The hosts that mail for a domain would be sent to, groups of equal preference, the best first, or
 /// why there are none: the very lookup that deliveries make.
-fn mx_hosts(config: &Config, port: u16, domain: &Domain) -> Result<Vec<Vec<String>>, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
+fn mx_hosts(
+    runtime: &Runtime,
+    config: &Config,
+    port: u16,
+    domain: &Domain,
+) -> Result<Vec<Vec<String>>, String> {
     let found = runtime
         .block_on(async { resolve_mx(&Resolver::new(&config.dns), config, port, domain).await });
     let groups = found.map_err(|failure| match failure.class {

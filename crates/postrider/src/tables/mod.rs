@@ -22,4 +22,4 @@ mod text;
 
 pub(crate) use kinds::schema;
 pub(crate) use registry::{Registry, ShardTables};
-pub(crate) use shown::handle;
+pub(crate) use shown::{Traced, handle};

@@ -108,7 +108,7 @@ fn get(
 ) -> Result<Vec<ControlResponse>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| format!("cannot look it up: {error}"))?;
-    let traced = Traced { tables: ShardTables::new(registry), steps: Rc::default() };
+    let traced = Traced::new(registry);
     let found = runtime.block_on(mta::tables::find(&traced, entry, key).get());
     let (found, trouble) = match found {
         Ok(found) => (found, None),
@@ -116,7 +116,7 @@ fn get(
     };
     let (value, fields) =
         found.map_or((None, Vec::new()), |entry| (Some(entry.text.to_string()), fields_of(&entry)));
-    let steps = traced.steps.take();
+    let steps = traced.steps();
     let (table, key) = (entry.name.to_string(), key.to_owned());
     let answer = TableAnswer { table, key, value, fields, trouble, steps };
     Ok(vec![ControlResponse::TableAnswer(Box::new(answer))])
@@ -129,9 +129,20 @@ fn fields_of(entry: &Entry) -> Vec<(String, Vec<String>)> {
 
 /// Tables that note what they are asked, and what they say.
 #[derive(Clone)]
-struct Traced {
+pub(crate) struct Traced {
     tables: ShardTables,
     steps: Rc<RefCell<Vec<TableStep>>>,
+}
+
+impl Traced {
+    pub(crate) fn new(registry: Arc<Registry>) -> Traced {
+        Traced { tables: ShardTables::new(registry), steps: Rc::default() }
+    }
+
+    /// What was noted since they were asked for last.
+    pub(crate) fn steps(&self) -> Vec<TableStep> {
+        self.steps.take()
+    }
 }
 
 impl Tables for Traced {

@@ -36,13 +36,18 @@ impl Maildir {
     /// # Errors
     /// As the operating system says, and when there is a link on the way or it is somebody else's.
     pub(super) fn open(place: &MailboxPlace, owner: Owner) -> Result<Maildir, MailboxError> {
-        let makes = Makes { owner, mode: place.keeping.mode };
-        let mut top = makes.root(&place.root)?;
-        for part in place.below.components() {
+        let makes = Makes::of(owner, place.keeping.mode);
+        // What is above mailboxes of several users is none of theirs: whoever has a directory can
+        // exchange what is in it.
+        let above = if place.keeping.is_by_table() { Makes::shared() } else { makes };
+        let mut top = above.root(&place.root)?;
+        let mut parts = place.below.components().peekable();
+        while let Some(part) = parts.next() {
             let Component::Normal(name) = part else {
                 let part = part.as_os_str().to_string_lossy().into_owned();
                 return Err(MailboxError::Untrusted(format!("`{part}` stands in its path")));
             };
+            let makes = if parts.peek().is_some() { above } else { makes };
             top = makes.enter(&top, name)?;
         }
         makes.trust(&top)?;
@@ -61,9 +66,21 @@ pub(super) struct Makes {
     owner: Owner,
     /// Of messages.
     mode: u32,
+    /// Of directories.
+    directory_mode: u32,
 }
 
 impl Makes {
+    /// Directories may be searched by whoever may read messages.
+    fn of(owner: Owner, mode: u32) -> Makes {
+        Makes { owner, mode, directory_mode: mode | 0o100 | ((mode & 0o044) >> 2) }
+    }
+
+    /// This process's own directories, which everybody may search.
+    fn shared() -> Makes {
+        Makes { owner: owner::own(), mode: 0o600, directory_mode: 0o711 }
+    }
+
     /// A new file, which must not be there yet.
     ///
     /// # Errors
@@ -139,7 +156,7 @@ impl Makes {
         let made = self.open(at, name, DIRECTORY)?;
         // Not one that somebody has put in its place meanwhile.
         if user_of(&made)? == owner::own().user {
-            let mode = Mode::from_raw_mode(self.mode | ((self.mode & 0o444) >> 2));
+            let mode = Mode::from_raw_mode(self.directory_mode);
             rustix::fs::fchmod(&made, mode).map_err(io::Error::from)?;
             self.give(&made).map_err(io::Error::from)?;
         }

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use desk::{Answer, Batch, Desk, Job};
 use maildir::Maildir;
 use mta::metrics::MailboxMetrics;
-use mta::seams::{MailStore, MailboxError, MailboxPlace};
+use mta::seams::{Keeping, MailStore, MailboxError, MailboxPlace};
 use new_mail::NewMail;
 use owner::Owners;
 pub(crate) use owner::check as check_owners;
@@ -112,8 +112,9 @@ struct Writer {
     started: Instant,
 }
 
-/// Mailboxes of a batch that are open, by place and folder.
-type Maildirs = BTreeMap<(PathBuf, Option<String>), Arc<Maildir>>;
+/// Mailboxes of a batch that are open, by place and folder, and how they are kept: who is trusted with
+/// a mailbox is not thereby trusted with it as somebody else's.
+type Maildirs = BTreeMap<(PathBuf, Option<String>, Arc<Keeping>), Arc<Maildir>>;
 
 /// A message whose file is written, and who waits for it.
 type Written = (NewMail, Answer<()>);
@@ -173,7 +174,8 @@ impl Writer {
         place: &MailboxPlace,
         name: String,
     ) -> Result<NewMail, MailboxError> {
-        let key = (place.path(), place.folder.as_ref().map(|folder| folder.name.clone()));
+        let folder = place.folder.as_ref().map(|folder| folder.name.clone());
+        let key = (place.path(), folder, Arc::clone(&place.keeping));
         let maildir = match open.get(&key) {
             Some(maildir) => Arc::clone(maildir),
             None => {

@@ -1,9 +1,10 @@
 //! Whose mailboxes are: users and groups by name, and whether this process may write for them.
 
 use crate::mutex::lock;
+use channels::RouteKeeping;
 use config::Config;
-use mta::seams::Keeping;
-use nix::unistd::{Group, User};
+use mta::seams::{Account, Keeping};
+use nix::unistd::{Group, Uid, User};
 use rustix::process::{getegid, geteuid, getgroups};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,12 +16,18 @@ pub(super) struct Owner {
     pub(super) group: u32,
 }
 
+/// So many are remembered; then it begins anew. Tables may name as many as they have entries.
+const REMEMBERED_MAX: usize = 65_536;
+
+/// No user or group has this number: where it is written it means that nothing is to change (chown(2)).
+const NOBODY: u32 = u32::MAX;
+
 /// Those that were looked up: who they are is asked once, not for each message.
 #[derive(Debug, Default)]
 pub(super) struct Owners(Mutex<BTreeMap<Names, Owner>>);
 
-/// User and group as the configuration has them.
-type Names = (Option<String>, Option<String>);
+/// User and group as the configuration has them, or a table.
+type Names = (Option<Account>, Option<Account>);
 
 impl Owners {
     /// Who that is.
@@ -33,7 +40,11 @@ impl Owners {
             return Ok(*owner);
         }
         let owner = look_up(keeping)?;
-        lock(&self.0).insert(names, owner);
+        let mut remembered = lock(&self.0);
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(names, owner);
         Ok(owner)
     }
 }
@@ -48,22 +59,24 @@ pub(super) fn own() -> Owner {
 /// # Errors
 /// A sentence that names the route.
 pub(crate) fn check(config: &Config) -> Result<(), String> {
-    for (route, keeping) in channels::keepings(config) {
+    for RouteKeeping { route, keeping, by_entry } in channels::keepings(config) {
         let owner = look_up(keeping).map_err(|why| format!("route {route}: {why}"))?;
         let own = own();
         let is_mine = |group: u32| {
             let groups = getgroups().unwrap_or_default();
             group == own.group || groups.iter().any(|mine| mine.as_raw() == group)
         };
-        if own.user == 0 || (owner.user == own.user && is_mine(owner.group)) {
+        let is_own = owner.user == own.user && is_mine(owner.group);
+        if own.user == 0 || (is_own && by_entry.is_none()) {
             continue;
         }
         let Keeping { user, group, .. } = keeping;
-        let named = [("user", user), ("group", group)]
-            .into_iter()
-            .find_map(|(kind, name)| name.as_ref().map(|name| format!("`{kind} = \"{name}\"`")));
+        let mut written = [("user", user), ("group", group)].into_iter();
+        let named = by_entry.or_else(|| {
+            written.find_map(|(key, it)| Some(format!("{key} = \"{}\"", it.as_ref()?.name)))
+        });
         return Err(format!(
-            "route {route}: {}: only root can give mailboxes to others: start as root or as that \
+            "route {route}: `{}`: only root can give mailboxes to others: start as root or as that \
              user, or leave the key out",
             named.unwrap_or_default()
         ));
@@ -76,17 +89,31 @@ fn look_up(keeping: &Keeping) -> Result<Owner, String> {
     let own = own();
     let (user, group) = match &keeping.user {
         None => (own.user, own.group),
-        Some(name) => user_of(name)?,
+        Some(account) => {
+            let (user, group) = user_of(&account.name)?;
+            (unless_root(user, account, "user")?, group)
+        }
     };
-    let group = keeping.group.as_ref().map_or(Ok(group), |name| group_of(name))?;
+    let group = match &keeping.group {
+        None => group,
+        Some(account) => unless_root(group_of(&account.name)?, account, "group")?,
+    };
     Ok(Owner { user, group })
+}
+
+/// The number that an account has, which a table must not make root's.
+fn unless_root(number: u32, account: &Account, kind: &str) -> Result<u32, String> {
+    if account.by_table && number == 0 {
+        return Err(format!("its {kind} \"{}\" is root", account.name));
+    }
+    Ok(number)
 }
 
 /// A user and its own group. One that is only a number has this process's.
 fn user_of(name: &str) -> Result<(u32, u32), String> {
-    let number = name.parse::<u32>().ok();
+    let number = name.parse().ok().filter(|number| *number != NOBODY);
     let found = match number {
-        Some(number) => User::from_uid(number.into()),
+        Some(number) => User::from_uid(Uid::from_raw(number)),
         None => User::from_name(name),
     };
     match (found, number) {
@@ -98,7 +125,7 @@ fn user_of(name: &str) -> Result<(u32, u32), String> {
 }
 
 fn group_of(name: &str) -> Result<u32, String> {
-    if let Ok(number) = name.parse() {
+    if let Some(number) = name.parse().ok().filter(|number| *number != NOBODY) {
         return Ok(number);
     }
     match Group::from_name(name) {
@@ -113,8 +140,12 @@ mod tests {
     use super::*;
 
     fn keeping(user: Option<&str>, group: Option<&str>) -> Keeping {
-        let owned = |name: Option<&str>| name.map(str::to_owned);
-        Keeping { user: owned(user), group: owned(group), ..Keeping::default() }
+        accounts(user, group, false)
+    }
+
+    fn accounts(user: Option<&str>, group: Option<&str>, by_table: bool) -> Keeping {
+        let account = |name: &str| Account { name: name.to_owned(), by_table };
+        Keeping { user: user.map(account), group: group.map(account), ..Keeping::default() }
     }
 
     #[test]
@@ -131,5 +162,35 @@ mod tests {
         );
         let error = of(None, Some("no-such-group"));
         assert_eq!(error, Err("there is no group \"no-such-group\"".to_owned()));
+        assert!(of(Some("4294967294"), None).is_ok());
+        assert_eq!(
+            of(Some("4294967295"), None),
+            Err("there is no user \"4294967295\"".to_owned()),
+            "for chown it means that nothing changes"
+        );
+        assert!(of(None, Some("4294967295")).is_err());
+    }
+
+    #[test]
+    fn what_tables_name_is_never_root() {
+        let owners = Owners::default();
+        let of = |user, group| owners.of(&accounts(user, group, true));
+        assert_eq!(of(Some("root"), None), Err("its user \"root\" is root".to_owned()));
+        assert_eq!(of(Some("000"), None), Err("its user \"000\" is root".to_owned()));
+        assert_eq!(of(Some("12345"), Some("root")), Err("its group \"root\" is root".to_owned()));
+        assert_eq!(of(Some("12345"), Some("1")), Ok(Owner { user: 12_345, group: 1 }));
+        assert!(owners.of(&keeping(Some("root"), None)).is_ok(), "the operator may");
+    }
+
+    #[test]
+    fn as_many_are_remembered_as_are_allowed() {
+        let owners = Owners::default();
+        let of = |number: usize| owners.of(&keeping(None, Some(&number.to_string())));
+        for number in 1..=REMEMBERED_MAX {
+            assert!(of(number).is_ok());
+        }
+        assert_eq!(lock(&owners.0).len(), REMEMBERED_MAX);
+        assert!(of(REMEMBERED_MAX + 1).is_ok());
+        assert_eq!(lock(&owners.0).len(), 1);
     }
 }

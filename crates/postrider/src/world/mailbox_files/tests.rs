@@ -1,5 +1,5 @@
 use super::*;
-use mta::seams::{Keeping, MailFolder};
+use mta::seams::{Account, Keeping, MailFolder};
 use rustix::process::geteuid;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -362,7 +362,8 @@ mod of_others {
     const GROUP: u32 = 54_322;
 
     fn mailbox(place: &Place, below: &str) -> MailboxPlace {
-        let (user, group) = (Some(USER.to_string()), Some(GROUP.to_string()));
+        let account = |number: u32| Some(Account { name: number.to_string(), by_table: false });
+        let (user, group) = (account(USER), account(GROUP));
         let keeping = Arc::new(Keeping { user, group, mode: 0o600 });
         let quota_bytes = Some(1_000);
         let folder = Some(MailFolder { name: ".Lists".to_owned(), is_made: true });
@@ -410,10 +411,52 @@ mod of_others {
         assert_eq!(place.new_in("user").len(), 0);
     }
 
+    /// The mailbox of a user whom a table names.
+    fn of_user(place: &Place, below: &str, user: u32) -> MailboxPlace {
+        let user = Some(Account { name: user.to_string(), by_table: true });
+        let keeping = Arc::new(Keeping { user, ..Keeping::default() });
+        MailboxPlace { keeping, ..place.mailbox(below) }
+    }
+
+    #[test]
+    fn directories_above_mailboxes_of_several_users_are_none_of_theirs() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let place = Place::new();
+        place.deliver(&of_user(&place, "domain/a/Maildir", USER), "1", "x").unwrap();
+        place.deliver(&of_user(&place, "domain/b/Maildir", USER + 1), "1", "x").unwrap();
+        let found = |path: &str| fs::metadata(place.path(path)).unwrap();
+        for path in ["domain", "domain/a", "domain/b"] {
+            assert_eq!((found(path).uid(), found(path).mode() & 0o777), (0, 0o711), "{path}");
+        }
+        let kept = |path: &str| (found(path).uid(), found(path).mode() & 0o777);
+        assert_eq!(kept("domain/a/Maildir"), (USER, 0o700));
+        assert_eq!(kept("domain/b/Maildir/new/1"), (USER + 1, 0o600));
+    }
+
+    #[test]
+    fn a_mailbox_that_was_opened_for_one_user_is_not_anothers() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let place = Place::new();
+        let mailboxes = [USER, USER + 1, USER].map(|user| of_user(&place, "shared", user));
+        let deliver = |(n, mailbox): (usize, &MailboxPlace)| {
+            place.files.deliver(mailbox.clone(), n.to_string(), vec!["x".into()])
+        };
+        // They wait together, and may come into one batch.
+        let [one, other, third] = [0, 1, 2].map(|n| deliver((n, &mailboxes[n])));
+        let (one, other, third) = wait(async { tokio::join!(one, other, third) });
+        assert!(one.is_ok() && third.is_ok(), "{one:?} {third:?}");
+        let told = untrusted(other);
+        assert_eq!(told, format!("it belongs to user {USER}, not to user {}", USER + 1));
+    }
+
     #[test]
     fn a_user_that_is_not_there_is_named() {
         let place = Place::new();
-        let user = Some("no-such-user".to_owned());
+        let user = Some(Account { name: "no-such-user".to_owned(), by_table: false });
         let keeping = Arc::new(Keeping { user, ..Keeping::default() });
         let mailbox = MailboxPlace { keeping, ..place.mailbox("user") };
         let told = untrusted(place.deliver(&mailbox, "1", "x"));

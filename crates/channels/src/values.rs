@@ -1,0 +1,178 @@
+//! Values of a recipient's entry, in the table that its route's recipients are in, where settings name
+//! them: `quota = "{quota}"`.
+
+use config::TableEntry;
+use lookup::Entry;
+use mail::{Class, EnhancedStatus, Failure, Mailbox};
+use mta::delivery::Slot;
+use mta::seams::World;
+use mta::tables;
+use std::fmt;
+use std::sync::Arc;
+
+/// Gives the values that an entry has by a name.
+pub(crate) type Values<'a, 'v> = &'a dyn Fn(&str) -> &'v [Box<str>];
+
+/// The values that a route's settings may name.
+#[derive(Debug, Default)]
+pub(crate) struct ValueNames<'a> {
+    /// The table and its names; `None`: the route says nothing of its recipients.
+    table: Option<(&'a str, Vec<&'a str>)>,
+}
+
+impl<'a> ValueNames<'a> {
+    /// Those of the entries of this table, if there is one.
+    pub(crate) fn of(table: Option<&'a TableEntry>) -> ValueNames<'a> {
+        ValueNames { table: table.map(|table| (&*table.name, table.value_names())) }
+    }
+
+    /// Those of a table that has these.
+    #[cfg(test)]
+    pub(crate) fn some(names: &[&'a str]) -> ValueNames<'a> {
+        ValueNames { table: Some(("t", names.to_vec())) }
+    }
+
+    /// Whether there is such a value. Names are without regard to case, as LDAP has them.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let names = self.table.as_ref().map(|(_, names)| names);
+        names.is_some_and(|names| names.iter().any(|known| known.eq_ignore_ascii_case(name)))
+    }
+}
+
+/// Which there are, for people.
+impl fmt::Display for ValueNames<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((table, names)) = &self.table else {
+            return f.write_str(
+                "values of the recipient's entry are there with recipients = { table = \"…\" }",
+            );
+        };
+        if names.is_empty() {
+            return write!(f, "the tables that \"{table}\" is made of have no value in common");
+        }
+        let names: Vec<String> = names.iter().map(|name| format!("{{{name}}}")).collect();
+        write!(f, "entries of table \"{table}\" have {}", names.join(", "))
+    }
+}
+
+/// The table that a route's recipients are in, for settings that name values of its entries.
+#[derive(Clone, Debug)]
+pub(crate) struct EntryTable(pub(crate) Arc<TableEntry>);
+
+impl PartialEq for EntryTable {
+    fn eq(&self, other: &EntryTable) -> bool {
+        self.0.is_like(&other.0)
+    }
+}
+
+impl EntryTable {
+    /// The entry of a recipient, as the table has it now.
+    ///
+    /// # Errors
+    /// The recipient is no longer in the table, or the table gives no answer.
+    pub(crate) async fn entry_of<W: World>(
+        &self,
+        slot: &Slot<W>,
+        recipient: &Mailbox,
+    ) -> Result<Arc<Entry>, NoEntry> {
+        let name = &self.0.name;
+        match tables::find_address(slot.world().tables(), &self.0, recipient).get().await {
+            Ok(Some(found)) => Ok(found.entry),
+            // RFC 3463 §3.2: X.1.1 is an address that does not exist.
+            Ok(None) => Err(NoEntry::Gone(Failure::local(
+                Class::Permanent,
+                EnhancedStatus::new(5, 1, 1),
+                format!("{recipient} is not in table {name} any more"),
+            ))),
+            // RFC 3463 §3.5: X.4.3 is a directory that fails.
+            Err(trouble) => Err(NoEntry::Unanswered(Failure::local(
+                Class::Transient,
+                EnhancedStatus::new(4, 4, 3),
+                format!("table {name} gives no answer: {trouble}"),
+            ))),
+        }
+    }
+}
+
+/// Why there is no entry.
+pub(crate) enum NoEntry {
+    /// The table does not have the recipient.
+    Gone(Failure),
+    /// Nothing is known of the recipient now.
+    Unanswered(Failure),
+}
+
+/// Why a value can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ValueError {
+    /// The recipient's entry lacks it.
+    Missing(String),
+    /// It is not what is wanted; with the end of a sentence.
+    Bad(String, String),
+}
+
+impl ValueError {
+    /// The value of this name, and what is wrong with it.
+    pub(crate) fn bad(name: &str, why: impl Into<String>) -> ValueError {
+        ValueError::Bad(name.to_owned(), why.into())
+    }
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValueError::Missing(name) => write!(f, "the recipient's entry has no `{name}`"),
+            ValueError::Bad(name, why) => write!(f, "`{name}` of the recipient's entry {why}"),
+        }
+    }
+}
+
+/// The one value of this name.
+///
+/// # Errors
+/// There is none, or there are several: which of them would be meant is nowhere said (in LDAP they have
+/// no order).
+pub(crate) fn one<'v>(values: Values<'_, 'v>, name: &str) -> Result<&'v str, ValueError> {
+    match values(name) {
+        [] => Err(ValueError::Missing(name.to_owned())),
+        [value] => Ok(value),
+        several => Err(ValueError::bad(name, format!("has {} values", several.len()))),
+    }
+}
+
+/// What a setting says: the same for all recipients, or what the entry of each has by a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Setting<T> {
+    Fixed(T),
+    Value(Box<str>),
+}
+
+impl<T> Setting<T> {
+    /// The setting for all.
+    pub(crate) fn fixed(&self) -> Option<&T> {
+        match self {
+            Setting::Fixed(setting) => Some(setting),
+            Setting::Value(_) => None,
+        }
+    }
+
+    /// The name of the value that it is.
+    pub(crate) fn value(&self) -> Option<&str> {
+        match self {
+            Setting::Fixed(_) => None,
+            Setting::Value(name) => Some(name),
+        }
+    }
+}
+
+/// The name in `{name}`; `None`: the text is something else.
+///
+/// # Errors
+/// What is wrong with the name, for people.
+pub(crate) fn named<'t>(
+    text: &'t str,
+    names: &ValueNames<'_>,
+) -> Option<Result<&'t str, String>> {
+    let name = text.strip_prefix('{')?.strip_suffix('}')?;
+    Some(if names.has(name) { Ok(name) } else { Err(names.to_string()) })
+}

@@ -1,0 +1,72 @@
+//! What tables would say of a recipient at RCPT, for whoever only wants to know.
+
+use super::refusals;
+use crate::routing::find;
+use crate::seams::Tables;
+use crate::tables;
+use config::{Config, Decision, Listener};
+use lookup::{Entry, Trouble};
+use mail::{Mailbox, Refusal};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What tables say of a recipient.
+#[derive(Debug, Default)]
+pub struct Consulted {
+    /// The first route whose table has its domain.
+    pub route: Option<usize>,
+    /// The entry of an alias: the recipient stands for others.
+    pub alias: Option<Arc<Entry>>,
+    /// Its entry in the table of its route's recipients.
+    pub entry: Option<Arc<Entry>>,
+    /// Why it would be refused although a route takes it.
+    pub refusal: Option<Refusal>,
+}
+
+/// Asks the tables that decide of a recipient, in the order in which RCPT does. Whom an alias stands
+/// for is not followed. `client` is `None` for a stranger.
+pub async fn consult<T: Tables + Clone>(
+    tables: &T,
+    config: &Arc<Config>,
+    listener: &Listener,
+    client: Option<IpAddr>,
+    recipient: &Mailbox,
+) -> Consulted {
+    let mut consulted = Consulted::default();
+    let decide = |in_tables| config.decide(listener, client, recipient, in_tables);
+    if let Err(_trouble) = ask(tables, config, recipient, decide, &mut consulted).await {
+        consulted.refusal = Some(refusals::NO_ANSWER);
+    }
+    consulted
+}
+
+async fn ask<T: Tables + Clone>(
+    tables: &T,
+    config: &Arc<Config>,
+    recipient: &Mailbox,
+    decide: impl Fn(Option<usize>) -> Decision,
+    consulted: &mut Consulted,
+) -> Result<(), Trouble> {
+    consulted.route = find::in_tables_of(tables, config, &recipient.domain()).await?;
+    let decision = decide(consulted.route);
+    let route = decision.route().and_then(|route| config.routes.get(route));
+    let Some(route) = route.filter(|_| decision.is_accepted()) else { return Ok(()) };
+    // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).
+    let is_postmaster = matches!(decision, Decision::Postmaster { .. });
+    let recipient = if is_postmaster { &config.postmaster.address } else { recipient };
+    if let Some(aliases) = route.aliases.as_ref().filter(|_| !is_postmaster) {
+        let found = tables::find_address(tables, aliases, recipient).get().await?;
+        consulted.alias = found.map(|found| found.entry);
+        if consulted.alias.is_some() {
+            return Ok(());
+        }
+    }
+    if let Some(table) = &route.recipients {
+        let found = tables::find_address(tables, table, recipient).get().await?;
+        consulted.entry = found.map(|found| found.entry);
+        if consulted.entry.is_none() && !is_postmaster {
+            consulted.refusal = Some(refusals::NO_SUCH_RECIPIENT);
+        }
+    }
+    Ok(())
+}
