@@ -169,10 +169,7 @@ impl<T> Setting<T> {
 ///
 /// # Errors
 /// What is wrong with the name, for people.
-pub(crate) fn named<'t>(
-    text: &'t str,
-    names: &ValueNames<'_>,
-) -> Option<Result<&'t str, String>> {
+pub(crate) fn named<'t>(text: &'t str, names: &ValueNames<'_>) -> Option<Result<&'t str, String>> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
     Some(if names.has(name) { Ok(name) } else { Err(names.to_string()) })
 }

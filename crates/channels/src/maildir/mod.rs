@@ -69,12 +69,17 @@ async fn place_of<W: World>(
     let template = || maildir.template().to_owned();
     let entry = match maildir.entries() {
         None => None,
-        Some(entries) => Some(entries.entry_of(slot, recipient).await.map_err(|why| match why {
-            NoEntry::Gone(failure) => NotDelivered::Failed { failure, place: template() },
-            NoEntry::Unanswered(failure) => NotDelivered::Unknown { failure, place: template() },
-        })?),
+        Some(entries) => {
+            Some(entries.entry_of(slot, recipient).await.map_err(|why| match why {
+                NoEntry::Gone(failure) => NotDelivered::Failed { failure, place: template() },
+                NoEntry::Unanswered(failure) => {
+                    NotDelivered::Unknown { failure, place: template() }
+                }
+            })?)
+        }
     };
-    let values = |name: &str| entry.as_ref().map_or(&[][..], |entry| tables::values_of(entry, name));
+    let values =
+        |name: &str| entry.as_ref().map_or(&[][..], |entry| tables::values_of(entry, name));
     let place = maildir.place_for(recipient, &values);
     place.map_err(|error| NotDelivered::Failed { failure: error.failure(), place: template() })
 }

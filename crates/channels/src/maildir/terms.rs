@@ -95,11 +95,12 @@ impl Terms {
         if !self.names_a_user() {
             return Ok(Arc::clone(&self.keeping));
         }
-        let account = |setting: &Option<Setting<String>>, fixed: &Option<Account>| {
-            match setting.as_ref().and_then(Setting::value) {
-                Some(name) => account_of(name, values).map(Some),
-                None => Ok(fixed.clone()),
-            }
+        let account = |setting: &Option<Setting<String>>, fixed: &Option<Account>| match setting
+            .as_ref()
+            .and_then(Setting::value)
+        {
+            Some(name) => account_of(name, values).map(Some),
+            None => Ok(fixed.clone()),
         };
         Ok(Arc::new(Keeping {
             user: account(&self.user, &self.keeping.user)?,
@@ -113,10 +114,7 @@ impl Terms {
     ///
     /// # Errors
     /// The value is not a size.
-    pub(super) fn quota_bytes_of(
-        &self,
-        values: Values<'_, '_>,
-    ) -> Result<Option<u64>, ValueError> {
+    pub(super) fn quota_bytes_of(&self, values: Values<'_, '_>) -> Result<Option<u64>, ValueError> {
         let name = match &self.quota_bytes {
             None => return Ok(None),
             Some(Setting::Fixed(bytes)) => return Ok(Some(*bytes)),
@@ -142,7 +140,9 @@ impl Terms {
         let quota = match (&self.quota_bytes, values) {
             (None, _) => None,
             (Some(Setting::Value(name)), None) => Some(unknown(name)),
-            (Some(Setting::Fixed(_)), None) => self.quota_bytes_of(&|_| &[]).ok().flatten().map(write_size),
+            (Some(Setting::Fixed(_)), None) => {
+                self.quota_bytes_of(&|_| &[]).ok().flatten().map(write_size)
+            }
             (Some(_), Some(values)) => Some(match self.quota_bytes_of(values) {
                 Ok(bytes) => bytes.map_or_else(|| "none".to_owned(), write_size),
                 Err(error) => error.to_string(),
@@ -260,8 +260,7 @@ mod tests {
 
     #[test]
     fn an_entry_says_how_much_a_mailbox_may_have_or_nothing() {
-        let terms =
-            Terms { quota_bytes: Some(Setting::Value("quota".into())), ..Terms::default() };
+        let terms = Terms { quota_bytes: Some(Setting::Value("quota".into())), ..Terms::default() };
         let quota = |values: &[&str]| {
             let values = boxed(values);
             let values: &[Box<str>] = &values;
@@ -271,9 +270,12 @@ mod tests {
         assert_eq!(quota(&["1000"]), Ok(Some(1_000)));
         assert_eq!(quota(&["0"]), Ok(None));
         assert_eq!(quota(&[]), Ok(None));
-        for (values, told) in
-            [(&["much"][..], "is not a size"), (&["-1"], "not a size"), (&[""], "not a size"), (&["1", "2"], "has 2 values")]
-        {
+        for (values, told) in [
+            (&["much"][..], "is not a size"),
+            (&["-1"], "not a size"),
+            (&[""], "not a size"),
+            (&["1", "2"], "has 2 values"),
+        ] {
             let error = quota(values).unwrap_err();
             assert!(error.contains(told), "{values:?}: {error}");
         }

@@ -270,6 +270,42 @@ const BAD: &[(&str, &str, &str)] = &[
         "domains = [\"a.example\"]\nmaildir = { path = \"/m/{local}\", user = \"\" }",
         "5:41: not a name",
     ),
+    // Values of recipients' entries.
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nrecipients = { table = \"t\" }\nmaildir = { path = \"/m/{value}\" }",
+        "5:24: there is no table named \"t\"",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{local}\", quota = \"{quota}\" }",
+        "5:42: `{quota}` stands for nothing",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmaildir = { path = \"/m/{local}\", user = \"{uid}\" }",
+        "5:41: `{uid}` stands for nothing",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nrecipients = { table = \"t\" }\nmaildir = { path = \"/m/{mailbox}\" }\n[[table]]\nname = \"t\"\ninline = {}",
+        "6:20: not a path for Maildirs",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nrecipients = { table = \"t\" }\nmaildir = { path = \"/m/{value}\", quota = \"{quota}\" }\n[[table]]\nname = \"t\"\ninline = {}",
+        "6:42: `{quota}` stands for nothing",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nrecipients = { table = \"t\" }\nmaildir = { path = \"/m/{value}\", group = \"{gid}\" }\n[[table]]\nname = \"t\"\ninline = {}",
+        "6:42: `{gid}` stands for nothing",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nrecipients = { table = \"t\" }\nmaildir = { path = \"/m/{value}\", user = \"vmail{uid}\", mode = \"{mode}\" }\n[[table]]\nname = \"t\"\ninline = {}",
+        "6:62: \"{mode}\" is not a mode for mail",
+    ),
     (
         ROUTE,
         "domains = [\"a.example\"]\nsmtp = { hosts = [\"h:0\"] }",

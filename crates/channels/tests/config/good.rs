@@ -354,3 +354,24 @@ fn what_is_legal_and_hardly_meant_is_warned_of() {
         .replace(":25\"", ":25\"\nrelay_from = [\"127.0.0.0/8\"]");
     assert_eq!(warnings(&meant), ["1: no route for the postmaster's mail (postmaster@vm.example)"]);
 }
+
+#[test]
+fn a_path_may_have_what_all_parts_of_a_table_have() {
+    let routes = |kind: &str, name: &str| {
+        schema().parse(
+            &format!(
+                "[[listener]]\naddress = \"127.0.0.1:25\"\n[[table]]\nname = \"a\"\ninline = {{}}\n\
+                 [[table]]\nname = \"b\"\ninline = {{}}\n[[table]]\nname = \"c\"\n\
+                 {kind} = {{ tables = [\"a\", \"b\"] }}\n[[route]]\n\
+                 recipients = {{ table = \"c\" }}\nmaildir = {{ path = \"/m/{{{name}}}\" }}\n"
+            ),
+            "test.toml",
+        )
+    };
+    for kind in ["first", "union"] {
+        assert!(routes(kind, "Value").is_ok(), "{kind}");
+        let errors = routes(kind, "mailbox").unwrap_err();
+        let told = &errors.problems()[0].help;
+        assert!(told.contains("entries of table \"c\" have {value}"), "{kind}: {told}");
+    }
+}

@@ -19,4 +19,6 @@ mod policies;
 mod report;
 mod routing;
 mod stages;
+mod tables;
+mod values;
 mod world;

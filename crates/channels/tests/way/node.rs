@@ -1,5 +1,6 @@
 //! One shard with a log on a disk in memory, its operator, and everything it says.
 
+use super::tables::ScriptedText;
 use super::world::{TestWorld, WALL_MS};
 use config::Config;
 use mail::{MessageId, Wall};
@@ -79,7 +80,8 @@ pub(crate) fn config(routes: &str) -> String {
 }
 
 fn parse(text: &str) -> Arc<Config> {
-    let config = channels::schema().parse(text, "test.toml");
+    let schema = channels::sections().table::<ScriptedText>();
+    let config = schema.parse(text, "test.toml");
     Arc::new(config.unwrap_or_else(|problem| panic!("{problem:?}\n{text}")))
 }
 

@@ -107,6 +107,22 @@ impl TestWorld {
         self.0.tables.0.entries.borrow_mut().insert(key, answer);
     }
 
+    /// The same with named values.
+    pub(crate) fn set_values(&self, table: &str, key: &str, values: &[(&str, &[&str])]) {
+        let values = values.iter().map(|(name, values)| {
+            (Box::from(*name), values.iter().map(|value| Box::from(*value)).collect())
+        });
+        let entry = Arc::new(Entry::fields(values.collect::<Vec<_>>()));
+        let key = (table.to_owned(), key.to_owned());
+        self.0.tables.0.entries.borrow_mut().insert(key, Ok(entry));
+    }
+
+    /// A table no longer has a key.
+    pub(crate) fn remove_entry(&self, table: &str, key: &str) {
+        let key = (table.to_owned(), key.to_owned());
+        self.0.tables.0.entries.borrow_mut().remove(&key);
+    }
+
     /// Tables answer after so long from now on.
     pub(crate) fn set_table_delay(&self, delay: Option<Duration>) {
         self.0.tables.0.delay.set(delay);
@@ -115,6 +131,11 @@ impl TestWorld {
     /// Messages in the mailboxes, by directory and in order.
     pub(crate) fn mailboxes(&self) -> BTreeMap<PathBuf, Vec<String>> {
         self.0.store.messages.borrow().clone()
+    }
+
+    /// The last mailbox that was written to.
+    pub(crate) fn last_mailbox(&self) -> Option<MailboxPlace> {
+        self.0.store.last.borrow().clone()
     }
 
     /// Every write of a mailbox fails like this from now on, or no more.
@@ -333,6 +354,7 @@ pub(crate) struct Mailboxes {
     messages: RefCell<BTreeMap<PathBuf, Vec<String>>>,
     open: RefCell<BTreeMap<u64, (MailboxPlace, Vec<u8>)>>,
     failure: Cell<Option<ErrorKind>>,
+    last: RefCell<Option<MailboxPlace>>,
 }
 
 impl Mailboxes {
@@ -346,6 +368,7 @@ impl Mailboxes {
 
     fn keep(&self, place: &MailboxPlace, content: &[u8]) {
         let text = String::from_utf8_lossy(content).into_owned();
+        *self.last.borrow_mut() = Some(place.clone());
         let mut directory = place.path();
         directory.extend(place.folder.as_ref().map(|folder| &folder.name));
         self.messages.borrow_mut().entry(directory).or_default().push(text);

@@ -93,3 +93,74 @@ fn a_user_that_is_not_there_is_told_at_the_start() {
     let told = "route here: there is no user \"no-such-user\"";
     assert!(answer.err.contains(told), "{}", answer.err);
 }
+
+#[test]
+fn entries_of_a_file_name_mailboxes_and_explain_shows_them() {
+    let files = Files::new();
+    files.write("users", "jo@box.test one/jo\n");
+    files.write("domains", "box.test yes\n");
+    files.write("aliases", "team@box.test jo@box.test, ann@box.test\n");
+    let text = config(
+        "[[table]]\nname = \"users\"\nfile = { path = \"users\" }\n\
+         [[table]]\nname = \"domains\"\nfile = { path = \"domains\" }\n\
+         [[table]]\nname = \"aliases\"\nfile = { path = \"aliases\" }\n\
+         [[route]]\nname = \"here\"\ndomains = { table = \"domains\" }\n\
+         recipients = { table = \"users\" }\naliases = { table = \"aliases\" }\n\
+         maildir = { path = \"mail/{value}\" }\n[[route]]\ndiscard = {}\n",
+    );
+    let server = Server::start(&files, &text);
+    let mut client = Client::connect(server.address());
+    client.mail("me@source.test", &["jo@box.test"], "Subject: one\r\n\r\nBody.\r\n");
+    files.wait_maildir("mail/one/jo", 1);
+    files.write("users", "jo@box.test two/jo\n");
+    server.wait_console("the file is read", |line| line.contains("users read anew"));
+    client.mail("me@source.test", &["jo@box.test"], "Subject: two\r\n\r\nBody.\r\n");
+    files.wait_maildir("mail/two/jo", 1);
+    let steps = |address: &str| {
+        let answer = command(files.dir(), &["explain", "--json", address]);
+        assert_eq!((answer.code, &*answer.err), (0, ""));
+        let said: serde_json::Value = serde_json::from_str(&answer.out).expect("JSON");
+        let step = |step: &serde_json::Value| {
+            let part = |name: &str| step[name].as_str().expect("text").to_owned();
+            (part("what"), part("value"), part("decided_by"))
+        };
+        let steps: Vec<_> = said["steps"].as_array().expect("steps").iter().map(step).collect();
+        (said["accepted"] == true, steps)
+    };
+    let named =
+        |text: &str, value: &str, by: &str| (text.to_owned(), value.to_owned(), by.to_owned());
+    let (accepted, told) = steps("jo@box.test");
+    assert!(accepted);
+    let lookups: Vec<_> = told.iter().filter(|(what, ..)| what.starts_with("table ")).collect();
+    let expected = [
+        named("table \"domains\"", "box.test: yes", "domains"),
+        named("table \"aliases\"", "jo@box.test: no such key", "aliases"),
+        named("table \"aliases\"", "@box.test: no such key", "aliases"),
+        named("table \"users\"", "jo@box.test: two/jo", "users"),
+    ];
+    assert!(lookups.into_iter().eq(&expected), "{told:#?}");
+    let path = told.iter().find(|(what, ..)| what == "path").expect("a path");
+    assert_eq!(path.1, "mail/two/jo");
+    let (accepted, told) = steps("team@box.test");
+    let members = named("stands for", "jo@box.test, ann@box.test", "table \"aliases\"");
+    assert!(accepted && told.contains(&members), "{told:#?}");
+    assert!(told.iter().all(|(what, ..)| what != "path"), "the members have one, not the alias");
+    assert!(!steps("nobody@box.test").0);
+    server.stop();
+}
+
+#[test]
+fn explain_tells_why_tables_can_not_be_opened() {
+    let files = Files::new();
+    files.write(
+        CONFIG,
+        &config(
+            "[[table]]\nname = \"users\"\nfile = { path = \"missing\" }\n[[route]]\n\
+             recipients = { table = \"users\" }\nmaildir = { path = \"mail/{value}\" }\n",
+        ),
+    );
+    let answer = command(files.dir(), &["explain", "jo@box.test"]);
+    assert_ne!(answer.code, 0);
+    assert!(answer.err.contains("table \"users\": cannot read missing"), "{}", answer.err);
+    assert_eq!(command(files.dir(), &["explain", "--offline", "jo@box.test"]).code, 0);
+}

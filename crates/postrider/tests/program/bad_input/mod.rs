@@ -13,6 +13,7 @@ mod bench;
 mod config;
 mod dialogue;
 mod directory;
+mod entries;
 mod page;
 mod spool;
 mod table;

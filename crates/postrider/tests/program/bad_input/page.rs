@@ -55,6 +55,7 @@ fn render_row(row: &Row, proof: &str) -> String {
             "$" => done.push(code(&format!("postrider {rest}"))),
             "X" if rest == "closed" => after.push("Postrider closes the connection".to_owned()),
             "X" => done.push(format!("then the client: {rest}")),
+            "K" => done.push(format!("(a `{rest}`)")),
             "M" => after.push(format!("arrives: {}", code(rest))),
             "D" => after.push(format!("arrives: {rest}")),
             "A" => after.push(format!("the directory was asked for {}", code(rest))),

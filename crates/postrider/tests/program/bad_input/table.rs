@@ -15,6 +15,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "dsn",
         "config",
         "start",
+        "entries",
         "spool",
         "control",
         "http",

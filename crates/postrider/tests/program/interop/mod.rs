@@ -15,6 +15,7 @@ mod opensmtpd;
 pub(crate) mod place;
 mod policy;
 mod postfix;
+mod redis;
 
 use crate::support::client::Client;
 use crate::support::foreign::is_installed;
@@ -28,6 +29,13 @@ use place::is_possible;
 fn postfix_takes_and_passes_on() {
     if is_possible(&["postgrey"]) {
         play(&Chain::start(postfix::start));
+    }
+}
+
+#[test]
+fn redis_knows_where_mailboxes_are() {
+    if is_possible(&["redis-server"]) {
+        redis::entries_name_mailboxes();
     }
 }
 
