@@ -6,6 +6,9 @@ use lookup::{Trouble, TroubleKind};
 use std::path::Path;
 use std::time::Duration;
 
+/// A field of an entry, and its values.
+type Field<'a> = (&'a str, &'a [&'a str]);
+
 /// Mailboxes by the `mailbox` of the recipient's entry, with more keys.
 fn with(keys: &str) -> String {
     config(&format!(
@@ -107,7 +110,7 @@ fn values_that_name_no_mailbox_put_mail_off_until_they_do() {
         let uid: (&str, &[&str]) = ("uid", &["5001"]);
         let good: (&str, &[&str]) = ("mailbox", &["jo"]);
         let mailbox = |value: &'static [&'static str]| vec![("mailbox", value), uid];
-        let bad: Vec<(Vec<(&str, &[&str])>, &str)> = vec![
+        let bad: Vec<(Vec<Field<'_>>, &str)> = vec![
             (mailbox(&[".."]), "leads elsewhere"),
             (mailbox(&["a/../../../etc"]), "leads elsewhere"),
             (mailbox(&["/etc"]), "absolute path"),

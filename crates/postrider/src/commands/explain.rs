@@ -5,6 +5,7 @@ use crate::cli::{ExplainArgs, exit};
 use crate::console::ConsoleLog;
 use crate::tables::{Registry, Traced};
 use crate::terminal::clean;
+use crate::world::Start;
 use crate::world::resolver::Resolver;
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, Explanation, InTables, Listener, NamedValues,
@@ -18,7 +19,6 @@ use mta::routing::hosts::HostGroup;
 use mta::routing::mx::resolve_mx;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::runtime::Runtime;
 
 /// What a table says is shown up to here: the members of a list may be thousands.
@@ -117,7 +117,7 @@ fn ask_tables(
     listener: &Listener,
 ) -> Result<Asked, String> {
     let console = Arc::new(ConsoleLog::stderr(Level::Error));
-    let registry = Registry::open(config, Instant::now(), &console);
+    let registry = Registry::open(config, Start::now(), &console);
     let tables = Traced::new(registry.map_err(|mistakes| mistakes.join("\n"))?);
     let (client, recipient) = (args.client, &args.recipient);
     let said = runtime.block_on(consult(&tables, config, listener, client, recipient));
