@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 /// White space, as C's `isspace` has it for ASCII.
-pub(crate) fn is_space(byte: u8) -> bool {
+#[must_use]
+pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 

@@ -67,19 +67,7 @@ impl TextTable {
         line: &Line<'_>,
         warnings: &mut Mistakes,
     ) -> Result<(), (usize, String)> {
-        if line.continues_nothing() {
-            return Err((0, "it begins with white space, and continues no other".to_owned()));
-        }
-        let text = std::str::from_utf8(&line.text)
-            .map_err(|error| (error.valid_up_to(), "this is not UTF-8".to_owned()))?;
-        if let Some(offset) = text.find('\0') {
-            return Err((offset, "a NUL".to_owned()));
-        }
-        let (key, value) = text.split_at(key_end(text)?);
-        let value = value.trim_matches(|c: char| c.is_ascii() && is_space(c as u8));
-        if value.is_empty() {
-            return Err((key.len(), format!("\"{key}\" has no value")));
-        }
+        let (key, value) = pair(&line.text)?;
         if key.ends_with(':') {
             let text = "the colon is part of the key: this is not the syntax of aliases";
             warnings.push(line.place(key.len() - 1), text);
@@ -145,6 +133,27 @@ impl TextTable {
     pub fn bytes(&self) -> usize {
         self.texts.capacity() + self.slots.capacity() * size_of::<u32>()
     }
+}
+
+/// Key and value of a logical line: one with those that continue it, without comments.
+///
+/// # Errors
+/// At which byte of the line what is wrong, as half a sentence.
+pub fn pair(line: &[u8]) -> Result<(&str, &str), (usize, String)> {
+    if line.first().is_some_and(|byte| is_space(*byte)) {
+        return Err((0, "it begins with white space, and continues no other".to_owned()));
+    }
+    let text = std::str::from_utf8(line)
+        .map_err(|error| (error.valid_up_to(), "this is not UTF-8".to_owned()))?;
+    if let Some(offset) = text.find('\0') {
+        return Err((offset, "a NUL".to_owned()));
+    }
+    let (key, value) = text.split_at(key_end(text)?);
+    let value = value.trim_matches(|c: char| c.is_ascii() && is_space(c as u8));
+    if value.is_empty() {
+        return Err((key.len(), format!("\"{key}\" has no value")));
+    }
+    Ok((key, value))
 }
 
 impl Table for TextTable {

@@ -2,6 +2,7 @@
 //! come from a server, a file or folder each.
 
 mod connections;
+mod dialogue;
 mod files;
 mod kinds;
 mod ldap;

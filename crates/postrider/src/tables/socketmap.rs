@@ -1,17 +1,16 @@
 //! Tables behind sendmail's socketmap protocol, as Postfix's socketmap_table(5) has it: netstrings
 //! there and back.
 
-use super::connections::{Connections, Failure, in_turn};
-use super::server::{CONNECT_TIMEOUT, Server, Wire, exchange};
+use super::dialogue::{Asked, Dialogue};
+use super::server::{CONNECT_TIMEOUT, Server};
 use super::text::{value, words};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
-use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use lookup::{Backend, Entry, Trouble, TroubleKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// No reply is longer, without what makes a netstring of it (socketmap_table(5), REPLY FORMAT).
 const REPLY_BYTES_MAX: usize = 100_000;
@@ -64,17 +63,14 @@ impl TableSection for SocketmapText {
             return None;
         }
         let connect_timeout = text.connect_timeout.get();
-        Some(Arc::new(Socketmap { server: server?, map: text.map.into(), connect_timeout }))
+        let dialogue = Map(text.map.into());
+        Some(Arc::new(Socketmap(Asked { server: server?, connect_timeout, dialogue })))
     }
 }
 
 /// `socketmap = { … }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Socketmap {
-    server: Server,
-    map: Box<str>,
-    connect_timeout: Duration,
-}
+pub(crate) struct Socketmap(Asked<Map>);
 
 impl TableSettings for Socketmap {
     fn is_like(&self, other: &dyn TableSettings) -> bool {
@@ -85,36 +81,26 @@ impl TableSettings for Socketmap {
 impl Socketmap {
     /// A driver, for the thread that asks it.
     pub(crate) fn backend(&self) -> Box<dyn Backend> {
-        Box::new(Driver { settings: self.clone(), connections: Connections::new() })
+        self.0.backend()
     }
 }
 
-struct Driver {
-    settings: Socketmap,
-    connections: Connections<Box<dyn Wire>>,
-}
+/// The map that questions name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Map(Box<str>);
 
-impl Backend for Driver {
-    fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
-        Box::pin(in_turn(keys, async |key| self.find(key).await))
+impl Dialogue for Map {
+    fn question(&self, key: &str) -> Result<Vec<u8>, Trouble> {
+        let Map(map) = self;
+        Ok(format!("{}:{map} {key},", map.len() + 1 + key.len()).into_bytes())
     }
 
-    fn server(&self) -> Option<String> {
-        self.connections.is_answering().then(|| self.settings.server.to_string())
+    fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
+        netstring(bytes)
     }
-}
 
-impl Driver {
-    async fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
-        let Socketmap { server, map, connect_timeout } = &self.settings;
-        let request = format!("{}:{map} {key},", map.len() + 1 + key.len());
-        let open = async || server.connect(*connect_timeout).await;
-        let question = async |wire: &mut Box<dyn Wire>| {
-            let reply = exchange(wire, request.as_bytes(), netstring).await;
-            let reply = reply.map_err(|failure| failure.of(server))?;
-            answer(&reply).map_err(|trouble| Failure::Answered(trouble).of(server))
-        };
-        self.connections.ask(open, question).await
+    fn answer(reply: &[u8]) -> Result<Option<Entry>, Trouble> {
+        answer(reply)
     }
 }
 

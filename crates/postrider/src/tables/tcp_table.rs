@@ -1,16 +1,15 @@
 //! Tables behind the protocol of Postfix's tcp_table(5): a line there and a line back.
 
-use super::connections::{Connections, Failure, in_turn};
-use super::server::{CONNECT_TIMEOUT, Server, Wire, exchange};
+use super::dialogue::{Asked, Dialogue};
+use super::server::{CONNECT_TIMEOUT, Server};
 use super::text::{value, words};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
-use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use lookup::{Backend, Entry, Trouble, TroubleKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// No line is longer, there or back, with the newline at its end (tcp_table(5), REPLY FORMAT).
 const LINE_BYTES_MAX: usize = 4_096;
@@ -43,16 +42,14 @@ impl TableSection for TcpTableText {
     fn read(text: TcpTableText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
         reader.check_timeout("connect_timeout", &text.connect_timeout);
         let server = Server::read(&text.server, 0, reader)?;
-        Some(Arc::new(TcpTable { server, connect_timeout: text.connect_timeout.get() }))
+        let connect_timeout = text.connect_timeout.get();
+        Some(Arc::new(TcpTable(Asked { server, connect_timeout, dialogue: Lines })))
     }
 }
 
 /// `tcp = { … }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TcpTable {
-    server: Server,
-    connect_timeout: Duration,
-}
+pub(crate) struct TcpTable(Asked<Lines>);
 
 impl TableSettings for TcpTable {
     fn is_like(&self, other: &dyn TableSettings) -> bool {
@@ -63,36 +60,24 @@ impl TableSettings for TcpTable {
 impl TcpTable {
     /// A driver, for the thread that asks it.
     pub(crate) fn backend(&self) -> Box<dyn Backend> {
-        Box::new(Driver { settings: self.clone(), connections: Connections::new() })
+        self.0.backend()
     }
 }
 
-struct Driver {
-    settings: TcpTable,
-    connections: Connections<Box<dyn Wire>>,
-}
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Lines;
 
-impl Backend for Driver {
-    fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
-        Box::pin(in_turn(keys, async |key| self.find(key).await))
+impl Dialogue for Lines {
+    fn question(&self, key: &str) -> Result<Vec<u8>, Trouble> {
+        request(key)
     }
 
-    fn server(&self) -> Option<String> {
-        self.connections.is_answering().then(|| self.settings.server.to_string())
+    fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, Trouble> {
+        line(bytes)
     }
-}
 
-impl Driver {
-    async fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
-        let TcpTable { server, connect_timeout } = &self.settings;
-        let request = request(key)?;
-        let open = async || server.connect(*connect_timeout).await;
-        let question = async |wire: &mut Box<dyn Wire>| {
-            let reply = exchange(wire, &request, line).await;
-            let reply = reply.map_err(|failure| failure.of(server))?;
-            answer(&reply).map_err(|trouble| Failure::Answered(trouble).of(server))
-        };
-        self.connections.ask(open, question).await
+    fn answer(reply: &[u8]) -> Result<Option<Entry>, Trouble> {
+        answer(reply)
     }
 }
 

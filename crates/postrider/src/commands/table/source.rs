@@ -2,6 +2,7 @@
 
 use crate::cli::Format;
 use lookup::database::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use lookup::is_space;
 use std::io::{self, BufRead, Read};
 
 /// A line and the lines that it goes on with have at most this many bytes.
@@ -57,6 +58,13 @@ impl<R: BufRead> Source<R> {
         } else if line.len() > LINE_BYTES_MAX {
             return Err(too_long());
         }
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        // Editors on Windows put one before the first line; it is no part of a key.
+        if self.lines_count == 1 && line.starts_with("\u{feff}".as_bytes()) {
+            line.drain(.."\u{feff}".len());
+        }
         Ok(Some(line))
     }
 
@@ -64,8 +72,9 @@ impl<R: BufRead> Source<R> {
     fn read_logical(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
         let mut logical: Option<(u64, Vec<u8>)> = None;
         while let Some(line) = self.read_line()? {
-            let begin = line.trim_ascii_start();
-            if begin.is_empty() || (begin[0] == b'#' && self.format == Format::Postfix) {
+            let first = line.iter().position(|byte| !is_space(*byte));
+            let Some(first) = first else { continue };
+            if line.get(first) == Some(&b'#') && self.format == Format::Postfix {
                 continue;
             }
             match &mut logical {
@@ -75,7 +84,7 @@ impl<R: BufRead> Source<R> {
                         break;
                     }
                 }
-                Some((_, before)) if begin.len() < line.len() => {
+                Some((_, before)) if first > 0 => {
                     if before.len() + line.len() > LINE_BYTES_MAX {
                         return Err(too_long());
                     }
@@ -105,9 +114,11 @@ impl<R: BufRead> Iterator for Source<R> {
         match self.read_logical() {
             Ok(logical) => {
                 let (line, bytes) = logical?;
-                let pair = std::str::from_utf8(&bytes)
-                    .map_err(|_| "this is not UTF-8".to_owned())
-                    .and_then(|text| split(text, self.format));
+                let pair = match self.format {
+                    // Postfix's syntax has one reader: what is a key in a file is one here.
+                    Format::Postfix => lookup::pair(&bytes).map_err(|(_, text)| text),
+                    Format::Tsv => tab_separated(&bytes),
+                };
                 Some(match pair {
                     Ok((key, value)) => {
                         Ok(Pair { line, key: key.to_owned(), value: value.to_owned() })
@@ -123,23 +134,9 @@ impl<R: BufRead> Iterator for Source<R> {
     }
 }
 
-fn split(text: &str, format: Format) -> Result<(&str, &str), String> {
-    match format {
-        Format::Postfix => {
-            if text.starts_with(|c: char| c.is_ascii_whitespace()) {
-                return Err("this goes on with a line, and there is none above".to_owned());
-            }
-            let pair = text.split_once(|c: char| c.is_ascii_whitespace());
-            pair.map(|(key, value)| (key, value.trim_ascii()))
-                .filter(|(_, value)| !value.is_empty())
-                .ok_or_else(|| format!("a value is missing behind \"{text}\""))
-        }
-        Format::Tsv => {
-            let text = text.strip_suffix('\r').unwrap_or(text);
-            text.split_once('\t')
-                .ok_or_else(|| format!("a tab and a value are missing behind \"{text}\""))
-        }
-    }
+fn tab_separated(line: &[u8]) -> Result<(&str, &str), String> {
+    let text = std::str::from_utf8(line).map_err(|_| "this is not UTF-8".to_owned())?;
+    text.split_once('\t').ok_or_else(|| format!("a tab and a value are missing behind \"{text}\""))
 }
 
 #[cfg(test)]
@@ -161,12 +158,12 @@ mod tests {
 
     #[test]
     fn keys_values_comments_and_lines_that_go_on() {
-        let text = b"# users\n\na@x.test one\nb@x.test\ttwo,\n  # not the end\n\n\tthree  \n \
-                     \nc@x.test  x y z\r\nd@x.test 4";
+        let text = b"\xef\xbb\xbf# users\n\na@x.test one\r\nb@x.test\ttwo,\n  # not the end\n\n\tthree  \n \
+                     \n\"a b\"@x.test  x y z\r\nd@x.test 4";
         let expected = [
             pair(3, "a@x.test", "one"),
             pair(4, "b@x.test", "two,\tthree"),
-            pair(9, "c@x.test", "x y z"),
+            pair(9, "\"a b\"@x.test", "x y z"),
             pair(10, "d@x.test", "4"),
         ];
         assert_eq!(read(text, Format::Postfix), expected);
@@ -176,9 +173,9 @@ mod tests {
     fn what_says_nothing_is_told_and_the_rest_is_read() {
         let text = b"  x y\na\nb \nc\xff d\ne f\n";
         let expected = [
-            mistake(1, "this goes on with a line, and there is none above"),
-            mistake(2, "a value is missing behind \"a\""),
-            mistake(3, "a value is missing behind \"b \""),
+            mistake(1, "it begins with white space, and continues no other"),
+            mistake(2, "\"a\" has no value"),
+            mistake(3, "\"b\" has no value"),
             mistake(4, "this is not UTF-8"),
             pair(5, "e", "f"),
         ];

@@ -87,7 +87,7 @@ fn a_source_with_mistakes_leaves_the_old_database() {
     assert_eq!(mistakes.count, 26);
     assert_eq!(mistakes.first.len(), 20);
     assert_eq!((mistakes.first[0].line, mistakes.first[19].line), (2, 21));
-    assert_eq!(&*mistakes.first[0].text, "a value is missing behind \"wrong\"");
+    assert_eq!(&*mistakes.first[0].text, "\"wrong\" has no value");
     let Err(Failure::Wrong(mistakes)) = build(&files.args(&format!("a new\n{key} v\n"))) else {
         panic!("it was built")
     };

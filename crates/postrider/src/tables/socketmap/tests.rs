@@ -6,6 +6,7 @@ use super::*;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
+use std::time::Duration;
 
 /// Reads a netstring; `None` at the end.
 fn read_netstring(stream: &mut TcpStream) -> Option<Vec<u8>> {
