@@ -36,6 +36,7 @@ pub fn sections() -> Schema {
         .channel::<settings::MxText>()
         .channel::<maildir::MaildirText>()
         .channel::<discard::DiscardText>()
+        .stage::<stages::AccessText>()
         .stage::<stages::CopyText>()
         .stage::<stages::PolicyText>()
         .table::<tables::InlineText>()
@@ -76,7 +77,7 @@ pub fn protocols<W: World>() -> Protocols<W> {
 /// All stages, for one shard.
 #[must_use]
 pub fn stages<W: World>() -> StageKinds<W> {
-    vec![Rc::new(stages::Copies), Rc::new(stages::Policies)]
+    vec![Rc::new(stages::Accesses), Rc::new(stages::Copies), Rc::new(stages::Policies)]
 }
 
 /// All ways out, for one shard.

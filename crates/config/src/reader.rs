@@ -67,6 +67,11 @@ impl<'a, 'd> Reader<'a, 'd> {
         }
     }
 
+    /// The table whose name is the value of `key`. `None`: there is none, which is a mistake.
+    pub fn table(&mut self, key: &str, name: &str) -> Option<Arc<TableEntry>> {
+        self.resolver.table_named(&self.path(key), name)
+    }
+
     /// A duration.
     pub fn duration(&mut self, key: &str, text: &DurationText) -> Duration {
         self.resolver.duration(&self.path(key), text)

@@ -42,8 +42,12 @@ pub(super) fn read(
         Ok(read) => read,
         Err((document, problems)) => return Err(refuse(&document, problems)),
     };
-    let mut resolver =
-        Resolver { document: &document, problems: Vec::new(), listener_names: Vec::new() };
+    let mut resolver = Resolver {
+        document: &document,
+        problems: Vec::new(),
+        listener_names: Vec::new(),
+        tables: Vec::new(),
+    };
     let parts = resolver.file(schema, &written, machine);
     let mut problems = resolver.problems;
     problems.sort_by_key(|problem| problem.span.start);
@@ -107,7 +111,6 @@ pub(super) struct General<'a> {
     schema: &'a Schema,
     retry: &'a Retry,
     reports: &'a Arc<Reports>,
-    tables: &'a [Arc<TableEntry>],
     written: &'a FileText,
 }
 
@@ -118,9 +121,8 @@ impl Resolver<'_> {
         let retry = self.retry("retry", &written.retry);
         let listeners = self.listeners(schema, &written.listener);
         let reports = Arc::new(self.reports("reports", &written.reports));
-        let tables = self.tables(schema, &written.table);
-        let general =
-            General { schema, retry: &retry, reports: &reports, tables: &tables, written };
+        self.tables = self.tables(schema, &written.table);
+        let general = General { schema, retry: &retry, reports: &reports, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         self.routes_to_ourselves(&routes, &listeners);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
@@ -139,7 +141,7 @@ impl Resolver<'_> {
             listeners,
             routes,
             table,
-            tables,
+            tables: std::mem::take(&mut self.tables),
             retry,
             reports,
             report_retry: self.report_retry(written.reports.retry.as_ref()),

@@ -3,6 +3,7 @@
 use super::document::Document;
 use super::problem::Problem;
 use super::quantity::{self, DurationText, SizeText};
+use super::table::TableEntry;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(super) struct Resolver<'a> {
     pub(super) problems: Vec<Problem>,
     /// Of all listeners, as soon as they are read.
     pub(super) listener_names: Vec<Arc<str>>,
+    /// All tables without a mistake, as soon as they are read.
+    pub(super) tables: Vec<Arc<TableEntry>>,
 }
 
 impl Resolver<'_> {

@@ -25,6 +25,8 @@ pub struct Refusal {
     pub status: EnhancedStatus,
     /// For people; one line.
     pub text: Cow<'static, str>,
+    /// The code that SMTP replies with, where somebody has chosen one of this class.
+    pub chosen_code: Option<u16>,
 }
 
 impl Refusal {
@@ -35,6 +37,7 @@ impl Refusal {
             class: RefusalClass::Transient,
             status: EnhancedStatus::new(4, subject, detail),
             text: Cow::Borrowed(text),
+            chosen_code: None,
         }
     }
 
@@ -45,6 +48,7 @@ impl Refusal {
             class: RefusalClass::Permanent,
             status: EnhancedStatus::new(5, subject, detail),
             text: Cow::Borrowed(text),
+            chosen_code: None,
         }
     }
 
@@ -55,9 +59,13 @@ impl Refusal {
         Refusal { class: RefusalClass::Closing, status, ..self }
     }
 
-    /// The code of a reply (RFC 5321 §4.2.3), which follows from class and status.
+    /// The code of a reply (RFC 5321 §4.2.3), which follows from class and status unless it was
+    /// chosen.
     #[must_use]
     pub fn code(&self) -> u16 {
+        if let Some(code) = self.chosen_code.filter(|_| self.class != RefusalClass::Closing) {
+            return code;
+        }
         match (self.class, self.status.subject, self.status.detail) {
             (RefusalClass::Closing, ..) => 421,
             (RefusalClass::Transient, 2, 2) | (RefusalClass::Transient, 3, 1) => 452,
@@ -100,6 +108,8 @@ mod tests {
         assert_eq!([(7, 1), (1, 1), (1, 2), (2, 1)].map(permanent), [550; 4]);
         assert_eq!([(3, 4), (2, 2)].map(permanent), [552; 2]);
         assert_eq!([(4, 6), (6, 0)].map(permanent), [554; 2]);
+        let chosen = Refusal { chosen_code: Some(553), ..Refusal::permanent((7, 1), "not yours") };
+        assert_eq!((chosen.code(), chosen.closing().code()), (553, 421));
     }
 
     #[test]

@@ -13,11 +13,20 @@ use std::sync::Arc;
 /// What begins the tag of a local part: `user+tag@example.org` is one of `user@example.org`.
 pub const TAG_DELIMITER: char = '+';
 
-/// What a table says of a key.
+/// What a table says of a key. Trouble names the table.
 pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -> Found {
     let key = rewritten(&table.rewrite, key);
     match table.settings.composition() {
-        None => tables.find(table, &key),
+        None => match tables.find(table, &key) {
+            Answer::Now(Ok(found)) => Answer::Now(Ok(found)),
+            other => {
+                let table = Arc::clone(table);
+                let named = move |trouble: Trouble| {
+                    Trouble::new(trouble.kind, format!("table {}: {trouble}", table.name))
+                };
+                other.then(|found| Answer::Now(found.map_err(named)))
+            }
+        },
         Some(Composition::First) => first(tables.clone(), Arc::clone(table), key.into(), 0),
         Some(Composition::Union) => {
             union(tables.clone(), Arc::clone(table), key.into(), Vec::new())
@@ -83,21 +92,45 @@ pub fn find_address<T: Tables + Clone>(
     table: &Arc<TableEntry>,
     address: &Mailbox,
 ) -> Answer<'static, Result<Option<FoundAddress>, Trouble>> {
-    let keys = keys_of(address, table.settings.has_patterns());
-    find_one(tables.clone(), Arc::clone(table), keys, 0)
+    let (by, keys): (Vec<_>, Vec<_>) =
+        keys_of(address, table.settings.has_patterns()).into_iter().unzip();
+    find_first(tables, table, keys).then(move |found| {
+        Answer::Now(found.map(|found| {
+            let found = found?;
+            Some(FoundAddress { by: *by.get(found.at)?, entry: found.entry })
+        }))
+    })
 }
 
-fn find_one<T: Tables + Clone>(
+/// What a table says of one of several keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundKey {
+    pub entry: Arc<Entry>,
+    /// Of which key.
+    pub key: String,
+    /// Its place among them.
+    pub at: usize,
+}
+
+/// What a table says of the first of these keys that it has.
+pub fn find_first<T: Tables + Clone>(
+    tables: &T,
+    table: &Arc<TableEntry>,
+    keys: Vec<String>,
+) -> Answer<'static, Result<Option<FoundKey>, Trouble>> {
+    find_from(tables.clone(), Arc::clone(table), keys, 0)
+}
+
+fn find_from<T: Tables + Clone>(
     tables: T,
     table: Arc<TableEntry>,
-    keys: Vec<(FoundBy, String)>,
-    next: usize,
-) -> Answer<'static, Result<Option<FoundAddress>, Trouble>> {
-    let Some((by, key)) = keys.get(next) else { return Answer::Now(Ok(None)) };
-    let by = *by;
+    mut keys: Vec<String>,
+    at: usize,
+) -> Answer<'static, Result<Option<FoundKey>, Trouble>> {
+    let Some(key) = keys.get(at) else { return Answer::Now(Ok(None)) };
     find(&tables, &table, key).then(move |found| match found {
-        Ok(Some(entry)) => Answer::Now(Ok(Some(FoundAddress { entry, by }))),
-        Ok(None) => find_one(tables, table, keys, next + 1),
+        Ok(Some(entry)) => Answer::Now(Ok(Some(FoundKey { entry, key: keys.swap_remove(at), at }))),
+        Ok(None) => find_from(tables, table, keys, at + 1),
         Err(trouble) => Answer::Now(Err(trouble)),
     })
 }
@@ -113,7 +146,8 @@ pub fn values_of<'e>(entry: &'e Entry, name: &str) -> &'e [Box<str>] {
 
 /// The keys of an address, in the order in which they are tried: in lower case, the domain in
 /// A-labels. `whole`: no parts of it.
-fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, String)> {
+#[must_use]
+pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, String)> {
     let domain = address.domain();
     let domain = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
     let local = address.local_unquoted().to_lowercase();

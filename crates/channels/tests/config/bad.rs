@@ -44,6 +44,23 @@ const BAD: &[(&str, &str, &str)] = &[
     (END, "[spol]", "6:2: unknown key `spol`"),
     (LISTENER, "kind = \"lmtp\"", "3:8: no listener speaks \"lmtp\""),
     // Stages.
+    (END, "[[access]]\nby = \"sender\"", "6:1: an access rule without `table`"),
+    (
+        END,
+        "[[table]]\nname = \"t\"\ninline = {}\n[[access]]\ntable = \"t\"",
+        "9:1: an access rule without `by`",
+    ),
+    (END, "[[access]]\nby = \"sender\"\ntable = \"t\"", "8:9: there is no table named \"t\""),
+    (
+        END,
+        "[[table]]\nname = \"t\"\ninline = {}\n[[access]]\ntable = \"t\"\nby = \"sender+user\"",
+        "11:6: nothing is looked up by \"sender+user\"",
+    ),
+    (
+        END,
+        "[[table]]\nname = \"t\"\ninline = {}\n[[access]]\ntable = \"t\"\nby = \"sender\"\nlisteners = [\"x\"]",
+        "12:14: no listener is named \"x\"",
+    ),
     (END, "[[copy]]\nsenders = [\"a.example\"]", "6:1: a copy without `to`"),
     (END, "[[copy]]\nto = \"archive\"", "7:6: \"archive\" is not an address"),
     (

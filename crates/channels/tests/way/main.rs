@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod access;
 mod client;
 mod copies;
 mod custody;

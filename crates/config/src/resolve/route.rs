@@ -44,14 +44,14 @@ impl Resolver<'_> {
             };
             let (domains, domains_table) = match &text.domains {
                 Some(DomainsText::Table(reference)) => {
-                    let path = format!("{at}.domains");
-                    (Vec::new(), self.table_named(&path, reference, general.tables))
+                    let path = format!("{at}.domains.table");
+                    (Vec::new(), self.table_named(&path, &reference.table))
                 }
                 Some(DomainsText::List(list)) => (self.domains(&at, list), None),
                 None => (Vec::new(), None),
             };
             let mut named = |key: &str, reference: Option<&TableRefText>| {
-                self.table_named(&format!("{at}.{key}"), reference?, general.tables)
+                self.table_named(&format!("{at}.{key}.table"), &reference?.table)
             };
             let recipients = named("recipients", text.recipients.as_ref());
             let aliases = named("aliases", text.aliases.as_ref());

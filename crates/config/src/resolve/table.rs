@@ -4,7 +4,7 @@ use crate::Schema;
 use crate::reader::Reader;
 use crate::resolver::Resolver;
 use crate::table::{TableCache, TableEntry, TableSettings};
-use crate::written::{TableCacheText, TableRefText, TableText};
+use crate::written::{TableCacheText, TableText};
 use std::sync::Arc;
 
 impl Resolver<'_> {
@@ -108,19 +108,14 @@ impl Resolver<'_> {
         }
     }
 
-    /// The table that is referred to at `path`.
-    pub(super) fn table_named(
-        &mut self,
-        path: &str,
-        reference: &TableRefText,
-        tables: &[Arc<TableEntry>],
-    ) -> Option<Arc<TableEntry>> {
-        let found = tables.iter().find(|table| *table.name == *reference.table);
+    /// The table whose name stands at `path`.
+    pub(crate) fn table_named(&mut self, path: &str, name: &str) -> Option<Arc<TableEntry>> {
+        let found = self.tables.iter().find(|table| &*table.name == name).cloned();
         if found.is_none() {
-            let message = format!("there is no table named \"{}\"", reference.table);
-            self.error(&format!("{path}.table"), message, &names(tables));
+            let help = names(&self.tables);
+            self.error(path, format!("there is no table named \"{name}\""), &help);
         }
-        found.cloned()
+        found
     }
 }
 

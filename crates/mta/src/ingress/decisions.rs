@@ -6,7 +6,7 @@ use super::session::Session;
 use super::stage::{Resolved, Stages, Transaction};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision, Later};
-use crate::routing::Active;
+use crate::routing::{Active, find};
 use crate::seams::World;
 use crate::services::Services;
 use config::Route;
@@ -73,23 +73,47 @@ async fn wait<W: World, T>(
 }
 
 /// Who is asked about recipients.
-pub(super) struct Asked<'a, W: World> {
-    pub(super) services: &'a Rc<Services<W>>,
-    pub(super) active: &'a Rc<Active>,
-    pub(super) session: &'a Session,
-    pub(super) stages: &'a Stages,
+pub(super) struct Asked<W: World> {
+    pub(super) services: Rc<Services<W>>,
+    pub(super) active: Rc<Active>,
+    pub(super) session: Rc<Session>,
+    pub(super) stages: Stages,
     /// `None` where there are no stages.
-    pub(super) transaction: Option<&'a Rc<Transaction>>,
+    pub(super) transaction: Option<Rc<Transaction>>,
 }
 
-impl<W: World> Asked<'_, W> {
-    /// What becomes of a recipient; `in_tables`: the first route whose table has its domain.
-    pub(super) fn decide(
-        &self,
+impl<W: World> Asked<W> {
+    /// What becomes of a recipient.
+    pub(super) fn ask(self, recipient: &Recipient) -> Decision<'static, Resolved> {
+        if !self.active.has_domain_tables() {
+            return self.decide(recipient, Ok(None));
+        }
+        let tables = self.services.world.tables();
+        match find::in_tables(tables, &self.active, &recipient.mailbox.domain()) {
+            Answer::Now(in_tables) => self.decide(recipient, in_tables),
+            Answer::Later(later) => {
+                let recipient = recipient.clone();
+                Answer::later(async move {
+                    let later: Later<'_, _> = Box::pin(async { Ok(later.await) });
+                    let found = wait(&self.services, later, Grace::OfTransactions).await?;
+                    self.decide(&recipient, found).get().await
+                })
+            }
+        }
+    }
+
+    /// The same; `in_tables`: the first route whose table has its domain.
+    fn decide(
+        self,
         recipient: &Recipient,
         in_tables: Result<Option<usize>, Trouble>,
     ) -> Decision<'static, Resolved> {
-        let Ok(in_tables) = in_tables else { return Answer::Now(Err(refusals::NO_ANSWER)) };
+        let in_tables = match in_tables {
+            Ok(in_tables) => in_tables,
+            Err(trouble) => {
+                return Answer::Now(Err(refusals::no_answer(&*self.services.console, &trouble)));
+            }
+        };
         let config = &self.active.config;
         let (listener, ip) = (self.session.listener(), self.session.client().address.ip());
         let decision = config.decide(listener, Some(ip), &recipient.mailbox, in_tables);
@@ -98,15 +122,15 @@ impl<W: World> Asked<'_, W> {
         // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).
         let is_asked_for = !matches!(decision, config::Decision::Postmaster { .. });
         let directory = route.filter(|_| routed.is_ok() && is_asked_for).and_then(|route| {
-            Directory::of(&self.services.world, &self.services.console, self.active, route)
+            Directory::of(&self.services.world, &self.services.console, &self.active, route)
         });
         if self.transaction.is_none() && directory.is_none() {
             return Answer::Now(routed);
         }
         let question = Question {
-            services: Rc::clone(self.services),
-            stages: Rc::clone(self.stages),
-            transaction: self.transaction.cloned(),
+            services: self.services,
+            stages: self.stages,
+            transaction: self.transaction,
             recipient: recipient.clone(),
             routed,
             directory,

@@ -53,7 +53,7 @@ impl<W: World> Directory<W> {
             Ok(Some(found)) => {
                 Answer::later(async move { self.expand(&aliases, recipient, found).await })
             }
-            Err(trouble) => Answer::Now(Err(self.failed(&aliases, &trouble))),
+            Err(trouble) => Answer::Now(Err(self.failed(&trouble))),
         })
     }
 
@@ -66,7 +66,7 @@ impl<W: World> Directory<W> {
             Answer::Now(match found {
                 Ok(Some(_)) => Ok(Resolved::Kept),
                 Ok(None) => Err(refusals::NO_SUCH_RECIPIENT),
-                Err(trouble) => Err(self.failed(&table, &trouble)),
+                Err(trouble) => Err(self.failed(&trouble)),
             })
         })
     }
@@ -81,7 +81,7 @@ impl<W: World> Directory<W> {
         let mut expansion = Expansion::default();
         self.add(&mut expansion, aliases, &recipient.mailbox, &found, 1)?;
         while let Some((address, depth)) = expansion.pending.pop_front() {
-            let trouble_of = |trouble: Trouble| self.failed(aliases, &trouble);
+            let trouble_of = |trouble: Trouble| self.failed(&trouble);
             let in_tables = find::in_tables(self.world.tables(), &self.active, &address.domain());
             let at = in_tables.get().await.map_err(trouble_of)?;
             let route = self.active.config.route_of(&address, at).map(|(_, route)| route);
@@ -119,7 +119,7 @@ impl<W: World> Directory<W> {
         address: &Mailbox,
     ) -> Result<Option<FoundAddress>, Refusal> {
         let found = tables::find_address(self.world.tables(), table, address).get().await;
-        found.map_err(|trouble| self.failed(table, &trouble))
+        found.map_err(|trouble| self.failed(&trouble))
     }
 
     /// Notes those that `table` has for `address`.
@@ -179,10 +179,8 @@ impl<W: World> Directory<W> {
         Some(Mailbox::parse(&tagged, true).unwrap_or(member))
     }
 
-    /// Says why nothing is known of a recipient, and refuses it for now.
-    fn failed(&self, table: &TableEntry, trouble: &Trouble) -> Refusal {
-        self.console.debug("tables", format_args!("table {}: {trouble}", table.name));
-        refusals::NO_ANSWER
+    fn failed(&self, trouble: &Trouble) -> Refusal {
+        refusals::no_answer(&*self.console, trouble)
     }
 }
 

@@ -74,6 +74,8 @@ pub(super) struct Additions {
     /// Header fields, the last one that was added first.
     fields: Vec<u8>,
     pub(super) hold: Option<Arc<str>>,
+    /// Those that are no recipients yet.
+    pub(super) recipients: Vec<Recipient>,
     meta: Vec<(u16, Bytes)>,
 }
 

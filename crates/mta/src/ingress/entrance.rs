@@ -11,11 +11,10 @@ use super::session::Session;
 use super::stage::{Resolved, Stages, Transaction};
 use super::{Ingress, refusals};
 use crate::alarm::Alarm;
-use crate::answer::{Answer, Decision, Later};
+use crate::answer::{Answer, Decision};
 use crate::budget::Share;
 use crate::clients::Rate;
 use crate::event::{self, Event, Kind};
-use crate::routing::find;
 use crate::seams::World;
 use crate::stopping::Stopping;
 use config::Listener;
@@ -186,37 +185,14 @@ impl<W: World> Entrance<W> {
         if self.count.is_exhausted(Rate::Refusals) {
             return Answer::Now(Err(refusals::REFUSALS));
         }
-        let (services, active) = (&self.ingress.services, self.ingress.router.active());
         let asked = Asked {
-            services,
-            active: &active,
-            session: &self.session,
-            stages: &self.stages,
-            transaction: self.transaction.as_ref(),
+            services: Rc::clone(&self.ingress.services),
+            active: self.ingress.router.active(),
+            session: Rc::clone(&self.session),
+            stages: Rc::clone(&self.stages),
+            transaction: self.transaction.clone(),
         };
-        if !active.has_domain_tables() {
-            return asked.decide(recipient, Ok(None));
-        }
-        match find::in_tables(services.world.tables(), &active, &recipient.mailbox.domain()) {
-            Answer::Now(in_tables) => asked.decide(recipient, in_tables),
-            Answer::Later(later) => {
-                let (services, stages) = (Rc::clone(services), Rc::clone(&self.stages));
-                let (session, transaction) = (Rc::clone(&self.session), self.transaction.clone());
-                let (active, recipient) = (Rc::clone(&active), recipient.clone());
-                Answer::later(async move {
-                    let later: Later<'_, _> = Box::pin(async { Ok(later.await) });
-                    let found = decided(&services, Answer::Later(later), Grace::OfTransactions);
-                    let asked = Asked {
-                        services: &services,
-                        active: &active,
-                        session: &session,
-                        stages: &stages,
-                        transaction: transaction.as_ref(),
-                    };
-                    asked.decide(&recipient, found.await?).get().await
-                })
-            }
-        }
+        asked.ask(recipient)
     }
 
     /// Takes a recipient into the transaction, as it was resolved.
@@ -360,6 +336,9 @@ impl<W: World> Entrance<W> {
             return Ok(());
         }
         draft.additions = transaction.take_additions();
+        for recipient in std::mem::take(&mut draft.additions.recipients) {
+            draft.add_recipient(recipient);
+        }
         let mut observers = self.intake.take_observers().into_iter().peekable();
         for (place, stage) in self.stages.iter().enumerate() {
             let observer = observers.next_if(|(of, _)| *of == place).map(|(_, observer)| observer);

@@ -27,6 +27,7 @@ pub use entrance::{Entrance, Submitted};
 pub use intake::Intake;
 pub use observer::Observer;
 pub use protocol::{Handler, Protocol, Protocols};
+pub use refusals::no_answer;
 pub use session::Session;
 pub use stage::{Placed, Resolved, Stage, StageKind, StageKinds, Transaction};
 

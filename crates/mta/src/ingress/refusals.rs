@@ -1,5 +1,7 @@
 //! What the core refuses, each in one place.
 
+use crate::console::Console;
+use lookup::Trouble;
 use mail::Refusal;
 use spool::Completion;
 
@@ -65,6 +67,12 @@ const TOO_MUCH_REFUSED: &str = "Too much of yours was refused within a minute";
 pub(super) const REFUSED_BEFORE: Refusal = Refusal::transient((7, 0), TOO_MUCH_REFUSED);
 /// `refusals_per_minute`, within a session.
 pub(super) const REFUSALS: Refusal = Refusal::transient((7, 1), TOO_MUCH_REFUSED);
+
+/// A table that must be asked gives no answer: says why, and refuses for now what depends on it.
+pub fn no_answer(console: &dyn Console, trouble: &Trouble) -> Refusal {
+    console.debug("tables", format_args!("{trouble}"));
+    NO_ANSWER
+}
 
 /// Content that can't go to disk now; `is_poisoned`: nor ever again.
 pub(super) fn no_place(is_poisoned: bool) -> Refusal {

@@ -103,6 +103,11 @@ impl Transaction {
         self.additions.borrow_mut().hold(reason);
     }
 
+    /// One recipient more for the message that comes; see [`Draft::add_recipient`].
+    pub fn add_recipient(&self, recipient: Recipient) {
+        self.additions.borrow_mut().recipients.push(recipient);
+    }
+
     /// A fact about the message that comes; see [`Draft::set_meta`].
     pub fn set_meta(&self, tag: u16, value: Bytes) {
         self.additions.borrow_mut().set_meta(tag, value);

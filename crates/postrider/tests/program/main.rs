@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod access;
 mod bad_input;
 mod bad_peers;
 mod client_limits;

@@ -1,10 +1,9 @@
 //! Policy services (`[[policy]]`), asked by the protocol of Postfix's SMTPD_POLICY_README.
 
-mod action;
 mod request;
 mod service;
 
-use action::Action;
+use super::action::{Action, Outcome};
 use config::quantity::Period;
 use config::{Config, Reader, StageSection, StageSettings};
 use mail::{Recipient, Refusal};
@@ -17,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use service::Service;
 use std::cell::Cell;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -186,7 +186,8 @@ impl<W: World> Stage for PolicyStage<W> {
         }
         let request = Request { transaction, recipient, run: self.0.run }.to_bytes();
         let (asker, transaction) = (Rc::clone(&self.0), Rc::clone(transaction));
-        Answer::later(async move { asker.ask(&transaction, request).await })
+        let recipient = recipient.clone();
+        Answer::later(async move { asker.ask(&transaction, &recipient, request).await })
     }
 }
 
@@ -201,24 +202,22 @@ impl<W: World> Asker<W> {
     async fn ask(
         &self,
         transaction: &Transaction,
+        recipient: &Recipient,
         request: Vec<u8>,
     ) -> Result<Option<Resolved>, Refusal> {
         let answer = self.service.ask(&request).await;
-        let action = answer.and_then(|answer| Action::parse(&answer));
+        let action = answer.and_then(|answer| read_answer(&answer));
         self.note(action.as_ref().err());
-        match action {
-            Ok(Action::Pass) => {}
-            Ok(Action::Refuse(refusal)) => return Err(refusal),
-            Ok(Action::Prepend(field)) => transaction.prepend(&field),
-            Ok(Action::Hold(reason)) => transaction.hold(&reason),
-            Ok(Action::Discard(reason)) => return Ok(Some(Resolved::Dropped(reason.into()))),
-            Ok(Action::Log(text)) => {
-                self.console.info("policy", format_args!("{}: {text}", self.service));
-            }
+        let action = match action {
+            Ok(action) => action,
             Err(_) if self.policy.on_failure == OnFailure::Defer => return Err(NO_ANSWER),
-            Err(_) => {}
-        }
-        Ok(None)
+            Err(_) => return Ok(None),
+        };
+        let who = (PolicyText::KEY, &self.service as &dyn fmt::Display);
+        Ok(match action.take(transaction, recipient, &*self.console, who)? {
+            Outcome::Open | Outcome::Permitted => None,
+            Outcome::Settled(resolved) => Some(resolved),
+        })
     }
 
     /// Says when the service falls silent, or begins to speak nonsense, and when that is over.
@@ -232,6 +231,25 @@ impl<W: World> Asker<W> {
                 self.console.warn("policy", format_args!("{}: answers again", self.service));
             }
             _ => {}
+        }
+    }
+}
+
+/// The action of an answer: lines up to an empty one, one of which is `action=…`.
+fn read_answer(answer: &str) -> Result<Action, String> {
+    let action = answer.lines().find_map(|line| line.strip_prefix("action="));
+    Action::parse(action.ok_or("an answer without an action")?, "a policy service")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_an_action_among_its_lines() {
+        assert_eq!(read_answer("x=y\naction=DUNNO\n\n"), Ok(Action::Pass));
+        for bad in ["\n", "act=OK\n\n", "action=\n\n"] {
+            assert!(read_answer(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,0 +1,221 @@
+//! The keys by which access rules are looked up, in the order in which they are tried.
+
+use mail::Mailbox;
+use mta::ingress::Session;
+use mta::tables::{FoundBy, keys_of};
+use std::net::IpAddr;
+
+/// So many domains above one are looked up, those with the fewest labels: whoever says HELO chooses how
+/// many there are.
+const PARENTS_MAX: usize = 8;
+
+/// Between the two halves of a pair: it stands in no address outside quotes, and files of tables can
+/// have it in a key.
+const PAIR_DELIMITER: char = ',';
+
+/// The null sender, as Postfix has it in its files.
+const NULL_SENDER: &str = "<>";
+
+/// What a rule looks up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    One(Part),
+    Pair(Part, Part),
+}
+
+/// What is known of a recipient's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The address of the client.
+    Client,
+    /// The name that it gave itself.
+    Helo,
+    Sender,
+    Recipient,
+}
+
+/// Whom a rule is asked about.
+pub(super) struct Subject<'a> {
+    pub(super) session: &'a Session,
+    pub(super) sender: Option<&'a Mailbox>,
+    pub(super) recipient: &'a Mailbox,
+}
+
+impl By {
+    /// Reads `sender`, `sender+recipient` and their like.
+    pub(super) fn parse(text: &str) -> Option<By> {
+        let Some((first, second)) = text.split_once('+') else {
+            return Part::parse(text).map(By::One);
+        };
+        let (first, second) = (Part::parse(first)?, Part::parse(second)?);
+        (first != second).then_some(By::Pair(first, second))
+    }
+
+    /// The keys. `is_whole`: no parts of addresses and networks.
+    pub(super) fn keys(
+        self,
+        subject: &Subject<'_>,
+        is_whole: bool,
+        parent_domains: bool,
+    ) -> Vec<String> {
+        match self {
+            By::One(part) => part.keys(subject, is_whole, parent_domains),
+            By::Pair(first, second) => {
+                let seconds = second.halves(subject, is_whole);
+                let pairs = |first: String| {
+                    seconds.iter().map(move |second| format!("{first}{PAIR_DELIMITER}{second}"))
+                };
+                first.halves(subject, is_whole).into_iter().flat_map(pairs).collect()
+            }
+        }
+    }
+}
+
+impl Part {
+    fn parse(text: &str) -> Option<Part> {
+        Some(match text {
+            "client" => Part::Client,
+            "helo" => Part::Helo,
+            "sender" => Part::Sender,
+            "recipient" => Part::Recipient,
+            _ => return None,
+        })
+    }
+
+    fn keys(self, subject: &Subject<'_>, is_whole: bool, parent_domains: bool) -> Vec<String> {
+        match self {
+            Part::Client => of_client(subject, is_whole),
+            Part::Helo => {
+                let helo = subject.session.client().helo.to_lowercase();
+                if is_whole { vec![helo] } else { domains(&helo, parent_domains) }
+            }
+            Part::Sender => match subject.sender {
+                Some(sender) => of_address(sender, is_whole, parent_domains),
+                None => vec![NULL_SENDER.to_owned()],
+            },
+            Part::Recipient => of_address(subject.recipient, is_whole, parent_domains),
+        }
+    }
+
+    /// What can stand in a pair: of addresses the whole, that without its tag, and `@domain`.
+    fn halves(self, subject: &Subject<'_>, is_whole: bool) -> Vec<String> {
+        let of_address = |address: &Mailbox| {
+            keys_of(address, is_whole).into_iter().map(|(_, key)| key).collect::<Vec<_>>()
+        };
+        match self {
+            Part::Client => of_client(subject, is_whole),
+            Part::Helo => vec![subject.session.client().helo.to_lowercase()],
+            Part::Sender => match subject.sender {
+                Some(sender) => of_address(sender),
+                None => vec![NULL_SENDER.to_owned()],
+            },
+            Part::Recipient => of_address(subject.recipient),
+        }
+    }
+}
+
+fn of_client(subject: &Subject<'_>, is_whole: bool) -> Vec<String> {
+    let ip = subject.session.client().address.ip().to_canonical();
+    if is_whole { vec![ip.to_string()] } else { networks(ip) }
+}
+
+/// An address, and the networks around it as access(5) writes them: `192.0.2`, `2001:db8:0`.
+fn networks(ip: IpAddr) -> Vec<String> {
+    let delimiter = if ip.is_ipv4() { '.' } else { ':' };
+    let mut keys = vec![ip.to_string()];
+    while let Some((network, _)) = keys.last().and_then(|last| last.rsplit_once(delimiter)) {
+        keys.push(network.to_owned());
+    }
+    keys.retain(|key| !key.is_empty());
+    keys
+}
+
+/// `user+tag@domain`, `user@domain`, the domain and those above it, `user+tag@`, `user@`.
+fn of_address(address: &Mailbox, is_whole: bool, parent_domains: bool) -> Vec<String> {
+    let (mut keys, mut locals) = (Vec::new(), Vec::new());
+    for (by, key) in keys_of(address, is_whole) {
+        if by == FoundBy::Domain {
+            keys.extend(domains(key.trim_start_matches('@'), parent_domains));
+        } else {
+            locals.extend(key.rfind('@').and_then(|at| key.get(..=at)).map(str::to_owned));
+            keys.push(key);
+        }
+    }
+    if !is_whole {
+        keys.extend(locals);
+    }
+    keys
+}
+
+/// A domain and those above it, or what stands for all that is below those: `.example.org`.
+fn domains(domain: &str, parent_domains: bool) -> Vec<String> {
+    if domain.is_empty() {
+        return Vec::new();
+    }
+    let mut keys = vec![domain.to_owned()];
+    if domain.starts_with('[') {
+        return keys;
+    }
+    let dots = domain.match_indices('.').map(|(at, _)| at + usize::from(parent_domains));
+    let parents: Vec<&str> = dots.filter_map(|from| domain.get(from..)).collect();
+    let nearest = parents.len().saturating_sub(PARENTS_MAX);
+    keys.extend(parents.iter().skip(nearest).map(|parent| (*parent).to_owned()));
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str, parent_domains: bool) -> String {
+        let mailbox = Mailbox::parse(text, true).expect("an address");
+        of_address(&mailbox, false, parent_domains).join(" ")
+    }
+
+    #[test]
+    fn addresses_are_looked_up_as_postfix_does() {
+        assert_eq!(
+            address("Jo+News@Mail.Example.ORG", true),
+            "jo+news@mail.example.org jo@mail.example.org mail.example.org example.org org \
+             jo+news@ jo@"
+        );
+        assert_eq!(
+            address("jo@mail.example.org", false),
+            "jo@mail.example.org mail.example.org .example.org .org jo@"
+        );
+        assert_eq!(address("jo@[192.0.2.1]", true), "jo@[192.0.2.1] [192.0.2.1] jo@");
+        assert_eq!(address("Postmaster", true), "postmaster@ postmaster@");
+        let mailbox = Mailbox::parse("jo+x@example.org", true).expect("an address");
+        assert_eq!(of_address(&mailbox, true, true), ["jo+x@example.org"]);
+    }
+
+    #[test]
+    fn clients_are_looked_up_by_ever_larger_networks() {
+        let of = |ip: &str| networks(ip.parse().expect("an address")).join(" ");
+        assert_eq!(of("192.0.2.17"), "192.0.2.17 192.0.2 192.0 192");
+        assert_eq!(of("2001:db8::1"), "2001:db8::1 2001:db8: 2001:db8 2001");
+        assert_eq!(of("::1"), "::1 :");
+    }
+
+    #[test]
+    fn only_so_many_domains_above_one_are_looked_up() {
+        let name = format!("{}example.org", "x.".repeat(100));
+        let keys = domains(&name, true);
+        assert_eq!(keys.len(), 1 + PARENTS_MAX);
+        assert_eq!(
+            (&*keys[1], keys.last().map(String::as_str)),
+            ("x.x.x.x.x.x.example.org", Some("org"))
+        );
+        assert_eq!(domains("[192.0.2.1]", true), ["[192.0.2.1]"]);
+        assert!(domains("", true).is_empty());
+    }
+
+    #[test]
+    fn a_rule_looks_up_one_or_a_pair() {
+        assert_eq!(By::parse("helo"), Some(By::One(Part::Helo)));
+        assert_eq!(By::parse("sender+recipient"), Some(By::Pair(Part::Sender, Part::Recipient)));
+        for bad in ["", "Sender", "sender+", "sender+sender", "client+helo+sender", "user"] {
+            assert_eq!(By::parse(bad), None, "{bad}");
+        }
+    }
+}

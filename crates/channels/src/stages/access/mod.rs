@@ -1,0 +1,216 @@
+//! Who may send to whom, by tables (`[[access]]`).
+
+mod keys;
+
+use super::action::{Action, Outcome};
+use config::{Config, Reader, StageSection, StageSettings, TableEntry};
+use keys::{By, Subject};
+use mail::{Recipient, Refusal};
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{Placed, Resolved, Stage, StageKind, Transaction, no_answer};
+use mta::seams::{Tables, World};
+use mta::tables::{FoundKey, find_first};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A table has what is no action.
+const MISTAKE: Refusal =
+    Refusal::transient((3, 5), "The access rules have a mistake; try again later");
+/// `default = "refuse"`.
+const REFUSED: Refusal = Refusal::permanent((7, 1), "Access denied");
+
+/// A table that says who may send to whom: each recipient which a route takes is looked up, and what
+/// the table says of it is done (Postfix's access(5)). Rules are asked in the order of the file, where
+/// the first of them stands, until one refuses or permits. `docs/access.md` has keys and actions.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct AccessText {
+    /// The name of the table. Required.
+    table: String,
+    /// What is looked up: `client`, `helo`, `sender`, `recipient`, or two of them: `sender+recipient`.
+    /// Required.
+    #[schemars(extend("title" = "what is looked up"))]
+    by: String,
+    /// Names of listeners at which it is asked; without it: at all.
+    listeners: Vec<String>,
+    /// What holds for whom the table does not have.
+    default: Unlisted,
+    /// `example.org` in the table stands for what lies below it as well; without it `.example.org` does.
+    parent_domains: bool,
+}
+
+impl Default for AccessText {
+    fn default() -> AccessText {
+        AccessText {
+            table: String::new(),
+            by: String::new(),
+            listeners: Vec::new(),
+            default: Unlisted::Pass,
+            parent_domains: false,
+        }
+    }
+}
+
+/// What holds for whom a table does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Unlisted {
+    /// The next rule is asked.
+    #[default]
+    Pass,
+    /// It is refused with 550 5.7.1. The bare `<postmaster>` is not: it must be reachable.
+    Refuse,
+}
+
+impl StageSection for AccessText {
+    const KEY: &'static str = "access";
+    const SUMMARY: &'static str = "Which tables say who may send to whom.";
+    type Text = AccessText;
+
+    fn read(text: AccessText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>> {
+        reader.check_listeners("listeners", &text.listeners);
+        let by = By::parse(&text.by);
+        let help = "\"client\", \"helo\", \"sender\", \"recipient\" or two of them are wanted, such \
+                    as \"sender+recipient\"";
+        if text.by.is_empty() {
+            reader.error("", "an access rule without `by`", help);
+        } else if by.is_none() {
+            reader.error("by", format!("nothing is looked up by \"{}\"", text.by), help);
+        }
+        if text.table.is_empty() {
+            let help = "say which, such as table = \"senders\"";
+            reader.error("", "an access rule without `table`", help);
+            return None;
+        }
+        let table = reader.table("table", &text.table)?;
+        Some(Arc::new(Rule { table, by: by?, text }))
+    }
+}
+
+/// One rule.
+#[derive(Clone, Debug)]
+struct Rule {
+    table: Arc<TableEntry>,
+    by: By,
+    text: AccessText,
+}
+
+impl StageSettings for Rule {}
+
+impl Rule {
+    fn concerns(&self, listener: &str) -> bool {
+        let names = &self.text.listeners;
+        names.is_empty() || names.iter().any(|name| name == listener)
+    }
+}
+
+/// Asks the tables of `[[access]]`.
+pub(crate) struct Accesses;
+
+impl<W: World> StageKind<W> for Accesses {
+    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+        let entries = || config.stages.iter().filter(|entry| entry.key == AccessText::KEY);
+        let Some(first) = entries().next() else { return Vec::new() };
+        // One stage for all: what one rule permits, no later one is asked about.
+        let rules = entries().filter_map(|entry| entry.settings.of::<Rule>().cloned()).collect();
+        let (tables, console) = (world.tables().clone(), Rc::clone(console));
+        let stage = AccessStage(Rc::new(Asker { rules, tables, console }));
+        vec![Placed { line: first.line, stage: Rc::new(stage) }]
+    }
+}
+
+struct AccessStage<T: Tables>(Rc<Asker<T>>);
+
+struct Asker<T: Tables> {
+    rules: Vec<Rule>,
+    tables: T,
+    console: Rc<dyn Console>,
+}
+
+impl<T: Tables + Clone> Stage for AccessStage<T> {
+    fn name(&self) -> &'static str {
+        AccessText::KEY
+    }
+
+    fn recipient(
+        &self,
+        transaction: &Rc<Transaction>,
+        recipient: &Recipient,
+        is_routed: bool,
+    ) -> Decision<'static, Option<Resolved>> {
+        // What the routes refuse is refused, whatever a table says.
+        if !is_routed {
+            return Answer::Now(Ok(None));
+        }
+        let (asker, transaction) = (Rc::clone(&self.0), Rc::clone(transaction));
+        Question { asker, transaction, recipient: recipient.clone() }.ask(0)
+    }
+}
+
+/// What is asked about one recipient.
+struct Question<T: Tables> {
+    asker: Rc<Asker<T>>,
+    transaction: Rc<Transaction>,
+    recipient: Recipient,
+}
+
+impl<T: Tables + Clone> Question<T> {
+    /// Asks one rule after the other, from `next` on.
+    fn ask(self, next: usize) -> Decision<'static, Option<Resolved>> {
+        let asker = Rc::clone(&self.asker);
+        let listener = &*self.transaction.session.listener().name;
+        let mut rules = asker.rules.iter().enumerate().skip(next);
+        let Some((at, rule)) = rules.find(|(_, rule)| rule.concerns(listener)) else {
+            return Answer::Now(Ok(None));
+        };
+        let subject = Subject {
+            session: &self.transaction.session,
+            sender: self.transaction.sender.as_ref(),
+            recipient: &self.recipient.mailbox,
+        };
+        let is_whole = rule.table.settings.has_patterns();
+        let keys = rule.by.keys(&subject, is_whole, rule.text.parent_domains);
+        find_first(&asker.tables, &rule.table, keys).then(move |found| {
+            let outcome = match (found, self.asker.rules.get(at)) {
+                (Ok(Some(found)), Some(rule)) => self.obey(rule, &found),
+                (Ok(_), Some(rule)) => self.unlisted(rule),
+                (Ok(_), None) => Ok(Outcome::Open),
+                (Err(trouble), _) => Err(no_answer(&*self.asker.console, &trouble)),
+            };
+            match outcome {
+                Ok(Outcome::Open) => self.ask(at + 1),
+                Ok(Outcome::Permitted) => Answer::Now(Ok(None)),
+                Ok(Outcome::Settled(resolved)) => Answer::Now(Ok(Some(resolved))),
+                Err(refusal) => Answer::Now(Err(refusal)),
+            }
+        })
+    }
+
+    fn obey(&self, rule: &Rule, found: &FoundKey) -> Result<Outcome, Refusal> {
+        let (table, FoundKey { entry, key, .. }) = (&rule.table.name, found);
+        let console = &*self.asker.console;
+        match Action::parse(&entry.text, "an access rule") {
+            Ok(action) => {
+                let who = format_args!("table {table}, {key}");
+                action.take(&self.transaction, &self.recipient, console, (AccessText::KEY, &who))
+            }
+            Err(why) => {
+                let text = format_args!("table {table}: {key} has {:?}: {why}", entry.text);
+                console.warn(AccessText::KEY, text);
+                Err(MISTAKE)
+            }
+        }
+    }
+
+    fn unlisted(&self, rule: &Rule) -> Result<Outcome, Refusal> {
+        // RFC 5321 §4.5.1.
+        let is_postmaster = self.recipient.mailbox.domain_str().is_empty();
+        match rule.text.default {
+            Unlisted::Refuse if !is_postmaster => Err(REFUSED),
+            _ => Ok(Outcome::Open),
+        }
+    }
+}

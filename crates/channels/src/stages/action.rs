@@ -1,0 +1,229 @@
+//! What a policy service answers and a table of access rules says: the actions of Postfix's access(5), as
+//! far as they concern one recipient.
+
+use mail::{EnhancedStatus, Mailbox, Notify, Recipient, Refusal, RefusalClass};
+use mta::console::Console;
+use mta::ingress::{Resolved, Transaction};
+use std::fmt;
+
+/// What shall become of a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Nothing is said about it.
+    Pass,
+    /// Nothing more of the same kind is to be asked.
+    Permit,
+    Refuse(Refusal),
+    /// The message gets a header field.
+    Prepend(String),
+    /// The message waits for an operator.
+    Hold(String),
+    /// It is taken, and nothing is kept for it.
+    Discard(String),
+    /// Another gets its copy.
+    Redirect(Mailbox),
+    /// Another gets a copy as well.
+    Copy(Mailbox),
+    /// Nothing is said about it, and something is told to the operator.
+    Log(String),
+}
+
+/// What follows from an action for its recipient, unless it is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Nothing.
+    Open,
+    /// Nothing more of the same kind is to be asked.
+    Permitted,
+    /// It is settled.
+    Settled(Resolved),
+}
+
+impl Action {
+    /// Reads an action. `by` is who says so, in reasons that it leaves out.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(action: &str, by: &str) -> Result<Action, String> {
+        let action = action.trim();
+        let (word, text) = action.split_once([' ', '\t']).unwrap_or((action, ""));
+        let text = text.trim();
+        let reason = || if text.is_empty() { format!("{by} said so") } else { text.to_owned() };
+        if let Some(refusal) = coded(word, text) {
+            return Ok(Action::Refuse(refusal));
+        }
+        Ok(match word.to_ascii_uppercase().as_str() {
+            // Only recipients that are taken are asked about: nothing is to be deferred that would
+            // be rejected.
+            "DUNNO" | "DEFER_IF_REJECT" => Action::Pass,
+            "OK" | "PERMIT" | "RELAY" => Action::Permit,
+            "REJECT" => Action::Refuse(refusal(RefusalClass::Permanent, text)),
+            "DEFER" | "DEFER_IF_PERMIT" => Action::Refuse(refusal(RefusalClass::Transient, text)),
+            "PREPEND" if text.split_once(':').is_some_and(|(name, _)| is_field_name(name)) => {
+                Action::Prepend(text.to_owned())
+            }
+            "HOLD" => Action::Hold(reason()),
+            "DISCARD" => Action::Discard(reason()),
+            "REDIRECT" => Action::Redirect(address(text)?),
+            "BCC" => Action::Copy(address(text)?),
+            "WARN" | "INFO" => Action::Log(text.to_owned()),
+            // A time stamp, of whoever keeps tables of clients that have shown who they are.
+            word if is_number(word) && text.is_empty() => Action::Permit,
+            _ => return Err(format!("an action that is not known: {action:?}")),
+        })
+    }
+
+    /// Does what is to be done at once. `who` says so, for the operator.
+    ///
+    /// # Errors
+    /// The recipient is refused.
+    pub(super) fn take(
+        self,
+        transaction: &Transaction,
+        recipient: &Recipient,
+        console: &dyn Console,
+        (kind, who): (&'static str, &dyn fmt::Display),
+    ) -> Result<Outcome, Refusal> {
+        match self {
+            Action::Pass => {}
+            Action::Permit => return Ok(Outcome::Permitted),
+            Action::Refuse(refusal) => return Err(refusal),
+            Action::Prepend(field) => transaction.prepend(&field),
+            Action::Hold(reason) => transaction.hold(&reason),
+            Action::Discard(reason) => {
+                return Ok(Outcome::Settled(Resolved::Dropped(reason.into())));
+            }
+            Action::Redirect(mailbox) => {
+                let other = Recipient { mailbox, ..recipient.clone() };
+                return Ok(Outcome::Settled(Resolved::Replaced([other].into())));
+            }
+            Action::Copy(mailbox) => {
+                // The sender knows nothing of it, and is told nothing of it.
+                let copy = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
+                transaction.add_recipient(copy);
+            }
+            Action::Log(text) => console.info(kind, format_args!("{who}: {text}")),
+        }
+        Ok(Outcome::Open)
+    }
+}
+
+fn address(text: &str) -> Result<Mailbox, String> {
+    Mailbox::parse(text, true)
+        .ok()
+        .filter(|mailbox| !mailbox.domain_str().is_empty())
+        .ok_or_else(|| format!("\"{text}\" is not an address"))
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// RFC 5322 §3.6.8.
+fn is_field_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// `450 4.7.1 text` and its like; 421 ends the session.
+fn coded(word: &str, text: &str) -> Option<Refusal> {
+    let class = match word.as_bytes() {
+        [b'4', b'0'..=b'9', b'0'..=b'9'] => RefusalClass::Transient,
+        [b'5', b'0'..=b'9', b'0'..=b'9'] => RefusalClass::Permanent,
+        _ => return None,
+    };
+    let refusal = refusal(class, text);
+    if word == "421" {
+        return Some(refusal.closing());
+    }
+    Some(Refusal { chosen_code: word.parse().ok(), ..refusal })
+}
+
+/// `text` may begin with a status; without one it is 7.1, a matter of policy.
+fn refusal(class: RefusalClass, text: &str) -> Refusal {
+    let digit = if class == RefusalClass::Permanent { 5 } else { 4 };
+    let (status, text) = match EnhancedStatus::parse_prefix(text) {
+        Some((status, text)) if status.class == digit => (status, text),
+        Some((_, text)) => (EnhancedStatus::new(digit, 7, 1), text),
+        None => (EnhancedStatus::new(digit, 7, 1), text),
+    };
+    let text = match (text, digit) {
+        ("", 5) => "Access denied",
+        ("", _) => "Try again later",
+        _ => text,
+    };
+    Refusal { class, status, text: text.to_owned().into(), chosen_code: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::Reply;
+    use proptest::prelude::*;
+
+    #[test]
+    fn refusals_are_read_as_postfix_reads_them() {
+        for (answer, reply) in [
+            ("REJECT", "550 5.7.1 Access denied"),
+            ("reject Not here", "550 5.7.1 Not here"),
+            ("REJECT 5.1.1 Nobody", "550 5.1.1 Nobody"),
+            ("REJECT 4.1.1 Nobody", "550 5.7.1 Nobody"),
+            ("DEFER", "450 4.7.1 Try again later"),
+            (
+                "DEFER_IF_PERMIT Greylisted, see http://x.test/",
+                "450 4.7.1 Greylisted, see http://x.test/",
+            ),
+            ("DEFER_IF_PERMIT 4.2.0 Greylisted", "450 4.2.0 Greylisted"),
+            ("451 4.3.0 later", "451 4.3.0 later"),
+            ("554 no", "554 5.7.1 no"),
+            ("553 5.1.8 Not your address", "553 5.1.8 Not your address"),
+            ("550", "550 5.7.1 Access denied"),
+            ("421 4.7.0 bye", "421 4.7.0 bye"),
+        ] {
+            let action = Action::parse(answer, "a table");
+            let Ok(Action::Refuse(refusal)) = action else { panic!("{answer}: {action:?}") };
+            assert_eq!(Reply::from(refusal).to_string(), reply, "{answer}");
+        }
+    }
+
+    #[test]
+    fn the_other_actions_and_what_is_none() {
+        let parse = |answer: &str| Action::parse(answer, "a table");
+        for pass in ["DUNNO", "dunno ", "DEFER_IF_REJECT why"] {
+            assert_eq!(parse(pass), Ok(Action::Pass), "{pass}");
+        }
+        for permit in ["OK", "Permit", "OK really", "RELAY", "1700000000"] {
+            assert_eq!(parse(permit), Ok(Action::Permit), "{permit}");
+        }
+        let field = "X-Greylist: delayed 300 seconds by postgrey";
+        assert_eq!(parse(&format!("PREPEND {field}")), Ok(Action::Prepend(field.into())));
+        assert_eq!(parse("HOLD"), Ok(Action::Hold("a table said so".into())));
+        assert_eq!(parse("DISCARD spam"), Ok(Action::Discard("spam".into())));
+        assert_eq!(parse("WARN hm"), Ok(Action::Log("hm".into())));
+        let other = address("jo@x.test").expect("an address");
+        assert_eq!(parse("REDIRECT jo@x.test"), Ok(Action::Redirect(other.clone())));
+        assert_eq!(parse("bcc jo@x.test"), Ok(Action::Copy(other)));
+        for bad in [
+            "",
+            "PREPEND no field",
+            "PREPEND a b: c",
+            "FILTER x:y",
+            "40 x",
+            "450x y",
+            "REDIRECT",
+            "REDIRECT jo",
+            "BCC postmaster",
+            "permit_mynetworks, reject",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read(answer: String) {
+            if let Ok(Action::Refuse(refusal)) = Action::parse(&answer, "a table") {
+                prop_assert!((400..600).contains(&refusal.code()));
+            }
+        }
+    }
+}
