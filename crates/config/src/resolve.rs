@@ -428,6 +428,7 @@ impl Resolver<'_> {
             domains_table: None,
             recipients: None,
             aliases: None,
+            include: Vec::new(),
             channel: general.schema.mailbox_at(&literal)?,
             retry: general.retry.clone(),
             reports: Arc::clone(general.reports),

@@ -8,6 +8,7 @@ use mail::Domain;
 use mail::map::FixedMap;
 use std::borrow::Cow;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// `[[route]]`.
@@ -25,6 +26,8 @@ pub struct Route {
     pub recipients: Option<Arc<TableEntry>>,
     /// Addresses that stand for others.
     pub aliases: Option<Arc<TableEntry>>,
+    /// Directories of files that aliases may name.
+    pub include: Vec<PathBuf>,
     /// Where it leads.
     pub channel: Arc<dyn Settings>,
     /// When it is tried again.

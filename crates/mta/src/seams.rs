@@ -239,6 +239,13 @@ pub trait Tables: 'static {
     /// What the table says of a key: at once if that is at hand, else later, with a deadline of its
     /// own.
     fn find(&self, table: &TableEntry, key: &str) -> Found;
+
+    /// The addresses in a file of `directory` or of one below it, with commas between them, as fresh as
+    /// a few seconds; `None`: there is no such file. What leads out of the directory is trouble
+    /// ([`TroubleKind::Key`]), as is what is too large or no text.
+    fn list(&self, _directory: &Path, _file: &Path) -> Found {
+        Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "there are no files here")))
+    }
 }
 
 /// A world without tables: none gives an answer.
@@ -246,8 +253,7 @@ pub trait Tables: 'static {
 pub struct NoTables;
 
 impl Tables for NoTables {
-    fn find(&self, table: &TableEntry, _: &str) -> Found {
-        let text = format!("table {} is not open", table.name);
-        Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, text)))
+    fn find(&self, _: &TableEntry, _: &str) -> Found {
+        Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "it is not open")))
     }
 }

@@ -43,6 +43,11 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     (END, "[spol]", "6:2: unknown key `spol`"),
     (LISTENER, "kind = \"lmtp\"", "3:8: no listener speaks \"lmtp\""),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\ninclude = [\"/lists\"]\ndiscard = {}",
+        "5:11: `include` without `aliases`",
+    ),
     // Stages.
     (END, "[[access]]\nby = \"sender\"", "6:1: an access rule without `table`"),
     (

@@ -3,7 +3,7 @@
 use super::client::{Client, FRIEND, STRANGER, submit};
 use super::node::{Node, config, play};
 use super::peer::Peer;
-use super::world::TestWorld;
+use super::world::{LISTS, TestWorld};
 use lookup::{Trouble, TroubleKind};
 use std::path::Path;
 use std::time::Duration;
@@ -190,6 +190,109 @@ fn aliases_that_explode_or_go_too_deep_or_lead_nowhere_are_put_off() {
         ] {
             let said = rcpt(&mut client, to).await;
             assert!(said.starts_with(reply), "{to}: {said}");
+        }
+    });
+}
+
+/// A node whose aliases may name files below `/lists`.
+async fn start_with_lists() -> Node {
+    let allowed = "aliases = { table = \"aliases\" }\ninclude = [\"/lists\"]";
+    let text = TABLES.replace("aliases = { table = \"aliases\" }", allowed);
+    let node = Node::start(&config(&text)).await;
+    for (alias, file) in [
+        ("out", "/etc/passwd"),
+        ("up", "/lists/../etc/passwd"),
+        ("none", "/lists/none"),
+        ("torn", "/lists/torn"),
+        ("slow", "/lists/slow"),
+        ("many", "/lists/many"),
+        ("odd", "/lists/odd"),
+        ("empty", "/lists/empty"),
+        ("deep", "/lists/1"),
+        ("flat", "/lists/2"),
+    ] {
+        let key = format!("{alias}@ours.test");
+        node.world.set_entry("aliases", &key, Ok(&format!(":include:{file}")));
+    }
+    for user in ["boss", "jo", "ann"] {
+        node.world.set_entry("users", &format!("{user}@ours.test"), Ok(""));
+    }
+    node
+}
+
+#[test]
+fn aliases_name_files_with_addresses() {
+    play(|| async {
+        let node = start_with_lists().await;
+        let staff = ":include:/lists/staff, boss@ours.test";
+        entries(
+            &node.world,
+            "aliases",
+            &[
+                ("staff@ours.test", staff),
+                ("more@ours.test", "staff@ours.test :include:/lists/more"),
+            ],
+        );
+        // A circle, and one who is named twice.
+        entries(
+            &node.world,
+            LISTS,
+            &[
+                ("/lists/staff", "jo@ours.test,:include:/lists/more"),
+                ("/lists/more", "ann@ours.test, jo@ours.test,:include:/lists/staff"),
+            ],
+        );
+        submit(&node, "me@source.test", &["more@ours.test"]).await;
+        node.wait_for("delivered", 3).await;
+        assert_eq!(delivered(&node), ["ann", "boss", "jo"]);
+        // Without `include` there are no such files.
+        node.reload(&config(TABLES));
+        let mut client = begin(&node, FRIEND).await;
+        let said = rcpt(&mut client, "staff@ours.test").await;
+        assert!(said.starts_with("451 4.3.5"), "{said}");
+    });
+}
+
+#[test]
+fn files_that_are_not_allowed_or_not_right_put_recipients_off() {
+    play(|| async {
+        let node = start_with_lists().await;
+        let many = (0..20_000).map(|n| format!("m{n}@away.test")).collect::<Vec<_>>().join(",");
+        let wrong = Trouble::new(TroubleKind::Key, "byte 7 is not UTF-8");
+        node.world.set_entry(LISTS, "/lists/torn", Err(wrong));
+        node.world.set_entry(LISTS, "/lists/slow", Err(gone()));
+        for (file, said) in [("many", &*many), ("odd", "|/bin/sh"), ("empty", "")] {
+            node.world.set_entry(LISTS, &format!("/lists/{file}"), Ok(said));
+        }
+        for n in 1..50 {
+            let next = format!(":include:/lists/{}", n + 1);
+            node.world.set_entry(LISTS, &format!("/lists/{n}"), Ok(&next));
+        }
+        node.world.set_entry(LISTS, "/lists/50", Ok("jo@ours.test"));
+        let mut client = begin(&node, FRIEND).await;
+        for (to, reply) in [
+            ("out", "451 4.3.5"),
+            ("up", "451 4.3.5"),
+            ("none", "451 4.3.5"),
+            ("torn", "451 4.3.5"),
+            ("odd", "451 4.3.5"),
+            // One file and 20,000 addresses are one too many.
+            ("many", "451 4.3.5"),
+            ("deep", "451 4.3.5"),
+            ("flat", "250 2.1.5"),
+            ("slow", "451 4.4.3"),
+            ("empty", "550 5.1.1"),
+        ] {
+            let said = rcpt(&mut client, &format!("{to}@ours.test")).await;
+            assert!(said.starts_with(reply), "{to}: {said}");
+        }
+        let lines = node.lines();
+        for wanted in [
+            "out@ours.test stands for :include:/etc/passwd: it is in no directory that",
+            "torn@ours.test stands for :include:/lists/torn: byte 7 is not UTF-8",
+            "none@ours.test stands for :include:/lists/none: there is no such file",
+        ] {
+            assert!(lines.iter().any(|line| line.contains(wanted)), "{wanted}: {lines:#?}");
         }
     });
 }

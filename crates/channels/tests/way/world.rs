@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -418,6 +418,9 @@ impl MailStore for Mailboxes {
 /// What a table says of a key that it has.
 type Said = Result<Arc<Entry>, Trouble>;
 
+/// In the place of a table: files of addresses, by their paths.
+pub(crate) const LISTS: &str = "(lists)";
+
 /// Tables that say what a test has set; of other keys, that they have none.
 #[derive(Clone, Default)]
 pub(crate) struct TestTables(Rc<Scripted>);
@@ -431,8 +434,18 @@ struct Scripted {
 
 impl Tables for TestTables {
     fn find(&self, table: &TableEntry, key: &str) -> Found {
+        self.answer(&table.name, key)
+    }
+
+    fn list(&self, _directory: &Path, file: &Path) -> Found {
+        self.answer(LISTS, &file.display().to_string())
+    }
+}
+
+impl TestTables {
+    fn answer(&self, table: &str, key: &str) -> Found {
         let entries = self.0.entries.borrow();
-        let answer = match entries.get(&(table.name.to_string(), key.to_owned())) {
+        let answer = match entries.get(&(table.to_owned(), key.to_owned())) {
             Some(answer) => answer.clone().map(Some),
             None => Ok(None),
         };

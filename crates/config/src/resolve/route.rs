@@ -11,6 +11,7 @@ use crate::route::{DomainPattern, Route, RouteTable};
 use crate::settings::Listener;
 use crate::table::TableEntry;
 use crate::written::{DomainsText, RetryOverrideText, RetryText, RouteText, TableRefText};
+use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
 impl Resolver<'_> {
@@ -65,6 +66,7 @@ impl Resolver<'_> {
                 domains_table,
                 recipients,
                 aliases,
+                include: self.include(&at, text),
                 channel,
                 retry,
                 reports,
@@ -147,6 +149,25 @@ impl Resolver<'_> {
             }
         }
         patterns
+    }
+
+    /// Directories of lists.
+    fn include(&mut self, at: &str, text: &RouteText) -> Vec<PathBuf> {
+        if text.aliases.is_none() && !text.include.is_empty() {
+            let help = "only `aliases` name lists: add them, or leave `include` out";
+            self.error(&format!("{at}.include"), "`include` without `aliases`", help);
+        }
+        let mut directories = Vec::with_capacity(text.include.len());
+        for (index, directory) in text.include.iter().enumerate() {
+            let here = format!("{at}.include[{index}]");
+            let path = self.file_path(&here, directory);
+            if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+                let help = "a directory is wanted, such as \"/etc/postrider/lists\"";
+                self.error(&here, format!("\"{directory}\" is not an absolute path"), help);
+            }
+            directories.push(path);
+        }
+        directories
     }
 
     /// The one channel that a route leads to.

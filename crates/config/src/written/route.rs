@@ -30,6 +30,11 @@ pub struct RouteText {
     /// is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aliases: Option<TableRefText>,
+    /// Directories of lists: `:include:/path/of/file` in `aliases` stands for the addresses in a file
+    /// below one of them, however deep. Without this key there are no such lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = { "type": "string", "title": "directory" }))]
+    pub include: Vec<String>,
     /// Keys of `[retry]` that differ for this route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryOverrideText>,

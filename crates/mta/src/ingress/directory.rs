@@ -6,19 +6,24 @@ use super::stage::Resolved;
 use crate::answer::{Answer, Decision};
 use crate::console::Console;
 use crate::routing::{Active, find};
-use crate::seams::World;
+use crate::seams::{Tables as _, World};
 use crate::tables::{self, FoundAddress, FoundBy, TAG_DELIMITER, split_tag};
 use config::{Route, TableEntry};
-use lookup::Trouble;
+use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Mailbox, Recipient, Refusal};
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Addresses that one recipient may stand for, those in between counted: 451 4.3.5 beyond it.
+/// Addresses and files that one recipient may stand for, those in between counted: 451 4.3.5 beyond it.
 const MEMBERS_MAX: usize = 20_000;
-/// How many aliases may lead from one to the next: 451 4.3.5 beyond it.
+/// How many aliases and files may lead from one to the next: 451 4.3.5 beyond it.
 const DEPTH_MAX: u16 = 50;
+
+/// What begins a member that is a file with members.
+const LIST: &str = ":include:";
 
 /// The tables of one recipient's route.
 pub(super) struct Directory<W: World> {
@@ -50,9 +55,7 @@ impl<W: World> Directory<W> {
         let found = tables::find_address(self.world.tables(), &aliases, &recipient.mailbox);
         found.then(move |found| match found {
             Ok(None) => self.exists(recipient),
-            Ok(Some(found)) => {
-                Answer::later(async move { self.expand(&aliases, recipient, found).await })
-            }
+            Ok(Some(found)) => Answer::later(async move { self.expand(recipient, found).await }),
             Err(trouble) => Answer::Now(Err(self.failed(&trouble))),
         })
     }
@@ -72,45 +75,62 @@ impl<W: World> Directory<W> {
     }
 
     /// Whom an alias stands for, and whom those stand for.
-    async fn expand(
-        self,
-        aliases: &Arc<TableEntry>,
-        recipient: Recipient,
-        found: FoundAddress,
-    ) -> Result<Resolved, Refusal> {
+    async fn expand(self, recipient: Recipient, found: FoundAddress) -> Result<Resolved, Refusal> {
         let mut expansion = Expansion::default();
-        self.add(&mut expansion, aliases, &recipient.mailbox, &found, 1)?;
-        while let Some((address, depth)) = expansion.pending.pop_front() {
-            let trouble_of = |trouble: Trouble| self.failed(&trouble);
-            let in_tables = find::in_tables(self.world.tables(), &self.active, &address.domain());
-            let at = in_tables.get().await.map_err(trouble_of)?;
-            let route = self.active.config.route_of(&address, at).map(|(_, route)| route);
-            let next = route.and_then(|route| route.aliases.as_ref());
-            // Who stands for itself is kept, and not asked about again.
-            if let Some(next) = next.filter(|_| address != recipient.mailbox)
-                && let Some(found) = self.ask(next, &address).await?
-            {
-                self.add(&mut expansion, next, &address, &found, depth + 1)?;
-                if !expansion.stands_for_itself.remove(&address) {
-                    continue;
+        let (route, of) = (Arc::clone(&self.route), recipient.mailbox.clone());
+        let alias = Rc::new(Alias { route, of, by: found.by });
+        self.add(&mut expansion, &alias, &found.entry.text, 1)?;
+        while let Some((pending, depth)) = expansion.pending.pop_front() {
+            match pending {
+                Pending::Address(address) => {
+                    self.follow(&mut expansion, &recipient.mailbox, address, depth).await?;
                 }
-            }
-            let table = route.and_then(|route| route.recipients.as_ref());
-            match table {
-                Some(table) if self.ask(table, &address).await?.is_none() => {
-                    let text = format_args!(
-                        "{} stands for {address}, and there is no such recipient",
-                        recipient.mailbox
-                    );
-                    self.console.warn("aliases", text);
+                Pending::List(path, alias) => {
+                    let members = self.read_list(&alias, &path).await?;
+                    self.add(&mut expansion, &alias, &members.text, depth + 1)?;
                 }
-                _ => expansion.members.push(address),
             }
         }
         match expansion.into_recipients(recipient) {
             members if members.is_empty() => Err(refusals::NO_SUCH_RECIPIENT),
             members => Ok(Resolved::Replaced(members)),
         }
+    }
+
+    /// Looks at one of those that `recipient` stands for.
+    async fn follow(
+        &self,
+        expansion: &mut Expansion,
+        recipient: &Mailbox,
+        address: Mailbox,
+        depth: u16,
+    ) -> Result<(), Refusal> {
+        let in_tables = find::in_tables(self.world.tables(), &self.active, &address.domain());
+        let at = in_tables.get().await.map_err(|trouble| self.failed(&trouble))?;
+        let route = self.active.config.route_of(&address, at).map(|(_, route)| route);
+        // Who stands for itself is kept, and not asked about again.
+        if let Some(route) = route.filter(|_| address != *recipient)
+            && let Some(next) = &route.aliases
+            && let Some(found) = self.ask(next, &address).await?
+        {
+            let route = Arc::clone(route);
+            let alias = Rc::new(Alias { route, of: address.clone(), by: found.by });
+            self.add(expansion, &alias, &found.entry.text, depth + 1)?;
+            if !expansion.stands_for_itself.remove(&address) {
+                return Ok(());
+            }
+        }
+        let table = route.and_then(|route| route.recipients.as_ref());
+        match table {
+            Some(table) if self.ask(table, &address).await?.is_none() => {
+                let text = format_args!(
+                    "{recipient} stands for {address}, and there is no such recipient"
+                );
+                self.console.warn("aliases", text);
+            }
+            _ => expansion.members.push(address),
+        }
+        Ok(())
     }
 
     async fn ask(
@@ -122,37 +142,63 @@ impl<W: World> Directory<W> {
         found.map_err(|trouble| self.failed(&trouble))
     }
 
-    /// Notes those that `table` has for `address`.
+    /// The addresses in a file that an alias names.
+    async fn read_list(&self, alias: &Alias, path: &str) -> Result<Arc<Entry>, Refusal> {
+        let Some(directory) = alias.directory_of(path) else {
+            let text = format_args!("it is in no directory that `include` of the route has");
+            return Err(self.bad_list(alias, path, text));
+        };
+        match self.world.tables().list(directory, Path::new(path)).get().await {
+            Ok(Some(members)) => Ok(members),
+            Ok(None) => Err(self.bad_list(alias, path, format_args!("there is no such file"))),
+            Err(trouble) if trouble.kind == TroubleKind::Key => {
+                Err(self.bad_list(alias, path, format_args!("{trouble}")))
+            }
+            Err(trouble) => Err(self.failed(&trouble)),
+        }
+    }
+
+    fn bad_list(&self, alias: &Alias, path: &str, why: fmt::Arguments<'_>) -> Refusal {
+        self.console.warn("aliases", format_args!("{alias} stands for {LIST}{path}: {why}"));
+        refusals::BAD_ALIAS
+    }
+
+    /// Notes those that `text` has for an alias.
     fn add(
         &self,
         expansion: &mut Expansion,
-        table: &TableEntry,
-        address: &Mailbox,
-        found: &FoundAddress,
+        alias: &Rc<Alias>,
+        text: &str,
         depth: u16,
     ) -> Result<(), Refusal> {
-        for text in members(&found.entry.text) {
-            let Some(member) = self.member(text, address, found.by) else {
-                let name = &table.name;
-                let text = format_args!("table {name}: {address} stands for {text:?}, no address");
+        for text in members(text) {
+            let pending = match text.strip_prefix(LIST) {
+                Some(path) if expansion.lists.insert(path.into()) => {
+                    Pending::List(path.into(), Rc::clone(alias))
+                }
+                Some(_) => continue,
+                None => {
+                    let Some(member) = self.member(text, &alias.of, alias.by) else {
+                        let text = format_args!("{alias} stands for {text:?}, no address");
+                        self.console.warn("aliases", text);
+                        return Err(refusals::BAD_ALIAS);
+                    };
+                    if member.is_same(&alias.of) {
+                        expansion.stands_for_itself.insert(member.clone());
+                    }
+                    if !expansion.seen.insert(member.clone()) {
+                        continue;
+                    }
+                    Pending::Address(member)
+                }
+            };
+            let count = expansion.seen.len() + expansion.lists.len();
+            if depth > DEPTH_MAX || count > MEMBERS_MAX {
+                let text = format_args!("{alias} stands for too many addresses");
                 self.console.warn("aliases", text);
                 return Err(refusals::BAD_ALIAS);
-            };
-            if member.is_same(address) {
-                expansion.stands_for_itself.insert(member.clone());
             }
-            if !expansion.seen.insert(member.clone()) {
-                continue;
-            }
-            if depth > DEPTH_MAX || expansion.seen.len() > MEMBERS_MAX {
-                let name = &table.name;
-                self.console.warn(
-                    "aliases",
-                    format_args!("table {name}: {address} stands for too many addresses"),
-                );
-                return Err(refusals::BAD_ALIAS);
-            }
-            expansion.pending.push_back((member, depth));
+            expansion.pending.push_back((pending, depth));
         }
         Ok(())
     }
@@ -162,7 +208,7 @@ impl<W: World> Directory<W> {
     fn member(&self, text: &str, address: &Mailbox, by: FoundBy) -> Option<Mailbox> {
         let text = match text.strip_prefix('@') {
             Some(domain) => format!("{}@{domain}", address.local()),
-            // A command, a file or an `:include:`, in sendmail's files of aliases: never an address.
+            // A command or a file, in sendmail's files of aliases: never an address.
             None if text.starts_with(['"', '|', '/', ':']) && !text.contains('@') => return None,
             None if !text.contains('@') => format!("{text}@{}", self.active.config.hostname),
             None => text.to_owned(),
@@ -184,12 +230,47 @@ impl<W: World> Directory<W> {
     }
 }
 
+/// An address that stands for others.
+struct Alias {
+    /// Whose `aliases` have it.
+    route: Arc<Route>,
+    of: Mailbox,
+    by: FoundBy,
+}
+
+impl Alias {
+    /// The directory that may have this file, of those that the route names.
+    fn directory_of(&self, path: &str) -> Option<&Path> {
+        let path = Path::new(path);
+        let leads_out = path.components().any(|part| part == Component::ParentDir);
+        let mut directories = self.route.include.iter().map(PathBuf::as_path);
+        directories.find(|directory| !leads_out && path.starts_with(directory))
+    }
+}
+
+impl fmt::Display for Alias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.route.aliases.as_ref().map_or("", |table| &table.name);
+        write!(f, "table {table}: {}", self.of)
+    }
+}
+
+/// What is to be looked at.
+enum Pending {
+    Address(Mailbox),
+    /// A file with addresses, which the alias names.
+    List(Box<str>, Rc<Alias>),
+}
+
 /// The addresses that a recipient stands for, as they are found.
 #[derive(Default)]
 struct Expansion {
     /// Those that were met: none is looked at twice, so that no circle goes on for ever.
     seen: BTreeSet<Mailbox>,
-    pending: VecDeque<(Mailbox, u16)>,
+    /// Files that were met, likewise.
+    lists: BTreeSet<Box<str>>,
+    /// Those that were not looked at yet, with how many steps lead there.
+    pending: VecDeque<(Pending, u16)>,
     /// Aliases that name themselves: they are recipients as well.
     stands_for_itself: BTreeSet<Mailbox>,
     members: Vec<Mailbox>,

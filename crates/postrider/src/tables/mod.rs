@@ -6,6 +6,7 @@ mod dialogue;
 mod files;
 mod kinds;
 mod ldap;
+mod lists;
 mod password;
 mod redis;
 mod registry;

@@ -2,12 +2,13 @@
 
 use super::files::{self, Stamp};
 use super::kinds;
+use super::lists::{self, Lists};
 use super::remote::{Remote, RemoteMetrics, TableThread};
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
 use crate::world::Start;
-use config::{Config, TableEntry};
-use lookup::{Table, Trouble, TroubleKind};
+use config::{Config, TableCache, TableEntry};
+use lookup::{Backend, Table, Trouble, TroubleKind};
 use mta::answer::Answer;
 use mta::console::Console;
 use mta::seams::{Found, Tables};
@@ -50,6 +51,8 @@ pub(crate) struct Registry {
     generation: AtomicU64,
     /// Started with the first table that needs it.
     thread: Mutex<Option<TableThread>>,
+    /// Files that aliases name. Opened with the first route that allows some.
+    lists: Mutex<Option<Remote>>,
     console: Arc<dyn Console + Send + Sync>,
     started: Start,
 }
@@ -68,6 +71,7 @@ impl Registry {
             live: Mutex::default(),
             generation: AtomicU64::new(0),
             thread: Mutex::default(),
+            lists: Mutex::default(),
             console: Arc::clone(console) as Arc<dyn Console + Send + Sync>,
             started,
         };
@@ -98,6 +102,11 @@ impl Registry {
                 Err(found) => mistakes.extend(found),
             }
         }
+        if config.routes.iter().any(|route| !route.include.is_empty())
+            && let Err(mistake) = self.open_lists()
+        {
+            mistakes.push(mistake);
+        }
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
@@ -105,19 +114,40 @@ impl Registry {
         Ok(())
     }
 
+    fn open_lists(&self) -> Result<(), String> {
+        let mut lists = lock(&self.lists);
+        if lists.is_none() {
+            *lists = Some(self.open_remote("lists".into(), &lists::cache(), Lists::backend)?);
+        }
+        Ok(())
+    }
+
+    /// A table whose driver is built on the thread that all such tables share.
+    fn open_remote(
+        &self,
+        name: Arc<str>,
+        cache: &TableCache,
+        build: impl FnOnce() -> Box<dyn Backend> + Send + 'static,
+    ) -> Result<Remote, String> {
+        let mut thread = lock(&self.thread);
+        let thread = match &mut *thread {
+            Some(thread) => thread,
+            none => {
+                let console = Arc::clone(&self.console);
+                let started = TableThread::start(self.started, console);
+                none.insert(started.map_err(|error| format!("cannot start a thread: {error}"))?)
+            }
+        };
+        Ok(thread.open(name, cache, build))
+    }
+
     fn open_one(&self, config: &Config, entry: &TableEntry) -> Result<Source, Vec<String>> {
         if entry.settings.composition().is_some() {
             return Ok(Source::Composed);
         }
         if let Some(build) = kinds::backend(&entry.settings) {
-            let at = |error| vec![format!("cannot start a thread: {error}")];
-            let mut thread = lock(&self.thread);
-            if thread.is_none() {
-                let console = Arc::clone(&self.console);
-                *thread = Some(TableThread::start(self.started, console).map_err(at)?);
-            }
-            let thread = thread.as_ref().ok_or_else(Vec::new)?;
-            return Ok(Source::Remote(thread.open(Arc::clone(&entry.name), &entry.cache, build)));
+            let opened = self.open_remote(Arc::clone(&entry.name), &entry.cache, build);
+            return opened.map(Source::Remote).map_err(|mistake| vec![mistake]);
         }
         let place = format!("{}:{}", config.file_name(), entry.line);
         let (table, stamp) = files::open(entry).map_err(|mistakes| {
@@ -221,7 +251,16 @@ impl Tables for ShardTables {
             }
             Some(Source::Remote(remote)) => remote.find(key),
             Some(Source::Composed) | None => {
-                let text = format!("table {} is not open", table.name);
+                Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "it is not open")))
+            }
+        }
+    }
+
+    fn list(&self, directory: &Path, file: &Path) -> Found {
+        match &*lock(&self.0.registry.lists) {
+            Some(lists) => lists.find(&lists::key(directory, file)),
+            None => {
+                let text = "no route has `include`";
                 Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, text)))
             }
         }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The server's listeners by name, with the keys that differ from the default.
-const LISTENERS: [(&str, &str); 16] = [
+const LISTENERS: [(&str, &str); 17] = [
     ("in", RELAY),
     (
         "small",
@@ -30,9 +30,44 @@ const LISTENERS: [(&str, &str); 16] = [
     ("strip", "nul = \"strip\""),
     ("keep", "nul = \"keep\""),
     ("strangers", "relay_from = []\ngreeting_delay = \"10s\""),
+    ("access", RELAY),
     ("patient", "relay_from = []\nearly_talkers = \"accept\"\ngreeting_delay = \"10s\""),
 ];
 const RELAY: &str = "relay_from = [\"127.0.0.0/8\"]";
+
+/// What the listener `access` says of recipients. Tables stand before routes: they are put where the
+/// text ends, which is all the same.
+const ACCESS: &str = "\
+[[access]]\ntable = \"access\"\nby = \"recipient\"\nlisteners = [\"access\"]\n\
+[[table]]\nname = \"access\"\n[table.inline]\n\
+\"filter@far.test\" = \"FILTER smtp:[127.0.0.1]\"\n\
+\"empty@far.test\" = \"\"\n\
+\"redirect@far.test\" = \"REDIRECT nobody\"\n\
+\"code@far.test\" = \"600 5.7.1 no\"\n\
+\"lines@far.test\" = \"REJECT 5.7.1 no\\r\\n250 2.1.5 yes\"\n\
+\"field@far.test\" = \"PREPEND no field\"\n";
+
+/// Aliases of `alias.test`, and the files that they name.
+fn aliases(files: &Files) -> String {
+    let lists = files.path("lists");
+    std::fs::create_dir(&lists).expect("a directory");
+    std::fs::write(lists.join("binary"), b"b@far.test\n\xff\xfe\n").expect("a file");
+    std::fs::write(lists.join("command"), "b@far.test\n|/bin/sh\n").expect("a file");
+    std::fs::write(lists.join("large"), vec![b'\n'; (4 << 20) + 1]).expect("a file");
+    std::fs::create_dir(lists.join("directory")).expect("a directory");
+    std::os::unix::fs::symlink("/etc/passwd", lists.join("link")).expect("a link");
+    let lists = lists.display();
+    let names = ["binary", "command", "large", "directory", "link", "none", "../postrider.toml"];
+    let entry = |(at, name): (usize, &str)| {
+        format!("\"list{at}@alias.test\" = \":include:{lists}/{name}\"\n")
+    };
+    let entries: String = names.into_iter().enumerate().map(entry).collect();
+    format!(
+        "[[table]]\nname = \"aliases\"\n[table.inline]\n{entries}\
+         \"passwd@alias.test\" = \":include:/etc/passwd\"\n\
+         \"pipe@alias.test\" = \"|/bin/sh\"\n"
+    )
+}
 
 /// A server with witnesses.
 pub(crate) struct Bench {
@@ -79,9 +114,14 @@ impl Bench {
              [[route]]\ndomains = [\"far.test\", \"*.far.test\", \"client.test\", \"relay.test\",\n\
              \"witness.test\", \"xn--bcher-kva.test\"]\n\
              maildir = { path = \"mail/{domain}/{local}\" }\n\
+             [[route]]\ndomains = [\"alias.test\"]\naliases = { table = \"aliases\" }\n\
+             include = [\"<LISTS>\"]\nmaildir = { path = \"mail/{domain}/{local}\" }\n\
              [[route]]\ndomains = [\"hop.test\"]\nsmtp = { hosts = [\"127.0.0.1:9\"] }\n\
              [[route]]\nsmtp = { hosts = [\"127.0.0.1:9\"] }\n",
         );
+        text.push_str(ACCESS);
+        text.push_str(&aliases(&files));
+        let text = text.replace("<LISTS>", &files.path("lists").display().to_string());
         let server = Server::start(&files, &text);
         let line = server.wait_console("admin", |line| line.contains("metrics and health on "));
         let admin = line.rsplit(' ').next().expect("an address").to_owned();

@@ -1,0 +1,207 @@
+//! Files of addresses that aliases name (`:include:`).
+
+use config::TableCache;
+use lookup::{Backend, Entry, Fetch, Trouble, TroubleKind};
+use rustix::fs::OFlags;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// A file may have so many bytes: 20,000 addresses of 200.
+const LIST_BYTES_MAX: u64 = 4 << 20;
+/// Files that are read at once. One that hangs, on a disk that is gone, keeps its place.
+const READS_MAX: usize = 8;
+/// Between the directory and the file of a key: no path has it.
+const DELIMITER: char = '\0';
+
+/// How files are read: an answer counts for a few seconds, and no longer, and no more are kept than fit into
+/// 64 MiB.
+pub(super) fn cache() -> TableCache {
+    TableCache {
+        positive: Duration::from_secs(5),
+        negative: Duration::from_secs(1),
+        stale: Duration::ZERO,
+        entries_max: 16,
+        requests_max: READS_MAX as u32,
+        waiting_max: 10_000,
+        timeout: Duration::from_secs(20),
+    }
+}
+
+/// What to ask [`Lists`] for.
+pub(super) fn key(directory: &Path, file: &Path) -> String {
+    format!("{}{DELIMITER}{}", directory.display(), file.display())
+}
+
+/// Reads files on threads of their own.
+pub(super) struct Lists {
+    places: Arc<Semaphore>,
+}
+
+impl Lists {
+    pub(super) fn backend() -> Box<dyn Backend> {
+        Box::new(Lists { places: Arc::new(Semaphore::new(READS_MAX)) })
+    }
+
+    async fn read(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            return Err(Trouble::new(TroubleKind::Timeout, "files that are read do not answer"));
+        };
+        let (directory, file) = key.split_once(DELIMITER).unwrap_or_default();
+        let (directory, file) = (PathBuf::from(directory), PathBuf::from(file));
+        let done = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            read(&directory, &file)
+        });
+        match done.await {
+            Ok(Ok(text)) => Ok(text.map(Entry::text)),
+            Ok(Err(error)) => Err(Trouble::new(TroubleKind::Key, error.to_string())),
+            Err(_) => Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping")),
+        }
+    }
+}
+
+impl Backend for Lists {
+    fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(keys.len());
+            for key in keys {
+                answers.push(self.read(key).await);
+            }
+            answers
+        })
+    }
+}
+
+/// The addresses in a file, with commas between them; `None`: there is no such file.
+fn read(directory: &Path, file: &Path) -> io::Result<Option<String>> {
+    // What is no file must not be waited for.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(file);
+    let opened = match opened {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let meta = opened.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    // Where the file is that was opened, whatever links led there.
+    if !place_of(&opened)?.starts_with(fs::canonicalize(directory)?) {
+        return Err(io::Error::other(format!("a link leads out of {}", directory.display())));
+    }
+    let mut content = Vec::new();
+    opened.take(LIST_BYTES_MAX + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > LIST_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {LIST_BYTES_MAX} bytes")));
+    }
+    let text = std::str::from_utf8(&content).map_err(|error| {
+        io::Error::other(format!("byte {} is not UTF-8", error.valid_up_to() + 1))
+    })?;
+    Ok(Some(addresses(text)))
+}
+
+fn place_of(file: &File) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// The lines that are neither empty nor comments, with commas between them.
+fn addresses(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+    lines.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use tempfile::TempDir;
+
+    struct Place {
+        dir: TempDir,
+        lists: PathBuf,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let dir = tempfile::tempdir().expect("a directory");
+            let lists = dir.path().join("lists");
+            fs::create_dir_all(lists.join("deep")).expect("a directory");
+            Place { dir, lists }
+        }
+
+        fn write(&self, name: &str, content: &[u8]) {
+            fs::write(self.lists.join(name), content).expect("a file");
+        }
+
+        fn read(&self, name: &str) -> Result<Option<String>, String> {
+            read(&self.lists, &self.lists.join(name)).map_err(|error| error.to_string())
+        }
+    }
+
+    #[test]
+    fn a_list_has_addresses_comments_and_empty_lines() {
+        let place = Place::new();
+        place.write("deep/all", b"# Everybody.\r\n\n  jo@x.test\nann@x.test, bob@x.test\n\t# no\n");
+        let all = "jo@x.test,ann@x.test, bob@x.test";
+        assert_eq!(place.read("deep/all"), Ok(Some(all.to_owned())));
+        place.write("empty", b"");
+        assert_eq!(place.read("empty"), Ok(Some(String::new())));
+        assert_eq!(place.read("none"), Ok(None));
+        assert_eq!(place.read("none/deep"), Ok(None));
+    }
+
+    #[test]
+    fn links_lead_nowhere_else() {
+        let place = Place::new();
+        fs::write(place.dir.path().join("secret"), "jo@x.test").expect("a file");
+        place.write("own", b"jo@x.test");
+        symlink("../secret", place.lists.join("out")).expect("a link");
+        symlink("..", place.lists.join("up")).expect("a link");
+        symlink("own", place.lists.join("in")).expect("a link");
+        let out = format!("a link leads out of {}", place.lists.display());
+        assert_eq!(place.read("out"), Err(out.clone()));
+        assert_eq!(place.read("up/secret"), Err(out.clone()));
+        assert_eq!(place.read("../secret"), Err(out));
+        assert_eq!(place.read("in"), Ok(Some("jo@x.test".to_owned())));
+        // The directory itself may be one.
+        let link = place.dir.path().join("link");
+        symlink("lists", &link).expect("a link");
+        let read = read(&link, &link.join("own")).expect("a list");
+        assert_eq!(read.as_deref(), Some("jo@x.test"));
+    }
+
+    #[test]
+    fn what_is_no_file_or_no_text_or_too_large_is_none() {
+        let place = Place::new();
+        assert_eq!(place.read("deep"), Err("it is no file".to_owned()));
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            place.lists.join("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .expect("a pipe");
+        assert_eq!(place.read("pipe"), Err("it is no file".to_owned()));
+        place.write("latin", b"j\xf6@x.test");
+        assert_eq!(place.read("latin"), Err("byte 2 is not UTF-8".to_owned()));
+        let most = vec![b'\n'; LIST_BYTES_MAX as usize];
+        place.write("most", &most);
+        assert_eq!(place.read("most"), Ok(Some(String::new())));
+        place.write("more", &[&most[..], b"\n"].concat());
+        assert_eq!(place.read("more"), Err("it has more than 4194304 bytes".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_hangs_keeps_its_place_and_no_more_are_tried() {
+        let lists = Lists { places: Arc::new(Semaphore::new(0)) };
+        let trouble = lists.read("/x\0/x/y").await.expect_err("no answer");
+        assert_eq!(trouble.kind, TroubleKind::Timeout);
+    }
+}
