@@ -4,7 +4,7 @@
 use mail::dsn::xtext;
 use mail::{Domain, Envelope, Mailbox, Mono, Reply};
 use smtp::client::{ClientEvent, ClientSession, Outgoing, OutgoingRecipient, Output};
-use smtp::server::{Accepted, ContentSink, Need, ServerConfig, ServerSession, Transaction};
+use smtp::server::{ContentSink, Need, ServerConfig, ServerSession, Transaction};
 use smtp::testing::client;
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ fn transaction(commands: &[u8]) -> Option<Transaction> {
         rest = &rest[progress.consumed..];
         match progress.need {
             Need::Mail(_) => session.answer_mail(NOW, Ok(())),
-            Need::Rcpt { number, .. } => session.answer_rcpt(NOW, number, Ok(Accepted::AsGiven)),
+            Need::Rcpt { number, .. } => session.answer_rcpt(NOW, number, Ok(())),
             Need::Data { .. } => session.answer_data(NOW, Ok(())),
             Need::Message(transaction) => {
                 session.answer_message(NOW, Reply::new(250, (2, 0, 0), "Queued"));

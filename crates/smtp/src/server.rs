@@ -69,7 +69,7 @@ pub enum Need {
     /// Before 354 or before the first BDAT chunk is read: answer with
     /// [`ServerSession::answer_data`] once room for the message is reserved.
     Data {
-        /// Recipients in the envelope; 0 where all that were accepted were replaced by nobody.
+        /// Recipients in the envelope.
         recipients: usize,
         /// The command was DATA: no content may come before 354. When some is at hand already,
         /// [`ServerSession::refuse_early_content`] is the answer.
@@ -87,17 +87,6 @@ pub enum Need {
     StartTls,
     /// Flush the output and close. A transaction that was open is over, as with `Abandon`.
     Close,
-}
-
-/// What an accepted recipient becomes in the envelope.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Accepted {
-    /// It is in the envelope as RCPT gave it.
-    AsGiven,
-    /// These are in its place, such as the members of an alias; nobody is, if there are none: the
-    /// client is told 250 all the same. What they keep of its NOTIFY and ORCPT is the driver's
-    /// choice (RFC 3461 §5.2.7). Whoever is in the envelope already gets no second copy.
-    Instead(Vec<Recipient>),
 }
 
 /// A message whose content is complete.

@@ -3,8 +3,8 @@
 use super::content::ContentReader;
 use super::open_recipients::Answer;
 use super::refusal::About;
+use super::replies;
 use super::session::{Awaited, Greeting, Phase, ServerSession};
-use super::{Accepted, replies};
 use mail::{Mono, Recipient, Reply};
 
 impl ServerSession {
@@ -29,7 +29,7 @@ impl ServerSession {
     ///
     /// An answer for a number that is not open is an error of the driver; outside debug builds it
     /// is ignored.
-    pub fn answer_rcpt(&mut self, now: Mono, number: u32, answer: Result<Accepted, Reply>) {
+    pub fn answer_rcpt(&mut self, now: Mono, number: u32, answer: Result<(), Reply>) {
         if matches!(self.phase, Phase::Closing) {
             return;
         }
@@ -51,25 +51,15 @@ impl ServerSession {
 
     /// The first of the open recipients has its reply.
     fn finish_recipient(&mut self, given: Recipient, answer: Answer) {
-        let accepted = match answer {
-            Ok(accepted) => accepted,
-            Err(reply) => {
-                let recipient = Some(given.mailbox.as_str());
-                return self.refuse_recipient(About { recipient, ..About::step("RCPT") }, &reply);
-            }
-        };
+        if let Err(reply) = answer {
+            let recipient = Some(given.mailbox.as_str());
+            return self.refuse_recipient(About { recipient, ..About::step("RCPT") }, &reply);
+        }
         self.output.extend_from_slice(replies::RCPT_OK);
         self.errors = self.errors.saturating_sub(std::mem::take(&mut self.recipient_errors));
         self.accepted = self.accepted.saturating_add(1);
-        let Some(transaction) = &mut self.transaction else { return };
-        let recipients = &mut transaction.envelope.recipients;
-        match accepted {
-            Accepted::AsGiven if self.config.lmtp => recipients.push(given),
-            Accepted::AsGiven => self.known.add_given(recipients, given),
-            Accepted::Instead(instead) if self.config.lmtp => recipients.extend(instead),
-            Accepted::Instead(instead) => {
-                instead.into_iter().for_each(|member| self.known.add_member(recipients, member));
-            }
+        if let Some(transaction) = &mut self.transaction {
+            transaction.envelope.recipients.push(given);
         }
     }
 

@@ -14,8 +14,7 @@ pub struct ServerConfig {
     pub banner: String,
     /// SIZE, 552 5.3.4 beyond it. RFC 5321 §4.5.3.1.7.
     pub message_bytes_max: u64,
-    /// Recipients per transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8: at least 100. Counts
-    /// those that RCPT named; how many an alias may stand for is the driver's to limit.
+    /// Recipients per transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8: at least 100.
     pub recipients_max: usize,
     /// Recipients of a transaction whose replies are not written yet: further RCPTs wait beyond it.
     /// One is always let in. What the driver may have under way for one client, and what answers

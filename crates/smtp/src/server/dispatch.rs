@@ -252,7 +252,7 @@ impl ServerSession {
     /// of its own in the end (RFC 2033 §4.2).
     fn place_of(&mut self, recipient: &Recipient) -> Option<usize> {
         let transaction = self.transaction.as_ref().filter(|_| !self.config.lmtp)?;
-        self.known.find_given(&transaction.envelope.recipients, &recipient.mailbox)
+        self.known.find(&transaction.envelope.recipients, &recipient.mailbox)
     }
 
     /// Asks the driver. The phase stays: further RCPTs may follow before the answer.

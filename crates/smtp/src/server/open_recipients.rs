@@ -1,11 +1,10 @@
 //! Recipients that the driver was asked about and whose replies are not written yet.
 
-use super::Accepted;
 use mail::{Mailbox, Recipient, Reply};
 use std::collections::VecDeque;
 
 /// The driver's answer to one RCPT.
-pub(super) type Answer = Result<Accepted, Reply>;
+pub(super) type Answer = Result<(), Reply>;
 
 /// No answer is owed for the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +89,7 @@ mod tests {
     }
 
     fn answered(open: &mut OpenRecipients, number: u32) -> Result<Vec<Recipient>, NotOpen> {
-        let mut next = open.answer(number, Ok(Accepted::AsGiven))?;
+        let mut next = open.answer(number, Ok(()))?;
         let mut all = Vec::new();
         while let Some((recipient, _)) = next {
             all.push(recipient);

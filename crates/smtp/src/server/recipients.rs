@@ -12,44 +12,12 @@ const FEW: usize = 8;
 pub(super) struct RecipientIndex {
     /// Fingerprint and place of those that are indexed: always the first ones, without a gap.
     seen: BTreeSet<(u64, u32)>,
-    /// The places of those that no RCPT named: they came in place of an alias.
-    members: BTreeSet<usize>,
 }
 
 impl RecipientIndex {
     /// Where the recipient stands that an earlier RCPT named so. `recipients` are those of the last
     /// call, and what was added since.
-    pub(super) fn find_given(
-        &mut self,
-        recipients: &[Recipient],
-        mailbox: &Mailbox,
-    ) -> Option<usize> {
-        self.find(recipients, mailbox).filter(|at| !self.members.contains(at))
-    }
-
-    /// Adds a recipient that [`RecipientIndex::find_given`] doesn't find.
-    pub(super) fn add_given(&mut self, recipients: &mut Vec<Recipient>, given: Recipient) {
-        if !self.members.is_empty()
-            && let Some(at) = self.find(recipients, &given.mailbox)
-        {
-            self.members.remove(&at);
-            return merge(recipients, at, given);
-        }
-        recipients.push(given);
-    }
-
-    /// Adds a recipient that comes in place of an alias.
-    pub(super) fn add_member(&mut self, recipients: &mut Vec<Recipient>, member: Recipient) {
-        match self.find(recipients, &member.mailbox) {
-            Some(at) => merge(recipients, at, member),
-            None => {
-                self.members.insert(recipients.len());
-                recipients.push(member);
-            }
-        }
-    }
-
-    fn find(&mut self, recipients: &[Recipient], mailbox: &Mailbox) -> Option<usize> {
+    pub(super) fn find(&mut self, recipients: &[Recipient], mailbox: &Mailbox) -> Option<usize> {
         if recipients.len() <= FEW {
             return recipients.iter().position(|recipient| recipient.mailbox.is_same(mailbox));
         }
@@ -98,38 +66,15 @@ mod tests {
         let mut recipients = Vec::new();
         for number in 0..1_000_usize {
             let other_form = recipient(&format!("\"u{number}\"@HOST.example")).mailbox;
-            assert_eq!(index.find_given(&recipients, &other_form), None, "{number}");
+            assert_eq!(index.find(&recipients, &other_form), None, "{number}");
             recipients.push(recipient(&format!("u{number}@host.example")));
             for at in [0, number / 2, number] {
                 let other_form = recipient(&format!("\"u{at}\"@Host.Example")).mailbox;
-                assert_eq!(index.find_given(&recipients, &other_form), Some(at));
+                assert_eq!(index.find(&recipients, &other_form), Some(at));
             }
         }
-        assert_eq!(index.find_given(&recipients, &recipient("U1@host.example").mailbox), None);
+        assert_eq!(index.find(&recipients, &recipient("U1@host.example").mailbox), None);
         recipients.push(recipient("postmaster"));
-        assert_eq!(index.find_given(&recipients, &recipient("PostMaster").mailbox), Some(1_000));
-    }
-
-    #[test]
-    fn members_of_an_alias_get_one_copy_and_are_not_known_as_given() {
-        for others in [0, 20] {
-            let mut index = RecipientIndex::default();
-            let mut recipients = Vec::new();
-            for number in 0..others {
-                index.add_given(&mut recipients, recipient(&format!("u{number}@host.example")));
-            }
-            let bob = recipient("bob@host.example");
-            let wished = Recipient { notify: Notify::SUCCESS, ..bob.clone() };
-            index.add_member(&mut recipients, bob.clone());
-            index.add_member(&mut recipients, wished);
-            let both = Notify::UNSPECIFIED.union(Notify::SUCCESS);
-            assert_eq!(recipients.len(), others + 1, "one copy");
-            assert_eq!(recipients[others], Recipient { notify: both, ..bob.clone() });
-            assert_eq!(index.find_given(&recipients, &bob.mailbox), None);
-            index.add_given(&mut recipients, bob.clone());
-            assert_eq!(index.find_given(&recipients, &bob.mailbox), Some(others));
-            index.add_member(&mut recipients, bob.clone());
-            assert_eq!(index.find_given(&recipients, &bob.mailbox), Some(others), "it stays given");
-        }
+        assert_eq!(index.find(&recipients, &recipient("PostMaster").mailbox), Some(1_000));
     }
 }

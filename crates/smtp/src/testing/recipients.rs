@@ -1,6 +1,5 @@
 //! The recipients of a transaction as they must come out, whatever the order of the answers.
 
-use crate::server::Accepted;
 use mail::{Mailbox, Recipient, Reply};
 use std::collections::VecDeque;
 
@@ -8,8 +7,8 @@ use std::collections::VecDeque;
 struct Asked {
     number: u32,
     recipient: Recipient,
-    /// For whom it is accepted, or the code that it is refused with.
-    answer: Option<Result<Vec<Mailbox>, u16>>,
+    /// `Err`: the code that it is refused with.
+    answer: Option<Result<(), u16>>,
 }
 
 /// What the driver was asked about.
@@ -41,30 +40,19 @@ impl Recipients {
     }
 
     /// Notes an answer. Returns the codes of the replies that are due now.
-    pub(super) fn answer(
-        &mut self,
-        number: u32,
-        answer: &Result<Accepted, Reply>,
-        one_copy: bool,
-    ) -> Vec<u16> {
+    pub(super) fn answer(&mut self, number: u32, answer: &Result<(), Reply>) -> Vec<u16> {
         let asked = self.asked.iter_mut().find(|asked| asked.number == number);
         let asked = asked.expect("an open number");
-        asked.answer = Some(match answer {
-            Ok(Accepted::AsGiven) => Ok(vec![asked.recipient.mailbox.clone()]),
-            Ok(Accepted::Instead(instead)) => {
-                Ok(instead.iter().map(|recipient| recipient.mailbox.clone()).collect())
-            }
-            Err(reply) => Err(reply.code),
-        });
+        asked.answer = Some(answer.as_ref().map(|()| ()).map_err(|reply| reply.code));
         let mut codes = Vec::new();
-        while let Some(answer) = self.asked.front_mut().and_then(|asked| asked.answer.take()) {
-            self.asked.pop_front();
-            codes.push(answer.as_ref().err().copied().unwrap_or(250));
-            self.accepted += usize::from(answer.is_ok());
-            for mailbox in answer.unwrap_or_default() {
-                if !one_copy || !self.envelope.iter().any(|known| known.is_same(&mailbox)) {
-                    self.envelope.push(mailbox);
-                }
+        while self.asked.front().is_some_and(|asked| asked.answer.is_some()) {
+            let Some(Asked { recipient, answer: Some(answer), .. }) = self.asked.pop_front() else {
+                break;
+            };
+            codes.push(answer.err().unwrap_or(250));
+            if answer.is_ok() {
+                self.accepted += 1;
+                self.envelope.push(recipient.mailbox);
             }
         }
         codes

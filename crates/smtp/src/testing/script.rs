@@ -1,8 +1,8 @@
 //! What a driver answers, by address.
 
 use super::server::{Answer, Policy};
-use crate::server::{Accepted, MailCommand};
-use mail::{Mailbox, Recipient, Reply};
+use crate::server::MailCommand;
+use mail::{Recipient, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The answers of a dialogue; what is not named here is accepted at once.
@@ -12,8 +12,6 @@ pub struct Script {
     pub mail: BTreeMap<String, Reply>,
     /// Refused recipients by address.
     pub rcpt: BTreeMap<String, Reply>,
-    /// Recipients that others are in the envelope for, by address.
-    pub alias: BTreeMap<String, Vec<String>>,
     /// Recipients that stay open, by address; the empty one stands for all.
     pub late: BTreeSet<String>,
     /// Refuses DATA and BDAT.
@@ -44,19 +42,8 @@ impl Policy for Script {
         self.late.contains("") || self.late.contains(recipient.mailbox.as_str())
     }
 
-    fn rcpt(&mut self, recipient: &Recipient) -> Answer<Accepted> {
-        let address = recipient.mailbox.as_str();
-        if let Some(refusal) = self.rcpt.get(address) {
-            return Answer::now(Err(refusal.clone()));
-        }
-        let Some(members) = self.alias.get(address) else {
-            return Answer::now(Ok(Accepted::AsGiven));
-        };
-        let member = |text: &String| {
-            let mailbox = Mailbox::parse(text, true).expect("the address of a member");
-            Recipient { mailbox, ..recipient.clone() }
-        };
-        Answer::now(Ok(Accepted::Instead(members.iter().map(member).collect())))
+    fn rcpt(&mut self, recipient: &Recipient) -> Answer<()> {
+        refused(self.rcpt.get(recipient.mailbox.as_str()))
     }
 
     fn data(&mut self) -> Answer<()> {

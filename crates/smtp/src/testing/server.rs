@@ -6,8 +6,7 @@ use super::script::Script;
 use super::stream::Content;
 use super::transcript::{envelope, shortened};
 use crate::server::{
-    Accepted, BareNewline, ContentSink, MailCommand, Need, Nul, ServerConfig, ServerSession,
-    Transaction,
+    BareNewline, ContentSink, MailCommand, Need, Nul, ServerConfig, ServerSession, Transaction,
 };
 use mail::{ContentFacts, ContentScanner, Mono, Recipient, Reply};
 use std::sync::Arc;
@@ -40,7 +39,7 @@ pub trait Policy {
     /// Whether a recipient stays open until [`Driver::answer_open`].
     fn is_late(&mut self, recipient: &Recipient) -> bool;
     /// What becomes of a recipient.
-    fn rcpt(&mut self, recipient: &Recipient) -> Answer<Accepted>;
+    fn rcpt(&mut self, recipient: &Recipient) -> Answer<()>;
     /// Whether there is room for the content.
     fn data(&mut self) -> Answer<()>;
     /// The final replies to a message, at least one; `Err` is one for all.
@@ -222,7 +221,7 @@ impl<P: Policy> Driver<P> {
         let answer = self.policy.rcpt(self.recipients.get(number));
         let session_deadline = self.session.deadline();
         let result = self.delay(answer, session_deadline);
-        let codes = self.recipients.answer(number, &result, !self.config.lmtp);
+        let codes = self.recipients.answer(number, &result);
         self.session.answer_rcpt(self.now, number, result);
         self.check_replies(&codes);
     }

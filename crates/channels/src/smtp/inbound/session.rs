@@ -8,9 +8,7 @@ use mta::ingress::{Entrance, Intake, Refused, Resolved, Submitted};
 use mta::seams::{Net, Stream, World};
 use mta::services::SCRATCH_BYTES;
 use mta::stopping::Stopping;
-use smtp::server::{
-    Accepted, ContentSink, MailCommand, Need, Progress, ServerSession, Transaction,
-};
+use smtp::server::{ContentSink, MailCommand, Need, Progress, ServerSession, Transaction};
 use std::cell::RefCell;
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
@@ -216,8 +214,7 @@ impl<W: World> Session<W> {
     ) {
         let kept = decided.and_then(|resolved| self.entrance.keep(recipient, resolved));
         // What stands for it is the core's to know, for all protocols.
-        let answer = kept.map(|()| Accepted::AsGiven).map_err(Reply::from);
-        self.machine.answer_rcpt(self.entrance.now(), number, answer);
+        self.machine.answer_rcpt(self.entrance.now(), number, kept.map_err(Reply::from));
     }
 
     /// Answers for the recipients that are decided; whether there was one.

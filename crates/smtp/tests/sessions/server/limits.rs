@@ -1,7 +1,7 @@
 //! Limits that a dialogue cannot show: memory, exact moments, answers that come too late.
 
 use mail::Mono;
-use smtp::server::{Accepted, ContentSink, Need, ServerConfig, ServerSession};
+use smtp::server::{ContentSink, Need, ServerConfig, ServerSession};
 use smtp::testing::server::Driver;
 use smtp::testing::transcript::reply;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ fn deadlines_to_the_microsecond() {
     session.answer_mail(seconds(220), Ok(()));
     assert_eq!(session.deadline(), seconds(520));
     session.handle_input(seconds(220), b"RCPT TO:<bob@b.example>\r\n", &mut Nowhere);
-    session.answer_rcpt(seconds(220), 0, Ok(Accepted::AsGiven));
+    session.answer_rcpt(seconds(220), 0, Ok(()));
     session.handle_input(seconds(230), b"DATA\r\n", &mut Nowhere);
     session.answer_data(seconds(240), Ok(()));
     assert_eq!(session.deadline(), seconds(420), "180 s for the first piece");
@@ -161,7 +161,7 @@ fn shutdown_while_an_answer_is_owed() {
         match progress.need {
             Need::Mail(_) => session.answer_mail(START, Ok(())),
             Need::Rcpt { number, .. } => {
-                session.answer_rcpt(START, number, Ok(Accepted::AsGiven));
+                session.answer_rcpt(START, number, Ok(()));
             }
             Need::Data { recipients: 1, .. } => session.answer_data(START, Ok(())),
             Need::Message(_) => break,
@@ -196,7 +196,7 @@ fn with_open(config: ServerConfig, count: u32) -> ServerSession {
     session
 }
 
-const OK: Result<Accepted, mail::Reply> = Ok(Accepted::AsGiven);
+const OK: Result<(), mail::Reply> = Ok(());
 
 #[test]
 fn as_many_recipients_are_open_as_the_listener_lets() {

@@ -73,9 +73,6 @@ fn config() -> impl Strategy<Value = ServerConfig> {
 fn script() -> Script {
     let mut script = Script::default();
     script.rcpt.insert("no@b.example".to_owned(), reply("550 5.1.1 No such user"));
-    let members = ["bob@b.example", "eve@c.example", "eve@C.example"].map(str::to_owned).to_vec();
-    script.alias.insert("team@b.example".to_owned(), members);
-    script.alias.insert("nobody@b.example".to_owned(), Vec::new());
     script
 }
 

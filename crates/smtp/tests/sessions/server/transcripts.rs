@@ -259,11 +259,6 @@ fn set(config: &mut ServerConfig, script: &mut Script, line: &str) {
         }
         "mail" => script.mail.extend([pair()]),
         "rcpt" => script.rcpt.extend([pair()]),
-        "alias" => {
-            let (address, members) = value.split_once(' ').unwrap_or((value, ""));
-            let members = members.split_whitespace().map(str::to_owned).collect();
-            script.alias.insert(address.to_owned(), members);
-        }
         "late" => script.late.extend([value.to_owned()]),
         "data" => script.data = Some(reply(value)),
         "message" => script.message = Some(reply(value)),
