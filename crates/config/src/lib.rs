@@ -42,7 +42,7 @@ pub use route::{DomainPattern, Route, RouteTable};
 pub use schema::Schema;
 pub use settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Listener, Log, Postmaster, REPORT_GIVE_UP_AFTER,
-    ReportRetry, ReportTo, Reports, Retry, SpoolSection,
+    ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs,
 };
 pub use stage::{StageEntry, StageSection, StageSettings};
 pub use table::{
@@ -82,6 +82,8 @@ pub struct Config {
     pub reports: Arc<Reports>,
     /// When mail without a sender is tried again.
     pub report_retry: ReportRetry,
+    /// Senders of what is sent on for others; `None`: they stay as they are.
+    pub srs: Option<Srs>,
     /// How names are resolved.
     pub dns: Dns,
     /// The administration interface.

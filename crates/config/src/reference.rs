@@ -154,7 +154,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 12] = [
+const SECTIONS: [(&str, &str, &str); 13] = [
     ("spool", "[spool]", "SpoolText"),
     ("listener", "[[listener]]", "ListenerText"),
     ("route", "[[route]]", "RouteText"),
@@ -164,6 +164,7 @@ const SECTIONS: [(&str, &str, &str); 12] = [
     ("reports", "[reports]", "ReportsText"),
     ("reports: retry", "[reports]\nretry = { … }", "ReportRetryText"),
     ("dns", "[dns]", "DnsText"),
+    ("srs", "[srs]", "SrsText"),
     ("admin", "[admin]", "AdminText"),
     ("events", "[events]", "EventsTable"),
     ("log", "[log]", "LogText"),

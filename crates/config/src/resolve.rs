@@ -3,6 +3,7 @@
 mod listener;
 mod reports;
 mod route;
+mod srs;
 mod table;
 
 use super::channel::Destination;
@@ -12,7 +13,7 @@ use super::reader::Reader;
 use super::resolver::Resolver;
 use super::settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, ReportRetry, Reports, Retry,
-    SpoolSection,
+    SpoolSection, Srs,
 };
 use super::stage::StageEntry;
 use super::table::TableEntry;
@@ -72,6 +73,7 @@ struct Parts {
     retry: Retry,
     reports: Arc<Reports>,
     report_retry: ReportRetry,
+    srs: Option<Srs>,
     dns: Dns,
     admin: Admin,
     events: Option<Events>,
@@ -93,6 +95,7 @@ impl Parts {
             retry: self.retry,
             reports: self.reports,
             report_retry: self.report_retry,
+            srs: self.srs,
             dns: self.dns,
             admin: self.admin,
             events: self.events,
@@ -129,6 +132,7 @@ impl Resolver<'_> {
         self.advise(written, &listeners, &routes);
         Some(Parts {
             shards: written.shards,
+            srs: self.srs(&written.srs),
             dns: self.dns(&written.dns),
             admin: self.admin(&written.admin, &spool),
             events: self.events(&written.events, &spool),

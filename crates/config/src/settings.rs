@@ -2,7 +2,8 @@
 
 use super::written::{BareNewline, Durability, LogLevel, Nul, Returns};
 use ipnet::IpNet;
-use mail::Mailbox;
+use mail::{Domain, Mailbox};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -220,6 +221,28 @@ pub struct Dns {
 /// Bytes of a control socket's path at most. sockaddr_un holds 108 with the final NUL, and the
 /// socket is made beside its place, with `.new` after its name.
 pub const CONTROL_PATH_BYTES_MAX: usize = 103;
+
+/// `[srs]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Srs {
+    /// Of rewritten senders.
+    pub domain: Domain,
+    /// What has the secrets.
+    pub secret_file: PathBuf,
+    /// Those: put here by who reads files, before the configuration is used. Without any, senders stay as
+    /// they are.
+    pub secrets: Vec<Secret>,
+}
+
+/// What nobody is shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub Box<[u8]>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
 
 /// `[admin]`.
 #[derive(Clone, Debug, PartialEq)]

@@ -55,6 +55,8 @@ pub struct FileText {
     pub retry: RetryText,
     /// What senders are told of the fate of their mail (delivery status notifications, RFC 3464).
     pub reports: ReportsText,
+    /// Senders of what is sent on for others.
+    pub srs: SrsText,
     /// How names are resolved for `mx` routes and host names.
     pub dns: DnsText,
     /// The administration interface.
@@ -219,6 +221,22 @@ pub struct AdminText {
     /// use it. Without it: `control.sock` in the first spool directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
+}
+
+/// The Sender Rewriting Scheme: what an alias sends on from a sender of a domain that is not ours to a
+/// recipient whose domain is not ours gets a sender here, which this server may send for (SPF). Reports
+/// to such a sender are led back to the original one, for 21 days. Ours are the domains that a route
+/// names, but for those of `mx` routes. Without `domain` and `secret_file` senders stay as they are.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SrsText {
+    /// The domain of rewritten senders. Its MX must lead here; no route needs to name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// A file with secrets, one on a line: the first signs, all are good for what was signed before.
+    /// Read at the start and at each reload. Servers that stand for each other have the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_file: Option<String>,
 }
 
 /// The event log: `"off"`, `"on"`, or a table that says where and how.

@@ -52,6 +52,12 @@ impl Message {
         meta::is_from_stranger(&self.meta)
     }
 
+    /// Whether a recipient gets it from a rewritten sender.
+    #[must_use]
+    pub fn is_forwarded(&self, index: u32) -> bool {
+        meta::is_forwarded(&self.meta, index)
+    }
+
     /// The reverse-path; empty for a report.
     #[must_use]
     pub fn sender(&self) -> &str {

@@ -57,6 +57,32 @@ pub(crate) fn is_for_postmaster(meta: &Meta, index: u32) -> bool {
         .is_some_and(|value| value.chunks(4).any(|piece| piece == index.to_le_bytes()))
 }
 
+/// The recipients, by their indexes in order, that get the message from a rewritten sender; `None` if
+/// there are none.
+pub(crate) fn forwarded(indexes: &[u32]) -> Option<(u16, Bytes)> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for index in indexes {
+        match runs.last_mut() {
+            Some((first, count)) if *first + *count == *index => *count += 1,
+            _ => runs.push((*index, 1)),
+        }
+    }
+    let numbers = runs.into_iter().flat_map(|(first, count)| [first, count]);
+    let value: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
+    (!value.is_empty()).then(|| (tag::FORWARDED, Bytes::from(value)))
+}
+
+/// Whether [`forwarded`] names this recipient.
+pub(crate) fn is_forwarded(meta: &Meta, index: u32) -> bool {
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
+    field(meta, tag::FORWARDED).is_some_and(|value| {
+        value.chunks_exact(8).any(|run| {
+            let (first, count) = run.split_at(4);
+            index.checked_sub(number(first)).is_some_and(|at| at < number(count))
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +94,17 @@ mod tests {
         let found: Vec<u32> = (0..400).filter(|index| is_for_postmaster(&meta, *index)).collect();
         assert_eq!(found, [1, 300]);
         assert!(!is_for_postmaster(&Meta::default(), 0));
+    }
+
+    #[test]
+    fn forwarded_recipients_are_found_again() {
+        assert_eq!(forwarded(&[]), None);
+        let meta = Meta { fields: forwarded(&[1, 2, 3, 7, 300]).into_iter().collect() };
+        assert_eq!(meta.fields[0].1.len(), 3 * 8);
+        let found: Vec<u32> = (0..400).filter(|index| is_forwarded(&meta, *index)).collect();
+        assert_eq!(found, [1, 2, 3, 7, 300]);
+        let torn = Meta { fields: vec![(tag::FORWARDED, Bytes::from_static(&[1; 7]))] };
+        assert!(!is_forwarded(&torn, 1) && !is_forwarded(&Meta::default(), 0));
     }
 
     #[test]

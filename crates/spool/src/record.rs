@@ -101,6 +101,9 @@ pub mod tag {
     pub const BODY_CHECKSUMS: u16 = 17;
     /// There (one octet, 1) when the client might not send to any domain.
     pub const STRANGER: u16 = 18;
+    /// Recipients who get the message from a rewritten sender: the first of a run of indexes and how many
+    /// there are (u32 each), in order.
+    pub const FORWARDED: u16 = 19;
 }
 
 /// How a recipient was done with.

@@ -10,6 +10,7 @@ mod client;
 mod copies;
 mod custody;
 mod directory;
+mod forwarding;
 mod ingress;
 mod mailboxes;
 mod node;

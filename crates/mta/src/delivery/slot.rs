@@ -15,7 +15,7 @@ use crate::seams::{Dns as _, DnsError, World};
 use crate::stopping::StopGuard;
 use bytes::Bytes;
 use config::Config;
-use mail::{Failure, MessageId, Mono, Reply};
+use mail::{Failure, Mailbox, MessageId, Mono, Reply};
 use queue::{CloseReason, EntryId, ReadyId, Take, Work};
 use spool::{BlobId, LoadError};
 use std::cell::RefMut;
@@ -201,6 +201,17 @@ impl<W: World> Slot<W> {
     #[must_use]
     pub fn take(&self, carried: u32) -> Take {
         self.delivery.schedule.take(self.ready, carried)
+    }
+
+    /// From whom a recipient gets a message: from a sender of ours, if it is sent on for others; the day
+    /// of its acceptance stands in that, so that each try has the same.
+    #[must_use]
+    pub fn reverse_path(&self, message: &Message, index: u32) -> Option<Mailbox> {
+        let sender = message.envelope.reverse_path.as_ref()?;
+        let active = self.delivery.router.active();
+        let srs = active.srs.as_ref().filter(|_| message.is_forwarded(index));
+        let rewritten = srs.and_then(|srs| srs.forward(sender, message.received_at));
+        Some(rewritten.unwrap_or_else(|| sender.clone()))
     }
 
     /// Takes recipients back whose turn it is still: they were not tried.

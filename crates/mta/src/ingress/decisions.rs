@@ -11,7 +11,7 @@ use crate::seams::World;
 use crate::services::Services;
 use config::Route;
 use lookup::Trouble;
-use mail::{Mono, Recipient, Refusal};
+use mail::{Mailbox, Mono, Recipient, Refusal};
 use std::future::Future as _;
 use std::pin::pin;
 use std::rc::Rc;
@@ -85,27 +85,41 @@ pub(super) struct Asked<W: World> {
 impl<W: World> Asked<W> {
     /// What becomes of a recipient.
     pub(super) fn ask(self, recipient: &Recipient) -> Decision<'static, Resolved> {
+        let original = match self.original_of(&recipient.mailbox) {
+            Ok(original) => original,
+            Err(refusal) => return Answer::Now(Err(refusal)),
+        };
         if !self.active.has_domain_tables() {
-            return self.decide(recipient, Ok(None));
+            return self.decide(recipient, original, Ok(None));
         }
-        let tables = self.services.world.tables();
-        match find::in_tables(tables, &self.active, &recipient.mailbox.domain()) {
-            Answer::Now(in_tables) => self.decide(recipient, in_tables),
+        let domain = original.as_ref().unwrap_or(&recipient.mailbox).domain();
+        match find::in_tables(self.services.world.tables(), &self.active, &domain) {
+            Answer::Now(in_tables) => self.decide(recipient, original, in_tables),
             Answer::Later(later) => {
                 let recipient = recipient.clone();
                 Answer::later(async move {
                     let later: Later<'_, _> = Box::pin(async { Ok(later.await) });
                     let found = wait(&self.services, later, Grace::OfTransactions).await?;
-                    self.decide(&recipient, found).get().await
+                    self.decide(&recipient, original, found).get().await
                 })
             }
         }
     }
 
-    /// The same; `in_tables`: the first route whose table has its domain.
+    /// The sender that stands behind one that was rewritten here, and now gets a report.
+    fn original_of(&self, mailbox: &Mailbox) -> Result<Option<Mailbox>, Refusal> {
+        let srs = self.active.srs.as_ref().filter(|srs| srs.is_rewritten(mailbox));
+        let Some(srs) = srs else { return Ok(None) };
+        let original = srs.reverse(mailbox, self.services.wall());
+        original.map(Some).map_err(refusals::no_way_back)
+    }
+
+    /// The same; `original` stands behind it, and `in_tables` is the first route whose table has its
+    /// domain.
     fn decide(
         self,
         recipient: &Recipient,
+        original: Option<Mailbox>,
         in_tables: Result<Option<usize>, Trouble>,
     ) -> Decision<'static, Resolved> {
         let in_tables = match in_tables {
@@ -114,6 +128,11 @@ impl<W: World> Asked<W> {
                 return Answer::Now(Err(refusals::no_answer(&*self.services.console, &trouble)));
             }
         };
+        if let Some(mailbox) = original {
+            let original = Recipient { mailbox, ..recipient.clone() };
+            let routed = Ok(Resolved::Replaced([original].into()));
+            return self.ask_stages(recipient, routed, None);
+        }
         let config = &self.active.config;
         let (listener, ip) = (self.session.listener(), self.session.client().address.ip());
         let decision = config.decide(listener, Some(ip), &recipient.mailbox, in_tables);
@@ -124,6 +143,15 @@ impl<W: World> Asked<W> {
         let directory = route.filter(|_| routed.is_ok() && is_asked_for).and_then(|route| {
             Directory::of(&self.services.world, &self.services.console, &self.active, route)
         });
+        self.ask_stages(recipient, routed, directory)
+    }
+
+    fn ask_stages(
+        self,
+        recipient: &Recipient,
+        routed: Result<Resolved, Refusal>,
+        directory: Option<Directory<W>>,
+    ) -> Decision<'static, Resolved> {
         if self.transaction.is_none() && directory.is_none() {
             return Answer::Now(routed);
         }

@@ -19,6 +19,8 @@ pub struct Draft {
     pub(super) client: Arc<Client>,
     /// The client may not send to any domain.
     pub(super) is_from_stranger: bool,
+    /// Recipients, by their indexes in order, that get it from a rewritten sender.
+    pub(super) forwarded: Vec<u32>,
     pub(super) additions: Additions,
 }
 

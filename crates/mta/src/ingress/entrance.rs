@@ -4,9 +4,10 @@ use super::account::{Refused, account, content_refused};
 use super::commit::commit;
 use super::decisions::{Asked, Grace, decided, kept_by};
 use super::draft::{Additions, Draft};
+use super::forwarding::leaving;
 use super::intake::Intake;
 use super::limits::ClientCount;
-use super::recipients::{Dropped, Resolutions};
+use super::recipients::{Applied, Dropped, Resolutions};
 use super::session::Session;
 use super::stage::{Resolved, Stages, Transaction};
 use super::{Ingress, refusals};
@@ -300,12 +301,12 @@ impl<W: World> Entrance<W> {
         let client = Arc::clone(self.session.client());
         let is_from_stranger = !self.session.may_relay();
         let additions = Additions::default();
-        let mut draft = Draft { content, envelope, facts, client, is_from_stranger, additions };
+        let forwarded = Vec::new();
+        let mut draft =
+            Draft { content, envelope, facts, client, is_from_stranger, forwarded, additions };
         let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
-        let dropped = self.resolutions.apply(&mut draft.envelope);
-        if let Some(transaction) = self.transaction.take()
-            && let Err(refusal) = self.pass_stages(&transaction, &mut draft).await
-        {
+        let Applied { dropped, instead } = self.resolutions.apply(&mut draft.envelope);
+        if let Err(refusal) = self.complete(&mut draft, instead).await {
             if let Some((blob, _)) = draft.content.blob {
                 ingress.custody.drop_blob(draft.content.id, blob);
             }
@@ -324,6 +325,20 @@ impl<W: World> Entrance<W> {
         self.intake.reset();
         self.let_envelope_go();
         submitted
+    }
+
+    /// All that is decided about the whole; `instead` are the recipients that stand for others.
+    async fn complete(&mut self, draft: &mut Draft, instead: Vec<u32>) -> Result<(), Refusal> {
+        let ingress = Rc::clone(&self.ingress);
+        if !instead.is_empty() {
+            let leaving = leaving(&ingress, &draft.envelope, instead);
+            let leaving = Answer::later(leaving);
+            draft.forwarded = decided(&ingress.services, leaving, Grace::OfTransactions).await?;
+        }
+        match self.transaction.take() {
+            Some(transaction) => self.pass_stages(&transaction, draft).await,
+            None => Ok(()),
+        }
     }
 
     /// Asks the stages about the whole, if anybody is to get it.

@@ -8,6 +8,7 @@ mod decisions;
 mod directory;
 mod draft;
 mod entrance;
+mod forwarding;
 mod intake;
 mod limits;
 mod observer;

@@ -9,6 +9,15 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Resolutions(BTreeMap<Mailbox, Resolved>);
 
+/// What became of the recipients that were given.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// Those for which nothing is kept, if there are any.
+    pub(super) dropped: Option<Dropped>,
+    /// Indexes, in order, of those that stand for others.
+    pub(super) instead: Vec<u32>,
+}
+
 /// Recipients for which nothing is kept.
 #[derive(Debug)]
 pub(super) struct Dropped {
@@ -41,10 +50,11 @@ impl Resolutions {
     }
 
     /// Puts them into the envelope; one that is named twice then gets one copy.
-    pub(super) fn apply(&mut self, envelope: &mut Envelope) -> Option<Dropped> {
+    pub(super) fn apply(&mut self, envelope: &mut Envelope) -> Applied {
         if self.0.is_empty() {
-            return None;
+            return Applied::default();
         }
+        let mut instead = Vec::new();
         let given = envelope.clone();
         let mut reasons: BTreeMap<Arc<str>, Vec<u32>> = BTreeMap::new();
         let mut places = BTreeMap::new();
@@ -53,12 +63,15 @@ impl Resolutions {
             match self.0.remove(&recipient.mailbox) {
                 None | Some(Resolved::Kept) => put(recipient, envelope, &mut places),
                 Some(Resolved::Replaced(others)) => {
+                    let before = envelope.recipients.len() as u32;
                     others.into_iter().for_each(|other| put(other, envelope, &mut places));
+                    instead.extend(before..envelope.recipients.len() as u32);
                 }
                 Some(Resolved::Dropped(reason)) => reasons.entry(reason).or_default().push(index),
             }
         }
-        (!reasons.is_empty()).then(|| Dropped { envelope: Arc::new(given), reasons })
+        let dropped = (!reasons.is_empty()).then(|| Dropped { envelope: Arc::new(given), reasons });
+        Applied { dropped, instead }
     }
 }
 
@@ -100,11 +113,14 @@ mod tests {
             ret: None,
             envid: None,
         };
-        let dropped = resolutions.apply(&mut envelope).unwrap();
+        let Applied { dropped, instead } = resolutions.apply(&mut envelope);
+        let dropped = dropped.unwrap();
+        assert_eq!(instead, [1, 2]);
         let kept: Vec<&str> = envelope.recipients.iter().map(|r| r.mailbox.local()).collect();
         assert_eq!(kept, ["a", "b", "c"]);
         assert_eq!(dropped.reasons, BTreeMap::from([("unread".into(), vec![1, 3])]));
         assert_eq!(dropped.envelope.recipients.len(), 5);
-        assert!(resolutions.apply(&mut envelope).is_none(), "nothing is left for the next one");
+        let next = resolutions.apply(&mut envelope);
+        assert!(next.dropped.is_none() && next.instead.is_empty(), "nothing is left for the next");
     }
 }

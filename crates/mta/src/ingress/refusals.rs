@@ -1,6 +1,7 @@
 //! What the core refuses, each in one place.
 
 use crate::console::Console;
+use auth::srs::Mistake;
 use lookup::Trouble;
 use mail::Refusal;
 use spool::Completion;
@@ -72,6 +73,11 @@ pub(super) const REFUSALS: Refusal = Refusal::transient((7, 1), TOO_MUCH_REFUSED
 pub fn no_answer(console: &dyn Console, trouble: &Trouble) -> Refusal {
     console.debug("tables", format_args!("{trouble}"));
     NO_ANSWER
+}
+
+/// A sender that was rewritten here, or looks so, and stands for nobody.
+pub(super) fn no_way_back(mistake: Mistake) -> Refusal {
+    Refusal::permanent((1, 1), mistake.text())
 }
 
 /// Content that can't go to disk now; `is_poisoned`: nor ever again.

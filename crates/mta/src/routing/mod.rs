@@ -8,6 +8,7 @@ pub mod mx;
 pub mod ourselves;
 pub(crate) mod recipient;
 
+use auth::srs::Srs;
 use config::{Config, Route, TableEntry};
 use mail::map::FixedMap;
 use mail::{Domain, Mailbox, Wall};
@@ -77,6 +78,8 @@ pub(crate) struct Active {
     default_retry: Retries,
     /// Routes that take the domains of a table.
     domain_tables: Vec<(usize, Arc<TableEntry>)>,
+    /// What senders of forwarded mail are rewritten with.
+    pub(crate) srs: Option<Srs>,
     /// What those said last of a domain, for whoever cannot wait for an answer.
     learnt: RefCell<FixedMap<Domain, usize>>,
     /// By what it came into force, and when.
@@ -104,6 +107,7 @@ impl Active {
             retries: config.routes.iter().map(|r| Retries::new(&config, &r.retry)).collect(),
             default_retry: Retries::new(&config, &config.retry),
             domain_tables: config.domain_tables().map(|(at, t)| (at, Arc::clone(t))).collect(),
+            srs: config.srs.as_ref().and_then(srs_of),
             learnt: RefCell::default(),
             config,
             since,
@@ -174,6 +178,10 @@ impl Active {
             }
         }
     }
+}
+
+fn srs_of(srs: &config::Srs) -> Option<Srs> {
+    Srs::new(srs.domain.clone(), srs.secrets.iter().map(|secret| secret.0.clone()))
 }
 
 /// The retry policy of a route (or of the whole configuration) as the queue takes it.

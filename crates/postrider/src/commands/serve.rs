@@ -5,6 +5,7 @@ use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::control_socket::ControlSocket;
 use crate::node::Node;
+use crate::secrets;
 use crate::tables;
 use crate::world::check_owners;
 use config::{Config, LogLevel};
@@ -21,11 +22,16 @@ use tokio::sync::mpsc;
 /// what it says.
 pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
     crate::panic::ends_the_process();
-    let config = match load::load(file.as_deref()) {
-        Ok(config) => Arc::new(config),
+    let mut config = match load::load(file.as_deref()) {
+        Ok(config) => config,
         Err(code) => return code,
     };
     let console = Arc::new(ConsoleLog::stderr(level_of(&config)));
+    if let Err(text) = secrets::read(&mut config) {
+        console.line(Level::Error, "start", format_args!("{text}"));
+        return ExitCode::FAILURE;
+    }
+    let config = Arc::new(config);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -252,7 +258,11 @@ fn status(node: &Node) -> Status {
 /// Reads the configuration again and gives it to the shards, or keeps the old one and says why.
 fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<String, String> {
     let config = load::config(file).map_err(|error| error.one_line());
-    let told = match config.and_then(|config| check_owners(&config).map(|()| config)) {
+    let config = config.and_then(|mut config| {
+        check_owners(&config)?;
+        secrets::read(&mut config).map(|()| config)
+    });
+    let told = match config {
         Ok(config) => {
             console.set_level(level_of(&config));
             let config = Arc::new(config);

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod access;
+mod aliases;
 mod bad_input;
 mod bad_peers;
 mod client_limits;

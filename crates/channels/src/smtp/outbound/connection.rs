@@ -212,6 +212,21 @@ impl<W: World> Connection<W> {
         }
     }
 
+    /// Leaves the recipients that get the message from the same sender as the first of them, and gives the
+    /// others back: a transaction has one.
+    fn keep_one_sender(&self, message: &Message, work: &mut Work) {
+        let mut forwarded = work.entries.iter().map(|(_, index, _)| message.is_forwarded(*index));
+        let Some(first) = forwarded.next() else { return };
+        if forwarded.all(|other| other == first) {
+            return;
+        }
+        let (same, others) = std::mem::take(&mut work.entries)
+            .into_iter()
+            .partition(|(_, index, _)| message.is_forwarded(*index) == first);
+        work.entries = same;
+        self.slot.give_back(&Work { id: work.id, entries: others });
+    }
+
     fn in_flight_max(&self, hop: &NextHop) -> usize {
         let offered = self.dialogue.wire.session.capabilities();
         match offered.pipelining && offered.chunking {
@@ -240,8 +255,10 @@ impl<W: World> Connection<W> {
                 return Ok(());
             }
         };
+        self.keep_one_sender(&message, &mut work);
         let mut outgoing = outgoing(&message, &work);
-        if let Some((entry, ..)) = work.entries.first() {
+        if let Some((entry, index, _)) = work.entries.first() {
+            outgoing.reverse_path = self.slot.reverse_path(&message, *index);
             let expires = self.slot.expiry(*entry);
             // What is too old by now is having its last try, which takes as long as it takes.
             let now = self.slot.now();
@@ -492,7 +509,7 @@ fn outgoing(message: &Message, work: &Work) -> Outgoing {
         })
         .collect();
     Outgoing {
-        reverse_path: envelope.reverse_path.clone(),
+        reverse_path: None,
         recipients,
         body: envelope.body,
         smtputf8: envelope.smtputf8,

@@ -3,6 +3,7 @@
 
 use super::super::testing::{find, run, serve, serve_answer, table, text, unprivileged};
 use super::*;
+use crate::world::wall_now;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -99,6 +100,21 @@ fn postsrsd_is_understood() {
         let back = find(&*backend(reverse), &rewritten.text).await;
         assert_eq!(back, text("me@source.test"));
         assert_eq!(find(&*backend(reverse), "SRS0=no@relay.test").await, Ok(None));
+        // Each reads what the other has made.
+        let domain = mail::Domain::parse("relay.test").expect("a domain");
+        let srs = auth::srs::Srs::new(domain, [b"a secret of ours"[..].into()]).expect("a secret");
+        let address = |text: &str| mail::Mailbox::parse(text, true).expect("an address");
+        let ours = |text: &str| srs.forward(&address(text), wall_now()).expect("an address");
+        for sender in ["me@source.test", "Some+One=x@Sub.Source.TEST"] {
+            let theirs = find(&*forward, sender).await.unwrap().expect("a new address");
+            assert_eq!(*theirs.text, *ours(sender).as_str());
+            assert_eq!(srs.reverse(&address(&theirs.text), wall_now()), Ok(address(sender)));
+        }
+        let first = "SRS0=abcd=AB=source.test=me@first.test";
+        let theirs = find(&*forward, first).await.unwrap().expect("a new address");
+        assert_eq!(*theirs.text, *ours(first).as_str());
+        let back = find(&*backend(reverse), ours("jo@source.test").as_str()).await;
+        assert_eq!(back, text("jo@source.test"));
     });
 }
 

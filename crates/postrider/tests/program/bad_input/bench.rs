@@ -119,6 +119,8 @@ impl Bench {
              [[route]]\ndomains = [\"hop.test\"]\nsmtp = { hosts = [\"127.0.0.1:9\"] }\n\
              [[route]]\nsmtp = { hosts = [\"127.0.0.1:9\"] }\n",
         );
+        files.write("secret", "a secret\n");
+        text.push_str("[srs]\ndomain = \"srs.test\"\nsecret_file = \"secret\"\n");
         text.push_str(ACCESS);
         text.push_str(&aliases(&files));
         let text = text.replace("<LISTS>", &files.path("lists").display().to_string());
