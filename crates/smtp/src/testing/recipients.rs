@@ -43,7 +43,7 @@ impl Recipients {
     pub(super) fn answer(&mut self, number: u32, answer: &Result<(), Reply>) -> Vec<u16> {
         let asked = self.asked.iter_mut().find(|asked| asked.number == number);
         let asked = asked.expect("an open number");
-        asked.answer = Some(answer.as_ref().map(|()| ()).map_err(|reply| reply.code));
+        asked.answer = Some(answer.as_ref().copied().map_err(|reply| reply.code));
         let mut codes = Vec::new();
         while self.asked.front().is_some_and(|asked| asked.answer.is_some()) {
             let Some(Asked { recipient, answer: Some(answer), .. }) = self.asked.pop_front() else {
