@@ -14,6 +14,7 @@ pub mod file;
 pub mod floor;
 pub mod ledger;
 pub mod listener;
+pub mod mailboxes;
 pub mod outcome;
 pub mod proc;
 pub mod process;

@@ -27,6 +27,12 @@ impl Followed {
         Followed { path, mark: b" acked ", read: 0, count: 0 }
     }
 
+    /// A source's ledger: messages that were refused for now (4yz) count.
+    #[must_use]
+    pub fn refused_for_now(path: PathBuf) -> Followed {
+        Followed { path, mark: b" refused 4", read: 0, count: 0 }
+    }
+
     /// A sink's ledger: arrivals count.
     #[must_use]
     pub fn sink(path: PathBuf) -> Followed {
@@ -78,14 +84,16 @@ mod tests {
         let path = directory.path().join("ledger");
         let mut source = Followed::source(path.clone());
         let mut sink = Followed::sink(path.clone());
+        let mut refused = Followed::refused_for_now(path.clone());
         source.count().expect_err("it isn't there");
-        for (text, acked, lines) in [
-            ("", 0, 0),
-            ("r-1 acked a@b\nr-2 unknown c@d\nr-3 acke", 1, 2),
-            ("r-1 acked a@b\nr-2 unknown c@d\nr-3 acked e@f\nr-4 unsent\n", 2, 4),
+        for (text, acked, deferred, lines) in [
+            ("", 0, 0, 0),
+            ("r-1 acked a@b\nr-2 refused 452\nr-3 acke", 1, 1, 2),
+            ("r-1 acked a@b\nr-2 refused 452\nr-3 acked e@f\nr-4 refused 550\n", 2, 1, 4),
         ] {
             std::fs::write(&path, text).expect("written");
             assert_eq!(source.count().expect("read"), acked);
+            assert_eq!(refused.count().expect("read"), deferred);
             assert_eq!(sink.count().expect("read"), lines);
         }
     }

@@ -10,7 +10,7 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 
 /// A message on its way in.
 #[derive(Debug, Default)]
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     /// The header with the empty line that ends it, once that has come.
     header: Vec<u8>,
     in_body: bool,
@@ -29,14 +29,19 @@ impl Incoming {
     }
 
     /// The id that the source gave it.
-    pub(super) fn id(&self) -> Option<&[u8]> {
+    pub(crate) fn id(&self) -> Option<&[u8]> {
         let id = field(&self.header, ID_FIELD)?;
         // It becomes a word in the ledger.
         (!id.is_empty() && !id.contains(&b' ') && id != b"-").then_some(id)
     }
 
+    /// The id that whoever sent it gave it, as it is written.
+    pub(crate) fn message_id(&self) -> Option<&[u8]> {
+        field(&self.header, "Message-Id").filter(|id| !id.is_empty())
+    }
+
     /// Whether the body is what its header says; a message that doesn't say is whole.
-    pub(super) fn state(&self) -> ArrivalState {
+    pub(crate) fn state(&self) -> ArrivalState {
         let Some(value) = field(&self.header, BODY_FIELD) else { return ArrivalState::Whole };
         let told = std::str::from_utf8(value).ok().and_then(|value| {
             let (bytes, checksum) = value.split_once(' ')?;

@@ -1,7 +1,7 @@
 //! Receives mail and writes down what came.
 
 mod fault;
-mod message;
+pub(crate) mod message;
 mod session;
 
 pub use fault::{Drop, Phase, Refuse};

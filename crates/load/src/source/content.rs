@@ -1,11 +1,15 @@
-//! What is sent: a body of an exact size, the same for every message of a run, and a header that is
-//! unique.
+//! What is sent: a body of an exact size, one of a few of a run, and a header that is unique.
 
+use super::span::Span;
 use crate::random::Random;
 use std::io::Write as _;
 
 /// Characters in a line, without CRLF.
 const LINE_CHARS_MAX: usize = 76;
+
+/// Bodies of a run whose messages differ in size: made beforehand, for making one takes longer than
+/// sending it.
+const BODIES: u64 = 64;
 
 /// Carries the id that the ledger is kept by.
 pub const ID_FIELD: &str = "X-Postrider-Lab-Id";
@@ -77,6 +81,39 @@ impl Body {
     }
 }
 
+/// The bodies of a run.
+#[derive(Debug)]
+pub struct Bodies(Vec<Body>);
+
+impl Bodies {
+    /// One of this size, or 64 of sizes that are spread evenly from the least to the most; a body of
+    /// one byte becomes one of two.
+    #[must_use]
+    pub fn generate(kind: BodyKind, sizes: Span, seed: u64) -> Bodies {
+        let steps = if sizes.is_one() { 0 } else { BODIES - 1 };
+        let size = |step: u64| match (sizes.max - sizes.min).saturating_mul(step) / steps.max(1) {
+            above if sizes.min + above == 1 => 2,
+            above => sizes.min + above,
+        };
+        let body = |step| Body::generate(kind, size(step) as usize, seed.wrapping_add(step));
+        Bodies((0..=steps).map(body).collect())
+    }
+
+    /// One of them, each as likely as the others.
+    pub fn draw(&self, random: &mut Random) -> &Body {
+        match self.0.as_slice() {
+            [one] => one,
+            several => &several[random.below(several.len() as u64) as usize],
+        }
+    }
+
+    /// Whether any has bytes above 127.
+    #[must_use]
+    pub fn eight_bit(&self) -> bool {
+        self.0.iter().any(|body| body.eight_bit)
+    }
+}
+
 fn line(kind: BodyKind, chars: usize, random: &mut Random, out: &mut Vec<u8>) {
     const PLAIN: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789  ";
     let mut chars = chars;
@@ -109,7 +146,8 @@ fn line(kind: BodyKind, chars: usize, random: &mut Random, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Body, BodyKind};
+    use super::{Bodies, Body, BodyKind, Span};
+    use crate::random::Random;
 
     #[test]
     fn bodies_have_their_exact_size_and_only_good_lines() {
@@ -127,6 +165,25 @@ mod tests {
                 });
             }
         }
+    }
+
+    #[test]
+    fn bodies_of_a_range_are_spread_over_it() {
+        let sizes = |min, max| -> Vec<usize> {
+            let bodies = Bodies::generate(BodyKind::Plain, Span { min, max }, 1);
+            bodies.0.iter().map(|body| body.raw.len()).collect()
+        };
+        assert_eq!(sizes(400, 400), [400]);
+        let spread = sizes(0, 10_240);
+        assert_eq!((spread.len(), spread[0], spread[63]), (64, 0, 10_240));
+        assert!(spread.windows(2).all(|pair| (162..=163).contains(&(pair[1] - pair[0]))));
+        assert!(sizes(0, 70).iter().all(|&size| size != 1));
+        let (bodies, mut random) = (
+            Bodies::generate(BodyKind::Plain, Span { min: 0, max: 10_240 }, 1),
+            Random::new(1),
+        );
+        let total: usize = (0..10_000).map(|_| bodies.draw(&mut random).raw.len()).sum();
+        assert!((4_900..5_400).contains(&(total / 10_000)), "{total}");
     }
 
     #[test]

@@ -1,22 +1,27 @@
 //! Sends mail, as fast as it is taken or at a given rate.
 
 mod content;
+mod minutes;
 mod pace;
 mod recipients;
 mod reply;
 mod report;
 mod session;
+mod span;
 
-pub use content::{BODY_FIELD, Body, BodyKind, ID_FIELD};
+pub use content::{BODY_FIELD, Bodies, Body, BodyKind, ID_FIELD};
 pub use pace::{Pace, Ticket};
 pub use recipients::Recipients;
+pub use span::Span;
 pub(crate) use reply::{Offered, ReplyReader};
 
 use crate::ledger::LedgerWriter;
 use crate::listener::resolve;
 use crate::outcome::{CommandError, Outcome};
 use crate::progress::Progress;
+use crate::random::Random;
 use crate::stop::Stop;
+use minutes::{MINUTE, Minutes};
 use report::Tally;
 use session::{Run, Session};
 use std::cell::{Cell, RefCell};
@@ -50,18 +55,18 @@ pub struct SourceOptions {
     /// How many messages
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub messages: u64,
-    /// Size of the body; the header comes on top
-    #[arg(long, value_name = "N", default_value_t = 400)]
-    pub body_bytes: usize,
+    /// Size of the body, or a range to draw it from (0..10k); the header comes on top
+    #[arg(long, visible_alias = "size", value_name = "N", default_value = "400")]
+    pub body_bytes: Span,
     /// Plain text, lines with dots, or 8-bit text
     #[arg(long, value_name = "KIND", default_value = "plain")]
     pub body_kind: BodyKind,
     /// Sessions at the same time
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub sessions: usize,
-    /// Messages on one connection
-    #[arg(long, value_name = "M", default_value_t = 1)]
-    pub per_session: u64,
+    /// Messages on one connection, or a range to draw their number from (1..3)
+    #[arg(long, value_name = "M", default_value = "1")]
+    pub per_session: Span,
     /// Reverse-path; empty for the null one
     #[arg(long, value_name = "ADDRESS", default_value = "sender@source.test")]
     pub from: String,
@@ -89,12 +94,15 @@ pub struct SourceOptions {
     /// Open loop: so many messages per second, however fast they are taken
     #[arg(long, value_name = "R")]
     pub rate: Option<f64>,
-    /// For the body's text
+    /// For the body's text, and for what is drawn
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Write what became of each message
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
+    /// Write a line for each minute, and one for the rest, as postal does
+    #[arg(long, value_name = "FILE")]
+    pub minutes: Option<PathBuf>,
     /// Send MAIL, RCPT and DATA together if the peer offers PIPELINING
     #[arg(long)]
     pub pipelining: bool,
@@ -138,10 +146,10 @@ impl SourceOptions {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.body_bytes == 1 {
+        if self.body_bytes == Span::of(1) {
             return Err("a body of one byte can't end with CRLF".to_owned());
         }
-        if self.sessions == 0 || self.per_session == 0 {
+        if self.sessions == 0 || self.per_session.min == 0 {
             return Err("--sessions and --per-session must be at least 1".to_owned());
         }
         if self.rate.is_some_and(|rate| !rate.is_finite() || rate < 0.001) {
@@ -163,7 +171,8 @@ impl SourceOptions {
             to: resolve(&self.to).map_err(|error| format!("{}: {error}", self.to))?,
             from: self.from.clone(),
             recipients: self.recipients()?,
-            body: Body::generate(self.body_kind, self.body_bytes, self.seed),
+            bodies: Bodies::generate(self.body_kind, self.body_bytes, self.seed),
+            random: RefCell::new(Random::new(self.seed)),
             date: date(now),
             // The moment and the process: not the seed, for two runs with the same seed must not
             // send the same id.
@@ -192,16 +201,20 @@ pub fn run(options: &SourceOptions) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::new(format!("runtime: {error}")))?;
     let tasks = LocalSet::new();
-    let stopped = tasks.block_on(&runtime, send_all(Rc::clone(&run), options));
+    let minutes = Minutes::create(options.minutes.as_deref());
+    let minutes = minutes.map_err(|error| CommandError::new(format!("minutes: {error}")))?;
+    let minutes = Rc::new(RefCell::new(minutes));
+    let stopped = tasks.block_on(&runtime, send_all(Rc::clone(&run), options, &minutes));
     // Sessions that are still at it are dropped here, and write in the ledger what became of their
     // messages.
     drop(tasks);
+    minutes.borrow_mut().end_one(&run.tally.borrow());
     let stopped = stopped.map_err(|error| CommandError::new(error.to_string()))?;
     let flushed = run.ledger.borrow_mut().flush();
     flushed.map_err(|error| CommandError::new(format!("ledger: {error}")))?;
     let tally = run.tally.borrow();
     if options.json {
-        println!("{}", tally.to_json(&run.run_id, options.body_bytes));
+        println!("{}", tally.to_json(&run.run_id, &options.body_bytes.to_string()));
     } else {
         tally.warnings().iter().for_each(|warning| eprintln!("postrider-lab: {warning}"));
         println!("{}", tally.to_table());
@@ -215,7 +228,11 @@ pub fn run(options: &SourceOptions) -> Outcome {
 }
 
 /// Runs all sessions to their end; `true` if a signal cut them short.
-async fn send_all(run: Rc<Run>, options: &SourceOptions) -> std::io::Result<bool> {
+async fn send_all(
+    run: Rc<Run>,
+    options: &SourceOptions,
+    minutes: &Rc<RefCell<Minutes>>,
+) -> std::io::Result<bool> {
     let mut stop = Stop::listen()?;
     let mut tasks = JoinSet::new();
     let sessions = options.sessions;
@@ -236,6 +253,7 @@ async fn send_all(run: Rc<Run>, options: &SourceOptions) -> std::io::Result<bool
             written.ledger.borrow_mut().write_out();
         }
     });
+    let tell_minutes = tokio::task::spawn_local(tell(Rc::clone(&run), Rc::clone(minutes)));
     let all_done = async { while tasks.join_next().await.is_some() {} };
     tokio::pin!(all_done);
     let stopped = tokio::select! {
@@ -253,7 +271,19 @@ async fn send_all(run: Rc<Run>, options: &SourceOptions) -> std::io::Result<bool
     }
     follow.abort();
     write_out.abort();
+    tell_minutes.abort();
     Ok(stopped)
+}
+
+/// Writes a line at the end of each minute.
+async fn tell(run: Rc<Run>, minutes: Rc<RefCell<Minutes>>) {
+    let mut ends = tokio::time::interval(MINUTE);
+    // The first is now.
+    ends.tick().await;
+    loop {
+        ends.tick().await;
+        minutes.borrow_mut().end_one(&run.tally.borrow());
+    }
 }
 
 /// The lines of standard input, read by a thread of its own that ends with them or the process.

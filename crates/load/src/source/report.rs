@@ -1,5 +1,6 @@
 //! What a run has come to.
 
+use super::minutes::Counts;
 use crate::ledger::Fate;
 use crate::stats::{Latency, Tenths, latency_table, rate, value_table};
 use serde_json::{Value, json};
@@ -14,6 +15,8 @@ pub(super) struct Tally {
     last: Duration,
     pub(super) acked: u64,
     acked_recipients: u64,
+    /// Of their bodies.
+    acked_bytes: u64,
     pub(super) refused: u64,
     pub(super) unknown: u64,
     unsent: u64,
@@ -41,6 +44,7 @@ impl Tally {
             last: Duration::ZERO,
             acked: 0,
             acked_recipients: 0,
+            acked_bytes: 0,
             refused: 0,
             unknown: 0,
             unsent: 0,
@@ -65,6 +69,7 @@ impl Tally {
         fate: Fate,
         phase: &'static str,
         recipients: u64,
+        body_bytes: usize,
         intended: Instant,
     ) {
         match fate {
@@ -72,6 +77,7 @@ impl Tally {
                 let now = Instant::now();
                 self.acked += 1;
                 self.acked_recipients += recipients;
+                self.acked_bytes += body_bytes as u64;
                 self.latency.record(now - intended);
                 self.last = now - self.start;
                 self.tenths.handle_count(self.acked, || now - self.start);
@@ -115,6 +121,17 @@ impl Tally {
         self.acked + self.refused + self.unknown
     }
 
+    /// What a line for each minute is made of.
+    pub(super) fn counts(&self) -> Counts {
+        let failures = self.connect_failures.values().sum::<u64>();
+        Counts {
+            messages: self.acked,
+            bytes: self.acked_bytes,
+            errors: self.refused + self.unknown + failures,
+            connections: self.connections,
+        }
+    }
+
     /// What was asked for and not had: such a run measured something else.
     pub(super) fn warnings(&self) -> Vec<&'static str> {
         [
@@ -127,7 +144,7 @@ impl Tally {
         .collect()
     }
 
-    pub(super) fn to_json(&self, run_id: &str, body_bytes: usize) -> Value {
+    pub(super) fn to_json(&self, run_id: &str, body_bytes: &str) -> Value {
         let replies = self.refused_by_reply.iter();
         let replies: BTreeMap<String, u64> =
             replies.map(|((phase, code), count)| (format!("{phase} {code}"), *count)).collect();

@@ -1,11 +1,13 @@
 //! One session: connects, sends, connects again.
 
-use super::content::Body;
+use super::content::{Bodies, Body};
 use super::pace::{Pace, Ticket};
 use super::recipients::Recipients;
 use super::reply::{Offered, ReplyReader};
 use super::report::Tally;
+use super::span::Span;
 use crate::ledger::{Fate, LedgerWriter, Sent};
+use crate::random::Random;
 use bytes::Buf;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -29,12 +31,14 @@ pub(super) struct Run {
     pub(super) to: SocketAddr,
     pub(super) from: String,
     pub(super) recipients: Recipients,
-    pub(super) body: Body,
+    pub(super) bodies: Bodies,
+    /// What is drawn.
+    pub(super) random: RefCell<Random>,
     /// RFC 5322 date-time, the same in all messages.
     pub(super) date: String,
     /// Unlike that of any other run: an id is never sent twice.
     pub(super) run_id: String,
-    pub(super) per_session: u64,
+    pub(super) per_session: Span,
     pub(super) pipelining: bool,
     pub(super) chunking: bool,
     /// How long a session tries to connect without a success.
@@ -53,6 +57,7 @@ struct Message<'a> {
     run: &'a Run,
     ticket: Ticket,
     id: String,
+    body: &'a Body,
     /// Address and whether it was refused.
     recipients: Vec<(String, bool)>,
     /// Content may have gone out.
@@ -74,7 +79,8 @@ impl<'a> Message<'a> {
             (address, false)
         };
         let recipients = (0..run.recipients.per_message()).map(recipient).collect();
-        Message { run, ticket, id, recipients, begun: false, written: None, settled: false }
+        let body = run.bodies.draw(&mut run.random.borrow_mut());
+        Message { run, ticket, id, body, recipients, begun: false, written: None, settled: false }
     }
 
     /// Records the fate and counts it under the phase that decided it.
@@ -91,7 +97,8 @@ impl<'a> Message<'a> {
         }
         self.run.ledger.borrow_mut().sent(Sent { id: &self.id, fate, recipients: &list });
         let accepted = self.recipients.iter().filter(|(_, refused)| !refused).count() as u64;
-        self.run.tally.borrow_mut().settle(fate, phase, accepted, self.ticket.intended);
+        let (bytes, intended) = (self.body.raw.len(), self.ticket.intended);
+        self.run.tally.borrow_mut().settle(fate, phase, accepted, bytes, intended);
     }
 
     fn refused(&mut self, code: u16, phase: &'static str) {
@@ -113,6 +120,8 @@ struct Connection {
     offered: Offered,
     /// Messages begun on it.
     sent: u64,
+    /// How many there may be.
+    sent_max: u64,
 }
 
 /// What a reply leaves of a connection.
@@ -192,7 +201,7 @@ impl Session {
             if done {
                 self.failing_since = None;
                 self.backoff = Duration::ZERO;
-                let full = |connection: &Connection| connection.sent >= run.per_session;
+                let full = |connection: &Connection| connection.sent >= connection.sent_max;
                 if self.connection.as_ref().is_some_and(full) {
                     self.quit().await;
                 }
@@ -262,9 +271,10 @@ impl Session {
         run.tally.borrow_mut().lacks(
             run.pipelining && !offered.pipelining,
             run.chunking && !offered.chunking,
-            run.body.eight_bit && !offered.eight_bit,
+            run.bodies.eight_bit() && !offered.eight_bit,
         );
-        Ok(Connection { stream, offered, sent: 0 })
+        let sent_max = run.per_session.draw(&mut run.random.borrow_mut());
+        Ok(Connection { stream, offered, sent: 0, sent_max })
     }
 
     /// Ends a half-done transaction, so that the connection can be used again.
@@ -301,7 +311,7 @@ impl Session {
         let chunking = run.chunking && connection.offered.chunking;
         let pipelining = run.pipelining && connection.offered.pipelining;
         self.out.clear();
-        mail_command(run, connection.offered, &mut self.out);
+        mail_command(run, message.body, connection.offered, &mut self.out);
         if !pipelining {
             return self.transact_stepwise(connection, message, chunking).await;
         }
@@ -424,15 +434,16 @@ impl Session {
     ) -> io::Result<()> {
         let run = message.run;
         let to = message.recipients.first().map_or("", |(address, _)| address);
-        let body = if chunking { &run.body.raw } else { &run.body.wire };
+        let content = message.body;
+        let body = if chunking { &content.raw } else { &content.wire };
         if chunking {
             let mut header = Vec::with_capacity(512);
-            run.body.write_header(&mut header, &message.id, &run.from, to, &run.date);
+            content.write_header(&mut header, &message.id, &run.from, to, &run.date);
             let length = header.len() + body.len();
             self.out.extend_from_slice(format!("BDAT {length} LAST\r\n").as_bytes());
             self.out.extend_from_slice(&header);
         } else {
-            run.body.write_header(&mut self.out, &message.id, &run.from, to, &run.date);
+            content.write_header(&mut self.out, &message.id, &run.from, to, &run.date);
         }
         if body.len() <= COPY_BYTES_MAX {
             self.out.extend_from_slice(body);
@@ -471,10 +482,10 @@ impl Session {
     }
 }
 
-fn mail_command(run: &Run, offered: Offered, out: &mut Vec<u8>) {
+fn mail_command(run: &Run, body: &Body, offered: Offered, out: &mut Vec<u8>) {
     out.extend_from_slice(b"MAIL FROM:<");
     out.extend_from_slice(run.from.as_bytes());
-    let eight_bit = run.body.eight_bit && offered.eight_bit;
+    let eight_bit = body.eight_bit && offered.eight_bit;
     out.extend_from_slice(if eight_bit { b"> BODY=8BITMIME\r\n" } else { b">\r\n" });
 }
 
