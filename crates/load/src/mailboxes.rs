@@ -49,7 +49,10 @@ impl Mailboxes {
     ///
     /// # Errors
     /// When one can't be made, given away or watched.
-    pub fn make(mailboxes: Vec<Mailbox>, owner: Option<(u32, u32)>) -> Result<Mailboxes, FileError> {
+    pub fn make(
+        mailboxes: Vec<Mailbox>,
+        owner: Option<(u32, u32)>,
+    ) -> Result<Mailboxes, FileError> {
         let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC);
         let events = events.map_err(|error| FileError::at(Path::new("inotify"))(error.into()))?;
         let mut by_watch = HashMap::with_capacity(mailboxes.len());
@@ -114,7 +117,7 @@ impl Mailboxes {
     }
 
     /// What lies there, in the lines of a sink's ledger: each message by the id that our source gave
-    /// it, else by its Message-Id.
+    /// it, or by postal's checksum.
     ///
     /// # Errors
     /// When a file can't be read.
@@ -160,7 +163,7 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
 fn identify(message: &[u8]) -> (String, ArrivalState) {
     let mut incoming = Incoming::default();
     incoming.push(&with_crlf(message));
-    let id = incoming.id().or_else(|| incoming.message_id()).unwrap_or(b"-");
+    let id = incoming.id().or_else(|| incoming.postal_hash()).unwrap_or(b"-");
     // It becomes a word in the ledger.
     let id = String::from_utf8_lossy(id).replace(char::is_whitespace, "_");
     (id, incoming.state())
@@ -201,7 +204,9 @@ mod tests {
         let (tmp, new) = (mailbox.join("tmp").join(name), mailbox.join("new").join(name));
         std::fs::write(&tmp, message).expect("written");
         if by_link {
-            std::fs::hard_link(&tmp, &new).and_then(|()| std::fs::remove_file(&tmp)).expect("linked");
+            std::fs::hard_link(&tmp, &new)
+                .and_then(|()| std::fs::remove_file(&tmp))
+                .expect("linked");
         } else {
             std::fs::rename(&tmp, &new).expect("renamed");
         }
@@ -257,10 +262,10 @@ mod tests {
         let last = damaged.len() - 5;
         damaged[last] ^= 1;
         deliver(&list[1].directory, "1", &damaged, true);
-        deliver(&list[2].directory, "1", b"Message-Id: <1.2@h>\n\nx\n", true);
+        deliver(&list[2].directory, "1", b"X-PostalHash: 96af\n\nx\n", true);
         deliver(&list[2].directory, "2", b"Subject: x\n\nx\n", true);
         let ledger = mailboxes.ledger().expect("read");
-        let expected = "r-1 a@x\nr-2 a@x\nr-3 b@x damaged\n<1.2@h> c@x\n- c@x\n";
+        let expected = "r-1 a@x\nr-2 a@x\nr-3 b@x damaged\n96af c@x\n- c@x\n";
         assert_eq!(ledger, expected);
     }
 }

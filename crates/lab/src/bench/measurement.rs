@@ -56,6 +56,12 @@ impl Figures {
         }
         let busy = after.busy.percent_since(before.busy);
         self.neither("machine_cpu_percent", "whole machine busy", "%", busy);
+        let directory = after.directory_cpu_seconds.zip(before.directory_cpu_seconds);
+        if let Some((after, before)) = directory {
+            let title = "CPU of slapd per message";
+            let value = each(used(after, before) * 1e6);
+            self.neither("directory_cpu_us_per_message", title, "µs", value);
+        }
         let sink = used(after.sink_cpu_seconds, before.sink_cpu_seconds);
         self.neither(
             "sink_cpu_us_per_message",
@@ -131,6 +137,10 @@ pub(super) fn conclude(
 /// Marks what the account shows.
 pub(super) fn judge(measurement: &mut Measurement) {
     let account = &measurement.account;
+    let named = match account.findings.join("; ") {
+        none if none.is_empty() => none,
+        some => format!(" ({some})"),
+    };
     let mut marks = Vec::new();
     let mut mark = |severity, text: String| marks.push(Mark { severity, text });
     match measurement.ending {
@@ -146,14 +156,17 @@ pub(super) fn judge(measurement: &mut Measurement) {
     if account.missing > 0 && measurement.ending != Ending::TimedOut {
         mark(
             Severity::Invalid,
-            format!("LOSS: {} acknowledged and never delivered", account.missing),
+            format!("LOSS: {} acknowledged and never delivered{named}", account.missing),
         );
     }
     if account.duplicates > account.duplicates_allowed {
         let allowed = account.duplicates_allowed;
         mark(
             Severity::Invalid,
-            format!("{} delivered more than once, {allowed} can be explained", account.duplicates),
+            format!(
+                "{} delivered more than once, {allowed} can be explained{named}",
+                account.duplicates
+            ),
         );
     } else if account.duplicates > 0 {
         mark(Severity::Note, format!("{} delivered twice after SIGKILL", account.duplicates));

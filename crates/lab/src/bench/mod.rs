@@ -2,7 +2,9 @@
 
 mod large_queue;
 mod machine;
+mod mailboxes;
 mod measurement;
+mod minutes;
 pub mod page;
 mod ratio;
 mod relay;
@@ -16,15 +18,18 @@ mod table;
 mod trial;
 
 use crate::stand::contender::Contender;
+use crate::stand::directory::Population;
 use crate::stand::long_path::LongPath;
-use crate::stand::{Adapter, Egress, Error, Load, Result, Target, contenders};
+use crate::stand::{Adapter, Egress, Error, Load, Result, Target, Tool, contenders, postal};
 use load::file::{self, FileError};
 use load::outcome::{CommandError, Outcome};
 use load::process::this_program;
+use load::source::Span;
 use load::stop::StopFlag;
 use report::{Manifest, Report, Round, Skipped, Workload};
 use run_directory::RunDirectory;
 use scenario::{Case, Kind, Scenario};
+use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +37,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trial::Site;
 
+/// The directory, among those of the measurements, with all users.
+const USERS: &str = "users";
 /// What a measurement takes beside its load, with `--minutes`.
 const OVERHEAD_SECONDS: f64 = 5.0;
 
@@ -56,13 +63,9 @@ pub struct BenchOptions {
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenario: Option<String>,
     /// Who is measured, separated by commas; the first is held against each of the others. Postrider
-    /// is, and goes first, unless one of its variants is named
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        value_delimiter = ',',
-        default_value = "postrider,floor,floor-log,postfix"
-    )]
+    /// is, and goes first, unless one of its variants is named. Without it those that the scenario
+    /// has, as --list shows them
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub against: Vec<String>,
     /// Another server that runs already: where it listens, its process, and where it relays to (the
     /// sink will listen there)
@@ -75,7 +78,8 @@ pub struct BenchOptions {
     #[arg(long, value_name = "F", default_value_t = 0.04)]
     pub scale: f64,
     /// Let sources send for so long instead of a number of messages, where a scenario only relays:
-    /// slow and fast contenders are then measured for the same time
+    /// slow and fast contenders are then measured for the same time. And where mail is kept in
+    /// mailboxes, instead of ten minutes times the scale
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
     /// Stop the sources after so long though messages are left, where a scenario only relays: what
@@ -85,9 +89,15 @@ pub struct BenchOptions {
     /// How often each contender is measured
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// For the bodies' text
+    /// For the bodies' text, and for who gets mail of the users of a directory
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
+    /// Users of the directory, where there is one
+    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..=9_999_999))]
+    pub users: u64,
+    /// So many of them get mail
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub recipients: u64,
     /// Take a scale that fits into about so many minutes
     #[arg(long, value_name = "M", conflicts_with = "scale")]
     pub minutes: Option<f64>,
@@ -139,6 +149,7 @@ fn list() {
         line(scenario.name, &format!("{} ({})", scenario.title, scenario.publication));
         let cases: Vec<&str> = scenario.cases.iter().map(|case| case.name).collect();
         line("", &format!("variants: {}", cases.join(", ")));
+        line("", &format!("contenders: {}", scenario.contenders.join(",")));
     }
     line("all", "every one of them");
     println!("Contenders:");
@@ -160,6 +171,10 @@ struct Bench {
     lasts: Option<Duration>,
     cut_off: Option<Duration>,
     planted_loss: u64,
+    /// Users of a directory, and how many of them get mail.
+    users: (u64, u64),
+    /// Made when they are needed first.
+    population: Option<Rc<Population>>,
     begun: Instant,
     stop: StopFlag,
     report: Report,
@@ -169,7 +184,7 @@ impl Bench {
     fn prepare(options: &BenchOptions) -> Result<Bench> {
         let name = options.scenario.as_deref().unwrap_or("all");
         let scenarios = scenario::named(name)?;
-        let mut contenders = named_contenders(options)?;
+        let mut contenders = named_contenders(options, &scenarios)?;
         if !(options.scale.is_finite() && options.scale > 0.0) {
             return Err(Error::Missing(format!("--scale {} is not above 0", options.scale)));
         }
@@ -225,6 +240,8 @@ impl Bench {
             lasts: options.seconds.map(Duration::from_secs),
             cut_off: options.cut_off.map(Duration::from_secs),
             planted_loss: options.plant_loss,
+            users: (options.users, options.recipients),
+            population: None,
             begun: Instant::now(),
             stop: StopFlag::listen()
                 .map_err(|error| Error::Missing(format!("signals: {error}")))?,
@@ -240,37 +257,32 @@ impl Bench {
             }
         }
         self.write()?;
+        if let Some(population) = self.population.take() {
+            population.remove()?;
+        }
         eprintln!("reports: {}", self.directory.display());
         Ok(self.report)
     }
 
     fn run_case(&mut self, scenario: &str, case: &Case) -> Result<()> {
         let Manifest { scale, seed, rounds, .. } = self.report.manifest;
-        let lasts = self.lasts.filter(|_| case.kind == Kind::Relay);
+        let lasts = case.lasts(self.lasts, scale);
         let load = Load { cut_off: self.cut_off, ..case.load(scale, seed).lasting(lasts) };
+        let load = match case.keeps_mail() {
+            true => Load { recipients: Some(self.population()?.recipients()), ..load },
+            false => load,
+        };
         let mut shown = report::Case {
             name: case.name.to_owned(),
             title: case.title.to_owned(),
-            workload: Workload {
-                messages: match case.kind {
-                    Kind::SteadyState(_) => 0,
-                    _ if lasts.is_some() => 0,
-                    _ => load.messages,
-                },
-                seconds: lasts.map_or(0.0, |lasts| lasts.as_secs_f64()),
-                body_bytes: load.body_bytes,
-                sources: load.sources,
-                sessions: load.sessions,
-                per_connection: load.per_connection,
-                path_rtt_ms: case.path.map_or(0.0, |path| path.rtt.as_secs_f64() * 1e3),
-                path_loss: case.path.map_or(0.0, |path| path.loss),
-                connections_max: case.egress.in_sum().unwrap_or(0),
-                routes: case.egress.domains(),
-            },
+            workload: self.workload(case, &load),
             ..report::Case::default()
         };
         if let Some(path) = case.path {
             shown.unavailable = LongPath::start(path, seed).err().map(|why| why.to_string());
+        }
+        if load.tool == Tool::Postal {
+            shown.unavailable = postal::find().err().map(|why| why.to_string());
         }
         if let Some(why) = &shown.unavailable {
             eprintln!("{scenario} {}: not run: {why}", case.name);
@@ -278,6 +290,9 @@ impl Bench {
         let runs = if shown.unavailable.is_some() { 0 } else { rounds };
         let names: Vec<String> = self.contenders.iter().map(|c| c.name().to_owned()).collect();
         shown.left_out = left_out(case, &self.contenders);
+        let is_left_out = |name: &String| shown.left_out.iter().any(|other| other.name == *name);
+        let measured: Vec<String> =
+            names.iter().filter(|name| !is_left_out(name)).cloned().collect();
         self.put_case(shown.clone());
         for number in 1..=runs {
             let mut round = Round { number, measurements: Vec::new() };
@@ -296,13 +311,53 @@ impl Bench {
                 round.measurements.push(measurement);
             }
             shown.rounds.push(round);
-            shown.summaries = ratio::summarize(&shown.rounds, &names);
-            shown.ratios = ratio::compare(&shown.rounds, &names);
+            shown.summaries = ratio::summarize(&shown.rounds, &measured);
+            shown.ratios = ratio::compare(&shown.rounds, &measured);
             self.put_case(shown.clone());
             // What is measured is not lost when the run is broken off.
             self.write()?;
         }
         Ok(())
+    }
+
+    /// The users of the directory; made when they are asked for first.
+    fn population(&mut self) -> Result<Rc<Population>> {
+        if let Some(population) = &self.population {
+            return Ok(Rc::clone(population));
+        }
+        let directory = self.run_directory.path().join(USERS);
+        let (users, recipients) = self.users;
+        let seed = self.report.manifest.seed;
+        let population = Rc::new(Population::make(&directory, users, recipients, seed)?);
+        self.population = Some(Rc::clone(&population));
+        Ok(population)
+    }
+
+    /// What is sent in a case.
+    fn workload(&self, case: &Case, load: &Load) -> Workload {
+        let drawn = |span: Span| (!span.is_one()).then_some(span.min);
+        let (users, recipients) = if case.keeps_mail() { self.users } else { (0, 0) };
+        Workload {
+            messages: match case.kind {
+                Kind::SteadyState(_) => 0,
+                _ if load.lasts.is_some() => 0,
+                _ => load.messages,
+            },
+            seconds: load.lasts.map_or(0.0, |lasts| lasts.as_secs_f64()),
+            body_bytes: load.body_bytes.max,
+            body_bytes_min: drawn(load.body_bytes),
+            sources: load.sources,
+            sessions: load.sessions,
+            per_connection: load.per_connection.max,
+            per_connection_min: drawn(load.per_connection),
+            users,
+            recipients,
+            postal: load.tool == Tool::Postal,
+            path_rtt_ms: case.path.map_or(0.0, |path| path.rtt.as_secs_f64() * 1e3),
+            path_loss: case.path.map_or(0.0, |path| path.loss),
+            connections_max: case.egress.in_sum().unwrap_or(0),
+            routes: case.egress.domains(),
+        }
     }
 
     fn measure(
@@ -317,6 +372,7 @@ impl Bench {
             postrider: self.postrider.clone(),
             path: case.path,
             egress: case.egress,
+            population: self.population.clone().filter(|_| case.keeps_mail()),
             seed: load.seed,
             planted_loss: self.planted_loss,
             stop: self.stop.clone(),
@@ -346,14 +402,32 @@ impl Bench {
 }
 
 /// Those that are to be measured, with Postrider among them.
-fn named_contenders(options: &BenchOptions) -> Result<Vec<Rc<dyn Contender>>> {
+fn named_contenders(
+    options: &BenchOptions,
+    scenarios: &[Scenario],
+) -> Result<Vec<Rc<dyn Contender>>> {
     let mut given: Vec<Rc<dyn Contender>> = Vec::new();
     given.extend(options.target.iter().map(|target| Rc::new(target.clone()) as Rc<dyn Contender>));
     given.extend(options.adapter.iter().map(|adapter| Rc::new(adapter.clone()) as _));
-    let named = options.against.iter().map(|name| contenders::named(name.trim(), &given));
+    let mut names: Vec<&str> = Vec::new();
+    let usual = scenarios.iter().flat_map(|scenario| scenario.contenders.iter().copied());
+    match options.against.as_slice() {
+        [] => names.extend(usual),
+        against => names.extend(against.iter().map(|name| name.trim())),
+    }
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    let named = names.into_iter().map(|name| contenders::named(name, &given));
     let mut contenders = named.collect::<Result<Vec<_>>>()?;
-    if !contenders.iter().any(|contender| contender.is_postrider()) {
-        contenders.insert(0, contenders::named("postrider", &[])?);
+    // In each scenario that has one which fits, the first of those that it usually has.
+    for first in scenarios.iter().rev().filter_map(|scenario| scenario.contenders.first()) {
+        let first = contenders::named(first, &given)?;
+        let is_of_ours = |one: &Rc<dyn Contender>| {
+            one.is_postrider() && one.lookup().is_some() == first.lookup().is_some()
+        };
+        if !contenders.iter().any(is_of_ours) {
+            contenders.insert(0, first);
+        }
     }
     Ok(contenders)
 }
@@ -386,7 +460,12 @@ fn describe(contender: &dyn Contender, version: String) -> report::Contender {
 fn left_out(case: &Case, contenders: &[Rc<dyn Contender>]) -> Vec<Skipped> {
     let kills = case.kind == Kind::LargeQueue { kill: true };
     let why = |contender: &dyn Contender| {
-        if kills && !contender.survives_a_kill() {
+        if case.keeps_mail() != contender.lookup().is_some() {
+            Some(match case.keeps_mail() {
+                true => "it keeps no mail here",
+                false => "it keeps mail, and relays none",
+            })
+        } else if kills && !contender.survives_a_kill() {
             Some("it keeps nothing when it is killed, or is not ours to kill")
         } else if matches!(case.egress, Egress::Limited(_)) && !contender.limits_connections() {
             Some("it has no limit of connections that is set here")
@@ -432,7 +511,9 @@ fn fitting_scale(
     let mut seconds = 0.0;
     let mut measurements = 0.0;
     for case in scenarios.iter().flat_map(|scenario| &scenario.cases) {
-        for contender in contenders {
+        let fits =
+            |contender: &&Rc<dyn Contender>| case.keeps_mail() == contender.lookup().is_some();
+        for contender in contenders.iter().filter(fits) {
             seconds += case.seconds(contender.rough_rates()) * f64::from(rounds);
             measurements += f64::from(rounds);
         }

@@ -4,7 +4,7 @@ use super::machine::disk_used_bytes;
 use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
 use super::report::{Mark, Measurement, Severity};
 use super::trial::{Trial, Waited};
-use crate::stand::{Load, Result};
+use crate::stand::{Load, Result, Tool};
 use load::proc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,10 @@ pub(super) fn measure(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Res
     trial.warm_up(load, limit)?;
     let before = trial.snapshot();
     trial.begin_recording();
-    trial.start_sources("load", load)?;
+    match load.tool {
+        Tool::Source => trial.start_sources("load", load)?,
+        Tool::Postal => trial.start_postal(load)?,
+    }
     let Intake { waited: sent, by_tenth, is_cut_off } = take_in(trial, load, limit)?;
     let disk_used = disk_used_bytes(trial.server_directory());
     let proportional = proc::proportional_bytes(&trial.members());

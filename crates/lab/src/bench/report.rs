@@ -163,14 +163,29 @@ pub struct Case {
 pub struct Workload {
     /// Messages in all, to each contender in each round; 0 where time ends the run.
     pub messages: u64,
-    /// Size of each body; the header comes on top.
+    /// Size of each body, or of the largest; the header comes on top.
     pub body_bytes: u64,
+    /// Size of the smallest, where sizes are drawn.
+    #[serde(default)]
+    pub body_bytes_min: Option<u64>,
     /// Source processes.
     pub sources: u32,
     /// Sessions of each.
     pub sessions: u32,
-    /// Messages on one connection.
+    /// Messages on one connection, or the most of them.
     pub per_connection: u64,
+    /// The least of them, where their number is drawn.
+    #[serde(default)]
+    pub per_connection_min: Option<u64>,
+    /// Users of the directory that recipients are drawn from; 0: there is none.
+    #[serde(default)]
+    pub users: u64,
+    /// So many of them get mail.
+    #[serde(default)]
+    pub recipients: u64,
+    /// Sent by postal instead of our sources.
+    #[serde(default)]
+    pub postal: bool,
     /// Round trip of the path to the sink, in milliseconds; 0 for this machine's own.
     pub path_rtt_ms: f64,
     /// Share of packets that are lost on it, 0 to 1.
@@ -233,6 +248,9 @@ pub struct Measurement {
     pub intake_by_tenth: Vec<f64>,
     /// Rates, queue length, memory over time.
     pub series: Vec<Series>,
+    /// A line for each minute, where mail is kept in mailboxes.
+    #[serde(default)]
+    pub minutes: Vec<Minute>,
     /// Things that happened at a moment (`egress enabled`, `SIGKILL`), to be drawn into the series.
     pub moments: Vec<Moment>,
     /// Every message accounted for.
@@ -303,6 +321,27 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+/// What happened in a minute, and what there was at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Minute {
+    /// From 1; the last may be shorter than a minute.
+    pub number: u32,
+    /// Accepted.
+    pub messages: u64,
+    /// In them, 1,024 bytes each; 0 where postal was ended before it told.
+    pub kilobytes: u64,
+    /// Refused, broken off, or no connection.
+    pub errors: u64,
+    /// Made by the sources.
+    pub connections: u64,
+    /// Accepted until then and found in no mailbox.
+    pub backlog: u64,
+    /// Messages in all mailboxes.
+    pub in_mailboxes: u64,
+    /// Mailboxes that have mail.
+    pub mailboxes: u64,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
@@ -312,7 +351,7 @@ pub struct Moment {
     pub what: String,
 }
 
-/// Every message accounted for, from the ledgers of sources and sink.
+/// Every message accounted for, from the ledgers of sources and sink, or from what lies in mailboxes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Recipients that were acknowledged.
@@ -333,6 +372,9 @@ pub struct Account {
     pub refused: u64,
     /// The source doesn't know.
     pub unknown: u64,
+    /// The first of what is missing, repeated, damaged or misdelivered: what it is, id, recipient.
+    #[serde(default)]
+    pub findings: Vec<String>,
 }
 
 /// How long an fdatasync of a small overwrite takes.

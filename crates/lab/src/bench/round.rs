@@ -5,7 +5,7 @@ use super::measurement::failed;
 use super::report::{ConfigFile, Ending, Measurement, Severity};
 use super::scenario::{Case, Kind};
 use super::trial::{Site, Trial};
-use super::{large_queue, relay, steady_state};
+use super::{large_queue, mailboxes, relay, steady_state};
 use crate::stand::contender::Contender;
 use crate::stand::{Error, Load, Result};
 use load::file::{self, FileError};
@@ -63,6 +63,7 @@ fn run(
     let begun = Instant::now();
     let result = match case.kind {
         Kind::Relay => relay::measure(&mut trial, load, begun + limit(load)),
+        Kind::Mailboxes { .. } => mailboxes::measure(&mut trial, load, begun + limit(load)),
         Kind::LargeQueue { kill } => {
             large_queue::measure(&mut trial, load, kill, begun + limit(load) * 2)
         }
@@ -82,7 +83,7 @@ fn limit(load: &Load) -> Duration {
     if let Some(lasts) = load.lasts {
         return LIMIT_BASE + lasts * LIMIT_PER_SECOND;
     }
-    let bytes = load.messages.saturating_mul(load.body_bytes);
+    let bytes = load.messages.saturating_mul(load.body_bytes.max);
     let each = |one: Duration, count: u64| {
         Duration::try_from_secs_f64(one.as_secs_f64() * count as f64).unwrap_or(Duration::MAX)
     };

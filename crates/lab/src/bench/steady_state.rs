@@ -54,7 +54,7 @@ pub(super) fn measure(
         "1/s",
         accepted as f64 / seconds,
     );
-    let bytes = best * load.body_bytes as f64;
+    let bytes = best * load.body_bytes.max as f64;
     figures.higher(
         "best_delivered_bytes_per_second",
         "the best interval in bytes",

@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment, Color, Table, TableStyle, presets};
 use std::io::IsTerminal as _;
 
 /// The columns, as figure and heading; those that no contender has are left out.
-const COLUMNS: [(&str, &str); 24] = [
+const COLUMNS: [(&str, &str); 28] = [
     ("accepted_per_second", "in/s"),
     ("delivered_per_second", "out/s"),
     ("best_delivered_per_second", "best out/s"),
@@ -18,6 +18,10 @@ const COLUMNS: [(&str, &str); 24] = [
     ("accepted_of_reference", "of it %"),
     ("last_tenth_of_first", "last tenth %"),
     ("cpu_us_per_message", "CPU µs"),
+    ("directory_cpu_us_per_message", "slapd CPU µs"),
+    ("refused_for_now", "4yz"),
+    ("accepted_last_of_first", "in, last ÷ first quarter"),
+    ("delivered_last_of_first", "out, last ÷ first quarter"),
     ("memory_peak_bytes", "RSS MB"),
     ("memory_shared_once_bytes", "PSS MB"),
     ("memory_bytes_per_queued", "B/queued"),

@@ -1,13 +1,20 @@
 //! One contender in one case while it is measured: what is sent, counted and sampled.
 
 use super::machine::device_written_bytes;
-use super::report::{Account, ConfigFile, Mark, Severity};
+use super::minutes::{Minutes, Stock};
+use super::report::{Account, ConfigFile, Mark, Minute, Severity};
 use super::series::{Recorder, Sample};
 use crate::stand::contender::{self, Contender};
+use crate::stand::directory::slapd::Slapd;
+use crate::stand::directory::{Lookup, OWNER, Population};
 use crate::stand::long_path::{LongPath, PathShape};
-use crate::stand::{Egress, Error, ExitReport, Group, Load, Place, Result, SourceReport, Stand};
+use crate::stand::{
+    Egress, Error, ExitReport, Group, Load, MailPlace, MinuteLine, Place, Result, SourceReport,
+    Stand,
+};
 use load::file;
 use load::listener::free_port;
+use load::mailboxes::Mailboxes;
 use load::proc::{Busy, Usage};
 use load::stats::Tenths;
 use load::stop::StopFlag;
@@ -27,6 +34,8 @@ const AFTERMATH: Duration = Duration::from_millis(600);
 const IDLE_SHARE_MAX: f64 = 0.02;
 /// What a server does behind the warm-up may take so long: zeroing segments of a log, for one.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
+/// Of what is lost, repeated or damaged so many are named.
+const FINDINGS_MAX: usize = 5;
 /// Messages before what is measured: a tenth, but no more than these.
 const WARM_UP_MAX: u64 = 2000;
 
@@ -52,6 +61,8 @@ pub(super) struct Snapshot {
     pub(super) accepted: u64,
     pub(super) delivered: u64,
     pub(super) sink_cpu_seconds: f64,
+    /// Of slapd, where it is asked.
+    pub(super) directory_cpu_seconds: Option<f64>,
 }
 
 /// Where everything is.
@@ -65,6 +76,8 @@ pub(super) struct Site {
     pub(super) path: Option<PathShape>,
     /// Connections to the sink.
     pub(super) egress: Egress,
+    /// Whose mail is kept; without them it is relayed to a sink.
+    pub(super) population: Option<Rc<Population>>,
     /// Decides what is lost on the path.
     pub(super) seed: u64,
     /// Drop so many arrivals from the account: shows that a loss is seen.
@@ -77,6 +90,10 @@ pub(super) struct Trial<'a> {
     contender: &'a dyn Contender,
     place: Place,
     stand: Stand,
+    /// Where users are looked up. Goes after the server.
+    directory: Option<Slapd>,
+    /// From the moment that recording begins.
+    minutes: Option<Minutes>,
     stop: StopFlag,
     pub(super) recorder: Recorder,
     last_move: Instant,
@@ -107,6 +124,7 @@ impl<'a> Trial<'a> {
             admin_port: port()?,
             postrider: site.postrider.clone(),
             egress: site.egress,
+            mail: None,
             group: Group::create(&format!("postrider-bench-{own_port}")).map(Rc::new),
         };
         let mut stand = Stand::new(site.directory.clone(), sink, path);
@@ -115,15 +133,34 @@ impl<'a> Trial<'a> {
             contender,
             place,
             stand,
+            directory: None,
+            minutes: None,
             stop: site.stop.clone(),
             recorder: Recorder::new(Sample::default()),
             last_move: Instant::now(),
             kills: 0,
             exit_report: ExitReport::default(),
         };
-        trial.start_sink()?;
+        match &site.population {
+            Some(population) => trial.put_mailboxes(population, &site.directory)?,
+            None => trial.start_sink()?,
+        }
         trial.start_server()?;
         Ok(trial)
+    }
+
+    /// Makes the mailboxes of those who get mail, and starts what the server looks them up in.
+    fn put_mailboxes(&mut self, population: &Rc<Population>, directory: &Path) -> Result<()> {
+        if self.contender.lookup().is_some_and(Lookup::is_by_ldap) {
+            self.directory = Some(Slapd::start(population, &directory.join("slapd.log"))?);
+        }
+        let root = directory.join("mail");
+        let mailboxes = Mailboxes::make(population.mailboxes(&root), Some((OWNER, OWNER)))?;
+        self.stand.put_mailboxes(mailboxes);
+        let ldap = self.directory.as_ref().map(|directory| directory.address().to_owned());
+        let population = Rc::clone(population);
+        self.place.mail = Some(MailPlace { population, root, ldap });
+        Ok(())
     }
 
     /// The contender's name.
@@ -236,6 +273,15 @@ impl<'a> Trial<'a> {
         self.stand.start_source(&format!("{name}-{number}"), &to, &load.arguments(number))
     }
 
+    /// Starts postal with a load.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub(super) fn start_postal(&mut self, load: &Load) -> Result<()> {
+        let to = contender::address(self.contender, &self.place);
+        self.stand.start_postal(&to, load)
+    }
+
     /// `pause` or `resume` to all sources.
     pub(super) fn tell_sources(&mut self, word: &str) {
         self.stand.tell_sources(word);
@@ -254,7 +300,36 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// When one doesn't end or tells nothing.
     pub(super) fn finish_sources(&mut self) -> Result<Vec<SourceReport>> {
-        self.stand.finish_sources()
+        let minutes = self.stand.end_sources()?;
+        let reports = self.stand.finish_sources()?;
+        self.note_minutes(&minutes);
+        Ok(reports)
+    }
+
+    /// What the sources told of each minute, with what the mailboxes have now.
+    fn note_minutes(&mut self, lines: &[MinuteLine]) {
+        let Some(mailboxes) = self.stand.mailboxes() else { return };
+        let stock = Stock {
+            backlog: self.accepted().saturating_sub(self.delivered()),
+            messages: mailboxes.message_count(),
+            mailboxes: mailboxes.filled_count(),
+        };
+        if let Some(minutes) = &mut self.minutes {
+            minutes.handle_lines(lines, stock);
+        }
+    }
+
+    /// The line of each minute since recording began.
+    pub(super) fn take_minutes(&mut self) -> Vec<Minute> {
+        self.minutes.take().map(Minutes::done).unwrap_or_default()
+    }
+
+    /// Messages that were refused for now (4yz) since the stand was opened.
+    ///
+    /// # Errors
+    /// When a ledger can't be read.
+    pub(super) fn refused_for_now(&self) -> Result<u64> {
+        self.stand.refused_for_now()
     }
 
     /// Reads the ledgers as far as they are.
@@ -294,6 +369,7 @@ impl<'a> Trial<'a> {
         self.count()?;
         if self.recorder.is_due() {
             self.recorder.take(self.sample());
+            self.note_minutes(&self.stand.minutes());
         }
         Ok(())
     }
@@ -408,6 +484,7 @@ impl<'a> Trial<'a> {
     /// From now on the recorder writes.
     pub(super) fn begin_recording(&mut self) {
         self.recorder = Recorder::new(self.sample());
+        self.minutes = Some(Minutes::default());
     }
 
     /// A last sample, if there is something for one.
@@ -427,6 +504,7 @@ impl<'a> Trial<'a> {
             accepted: self.accepted(),
             delivered: self.delivered(),
             sink_cpu_seconds: self.stand.sink_cpu_seconds(),
+            directory_cpu_seconds: self.directory.as_ref().map(Slapd::cpu_seconds),
         }
     }
 
@@ -446,7 +524,11 @@ impl<'a> Trial<'a> {
             self.exit_report = self.stand.stop_server()?;
         }
         self.stop_sink()?;
-        let audit = self.stand.audit(0)?;
+        if let Some(directory) = self.directory.take() {
+            directory.stop()?;
+        }
+        let audit = self.stand.audit(FINDINGS_MAX)?;
+        let findings = audit.findings().map(|(kind, id, whose)| format!("{kind} {id} {whose}"));
         Ok(Account {
             acknowledged: audit.acked_recipients,
             arrived: audit.arrivals,
@@ -457,6 +539,7 @@ impl<'a> Trial<'a> {
             misdelivered: audit.misdelivered.count,
             refused: audit.refused_messages,
             unknown: audit.unknown_messages,
+            findings: findings.take(FINDINGS_MAX).collect(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! What a server must tell of itself to be measured.
 
+use super::directory::Lookup;
 use super::error::{Error, Result};
 use super::greeting::greeting;
 use super::place::Place;
@@ -74,6 +75,11 @@ pub(crate) trait Contender: Debug {
 
     /// Where it listens and relays to, if it runs already and is not ours to start.
     fn running_at(&self) -> Option<Running<'_>> {
+        None
+    }
+
+    /// What it looks up users in whose mail it keeps; none: it relays.
+    fn lookup(&self) -> Option<Lookup> {
         None
     }
 

@@ -4,12 +4,15 @@
 
 pub(crate) mod contender;
 pub(crate) mod contenders;
+pub(crate) mod directory;
 mod error;
 mod greeting;
 mod group;
 pub mod long_path;
+mod minutes;
 pub(crate) mod mount_namespace;
 mod place;
+pub(crate) mod postal;
 pub(crate) mod power;
 mod server;
 mod sink;
@@ -20,15 +23,18 @@ pub use contenders::adapter::Adapter;
 pub use contenders::target::Target;
 pub use error::{Error, Result};
 pub(crate) use group::Group;
+pub(crate) use minutes::MinuteLine;
 pub use place::ConfigFile;
-pub(crate) use place::{Egress, Place};
+pub(crate) use place::{Egress, MailPlace, Place};
 pub(crate) use server::{ExitReport, Server};
-pub(crate) use source::{ENDLESS, Load, SourceReport, join_latencies};
+pub(crate) use source::{ENDLESS, Load, SourceReport, Tool, join_latencies};
 
 use load::file;
 use load::ledger::{Audit, Followed, audit};
+use load::mailboxes::Mailboxes;
 use load::proc::Usage;
 use long_path::LongPath;
+use postal::Postal;
 use serde_json::Value;
 use sink::Sink;
 use source::Source;
@@ -53,6 +59,9 @@ pub(crate) struct Stand {
     path: Option<LongPath>,
     sinks_started: u32,
     sources: Vec<Source>,
+    postal: Option<Postal>,
+    /// Where mail comes to, if the server keeps it.
+    mailboxes: Option<Mailboxes>,
     /// Ledgers of sources that have ended.
     sent: Vec<Followed>,
     /// Ledgers of sinks that have ended.
@@ -75,6 +84,8 @@ impl Stand {
             path,
             sinks_started: 0,
             sources: Vec::new(),
+            postal: None,
+            mailboxes: None,
             sent: Vec::new(),
             arrived: Vec::new(),
             accepted: 0,
@@ -105,6 +116,16 @@ impl Stand {
         let (address, path) = (&self.sink_address, self.path.as_ref());
         self.sink = Some(Sink::start(&self.directory, &name, address, path, more)?);
         Ok(())
+    }
+
+    /// Mail comes into these mailboxes.
+    pub(crate) fn put_mailboxes(&mut self, mailboxes: Mailboxes) {
+        self.mailboxes = Some(mailboxes);
+    }
+
+    /// Where mail comes to, if the server keeps it.
+    pub(crate) fn mailboxes(&self) -> Option<&Mailboxes> {
+        self.mailboxes.as_ref()
     }
 
     /// Takes the next hop down; its ledger is complete.
@@ -169,9 +190,30 @@ impl Stand {
         Ok(())
     }
 
+    /// Starts postal, which sends to `to`.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub(crate) fn start_postal(&mut self, to: &str, load: &Load) -> Result<()> {
+        self.postal = Some(Postal::start(&self.directory.join("postal"), to, load)?);
+        Ok(())
+    }
+
     /// How many sources there are.
     pub(crate) fn source_count(&self) -> u32 {
-        self.sources.len() as u32
+        self.sources.len() as u32 + u32::from(self.postal.is_some())
+    }
+
+    /// What all sources that run did in each minute.
+    pub(crate) fn minutes(&self) -> Vec<MinuteLine> {
+        let files = self.sources.iter().map(|source| &source.minutes);
+        let files = files.chain(self.postal.iter().map(|postal| &postal.minutes));
+        let mut all: Vec<MinuteLine> = Vec::new();
+        for lines in files.map(minutes::MinuteFile::lines) {
+            all.resize(all.len().max(lines.len()), MinuteLine::default());
+            all.iter_mut().zip(lines).for_each(|(sum, line)| *sum = sum.plus(line));
+        }
+        all
     }
 
     /// `pause` or `resume` to all sources.
@@ -184,11 +226,24 @@ impl Stand {
     /// # Errors
     /// When one failed.
     pub(crate) fn sources_ended(&mut self) -> Result<bool> {
-        let mut all = true;
+        let mut all = self.postal.is_none();
+        if let Some(postal) = &mut self.postal {
+            postal.check_running()?;
+        }
         for source in &mut self.sources {
             all &= source.has_ended()?;
         }
         Ok(all)
+    }
+
+    /// Ends the sources that still run; what they did in each minute.
+    ///
+    /// # Errors
+    /// When one doesn't end.
+    pub(crate) fn end_sources(&mut self) -> Result<Vec<MinuteLine>> {
+        self.sources.iter_mut().try_for_each(Source::stop)?;
+        self.postal.iter_mut().try_for_each(Postal::stop)?;
+        Ok(self.minutes())
     }
 
     /// Ends the sources that still run, counts what they did, and gives their reports.
@@ -196,11 +251,27 @@ impl Stand {
     /// # Errors
     /// When one doesn't end or tells nothing.
     pub(crate) fn finish_sources(&mut self) -> Result<Vec<SourceReport>> {
-        self.sources.iter_mut().try_for_each(Source::stop)?;
+        self.end_sources()?;
         self.count()?;
-        let reports = self.sources.iter().map(Source::report).collect();
+        let reports: Result<Vec<_>> = self.sources.iter().map(Source::report).collect();
+        let mut reports = reports?;
         self.sent.extend(self.sources.drain(..).map(|source| source.ledger));
-        reports
+        if let Some(mut postal) = self.postal.take() {
+            let (report, ledger) = postal.account()?;
+            reports.push(report);
+            self.sent.push(ledger);
+        }
+        self.count()?;
+        Ok(reports)
+    }
+
+    /// Messages that sources which have ended were refused for now (4yz).
+    ///
+    /// # Errors
+    /// When a ledger can't be read.
+    pub(crate) fn refused_for_now(&self) -> Result<u64> {
+        let ledgers = self.sent.iter().map(|ledger| ledger.path().to_owned());
+        sum(ledgers.map(Followed::refused_for_now).collect::<Vec<_>>().iter_mut())
     }
 
     /// Sends with one source to its end, beside those that run; what it printed. Refusals are for
@@ -245,8 +316,15 @@ impl Stand {
         let before = (self.accepted, self.delivered);
         let running = self.sources.iter_mut().map(|source| &mut source.ledger);
         self.accepted = sum(running.chain(&mut self.sent))?;
+        if let Some(postal) = &mut self.postal {
+            self.accepted += postal.count()?;
+        }
         let running = self.sink.iter_mut().map(|sink| &mut sink.ledger);
         self.delivered = sum(running.chain(&mut self.arrived))?;
+        if let Some(mailboxes) = &mut self.mailboxes {
+            mailboxes.look()?;
+            self.delivered += mailboxes.message_count();
+        }
         Ok((self.accepted, self.delivered) != before)
     }
 
@@ -255,7 +333,7 @@ impl Stand {
         self.accepted
     }
 
-    /// Messages at the sink since the beginning, when they were last counted.
+    /// Messages at the sink or in mailboxes since the beginning, when they were last counted.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
@@ -328,6 +406,9 @@ impl Stand {
     pub(crate) fn audit(&self, list_max: usize) -> Result<Audit> {
         let running = self.sink.iter().map(|sink| &sink.ledger);
         let mut arrived = texts(self.arrived.iter().chain(running))?;
+        if let Some(mailboxes) = &self.mailboxes {
+            arrived += &mailboxes.ledger()?;
+        }
         for _ in 0..self.planted_loss {
             let end = arrived.trim_end().rfind('\n').map_or(0, |end| end + 1);
             arrived.truncate(end);

@@ -1,6 +1,7 @@
 //! Where a server under test works, and what it talks to.
 
-use super::error::Result;
+use super::directory::Population;
+use super::error::{Error, Result};
 use super::group::Group;
 use load::file;
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,17 @@ pub struct ConfigFile {
     pub text: String,
 }
 
+/// Where a server keeps mail for the users of a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct MailPlace {
+    /// All users, and what they are looked up in.
+    pub(crate) population: Rc<Population>,
+    /// Below it are the Maildirs.
+    pub(crate) root: PathBuf,
+    /// Where the directory is asked, `HOST:PORT`, for those that ask it.
+    pub(crate) ldap: Option<String>,
+}
+
 /// Where a server works and what it talks to. The same for a restart.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -67,6 +79,8 @@ pub(crate) struct Place {
     /// The postrider program.
     pub(crate) postrider: PathBuf,
     pub(crate) egress: Egress,
+    /// For one that keeps mail instead of relaying it.
+    pub(crate) mail: Option<MailPlace>,
     /// For all its processes, where there is such a thing.
     pub(crate) group: Option<Rc<Group>>,
 }
@@ -79,6 +93,15 @@ impl Place {
 
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where it keeps mail.
+    ///
+    /// # Errors
+    /// When it is to relay.
+    pub(crate) fn mail(&self) -> Result<&MailPlace> {
+        let none = || Error::Missing("there are no mailboxes here".to_owned());
+        self.mail.as_ref().ok_or_else(none)
     }
 
     /// Host and port of the next hop.

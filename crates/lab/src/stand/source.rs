@@ -1,10 +1,12 @@
 //! Sources: child processes, so that what they use is not counted with the server.
 
 use super::error::{Error, Result};
+use super::minutes::MinuteFile;
 use super::place::domain;
 use load::file;
 use load::ledger::Followed;
 use load::process::{Process, ProcessError, this_program};
+use load::source::Span;
 use load::stats::Latency;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -16,19 +18,31 @@ use std::time::Duration;
 /// A source that was asked to end has so long.
 const STOP_MAX: Duration = Duration::from_secs(20);
 
+/// What a load is sent with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Our own source.
+    Source,
+    /// Debian's postal, which goes on until it is stopped.
+    Postal,
+}
+
 /// What sources send, all of them together.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) messages: u64,
-    pub(crate) body_bytes: u64,
+    pub(crate) body_bytes: Span,
     pub(crate) sources: u32,
     pub(crate) sessions: u32,
-    pub(crate) per_connection: u64,
+    pub(crate) per_connection: Span,
+    /// A file of addresses, taken in turn; without it each source sends to a domain of its own.
+    pub(crate) recipients: Option<PathBuf>,
     /// Sources are stopped after this time, however many messages they have left.
     pub(crate) lasts: Option<Duration>,
     /// A server that hasn't taken all by then is not waited for.
     pub(crate) cut_off: Option<Duration>,
     pub(crate) seed: u64,
+    pub(crate) tool: Tool,
 }
 
 /// As many messages as no source ever sends in the time it has.
@@ -59,7 +73,10 @@ impl Load {
         add("--per-session", self.per_connection.to_string());
         add("--seed", seed.to_string());
         add("--from", "sender@source.grey".to_owned());
-        add("--domains", domain(number));
+        match &self.recipients {
+            Some(file) => add("--recipients", file.display().to_string()),
+            None => add("--domains", domain(number)),
+        }
         arguments
     }
 }
@@ -72,6 +89,7 @@ pub(crate) struct Source {
     /// Once it has ended.
     exit_code: Option<i32>,
     pub(crate) ledger: Followed,
+    pub(crate) minutes: MinuteFile,
 }
 
 /// What a source prints at its end.
@@ -80,7 +98,7 @@ pub(crate) struct SourceReport {
     pub(crate) seconds: f64,
     pub(crate) acked: u64,
     pub(crate) sessions_gave_up: u64,
-    latency_us_counts: Vec<(u64, u64)>,
+    pub(super) latency_us_counts: Vec<(u64, u64)>,
     /// As `source --help` explains it.
     #[serde(skip)]
     pub(crate) exit_code: Option<i32>,
@@ -99,14 +117,21 @@ impl Source {
     ) -> Result<Source> {
         let output = directory.join(format!("{name}.json"));
         let ledger = directory.join(format!("{name}.ledger"));
+        let minutes = directory.join(format!("{name}.minutes"));
         // It is there before anybody follows it.
         file::create(&ledger)?;
         let mut command = Command::new(this_program()?);
-        command.args(["source", "--json", "--obey", "--distinct-recipients", "--to", to]);
-        command.args(more).arg("--ledger").arg(&ledger).stdout(file::create(&output)?);
+        command.args(["source", "--json", "--obey", "--to", to]);
+        // Who is listed is listed once.
+        if !more.iter().any(|word| word.as_ref() == "--recipients") {
+            command.arg("--distinct-recipients");
+        }
+        command.args(more).arg("--ledger").arg(&ledger).arg("--minutes").arg(&minutes);
+        command.stdout(file::create(&output)?);
         command.stderr(file::create(&directory.join(format!("{name}.log")))?);
         let process = Some(Process::start_with_input("source", &mut command)?);
-        Ok(Source { process, output, exit_code: None, ledger: Followed::source(ledger) })
+        let (ledger, minutes) = (Followed::source(ledger), MinuteFile(minutes));
+        Ok(Source { process, output, exit_code: None, ledger, minutes })
     }
 
     /// `pause` or `resume`. One that has ended doesn't mind.

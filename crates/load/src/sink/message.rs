@@ -35,9 +35,9 @@ impl Incoming {
         (!id.is_empty() && !id.contains(&b' ') && id != b"-").then_some(id)
     }
 
-    /// The id that whoever sent it gave it, as it is written.
-    pub(crate) fn message_id(&self) -> Option<&[u8]> {
-        field(&self.header, "Message-Id").filter(|id| !id.is_empty())
+    /// The checksum by which postal's own log names it.
+    pub(crate) fn postal_hash(&self) -> Option<&[u8]> {
+        field(&self.header, "X-PostalHash").filter(|hash| !hash.is_empty())
     }
 
     /// Whether the body is what its header says; a message that doesn't say is whole.

@@ -178,10 +178,8 @@ mod tests {
         assert_eq!((spread.len(), spread[0], spread[63]), (64, 0, 10_240));
         assert!(spread.windows(2).all(|pair| (162..=163).contains(&(pair[1] - pair[0]))));
         assert!(sizes(0, 70).iter().all(|&size| size != 1));
-        let (bodies, mut random) = (
-            Bodies::generate(BodyKind::Plain, Span { min: 0, max: 10_240 }, 1),
-            Random::new(1),
-        );
+        let (bodies, mut random) =
+            (Bodies::generate(BodyKind::Plain, Span { min: 0, max: 10_240 }, 1), Random::new(1));
         let total: usize = (0..10_000).map(|_| bodies.draw(&mut random).raw.len()).sum();
         assert!((4_900..5_400).contains(&(total / 10_000)), "{total}");
     }

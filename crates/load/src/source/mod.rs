@@ -12,8 +12,8 @@ mod span;
 pub use content::{BODY_FIELD, Bodies, Body, BodyKind, ID_FIELD};
 pub use pace::{Pace, Ticket};
 pub use recipients::Recipients;
-pub use span::Span;
 pub(crate) use reply::{Offered, ReplyReader};
+pub use span::Span;
 
 use crate::ledger::LedgerWriter;
 use crate::listener::resolve;

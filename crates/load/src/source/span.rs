@@ -50,7 +50,8 @@ impl FromStr for Span {
     fn from_str(text: &str) -> Result<Span, String> {
         let wrong = || format!("{text:?} is neither a number nor a range like 0..10k");
         let (min, max) = text.split_once("..").unwrap_or((text, text));
-        let span = Span { min: number(min).ok_or_else(wrong)?, max: number(max).ok_or_else(wrong)? };
+        let span =
+            Span { min: number(min).ok_or_else(wrong)?, max: number(max).ok_or_else(wrong)? };
         if span.min > span.max {
             return Err(format!("{text:?} ends before it begins"));
         }
@@ -88,7 +89,8 @@ mod tests {
     #[test]
     fn both_ends_are_drawn_and_nothing_beyond() {
         let mut random = Random::new(1);
-        let drawn: Vec<u64> = (0..1000).map(|_| Span { min: 1, max: 3 }.draw(&mut random)).collect();
+        let drawn: Vec<u64> =
+            (0..1000).map(|_| Span { min: 1, max: 3 }.draw(&mut random)).collect();
         for number in 1..=3 {
             let count = drawn.iter().filter(|&&drawn| drawn == number).count();
             assert!((250..420).contains(&count), "{number}: {count}");

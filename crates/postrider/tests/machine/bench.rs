@@ -203,6 +203,30 @@ fn a_slow_contender_is_cut_off_and_the_report_says_so() {
 }
 
 #[test]
+fn mail_for_users_is_found_in_their_mailboxes() {
+    let more = ["--seconds", "2", "--users", "1000", "--recipients", "50"];
+    let run = bench("directory-mailboxes/50", &more);
+    // Postfix needs root and packages; where it can't be measured it says so.
+    let skipped = list(&run.report["manifest"], "skipped");
+    assert!(skipped.iter().all(|skipped| skipped["name"] != "postrider-file"), "{skipped:?}");
+    run.check(&["postrider-file", "postrider-database"], 2);
+    for (name, measurement) in run.measurements() {
+        let shown = serde_json::to_string_pretty(measurement).expect("JSON");
+        let minutes = list(measurement, "minutes");
+        let messages: u64 = minutes.iter().filter_map(|minute| minute["messages"].as_u64()).sum();
+        assert_eq!(Some(messages), measurement["accepted"].as_u64(), "{name}: {shown}");
+        let last = minutes.last().expect("the seconds are a minute's part");
+        assert_eq!(last["mailboxes"], 50, "{name}: {shown}");
+        let figures = list(measurement, "figures");
+        let refused = figures.iter().find(|figure| figure["name"] == "refused_for_now");
+        assert_eq!(refused.expect("counted")["value"], 0.0, "{name}: {shown}");
+        // What went before is in the account, too.
+        assert!(measurement["account"]["arrived"].as_u64() >= Some(messages), "{name}: {shown}");
+    }
+    assert!(run.page.contains("to 50 of 1,000 users"), "{}", run.page);
+}
+
+#[test]
 fn a_loss_is_invalid_and_says_so_everywhere() {
     let run = bench("relay-400", &["--scale", "0.001", "--against", "floor", "--plant-loss", "3"]);
     assert_eq!(run.code, Some(1), "{}", run.text);

@@ -37,13 +37,19 @@ fn workload(workload: &Workload) -> String {
         1 => "One message".to_owned(),
         messages => format!("{} messages", whole(messages)),
     };
-    text += &format!(" of {}", plural(workload.body_bytes, "byte"));
+    let drawn = |min: Option<u64>| min.map(|min| whole(min) + " to ").unwrap_or_default();
+    let bytes = plural(workload.body_bytes, "byte");
+    text += &format!(" of {}{bytes}", drawn(workload.body_bytes_min));
     text += &format!(
-        " from {} with {} each, {} on a connection",
-        plural(workload.sources.into(), "source"),
+        " from {} with {} each, {}{} on a connection",
+        if workload.postal { "postal".into() } else { plural(workload.sources.into(), "source") },
         plural(workload.sessions.into(), "session"),
+        drawn(workload.per_connection_min),
         whole(workload.per_connection),
     );
+    if workload.users > 0 {
+        text += &format!(", to {} of {} users", whole(workload.recipients), whole(workload.users));
+    }
     if workload.path_rtt_ms > 0.0 {
         text += &format!(
             ", over a path to the sink of {:.0} ms that loses {:.2} % of the packets",

@@ -168,6 +168,7 @@ mod tests {
             "max_connections = 50",
             "--scale 0.04",
             "Example Journal",
+            "4,711",
         ];
         for text in said {
             assert!(page.contains(text), "{text} is missing");

@@ -1,7 +1,7 @@
 //! Each round of a case: how it ended, and every message accounted for.
 
 use super::figures::draw_figures;
-use crate::bench::report::{Case, DiskLatency, Ending, Measurement, Percentiles, Severity};
+use crate::bench::report::{Case, DiskLatency, Ending, Measurement, Minute, Percentiles, Severity};
 use crate::show::number::{grouped, with_unit};
 use crate::show::table;
 use maud::{Markup, html};
@@ -17,6 +17,7 @@ pub(super) fn draw(case: &Case) -> Markup {
             (draw_figures(case, false, &[]))
             (draw_endings(case))
             (draw_latencies(case))
+            (draw_minutes(case))
             (draw_marks(case))
         }
     }
@@ -117,6 +118,43 @@ fn draw_latencies(case: &Case) -> Markup {
         }
     };
     table::scrolling(&table::headings(&headings), &rows)
+}
+
+/// A line for each minute, as the publication has it.
+fn draw_minutes(case: &Case) -> Markup {
+    if all(case).all(|(_, measurement)| measurement.minutes.is_empty()) {
+        return html! {};
+    }
+    let headings = [
+        "minute",
+        "messages",
+        "kB",
+        "errors",
+        "connections",
+        "backlog",
+        "in mailboxes",
+        "mailboxes with mail",
+    ];
+    let rows = html! {
+        @for (round, measurement) in all(case) {
+            @if !measurement.minutes.is_empty() {
+                (table::group(&name(round, measurement), headings.len()))
+            }
+            @for minute in &measurement.minutes {
+                tr {
+                    th { (minute.number) }
+                    @for value in values(minute) { td { (whole(value)) } }
+                }
+            }
+        }
+    };
+    table::scrolling(&table::headings(&headings), &rows)
+}
+
+fn values(minute: &Minute) -> [u64; 7] {
+    let &Minute { messages, kilobytes, errors, connections, .. } = minute;
+    let &Minute { backlog, in_mailboxes, mailboxes, .. } = minute;
+    [messages, kilobytes, errors, connections, backlog, in_mailboxes, mailboxes]
 }
 
 fn draw_marks(case: &Case) -> Markup {

@@ -2,8 +2,8 @@
 
 use crate::bench::report::{
     Account, Better, Case, ConfigFile, Contender, DiskLatency, Ending, FORMAT, Figure, Machine,
-    Manifest, Mark, Measurement, Moment, Percentiles, Published, Ratio, Report, Round, Scenario,
-    Series, Severity, Skipped, Spread, Summary, Workload,
+    Manifest, Mark, Measurement, Minute, Moment, Percentiles, Published, Ratio, Report, Round,
+    Scenario, Series, Severity, Skipped, Spread, Summary, Workload,
 };
 
 const RATE: &str = "delivered_per_second";
@@ -121,9 +121,7 @@ fn workload(case: &str) -> Workload {
         per_connection: 1,
         path_rtt_ms: if case == "50ms" { 50.0 } else { 0.0 },
         path_loss: if case == "50ms" { 0.001 } else { 0.0 },
-        connections_max: 0,
-        routes: 0,
-        seconds: 0.0,
+        ..Workload::default()
     }
 }
 
@@ -213,6 +211,16 @@ fn measurement(case: &str, n: usize, round: u32) -> Measurement {
         }),
         intake_by_tenth: (0..10).map(|t| rate * (1.0 + 0.02 * f64::from(t % 3))).collect(),
         series: series(n, rate),
+        minutes: vec![Minute {
+            number: 1,
+            messages: 5_172,
+            kilobytes: 26_301,
+            errors: 81,
+            connections: 2_586,
+            backlog: 4_711,
+            in_mailboxes: 461,
+            mailboxes: 97,
+        }],
         moments: vec![
             Moment { seconds: 6.0, what: "egress enabled".into() },
             Moment { seconds: 31.0, what: "SIGKILL".into() },

@@ -184,6 +184,7 @@ mod tests {
             admin_port: 0,
             postrider: PathBuf::new(),
             egress: crate::stand::Egress::Usual,
+            mail: None,
             group: None,
         };
         let text = config(&place);

@@ -5,12 +5,15 @@ mod exim;
 mod floor;
 mod opensmtpd;
 mod postfix;
+mod postfix_virtual;
 mod postrider;
 pub(crate) mod target;
 
 use super::contender::Contender;
+use super::directory::Lookup;
 use super::error::{Error, Result};
 use floor::Floor;
+use postfix_virtual::PostfixVirtual;
 use postrider::Postrider;
 use std::rc::Rc;
 
@@ -27,6 +30,12 @@ pub(crate) fn all() -> Vec<Rc<dyn Contender>> {
         Rc::new(opensmtpd::OpenSmtpd),
         Rc::new(Floor::of_known_cost()),
         Rc::new(Postrider::durable("postrider-memory", "memory")),
+        Rc::new(Postrider::keeping_mail("postrider-file", Lookup::Text)),
+        Rc::new(Postrider::keeping_mail("postrider-database", Lookup::Database)),
+        Rc::new(PostfixVirtual::with("postfix-texthash", Lookup::Text)),
+        Rc::new(PostfixVirtual::with("postfix-lmdb", Lookup::Database)),
+        Rc::new(PostfixVirtual::with("postfix-ldap", Lookup::Ldap)),
+        Rc::new(PostfixVirtual::with("postfix-ldap-proxy", Lookup::LdapProxy)),
     ]
 }
 

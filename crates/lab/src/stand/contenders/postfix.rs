@@ -44,7 +44,7 @@ impl Contender for Postfix {
     }
 
     fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
-        start(place)
+        start(place, &relay_cf(place), "", "")
     }
 
     fn rough_rates(&self) -> RoughRates {
@@ -64,12 +64,9 @@ fn version() -> Result<String> {
     Ok(format!("Postfix {}", String::from_utf8_lossy(&output.stdout).trim()))
 }
 
+/// What a Postfix of ours has in `main.cf`, whatever it does with mail.
 fn main_cf(place: &Place) -> String {
     let directory = place.directory.display();
-    let (host, port) = place.next_hop();
-    let concurrency = place.egress.in_sum().unwrap_or(250);
-    // Its own default is 5.
-    let initial = concurrency.min(5);
     format!(
         "compatibility_level = 3.6
 queue_directory = {directory}/queue
@@ -86,14 +83,25 @@ mynetworks = 127.0.0.0/8
 smtpd_relay_restrictions = permit_mynetworks, reject
 smtpd_client_connection_count_limit = 0
 default_process_limit = 300
-default_destination_concurrency_limit = {concurrency}
-initial_destination_concurrency = {initial}
 disable_dns_lookups = yes
-relayhost = [{host}]:{port}
 maillog_file = {directory}/postfix.log
 maillog_file_prefixes = {directory}
 alias_maps =
 alias_database =
+"
+    )
+}
+
+/// What a relay has there besides.
+fn relay_cf(place: &Place) -> String {
+    let (host, port) = place.next_hop();
+    let concurrency = place.egress.in_sum().unwrap_or(250);
+    // Its own default is 5.
+    let initial = concurrency.min(5);
+    format!(
+        "default_destination_concurrency_limit = {concurrency}
+initial_destination_concurrency = {initial}
+relayhost = [{host}]:{port}
 "
     )
 }
@@ -125,7 +133,14 @@ postlog unix-dgram n - n - 1 postlogd
     )
 }
 
-fn start(place: &Place) -> Result<Box<dyn Server>> {
+/// Starts one with more in its `main.cf` and `master.cf` than all have, and with kinds of tables that
+/// it loads.
+pub(super) fn start(
+    place: &Place,
+    main: &str,
+    master: &str,
+    dynamic_maps: &str,
+) -> Result<Box<dyn Server>> {
     let directory = &place.directory;
     for name in ["queue", "data", "config"] {
         file::create_directory(&directory.join(name))?;
@@ -134,10 +149,10 @@ fn start(place: &Place) -> Result<Box<dyn Server>> {
     let open = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(directory, open).map_err(FileError::at(directory))?;
     let files = vec![
-        place.write("config/main.cf", &main_cf(place))?,
-        place.write("config/master.cf", &master_cf(place))?,
+        place.write("config/main.cf", &(main_cf(place) + main))?,
+        place.write("config/master.cf", &(master_cf(place) + master))?,
     ];
-    place.write("config/dynamicmaps.cf", "")?;
+    place.write("config/dynamicmaps.cf", dynamic_maps)?;
     let config = directory.join("config");
     run(place.command(Path::new("/usr/sbin/postfix")), &config, &["start"])?;
     let pid_file = directory.join("queue/pid/master.pid");

@@ -1,6 +1,9 @@
 //! Postrider itself.
 
+mod mail;
+
 use crate::stand::contender::{Contender, Durability};
+use crate::stand::directory::{Lookup, slapd};
 use crate::stand::error::{Error, Result};
 use crate::stand::place::{ConfigFile, Egress, Place, domain};
 use crate::stand::server::{ExitReport, MainProcess, Server};
@@ -37,17 +40,31 @@ pub(crate) struct Postrider {
     durability: &'static str,
     /// Transactions in flight on one connection.
     in_flight: u32,
+    /// Of one that keeps mail.
+    lookup: Option<Lookup>,
 }
 
 impl Postrider {
     /// With this durability, one transaction at a time.
     pub(crate) fn durable(name: &'static str, durability: &'static str) -> Postrider {
-        Postrider { name, durability, in_flight: 1 }
+        Postrider { name, durability, in_flight: 1, lookup: None }
     }
 
     /// With so many transactions in flight on one connection.
     pub(crate) fn in_flight(name: &'static str, in_flight: u32) -> Postrider {
-        Postrider { name, durability: "sync", in_flight }
+        Postrider { in_flight, ..Postrider::durable(name, "sync") }
+    }
+
+    /// One that keeps mail for users whom it looks up there.
+    pub(crate) fn keeping_mail(name: &'static str, lookup: Lookup) -> Postrider {
+        Postrider { lookup: Some(lookup), ..Postrider::durable(name, "sync") }
+    }
+
+    fn routes(&self, place: &Place) -> Result<String> {
+        match self.lookup {
+            Some(lookup) => mail::routes(place, lookup),
+            None => Ok(relay_routes(place, self.in_flight)),
+        }
     }
 }
 
@@ -58,6 +75,9 @@ impl Contender for Postrider {
 
     fn title(&self) -> String {
         let title = format!("Postrider, durability \"{}\"", self.durability);
+        if let Some(lookup) = self.lookup {
+            return format!("{title}, Maildirs, users in {}", mail::shown(lookup));
+        }
         match self.in_flight {
             1 => title,
             in_flight => format!("{title}, transactions_in_flight = {in_flight}"),
@@ -74,11 +94,14 @@ impl Contender for Postrider {
     }
 
     fn find(&self, postrider: &Path) -> Result<String> {
+        if self.lookup.is_some_and(Lookup::is_by_ldap) {
+            slapd::find()?;
+        }
         version(postrider)
     }
 
     fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
-        start(place, self.durability, self.in_flight)
+        start(place, self.durability, &self.routes(place)?)
     }
 
     fn survives_a_kill(&self) -> bool {
@@ -87,6 +110,10 @@ impl Contender for Postrider {
 
     fn duplicates_per_kill(&self) -> u64 {
         1024 + u64::from(CONNECTIONS_MAX * self.in_flight)
+    }
+
+    fn lookup(&self) -> Option<Lookup> {
+        self.lookup
     }
 
     fn is_postrider(&self) -> bool {
@@ -105,8 +132,8 @@ fn version(program: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn start(place: &Place, durability: &str, in_flight: u32) -> Result<Box<dyn Server>> {
-    let file = place.write(CONFIG, &config(place, durability, in_flight))?;
+fn start(place: &Place, durability: &str, routes: &str) -> Result<Box<dyn Server>> {
+    let file = place.write(CONFIG, &config(place, durability, routes))?;
     let mut command = place.command(&place.postrider);
     command.args(["serve", "--config", CONFIG]).current_dir(&place.directory);
     command.stdout(Stdio::null()).stderr(file::create(&place.directory.join("postrider.log"))?);
@@ -120,12 +147,9 @@ fn start(place: &Place, durability: &str, in_flight: u32) -> Result<Box<dyn Serv
     }))
 }
 
-fn config(place: &Place, durability: &str, in_flight: u32) -> String {
-    let (directory, sink) = (place.directory.display(), &place.sink);
-    let (address, admin) = (place.address(), place.admin_port);
-    // The directory's path may be too long for a socket: whoever runs this chooses it.
-    let control = std::env::temp_dir().join(format!("postrider-bench-{}.sock", place.port));
-    let control = control.display();
+/// Everything goes to the next hop.
+fn relay_routes(place: &Place, in_flight: u32) -> String {
+    let sink = &place.sink;
     let in_flight = match in_flight {
         1 => String::new(),
         more => format!(", unasked_content = true, transactions_in_flight = {more}"),
@@ -136,13 +160,21 @@ fn config(place: &Place, durability: &str, in_flight: u32) -> String {
              max_connections = {connections}{in_flight} }}\n\n"
         )
     };
-    let routes: String = match place.egress {
+    match place.egress {
         Egress::Usual => route("", CONNECTIONS_MAX),
         Egress::Limited(connections) => route("", connections),
         Egress::Routes { domains, connections } => (1..=domains)
             .map(|number| route(&format!("domains = [\"{}\"]\n", domain(number)), connections))
             .collect(),
-    };
+    }
+}
+
+fn config(place: &Place, durability: &str, routes: &str) -> String {
+    let directory = place.directory.display();
+    let (address, admin) = (place.address(), place.admin_port);
+    // The directory's path may be too long for a socket: whoever runs this chooses it.
+    let control = std::env::temp_dir().join(format!("postrider-bench-{}.sock", place.port));
+    let control = control.display();
     format!(
         r#"hostname = "relay.bench.grey"
 

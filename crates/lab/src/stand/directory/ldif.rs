@@ -6,9 +6,9 @@ use std::io::{self, Write};
 /// Where the tree begins.
 pub(super) const SUFFIX: &str = "dc=example,dc=org";
 /// Below which the users are.
-pub(super) const PEOPLE: &str = "ou=people,dc=example,dc=org";
+pub(crate) const PEOPLE: &str = "ou=people,dc=example,dc=org";
 /// What is told of a user's mailbox.
-pub(super) const PATH_ATTRIBUTE: &str = "mailboxPath";
+pub(crate) const PATH_ATTRIBUTE: &str = "mailboxPath";
 /// The class that has it.
 pub(super) const PATH_CLASS: &str = "mailboxUser";
 

@@ -121,6 +121,15 @@ impl Population {
         self.recipients.iter().map(mailbox).collect()
     }
 
+    /// Removes all that was made.
+    ///
+    /// # Errors
+    /// When it can't be removed.
+    pub(crate) fn remove(&self) -> Result<()> {
+        let removed = std::fs::remove_dir_all(&self.directory);
+        Ok(removed.map_err(FileError::at(&self.directory))?)
+    }
+
     /// What `build` makes under this name, made once. It is given another name meanwhile: what was
     /// begun and not finished is never found.
     ///

@@ -1,6 +1,6 @@
 //! OpenLDAP's slapd with all users, on a port of its own.
 
-use super::ldif::{self, PATH_ATTRIBUTE, PATH_CLASS, SUFFIX};
+use super::ldif::{self, PATH_CLASS, SUFFIX};
 use super::{Error, Population, Result};
 use crate::stand::system;
 use load::file::{self, FileError};
@@ -13,6 +13,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+pub(crate) use super::ldif::{PATH_ATTRIBUTE, PEOPLE};
 
 const SLAPD: &str = "/usr/sbin/slapd";
 const SLAPADD: &str = "/usr/sbin/slapadd";
@@ -38,7 +40,8 @@ pub(crate) fn find() -> Result<()> {
     if [SLAPD, SLAPADD].iter().all(|program| Path::new(program).exists()) {
         return Ok(());
     }
-    let help = "slapd is not installed (Debian: package slapd; scripts/with-packages slapd COMMAND)";
+    let help =
+        "slapd is not installed (Debian: package slapd; scripts/with-packages slapd COMMAND)";
     Err(Error::Missing(help.to_owned()))
 }
 
@@ -169,7 +172,8 @@ mod tests {
             return;
         }
         let directory = tempfile::tempdir().expect("a directory");
-        let population = Population::make(&directory.path().join("users"), 200, 10, 1).expect("made");
+        let population =
+            Population::make(&directory.path().join("users"), 200, 10, 1).expect("made");
         for _ in 0..2 {
             let log = directory.path().join("slapd.log");
             let slapd = Slapd::start(&population, &log).expect("it starts");
