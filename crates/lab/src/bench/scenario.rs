@@ -430,6 +430,7 @@ fn directory_mailboxes() -> Scenario {
         contenders: &[
             "postrider-file",
             "postrider-database",
+            "postrider-ldap",
             "postfix-lmdb",
             "postfix-ldap",
             "postfix-ldap-proxy",

@@ -107,7 +107,8 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// What can't be started.
     pub(super) fn open(contender: &'a dyn Contender, site: &Site) -> Result<Trial<'a>> {
-        let directory = site.directory.join(contender.name());
+        // Not by the contender's name, which is in the path: paths of sockets must be short.
+        let directory = site.directory.join("server");
         file::create_directory(&directory)?;
         let path = site.path.map(|shape| LongPath::start(shape, site.seed)).transpose();
         let path = path.map_err(|unavailable| Error::Missing(unavailable.to_string()))?;

@@ -65,6 +65,17 @@ pub(crate) struct MailPlace {
     pub(crate) ldap: Option<String>,
 }
 
+impl MailPlace {
+    /// Where the directory is asked, `HOST:PORT`.
+    ///
+    /// # Errors
+    /// When none runs.
+    pub(crate) fn ldap(&self) -> Result<&str> {
+        let none = || Error::Missing("no directory runs".to_owned());
+        self.ldap.as_deref().ok_or_else(none)
+    }
+}
+
 /// Where a server works and what it talks to. The same for a restart.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {

@@ -32,6 +32,7 @@ pub(crate) fn all() -> Vec<Rc<dyn Contender>> {
         Rc::new(Postrider::durable("postrider-memory", "memory")),
         Rc::new(Postrider::keeping_mail("postrider-file", Lookup::Text)),
         Rc::new(Postrider::keeping_mail("postrider-database", Lookup::Database)),
+        Rc::new(Postrider::keeping_mail("postrider-ldap", Lookup::Ldap)),
         Rc::new(PostfixVirtual::with("postfix-texthash", Lookup::Text)),
         Rc::new(PostfixVirtual::with("postfix-lmdb", Lookup::Database)),
         Rc::new(PostfixVirtual::with("postfix-ldap", Lookup::Ldap)),

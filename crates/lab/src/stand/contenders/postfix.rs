@@ -14,6 +14,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const STOP_MAX: Duration = Duration::from_secs(30);
+/// A socket's path has so many bytes at most (unix(7)).
+const SOCKET_PATH_MAX: usize = 107;
+/// The longest of those that it makes below its own directory.
+const LONGEST_SOCKET: &str = "queue/private/proxymap";
 
 struct Running {
     pid: u32,
@@ -142,6 +146,14 @@ pub(super) fn start(
     dynamic_maps: &str,
 ) -> Result<Box<dyn Server>> {
     let directory = &place.directory;
+    let longest = directory.join(LONGEST_SOCKET);
+    if longest.as_os_str().len() > SOCKET_PATH_MAX {
+        let text = format!(
+            "{}: too long for a socket of Postfix's ({SOCKET_PATH_MAX} bytes); a shorter --out helps",
+            longest.display()
+        );
+        return Err(Error::Server(text));
+    }
     for name in ["queue", "data", "config"] {
         file::create_directory(&directory.join(name))?;
     }

@@ -119,16 +119,15 @@ fn database(population: &Population) -> Result<PathBuf> {
 
 /// As ldap_table(5) has it.
 fn ldap(place: &Place, mail: &MailPlace) -> Result<PathBuf> {
-    let none = || Error::Missing("no directory runs".to_owned());
-    let address = mail.ldap.as_ref().ok_or_else(none)?;
     let text = format!(
-        "server_host = ldap://{address}
+        "server_host = ldap://{}
 version = 3
 bind = no
 search_base = {}
 query_filter = (mail=%s)
 result_attribute = {}
 ",
+        mail.ldap()?,
         slapd::PEOPLE,
         slapd::PATH_ATTRIBUTE
     );

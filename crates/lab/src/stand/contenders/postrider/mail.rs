@@ -1,5 +1,6 @@
 //! Postrider's routes where it keeps mail for the users of a directory.
 
+use crate::stand::directory::slapd::{PATH_ATTRIBUTE, PEOPLE};
 use crate::stand::directory::{DOMAIN, Lookup, OWNER};
 use crate::stand::error::{Error, Result};
 use crate::stand::place::Place;
@@ -46,8 +47,13 @@ fn table(place: &Place, lookup: Lookup) -> Result<String> {
             let path = database(place)?;
             Ok(format!("database = {{ path = \"{}\" }}", path.display()))
         }
-        Lookup::Ldap | Lookup::LdapProxy => {
-            Err(Error::Missing("this build of Postrider asks no directory".to_owned()))
+        Lookup::Ldap => Ok(format!(
+            "ldap = {{ servers = [\"ldap://{}\"], base = \"{PEOPLE}\", filter = \"(mail=%s)\", \
+             attributes = [\"{PATH_ATTRIBUTE}\"] }}",
+            place.mail()?.ldap()?
+        )),
+        Lookup::LdapProxy => {
+            Err(Error::Missing("Postrider has no proxy before a directory".to_owned()))
         }
     }
 }
