@@ -1,6 +1,6 @@
 //! What a directory's server says: any bytes, as a connection reads them.
 
-use ldap::{Op, Response, frame};
+use ldap::{Op, Response, SyncNews, frame};
 
 /// As long as a message may be here.
 const BYTES_MAX: usize = 1 << 16;
@@ -48,6 +48,11 @@ fn check(response: &Response, message_bytes: usize) {
                 );
             }
             let _ = ldap::normalise(&entry.dn);
+        }
+        Op::News(info) => {
+            if let SyncNews::Entries { uuids, .. } = &info.news {
+                assert!(uuids.len() * 16 <= message_bytes);
+            }
         }
         Op::Reference | Op::Other(_) => {}
     }

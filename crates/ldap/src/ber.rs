@@ -85,6 +85,21 @@ impl<'a> Reader<'a> {
         if found == tag { Ok(body) } else { Err(Malformed("an element is not what it should be")) }
     }
 
+    /// The body of the next element, if it has this tag; otherwise it stays.
+    pub(crate) fn optional(&mut self, tag: u8) -> Result<Option<&'a [u8]>, Malformed> {
+        if self.rest.first() == Some(&tag) { self.expect(tag).map(Some) } else { Ok(None) }
+    }
+
+    /// The next element as a truth value, if it is one; otherwise what it is when it is left out.
+    pub(crate) fn flag(&mut self, default: bool) -> Result<bool, Malformed> {
+        Ok(self.optional(BOOLEAN)?.map_or(default, |body| body != [0]))
+    }
+
+    /// What was not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// The next element as a number.
     pub(crate) fn number(&mut self, tag: u8) -> Result<i32, Malformed> {
         let body = self.expect(tag)?;

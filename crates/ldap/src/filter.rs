@@ -3,6 +3,9 @@
 use crate::ber::{BOOLEAN, OCTETS, SEQUENCE, Writer};
 use crate::key::{Cursor, Key, Template, TemplateError, attribute};
 
+mod keyed;
+pub use keyed::Keyed;
+
 /// Filters within filters.
 const DEPTH_MAX: usize = 32;
 
@@ -61,7 +64,7 @@ impl Filter {
     /// Whether it has places for parts of the key.
     #[must_use]
     pub fn has_parts(&self) -> bool {
-        self.0.templates().any(Template::has_parts)
+        self.0.has_parts()
     }
 
     /// Whether the key has all parts that are wanted.
@@ -77,6 +80,10 @@ impl Filter {
 }
 
 impl Node {
+    fn has_parts(&self) -> bool {
+        self.templates().any(Template::has_parts)
+    }
+
     fn templates(&self) -> Box<dyn Iterator<Item = &Template> + '_> {
         match self {
             Node::And(nodes) | Node::Or(nodes) => Box::new(nodes.iter().flat_map(Node::templates)),

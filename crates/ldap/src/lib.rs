@@ -6,6 +6,7 @@
 //! characters it has.
 
 mod ber;
+mod control;
 mod dn;
 mod filter;
 mod key;
@@ -14,8 +15,9 @@ mod request;
 mod response;
 
 pub use ber::{Malformed, frame};
+pub use control::{Ask, Beside, EntryState, EntryUuid, SYNC_OID, SyncInfo, SyncNews};
 pub use dn::{DnTemplate, normalise};
-pub use filter::Filter;
+pub use filter::{Filter, Keyed};
 pub use key::{Key, TemplateError};
 pub use outcome::{Outcome, code};
 pub use request::{BindAs, Scope, Search, abandon, bind, start_tls, unbind};

@@ -18,6 +18,8 @@ pub mod code {
     pub const REFERRAL: i32 = 10;
     /// A limit that the server's administrator set.
     pub const ADMIN_LIMIT_EXCEEDED: i32 = 11;
+    /// A control that must be understood is not.
+    pub const UNAVAILABLE_CRITICAL_EXTENSION: i32 = 12;
     /// There is no entry of this name.
     pub const NO_SUCH_OBJECT: i32 = 32;
     /// What should be the name of an entry is none.
@@ -30,6 +32,8 @@ pub mod code {
     pub const UNAVAILABLE: i32 = 52;
     /// The server will not.
     pub const UNWILLING_TO_PERFORM: i32 = 53;
+    /// What became of entries can't be told from where we are (RFC 4533 §2.6).
+    pub const SYNC_REFRESH_REQUIRED: i32 = 4096;
 }
 
 /// How an operation ended.

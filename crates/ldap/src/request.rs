@@ -1,8 +1,8 @@
 //! Requests (RFC 4511 §4.2 to §4.14).
 
-use crate::Filter;
 use crate::ber::{BOOLEAN, ENUMERATED, INTEGER, OCTETS, SEQUENCE, Writer};
 use crate::key::Key;
+use crate::{Ask, Filter};
 
 /// The operation that begins TLS (RFC 4511 §4.14.1).
 const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
@@ -105,9 +105,9 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// As it is sent.
+    /// As it is sent, with what is wanted beside it.
     #[must_use]
-    pub fn request(&self, id: i32) -> Vec<u8> {
+    pub fn request(&self, id: i32, ask: Option<&Ask<'_>>) -> Vec<u8> {
         message(id, |w| {
             w.nested(0x63, |w| {
                 w.bytes(OCTETS, self.base.as_bytes());
@@ -129,6 +129,9 @@ impl Search<'_> {
                     }
                 });
             });
+            if let Some(ask) = ask {
+                ask.write(w);
+            }
         })
     }
 }
@@ -162,7 +165,7 @@ mod tests {
             seconds_max: 5,
         };
         assert_eq!(
-            search.request(2),
+            search.request(2, None),
             b"\x30\x2b\x02\x01\x02\x63\x26\x04\x04dc=a\x0a\x01\x02\x0a\x01\x00\x02\x01\x02\x02\x01\x05\
               \x01\x01\x00\xa3\x09\x04\x04mail\x04\x01j\x30\x04\x04\x02cn"
         );

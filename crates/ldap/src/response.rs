@@ -1,7 +1,7 @@
 //! Answers (RFC 4511 §4.2.2, §4.5.2, §4.12, §4.13).
 
-use crate::Outcome;
 use crate::ber::{INTEGER, Malformed, OCTETS, Reader, SEQUENCE, SET};
+use crate::{Beside, Outcome, SyncInfo};
 
 /// A message of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub struct Response {
     pub id: i32,
     /// What it says.
     pub op: Op,
+    /// What it says beside it, of what was asked beside a search.
+    pub beside: Option<Beside>,
 }
 
 /// What a server says.
@@ -25,6 +27,8 @@ pub enum Op {
     Done(Outcome),
     /// How an extended operation ended; without a request it is farewell.
     Extended(Outcome),
+    /// What became of entries, where that is asked for.
+    News(SyncInfo),
     /// Something else, by its tag.
     Other(u8),
 }
@@ -63,7 +67,6 @@ impl Response {
             return Err(Malformed("a message's number is negative"));
         }
         let (tag, body) = message.element()?;
-        // Controls may follow; none was asked for.
         let mut body = Reader::new(body);
         let op = match tag {
             0x61 => Op::Bind(Outcome::read(&mut body)?),
@@ -71,9 +74,11 @@ impl Response {
             0x65 => Op::Done(Outcome::read(&mut body)?),
             0x73 => Op::Reference,
             0x78 => Op::Extended(Outcome::read(&mut body)?),
+            0x79 => SyncInfo::read(&mut body)?.map_or(Op::Other(0x79), Op::News),
             tag => Op::Other(tag),
         };
-        Ok(Response { id, op })
+        let beside = message.optional(0xa0)?.map(Beside::read).transpose()?.flatten();
+        Ok(Response { id, op, beside })
     }
 }
 
@@ -154,7 +159,10 @@ mod tests {
         assert!(matches!(Response::read(&an_outcome(0x61)).unwrap().op, Op::Bind(_)));
         assert!(matches!(Response::read(&an_outcome(0x78)).unwrap().op, Op::Extended(_)));
         let other = message(0, 0x79, |_| {});
-        assert_eq!(Response::read(&other), Ok(Response { id: 0, op: Op::Other(0x79) }));
+        assert_eq!(
+            Response::read(&other),
+            Ok(Response { id: 0, op: Op::Other(0x79), beside: None })
+        );
     }
 
     #[test]

@@ -69,6 +69,25 @@ fn of_entries_with_one_key_the_first_counts() {
 }
 
 #[test]
+fn all_entries_come_in_their_order_up_to_what_is_damaged() {
+    let all = |bytes: Vec<u8>| {
+        let database = open(bytes).unwrap();
+        let entries = database.entries();
+        entries.map(|read| read.map(|(key, entry)| (key.to_owned(), entry))).collect::<Vec<_>>()
+    };
+    let entries = ["a", "b", "A", "a"].map(text);
+    let (mut bytes, ..) = build(MAKING, entries.clone());
+    let wanted = entries.map(|(key, entry)| Ok((key.to_owned(), entry)));
+    assert_eq!(all(bytes.clone()), wanted);
+    assert_eq!(all(build(MAKING, []).0), []);
+    // Each takes 16 bytes, the key and the value.
+    bytes[128 + 27 + 20] ^= 1;
+    let read = all(bytes);
+    assert_eq!((read.len(), &read[0]), (2, &wanted[0]));
+    assert!(read[1].as_ref().is_err_and(|trouble| trouble.kind == TroubleKind::Wrong));
+}
+
+#[test]
 fn many_keys_are_found_and_others_are_not() {
     let keys: Vec<String> = (0..300_000).map(|n| format!("user{n}@example.test")).collect();
     let (bytes, summary, _) = build(MAKING, keys.iter().map(|key| text(key)));

@@ -1,6 +1,6 @@
 //! Reads a database.
 
-use super::format::{Header, Salted, Unusable};
+use super::format::{HEADER_BYTES, Header, Salted, Unusable};
 use super::index::{Bucket, home};
 use super::record::{self, Record};
 use crate::{Entry, Table, Trouble, TroubleKind, fold};
@@ -42,6 +42,31 @@ impl Database {
     #[must_use]
     pub fn folds_case(&self) -> bool {
         self.header.making.folds_case
+    }
+
+    /// All entries with their keys, in the order in which they were written; those that came twice, twice.
+    /// Ends with the first that is damaged.
+    pub fn entries(&self) -> impl Iterator<Item = Result<(&str, Entry), Trouble>> {
+        let bytes = (*self.bytes).as_ref();
+        let end = usize::try_from(self.header.records_end).ok();
+        let records = end.and_then(|end| bytes.get(..end)).unwrap_or_default();
+        let mut offset = HEADER_BYTES as u64;
+        std::iter::from_fn(move || {
+            if offset >= self.header.records_end {
+                return None;
+            }
+            let read = record::read(records, offset, &self.salted).and_then(|record| {
+                let key = std::str::from_utf8(record.key).ok()?;
+                Some((key, record.entry()?, record.bytes()))
+            });
+            let Some((key, entry, length)) = read else {
+                let damage = self.damage(format_args!("the record at byte {offset}"));
+                offset = self.header.records_end;
+                return Some(Err(damage));
+            };
+            offset = offset.saturating_add(length as u64);
+            Some(Ok((key, entry)))
+        })
     }
 
     /// The record of a key.

@@ -95,6 +95,11 @@ pub(super) fn read<'a>(records: &'a [u8], offset: u64, salted: &Salted) -> Optio
 }
 
 impl Record<'_> {
+    /// How many it takes in the file.
+    pub(super) fn bytes(&self) -> usize {
+        HEAD_BYTES + self.key.len() + self.text.len() + self.fields.len()
+    }
+
     /// `None`: it makes no sense.
     pub(super) fn entry(&self) -> Option<Entry> {
         let mut rest = self.fields;

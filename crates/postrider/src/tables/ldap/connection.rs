@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, timeout};
 
 /// One message of a server has not more bytes: a group of 100,000 members fits.
-const MESSAGE_BYTES_MAX: usize = 16 << 20;
+pub(super) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// All entries of one search have not more bytes.
 const FOUND_BYTES_MAX: usize = 16 << 20;
 /// Room for what is read at once.
@@ -138,7 +138,7 @@ impl Connection {
                 return Err(Failure::Lost(trouble.clone()));
             }
             let id = state.next_id();
-            state.out.extend_from_slice(&search.request(id));
+            state.out.extend_from_slice(&search.request(id, None));
             let waiting = Waiting { entries: Vec::new(), entries_max, bytes: 0, answer };
             state.waiting.insert(id, waiting);
             id
@@ -211,7 +211,7 @@ impl Shared {
 
     /// Takes one message of the server, of so many bytes.
     fn handle(&self, response: Response, bytes: usize) -> Result<(), Trouble> {
-        let Response { id, op } = response;
+        let Response { id, op, .. } = response;
         let mut state = self.state.borrow_mut();
         match op {
             // Notice of disconnection (RFC 4511 §4.4.1).
@@ -240,7 +240,7 @@ impl Shared {
                 }
             }
             // Other servers are not asked; what else there may be was not asked for.
-            Op::Reference | Op::Bind(_) | Op::Extended(_) | Op::Other(_) => {}
+            Op::Reference | Op::Bind(_) | Op::Extended(_) | Op::News(_) | Op::Other(_) => {}
         }
         Ok(())
     }

@@ -1,0 +1,308 @@
+//! Controls: results in pages (RFC 2696), and content that is kept the same (RFC 4533).
+
+use crate::ber::{BOOLEAN, ENUMERATED, INTEGER, Malformed, OCTETS, Reader, SEQUENCE, SET, Writer};
+
+const PAGES: &[u8] = b"1.2.840.113556.1.4.319";
+const SYNC_REQUEST: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.1";
+const SYNC_STATE: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.2";
+const SYNC_DONE: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.3";
+const SYNC_INFO: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.4";
+
+/// As which attribute `supportedControl` of a server's root names the control of RFC 4533.
+pub const SYNC_OID: &str = "1.3.6.1.4.1.4203.1.9.1.1";
+
+/// What a server names an entry by, whatever becomes of its name (RFC 4530).
+pub type EntryUuid = [u8; 16];
+
+/// What is wanted beside a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask<'a> {
+    /// So many entries, and where to go on (empty at first). A server that can't do so gives all.
+    Page {
+        /// Entries.
+        entries: i32,
+        /// Of the page before.
+        cookie: &'a [u8],
+    },
+    /// All entries, or what became of them since `cookie`; and then what becomes of them, as it happens.
+    Sync {
+        /// How far we are; `None`: we have nothing.
+        cookie: Option<&'a [u8]>,
+    },
+}
+
+impl Ask<'_> {
+    /// Writes the list of controls (RFC 4511 §4.1.11).
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.nested(0xa0, |w| {
+            w.nested(SEQUENCE, |w| match self {
+                Ask::Page { entries, cookie } => {
+                    w.bytes(OCTETS, PAGES);
+                    let mut value = Writer::default();
+                    value.nested(SEQUENCE, |w| {
+                        w.number(INTEGER, *entries);
+                        w.bytes(OCTETS, cookie);
+                    });
+                    w.bytes(OCTETS, &value.into_bytes());
+                }
+                Ask::Sync { cookie } => {
+                    w.bytes(OCTETS, SYNC_REQUEST);
+                    w.boolean(BOOLEAN, true);
+                    let mut value = Writer::default();
+                    value.nested(SEQUENCE, |w| {
+                        // refreshAndPersist
+                        w.number(ENUMERATED, 3);
+                        if let Some(cookie) = cookie {
+                            w.bytes(OCTETS, cookie);
+                        }
+                    });
+                    w.bytes(OCTETS, &value.into_bytes());
+                }
+            });
+        });
+    }
+}
+
+/// What a server says beside an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Where the next page begins; empty: this was the last.
+    Page(Vec<u8>),
+    /// What became of the entry.
+    State {
+        /// Which entry, and what.
+        uuid: EntryUuid,
+        /// What became of it.
+        state: EntryState,
+        /// How far we are with it.
+        cookie: Option<Vec<u8>>,
+    },
+    /// How far we are, at the end of a search.
+    SyncDone(Option<Vec<u8>>),
+}
+
+/// What became of an entry (RFC 4533 §2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryState {
+    /// It is there, as we know it.
+    Present,
+    /// It has come, or we are told of it for the first time.
+    Added,
+    /// It is another one.
+    Modified,
+    /// It is gone, or none of ours any more.
+    Deleted,
+}
+
+/// What a server says between entries (RFC 4533 §2.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncInfo {
+    /// How far we are with it.
+    pub cookie: Option<Vec<u8>>,
+    /// What it says.
+    pub news: SyncNews,
+}
+
+/// What a server says between entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SyncNews {
+    /// Nothing but how far we are.
+    Cookie,
+    /// A phase is over.
+    PhaseDone {
+        /// What was not named in it is gone; otherwise what is gone was named.
+        was_present: bool,
+        /// From here on changes come as they happen.
+        is_last: bool,
+    },
+    /// Entries by their names.
+    Entries {
+        /// They are gone; otherwise they are there, as we know them.
+        are_deleted: bool,
+        /// Which.
+        uuids: Vec<EntryUuid>,
+    },
+}
+
+impl Beside {
+    /// Looks for one of ours among the controls of a message; others are left out.
+    pub(crate) fn read(list: &[u8]) -> Result<Option<Beside>, Malformed> {
+        let mut list = Reader::new(list);
+        let mut found = None;
+        while !list.is_empty() {
+            let mut control = Reader::new(list.expect(SEQUENCE)?);
+            let kind = control.expect(OCTETS)?;
+            control.optional(BOOLEAN)?;
+            let value = control.optional(OCTETS)?.unwrap_or_default();
+            match kind {
+                PAGES => found = Some(page(value)?),
+                SYNC_STATE => found = Some(state(value)?),
+                SYNC_DONE => {
+                    let mut value = Reader::new(Reader::new(value).expect(SEQUENCE)?);
+                    found = Some(Beside::SyncDone(cookie(&mut value)?));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn page(value: &[u8]) -> Result<Beside, Malformed> {
+    let mut value = Reader::new(Reader::new(value).expect(SEQUENCE)?);
+    value.expect(INTEGER)?;
+    Ok(Beside::Page(value.expect(OCTETS)?.to_vec()))
+}
+
+fn state(value: &[u8]) -> Result<Beside, Malformed> {
+    let mut value = Reader::new(Reader::new(value).expect(SEQUENCE)?);
+    let state = match value.number(ENUMERATED)? {
+        0 => EntryState::Present,
+        1 => EntryState::Added,
+        2 => EntryState::Modified,
+        3 => EntryState::Deleted,
+        _ => return Err(Malformed("the state of an entry is none")),
+    };
+    let uuid = uuid(value.expect(OCTETS)?)?;
+    Ok(Beside::State { uuid, state, cookie: cookie(&mut value)? })
+}
+
+fn uuid(bytes: &[u8]) -> Result<EntryUuid, Malformed> {
+    bytes.try_into().map_err(|_| Malformed("a UUID has not 16 bytes"))
+}
+
+fn cookie(reader: &mut Reader<'_>) -> Result<Option<Vec<u8>>, Malformed> {
+    Ok(reader.optional(OCTETS)?.map(<[u8]>::to_vec))
+}
+
+impl SyncInfo {
+    /// Reads an intermediate response (RFC 4511 §4.13); `None`: it is another one.
+    pub(crate) fn read(body: &mut Reader<'_>) -> Result<Option<SyncInfo>, Malformed> {
+        if body.optional(0x80)? != Some(SYNC_INFO) {
+            return Ok(None);
+        }
+        let (tag, value) = Reader::new(body.expect(0x81)?).element()?;
+        let mut value = Reader::new(value);
+        match tag {
+            0x80 => {
+                let cookie = Some(value.rest().to_vec());
+                Ok(Some(SyncInfo { cookie, news: SyncNews::Cookie }))
+            }
+            0xa1 | 0xa2 => {
+                let cookie = cookie(&mut value)?;
+                let is_last = value.flag(true)?;
+                let news = SyncNews::PhaseDone { was_present: tag == 0xa2, is_last };
+                Ok(Some(SyncInfo { cookie, news }))
+            }
+            0xa3 => {
+                let cookie = cookie(&mut value)?;
+                let are_deleted = value.flag(false)?;
+                let mut set = Reader::new(value.expect(SET)?);
+                let mut uuids = Vec::new();
+                while !set.is_empty() {
+                    uuids.push(uuid(set.expect(OCTETS)?)?);
+                }
+                Ok(Some(SyncInfo { cookie, news: SyncNews::Entries { are_deleted, uuids } }))
+            }
+            _ => Err(Malformed("a piece of news is none")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(ask: Ask<'_>) -> Vec<u8> {
+        let mut writer = Writer::default();
+        ask.write(&mut writer);
+        writer.into_bytes()
+    }
+
+    #[test]
+    fn what_is_asked_byte_by_byte() {
+        let page = asked(Ask::Page { entries: 500, cookie: b"c" });
+        let mut wanted = b"\xa0\x25\x30\x23\x04\x161.2.840.113556.1.4.319\x04\x09".to_vec();
+        wanted.extend_from_slice(b"\x30\x07\x02\x02\x01\xf4\x04\x01c");
+        assert_eq!(page, wanted);
+        let sync = asked(Ask::Sync { cookie: Some(b"c") });
+        let mut wanted = b"\xa0\x29\x30\x27\x04\x181.3.6.1.4.1.4203.1.9.1.1\x01\x01\xff".to_vec();
+        wanted.extend_from_slice(b"\x04\x08\x30\x06\x0a\x01\x03\x04\x01c");
+        assert_eq!(sync, wanted);
+    }
+
+    fn control(kind: &[u8], value: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let mut inner = Writer::default();
+        inner.nested(SEQUENCE, value);
+        let inner = inner.into_bytes();
+        let mut writer = Writer::default();
+        writer.nested(SEQUENCE, |w| {
+            w.bytes(OCTETS, kind);
+            w.bytes(OCTETS, &inner);
+        });
+        writer.into_bytes()
+    }
+
+    #[test]
+    fn what_stands_beside_an_answer_is_read() {
+        let last = control(PAGES, |w| {
+            w.number(INTEGER, 0);
+            w.bytes(OCTETS, b"");
+        });
+        assert_eq!(Beside::read(&last), Ok(Some(Beside::Page(Vec::new()))));
+        let state = |number, uuid: &[u8]| {
+            Beside::read(&control(SYNC_STATE, |w| {
+                w.number(ENUMERATED, number);
+                w.bytes(OCTETS, uuid);
+                w.bytes(OCTETS, b"c");
+            }))
+        };
+        let cookie = Some(b"c".to_vec());
+        let gone = Beside::State { uuid: [7; 16], state: EntryState::Deleted, cookie };
+        assert_eq!(state(3, &[7; 16]), Ok(Some(gone)));
+        assert!(state(4, &[7; 16]).is_err());
+        assert!(state(3, &[7; 15]).is_err());
+        let other = control(b"1.2.3", |w| w.bytes(OCTETS, b"x"));
+        assert_eq!(Beside::read(&other), Ok(None));
+        let done = control(SYNC_DONE, |w| w.bytes(OCTETS, b"c"));
+        let both = [other, done].concat();
+        assert_eq!(Beside::read(&both), Ok(Some(Beside::SyncDone(Some(b"c".to_vec())))));
+        assert!(Beside::read(&both[..both.len() - 1]).is_err());
+    }
+
+    fn info(write: impl FnOnce(&mut Writer)) -> Result<Option<SyncInfo>, Malformed> {
+        let mut value = Writer::default();
+        write(&mut value);
+        let value = value.into_bytes();
+        let mut writer = Writer::default();
+        writer.bytes(0x80, SYNC_INFO);
+        writer.bytes(0x81, &value);
+        SyncInfo::read(&mut Reader::new(&writer.into_bytes()))
+    }
+
+    #[test]
+    fn news_is_read_with_its_defaults() {
+        let news = |info: Result<Option<SyncInfo>, Malformed>| info.unwrap().unwrap().news;
+        let cookie = info(|w| w.bytes(0x80, b"c")).unwrap().unwrap();
+        assert_eq!(cookie, SyncInfo { cookie: Some(b"c".to_vec()), news: SyncNews::Cookie });
+        let phase = |was_present, is_last| SyncNews::PhaseDone { was_present, is_last };
+        assert_eq!(news(info(|w| w.nested(0xa1, |_| {}))), phase(false, true));
+        let more = |w: &mut Writer| {
+            w.bytes(OCTETS, b"c");
+            w.boolean(BOOLEAN, false);
+        };
+        assert_eq!(news(info(|w| w.nested(0xa2, more))), phase(true, false));
+        let entries = news(info(|w| {
+            w.nested(0xa3, |w| {
+                w.boolean(BOOLEAN, true);
+                w.nested(SET, |w| w.bytes(OCTETS, &[1; 16]));
+            });
+        }));
+        assert_eq!(entries, SyncNews::Entries { are_deleted: true, uuids: vec![[1; 16]] });
+        assert!(info(|w| w.nested(0xa4, |_| {})).is_err());
+        assert!(info(|w| w.nested(0xa3, |w| w.nested(SET, |w| w.bytes(OCTETS, b"x")))).is_err());
+        let mut other = Writer::default();
+        other.bytes(0x80, b"1.2.3");
+        assert_eq!(SyncInfo::read(&mut Reader::new(&other.into_bytes())), Ok(None));
+    }
+}
