@@ -19,7 +19,7 @@ pub(crate) use summary::Counting;
 pub use summary::{AGE_BUCKETS, AgeGroup, Group, Summary};
 pub(crate) use suspension::longest;
 pub use suspension::{Scope, Suspension};
-pub use tables::{TableAnswer, TableItem, TableStep};
+pub use tables::{TableAnswer, TableItem, TableSnapshot, TableStep};
 
 use mail::{MessageId, Wall};
 use serde::{Deserialize, Serialize};

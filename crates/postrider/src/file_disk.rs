@@ -288,6 +288,11 @@ fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
+/// Whether a directory is a spool's, as far as its names tell.
+pub(crate) fn is_spool(directory: &Path) -> bool {
+    directory.join(LOCK_FILE).exists()
+}
+
 /// A directory with files and no spool is somebody else's.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let mut foreign = None;

@@ -18,6 +18,7 @@ mod mapped_file;
 mod mutex;
 mod node;
 mod panic;
+mod replacement;
 mod secrets;
 mod shard_thread;
 mod suspensions;

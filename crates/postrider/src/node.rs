@@ -8,8 +8,7 @@ use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_log
 use crate::mutex::lock;
 use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::suspensions::Suspensions;
-use crate::tables::Registry;
-use crate::tables::remote::TableNumbers;
+use crate::tables::{Registry, TableNumbers};
 use crate::world::{AcceptedSocket, MailboxThreads, Resolver, Start, check_owners, wall_now};
 use config::Config;
 use mail::Wall;
@@ -201,7 +200,7 @@ impl Node {
     /// Where the numbers of tables come from.
     pub(crate) fn table_numbers(&self) -> TableNumbers {
         let tables = Arc::clone(&self.tables);
-        TableNumbers::new(move || tables.remote_metrics())
+        TableNumbers::new(move || tables.numbers())
     }
 
     /// What is suspended now.

@@ -1,6 +1,7 @@
 //! What an operator can ask of lookup tables.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A lookup table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,36 @@ pub struct TableItem {
     /// Of a table whose answers come from a server: health, cache, requests, latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<serde_json::Value>,
+    /// Of a table that is a copy of what a server has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<TableSnapshot>,
+}
+
+/// How a copy of what a server has is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSnapshot {
+    /// How it is kept: `paged` (all is read again and again), `synchronised` (the server tells of
+    /// changes).
+    pub mode: String,
+    /// The server that it is a copy of; absent until it was asked.
+    pub server: Option<String>,
+    /// Entries in it.
+    pub entries: u64,
+    /// Seconds since the server was last seen to be as the copy is; absent without a copy.
+    pub age_s: Option<u64>,
+    /// When entries were last seen to have changed, and what had.
+    pub changed: Option<String>,
+}
+
+impl fmt::Display for TableSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TableSnapshot { mode, entries, age_s, changed, .. } = self;
+        match age_s {
+            Some(age_s) => write!(f, "{mode}, {age_s} s old, {entries} entries")?,
+            None => write!(f, "{mode}, never read yet")?,
+        }
+        changed.as_ref().map_or(Ok(()), |changed| write!(f, ", changed {changed}"))
+    }
 }
 
 /// What a table says of a key.

@@ -1,6 +1,6 @@
 //! The metrics of all shards and logs, added up and in the text form that Prometheus reads.
 
-use crate::tables::remote::TableNumbers;
+use crate::tables::TableNumbers;
 use crate::world::Start;
 use mta::metrics::{
     Description, EventMetrics, HistogramSnapshot, LogMetrics, MailboxMetrics, MetricSet, Metrics,
@@ -22,7 +22,7 @@ pub(crate) struct Numbers {
     pub(crate) logs: Vec<Arc<LogMetrics>>,
     /// The event log's.
     pub(crate) events: Arc<EventMetrics>,
-    /// Those of tables whose answers come from elsewhere.
+    /// Those of tables whose answers come from elsewhere, or are copies of what is there.
     pub(crate) tables: TableNumbers,
     /// The mailbox writers'.
     pub(crate) mailboxes: Arc<MailboxMetrics>,
@@ -37,7 +37,8 @@ impl Collector for Numbers {
         encode(&mut encoder, &sum(std::slice::from_ref(&self.mailboxes)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.events)))?;
         let tables = self.tables.get();
-        encode(&mut encoder, &side_by_side("table", &tables))?;
+        encode(&mut encoder, &side_by_side("table", &tables.remote))?;
+        encode(&mut encoder, &side_by_side("table", &tables.snapshots))?;
         encode_process(&mut encoder, self.started)
     }
 }

@@ -1,7 +1,8 @@
 //! The HTTP side over a real socket, and the promise that docs/metrics.md names every metric.
 
 use super::*;
-use crate::tables::remote::{RemoteMetrics, TableNumbers};
+use crate::tables::remote::RemoteMetrics;
+use crate::tables::{TableNumbers, TableSets};
 use crate::world::Start;
 use mta::metrics::{EventMetrics, LogMetrics, Metrics};
 use std::io::{Read, Write};
@@ -22,12 +23,14 @@ fn numbers() -> Numbers {
 
 /// Two tables, one with a name that wants quoting.
 fn tables() -> TableNumbers {
+    let mut sets = TableSets::default();
     let [users, odd] = [RemoteMetrics::default(), RemoteMetrics::default()];
     users.hits.add(5);
     users.request_time.observe(Duration::from_millis(3));
     odd.busy.inc();
-    let tables = [("users".into(), Arc::new(users)), ("a \"b\"".into(), Arc::new(odd))];
-    TableNumbers::new(move || tables.to_vec())
+    sets.remote = vec![("users".into(), Arc::new(users)), ("a \"b\"".into(), Arc::new(odd))];
+    sets.snapshots = vec![("people".into(), Arc::default())];
+    TableNumbers::new(move || sets.clone())
 }
 
 fn serve(numbers: Numbers, health: HealthCheck) -> AdminServer {

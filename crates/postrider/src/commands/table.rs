@@ -4,7 +4,6 @@ mod build;
 #[cfg(test)]
 mod cost;
 mod progress;
-mod replacement;
 mod running;
 mod source;
 #[cfg(test)]

@@ -42,6 +42,11 @@ pub(super) fn backend(settings: &Arc<dyn TableSettings>) -> Option<Build> {
     kinds.into_iter().flatten().next()
 }
 
+/// The settings of a table that is a copy of what a server has; `None`: it is none.
+pub(super) fn copied(settings: &Arc<dyn TableSettings>) -> Option<&LdapSettings> {
+    settings.of::<LdapSettings>().filter(|settings| settings.is_copied())
+}
+
 fn build<S: TableSettings>(
     settings: &Arc<dyn TableSettings>,
     backend: fn(&S) -> Box<dyn Backend>,

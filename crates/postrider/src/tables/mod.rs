@@ -7,6 +7,7 @@ mod files;
 mod kinds;
 mod ldap;
 mod lists;
+mod numbers;
 mod password;
 mod redis;
 mod registry;
@@ -23,5 +24,8 @@ mod testing;
 mod text;
 
 pub(crate) use kinds::schema;
+pub(crate) use numbers::TableNumbers;
+#[cfg(test)]
+pub(crate) use numbers::TableSets;
 pub(crate) use registry::{Registry, ShardTables};
 pub(crate) use shown::{Traced, handle};

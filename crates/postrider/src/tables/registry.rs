@@ -2,8 +2,10 @@
 
 use super::files::{self, Stamp};
 use super::kinds;
+use super::ldap::Snapshot;
 use super::lists::{self, Lists};
-use super::remote::{Remote, RemoteMetrics, TableThread};
+use super::numbers::TableSets;
+use super::remote::{Remote, TableThread};
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
 use crate::world::Start;
@@ -40,6 +42,8 @@ pub(super) enum Source {
     },
     /// A server.
     Remote(Remote),
+    /// A copy of what a server has.
+    Snapshot(Snapshot),
     /// Other tables.
     Composed,
 }
@@ -145,6 +149,13 @@ impl Registry {
         if entry.settings.composition().is_some() {
             return Ok(Source::Composed);
         }
+        if let Some(settings) = kinds::copied(&entry.settings) {
+            let (name, console) = (Arc::clone(&entry.name), Arc::clone(&self.console));
+            let spool = config.spool.paths.first().map_or(Path::new("."), |path| path);
+            let snapshot = Snapshot::open(name, settings, spool, console);
+            let at = |error| vec![format!("cannot start a thread: {error}")];
+            return snapshot.map(Source::Snapshot).map_err(at);
+        }
         if let Some(build) = kinds::backend(&entry.settings) {
             let opened = self.open_remote(Arc::clone(&entry.name), &entry.cache, build);
             return opened.map(Source::Remote).map_err(|mistake| vec![mistake]);
@@ -178,13 +189,19 @@ impl Registry {
     }
 
     /// The numbers of tables whose answers come from elsewhere, by their names.
-    pub(crate) fn remote_metrics(&self) -> Vec<(Arc<str>, Arc<RemoteMetrics>)> {
-        let live = self.live();
-        let metrics = |(name, table): (&Arc<str>, &LiveTable)| match &table.source {
-            Source::Remote(remote) => Some((Arc::clone(name), Arc::clone(remote.metrics()))),
-            _ => None,
-        };
-        live.iter().filter_map(metrics).collect()
+    pub(crate) fn numbers(&self) -> TableSets {
+        let mut sets = TableSets::default();
+        for (name, table) in self.live().iter() {
+            let name = Arc::clone(name);
+            match &table.source {
+                Source::Remote(remote) => sets.remote.push((name, Arc::clone(remote.metrics()))),
+                Source::Snapshot(snapshot) => {
+                    sets.snapshots.push((name, Arc::clone(snapshot.metrics())));
+                }
+                Source::Local { .. } | Source::Composed => {}
+            }
+        }
+        sets
     }
 
     /// Takes console lines.
@@ -201,7 +218,7 @@ impl LiveTable {
     pub(super) fn stamp(&self) -> Option<&Stamp> {
         match &self.source {
             Source::Local { stamp, .. } => stamp.as_ref(),
-            Source::Remote(_) | Source::Composed => None,
+            Source::Remote(_) | Source::Snapshot(_) | Source::Composed => None,
         }
     }
 
@@ -250,6 +267,9 @@ impl Tables for ShardTables {
                 Answer::Now(table.find(key).map(|entry| entry.map(Arc::new)))
             }
             Some(Source::Remote(remote)) => remote.find(key),
+            Some(Source::Snapshot(snapshot)) => {
+                Answer::Now(snapshot.find(key).map(|entry| entry.map(Arc::new)))
+            }
             Some(Source::Composed) | None => {
                 Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "it is not open")))
             }

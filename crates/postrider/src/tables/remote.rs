@@ -12,7 +12,7 @@ mod status;
 mod thread;
 
 pub(crate) use handle::Remote;
-pub(crate) use metrics::{RemoteMetrics, TableNumbers};
+pub(crate) use metrics::RemoteMetrics;
 pub(crate) use status::Health;
 pub(crate) use thread::TableThread;
 

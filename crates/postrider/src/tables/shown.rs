@@ -4,7 +4,9 @@ use super::registry::{Live, LiveTable, Registry, ShardTables, Source};
 use super::remote::{Health, Remote};
 use config::TableEntry;
 use lookup::{Cached, Entry};
-use mta::control::{ControlRequest, ControlResponse, TableAnswer, TableItem, TableStep};
+use mta::control::{
+    ControlRequest, ControlResponse, TableAnswer, TableItem, TableSnapshot, TableStep,
+};
 use mta::seams::{Found, Tables};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -66,6 +68,16 @@ fn item(table: &LiveTable) -> TableItem {
             let trouble = stamp.as_ref().filter(|stamp| !stamp.is_current());
             let trouble = trouble.map(|_| "the file has changed, and is not read yet".to_owned());
             TableItem { source: file_of(table), keys: local.keys_count(), trouble, ..shown }
+        }
+        Source::Snapshot(snapshot) => {
+            let status = snapshot.status();
+            TableItem {
+                source: status.server.clone().unwrap_or_default(),
+                keys: Some(status.entries),
+                trouble: snapshot.trouble(),
+                snapshot: Some(status),
+                ..shown
+            }
         }
         Source::Remote(remote) => {
             let status = remote.status();
@@ -151,6 +163,7 @@ impl Tables for Traced {
             .source
         {
             Source::Remote(remote) => from_of(remote, key),
+            Source::Snapshot(snapshot) => from_snapshot(&snapshot.status()),
             Source::Local { .. } | Source::Composed => file_of(live),
         });
         let (table_name, key_text) = (table.name.to_string(), key.to_owned());
@@ -165,6 +178,12 @@ impl Tables for Traced {
             mta::answer::Answer::Now(found)
         })
     }
+}
+
+/// Which copy an answer comes from.
+fn from_snapshot(status: &TableSnapshot) -> String {
+    let server = status.server.as_deref().unwrap_or("the directory");
+    format!("the snapshot of {server} ({status})")
 }
 
 /// Where the answer of a remote table will be had.

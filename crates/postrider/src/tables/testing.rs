@@ -1,15 +1,18 @@
 //! What the tests of remote tables share: a file with a table in it, a server that follows a script,
 //! and other people's servers.
 
+use crate::mutex::lock;
 use config::{TableEntry, TableSection};
 use lookup::{Answers, Backend, Entry, Trouble};
+use mta::console::{Console, Level};
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Runs a future as the thread of the tables would.
@@ -92,6 +95,27 @@ pub(super) fn serve_answer(answer: Vec<u8>, closes: bool) -> u16 {
             std::thread::spawn(move || stream.read(&mut question));
         }
     })
+}
+
+/// A console that keeps what is said.
+#[derive(Default)]
+pub(super) struct Lines(Mutex<Vec<String>>);
+
+impl Lines {
+    /// What was said so far: level, kind and text.
+    pub(super) fn lines(&self) -> Vec<String> {
+        lock(&self.0).clone()
+    }
+}
+
+impl Console for Lines {
+    fn shows(&self, _: Level) -> bool {
+        true
+    }
+
+    fn line(&self, level: Level, kind: &'static str, text: fmt::Arguments<'_>) {
+        lock(&self.0).push(format!("{} {kind}: {text}", level.as_str()));
+    }
 }
 
 /// A process that ends with the test, and what it started.

@@ -1,10 +1,10 @@
 //! `postrider table build`.
 
 use super::progress::Progress;
-use super::replacement::Replacement;
 use super::source::{Mistake, Source};
 use crate::cli::{BuildArgs, exit};
 use crate::mapped_file;
+use crate::replacement::{Replacement, salt};
 use crate::terminal::clean;
 use crate::world::wall_now;
 use lookup::database::{self, Database, Duplicate, Making, Summary, WriteError, Writer};
@@ -137,13 +137,6 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read>, Option<Metadata>)> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
     Ok((Box::new(file), Some(meta)))
-}
-
-fn salt() -> Result<[u8; 16], String> {
-    let mut salt = [0; 16];
-    rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty())
-        .map_err(|error| format!("no random number from the system: {error}"))?;
-    Ok(salt)
 }
 
 /// Keeps the first of the duplicates.

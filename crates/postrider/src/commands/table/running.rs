@@ -91,9 +91,10 @@ fn listed<'a>(items: impl Iterator<Item = &'a TableItem>) -> String {
     table.set_header(["NAME", "KIND", "SOURCE", "KEYS", "STATE"]);
     for item in items {
         let keys = item.keys.map_or_else(String::new, |keys| keys.to_string());
-        let state = item.trouble.as_deref().unwrap_or("well");
+        let well = || item.snapshot.as_ref().map_or("well".to_owned(), ToString::to_string);
+        let state = item.trouble.clone().unwrap_or_else(well);
         let source = clean(&item.source);
-        table.add_row([&item.name, &item.kind, &*source, &keys, &clean(state)]);
+        table.add_row([&item.name, &item.kind, &*source, &keys, &clean(&state)]);
     }
     format!("{table}\n")
 }

@@ -12,10 +12,12 @@ mod opening;
 mod pool;
 mod server;
 mod settings;
+mod snapshot;
 mod text;
 mod tls;
 
 pub(crate) use settings::LdapSettings;
+pub(crate) use snapshot::{Snapshot, SnapshotMetrics};
 pub(crate) use text::LdapText;
 
 #[cfg(test)]

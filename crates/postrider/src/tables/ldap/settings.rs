@@ -2,7 +2,7 @@
 
 use super::server::Server;
 use config::TableSettings;
-use ldap::{DnTemplate, Filter, Key, Scope};
+use ldap::{DnTemplate, Filter, Key, Keyed, Scope};
 use mail::Domain;
 use std::fmt;
 use std::path::PathBuf;
@@ -31,6 +31,19 @@ pub(crate) struct LdapSettings {
     pub(super) timeout: Duration,
     pub(super) connections_max: usize,
     pub(super) results_max: usize,
+    /// The directory is copied.
+    pub(super) snapshot: Option<SnapshotSettings>,
+}
+
+/// How a directory is copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SnapshotSettings {
+    /// The filter, read backwards.
+    pub(super) keyed: Keyed,
+    /// Between two readings.
+    pub(super) refresh: Duration,
+    /// `None`: below the spool's directory.
+    pub(super) path: Option<PathBuf>,
 }
 
 /// Certificates.
@@ -66,6 +79,11 @@ impl fmt::Debug for Secret {
 }
 
 impl LdapSettings {
+    /// Whether answers come from a copy of the directory.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
     /// Whether the directory is asked for this key at all.
     pub(super) fn asks_for(&self, key: &Key<'_>) -> bool {
         self.base.fits(key)

@@ -1,17 +1,21 @@
 //! `ldap` in `[[table]]` as it is written.
 
 use super::server::Server;
-use super::settings::{BindSettings, LdapSettings, Secret, TlsSettings};
+use super::settings::{BindSettings, LdapSettings, Secret, SnapshotSettings, TlsSettings};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
-use ldap::{DnTemplate, Filter, Scope};
+use ldap::{DnTemplate, Filter, Keyed, Scope};
 use mail::Domain;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// A directory that is asked by LDAP for each key. In `filter` and `base` the key's parts stand for
+/// The shortest time between two readings of a directory.
+const REFRESH_MIN: Duration = Duration::from_secs(1);
+
+/// A directory that is asked by LDAP. In `filter` and `base` the key's parts stand for
 /// `%s` (all of it), `%u` (the local part of an address, or all of a key that is none), `%d` (the
 /// domain), `%1` to `%9` (labels of the domain from its end); `%%` is `%`. They are values there,
 /// whatever characters they have. A key that lacks a part is not in the table.
@@ -66,6 +70,14 @@ pub(crate) struct LdapText {
     /// How many entries one search may find; what finds more has no answer.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_results: u32,
+    /// `live`: the directory is asked for each key. `snapshot`: it is copied, and the copy is asked:
+    /// lookups take microseconds, and work while the directory is away.
+    mode: ModeText,
+    /// Of a snapshot: between two readings of the directory. A second at least.
+    refresh: Period,
+    /// Of a snapshot: the file that has it. Without it: `tables/NAME.snapshot` in the spool's directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot_path: Option<PathBuf>,
 }
 
 impl Default for LdapText {
@@ -87,8 +99,21 @@ impl Default for LdapText {
             timeout: "5s".into(),
             max_connections: 4,
             max_results: 100,
+            mode: ModeText::Live,
+            refresh: "5m".into(),
+            snapshot_path: None,
         }
     }
+}
+
+/// When a directory is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ModeText {
+    /// For each key.
+    Live,
+    /// For all entries, again and again.
+    Snapshot,
 }
 
 /// How far below its base a search looks.
@@ -166,6 +191,7 @@ impl TableSection for LdapText {
         let tls = text.tls(reader);
         let bind = text.bind(reader, &servers);
         text.check_start_tls(reader, &servers);
+        let snapshot = text.snapshot(reader, base.as_ref(), filter.as_ref());
         Some(Arc::new(LdapSettings {
             servers,
             base: base?,
@@ -187,6 +213,7 @@ impl TableSection for LdapText {
             timeout: text.timeout.get(),
             connections_max: usize::try_from(text.max_connections).unwrap_or(usize::MAX),
             results_max: usize::try_from(text.max_results).unwrap_or(usize::MAX),
+            snapshot,
         }))
     }
 }
@@ -304,6 +331,43 @@ impl LdapText {
             reader.warn("bind", message, "set start_tls = true, or use ldaps://");
         }
         Some(BindSettings::Simple { dn, password })
+    }
+
+    fn snapshot(
+        &self,
+        reader: &mut Reader<'_, '_>,
+        base: Option<&DnTemplate>,
+        filter: Option<&Filter>,
+    ) -> Option<SnapshotSettings> {
+        reader.check_timeout("refresh", &self.refresh);
+        if self.mode == ModeText::Live {
+            if self.snapshot_path.is_some() {
+                let help = "set mode = \"snapshot\", or leave it out";
+                reader.error("snapshot_path", "a file for a snapshot, and no snapshot", help);
+            }
+            return None;
+        }
+        let refresh = self.refresh.get();
+        if !refresh.is_zero() && refresh < REFRESH_MIN {
+            let message = format!("less than {REFRESH_MIN:?} between two readings");
+            reader.error("refresh", message, "minutes are usual");
+        }
+        if base.is_some_and(DnTemplate::has_parts) {
+            let help = "put the key into the filter alone, or set mode = \"live\"";
+            reader.error("base", "the base of a snapshot depends on the key", help);
+        }
+        if !self.members.is_empty() {
+            let help = "make a table of their own for groups, with mode = \"live\"";
+            reader.error("members", "a snapshot has no groups", help);
+        }
+        let keyed = Keyed::new(filter?).map_err(|why| {
+            let message = format!("a snapshot can't be searched by this filter: {why}");
+            let help = "attributes are compared with the key, such as \"(|(mail=%s)(alias=%s))\"; \
+                        for others there is mode = \"live\"";
+            reader.error("filter", message, help);
+        });
+        let path = self.snapshot_path.clone();
+        Some(SnapshotSettings { keyed: keyed.ok()?, refresh, path })
     }
 
     fn check_start_tls(&self, reader: &mut Reader<'_, '_>, servers: &[Server]) {

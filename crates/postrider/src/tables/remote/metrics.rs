@@ -2,8 +2,6 @@
 
 use lookup::TroubleKind;
 use mta::metrics::{CommitBounds, Counter, Gauge, Histogram};
-use std::fmt;
-use std::sync::Arc;
 
 mta::metric_set! {
     /// Of one table whose answers come from elsewhere.
@@ -60,37 +58,5 @@ pub(super) fn name_of(kind: TroubleKind) -> &'static str {
         TroubleKind::Wrong => "wrong",
         TroubleKind::Key => "key",
         TroubleKind::Busy => "busy",
-    }
-}
-
-type Tables = dyn Fn() -> Vec<(Arc<str>, Arc<RemoteMetrics>)> + Send + Sync;
-
-/// Where the numbers of tables come from, by their names.
-#[derive(Clone)]
-pub(crate) struct TableNumbers(Arc<Tables>);
-
-impl TableNumbers {
-    /// `tables` is asked each time.
-    pub(crate) fn new(
-        tables: impl Fn() -> Vec<(Arc<str>, Arc<RemoteMetrics>)> + Send + Sync + 'static,
-    ) -> TableNumbers {
-        TableNumbers(Arc::new(tables))
-    }
-
-    /// Those that there are now.
-    pub(crate) fn get(&self) -> Vec<(Arc<str>, Arc<RemoteMetrics>)> {
-        (self.0)()
-    }
-}
-
-impl Default for TableNumbers {
-    fn default() -> TableNumbers {
-        TableNumbers::new(Vec::new)
-    }
-}
-
-impl fmt::Debug for TableNumbers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.get().iter().map(|(name, _)| name)).finish()
     }
 }

@@ -5,13 +5,12 @@ use super::shared::Said;
 use super::status::RemoteStatus;
 use super::{Health, Remote, TableThread};
 use crate::mutex::lock;
+use crate::tables::testing::Lines;
 use crate::world::Start;
 use config::TableCache;
 use lookup::{Answers, Backend, Cached, Entry, Fetch, PAUSE_FIRST, Trouble, TroubleKind};
 use mta::answer::Answer;
-use mta::console::{Console, Level};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -133,20 +132,6 @@ impl Drop for Driver {
     }
 }
 
-/// Keeps what is said.
-#[derive(Default)]
-struct Lines(Mutex<Vec<String>>);
-
-impl Console for Lines {
-    fn shows(&self, _: Level) -> bool {
-        true
-    }
-
-    fn line(&self, level: Level, kind: &'static str, text: fmt::Arguments<'_>) {
-        lock(&self.0).push(format!("{} {kind}: {text}", level.as_str()));
-    }
-}
-
 /// A table over a scripted server.
 struct Stand {
     server: Arc<Server>,
@@ -173,7 +158,7 @@ impl Stand {
     }
 
     fn lines(&self) -> Vec<String> {
-        lock(&self.console.0).clone()
+        self.console.lines()
     }
 
     /// Waits until `is_so`.

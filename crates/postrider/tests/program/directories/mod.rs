@@ -4,6 +4,7 @@ mod slapd;
 
 use crate::interop::place::is_possible;
 use crate::support::client::Client;
+use crate::support::http::{get, metric};
 use crate::support::server::Server;
 use crate::support::{Files, config, wait_until};
 use rustix::process::Signal;
@@ -15,9 +16,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Recipients of `box.test` are in the directory; those of `here.test` need no table.
 fn relay(slapd: &Slapd) -> String {
+    relay_with(slapd, "mode = \"live\"")
+}
+
+/// The same, with more keys for the table.
+fn relay_with(slapd: &Slapd, more: &str) -> String {
     config(&format!(
-        "[[table]]\nname = \"users\"\nldap = {{ servers = [\"{}\"], base = \"{}\", \
-         filter = \"(mail=%s)\", attributes = [\"description\"] }}\n\
+        "[admin]\naddress = \"127.0.0.1:0\"\n\
+         [[table]]\nname = \"users\"\nldap = {{ servers = [\"{}\"], base = \"{}\", \
+         filter = \"(mail=%s)\", attributes = [\"description\"], {more} }}\n\
          cache = {{ positive = \"1ms\", negative = \"1ms\", stale = \"1h\", timeout = \"{}s\" }}\n\
          [[route]]\ndomains = [\"box.test\"]\nrecipients = {{ table = \"users\" }}\n\
          maildir = {{ path = \"mail/{{local}}\" }}\n\
@@ -105,5 +112,41 @@ fn who_waits_for_a_directory_that_hangs_holds_nobody_up() {
     slapd.signal(Signal::CONT);
     becomes(&mut waiting[1], "ann@box.test", "250 2.1.5");
     files.wait_maildir("mail/a", 1);
+    server.stop();
+}
+
+#[test]
+fn a_copy_of_a_directory_serves_while_that_is_away_and_after_a_restart() {
+    if !is_possible(&["slapd"]) {
+        return;
+    }
+    let mut slapd = Slapd::start();
+    slapd.stop();
+    let files = Files::new();
+    let server =
+        Server::start(&files, &relay_with(&slapd, "mode = \"snapshot\", refresh = \"1s\""));
+    let mut client = session(&server);
+    client.say("RCPT TO:<joe@box.test>", "451 4.4.3");
+    slapd.run();
+    becomes(&mut client, "joe@box.test", "250 2.1.5");
+    client.say("RCPT TO:<nobody@box.test>", "550 5.1.1");
+    let told = server.command(&["table", "get", "users", "joe@box.test"]);
+    let from = format!("joe@box.test at the snapshot of {} (", slapd.url());
+    assert!(told.out.contains(&from) && told.out.contains("3 entries"), "{}", told.out);
+    let line = server.wait_console("admin", |line| line.contains("metrics and health on "));
+    let metrics = get(line.rsplit(' ').next().expect("an address"), "/metrics");
+    assert_eq!(metric(&metrics, "postrider_table_snapshot_entries"), 3);
+    assert!(metric(&metrics, "postrider_table_snapshot_age_seconds") < 20, "{metrics}");
+
+    slapd.stop();
+    client.say("RCPT TO:<joe@box.test>", "250 2.1.5");
+    client.say("RCPT TO:<nobody@box.test>", "550 5.1.1");
+    drop(client);
+    server.stop();
+    let server = Server::start_again(&files);
+    let mut client = session(&server);
+    client.say("RCPT TO:<joe@box.test>", "250 2.1.5");
+    client.say("RCPT TO:<nobody@box.test>", "550 5.1.1");
+    wait_until("it is told", || server.command(&["table", "list"]).out.contains("refused"));
     server.stop();
 }

@@ -41,6 +41,8 @@ const BAD: &[(&str, &str)] = &[
     ("max_connections = 0", "max_connections"),
     ("max_results = 0", "max_results"),
     ("scope = \"tree\"", "scope"),
+    ("mode = \"copy\"", "mode"),
+    ("snapshot_path = \"/a\"", "error: a file for a snapshot, and no snapshot"),
     ("query_filter = \"(mail=%s)\"", "error: unknown key `query_filter`"),
     ("bind = { user = \"joe\" }", "error: unknown key `user`"),
     ("bind = {}", "error: a bind without `dn`"),
@@ -82,6 +84,25 @@ fn mistakes_are_told_with_their_place() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn what_a_snapshot_can_not_do_is_told() {
+    for (more, message) in [
+        ("refresh = \"0s\"", "longer than nothing"),
+        ("refresh = \"999ms\"", "less than 1s between two readings"),
+        ("base = \"ou=%d\"", "the base of a snapshot depends on the key"),
+        ("members = [\"member\"]", "a snapshot has no groups"),
+        (
+            "filter = \"(mail=*%s)\"",
+            "a snapshot can't be searched by this filter: the key stands beside *",
+        ),
+    ] {
+        let text = file(&format!("{}, mode = \"snapshot\"", with(more)));
+        let errors = channels::sections().table::<LdapText>().parse(&text, "f.toml").unwrap_err();
+        assert!(errors.to_string().contains(message), "{more}: {errors}");
+    }
+    parse(&with("mode = \"snapshot\", refresh = \"1s\", snapshot_path = \"/a\""));
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! Answers from a directory: Debian's slapd, and servers that misbehave.
 
+mod admin;
 mod config;
+mod cost;
 mod directory;
+mod following;
 mod peer;
 mod peers;
 mod slapd;
 mod slapd_answers;
 mod slapd_failures;
+mod snapshots;
 
 use super::backend::LdapBackend;
 use super::{LdapSettings, LdapText};
@@ -32,14 +36,19 @@ fn parse(ldap: &str) -> Config {
     schema.parse(&file(ldap), "f.toml").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// A directory that is asked by these servers; `more` are keys beyond the usual ones.
-fn backend(servers: &[&str], filter: &str, more: &str) -> LdapBackend {
+/// The keys of a table that is asked for descriptions.
+fn keys(servers: &[&str], filter: &str, more: &str) -> String {
     let servers = servers.iter().map(|url| format!("{url:?}")).collect::<Vec<_>>().join(", ");
     let base = if more.contains("base = ") { "" } else { "base = \"dc=example,dc=test\", " };
-    let config = parse(&format!(
+    format!(
         "servers = [{servers}], {base}filter = {filter:?}, attributes = [\"description\"]{}{more}",
         if more.is_empty() { "" } else { ", " }
-    ));
+    )
+}
+
+/// A directory that is asked by these servers; `more` are keys beyond the usual ones.
+fn backend(servers: &[&str], filter: &str, more: &str) -> LdapBackend {
+    let config = parse(&keys(servers, filter, more));
     let table = config.tables.first().expect("a table");
     assert!(table.is_remote);
     let settings: &LdapSettings = table.settings.of().expect("settings of ours");
@@ -62,10 +71,10 @@ async fn text(backend: &LdapBackend, key: &str) -> String {
     }
 }
 
-/// Runs a test as the tables' thread would. None takes longer than a minute.
+/// Runs a test as the tables' thread would. None takes longer than ten minutes.
 fn run(test: impl Future<Output = ()>) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await };
+    let limited = async { tokio::time::timeout(Duration::from_secs(600), test).await };
     LocalSet::new().block_on(&runtime, limited).expect("the test ends");
 }
 

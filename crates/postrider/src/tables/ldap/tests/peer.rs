@@ -53,9 +53,17 @@ pub(super) const DONE: u8 = 0x65;
 
 /// An entry with one value of `description`.
 pub(super) fn entry(value: &[u8]) -> Vec<u8> {
-    let values = element(0x31, &element(0x04, value));
-    let attribute = element(0x30, &[element(0x04, b"description"), values].concat());
-    element(0x64, &[element(0x04, b"cn=x"), element(0x30, &attribute)].concat())
+    entry_of(&[("description", value)])
+}
+
+/// An entry with one value of each of these attributes.
+pub(super) fn entry_of(attributes: &[(&str, &[u8])]) -> Vec<u8> {
+    let attribute = |(name, value): &(&str, &[u8])| {
+        let values = element(0x31, &element(0x04, value));
+        element(0x30, &[element(0x04, name.as_bytes()), values].concat())
+    };
+    let attributes: Vec<u8> = attributes.iter().flat_map(attribute).collect();
+    element(0x64, &[element(0x04, b"cn=x"), element(0x30, &attributes)].concat())
 }
 
 /// Waits for a request and gives its id and the tag of its operation.

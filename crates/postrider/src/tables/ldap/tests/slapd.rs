@@ -1,5 +1,6 @@
 //! Debian's slapd as a process of a test's own, with a directory that it made.
 
+use super::admin::Admin;
 use crate::tables::testing::Process;
 use crate::tables::testing::unprivileged::{self, free_port};
 use rustix::process::Signal;
@@ -24,11 +25,33 @@ pub(super) fn is_possible() -> bool {
 impl Slapd {
     /// One with the entries of [`super::directory`], running.
     pub(super) fn start() -> Slapd {
+        Slapd::start_with("", "")
+    }
+
+    /// The same, one that tells of changes (RFC 4533); `more` are further settings for that.
+    pub(super) fn start_telling(more: &str) -> Slapd {
+        Slapd::start_with("moduleload syncprov", &format!("overlay syncprov\n{more}"))
+    }
+
+    /// One with these entries, for which it has room, whether or not it tells of changes.
+    pub(super) fn start_large(ldif: &str, is_telling: bool) -> Slapd {
+        let (modules, overlay) =
+            if is_telling { ("moduleload syncprov", "overlay syncprov\n") } else { ("", "") };
+        let more = format!("maxsize 2147483648\nlimits * size=unlimited\n{overlay}");
+        Slapd::start_of(modules, &more, ldif)
+    }
+
+    /// One with further modules, and further settings for its directory.
+    fn start_with(modules: &str, more: &str) -> Slapd {
+        Slapd::start_of(modules, more, &super::directory::ldif())
+    }
+
+    fn start_of(modules: &str, more: &str, ldif: &str) -> Slapd {
         let dir = unprivileged::directory();
         let mut slapd = Slapd { process: None, dir, port: free_port(), tls_port: free_port() };
         slapd.make_certificates();
-        slapd.write("slapd.conf", &slapd.settings());
-        slapd.write("entries.ldif", &super::directory::ldif());
+        slapd.write("slapd.conf", &slapd.settings(modules, more));
+        slapd.write("entries.ldif", ldif);
         slapd.succeed("mkdir db && /usr/sbin/slapadd -q -f slapd.conf -l entries.ldif");
         slapd.run();
         slapd
@@ -70,6 +93,11 @@ impl Slapd {
         format!("ldap://127.0.0.1:{}", self.port)
     }
 
+    /// A connection that may change what is there.
+    pub(super) fn admin(&self) -> Admin {
+        Admin::connect(self.port, ADMIN, "secret")
+    }
+
     pub(super) fn tls_url(&self) -> String {
         format!("ldaps://127.0.0.1:{}", self.tls_port)
     }
@@ -78,7 +106,7 @@ impl Slapd {
         self.file("ldapi")
     }
 
-    fn settings(&self) -> String {
+    fn settings(&self, modules: &str, more: &str) -> String {
         let dir = self.dir.path().display();
         format!(
             "include /etc/ldap/schema/core.schema
@@ -86,6 +114,7 @@ include /etc/ldap/schema/cosine.schema
 include /etc/ldap/schema/inetorgperson.schema
 modulepath /usr/lib/ldap
 moduleload back_mdb
+{modules}
 pidfile {dir}/slapd.pid
 argsfile {dir}/slapd.args
 TLSCACertificateFile {dir}/ca.pem
@@ -103,6 +132,7 @@ index mail,uid,cn eq
 access to dn.subtree=ou=closed,dc=example,dc=test by users read by * none
 access to attrs=userPassword by anonymous auth
 access to * by * read
+{more}
 "
         )
     }

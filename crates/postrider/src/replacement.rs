@@ -1,4 +1,4 @@
-//! A file that is written beside another and then takes its place.
+//! A database that is written beside another and then takes its place.
 
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
@@ -12,7 +12,7 @@ const MODE: u32 = 0o644;
 /// A file that is written beside `target`, as `target.new`, under a lock: one build at a time. Without
 /// [`Replacement::place`] it goes away again.
 #[derive(Debug)]
-pub(super) struct Replacement {
+pub(crate) struct Replacement {
     file: File,
     fresh: PathBuf,
     target: PathBuf,
@@ -25,7 +25,7 @@ impl Replacement {
     ///
     /// # Errors
     /// A sentence.
-    pub(super) fn create(target: &Path, source: Option<&fs::Metadata>) -> Result<Self, String> {
+    pub(crate) fn create(target: &Path, source: Option<&fs::Metadata>) -> Result<Self, String> {
         // Of a link, the file that it leads to is replaced, not the link.
         let target = match fs::canonicalize(target) {
             Ok(path) => path,
@@ -57,22 +57,22 @@ impl Replacement {
     }
 
     /// The file.
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
     /// Where the file is until it is placed.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.fresh
     }
 
     /// What went wrong, with the file's name.
-    pub(super) fn wrong(&self, error: &dyn std::fmt::Display) -> String {
+    pub(crate) fn wrong(&self, error: &dyn std::fmt::Display) -> String {
         format!("{}: {error}", self.fresh.display())
     }
 
     /// A file beside it for what is needed meanwhile. It has no name: nothing of it stays.
-    pub(super) fn scratch(&self) -> io::Result<File> {
+    pub(crate) fn scratch(&self) -> io::Result<File> {
         let mut path = self.fresh.clone().into_os_string();
         path.push(".scratch");
         let mut options = OpenOptions::new();
@@ -83,7 +83,7 @@ impl Replacement {
     }
 
     /// Makes it durable, then puts it in the place of the old one in one step, then makes that durable.
-    pub(super) fn place(mut self) -> Result<(), String> {
+    pub(crate) fn place(mut self) -> Result<(), String> {
         let placed = || {
             self.file.sync_all()?;
             fs::rename(&self.fresh, &self.target)
@@ -106,6 +106,14 @@ impl Drop for Replacement {
             let _ = fs::remove_file(&self.fresh);
         }
     }
+}
+
+/// Sixteen random bytes, for a new database.
+pub(crate) fn salt() -> Result<[u8; 16], String> {
+    let mut salt = [0; 16];
+    rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| format!("no random number from the system: {error}"))?;
+    Ok(salt)
 }
 
 /// Opens a file that nobody else writes, with whatever an earlier build left in it.

@@ -1,0 +1,345 @@
+//! Follows a directory that tells of its changes (RFC 4533): all entries once, then what becomes of them.
+
+use super::file::Builder;
+use super::item::{Id, Item, Question};
+use super::keeper::{ENTRIES_MAX, Keeper, Outcome};
+use super::reading::{of_file, refused};
+use super::shared::Mode;
+use super::talk::Talk;
+use super::view::View;
+use ldap::{
+    Ask, Beside, EntryState, Filter, Key, Op, Response, SYNC_OID, Scope, Search, SyncInfo,
+    SyncNews, code,
+};
+use lookup::{Trouble, TroubleKind};
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// Between two questions whether the server is there: as long as none is answered the copy is as old as
+/// the last answer.
+const PULSE: Duration = Duration::from_secs(5);
+/// More changes at once than this are read as a whole directory.
+const CHANGES_MAX: usize = 100_000;
+/// With more entries changed than this the file is written anew.
+const OVERLAY_MAX: usize = 10_000;
+
+/// Why following ended.
+pub(super) enum End {
+    /// The server doesn't do it.
+    Unable,
+    /// It can't go on from where we are: all is to be read.
+    Lost,
+    Failed(Trouble),
+}
+
+impl From<Trouble> for End {
+    fn from(trouble: Trouble) -> End {
+        End::Failed(trouble)
+    }
+}
+
+/// What is heard until the server says that this was all.
+#[derive(Default)]
+struct Changes {
+    /// `None`: it is gone.
+    items: BTreeMap<Id, Option<Item>>,
+    /// Entries that are there, changed or not.
+    met: HashSet<Id>,
+}
+
+/// What one message says.
+struct Heard {
+    /// What became of entries.
+    changes: Vec<(Id, Option<Item>)>,
+    /// Entries that are as we know them.
+    met: Vec<Id>,
+    /// How far we are then.
+    cookie: Option<Vec<u8>>,
+    /// A phase is over: whether what was not named in it is gone, and whether it was the last.
+    phase: Option<(bool, bool)>,
+}
+
+impl Talk {
+    /// Whether the server says that it can tell of changes.
+    ///
+    /// # Errors
+    /// It doesn't answer.
+    pub(super) async fn tells_of_changes(&mut self) -> Result<bool, Trouble> {
+        let wanted = ["supportedControl".into()];
+        let id = self.ask_root(&wanted).await?;
+        let mut tells = false;
+        loop {
+            let response = self.next().await?;
+            match response.op {
+                _ if response.id != id => {}
+                Op::Entry(entry) => {
+                    let controls = entry.values("supportedControl");
+                    tells = controls.iter().any(|oid| oid == SYNC_OID.as_bytes());
+                }
+                // Who doesn't show its root is asked page by page.
+                Op::Done(_) => return Ok(tells),
+                _ => {}
+            }
+        }
+    }
+
+    /// Asks for these attributes of the server's root (RFC 4512 §5.1).
+    async fn ask_root(&mut self, wanted: &[Box<str>]) -> Result<i32, Trouble> {
+        let filter = Filter::any();
+        let search = Search {
+            base: "",
+            scope: Scope::Base,
+            filter: &filter,
+            key: Key::new(""),
+            attributes: wanted,
+            entries_max: 0,
+            seconds_max: 0,
+        };
+        self.send(&search, None).await
+    }
+}
+
+impl Keeper {
+    /// Follows a server from where we are, until that ends.
+    ///
+    /// # Errors
+    /// Always, but for a reading that is not believed.
+    pub(super) async fn follow(&mut self, talk: &mut Talk) -> Result<Outcome, End> {
+        let known = self.shared.view().filter(|view| view.is_of(talk.server()));
+        let cookie = known.as_ref().and_then(|view| view.cookie());
+        let ask = Ask::Sync { cookie: cookie.as_deref() };
+        let id = talk.send(&self.shared.question.search(), Some(&ask)).await?;
+        let begun = std::time::Instant::now();
+        let outcome = match known.filter(|_| cookie.is_some()) {
+            Some(view) => self.catch_up(talk, id, &view).await?,
+            None => self.take_all(talk, id).await?,
+        };
+        let is_doubted = matches!(outcome, Outcome::Doubted(_));
+        self.tell(talk.server(), Mode::Synchronised, begun.elapsed(), &outcome);
+        if is_doubted { Ok(outcome) } else { Err(self.go_on(talk, id).await) }
+    }
+
+    /// Reads all entries into a new file.
+    async fn take_all(&mut self, talk: &mut Talk, id: i32) -> Result<Outcome, End> {
+        self.make_directory().map_err(of_file)?;
+        let builder = Builder::create(&self.place.path, ENTRIES_MAX);
+        let mut builder = builder.map_err(of_file)?.with_ids();
+        let mut cookie = None;
+        loop {
+            let response = talk.next().await?;
+            let Some(heard) = heard(talk, &self.shared.question, id, response)? else { continue };
+            cookie = heard.cookie.or(cookie);
+            for item in heard.changes.iter().filter_map(|(_, item)| item.as_ref()) {
+                builder.push(item).map_err(of_file)?;
+            }
+            if let Some((_, true)) = heard.phase {
+                self.shared.metrics().reads.inc();
+                return Ok(self.adopt(builder, Some((talk.server(), cookie.unwrap_or_default())))?);
+            }
+        }
+    }
+
+    /// Takes what has become of entries while we were away.
+    async fn catch_up(&mut self, talk: &mut Talk, id: i32, view: &View) -> Result<Outcome, End> {
+        let (mut changes, mut cookie) = (Changes::default(), None);
+        loop {
+            let response = talk.next().await?;
+            let Some(heard) = heard(talk, &self.shared.question, id, response)? else { continue };
+            cookie = heard.cookie.or(cookie);
+            changes.met.extend(heard.met);
+            for (id, item) in heard.changes {
+                if item.is_some() {
+                    changes.met.insert(id);
+                }
+                changes.items.insert(id, item);
+            }
+            if changes.items.len() > CHANGES_MAX {
+                return Err(End::Lost);
+            }
+            let Some((was_present, is_last)) = heard.phase else { continue };
+            if was_present {
+                for id in view.ids().map_err(|_| End::Lost)? {
+                    if !changes.met.contains(&id) {
+                        changes.items.insert(id, None);
+                    }
+                }
+            }
+            if is_last {
+                return Ok(self.take_changes(view, changes.items, cookie));
+            }
+        }
+    }
+
+    /// Takes changes, unless they lose too much.
+    fn take_changes(
+        &mut self,
+        view: &View,
+        items: BTreeMap<Id, Option<Item>>,
+        cookie: Option<Vec<u8>>,
+    ) -> Outcome {
+        let before = view.entries();
+        let gone = items.iter().filter(|(id, item)| item.is_none() && view.has(id)).count() as u64;
+        let come = items.iter().filter(|(id, item)| item.is_some() && !view.has(id)).count() as u64;
+        let after = before.saturating_sub(gone).saturating_add(come);
+        if let Some(doubted) = self.doubt(before, after) {
+            return doubted;
+        }
+        let count = items.len();
+        for (id, item) in items {
+            view.put(id, item);
+        }
+        view.set_cookie(cookie);
+        if count > 0 {
+            self.shared.note_change(format!("{count} entries, {after} are there now"));
+        }
+        self.confirm();
+        if count > 0 { Outcome::Taken } else { Outcome::Unchanged }
+    }
+
+    /// Takes changes as they happen.
+    async fn go_on(&mut self, talk: &mut Talk, id: i32) -> End {
+        let mut pulse: Option<(i32, Instant)> = None;
+        let mut next_pulse = Instant::now();
+        let mut next_fold = Instant::now() + self.refresh;
+        loop {
+            let deadline = pulse.map_or(next_pulse, |(_, until)| until).min(next_fold);
+            match timeout_at(deadline, talk.wait_next()).await {
+                Ok(Ok(response)) => {
+                    if pulse.is_some_and(|(of, _)| of == response.id) {
+                        if matches!(response.op, Op::Done(_)) {
+                            pulse = None;
+                            self.confirm();
+                        }
+                        continue;
+                    }
+                    if let Err(end) = self.take_news(talk, id, response) {
+                        return end;
+                    }
+                }
+                Ok(Err(trouble)) => return End::Failed(trouble),
+                Err(_) => {}
+            }
+            let now = Instant::now();
+            if pulse.is_some_and(|(_, until)| until <= now) {
+                return End::Failed(talk.trouble(TroubleKind::Timeout, "it is silent"));
+            }
+            if pulse.is_none() && next_pulse <= now {
+                match talk.ask_root(&["1.1".into()]).await {
+                    Ok(id) => pulse = Some((id, now + talk.patience())),
+                    Err(trouble) => return End::Failed(trouble),
+                }
+                next_pulse = now + PULSE;
+            }
+            if let Err(end) = self.fold(next_fold <= now) {
+                return end;
+            }
+            if next_fold <= now {
+                next_fold = now + self.refresh;
+            }
+        }
+    }
+
+    /// Takes one message of those that tell of changes.
+    fn take_news(&mut self, talk: &Talk, id: i32, response: Response) -> Result<(), End> {
+        let dn = match &response.op {
+            Op::Entry(entry) => entry.dn.clone(),
+            _ => String::new(),
+        };
+        let Some(heard) = heard(talk, &self.shared.question, id, response)? else { return Ok(()) };
+        let Some(view) = self.shared.view() else { return Ok(()) };
+        for (id, item) in heard.changes {
+            let what = match (&item, view.has(&id)) {
+                (Some(_), true) => "changed",
+                (Some(_), false) => "came",
+                (None, _) => "went",
+            };
+            view.put(id, item);
+            self.shared.note_change(format!("{dn} {what}"));
+        }
+        view.set_cookie(heard.cookie);
+        Ok(())
+    }
+
+    /// Writes a file that has what has changed since the last, if there is enough of it or it is time.
+    fn fold(&mut self, is_time: bool) -> Result<(), End> {
+        let Some(view) = self.shared.view() else { return Ok(()) };
+        if is_time && self.shared.is_damaged() {
+            return Err(End::Lost);
+        }
+        let count = view.changes();
+        if count == 0 || (count < OVERLAY_MAX && !is_time) {
+            return Ok(());
+        }
+        let mut builder =
+            Builder::create(&self.place.path, ENTRIES_MAX).map_err(of_file)?.with_ids();
+        let mut unwritten = None;
+        let read = view.each(&mut |item| {
+            builder.push(item).map_err(|why| {
+                let trouble = of_file(why);
+                unwritten = Some(trouble.clone());
+                trouble
+            })
+        });
+        match (read, unwritten) {
+            (_, Some(trouble)) => Err(End::Failed(trouble)),
+            // The file is damaged.
+            (Err(_), None) => Err(End::Lost),
+            (Ok(()), None) => {
+                let about = view.about(self.shared.changed());
+                Ok(self.put_in_place(builder, &about).map_err(of_file)?)
+            }
+        }
+    }
+}
+
+/// What a message says of our search; `None`: nothing.
+fn heard(
+    talk: &Talk,
+    question: &Question,
+    id: i32,
+    response: Response,
+) -> Result<Option<Heard>, End> {
+    let nothing = Heard { changes: Vec::new(), met: Vec::new(), cookie: None, phase: None };
+    match (response.op, response.beside) {
+        // Notice of disconnection (RFC 4511 §4.4.1).
+        (Op::Extended(outcome), _) if response.id == 0 => Err(refused(talk, &outcome).into()),
+        _ if response.id != id => Ok(None),
+        (Op::Entry(entry), Some(Beside::State { uuid, state, cookie })) => {
+            let mut heard = Heard { cookie, ..nothing };
+            match state {
+                EntryState::Present => heard.met.push(uuid),
+                EntryState::Deleted => heard.changes.push((uuid, None)),
+                EntryState::Added | EntryState::Modified => {
+                    // One that can't be an answer is there nevertheless.
+                    heard.met.push(uuid);
+                    heard.changes.push((uuid, question.item(uuid, &entry)));
+                }
+            }
+            Ok(Some(heard))
+        }
+        (Op::Entry(_), _) => {
+            Err(talk.trouble(TroubleKind::Wrong, "an entry without its state").into())
+        }
+        (Op::News(info), _) => Ok(Some(of_info(info, nothing))),
+        (Op::Done(outcome), _) => match outcome.code {
+            code::SYNC_REFRESH_REQUIRED => Err(End::Lost),
+            code::UNAVAILABLE_CRITICAL_EXTENSION => Err(End::Unable),
+            _ => Err(refused(talk, &outcome).into()),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn of_info(info: SyncInfo, nothing: Heard) -> Heard {
+    let mut heard = Heard { cookie: info.cookie, ..nothing };
+    match info.news {
+        SyncNews::Cookie => {}
+        SyncNews::PhaseDone { was_present, is_last } => heard.phase = Some((was_present, is_last)),
+        SyncNews::Entries { are_deleted: true, uuids } => {
+            heard.changes = uuids.into_iter().map(|uuid| (uuid, None)).collect();
+        }
+        SyncNews::Entries { are_deleted: false, uuids } => heard.met = uuids,
+    }
+    heard
+}

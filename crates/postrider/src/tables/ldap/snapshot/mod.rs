@@ -1,0 +1,135 @@
+//! Directories that are copied: a lookup asks nobody, and works while the directory is away.
+//!
+//! A thread of its own for each such table reads the directory ([`keeper`]) into a constant database
+//! ([`file`]); lookups go to that database ([`view`]).
+
+mod file;
+mod follow;
+mod item;
+mod keeper;
+mod overlay;
+mod reading;
+mod shared;
+mod status;
+mod talk;
+mod view;
+
+use super::settings::{LdapSettings, SnapshotSettings};
+use item::Question;
+use keeper::{Keeper, Place};
+use lookup::{Entry, Trouble};
+use mta::console::Console;
+use shared::Shared;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use tokio::sync::oneshot;
+
+pub(crate) use shared::SnapshotMetrics;
+
+/// Where snapshots are, below the spool's directory, unless the settings say otherwise.
+const DIRECTORY: &str = "tables";
+
+/// A table whose answers come from a copy of a directory. Clones are the same table; when the last is
+/// gone, so is who keeps the copy.
+#[derive(Clone)]
+pub(crate) struct Snapshot {
+    shared: Arc<Shared>,
+    _keeper: Arc<KeeperThread>,
+}
+
+/// A running keeper; it ends when this is dropped.
+struct KeeperThread {
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Drop for KeeperThread {
+    fn drop(&mut self) {
+        // It may have panicked, which was said.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+    }
+}
+
+impl Snapshot {
+    /// Opens the snapshot that there is, and starts who keeps it. `spool` is the spool's directory.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn open(
+        name: Arc<str>,
+        settings: &LdapSettings,
+        spool: &Path,
+        console: Arc<dyn Console + Send + Sync>,
+    ) -> io::Result<Snapshot> {
+        let Some(SnapshotSettings { keyed, refresh, path }) = settings.snapshot.clone() else {
+            return Err(io::Error::other("the table is asked live"));
+        };
+        let place = match path {
+            Some(path) => Place { path, spool: None },
+            None => {
+                let path = spool.join(DIRECTORY).join(file_name(&name));
+                Place { path, spool: Some(spool.to_owned()) }
+            }
+        };
+        let question = Question::new(settings.clone(), keyed);
+        let shared = Arc::new(Shared::new(name, question));
+        let mut keeper = Keeper::new(Arc::clone(&shared), place, refresh, console);
+        keeper.open_file();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = keeper.run() => {}
+                    _ = stopped => {}
+                }
+            });
+            // A lookup of a name may hang: nobody waits for it.
+            runtime.shutdown_background();
+        })?;
+        Ok(Snapshot { shared, _keeper: Arc::new(KeeperThread { stop: Some(stop) }) })
+    }
+
+    /// What the directory said of a key when it was read last.
+    ///
+    /// # Errors
+    /// It was never read, or its answer is none.
+    pub(crate) fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+        self.shared.find(key)
+    }
+
+    /// How old it is, and what changed last.
+    pub(crate) fn status(&self) -> mta::control::TableSnapshot {
+        self.shared.status()
+    }
+
+    /// Why it is no newer, for people; `None`: all is well.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.shared.trouble()
+    }
+
+    /// Its numbers, as of now.
+    pub(crate) fn metrics(&self) -> &Arc<SnapshotMetrics> {
+        self.shared.metrics()
+    }
+}
+
+/// The file of a table, whatever its name has in it.
+fn file_name(table: &str) -> String {
+    let mut name = String::with_capacity(table.len() + 9);
+    for byte in table.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            byte => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    name + ".snapshot"
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}

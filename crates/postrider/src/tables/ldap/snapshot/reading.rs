@@ -1,0 +1,65 @@
+//! Reads a directory from beginning to end, page by page (RFC 2696).
+
+use super::file::Builder;
+use super::item::{Id, Question};
+use super::talk::Talk;
+use ldap::{Ask, Beside, Op, Outcome, code};
+use lookup::{Trouble, TroubleKind};
+
+/// Entries in one page.
+const PAGE_ENTRIES: i32 = 1_000;
+
+/// Reads all entries into a file that is being written.
+///
+/// # Errors
+/// Not all could be read, or not all could be written.
+pub(super) async fn read(
+    talk: &mut Talk,
+    question: &Question,
+    builder: &mut Builder,
+) -> Result<(), Trouble> {
+    let (mut cookie, mut count) = (Vec::new(), 0u128);
+    loop {
+        let ask = Ask::Page { entries: PAGE_ENTRIES, cookie: &cookie };
+        let id = talk.send(&question.search(), Some(&ask)).await?;
+        let next = loop {
+            let response = talk.next().await?;
+            match response.op {
+                // Notice of disconnection (RFC 4511 §4.4.1).
+                Op::Extended(outcome) if response.id == 0 => return Err(refused(talk, &outcome)),
+                _ if response.id != id => {}
+                Op::Entry(entry) => {
+                    count += 1;
+                    if let Some(item) = question.item(Id::from(count.to_be_bytes()), &entry) {
+                        builder.push(&item).map_err(of_file)?;
+                    }
+                }
+                Op::Done(outcome) if outcome.is_success() => break response.beside,
+                Op::Done(outcome) => return Err(refused(talk, &outcome)),
+                _ => {}
+            }
+        };
+        match next {
+            Some(Beside::Page(next)) if !next.is_empty() => cookie = next,
+            // It was the last page, or the server has given all at once.
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// What a refusal means for who wants everything.
+pub(super) fn refused(talk: &Talk, outcome: &Outcome) -> Trouble {
+    let more = match outcome.code {
+        code::SIZE_LIMIT_EXCEEDED | code::ADMIN_LIMIT_EXCEEDED => {
+            "; it must give all entries to whom the table binds as (OpenLDAP: `limits`)"
+        }
+        code::NO_SUCH_OBJECT => "; it has no entry where searches begin",
+        _ => "",
+    };
+    talk.trouble(TroubleKind::Wrong, &format!("{outcome}{more}"))
+}
+
+/// Trouble that is no server's.
+pub(super) fn of_file(why: String) -> Trouble {
+    Trouble::new(TroubleKind::Wrong, why)
+}

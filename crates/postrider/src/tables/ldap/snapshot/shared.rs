@@ -1,0 +1,139 @@
+//! What who looks up and who keeps a snapshot have in common.
+
+use super::item::Question;
+use super::view::View;
+use crate::mutex::lock;
+use crate::world::wall_now;
+use lookup::{Entry, Trouble, TroubleKind};
+use mail::Wall;
+use mta::metrics::{Counter, Gauge};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+mta::metric_set! {
+    /// Of one table with a snapshot.
+    SnapshotMetrics:
+
+    age: Gauge = "table_snapshot_age_seconds" {} "Since the directory was last seen to be as the snapshot of a table has it.";
+    entries: Gauge = "table_snapshot_entries" {} "Entries in the snapshot of a table.";
+    reads: Counter = "table_snapshot_reads" {} "Times that the directory of a table was read from beginning to end.";
+    failures: Counter = "table_snapshot_failures" {} "Times that the directory of a table could not be read, or not to its end.";
+}
+
+/// What who looks up and who keeps a snapshot have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) name: Arc<str>,
+    pub(super) question: Question,
+    /// `None`: nothing was ever read.
+    view: Mutex<Option<Arc<View>>>,
+    pub(super) seen: Mutex<Seen>,
+    /// A lookup has found the file damaged: it is to be made anew.
+    is_damaged: AtomicBool,
+    metrics: Arc<SnapshotMetrics>,
+}
+
+/// How a snapshot is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// All is read again and again.
+    #[default]
+    Paged,
+    /// The server tells of changes.
+    Synchronised,
+}
+
+/// How keeping it goes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// When the directory was last seen to be as we have it.
+    pub(super) confirmed: Option<Wall>,
+    /// How that is known.
+    pub(super) mode: Mode,
+    /// The server that said so.
+    pub(super) server: Option<String>,
+    /// When entries were last seen to have changed, and what had.
+    pub(super) changed: Option<(Wall, String)>,
+    /// Why it is no newer, and since when.
+    pub(super) trouble: Option<(Wall, Trouble)>,
+}
+
+impl Shared {
+    pub(super) fn new(name: Arc<str>, question: Question) -> Shared {
+        let (view, seen, is_damaged) = Default::default();
+        Shared { name, question, view, seen, is_damaged, metrics: Arc::default() }
+    }
+
+    /// What the directory says of a key.
+    ///
+    /// # Errors
+    /// Nothing was ever read, or as [`View::find`].
+    pub(super) fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+        match self.view() {
+            Some(view) => view.find(&self.question, key).inspect_err(|trouble| {
+                if trouble.kind == TroubleKind::Wrong {
+                    self.is_damaged.store(true, Ordering::Relaxed);
+                }
+            }),
+            None => {
+                let text = "the directory has never been read to its end yet";
+                Err(Trouble::new(TroubleKind::Unreachable, text))
+            }
+        }
+    }
+
+    pub(super) fn view(&self) -> Option<Arc<View>> {
+        lock(&self.view).clone()
+    }
+
+    /// From now on this counts.
+    pub(super) fn publish(&self, view: View) {
+        let mut seen = lock(&self.seen);
+        seen.confirmed = Some(view.stored.confirmed);
+        seen.changed.clone_from(&view.stored.about.changed);
+        drop(seen);
+        *lock(&self.view) = Some(Arc::new(view));
+        self.is_damaged.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a lookup has found the file damaged.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Something has changed just now.
+    pub(super) fn note_change(&self, what: String) {
+        lock(&self.seen).changed = Some((wall_now(), what));
+    }
+
+    /// When entries were last seen to have changed, and what had.
+    pub(super) fn changed(&self) -> Option<(Wall, String)> {
+        lock(&self.seen).changed.clone()
+    }
+
+    /// Entries that there are now.
+    pub(super) fn entries(&self) -> u64 {
+        self.view().map_or(0, |view| view.entries())
+    }
+
+    /// How it is kept, for people.
+    pub(super) fn mode(&self) -> &'static str {
+        match lock(&self.seen).mode {
+            Mode::Paged => "paged",
+            Mode::Synchronised => "synchronised",
+        }
+    }
+
+    /// How old it is; `None`: there is none.
+    pub(super) fn age_s(&self) -> Option<u64> {
+        let confirmed = lock(&self.seen).confirmed?;
+        Some(wall_now().since(confirmed).as_secs())
+    }
+
+    /// Its numbers, as of now.
+    pub(super) fn metrics(&self) -> &Arc<SnapshotMetrics> {
+        self.metrics.entries.set_u64(self.entries());
+        self.metrics.age.set_u64(self.age_s().unwrap_or(0));
+        &self.metrics
+    }
+}

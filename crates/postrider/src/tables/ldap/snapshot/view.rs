@@ -1,0 +1,159 @@
+//! The directory as it is known now.
+
+use super::file::{About, Stored};
+use super::item::{Id, Item, Question};
+use super::overlay::Overlay;
+use crate::tables::ldap::settings::LdapSettings;
+use lookup::{Entry, Field, Trouble, TroubleKind};
+use mail::Wall;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A file, and what became of its entries since.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) stored: Stored,
+    overlay: RwLock<Overlay>,
+}
+
+impl View {
+    pub(super) fn new(stored: Stored) -> View {
+        View { stored, overlay: RwLock::default() }
+    }
+
+    /// Entries that there are.
+    pub(super) fn entries(&self) -> u64 {
+        self.stored.about.entries.saturating_add_signed(self.overlay().more)
+    }
+
+    /// Whether it has an entry, where that is known by name.
+    pub(super) fn has(&self, id: &Id) -> bool {
+        self.overlay().knows(id).unwrap_or_else(|| self.stored.has(id))
+    }
+
+    /// An entry has come or has changed, or it is gone.
+    pub(super) fn put(&self, id: Id, item: Option<Item>) {
+        // One without keys is never found, and has no place in a file.
+        let item = item.filter(|item| !item.keys.is_empty());
+        let more = i64::from(item.is_some()) - i64::from(self.has(&id));
+        let mut overlay = self.overlay_mut();
+        overlay.put(id, item);
+        overlay.more += more;
+    }
+
+    /// Whether its cookie is this server's.
+    pub(super) fn is_of(&self, server: &str) -> bool {
+        self.stored.about.cookie.as_ref().is_some_and(|(own, _)| own == server)
+    }
+
+    /// How far the server has told us of changes; `None`: it does not.
+    pub(super) fn cookie(&self) -> Option<Vec<u8>> {
+        let of_file = self.stored.about.cookie.as_ref().map(|(_, cookie)| cookie.clone());
+        let overlay = self.overlay();
+        if overlay.is_lost { None } else { overlay.cookie.clone().or(of_file) }
+    }
+
+    /// We are so far; `None`: as far as before.
+    pub(super) fn set_cookie(&self, cookie: Option<Vec<u8>>) {
+        if cookie.is_some() {
+            self.overlay_mut().cookie = cookie;
+        }
+    }
+
+    /// Where we are is of no use to the server.
+    pub(super) fn forget_cookie(&self) {
+        self.overlay_mut().is_lost = true;
+    }
+
+    /// Entries of which the file's word counts no more.
+    pub(super) fn changes(&self) -> usize {
+        self.overlay().len()
+    }
+
+    /// The names of all entries.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub(super) fn ids(&self) -> Result<Vec<Id>, Trouble> {
+        let mut ids = Vec::new();
+        self.each(&mut |item| {
+            ids.push(item.id);
+            Ok(())
+        })?;
+        Ok(ids)
+    }
+
+    /// All entries, each once.
+    ///
+    /// # Errors
+    /// The file is damaged, or `take` says so.
+    pub(super) fn each(
+        &self,
+        take: &mut dyn FnMut(&Item) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let overlay = self.overlay();
+        // The keys of an entry stand side by side.
+        let mut last: Option<Item> = None;
+        for read in self.stored.keys() {
+            let (id, key, fields) = read?;
+            match &mut last {
+                Some(item) if item.id == id => item.keys.push(key),
+                _ => {
+                    if let Some(item) = last.take().filter(|item| !overlay.has(&item.id)) {
+                        take(&item)?;
+                    }
+                    last = Some(Item { id, keys: vec![key], fields });
+                }
+            }
+        }
+        if let Some(item) = last.filter(|item| !overlay.has(&item.id)) {
+            take(&item)?;
+        }
+        overlay.items().try_for_each(take)
+    }
+
+    /// What a file would say of itself that has all of it.
+    pub(super) fn about(&self, changed: Option<(Wall, String)>) -> About {
+        let of_file = self.stored.about.clone();
+        let server = of_file.cookie.as_ref().map(|(server, _)| server.clone());
+        About { changed, cookie: server.zip(self.cookie()), ..of_file }
+    }
+
+    pub(super) fn overlay(&self) -> RwLockReadGuard<'_, Overlay> {
+        self.overlay.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn overlay_mut(&self) -> RwLockWriteGuard<'_, Overlay> {
+        self.overlay.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the directory says of a key.
+    ///
+    /// # Errors
+    /// There are more entries than may be, one of them can't be an answer, or the file is damaged.
+    pub(super) fn find(&self, question: &Question, key: &str) -> Result<Option<Entry>, Trouble> {
+        let LdapSettings { results_max, .. } = &question.settings;
+        let overlay = self.overlay();
+        let (mut met, mut found): (Vec<Id>, Vec<Box<[Field]>>) = Default::default();
+        for sought in question.sought(key) {
+            let of_file = self.stored.of_key(&sought).filter(|read| match read {
+                Ok((id, _)) => !overlay.has(id),
+                Err(_) => true,
+            });
+            let since =
+                overlay.of_key(&sought).map(|Item { id, fields, .. }| Ok((*id, fields.clone())));
+            for read in of_file.chain(since) {
+                let (id, fields) = read?;
+                if met.contains(&id) {
+                    continue;
+                }
+                if met.len() >= *results_max {
+                    let text = format!("the key finds more than {results_max} entries");
+                    return Err(Trouble::new(TroubleKind::Key, text));
+                }
+                met.push(id);
+                found.push(fields);
+            }
+        }
+        question.answer(found)
+    }
+}

@@ -1,0 +1,45 @@
+//! Where the numbers of tables come from.
+
+use super::ldap::SnapshotMetrics;
+use super::remote::RemoteMetrics;
+use std::fmt;
+use std::sync::Arc;
+
+/// The numbers of tables, by their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TableSets {
+    /// Of those whose answers come from elsewhere.
+    pub(crate) remote: Vec<(Arc<str>, Arc<RemoteMetrics>)>,
+    /// Of those that are copies of what a server has.
+    pub(crate) snapshots: Vec<(Arc<str>, Arc<SnapshotMetrics>)>,
+}
+
+type Tables = dyn Fn() -> TableSets + Send + Sync;
+
+/// Where the numbers of tables come from.
+#[derive(Clone)]
+pub(crate) struct TableNumbers(Arc<Tables>);
+
+impl TableNumbers {
+    /// `tables` is asked each time.
+    pub(crate) fn new(tables: impl Fn() -> TableSets + Send + Sync + 'static) -> TableNumbers {
+        TableNumbers(Arc::new(tables))
+    }
+
+    /// Those that there are now.
+    pub(crate) fn get(&self) -> TableSets {
+        (self.0)()
+    }
+}
+
+impl Default for TableNumbers {
+    fn default() -> TableNumbers {
+        TableNumbers::new(TableSets::default)
+    }
+}
+
+impl fmt::Debug for TableNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
