@@ -45,7 +45,11 @@ pub(super) fn measure(
     if measurement.ending == Ending::Failed || measurement.severity() == Severity::Invalid {
         measurement.ending_note += &format!(" (logs: {})", site.directory.display());
     } else {
-        std::fs::remove_dir_all(&site.directory).map_err(FileError::at(&site.directory))?;
+        let mailboxes = site.population.as_ref().map(|users| users.mailboxes(&site.mail()));
+        let maildirs = mailboxes.into_iter().flatten().map(|mailbox| mailbox.directory);
+        // What a contender that didn't start hasn't made can't be removed.
+        let maildirs: Vec<_> = maildirs.filter(|directory| directory.exists()).collect();
+        file::remove_directory(&site.directory, &maildirs)?;
     }
     Ok((measurement, files))
 }

@@ -85,6 +85,13 @@ pub(super) struct Site {
     pub(super) stop: StopFlag,
 }
 
+impl Site {
+    /// Below which the Maildirs are, where mail is kept.
+    pub(super) fn mail(&self) -> PathBuf {
+        self.directory.join("mail")
+    }
+}
+
 /// A contender on the stand.
 pub(super) struct Trial<'a> {
     contender: &'a dyn Contender,
@@ -143,7 +150,7 @@ impl<'a> Trial<'a> {
             exit_report: ExitReport::default(),
         };
         match &site.population {
-            Some(population) => trial.put_mailboxes(population, &site.directory)?,
+            Some(population) => trial.put_mailboxes(population, site)?,
             None => trial.start_sink()?,
         }
         trial.start_server()?;
@@ -151,11 +158,11 @@ impl<'a> Trial<'a> {
     }
 
     /// Makes the mailboxes of those who get mail, and starts what the server looks them up in.
-    fn put_mailboxes(&mut self, population: &Rc<Population>, directory: &Path) -> Result<()> {
+    fn put_mailboxes(&mut self, population: &Rc<Population>, site: &Site) -> Result<()> {
         if self.contender.lookup().is_some_and(Lookup::is_by_ldap) {
-            self.directory = Some(Slapd::start(population, &directory.join("slapd.log"))?);
+            self.directory = Some(Slapd::start(population, &site.directory.join("slapd.log"))?);
         }
-        let root = directory.join("mail");
+        let root = site.mail();
         let mailboxes = Mailboxes::make(population.mailboxes(&root), Some((OWNER, OWNER)))?;
         self.stand.put_mailboxes(mailboxes);
         let ldap = self.directory.as_ref().map(|directory| directory.address().to_owned());
