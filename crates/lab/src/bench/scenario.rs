@@ -420,6 +420,8 @@ fn directory_mailboxes() -> Scenario {
             "the publication ran for hours; --seconds 3600 does so here, and needs room for all the mail",
             "Maildirs of the recipients are there before, and empty",
             "our source sends like postal, and takes recipients in turn",
+            "postal (0.76) sends no more than some 400 messages a second: with a server that takes more \
+             its figures tell that it keeps up, and what each message costs",
             "Postfix has its own limits of local delivery (20 at once to a domain), 300 processes, no DNS; \
              a table of 500,000 users in a file is lmdb there",
         ],

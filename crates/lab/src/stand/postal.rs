@@ -1,4 +1,5 @@
-//! postal, the load generator of Debian that publications use: a child process.
+//! postal, the load generator of Debian that publications use: a child process. It sends no more than
+//! some 24,000 messages a minute, whatever limit it is given.
 
 use super::error::{Error, Result};
 use super::minutes::MinuteFile;
@@ -13,8 +14,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const POSTAL: &str = "/usr/sbin/postal";
-/// It limits itself to 24,000 messages a minute unless it is told another number.
-const MESSAGES_PER_MINUTE_MAX: &str = "1000000";
 /// Transactions that run when it is to end have so long.
 const STOP_MAX: Duration = Duration::from_secs(20);
 /// When it told of no message for so long after that, none runs any more.
@@ -64,7 +63,6 @@ impl Postal {
         file::write(&directory.join("sender"), "sender@source.grey\n")?;
         let mut command = Command::new(POSTAL);
         command.current_dir(directory).args(["-f", "sender", "-p", port]);
-        command.args(["-r", MESSAGES_PER_MINUTE_MAX]);
         command.args(["-m", &(load.body_bytes.max / 1024).to_string()]);
         command.args(["-M", &(load.body_bytes.min / 1024).to_string()]);
         command.args(["-t", &(load.sources * load.sessions).to_string()]);
