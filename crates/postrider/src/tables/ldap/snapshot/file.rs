@@ -74,6 +74,9 @@ impl About {
     }
 }
 
+/// The name of an entry, a key of it, and its fields.
+pub(super) type KeyOfEntry = (Id, Box<str>, Box<[Field]>);
+
 /// A file that is there.
 #[derive(Debug)]
 pub(super) struct Stored {
@@ -121,9 +124,7 @@ impl Stored {
     }
 
     /// Every key of every entry: its name, the key, its fields.
-    pub(super) fn keys(
-        &self,
-    ) -> impl Iterator<Item = Result<(Id, Box<str>, Box<[Field]>), Trouble>> {
+    pub(super) fn keys(&self) -> impl Iterator<Item = Result<KeyOfEntry, Trouble>> {
         self.database.entries().filter_map(|read| match read {
             Ok((name, _)) if name == ABOUT || name.starts_with(BY_ID) => None,
             Ok((name, entry)) => {
