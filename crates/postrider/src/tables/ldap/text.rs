@@ -73,7 +73,8 @@ pub(crate) struct LdapText {
     /// `live`: the directory is asked for each key. `snapshot`: it is copied, and the copy is asked:
     /// lookups take microseconds, and work while the directory is away.
     mode: ModeText,
-    /// Of a snapshot: between two readings of the directory. A second at least.
+    /// Of a snapshot: between two readings of the directory; where the server tells of changes, between
+    /// two files that have them. A second at least.
     refresh: Period,
     /// Of a snapshot: the file that has it. Without it: `tables/NAME.snapshot` in the spool's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +113,7 @@ impl Default for LdapText {
 enum ModeText {
     /// For each key.
     Live,
-    /// For all entries, again and again.
+    /// For all entries, and for what becomes of them.
     Snapshot,
 }
 
