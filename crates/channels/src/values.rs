@@ -88,7 +88,7 @@ impl EntryTable {
             Err(trouble) => Err(NoEntry::Unanswered(Failure::local(
                 Class::Transient,
                 EnhancedStatus::new(4, 4, 3),
-                format!("table {name} gives no answer: {trouble}"),
+                format!("no answer from {trouble}"),
             ))),
         }
     }

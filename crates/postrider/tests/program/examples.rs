@@ -1,12 +1,13 @@
 //! Every configuration in `examples/` starts, as it is but for ports and directories.
 
-use crate::support::server::Server;
+use crate::support::server::{POSTRIDER, Server};
 use crate::support::tool::free_port;
 use crate::support::{Files, config};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 /// The directories that examples name, which only a package may use.
 const DIRECTORIES: [&str; 3] = ["/var/spool/postrider", "/srv/mail", "/var/log/postrider"];
@@ -38,12 +39,22 @@ fn address_of(line: &str) -> Option<(&str, &str)> {
     rest.rsplit_once(':')
 }
 
+/// `postrider check` finds nothing to say about the example as it is.
+fn is_checked(path: &Path) {
+    let mut check = Command::new(POSTRIDER);
+    let checked = check.args(["check", "--config"]).arg(path).output().expect("postrider runs");
+    let said = [checked.stdout, checked.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(checked.status.success() && !said.contains("warning"), "{}: {said}", path.display());
+}
+
 #[test]
 fn every_example_starts() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut count = 0;
     for entry in fs::read_dir(directory).expect("the examples") {
         let path = entry.expect("an entry").path();
+        is_checked(&path);
         let text = fs::read_to_string(&path).expect("an example");
         let files = Files::new();
         fs::create_dir(files.path("d")).expect("a directory");
