@@ -4,6 +4,10 @@
 //! directories with thousands of files once a second would take the processors from those who are
 //! measured. What counts at the end is what lies there, read file by file.
 
+mod stock;
+
+pub use stock::{Look, Stock};
+
 use crate::dialogue::Content as _;
 use crate::file::{FileError, create_directory};
 use crate::ledger::ArrivalState;
@@ -191,7 +195,7 @@ mod tests {
     use crate::source::{Body, BodyKind};
     use std::path::{Path, PathBuf};
 
-    fn message(id: &str) -> Vec<u8> {
+    pub(super) fn message(id: &str) -> Vec<u8> {
         let body = Body::generate(BodyKind::Plain, 300, 1);
         let mut message = b"Return-Path: <a@b>\r\n".to_vec();
         body.write_header(&mut message, id, "a@b", "u@x", "date");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A relay that was started or asked to end has so long.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// As many findings of each kind are listed.
-const LIST_MAX: usize = 20;
+pub(super) const LIST_MAX: usize = 20;
 
 const LOG: &str = "relay.log";
 const CONFIG: &str = "postrider.toml";
@@ -30,6 +30,10 @@ pub(super) struct Relay {
     pub(super) spool: PathBuf,
     /// Its limit of open files, if it is to have one.
     pub(super) files_max: Option<u64>,
+    /// Where its sources send to, in their own arguments.
+    pub(super) whom: Vec<String>,
+    /// Directories that it shall not sync, and not notice.
+    pub(super) unsynced: Vec<PathBuf>,
     /// Length of its log when it was last started.
     log_bytes: u64,
     sent: u32,
@@ -57,6 +61,8 @@ impl Relay {
             stand: Stand::new(directory, format!("127.0.0.1:{sink}"), None),
             address: format!("127.0.0.1:{own}"),
             files_max: None,
+            whom: ["--domains", "one.test,two.test,three.test"].map(str::to_owned).to_vec(),
+            unsynced: Vec::new(),
             log_bytes: 0,
             sent: 0,
         })
@@ -81,19 +87,36 @@ impl Relay {
     pub(super) fn start(&mut self) -> Result<()> {
         let (path, log) = self.append_log()?;
         self.log_bytes = log.metadata().map_err(FileError::at(&path))?.len();
-        let mut command = match self.files_max {
-            Some(files) => {
-                let mut command = Command::new("prlimit");
-                command.arg(format!("--nofile={files}:{files}")).arg(&self.postrider);
-                command
-            }
-            None => Command::new(&self.postrider),
-        };
+        let mut command = self.program();
         command.args(["serve", "--shards", "2", "--config", CONFIG]);
         command.current_dir(self.directory()).stdout(Stdio::null()).stderr(log);
         let process = Process::start("postrider", &mut command)?;
         self.stand.put_server(Box::new(Serving(process)));
         Ok(())
+    }
+
+    /// Its program, by way of others that bound it or lie to it.
+    fn program(&self) -> Command {
+        if !self.unsynced.is_empty() {
+            return self.lied_to();
+        }
+        let Some(files) = self.files_max else { return Command::new(&self.postrider) };
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={files}:{files}")).arg(&self.postrider);
+        command
+    }
+
+    /// A tracer keeps the syncs of these directories from being done, and says that they are. With
+    /// `-D` it is the child of nobody here: the process that is killed is the relay.
+    fn lied_to(&self) -> Command {
+        let mut command = Command::new("strace");
+        command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null"]);
+        command.args(["-e", "trace=fsync", "-e", "inject=fsync:retval=0"]);
+        for directory in &self.unsynced {
+            command.arg("-P").arg(directory);
+        }
+        command.arg(&self.postrider);
+        command
     }
 
     fn append_log(&self) -> Result<(PathBuf, File)> {
@@ -160,7 +183,7 @@ impl Relay {
     /// # Errors
     /// When it can't be started.
     pub(super) fn start_source(&mut self, name: &str, more: &[&str]) -> Result<()> {
-        let mut arguments = source_arguments(ENDLESS, more);
+        let mut arguments = self.source_arguments(ENDLESS, more);
         arguments.extend(["--reconnect", "60"].map(str::to_owned));
         self.stand.start_source(&format!("source-{name}"), &self.address, &arguments)
     }
@@ -185,7 +208,7 @@ impl Relay {
     /// When it can't be started, gives up, or says nothing that can be read.
     pub(super) fn send(&mut self, messages: u64, more: &[&str]) -> Result<Value> {
         self.sent += 1;
-        let arguments = source_arguments(messages, more);
+        let arguments = self.source_arguments(messages, more);
         self.stand.send(&format!("sent-{}", self.sent), &self.address, &arguments)
     }
 
@@ -229,12 +252,12 @@ impl Relay {
     pub(super) fn audit(&self) -> Result<Audit> {
         self.stand.audit(LIST_MAX)
     }
-}
 
-fn source_arguments(messages: u64, more: &[&str]) -> Vec<String> {
-    let messages = messages.to_string();
-    let ours = ["--messages", &messages, "--domains", "one.test,two.test,three.test"];
-    ours.iter().chain(more).map(|&word| word.to_owned()).collect()
+    fn source_arguments(&self, messages: u64, more: &[&str]) -> Vec<String> {
+        let ours = ["--messages".to_owned(), messages.to_string()];
+        let more = more.iter().map(|&word| word.to_owned());
+        ours.into_iter().chain(self.whom.iter().cloned()).chain(more).collect()
+    }
 }
 
 /// The relay's process: it has no others below it.

@@ -398,6 +398,14 @@ impl Stand {
         }
     }
 
+    /// What all sources were told until now, those that still run among them.
+    ///
+    /// # Errors
+    /// When a ledger can't be read.
+    pub(crate) fn sent_text(&self) -> Result<String> {
+        texts(self.sent.iter().chain(self.sources.iter().map(|source| &source.ledger)))
+    }
+
     /// Sets what was sent by sources that have ended against what arrived. Of each kind of finding
     /// so many are listed.
     ///

@@ -148,6 +148,21 @@ impl Audit {
         bad.iter().all(|findings| findings.count == 0) && self.duplicates.count <= duplicates_max
     }
 
+    /// The same with so many findings of each kind listed at most; all stay counted.
+    #[must_use]
+    pub fn shortened(mut self, list_max: usize) -> Audit {
+        let Audit { missing, duplicates, damaged, misdelivered, .. } = &mut self;
+        for findings in [missing, duplicates, damaged, misdelivered] {
+            findings.listed.truncate(list_max);
+        }
+        let Audit { unknown_arrived, refused_arrived, unsent_arrived, unlisted_arrived, .. } =
+            &mut self;
+        for findings in [unknown_arrived, refused_arrived, unsent_arrived, unlisted_arrived] {
+            findings.listed.truncate(list_max);
+        }
+        self
+    }
+
     fn kinds(&self) -> [(&'static str, &Findings); 8] {
         [
             ("missing", &self.missing),

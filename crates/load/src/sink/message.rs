@@ -40,9 +40,12 @@ impl Incoming {
         field(&self.header, "X-PostalHash").filter(|hash| !hash.is_empty())
     }
 
-    /// Whether the body is what its header says; a message that doesn't say is whole.
+    /// Whether the body is what its header says. One of our source's says it; any other is whole.
     pub(crate) fn state(&self) -> ArrivalState {
-        let Some(value) = field(&self.header, BODY_FIELD) else { return ArrivalState::Whole };
+        let Some(value) = field(&self.header, BODY_FIELD) else {
+            let is_ours = self.id().is_some();
+            return if is_ours { ArrivalState::Damaged } else { ArrivalState::Whole };
+        };
         let told = std::str::from_utf8(value).ok().and_then(|value| {
             let (bytes, checksum) = value.split_once(' ')?;
             Some((bytes.parse().ok()?, u32::from_str_radix(checksum, 16).ok()?))
@@ -138,6 +141,12 @@ mod tests {
             assert_eq!(incoming.id(), None);
             assert_eq!(incoming.state(), ArrivalState::Whole);
         }
+    }
+
+    #[test]
+    fn a_message_of_ours_that_says_nothing_of_its_body_is_damaged() {
+        let cut = b"X-Postrider-Lab-Id: a-1\r\n";
+        assert_eq!(incoming(cut, 5).state(), ArrivalState::Damaged);
     }
 
     #[test]

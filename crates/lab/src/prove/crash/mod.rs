@@ -1,16 +1,19 @@
 //! Kills a relay again and again while mail goes through it, and accounts for every message.
 
+mod maildirs;
 mod moment;
 mod report;
 
-use super::relay::Relay;
+use super::relay::{LIST_MAX, Relay};
 use super::verified::Verified;
 use crate::stand::power::{self, Cut, Disk};
 use crate::stand::{Error, Result, mount_namespace};
+use load::ledger::Audit;
 use load::outcome::{CommandError, Outcome};
 use load::random::Random;
+use maildirs::{Judgement, Maildirs};
 use moment::Moment;
-use report::{Kill, Report};
+use report::{Aftermath, Kill, Report};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -25,6 +28,11 @@ const DRAIN_ROUNDS_MAX: usize = 5;
 const EXTRA_MAX_MS: u64 = 400;
 /// Bodies of the second source; they go to blobs.
 const BLOB_BODY_BYTES: usize = 150_000;
+/// Size of the disk that the spool is on, and of that of mailboxes, where nothing is freed.
+const SPOOL_DISK_BYTES: u64 = 512 << 20;
+const MAIL_DISK_BYTES: u64 = 2 << 30;
+/// Of so many cycles one ends in a lull, where mail goes into mailboxes.
+const LULL_EVERY: u64 = 3;
 
 /// Kills a relay with SIGKILL while mail goes through it, and accounts for every message.
 ///
@@ -34,16 +42,21 @@ const BLOB_BODY_BYTES: usize = 150_000;
 /// that a blob is being written; and in every second cycle once more while it recovers. After each
 /// kill the spool is verified. At the end the queue drains, and the ledgers are set against each
 /// other.
+///
+/// With --into maildirs the relay keeps the mail, in mailboxes, and there is no sink. After each kill
+/// every delivery that its event log has recorded must have its file in `new` or `cur`, as it was
+/// sent; no file may be damaged, or there twice; and every acknowledged message must be in its
+/// mailboxes or in the spool. One kill in three comes in a lull, when nothing syncs any more.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
 SIGKILL keeps the page cache: that shows that recovery works, not that anything was synced. With \
 --power-cut the spool is on an ext4 file system of its own whose disk is served by this program; at \
 each kill what was not flushed to that disk is lost: all of it, or (by seed) all but some blocks or \
-sectors, in any order. This needs root, /dev/fuse, loop devices, and the programs mkfs.ext4, losetup, \
+sectors, in any order. Mailboxes are on another such disk. This needs root, /dev/fuse, loop devices, and the programs mkfs.ext4, losetup, \
 mount and unshare.
 
 Exit code: 0 nothing acknowledged is missing or damaged and duplicates are at most (transactions in \
-flight + unsettled_max) for each kill; 1 otherwise; 2 something else went wrong; 77 this machine can't do \
+flight + unsettled_max) for each kill, in mailboxes none; 1 otherwise; 2 something else went wrong; 77 this machine can't do \
 --power-cut. What the programs wrote stays in the directory.")]
 pub struct CrashOptions {
     /// The relay's program
@@ -74,6 +87,12 @@ pub struct CrashOptions {
     /// The relay's durability; with "memory" acknowledged mail must turn out to be missing
     #[arg(long, value_name = "MODE", default_value = "sync", value_parser = ["sync", "os", "memory"])]
     pub durability: String,
+    /// What the relay delivers to
+    #[arg(long, value_name = "WHAT", default_value = "sink")]
+    into: Into,
+    /// Plant a fault, which must be found; strace does it
+    #[arg(long, value_name = "FAULT", requires = "power_cut")]
+    plant: Option<Plant>,
     /// Cut the power of the spool's disk at each kill; with --durability os acknowledged mail must
     /// turn out to be missing
     #[arg(long)]
@@ -86,15 +105,39 @@ pub struct CrashOptions {
     pub json: bool,
 }
 
+/// Where mail ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Into {
+    /// A next hop that refuses some for now
+    Sink,
+    /// Mailboxes on this machine
+    Maildirs,
+}
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Plant {
+    /// With --into maildirs: a delivery counts before the directory with its name is synced
+    MailboxUnsynced,
+}
+
 impl CrashOptions {
-    /// How many messages may arrive once more for one kill.
+    /// How many messages may arrive once more for one kill. In a mailbox a second delivery takes the
+    /// place of the first.
     fn duplicates_per_kill_max(&self) -> u64 {
-        self.max_connections + self.unsettled_max
+        match self.into {
+            Into::Sink => self.max_connections + self.unsettled_max,
+            Into::Maildirs => 0,
+        }
     }
 }
 
 /// The command.
 pub fn run(options: &CrashOptions) -> Outcome {
+    if options.plant == Some(Plant::MailboxUnsynced) && options.into != Into::Maildirs {
+        let text = "--plant mailbox-unsynced is a fault of mailboxes: it goes with --into maildirs";
+        return Err(CommandError::new(text.to_owned()));
+    }
     if options.power_cut
         && let Some(why) = power::unable()
             .or_else(|| mount_namespace::enter().err().map(|error| error.to_string()))
@@ -126,54 +169,135 @@ fn crash(options: &CrashOptions) -> Result<Report> {
         }
     }
     let begun = Instant::now();
-    let relay = &mut proof.relay;
-    relay.start()?;
-    relay.stop_sources()?;
-    let left = drain(relay)?;
+    proof.relay.start()?;
+    proof.relay.stop_sources()?;
+    if let Some(maildirs) = &proof.maildirs {
+        proof.relay.stand.put_mailboxes(maildirs.watch()?);
+    }
+    let left = drain(&mut proof.relay)?;
     let drained = begun.elapsed();
-    let audit = relay.audit()?;
+    let (audit, mailboxes) = proof.account(&left)?;
     let duplicates_max = kills.len() as u64 * options.duplicates_per_kill_max();
-    Ok(Report { seed: options.seed, kills, drained, left, audit, duplicates_max })
+    Ok(Report { seed: options.seed, kills, drained, left, audit, mailboxes, duplicates_max })
 }
 
-/// What runs, and the disk it runs on.
+/// What runs, and the disks it runs on.
 struct Proof {
-    // Dropped first: the disk can't go before those who use it.
+    // Dropped first: a disk can't go before those who use it.
     relay: Relay,
-    /// If its power can be cut.
+    /// Where mail goes, unless to a sink.
+    maildirs: Option<Maildirs>,
+    /// Of the spool, if its power can be cut.
     disk: Option<Disk>,
+    /// Of the mailboxes, if its power can be cut.
+    mail_disk: Option<Disk>,
 }
 
 impl Proof {
-    /// Cuts the power if that can be done, kills the relay, and looks at the spool.
-    fn kill(&mut self, random: &mut Random) -> Result<(Option<Cut>, Verified)> {
-        let cut = self.disk.as_mut().map(|disk| disk.cut(random)).transpose()?;
+    /// Cuts the power if that can be done, kills the relay, and looks at spool and mailboxes.
+    fn kill(&mut self, random: &mut Random) -> Result<Aftermath> {
+        let (cut, mail_cut) = self.cut(random)?;
         self.relay.kill()?;
-        if let Some(disk) = &mut self.disk {
+        for disk in [&mut self.disk, &mut self.mail_disk].into_iter().flatten() {
             disk.take_down()?;
             disk.power_on()?;
         }
-        Ok((cut, self.relay.verify()?))
+        let verified = self.relay.verify()?;
+        let stand = &self.relay.stand;
+        let judged = self.maildirs.as_mut().map(|maildirs| maildirs.judge(stand, &verified, 0));
+        let mailboxes = judged.transpose()?.map(|(judgement, _)| judgement);
+        Ok(Aftermath { cut, mail_cut, verified, mailboxes })
+    }
+
+    /// Cuts the power of both disks at once, when one of them has something to lose.
+    fn cut(&mut self, random: &mut Random) -> Result<(Option<Cut>, Option<Cut>)> {
+        let (Some(disk), Some(mail)) = (&mut self.disk, &mut self.mail_disk) else {
+            let cut = self.disk.as_mut().map(|disk| disk.cut(random)).transpose()?;
+            return Ok((cut, None));
+        };
+        if random.permille(500) {
+            let cut = mail.cut(random)?;
+            return Ok((Some(disk.cut_at_once(random)?), Some(cut)));
+        }
+        let cut = disk.cut(random)?;
+        Ok((Some(cut), Some(mail.cut_at_once(random)?)))
+    }
+
+    /// The account at the end, when the relay has stopped and left this in its spool.
+    fn account(&mut self, left: &Verified) -> Result<(Audit, Option<Judgement>)> {
+        match &mut self.maildirs {
+            None => Ok((self.relay.audit()?, None)),
+            Some(maildirs) => {
+                let (judgement, audit) = maildirs.judge(&self.relay.stand, left, LIST_MAX)?;
+                Ok((audit, Some(judgement)))
+            }
+        }
+    }
+
+    /// Waits for the moment to kill; tells what it is, and whether it came.
+    fn wait_for_moment(&mut self, random: &mut Random, cycle: u64) -> Result<(&'static str, bool)> {
+        match &self.maildirs {
+            Some(maildirs) if cycle % LULL_EVERY == LULL_EVERY - 1 => {
+                self.relay.stand.tell_sources("pause");
+                Ok(("lull", maildirs.wait_for_lull()?))
+            }
+            _ => {
+                let moment = Moment::of_cycle(cycle, random, EXTRA_MAX_MS);
+                Ok((moment.name(), moment.wait(&self.relay.spool)?))
+            }
+        }
     }
 }
 
-/// Starts sink and sources; the relay is started for each cycle.
+/// Starts sources, and a sink if there is to be one; the relay is started for each cycle.
 fn start(options: &CrashOptions) -> Result<Proof> {
     let mut relay = Relay::new(&options.directory, &options.postrider)?;
-    let disk = options.power_cut.then(|| Disk::make(relay.directory())).transpose()?;
-    if let Some(disk) = &disk {
-        relay.spool = disk.path.join("spool");
+    let (mut disk, mut mail_disk) = (None, None);
+    let mut mail = relay.directory().join("mail");
+    if options.power_cut {
+        let spool = Disk::make(relay.directory(), "disk", SPOOL_DISK_BYTES)?;
+        relay.spool = spool.path.join("spool");
+        disk = Some(spool);
     }
-    relay.stand.start_sink(&["--refuse", "150:451", "--seed", &options.seed.to_string()])?;
-    relay.configure(&config(options, &relay))?;
+    if options.power_cut && options.into == Into::Maildirs {
+        let made = Disk::make(relay.directory(), "mail-disk", MAIL_DISK_BYTES)?;
+        mail = made.path.join("mail");
+        mail_disk = Some(made);
+    }
+    let maildirs = match options.into {
+        Into::Sink => {
+            let seed = options.seed.to_string();
+            relay.stand.start_sink(&["--refuse", "150:451", "--seed", &seed])?;
+            None
+        }
+        Into::Maildirs => {
+            relay.whom = Maildirs::whom(relay.directory());
+            Some(Maildirs::new(mail, relay.directory())?)
+        }
+    };
+    if let (Some(Plant::MailboxUnsynced), Some(maildirs)) = (options.plant, &maildirs) {
+        relay.unsynced = maildirs.new_directories();
+    }
+    relay.configure(&config(options, &relay, maildirs.as_ref()))?;
+    start_sources(options, &mut relay)?;
+    Ok(Proof { relay, maildirs, disk, mail_disk })
+}
+
+fn start_sources(options: &CrashOptions, relay: &mut Relay) -> Result<()> {
     let (small, rate) = (options.sessions.to_string(), options.rate.to_string());
     let large = BLOB_BODY_BYTES.to_string();
-    relay.start_source("small", &["--sessions", &small, "--per-session", "20", "--rate", &rate])?;
+    // Mailboxes keep what they get: two for each message, and not so many large ones.
+    let (recipients, large_rate) = match options.into {
+        Into::Sink => ("1", "40"),
+        Into::Maildirs => ("2", "10"),
+    };
+    let small = ["--sessions", &small, "--per-session", "20", "--rate", &rate];
+    relay
+        .start_source("small", &[&small[..], &["--recipients-per-message", recipients]].concat())?;
     relay.start_source(
         "large",
-        &["--sessions", "2", "--per-session", "5", "--body-bytes", &large, "--rate", "40"],
-    )?;
-    Ok(Proof { relay, disk })
+        &["--sessions", "2", "--per-session", "5", "--body-bytes", &large, "--rate", large_rate],
+    )
 }
 
 /// Lets the queue drain and stops the relay; tells what is left in the spool.
@@ -201,10 +325,10 @@ fn kill_in_recovery(proof: &mut Proof, random: &mut Random) -> Result<Kill> {
     let wait = Duration::from_millis(random.below(RECOVERY_MAX_MS + 1));
     std::thread::sleep(wait);
     let listened = relay.listens()?;
-    let (cut, verified) = proof.kill(random)?;
+    let aftermath = proof.kill(random)?;
     let moment = if listened { "just started" } else { "recovery" };
     let acked = proof.relay.stand.accepted_now()? - before;
-    Ok(Kill { moment, aim_met: !listened, acked, start_ms: None, cut, verified })
+    Ok(Kill { moment, aim_met: !listened, acked, start_ms: None, aftermath })
 }
 
 /// Lets mail flow until enough is acknowledged, waits for a moment, kills.
@@ -213,6 +337,7 @@ fn kill_under_load(proof: &mut Proof, random: &mut Random, acked: u64, cycle: u6
     let before = relay.stand.accepted_now()?;
     relay.start()?;
     let start_ms = Some(relay.wait_listening()?.as_millis() as u64);
+    relay.stand.tell_sources("resume");
     let begun = Instant::now();
     while relay.stand.accepted_now()? - before < acked {
         relay.stand.check_running()?;
@@ -223,17 +348,23 @@ fn kill_under_load(proof: &mut Proof, random: &mut Random, acked: u64, cycle: u6
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let moment = Moment::of_cycle(cycle, random, EXTRA_MAX_MS);
-    let aim_met = moment.wait(&relay.spool)?;
-    let (cut, verified) = proof.kill(random)?;
+    let (moment, aim_met) = proof.wait_for_moment(random, cycle)?;
+    let aftermath = proof.kill(random)?;
     let acked = proof.relay.stand.accepted_now()? - before;
-    Ok(Kill { moment: moment.name(), aim_met, acked, start_ms, cut, verified })
+    Ok(Kill { moment, aim_met, acked, start_ms, aftermath })
 }
 
 /// Small segments and blobs, so that much happens between two kills; retries soon.
-fn config(options: &CrashOptions, relay: &Relay) -> String {
+fn config(options: &CrashOptions, relay: &Relay, maildirs: Option<&Maildirs>) -> String {
     let CrashOptions { max_connections, unsettled_max, durability, .. } = options;
     let (address, sink) = (&relay.address, relay.stand.sink_address());
+    let route = maildirs.map_or_else(
+        || {
+            let hop = format!("hosts = [\"{sink}\"], max_connections = {max_connections}");
+            format!("[[route]]\nsmtp = {{ {hop} }}\n")
+        },
+        Maildirs::config,
+    );
     let spool = relay.spool.display();
     format!(
         r#"hostname = "relay.test"
@@ -251,9 +382,7 @@ name = "in"
 address = "{address}"
 relay_from = ["127.0.0.0/8"]
 
-[[route]]
-smtp = {{ hosts = ["{sink}"], max_connections = {max_connections} }}
-
+{route}
 [retry]
 first = "2s"
 longest = "2s"

@@ -1,5 +1,6 @@
 //! What a run found.
 
+use super::maildirs::Judgement;
 use crate::prove::verified::Verified;
 use crate::stand::power::Cut;
 use load::ledger::Audit;
@@ -18,14 +19,26 @@ pub(super) struct Kill {
     pub(super) acked: u64,
     /// From the start of the process that was killed until it listened, if it got so far.
     pub(super) start_ms: Option<u64>,
-    /// What became of the disk, if its power was cut.
+    #[serde(flatten)]
+    pub(super) aftermath: Aftermath,
+}
+
+/// What a kill left behind.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Aftermath {
+    /// What became of the spool's disk, if its power was cut.
     pub(super) cut: Option<Cut>,
+    /// What became of the mailboxes' disk, if its power was cut.
+    pub(super) mail_cut: Option<Cut>,
     pub(super) verified: Verified,
+    /// What lay in mailboxes, if mail went there.
+    pub(super) mailboxes: Option<Judgement>,
 }
 
 impl fmt::Display for Kill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Kill { moment, aim_met, acked, start_ms: _, cut, verified } = self;
+        let Kill { moment, aim_met, acked, start_ms: _, aftermath } = self;
+        let Aftermath { cut, mail_cut, verified, mailboxes } = aftermath;
         let missed = if *aim_met { "" } else { " (missed)" };
         write!(
             f,
@@ -37,14 +50,17 @@ impl fmt::Display for Kill {
             verified.torn_batches,
             verified.orphan_blobs,
         )?;
-        if let Some(Cut { loss, unflushed_writes, unflushed_bytes, kept_bytes }) = cut {
+        for (disk, cut) in [("power", cut), ("mailboxes' power", mail_cut)] {
+            let Some(Cut { loss, unflushed_writes, unflushed_bytes, kept_bytes }) = cut else {
+                continue;
+            };
             write!(
                 f,
-                "; power cut: of {unflushed_writes} unflushed writes with {unflushed_bytes} bytes \
+                "; {disk} cut: of {unflushed_writes} unflushed writes with {unflushed_bytes} bytes \
                  {kept_bytes} are kept ({loss:?})"
             )?;
         }
-        Ok(())
+        mailboxes.iter().try_for_each(|judgement| write!(f, "; {judgement}"))
     }
 }
 
@@ -58,15 +74,33 @@ pub(super) struct Report {
     /// The spool after the last, orderly stop.
     pub(super) left: Verified,
     pub(super) audit: Audit,
+    /// What lay in mailboxes at the end, if mail went there.
+    pub(super) mailboxes: Option<Judgement>,
     pub(super) duplicates_max: u64,
 }
 
 impl Report {
     pub(super) fn is_good(&self) -> bool {
-        let looks = self.kills.iter().map(|kill| &kill.verified).chain([&self.left]);
-        looks.map(|verified| verified.damaged).sum::<u64>() == 0
+        let looks = self.kills.iter().map(|kill| &kill.aftermath.verified).chain([&self.left]);
+        self.judgements().all(Judgement::is_good)
+            && looks.map(|verified| verified.damaged).sum::<u64>() == 0
             && self.audit.is_clean(self.duplicates_max)
             && self.left.live_messages == 0
+    }
+
+    /// What lay in mailboxes after each kill, and at the end.
+    fn judgements(&self) -> impl Iterator<Item = &Judgement> {
+        let after_kills = self.kills.iter().filter_map(|kill| kill.aftermath.mailboxes.as_ref());
+        after_kills.chain(&self.mailboxes)
+    }
+
+    fn lost_max(&self) -> u64 {
+        self.judgements().map(|judgement| judgement.lost).max().unwrap_or(0)
+    }
+
+    /// Looks into mailboxes that found anything wrong.
+    fn wrong_looks(&self) -> usize {
+        self.judgements().filter(|judgement| !judgement.is_good()).count()
     }
 
     /// Middle and longest time of a start to the listening socket.
@@ -91,6 +125,7 @@ impl Report {
                 "left": self.left,
                 "duplicates_max": self.duplicates_max,
                 "audit": self.audit,
+                "mailboxes": self.mailboxes,
             });
             println!("{value}");
             return;
@@ -100,26 +135,43 @@ impl Report {
         };
         let mut rows = vec![
             count("kills", &|_| true),
-            count("power cuts", &|kill| kill.cut.is_some()),
-            count("of them amid unflushed writes", &|kill| {
-                kill.cut.is_some_and(|cut| cut.unflushed_writes > 0)
-            }),
+            count("power cuts", &|kill| kill.aftermath.cut.is_some()),
+            count("of them amid unflushed writes", &|kill| is_amid(kill.aftermath.cut)),
             count("in recovery", &|kill| kill.moment == "recovery"),
-            count("in compaction", &|kill| kill.verified.copied_messages > 0),
-            count("with a torn batch", &|kill| kill.verified.torn_batches > 0),
-            count("with an orphan blob", &|kill| kill.verified.orphan_blobs > 0),
-            count("with damage", &|kill| kill.verified.damaged > 0),
+            count("in compaction", &|kill| kill.aftermath.verified.copied_messages > 0),
+            count("with a torn batch", &|kill| kill.aftermath.verified.torn_batches > 0),
+            count("with an orphan blob", &|kill| kill.aftermath.verified.orphan_blobs > 0),
+            count("with damage", &|kill| kill.aftermath.verified.damaged > 0),
             ("acked per cycle, at least".to_owned(), least.to_string()),
             ("duplicates allowed".to_owned(), self.duplicates_max.to_string()),
             ("left in the spool".to_owned(), self.left.live_messages.to_string()),
             ("milliseconds to start".to_owned(), self.start_times()),
             ("seconds to drain".to_owned(), format!("{:.1}", self.drained.as_secs_f64())),
         ];
+        if let Some(end) = &self.mailboxes {
+            rows.extend([
+                count("amid unflushed writes to mailboxes", &|kill| {
+                    is_amid(kill.aftermath.mail_cut)
+                }),
+                count("in a lull", &|kill| kill.moment == "lull" && kill.aim_met),
+                ("deliveries recorded".to_owned(), end.recorded.to_string()),
+                ("of them lost, at most after a kill".to_owned(), self.lost_max().to_string()),
+                ("looks that found anything wrong".to_owned(), self.wrong_looks().to_string()),
+            ]);
+        }
         rows.extend(self.audit.rows());
         println!("{}", value_table(&rows));
         for (kind, id, recipient) in self.audit.findings() {
             println!("{kind} {id} {recipient}");
         }
+        for finding in self.judgements().flat_map(|judgement| &judgement.findings) {
+            println!("{finding}");
+        }
         println!("{}", if self.is_good() { "accounted for" } else { "NOT accounted for" });
     }
+}
+
+/// Whether the power went while something was written and not flushed.
+fn is_amid(cut: Option<Cut>) -> bool {
+    cut.is_some_and(|cut| cut.unflushed_writes > 0)
 }

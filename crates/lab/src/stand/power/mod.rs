@@ -22,8 +22,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The disk's size.
-const BYTES: u64 = 512 << 20;
 /// A write that is not flushed yet comes within this time, while there is mail.
 const UNFLUSHED_MAX: Duration = Duration::from_millis(200);
 /// A busy file system is free again within this time.
@@ -73,17 +71,18 @@ fn knows(program: &str) -> bool {
 }
 
 impl Disk {
-    /// Makes an empty file system in `directory` and mounts it at `directory/disk`.
+    /// Makes an empty file system of so many bytes in `directory` and mounts it there under this
+    /// name.
     ///
     /// # Errors
     /// What could not be made or mounted.
-    pub(crate) fn make(directory: &Path) -> Result<Disk> {
+    pub(crate) fn make(directory: &Path, name: &str, bytes: u64) -> Result<Disk> {
         let [durable, served_at, path] =
-            ["disk.image", "disk.served", "disk"].map(|name| directory.join(name));
+            [".image", ".served", ""].map(|end| directory.join(format!("{name}{end}")));
         for path in [&served_at, &path] {
             std::fs::create_dir(path).map_err(FileError::at(path))?;
         }
-        file::create(&durable)?.set_len(BYTES).map_err(FileError::at(&durable))?;
+        file::create(&durable)?.set_len(bytes).map_err(FileError::at(&durable))?;
         let options = ["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         system("mkfs.ext4", &[&options[..], &[&text(&durable)]].concat())?;
         let mut disk = Disk { durable, served_at, path, running: None };
@@ -118,9 +117,21 @@ impl Disk {
     /// # Errors
     /// When the disk's file can't be written.
     pub(crate) fn cut(&mut self, random: &mut Random) -> Result<Cut> {
-        let running = self.running.as_ref().ok_or_else(power_is_off)?;
         let loss = Loss::draw(random);
         let wait_max = if random.permille(750) { UNFLUSHED_MAX } else { Duration::ZERO };
+        self.cut_within(wait_max, loss, random)
+    }
+
+    /// Cuts the power now, whatever there is to lose.
+    ///
+    /// # Errors
+    /// When the disk's file can't be written.
+    pub(crate) fn cut_at_once(&mut self, random: &mut Random) -> Result<Cut> {
+        self.cut_within(Duration::ZERO, Loss::draw(random), random)
+    }
+
+    fn cut_within(&mut self, wait_max: Duration, loss: Loss, random: &mut Random) -> Result<Cut> {
+        let running = self.running.as_ref().ok_or_else(power_is_off)?;
         let begun = Instant::now();
         loop {
             let mut image = running.image.lock().unwrap_or_else(PoisonError::into_inner);
