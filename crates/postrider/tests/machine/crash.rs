@@ -51,7 +51,7 @@ fn power_cut(more: &[&str]) -> Option<(i32, Value)> {
         println!("SKIPPED: {errors}");
         return None;
     }
-    let used = files.path("crash").join("disk.served").display().to_string();
+    let used = files.path("crash").display().to_string();
     let mounts = std::fs::read_to_string("/proc/mounts").expect("mounts");
     assert!(!mounts.contains(&used), "still mounted: {mounts}");
     let report = serde_json::from_str(text.trim());
@@ -60,6 +60,42 @@ fn power_cut(more: &[&str]) -> Option<(i32, Value)> {
 
 /// Exit code for what this machine does not allow.
 const UNABLE: i32 = 77;
+
+#[test]
+fn what_was_delivered_to_mailboxes_survives_being_killed() {
+    let more = ["--into", "maildirs", "--cycles", "2", "--acked", "200", "--rate", "500"];
+    let (code, report) = crash(&more);
+    assert_eq!(code, Some(0), "{report}");
+    check_mailboxes(&report, 3);
+}
+
+/// After so many kills, and at the end, every delivery had its file, and there were some.
+fn check_mailboxes(report: &Value, kills: usize) {
+    let list = report["kills"].as_array().expect("a list");
+    assert_eq!(list.len(), kills, "{report}");
+    let looks = list.iter().map(|kill| &kill["mailboxes"]).chain([&report["mailboxes"]]);
+    for look in looks {
+        assert!(look["recorded"].as_u64() > Some(0), "{report}");
+        assert!(look["messages"].as_u64() >= look["recorded"].as_u64(), "{report}");
+        for wrong in ["lost", "vanished", "unqueued", "damaged", "duplicates", "misdelivered"] {
+            assert_eq!(look[wrong], 0, "{wrong}: {report}");
+        }
+    }
+    assert!(report["audit"]["acked_messages"].as_u64() >= Some(400), "{report}");
+    assert_eq!(report["audit"]["missing"]["count"], 0, "{report}");
+    assert_eq!(report["audit"]["duplicates"]["count"], 0, "{report}");
+    assert_eq!(report["left"]["live_messages"], 0, "{report}");
+}
+
+#[test]
+fn a_fault_of_mailboxes_needs_mailboxes() {
+    let arguments =
+        ["crash", "--power-cut", "--plant", "mailbox-unsynced", "--postrider", POSTRIDER];
+    let output = tool::run(tool::lab(), &[&arguments[..], &["--directory", "unused"]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("it goes with --into maildirs"), "{errors}");
+}
 
 #[test]
 fn what_was_acknowledged_survives_power_cuts() {
@@ -78,4 +114,26 @@ fn what_the_system_only_has_in_memory_is_lost_when_the_power_is_cut() {
     let Some((code, report)) = power_cut(&more) else { return };
     assert_eq!(code, 1, "{report}");
     assert!(report["audit"]["missing"]["count"].as_u64() > Some(0), "{report}");
+}
+
+#[test]
+fn what_was_delivered_to_mailboxes_survives_power_cuts() {
+    let more = ["--into", "maildirs", "--cycles", "2", "--acked", "200", "--rate", "400"];
+    let Some((code, report)) = power_cut(&more) else { return };
+    assert_eq!(code, 0, "{report}");
+    check_mailboxes(&report, 3);
+    let kills = report["kills"].as_array().expect("a list");
+    assert!(kills.iter().all(|kill| kill["mail_cut"].is_object()), "{report}");
+}
+
+#[test]
+fn a_delivery_that_counts_before_its_directory_is_synced_is_found() {
+    let planted = ["--into", "maildirs", "--plant", "mailbox-unsynced"];
+    let more = ["--cycles", "1", "--acked", "150", "--rate", "300"];
+    let Some((code, report)) = power_cut(&[&planted[..], &more].concat()) else { return };
+    assert_eq!(code, 1, "{report}");
+    assert!(report["mailboxes"]["lost"].as_u64() > Some(0), "{report}");
+    assert!(report["audit"]["missing"]["count"].as_u64() > Some(0), "{report}");
+    // Nothing else was wrong with what lay there.
+    assert_eq!(report["audit"]["damaged"]["count"], 0, "{report}");
 }

@@ -89,7 +89,7 @@ pub struct CrashOptions {
     pub durability: String,
     /// What the relay delivers to
     #[arg(long, value_name = "WHAT", default_value = "sink")]
-    into: Into,
+    into: Destination,
     /// Plant a fault, which must be found; strace does it
     #[arg(long, value_name = "FAULT", requires = "power_cut")]
     plant: Option<Plant>,
@@ -107,7 +107,7 @@ pub struct CrashOptions {
 
 /// Where mail ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Into {
+enum Destination {
     /// A next hop that refuses some for now
     Sink,
     /// Mailboxes on this machine
@@ -126,15 +126,15 @@ impl CrashOptions {
     /// place of the first.
     fn duplicates_per_kill_max(&self) -> u64 {
         match self.into {
-            Into::Sink => self.max_connections + self.unsettled_max,
-            Into::Maildirs => 0,
+            Destination::Sink => self.max_connections + self.unsettled_max,
+            Destination::Maildirs => 0,
         }
     }
 }
 
 /// The command.
 pub fn run(options: &CrashOptions) -> Outcome {
-    if options.plant == Some(Plant::MailboxUnsynced) && options.into != Into::Maildirs {
+    if options.plant == Some(Plant::MailboxUnsynced) && options.into != Destination::Maildirs {
         let text = "--plant mailbox-unsynced is a fault of mailboxes: it goes with --into maildirs";
         return Err(CommandError::new(text.to_owned()));
     }
@@ -237,7 +237,7 @@ impl Proof {
     /// Waits for the moment to kill; tells what it is, and whether it came.
     fn wait_for_moment(&mut self, random: &mut Random, cycle: u64) -> Result<(&'static str, bool)> {
         match &self.maildirs {
-            Some(maildirs) if cycle % LULL_EVERY == LULL_EVERY - 1 => {
+            Some(maildirs) if cycle.is_multiple_of(LULL_EVERY) => {
                 self.relay.stand.tell_sources("pause");
                 Ok(("lull", maildirs.wait_for_lull()?))
             }
@@ -259,18 +259,18 @@ fn start(options: &CrashOptions) -> Result<Proof> {
         relay.spool = spool.path.join("spool");
         disk = Some(spool);
     }
-    if options.power_cut && options.into == Into::Maildirs {
+    if options.power_cut && options.into == Destination::Maildirs {
         let made = Disk::make(relay.directory(), "mail-disk", MAIL_DISK_BYTES)?;
         mail = made.path.join("mail");
         mail_disk = Some(made);
     }
     let maildirs = match options.into {
-        Into::Sink => {
+        Destination::Sink => {
             let seed = options.seed.to_string();
             relay.stand.start_sink(&["--refuse", "150:451", "--seed", &seed])?;
             None
         }
-        Into::Maildirs => {
+        Destination::Maildirs => {
             relay.whom = Maildirs::whom(relay.directory());
             Some(Maildirs::new(mail, relay.directory())?)
         }
@@ -288,8 +288,8 @@ fn start_sources(options: &CrashOptions, relay: &mut Relay) -> Result<()> {
     let large = BLOB_BODY_BYTES.to_string();
     // Mailboxes keep what they get: two for each message, and not so many large ones.
     let (recipients, large_rate) = match options.into {
-        Into::Sink => ("1", "40"),
-        Into::Maildirs => ("2", "10"),
+        Destination::Sink => ("1", "40"),
+        Destination::Maildirs => ("2", "10"),
     };
     let small = ["--sessions", &small, "--per-session", "20", "--rate", &rate];
     relay
