@@ -161,3 +161,26 @@ fn a_lookup_too_many_is_noticed() {
 fn a_recipient_that_is_given_up_without_a_reason_is_noticed() {
     assert_caught(Plant::RefuseForGood, |text| text.contains("given up without a reason"));
 }
+
+#[test]
+fn a_directory_whose_silence_is_taken_for_no_refuses_users_and_returns_their_mail() {
+    assert_caught(Plant::SilenceIsNo, |text| text.contains("is in the directory and was refused"));
+    assert_caught(Plant::SilenceIsNo, |text| text.contains("given up without a reason"));
+}
+
+#[test]
+fn a_directory_whose_silence_is_taken_for_yes_is_noticed() {
+    let proof = |text: &str| text.contains("is not in the directory and was accepted");
+    assert_caught(Plant::SilenceIsYes, proof);
+}
+
+#[test]
+fn who_waits_for_a_directory_that_is_not_needed_is_noticed() {
+    assert_caught(Plant::AskForAll, |text| text.contains("needs no directory and waited"));
+    assert_caught(Plant::AskForAll, |text| text.contains("was put off for its sake"));
+}
+
+#[test]
+fn a_directory_that_is_never_found_well_again_is_noticed() {
+    assert_caught(Plant::IgnoreProbes, |text| text.contains("the directory is well since"));
+}

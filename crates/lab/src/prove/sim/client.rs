@@ -1,8 +1,11 @@
 //! Clients: hand in messages of all sizes in all ways, and believe nothing but replies.
 
 use super::account::{Account, Fate};
+use super::directory::{Directory, Told};
 use super::executor::{Executor, OUTSIDE};
-use super::names::{DEAD_DOMAIN, DEAF_DOMAIN, NODE, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN};
+use super::names::{
+    BOX_DOMAIN, DEAD_DOMAIN, DEAF_DOMAIN, NODE, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN,
+};
 use super::network::{SimNet, SimStream};
 use super::plan::{CROWD_FROM_US, Plan, RECIPIENTS_MAX};
 use load::random::Random;
@@ -28,12 +31,32 @@ pub struct Clients {
     pub net: SimNet,
     /// Who is told of what they hand in.
     pub account: Rc<Account>,
+    /// Who has some of those whom they write to.
+    pub directory: Option<Rc<Directory>>,
     /// What they do.
     pub plan: Rc<Plan>,
     /// Numbers messages.
     pub next: Cell<u64>,
     /// Those that have not finished.
     pub busy: Cell<u32>,
+}
+
+impl Clients {
+    /// Where mail for these arrives.
+    fn reached(&self, recipients: Vec<String>) -> Vec<String> {
+        let Some(directory) = &self.directory else { return recipients };
+        let reached = |to: String| directory.plan.alias(&to).unwrap_or(to);
+        recipients.into_iter().map(reached).collect()
+    }
+
+    /// Where mail for those arrives who were accepted, by what was said to all.
+    fn accepted(&self, letter: &Letter, told: &[Told]) -> Vec<String> {
+        if let Some(directory) = &self.directory {
+            directory.check_told(&letter.recipients, told);
+        }
+        let both = letter.recipients.iter().zip(told).filter(|(_, told)| told.code == 250);
+        self.reached(both.map(|(to, _)| to.clone()).collect())
+    }
 }
 
 /// Between two messages of one who writes steadily.
@@ -172,23 +195,29 @@ impl Client {
         }
         let letter = self.letter();
         let account = Rc::clone(&self.shared.account);
-        account.submit(&letter.name, &letter.sender, letter.recipients.clone(), &letter.body.raw);
+        account.submit(
+            &letter.name,
+            &letter.sender,
+            self.shared.reached(letter.recipients.clone()),
+            &letter.body.raw,
+        );
         let aborts = self.random.permille(self.shared.plan.fault_rates.client_abort);
         let halves_permille = self.shared.plan.fault_rates.client_halves;
         let halves = self.random.permille(halves_permille);
         let by_chunks = self.random.below(2) == 0;
         let Some(session) = &mut self.session else { return Ok(false) };
         session.shut = halves;
-        let accepted = session.envelope(&letter).await?;
+        let told = session.envelope(&letter).await?;
+        let accepted = self.shared.accepted(&letter, &told);
         if accepted.is_empty() {
             account.conclude(&letter.name, Fate::Begun, None);
             return Ok(false);
         }
-        let told = || account.conclude(&letter.name, Fate::Unknown, Some(accepted.clone()));
+        let tell = || account.conclude(&letter.name, Fate::Unknown, Some(accepted.clone()));
         let code = if by_chunks && session.chunking {
-            session.chunks(&letter, aborts, &mut self.random, told).await?
+            session.chunks(&letter, aborts, &mut self.random, tell).await?
         } else {
-            session.data(&letter, aborts, told).await?
+            session.data(&letter, aborts, tell).await?
         };
         if session.shut {
             self.session = None;
@@ -244,13 +273,16 @@ impl Client {
     fn anybody(&mut self, name: &str) -> Vec<String> {
         let random = &mut self.random;
         let domains = &self.shared.plan.domains;
+        // Without a list of them there is a mailbox for everybody.
+        let directory = self.shared.plan.directory.as_ref();
+        let has_list = directory.is_some_and(|directory| directory.governs(BOX_DOMAIN));
         let recipients = (0..1 + random.below(RECIPIENTS_MAX)).map(|n| {
             let dead = random.below(40) == 0;
             let unknown = if random.below(20) == 0 { UNKNOWN_USER } else { "" };
             let domain = &domains[random.below(domains.len() as u64) as usize];
             if dead {
                 format!("{name}.r{n}@{DEAD_DOMAIN}")
-            } else if domain == "box.test" {
+            } else if domain == BOX_DOMAIN && !has_list {
                 format!("{name}.r{n}@{domain}")
             } else {
                 format!("{name}.r{n}{unknown}@{domain}")
@@ -299,13 +331,13 @@ impl Client {
 }
 
 impl Session {
-    /// MAIL and RCPT; gives the recipients that were accepted.
-    async fn envelope(&mut self, letter: &Letter) -> io::Result<Vec<String>> {
+    /// MAIL and RCPT; gives what was said to each recipient, and nothing without a transaction.
+    async fn envelope(&mut self, letter: &Letter) -> io::Result<Vec<Told>> {
         let (name, sender) = (&letter.name, &letter.sender);
         let body = if letter.body.eight_bit { " BODY=8BITMIME" } else { "" };
         let mut commands = vec![format!("MAIL FROM:<{sender}> ENVID={name}{body}\r\n")];
         commands.extend(letter.recipients.iter().map(|to| format!("RCPT TO:<{to}>\r\n")));
-        let mut codes = Vec::new();
+        let mut told = Vec::new();
         if self.pipelining {
             self.stream.write_all(commands.concat().as_bytes()).await?;
         }
@@ -313,13 +345,12 @@ impl Session {
             if !self.pipelining {
                 self.stream.write_all(command.as_bytes()).await?;
             }
-            codes.push(self.reply().await?.0);
+            let since_us = self.executor.now_us();
+            let (code, text) = self.reply().await?;
+            told.push(Told { code, text, waited_us: self.executor.now_us() - since_us });
         }
-        if codes[0] != 250 {
-            return Ok(Vec::new());
-        }
-        let accepted = letter.recipients.iter().zip(&codes[1..]).filter(|(_, code)| **code == 250);
-        Ok(accepted.map(|(to, _)| to.clone()).collect())
+        let begun = told.remove(0);
+        Ok(if begun.code == 250 { told } else { Vec::new() })
     }
 
     /// The content by DATA; `told` is called before its end is sent. `None`: broken off.

@@ -10,6 +10,7 @@ pub mod account;
 pub mod attempts;
 pub mod client;
 pub mod command;
+pub mod directory;
 pub mod executor;
 pub mod inspector;
 pub mod log;
@@ -23,6 +24,7 @@ pub mod plant;
 pub mod pool;
 pub mod rates;
 pub mod ready_queues;
+pub mod tables;
 pub mod trace;
 pub mod world;
 
@@ -35,6 +37,7 @@ use account::{Account, Bounds};
 use attempts::Deferred;
 use client::Clients;
 use config::Config;
+use directory::Directory;
 use executor::{Executor, Group, OUTSIDE};
 use inspector::{Inspected, Inspector};
 use load::random::Random;
@@ -145,6 +148,7 @@ impl Simulation {
             let files = Arc::clone(&files);
             Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, files, plant))
         };
+        let directory = Directory::new(&plan, &executor, &account);
         let environment = Environment {
             disks: (0..plan.logs).map(disk).collect(),
             executor: executor.clone(),
@@ -160,6 +164,7 @@ impl Simulation {
             store_permille: Rc::default(),
             plant,
             limits: plan.limits(),
+            directory: directory.clone(),
             files,
         };
         let peers = Rc::new(Peers {
@@ -177,6 +182,7 @@ impl Simulation {
             net: network.attach(OUTSIDE, NODE),
             executor,
             account,
+            directory,
             plan: Rc::clone(&plan),
             next: Cell::new(0),
             busy: Cell::new(0),

@@ -14,6 +14,9 @@ pub const DEAF_DOMAIN: &str = "deaf.test";
 /// The domain of the next hop that is dead; as a sender's, it can't be told anything either.
 pub const DEAD_DOMAIN: &str = "dead.test";
 
+/// The domain of the mailboxes.
+pub const BOX_DOMAIN: &str = "box.test";
+
 /// The domain of the next hop that nothing goes wrong with.
 pub const WELL_DOMAIN: &str = "well.test";
 

@@ -1,6 +1,7 @@
 //! One life of the node: logs, shards and acceptors joined as the program joins them.
 
 use super::account::Account;
+use super::directory::Directory;
 use super::executor::{Executor, Group};
 use super::log::{LogParts, SimDisk, SimLog};
 use super::names::NODE;
@@ -9,6 +10,7 @@ use super::open_files::OpenFiles;
 use super::plan::Limits;
 use super::plant::Plant;
 use super::ready_queues::ReadyQueues;
+use super::tables::SimTables;
 use super::trace::Trace;
 use super::world::{DnsFaults, SimDns, SimSpawn, SimStore, SimTime, SimWorld};
 use config::Config;
@@ -62,6 +64,8 @@ pub struct Environment {
     pub plant: Option<Plant>,
     /// What the node may use.
     pub limits: Limits,
+    /// Who has the recipients of some routes.
+    pub directory: Option<Rc<Directory>>,
     /// The descriptors of its process.
     pub files: Arc<OpenFiles>,
 }
@@ -138,8 +142,14 @@ impl Node {
             environment.random.borrow_mut().next_u64(),
             Rc::clone(&environment.store_permille),
         );
+        let tables = SimTables::start(
+            &environment.executor,
+            group,
+            environment.directory.as_ref(),
+            environment.plant,
+        );
         for ((number, mail), recovered) in (0..environment.shards).zip(mails).zip(recovered) {
-            let world = node.world(environment, store.clone());
+            let world = node.world(environment, store.clone(), tables.clone());
             if number == 0 {
                 node.listen(environment, &world, &stop)?;
             }
@@ -151,7 +161,7 @@ impl Node {
         Ok(node)
     }
 
-    fn world(&self, environment: &Environment, store: SimStore) -> SimWorld {
+    fn world(&self, environment: &Environment, store: SimStore, tables: SimTables) -> SimWorld {
         let executor = environment.executor.clone();
         let seed = || environment.random.borrow_mut().next_u64();
         SimWorld::new(
@@ -166,6 +176,7 @@ impl Node {
             SimTime::new(executor.clone(), seed(), Rc::clone(&environment.wall_offset_ms)),
             SimSpawn::new(executor, self.group),
             store,
+            tables,
         )
     }
 

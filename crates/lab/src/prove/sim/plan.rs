@@ -3,6 +3,7 @@
 
 mod act;
 mod bounds;
+mod directory;
 mod dns;
 mod file;
 mod shown;
@@ -10,10 +11,11 @@ mod variety;
 
 pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
 pub use bounds::{Horizon, Limits};
+pub use directory::{DirectoryPlan, Health, Illness};
 pub use dns::{Mood, Zones};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
 
-use super::names::{DEAF_DOMAIN, SENDER_DOMAIN};
+use super::names::{BOX_DOMAIN, DEAF_DOMAIN, SENDER_DOMAIN};
 use act::{acts, crashes};
 use file::mx_name;
 use load::random::Random;
@@ -75,6 +77,8 @@ pub struct Plan {
     pub parts: Option<Parts>,
     /// Lookups at once, as the configuration says.
     pub lookups_max: Option<u32>,
+    /// A directory has the recipients of some routes.
+    pub directory: Option<DirectoryPlan>,
 }
 
 /// What the process may have open.
@@ -208,7 +212,7 @@ impl Plan {
         let mut domains: Vec<String> =
             hops.iter().filter(|hop| !hop.dead).flat_map(|hop| hop.domains.clone()).collect();
         domains.retain(|domain| domain != SENDER_DOMAIN);
-        domains.push("box.test".to_owned());
+        domains.push(BOX_DOMAIN.to_owned());
         let mut plan = Plan {
             seed,
             shards: 2,
@@ -232,12 +236,14 @@ impl Plan {
             crowd: None,
             parts: None,
             lookups_max: None,
+            directory: None,
         };
         // Each of its own, so that what is drawn here changes nothing above.
         plan.complicate(&mut Random::new(seed ^ 0x6D6F_7265));
         plan.vary(&mut Random::new(seed ^ 0x7661_7279));
         plan.wear_disks(&mut Random::new(seed ^ 0x6469_736B));
         plan.note_unasked();
+        plan.add_directory(&mut Random::new(seed ^ 0x6469_7265));
         plan
     }
 

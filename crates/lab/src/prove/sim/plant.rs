@@ -26,6 +26,14 @@ pub enum Plant {
     NoParts,
     /// A peer says 554 now and then where the judge knows of nothing final
     RefuseForGood,
+    /// A directory that gives no answer is taken to have nobody
+    SilenceIsNo,
+    /// A directory that gives no answer is taken to have everybody
+    SilenceIsYes,
+    /// The directory is asked for recipients of other routes, too
+    AskForAll,
+    /// A directory that was given up is never found well again
+    IgnoreProbes,
     /// A connection is used again after a reply that breaks the protocol
     #[cfg(feature = "planted")]
     ReuseAfterProtocolError,

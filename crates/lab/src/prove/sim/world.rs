@@ -7,13 +7,13 @@ use super::network::{HostSet, SimNet};
 use super::open_files::OpenFiles;
 use super::plan::{Mood, Zones};
 use super::ready_queues::ReadyQueues;
+use super::tables::SimTables;
 use super::trace::Trace;
 use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
-    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoTables, Sleep, Spawn, Task, Time,
-    World,
+    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, Sleep, Spawn, Task, Time, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -46,6 +46,7 @@ struct Seams {
     time: SimTime,
     spawn: SimSpawn,
     store: SimStore,
+    tables: SimTables,
 }
 
 impl SimWorld {
@@ -57,8 +58,9 @@ impl SimWorld {
         time: SimTime,
         spawn: SimSpawn,
         store: SimStore,
+        tables: SimTables,
     ) -> SimWorld {
-        SimWorld(Rc::new(Seams { net, dns, time, spawn, store }))
+        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables }))
     }
 }
 
@@ -68,7 +70,7 @@ impl World for SimWorld {
     type Time = SimTime;
     type Spawn = SimSpawn;
     type Store = SimStore;
-    type Tables = NoTables;
+    type Tables = SimTables;
 
     fn net(&self) -> &SimNet {
         &self.0.net
@@ -90,8 +92,8 @@ impl World for SimWorld {
         &self.0.store
     }
 
-    fn tables(&self) -> &NoTables {
-        &NoTables
+    fn tables(&self) -> &SimTables {
+        &self.0.tables
     }
 }
 

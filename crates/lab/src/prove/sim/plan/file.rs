@@ -1,7 +1,7 @@
 //! What the node is told: its configuration file, and what the DNS says.
 
-use super::{BY_MX, Hop, Plan, SESSIONS_MAX, ZoneChange, Zones};
-use crate::prove::sim::names::NODE;
+use super::{BY_MX, DirectoryPlan, Hop, Plan, SESSIONS_MAX, ZoneChange, Zones};
+use crate::prove::sim::names::{BOX_DOMAIN, NODE};
 use crate::prove::sim::plant::Plant;
 use mta::seams::Mx;
 use std::fmt::Write as _;
@@ -37,11 +37,12 @@ impl Plan {
             let faster = 1 + u32::from(plant == Some(Plant::RateDoubled));
             let _ = write!(
                 text,
-                "[[route]]\nname = \"hop{number}\"\ndomains = {:?}\n{}max_connections = {}, {}{timeout}\
+                "[[route]]\nname = \"hop{number}\"\ndomains = {:?}\n{}{}max_connections = {}, {}{timeout}\
                  messages_per_second = {}, \
                  connect_timeout = \"5s\", greeting_timeout = \"10s\", command_timeout = \"15s\", data_timeout = \"15s\", \
                  content_timeout = \"15s\", final_timeout = \"20s\", idle_timeout = \"3s\" }}\n",
                 hop.domains,
+                self.directory_keys(number, hop, plant),
                 hop.channel(),
                 hop.connections_max + more,
                 hop.in_flight(),
@@ -51,11 +52,23 @@ impl Plan {
                 text.push_str("retry = { give_up_after = \"90s\" }\n");
             }
         }
-        text.push_str(
-            "[[route]]\ndomains = [\"box.test\"]\n\
-             maildir = { path = \"/boxes/{domain}/{local}\" }\n",
+        let directory = self.directory.as_ref();
+        let (keys, mailbox) =
+            directory.map_or((String::new(), "{local}"), DirectoryPlan::keys_of_boxes);
+        let _ = write!(
+            text,
+            "[[route]]\ndomains = [\"{BOX_DOMAIN}\"]\n{keys}\
+             maildir = {{ path = \"/boxes/{{domain}}/{mailbox}\" }}\n",
         );
+        text.push_str(directory.map_or("", DirectoryPlan::tables));
         text
+    }
+
+    /// What the route of a hop is told of the directory.
+    fn directory_keys(&self, number: usize, hop: &Hop, plant: Option<Plant>) -> String {
+        let all = plant == Some(Plant::AskForAll);
+        let keys = |directory: &DirectoryPlan| directory.keys_of_hop(number, &hop.domains[0], all);
+        self.directory.as_ref().map_or_else(String::new, keys)
     }
 
     /// What the DNS says.

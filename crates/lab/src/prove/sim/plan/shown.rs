@@ -23,6 +23,9 @@ impl fmt::Display for Plan {
         if let Some(max) = self.lookups_max {
             writeln!(f, "  {max} lookups at once")?;
         }
+        if let Some(directory) = &self.directory {
+            writeln!(f, "  {directory:?}")?;
+        }
         if self.swapped {
             writeln!(
                 f,
