@@ -78,12 +78,7 @@ impl Wall {
         out.push(b' ');
         out.extend_from_slice(MONTHS[c.month as usize - 1].as_bytes());
         out.push(b' ');
-        if c.year < 10_000 {
-            out.extend_from_slice(&two_digits(c.year / 100));
-            out.extend_from_slice(&two_digits(c.year % 100));
-        } else {
-            out.extend_from_slice(c.year.to_string().as_bytes());
-        }
+        write_year(out, c.year);
         let [[h1, h2], [m1, m2], [s1, s2]] = [c.hour, c.minute, c.second].map(two_digits);
         out.extend_from_slice(&[b' ', h1, h2, b':', m1, m2, b':', s1, s2]);
         out.extend_from_slice(b" +0000");
@@ -92,12 +87,7 @@ impl Wall {
     /// Appends what it prints as: RFC 3339 in UTC with milliseconds. Quicker, for events.
     pub fn write_rfc3339(self, out: &mut Vec<u8>) {
         let c = self.civil();
-        if c.year < 10_000 {
-            out.extend_from_slice(&two_digits(c.year / 100));
-            out.extend_from_slice(&two_digits(c.year % 100));
-        } else {
-            out.extend_from_slice(c.year.to_string().as_bytes());
-        }
+        write_year(out, c.year);
         let [[m1, m2], [d1, d2]] = [c.month, c.day].map(two_digits);
         let [[h1, h2], [i1, i2], [s1, s2]] = [c.hour, c.minute, c.second].map(two_digits);
         let ms = c.millisecond;
@@ -106,6 +96,16 @@ impl Wall {
             b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', i1, i2, b':', s1, s2, b'.', f1, f2, f3,
             b'Z',
         ]);
+    }
+}
+
+/// At least four digits.
+fn write_year(out: &mut Vec<u8>, year: u64) {
+    if year < 10_000 {
+        out.extend_from_slice(&two_digits(year / 100));
+        out.extend_from_slice(&two_digits(year % 100));
+    } else {
+        out.extend_from_slice(year.to_string().as_bytes());
     }
 }
 

@@ -1,5 +1,6 @@
 //! Copies of messages for others than their recipients (`[[copy]]`).
 
+use super::is_for_listener;
 use config::{Config, DomainPattern, Reader, StageSection, StageSettings};
 use mail::{Envelope, Mailbox, Notify, Recipient};
 use mta::answer::Decision;
@@ -94,7 +95,7 @@ impl Rule {
         };
         let sender = envelope.reverse_path.as_ref();
         let mut recipients = envelope.recipients.iter().map(|recipient| &recipient.mailbox);
-        (self.listeners.is_empty() || self.listeners.iter().any(|name| name == listener))
+        is_for_listener(&self.listeners, listener)
             && (self.senders.is_empty() || sender.is_some_and(|from| covers(&self.senders, from)))
             && (self.recipients.is_empty() || recipients.any(|to| covers(&self.recipients, to)))
     }

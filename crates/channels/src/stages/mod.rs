@@ -8,3 +8,8 @@ mod policy;
 pub(crate) use access::{AccessText, Accesses};
 pub(crate) use copy::{Copies, CopyText};
 pub(crate) use policy::{Policies, PolicyText};
+
+/// Whether a rule with these `listeners` is for one of this name; none named: for all.
+fn is_for_listener(names: &[String], listener: &str) -> bool {
+    names.is_empty() || names.iter().any(|name| name == listener)
+}

@@ -3,6 +3,7 @@
 mod keys;
 
 use super::action::{Action, Outcome};
+use super::is_for_listener;
 use config::{Config, Reader, StageSection, StageSettings, TableEntry};
 use keys::{By, Subject};
 use mail::{Recipient, Refusal};
@@ -100,13 +101,6 @@ struct Rule {
 
 impl StageSettings for Rule {}
 
-impl Rule {
-    fn concerns(&self, listener: &str) -> bool {
-        let names = &self.text.listeners;
-        names.is_empty() || names.iter().any(|name| name == listener)
-    }
-}
-
 /// Asks the tables of `[[access]]`.
 pub(crate) struct Accesses;
 
@@ -163,7 +157,9 @@ impl<T: Tables + Clone> Question<T> {
         let asker = Rc::clone(&self.asker);
         let listener = &*self.transaction.session.listener().name;
         let mut rules = asker.rules.iter().enumerate().skip(next);
-        let Some((at, rule)) = rules.find(|(_, rule)| rule.concerns(listener)) else {
+        let Some((at, rule)) =
+            rules.find(|(_, rule)| is_for_listener(&rule.text.listeners, listener))
+        else {
             return Answer::Now(Ok(None));
         };
         let subject = Subject {

@@ -4,6 +4,7 @@ mod request;
 mod service;
 
 use super::action::{Action, Outcome};
+use super::is_for_listener;
 use config::quantity::Period;
 use config::{Config, Reader, StageSection, StageSettings};
 use mail::{Recipient, Refusal};
@@ -195,8 +196,7 @@ impl<W: World> Asker<W> {
     fn concerns(&self, transaction: &Transaction) -> bool {
         let (policy, session) = (&self.policy, &transaction.session);
         (policy.clients == AskedAbout::All || !session.may_relay())
-            && (policy.listeners.is_empty()
-                || policy.listeners.iter().any(|name| **name == *session.listener().name))
+            && is_for_listener(&policy.listeners, &session.listener().name)
     }
 
     async fn ask(
