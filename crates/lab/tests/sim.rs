@@ -16,7 +16,12 @@ const PLANTED_SEEDS_MAX: u64 = 128;
 
 /// Seeds that once found something, with what it was: see `docs/bugs-found.md` for what the node
 /// did wrong; now and then it was the judge.
-const FOUND: [(u64, &str); 4] = [
+const FOUND: [(u64, &str); 6] = [
+    (64826, "a connection waited for ever for an answer to nothing, and held its next hop's slot"),
+    (
+        65072,
+        "the judge took what the DNS said, after a refusal that a crash had lost, for that refusal",
+    ),
     (2544, "a session that had ended went on writing to a peer that read nothing"),
     (349, "a recipient whose report a failed log refused was in no queue"),
     (711, "who waited in line for a connection opened it though the limit was lower by then"),

@@ -183,14 +183,27 @@ impl<W: World> Connection<W> {
     /// Why the connection must be closed.
     async fn carry(&mut self, work: Work, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
         self.begin(work, hop).await?;
-        while !self.in_flight.is_empty() {
-            while self.in_flight.len() < self.in_flight_max(hop) && !self.has_carried_all() {
-                let take = self.slot.take(self.carried);
-                // What else the queue says it will say again when nothing is in flight.
-                let Take::Work(work) = take else { break };
-                self.begin(work, hop).await?;
+        loop {
+            self.begin_others(hop).await?;
+            // Those that were in flight may have ended while others waited for memory, and those
+            // others may have been unreadable: the peer has nothing to say then.
+            if self.in_flight.is_empty() {
+                return Ok(());
             }
             self.finish_first(hop).await?;
+        }
+    }
+
+    /// Starts as many transactions beside those in flight as may be.
+    async fn begin_others(&mut self, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
+        while !self.in_flight.is_empty()
+            && self.in_flight.len() < self.in_flight_max(hop)
+            && !self.has_carried_all()
+        {
+            let take = self.slot.take(self.carried);
+            // What else the queue says it will say again when nothing is in flight.
+            let Take::Work(work) = take else { break };
+            self.begin(work, hop).await?;
         }
         Ok(())
     }

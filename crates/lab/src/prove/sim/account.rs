@@ -70,6 +70,8 @@ struct Records {
     mailboxes: BTreeMap<String, BTreeSet<String>>,
     /// Reports of failure by recipient: their Message-IDs.
     failed: BTreeMap<String, BTreeSet<String>>,
+    /// Recipients that the DNS had no host for in the end, by a report of failure.
+    hostless: BTreeSet<String>,
     /// Notices of delay, likewise.
     delayed: BTreeMap<String, BTreeSet<String>>,
     /// Recipients that were refused for good, with the transaction in which they were last.
@@ -279,10 +281,13 @@ impl Account {
         let mut records = self.records.borrow_mut();
         let submission = original.as_deref().and_then(|name| records.submissions.get(name));
         let known = submission.is_some_and(|submission| submission.sender == recipient);
-        let mut of = None;
+        let (mut of, mut last) = (None, String::new());
         for line in text.lines() {
             if let Some(value) = field(line, "Final-Recipient: rfc822;") {
+                last.clone_from(&value);
                 of = Some(value);
+            } else if field(line, "Status:").as_deref() == Some("5.4.4") {
+                records.hostless.insert(last.clone());
             } else if let Some(action) = field(line, "Action:")
                 && let Some(of) = of.take()
             {
@@ -354,11 +359,13 @@ impl Account {
     }
 
     /// What became known in the same moment, because one transaction said it, of recipients of one
-    /// message is one report. (Who was refused once more later was reported for that.)
+    /// message is one report. (Who was refused once more later was reported for that; so was who had
+    /// no host any more when a crash had lost the refusal.)
     fn check_moments(&self) {
         let records = self.records();
         let mut moments: BTreeMap<(&str, Transaction), BTreeSet<&String>> = BTreeMap::new();
-        for (recipient, transaction) in &records.refused {
+        let is_of_peer = |(recipient, _): &(&String, _)| !records.hostless.contains(*recipient);
+        for (recipient, transaction) in records.refused.iter().filter(is_of_peer) {
             let reports = records.failed.get(recipient).into_iter().flatten();
             moments.entry((name_of(recipient), *transaction)).or_default().extend(reports);
         }

@@ -485,7 +485,7 @@ impl Simulation {
     }
 
     /// Waits until nothing is queued any more.
-    fn drain(&self, node: &Node) {
+    fn drain(&self, node: &Rc<Node>) {
         let environment = &self.environment;
         let executor = &environment.executor;
         let until_us = executor.now_us() + DRAIN_US;
@@ -499,6 +499,8 @@ impl Simulation {
                  {busy} clients busy"
             );
             environment.account.violate(None, text);
+            // What it waits for stands in the trace.
+            self.inspect(node);
         }
         self.run_until(executor.now_us() + QUIET_US);
         let (sessions, memory) = (node.sessions(), node.shared.body_memory.used());
