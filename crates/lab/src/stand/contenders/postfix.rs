@@ -8,22 +8,45 @@ use crate::stand::server::{ExitReport, Server};
 use crate::stand::system;
 use load::file::{self, FileError};
 use load::tree;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const STOP_MAX: Duration = Duration::from_secs(30);
-/// A socket's path has so many bytes at most (unix(7)).
-const SOCKET_PATH_MAX: usize = 107;
-/// The longest of those that it makes below its own directory.
-const LONGEST_SOCKET: &str = "queue/private/proxymap";
 
 struct Running {
     pid: u32,
     running: bool,
     config: PathBuf,
     files: Vec<ConfigFile>,
+    /// Removed last.
+    _short: ShortName,
+}
+
+/// A short name of a directory: Postfix's sockets are below its queue directory, and a socket's path
+/// has 107 bytes at most (unix(7)), fewer than the directory of a run may have.
+struct ShortName(PathBuf);
+
+impl ShortName {
+    /// The one of a server's directory, which nothing leads to yet.
+    fn of(place: &Place) -> PathBuf {
+        std::env::temp_dir().join(format!("postfix-bench-{}", place.port))
+    }
+
+    fn make(place: &Place) -> Result<ShortName> {
+        let name = ShortName::of(place);
+        // Of a run on the same port that was killed.
+        let _ = std::fs::remove_file(&name);
+        symlink(&place.directory, &name).map_err(FileError::at(&name))?;
+        Ok(ShortName(name))
+    }
+}
+
+impl Drop for ShortName {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// The contender.
@@ -71,9 +94,11 @@ fn version() -> Result<String> {
 /// What a Postfix of ours has in `main.cf`, whatever it does with mail.
 fn main_cf(place: &Place) -> String {
     let directory = place.directory.display();
+    let short = ShortName::of(place);
+    let short = short.display();
     format!(
         "compatibility_level = 3.6
-queue_directory = {directory}/queue
+queue_directory = {short}/queue
 data_directory = {directory}/data
 daemon_directory = /usr/lib/postfix/sbin
 command_directory = /usr/sbin
@@ -146,14 +171,7 @@ pub(super) fn start(
     dynamic_maps: &str,
 ) -> Result<Box<dyn Server>> {
     let directory = &place.directory;
-    let longest = directory.join(LONGEST_SOCKET);
-    if longest.as_os_str().len() > SOCKET_PATH_MAX {
-        let text = format!(
-            "{}: too long for a socket of Postfix's ({SOCKET_PATH_MAX} bytes); a shorter --out helps",
-            longest.display()
-        );
-        return Err(Error::Server(text));
-    }
+    let short = ShortName::make(place)?;
     for name in ["queue", "data", "config"] {
         file::create_directory(&directory.join(name))?;
     }
@@ -169,7 +187,7 @@ pub(super) fn start(
     run(place.command(Path::new("/usr/sbin/postfix")), &config, &["start"])?;
     let pid_file = directory.join("queue/pid/master.pid");
     let pid = wait_for_pid(&pid_file)?;
-    Ok(Box::new(Running { pid, running: true, config, files }))
+    Ok(Box::new(Running { pid, running: true, config, files, _short: short }))
 }
 
 /// One of Postfix's own commands.
