@@ -30,7 +30,7 @@ pub fn schema() -> &'static Schema {
 #[must_use]
 pub fn sections() -> Schema {
     Schema::new()
-        .protocol("smtp")
+        .protocol::<smtp::SmtpListenerText>()
         .channel::<settings::SmtpText>()
         .channel::<settings::LmtpText>()
         .channel::<settings::MxText>()

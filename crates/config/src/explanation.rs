@@ -2,9 +2,10 @@
 
 use super::channel::Destination;
 use super::explainer::{Explainer, NamedValues, Origin, Step};
+use super::listener::Listener;
 use super::quantity::{write_duration, write_size};
 use super::route::{DomainPattern, Route};
-use super::settings::{Listener, ReportTo, Retry};
+use super::settings::{ReportTo, Retry};
 use super::{Config, Decision, host_text, next_hop};
 use mail::{Mailbox, Refusal, Reply};
 use serde::Serialize;

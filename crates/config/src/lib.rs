@@ -14,8 +14,10 @@ mod embedded;
 mod explainer;
 mod explanation;
 mod host;
+mod listener;
 mod next_hop;
 mod problem;
+mod protocol;
 pub mod quantity;
 mod reader;
 mod reference;
@@ -27,6 +29,7 @@ mod settings;
 mod shape;
 mod stage;
 mod table;
+mod table_section;
 pub mod written;
 
 pub use channel::{ChannelSection, Destination, Limits, Settings, SharedLimits};
@@ -35,20 +38,21 @@ pub use embedded::EMBEDDED;
 pub use explainer::{Explainer, NamedValues, Origin, Step};
 pub use explanation::{ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
+pub use listener::Listener;
 pub use next_hop::{host_set, host_text, next_hop};
 pub use problem::{ConfigErrors, Problem};
+pub use protocol::{ProtocolSection, ProtocolSettings};
 pub use reader::Reader;
 pub use route::{DomainPattern, Route, RouteTable};
 pub use schema::Schema;
 pub use settings::{
-    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Listener, Log, Postmaster, REPORT_GIVE_UP_AFTER,
-    ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs,
+    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, REPORT_GIVE_UP_AFTER, ReportRetry,
+    ReportTo, Reports, Retry, Secret, SpoolSection, Srs,
 };
 pub use stage::{StageEntry, StageSection, StageSettings};
-pub use table::{
-    Composition, ENTRY_TEXT, Rewrite, TableCache, TableEntry, TableSection, TableSettings,
-};
-pub use written::{BareNewline, Durability, LogLevel, Nul, Returns};
+pub use table::{Composition, ENTRY_TEXT, Rewrite, TableCache, TableEntry, TableSettings};
+pub use table_section::TableSection;
+pub use written::{Durability, LogLevel, Returns};
 
 use document::Document;
 use mail::{Domain, Mailbox};

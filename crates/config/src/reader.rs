@@ -82,6 +82,16 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.size(&self.path(key), text)
     }
 
+    /// A duration that must not be nothing.
+    pub fn timeout(&mut self, key: &str, text: &DurationText) -> Duration {
+        self.resolver.timeout(&self.path(key), text)
+    }
+
+    /// Text that goes into protocol lines and logs.
+    pub fn printable(&mut self, key: &str, text: &str, len_max: usize) {
+        self.resolver.printable(&self.path(key), text, len_max);
+    }
+
     /// Has a duration that could not be read shown.
     pub fn check(&mut self, key: &str, period: &Period) {
         if let Some((text, reason)) = period.mistake() {

@@ -16,6 +16,9 @@ pub(super) fn json(sections: &Schema) -> Value {
         property.insert("description".to_owned(), kind.summary.into());
         properties.push((kind, property.to_value()));
     }
+    for protocol in sections.protocols() {
+        (protocol.define)(&mut generator);
+    }
     let mut tables: Vec<(&TableKind, Value)> = Vec::new();
     for kind in sections.tables() {
         let mut property = (kind.define)(&mut generator);
@@ -34,6 +37,9 @@ pub(super) fn json(sections: &Schema) -> Value {
         schema["properties"][kind.key] = serde_json::json!({
             "type": "array", "items": item, "default": [], "description": kind.summary,
         });
+    }
+    for protocol in sections.protocols() {
+        add_protocol(&mut schema["$defs"], &protocol.definition);
     }
     for (kind, property) in properties {
         add_channel(&mut schema["$defs"], kind, property);
@@ -57,6 +63,19 @@ pub(super) fn json(sections: &Schema) -> Value {
     // The order must not depend on a feature that another crate switches on in serde_json.
     schema.sort_all_objects();
     schema
+}
+
+/// Adds the keys of a protocol to those of a listener.
+fn add_protocol(definitions: &mut Value, definition: &str) {
+    let Some(mut protocol) = definitions.as_object_mut().and_then(|all| all.remove(definition))
+    else {
+        return;
+    };
+    let listener = &mut definitions["ListenerText"];
+    listener["additionalProperties"] = false.into();
+    for (key, property) in protocol["properties"].as_object_mut().into_iter().flatten() {
+        listener["properties"][key] = property.take();
+    }
 }
 
 /// Adds the key of a kind of channel to those of a route.

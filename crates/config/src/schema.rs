@@ -2,9 +2,11 @@
 
 use super::channel::{ChannelSection, Settings};
 use super::problem::ConfigErrors;
+use super::protocol::{ProtocolSection, ProtocolSettings};
 use super::reader::Reader;
 use super::stage::{StageSection, StageSettings};
-use super::table::{TableSection, TableSettings};
+use super::table::TableSettings;
+use super::table_section::TableSection;
 use super::{Config, EMBEDDED, reference, resolve};
 use mail::Domain;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -16,12 +18,22 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug, Default)]
 pub struct Schema {
     /// Those that a listener may speak.
-    protocols: Vec<&'static str>,
+    protocols: Vec<ProtocolKind>,
     channels: Vec<ChannelKind>,
     stages: Vec<StageKind>,
     tables: Vec<TableKind>,
     /// As JSON schema, once it was asked for.
     json: OnceLock<Value>,
+}
+
+/// A protocol, as [`ProtocolSection`] describes it.
+#[derive(Debug)]
+pub(super) struct ProtocolKind {
+    pub(super) kind: &'static str,
+    /// Name of the definition in the JSON schema.
+    pub(super) definition: String,
+    pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
+    pub(super) read: ReadProtocol,
 }
 
 /// A kind of channel, as [`ChannelSection`] describes it.
@@ -73,6 +85,16 @@ fn read_table<S: TableSection>(
     S::read(deserialize(table, reader)?, reader)
 }
 
+type ReadProtocol = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn ProtocolSettings>>;
+
+/// Reads the keys of a protocol, whose shape is right.
+fn read_protocol<S: ProtocolSection>(
+    table: toml::Table,
+    reader: &mut Reader<'_, '_>,
+) -> Option<Arc<dyn ProtocolSettings>> {
+    S::read(deserialize(table, reader)?, reader)
+}
+
 type ReadStage = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>>;
 
 /// Reads the table of a stage, whose shape is right.
@@ -114,10 +136,15 @@ impl Schema {
         Schema::default()
     }
 
-    /// Adds a protocol, by the value of `kind` in `[[listener]]`.
+    /// Adds a protocol that listeners may speak.
     #[must_use]
-    pub fn protocol(mut self, kind: &'static str) -> Schema {
-        self.protocols.push(kind);
+    pub fn protocol<S: ProtocolSection>(mut self) -> Schema {
+        self.protocols.push(ProtocolKind {
+            kind: S::KIND,
+            definition: S::Text::schema_name().into_owned(),
+            define: SchemaGenerator::subschema_for::<S::Text>,
+            read: read_protocol::<S>,
+        });
         self
     }
 
@@ -170,7 +197,7 @@ impl Schema {
         &self.tables
     }
 
-    pub(super) fn protocols(&self) -> &[&'static str] {
+    pub(super) fn protocols(&self) -> &[ProtocolKind] {
         &self.protocols
     }
 

@@ -1,12 +1,10 @@
 //! What the program works with: the file's values, resolved and immutable.
 
-use super::written::{BareNewline, Durability, LogLevel, Nul, Returns};
-use ipnet::IpNet;
+use super::written::{Durability, LogLevel, Returns};
 use mail::{Domain, Mailbox};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// `[spool]`.
@@ -32,96 +30,6 @@ pub struct SpoolSection {
     pub queue_recipients_max: u32,
     /// Memory for bodies, all shards together.
     pub body_memory_bytes: u64,
-}
-
-/// `[[listener]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Listener {
-    /// Unique among the listeners.
-    pub name: Arc<str>,
-    /// The protocol that is spoken there.
-    pub kind: Arc<str>,
-    /// Where it listens; unique too, except for port 0.
-    pub address: SocketAddr,
-    /// Whose clients may send to any domain.
-    pub relay_from: Vec<IpNet>,
-    /// Text after the host name in the greeting.
-    pub banner: Arc<str>,
-    /// SIZE.
-    pub max_message_bytes: u64,
-    /// Recipients per transaction.
-    pub max_recipients: u32,
-    /// Command line with CRLF.
-    pub max_command_bytes: u32,
-    /// Content line without CRLF; 0: no limit.
-    pub max_line_bytes: u64,
-    /// Received fields.
-    pub max_hops: u32,
-    /// Commands per session.
-    pub max_commands: u32,
-    /// Errors per session.
-    pub max_errors: u32,
-    /// Refused recipients per session; 0: no limit.
-    pub max_refused_recipients: u32,
-    /// Messages per session; 0: no limit.
-    pub max_messages: u32,
-    /// Sessions at once.
-    pub max_sessions: u32,
-    /// Sessions at once from one client.
-    pub max_sessions_per_address: u32,
-    /// Connections of one client; 0 here and below: no limit.
-    pub connections_per_minute: u32,
-    /// Messages of one client.
-    pub messages_per_minute: u32,
-    /// Accepted recipients of one client.
-    pub recipients_per_minute: u32,
-    /// Refusals to one client.
-    pub refusals_per_minute: u32,
-    /// Whose clients none of these concerns.
-    pub exempt_from_limits: Vec<IpNet>,
-    /// Wait for a command.
-    pub command_timeout: Duration,
-    /// Wait for a piece of content.
-    pub content_timeout: Duration,
-    /// Content from start to end.
-    pub transfer_timeout: Duration,
-    /// The session.
-    pub session_timeout: Duration,
-    /// Bare CR or LF in content.
-    pub bare_newline: BareNewline,
-    /// NUL in content.
-    pub nul: Nul,
-    /// So long it is seen whether a stranger speaks before it is greeted; nothing: not at all.
-    pub greeting_delay: Duration,
-    /// Take recipients that name a way beyond their domain, from everybody.
-    pub allow_routed_recipients: bool,
-    /// Offer CHUNKING.
-    pub chunking: bool,
-    /// Offer PIPELINING.
-    pub pipelining: bool,
-    /// Offer SMTPUTF8.
-    pub smtputf8: bool,
-    /// Offer DSN.
-    pub dsn: bool,
-    /// Line of the file, from 1.
-    pub line: u32,
-}
-
-impl Listener {
-    /// Whether the limits per client don't concern this one.
-    #[must_use]
-    pub fn is_exempt(&self, client: IpAddr) -> bool {
-        let client = client.to_canonical();
-        self.exempt_from_limits.iter().any(|network| network.contains(&client))
-    }
-
-    /// The network of `relay_from` that lets this client send to any domain.
-    #[must_use]
-    pub fn relay_network(&self, client: IpAddr) -> Option<(usize, IpNet)> {
-        // An IPv4 client of a dual-stack socket shows as ::ffff:192.0.2.1.
-        let client = client.to_canonical();
-        self.relay_from.iter().copied().enumerate().find(|(_, net)| net.contains(&client))
-    }
 }
 
 /// `[retry]`, or what a route makes of it.

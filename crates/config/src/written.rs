@@ -9,7 +9,7 @@ mod reports;
 mod route;
 mod table;
 
-pub use listener::{BareNewline, EarlyTalkers, ListenerText, Nul};
+pub use listener::ListenerText;
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};

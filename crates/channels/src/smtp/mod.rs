@@ -4,5 +4,5 @@ mod inbound;
 mod outbound;
 pub mod settings;
 
-pub(crate) use inbound::Inbound;
+pub(crate) use inbound::{Inbound, SmtpListenerText};
 pub(crate) use outbound::Outbound;

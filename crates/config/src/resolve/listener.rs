@@ -1,15 +1,14 @@
 //! `[[listener]]`.
 
 use crate::Schema;
+use crate::listener::Listener;
+use crate::protocol::ProtocolSettings;
+use crate::reader::Reader;
 use crate::resolver::Resolver;
-use crate::settings::Listener;
-use crate::written::{EarlyTalkers, ListenerText};
+use crate::written::ListenerText;
 use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
-
-const GREETING_DELAY_MAX: Duration = Duration::from_secs(60);
 
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
@@ -22,8 +21,13 @@ impl Resolver<'_> {
         let mut listeners: Vec<Listener> = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
             let at = format!("listener[{index}]");
-            let listener = self.listener(&at, text);
-            self.kind(schema, &format!("{at}.kind"), &text.kind);
+            let name_and_address = self.name_and_address(&at, text);
+            self.listener_names.push(Arc::clone(&name_and_address.0));
+            // Whose protocol has a mistake has no listener: nothing comes of the file then.
+            let protocol = self.protocol(schema, &at, text);
+            let Some(listener) = self.listener(&at, text, name_and_address, protocol) else {
+                continue;
+            };
             for other in &listeners {
                 if other.name == listener.name {
                     let message = format!("a listener named \"{}\" exists already", other.name);
@@ -38,14 +42,12 @@ impl Resolver<'_> {
             }
             listeners.push(listener);
         }
-        self.listener_names = listeners.iter().map(|listener| Arc::clone(&listener.name)).collect();
         listeners
     }
 
-    fn listener(&mut self, at: &str, text: &ListenerText) -> Listener {
-        let key = |name: &str| format!("{at}.{name}");
+    fn name_and_address(&mut self, at: &str, text: &ListenerText) -> (Arc<str>, SocketAddr) {
         let address = match &text.address {
-            Some(address) => self.socket_address(&key("address"), address),
+            Some(address) => self.socket_address(&format!("{at}.address"), address),
             None => {
                 let help = "say where to listen, such as address = \"127.0.0.1:25\"";
                 self.error(at, "a listener without `address`", help);
@@ -53,93 +55,73 @@ impl Resolver<'_> {
             }
         };
         let address = address.unwrap_or(NO_ADDRESS);
-        self.tls_off(&key("tls"), &text.tls);
-        self.printable(&key("banner"), &text.banner, 400);
         let name = match &text.name {
             Some(name) => {
-                self.printable(&key("name"), name, 64);
+                self.printable(&format!("{at}.name"), name, 64);
                 name.as_str().into()
             }
             None => address.to_string().into(),
         };
-        Listener {
+        (name, address)
+    }
+
+    fn listener(
+        &mut self,
+        at: &str,
+        text: &ListenerText,
+        (name, address): (Arc<str>, SocketAddr),
+        protocol: Option<Arc<dyn ProtocolSettings>>,
+    ) -> Option<Listener> {
+        let key = |name: &str| format!("{at}.{name}");
+        self.tls_off(&key("tls"), &text.tls);
+        let relay_from = self.relay_from(at, &text.relay_from);
+        let exempt = self.networks(&key("exempt_from_limits"), &text.exempt_from_limits);
+        let max_message_bytes = self.size_within(
+            &key("max_message_bytes"),
+            &text.max_message_bytes,
+            // RFC 5321 §4.5.3.1.7: 64 KiB is the least that a server must take.
+            64 << 10,
+            1 << 40,
+        );
+        Some(Listener {
             name,
             kind: text.kind.as_str().into(),
+            protocol: protocol?,
             address,
-            relay_from: self.relay_from(at, &text.relay_from),
-            banner: text.banner.as_str().into(),
-            max_message_bytes: self.size_within(
-                &key("max_message_bytes"),
-                &text.max_message_bytes,
-                // RFC 5321 §4.5.3.1.7: 64 KiB is the least that a server must take.
-                64 << 10,
-                1 << 40,
-            ),
+            relay_from,
+            max_message_bytes,
             max_recipients: text.max_recipients,
-            max_command_bytes: text.max_command_bytes,
-            max_line_bytes: self.line_bytes(&key("max_line_bytes"), text),
             max_hops: text.max_hops,
-            max_commands: text.max_commands,
-            max_errors: text.max_errors,
-            max_refused_recipients: text.max_refused_recipients,
-            max_messages: text.max_messages,
             max_sessions: text.max_sessions,
             max_sessions_per_address: text.max_sessions_per_address,
             connections_per_minute: text.connections_per_minute,
             messages_per_minute: text.messages_per_minute,
             recipients_per_minute: text.recipients_per_minute,
             refusals_per_minute: text.refusals_per_minute,
-            exempt_from_limits: self
-                .networks(&key("exempt_from_limits"), &text.exempt_from_limits)
-                .into_iter()
-                .map(|(_, network)| network)
-                .collect(),
-            command_timeout: self.timeout(&key("command_timeout"), &text.command_timeout),
-            content_timeout: self.timeout(&key("content_timeout"), &text.content_timeout),
-            transfer_timeout: self.timeout(&key("transfer_timeout"), &text.transfer_timeout),
-            session_timeout: self.timeout(&key("session_timeout"), &text.session_timeout),
-            greeting_delay: self.greeting_delay(&key("greeting_delay"), text),
-            bare_newline: text.bare_newline,
-            nul: text.nul,
+            exempt_from_limits: exempt.into_iter().map(|(_, network)| network).collect(),
             allow_routed_recipients: text.allow_routed_recipients,
-            chunking: text.chunking,
-            pipelining: text.pipelining,
-            smtputf8: text.smtputf8,
-            dsn: text.dsn,
             line: self.document.line(at).unwrap_or(0),
-        }
+        })
     }
 
-    fn kind(&mut self, schema: &Schema, path: &str, kind: &str) {
-        let known = schema.protocols();
-        if !known.contains(&kind) {
-            let known: Vec<String> = known.iter().map(|kind| format!("\"{kind}\"")).collect();
-            let message = format!("no listener speaks \"{kind}\"");
-            self.error(path, message, &format!("known are {}", known.join(", ")));
-        }
-    }
-
-    /// RFC 5321 §4.5.3.2.1: a client waits five minutes; one of them is enough to see what it does.
-    fn greeting_delay(&mut self, path: &str, text: &ListenerText) -> Duration {
-        let delay = self.duration(path, &text.greeting_delay);
-        if delay > GREETING_DELAY_MAX {
-            self.error(path, "a client waits no longer than a minute for its greeting", "");
-        }
-        match text.early_talkers {
-            EarlyTalkers::Reject => delay,
-            EarlyTalkers::Accept => Duration::ZERO,
-        }
-    }
-
-    /// RFC 5321 §4.5.3.1.6: lines of 998 bytes must always pass.
-    fn line_bytes(&mut self, path: &str, text: &ListenerText) -> u64 {
-        let before = self.problems.len();
-        let bytes = self.size(path, &text.max_line_bytes);
-        if self.problems.len() == before && (1..998).contains(&bytes) {
-            let help = "every server must take lines of 998 bytes (RFC 5321 §4.5.3.1.6)";
-            self.error(path, format!("{bytes} is too short for a line"), help);
-        }
-        bytes
+    /// What the listener's protocol is told.
+    fn protocol(
+        &mut self,
+        schema: &Schema,
+        at: &str,
+        text: &ListenerText,
+    ) -> Option<Arc<dyn ProtocolSettings>> {
+        let found = schema.protocols().iter().find(|protocol| protocol.kind == text.kind);
+        let Some(found) = found else {
+            let known = schema.protocols().iter();
+            let known: Vec<String> = known.map(|one| format!("\"{}\"", one.kind)).collect();
+            let message = format!("no listener speaks \"{}\"", text.kind);
+            let help = format!("known are {}", known.join(", "));
+            self.error(&format!("{at}.kind"), message, &help);
+            return None;
+        };
+        let mut reader = Reader::new(self, at.to_owned());
+        (found.read)(text.protocol.clone(), &mut reader)
     }
 
     fn relay_from(&mut self, at: &str, written: &[String]) -> Vec<IpNet> {

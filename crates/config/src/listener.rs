@@ -1,0 +1,62 @@
+//! A place where mail comes in.
+
+use super::protocol::ProtocolSettings;
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// `[[listener]]`.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// Unique among the listeners.
+    pub name: Arc<str>,
+    /// The protocol that is spoken there.
+    pub kind: Arc<str>,
+    /// What that is told.
+    pub protocol: Arc<dyn ProtocolSettings>,
+    /// Where it listens; unique too, except for port 0.
+    pub address: SocketAddr,
+    /// Whose clients may send to any domain.
+    pub relay_from: Vec<IpNet>,
+    /// SIZE.
+    pub max_message_bytes: u64,
+    /// Recipients per transaction.
+    pub max_recipients: u32,
+    /// Received fields.
+    pub max_hops: u32,
+    /// Sessions at once.
+    pub max_sessions: u32,
+    /// Sessions at once from one client.
+    pub max_sessions_per_address: u32,
+    /// Connections of one client; 0 here and below: no limit.
+    pub connections_per_minute: u32,
+    /// Messages of one client.
+    pub messages_per_minute: u32,
+    /// Accepted recipients of one client.
+    pub recipients_per_minute: u32,
+    /// Refusals to one client.
+    pub refusals_per_minute: u32,
+    /// Whose clients none of these concerns.
+    pub exempt_from_limits: Vec<IpNet>,
+    /// Take recipients that name a way beyond their domain, from everybody.
+    pub allow_routed_recipients: bool,
+    /// Line of the file, from 1.
+    pub line: u32,
+}
+
+impl Listener {
+    /// Whether the limits per client don't concern this one.
+    #[must_use]
+    pub fn is_exempt(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.exempt_from_limits.iter().any(|network| network.contains(&client))
+    }
+
+    /// The network of `relay_from` that lets this client send to any domain.
+    #[must_use]
+    pub fn relay_network(&self, client: IpAddr) -> Option<(usize, IpNet)> {
+        // An IPv4 client of a dual-stack socket shows as ::ffff:192.0.2.1.
+        let client = client.to_canonical();
+        self.relay_from.iter().copied().enumerate().find(|(_, net)| net.contains(&client))
+    }
+}
