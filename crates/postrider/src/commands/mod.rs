@@ -1,5 +1,6 @@
 //! What each command does.
 
+mod asking;
 pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod load;

@@ -3,13 +3,11 @@
 
 mod shown;
 
-use crate::cli::{QueueArgs, ServerArgs, exit};
-use crate::commands::load;
-use crate::control_socket::{self, ClientError};
+use crate::cli::{QueueArgs, ServerArgs};
+use crate::commands::asking;
 use mail::Wall;
 use mta::control::{ControlRequest, ControlResponse, ErrorCode, QueueItem, Tally};
 use std::io::{self, IsTerminal as _, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -29,72 +27,23 @@ pub(crate) fn status(server: &ServerArgs) -> ExitCode {
 }
 
 fn request(server: &ServerArgs, request: &ControlRequest) -> ExitCode {
-    let path = match load::control_socket(server) {
-        Ok(path) => path,
-        Err(code) => return code,
-    };
     let mut out = io::stdout().lock();
     let mut view = View::new(request.clone(), server.json);
-    let asked = control_socket::ask(&path, request, |response| view.take(response, &mut out));
-    let done = asked.is_ok();
+    let asked = asking::ask(server, request, |response| view.take(response, &mut out));
     // An answer that did not come is not an empty one.
-    let shown = if done || !view.listed.is_empty() {
+    let shown = if asked.is_ok() || !view.listed.is_empty() {
         view.finish(&mut out, crate::world::wall_now())
     } else {
         Ok(())
     };
     let flushed = shown.and_then(|()| out.flush());
-    if let Err(error) = asked {
-        return unanswered(&path, &error);
+    if let Err(code) = asked {
+        return code;
     }
-    match flushed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("postrider: standard output: {error}");
-            ExitCode::from(exit::FAILED)
-        }
-        _ if !done => ExitCode::from(exit::FAILED),
-        _ => match view.error {
-            None => ExitCode::SUCCESS,
-            Some((code, text)) => {
-                eprintln!("postrider: {text}");
-                let usage = code == ErrorCode::BadRequest;
-                ExitCode::from(if usage { exit::USAGE } else { exit::FAILED })
-            }
-        },
-    }
-}
-
-/// Says why there is no answer.
-pub(super) fn unanswered(path: &Path, error: &ClientError) -> ExitCode {
-    let path = path.display();
-    match error {
-        ClientError::Unreachable(error) => {
-            let why = match error.kind() {
-                io::ErrorKind::NotFound => "there is no socket".to_owned(),
-                io::ErrorKind::ConnectionRefused => "no server is running there".to_owned(),
-                io::ErrorKind::PermissionDenied => {
-                    "only the user that the server runs as may use it".to_owned()
-                }
-                _ => error.to_string(),
-            };
-            eprintln!(
-                "postrider: cannot reach the server at {path}: {why}.\n\
-                 Point to another one with --config FILE (its configuration) or --control SOCKET."
-            );
-            ExitCode::from(exit::NOT_RUNNING)
-        }
-        // `| head` has seen enough.
-        ClientError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
-        ClientError::Output(error) => {
-            eprintln!("postrider: standard output: {error}");
-            ExitCode::from(exit::FAILED)
-        }
-        ClientError::Broken(text) => {
-            eprintln!("postrider: {path}: {text}");
-            ExitCode::from(exit::FAILED)
-        }
+    match (flushed, view.error) {
+        (Err(error), _) if error.kind() != io::ErrorKind::BrokenPipe => asking::unwritten(&error),
+        (_, None) => ExitCode::SUCCESS,
+        (_, Some((code, text))) => asking::refused(code, &text),
     }
 }
 

@@ -1,8 +1,7 @@
 //! What a running server is asked about its tables.
 
 use crate::cli::{FlushArgs, GetArgs, ServerArgs, exit};
-use crate::commands::{load, queue};
-use crate::control_socket;
+use crate::commands::asking;
 use crate::terminal::clean;
 use comfy_table::{Table, presets};
 use mta::control::{ControlRequest, ControlResponse, TableAnswer, TableItem};
@@ -56,24 +55,19 @@ fn ask(
     request: &ControlRequest,
     show: impl FnOnce(&[ControlResponse]) -> Shown,
 ) -> ExitCode {
-    let path = match load::control_socket(server) {
-        Ok(path) => path,
-        Err(code) => return code,
-    };
     let mut responses = Vec::new();
-    let asked = control_socket::ask(&path, request, |response| {
+    let asked = asking::ask(server, request, |response| {
         responses.push(response);
         Ok(())
     });
-    if let Err(error) = asked {
-        return queue::unanswered(&path, &error);
+    if let Err(code) = asked {
+        return code;
     }
-    if let Some(text) = responses.iter().find_map(|response| match response {
-        ControlResponse::Error { text, .. } => Some(text),
+    if let Some((code, text)) = responses.iter().find_map(|response| match response {
+        ControlResponse::Error { code, text } => Some((*code, text)),
         _ => None,
     }) {
-        eprintln!("postrider: {text}");
-        return ExitCode::from(exit::FAILED);
+        return asking::refused(code, text);
     }
     let shown = show(&responses);
     if server.json {
