@@ -1,17 +1,14 @@
 //! Values of a recipient's entry, in the table that its route's recipients are in, where settings name
 //! them: `quota = "{quota}"`.
 
-use config::TableEntry;
+use config::{TableEntry, Values};
 use lookup::Entry;
-use mail::{Class, EnhancedStatus, Failure, Mailbox};
+use mail::Mailbox;
 use mta::delivery::Slot;
 use mta::seams::World;
-use mta::tables;
+use mta::tables::{self, NoEntry};
 use std::fmt;
 use std::sync::Arc;
-
-/// Gives the values that an entry has by a name.
-pub(crate) type Values<'a, 'v> = &'a dyn Fn(&str) -> &'v [Box<str>];
 
 /// The values that a route's settings may name.
 #[derive(Debug, Default)]
@@ -75,31 +72,9 @@ impl EntryTable {
         slot: &Slot<W>,
         recipient: &Mailbox,
     ) -> Result<Arc<Entry>, NoEntry> {
-        let name = &self.0.name;
-        match tables::find_address(slot.world().tables(), &self.0, recipient).get().await {
-            Ok(Some(found)) => Ok(found.entry),
-            // RFC 3463 §3.2: X.1.1 is an address that does not exist.
-            Ok(None) => Err(NoEntry::Gone(Failure::local(
-                Class::Permanent,
-                EnhancedStatus::new(5, 1, 1),
-                format!("{recipient} is not in table {name} any more"),
-            ))),
-            // RFC 3463 §3.5: X.4.3 is a directory that fails.
-            Err(trouble) => Err(NoEntry::Unanswered(Failure::local(
-                Class::Transient,
-                EnhancedStatus::new(4, 4, 3),
-                format!("no answer from {trouble}"),
-            ))),
-        }
+        let found = tables::entry_of(slot.world().tables(), &self.0, recipient).await;
+        found.map(|found| found.entry)
     }
-}
-
-/// Why there is no entry.
-pub(crate) enum NoEntry {
-    /// The table does not have the recipient.
-    Gone(Failure),
-    /// Nothing is known of the recipient now.
-    Unanswered(Failure),
 }
 
 /// Why a value can't be used.

@@ -39,6 +39,9 @@ pub trait ChannelSection: 'static {
     }
 }
 
+/// Gives the values that an entry has by a name.
+pub type Values<'a, 'v> = &'a dyn Fn(&str) -> &'v [Box<str>];
+
 /// What a channel is told by one route.
 pub trait Settings: Any + Debug + Send + Sync {
     /// The key in `[[route]]`.
@@ -50,6 +53,16 @@ pub trait Settings: Any + Debug + Send + Sync {
     /// What limits its connections, or workers.
     fn limits(&self) -> Limits {
         Limits::default()
+    }
+
+    /// With [`Destination::ByEntry`]: the hosts of the recipient whose entry has these values, in groups as
+    /// [`Destination::Hosts`] has them.
+    ///
+    /// # Errors
+    /// Which value is missing, or is no host, for people.
+    fn hosts_by_entry(&self, values: Values<'_, '_>) -> Result<Vec<Vec<HostPort>>, String> {
+        let _ = values;
+        Ok(Vec::new())
     }
 
     /// Whether there can be a place for this recipient.
@@ -111,6 +124,9 @@ pub enum Destination<'a> {
     Here(&'a str),
     /// To the hosts that the file names: groups in the order in which they are tried.
     Hosts(Vec<&'a [HostPort]>),
+    /// To hosts that values of the recipient's entry name, in the table of its route's recipients, as it is
+    /// when the message is delivered: [`Settings::hosts_by_entry`].
+    ByEntry,
     /// To the hosts that the DNS names for the recipient's domain (RFC 5321 §5.1), at this port.
     Mx {
         /// TCP.

@@ -62,6 +62,15 @@ pub struct Explainer<'a> {
 /// A name and the values that an entry has by it.
 pub type NamedValues = (Box<str>, Box<[Box<str>]>);
 
+/// Values that were looked up to be shown, by name; names are without regard to case.
+pub fn values_in<'v>(known: Option<&'v [NamedValues]>) -> impl Fn(&str) -> &'v [Box<str>] {
+    move |name: &str| {
+        let mut known = known.into_iter().flatten();
+        let found = known.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map_or(&[], |(_, values)| values)
+    }
+}
+
 impl<'a> Explainer<'a> {
     /// For a configuration that was read from this document.
     pub(super) fn new(document: &'a Document) -> Explainer<'a> {

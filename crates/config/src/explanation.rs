@@ -1,7 +1,8 @@
 //! What would happen to a recipient, and which line of the file decided it.
 
 use super::channel::Destination;
-use super::explainer::{Explainer, NamedValues, Origin, Step};
+use super::explainer::{Explainer, NamedValues, Origin, Step, values_in};
+use super::host::HostPort;
 use super::listener::Listener;
 use super::quantity::{write_duration, write_size};
 use super::route::{DomainPattern, Route};
@@ -242,7 +243,13 @@ impl Telling<'_> {
             recipient.domain().to_string(),
             Origin::Rule("recipient domain"),
         );
-        let text = ready.clone().unwrap_or_else(|| "by the hosts that DNS names".to_owned());
+        let text = ready.clone().unwrap_or_else(|| {
+            let who = match route.channel.destination() {
+                Destination::ByEntry => "the recipient's entry",
+                _ => "DNS",
+            };
+            format!("by the hosts that {who} names")
+        });
         self.explainer.step("ready queue", text, Origin::Rule("next hop"));
         self.explainer.section = section;
         route.channel.explain_limits(&mut self.explainer);
@@ -282,10 +289,14 @@ impl Telling<'_> {
         recipient: &Mailbox,
         request: &ExplainRequest<'_>,
     ) -> Option<String> {
-        let Destination::Mx { port } = route.channel.destination() else {
+        let destination = route.channel.destination();
+        let Destination::Mx { port } = destination else {
             self.explainer.section = section.to_owned();
             route.channel.explain_destination(recipient, &mut self.explainer);
-            return route.next_hop();
+            return match destination {
+                Destination::ByEntry => self.next_hop_by_entry(route),
+                _ => route.next_hop(),
+            };
         };
         match request.mx {
             None => {
@@ -306,6 +317,15 @@ impl Telling<'_> {
                 Some(next_hop(route.channel.key(), &route.name, &groups))
             }
         }
+    }
+
+    /// The next hop that the recipient's entry names, as far as that is known.
+    fn next_hop_by_entry(&self, route: &Route) -> Option<String> {
+        let known = self.explainer.values()?;
+        let groups = route.channel.hosts_by_entry(&values_in(Some(known))).ok()?;
+        let text = |group: &Vec<HostPort>| group.iter().map(ToString::to_string).collect();
+        let groups: Vec<Vec<String>> = groups.iter().map(text).collect();
+        Some(next_hop(route.channel.key(), &route.name, &groups))
     }
 
     fn retry(&mut self, at: &str, retry: &Retry) {

@@ -32,10 +32,10 @@ mod table;
 mod table_section;
 pub mod written;
 
-pub use channel::{ChannelSection, Destination, Limits, Settings, SharedLimits};
+pub use channel::{ChannelSection, Destination, Limits, Settings, SharedLimits, Values};
 pub use decision::Decision;
 pub use embedded::EMBEDDED;
-pub use explainer::{Explainer, NamedValues, Origin, Step};
+pub use explainer::{Explainer, NamedValues, Origin, Step, values_in};
 pub use explanation::{ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
 pub use listener::Listener;

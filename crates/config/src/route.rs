@@ -46,22 +46,23 @@ impl Route {
     }
 
     /// The hosts that the file names, as the ready queue's name has them: groups in the order in
-    /// which they are tried. Empty for `mx`, whose hosts come from DNS, and for what stays here.
+    /// which they are tried. Empty where hosts come from elsewhere, and for what stays here.
     #[must_use]
     pub fn host_groups(&self) -> Vec<Vec<String>> {
         match self.channel.destination() {
             Destination::Hosts(groups) => {
                 groups.iter().map(|group| group.iter().map(ToString::to_string).collect()).collect()
             }
-            Destination::Here(_) | Destination::Mx { .. } => Vec::new(),
+            Destination::Here(_) | Destination::ByEntry | Destination::Mx { .. } => Vec::new(),
         }
     }
 
-    /// Name of the ready queue that it leads to; `None` for `mx`, where the hosts come from DNS.
+    /// Name of the ready queue that it leads to; `None` where the hosts come from DNS (`mx`) or from the
+    /// recipient's entry.
     #[must_use]
     pub fn next_hop(&self) -> Option<String> {
         let groups = match self.channel.destination() {
-            Destination::Mx { .. } => return None,
+            Destination::Mx { .. } | Destination::ByEntry => return None,
             Destination::Here("") => Vec::new(),
             Destination::Here(place) => vec![vec![place.to_owned()]],
             Destination::Hosts(_) => self.host_groups(),

@@ -1,8 +1,9 @@
 //! An answer that is there at once, or comes later.
 
 use mail::Refusal;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::task::Poll;
 
 /// An answer that comes later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -47,6 +48,24 @@ impl<'a, T> Answer<'a, T> {
             Answer::Later(later) => later.await,
         }
     }
+}
+
+/// What all of them give, in their order; they wait together.
+pub(crate) async fn all<T>(waiting: Vec<Later<'_, T>>) -> Vec<T> {
+    let mut waiting: Vec<(Later<'_, T>, Option<T>)> =
+        waiting.into_iter().map(|later| (later, None)).collect();
+    poll_fn(|cx| {
+        let mut is_done = true;
+        for (later, answer) in waiting.iter_mut().filter(|(_, answer)| answer.is_none()) {
+            match later.as_mut().poll(cx) {
+                Poll::Ready(ready) => *answer = Some(ready),
+                Poll::Pending => is_done = false,
+            }
+        }
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    waiting.into_iter().filter_map(|(_, answer)| answer).collect()
 }
 
 impl Decision<'_, ()> {

@@ -8,7 +8,7 @@ use crate::alarm::Alarm;
 use crate::console::Console;
 use crate::control::Suspension;
 use crate::custody::{Custody, LogPort};
-use crate::delivery::{Channels, Delivery, giving_up, start::start_connection};
+use crate::delivery::{Channels, Delivery, giving_up, locating::start_locating, start::start_connection};
 use crate::event::EventSink;
 use crate::inbox::{ShardMessage, ShardSender};
 use crate::ingress::{Ingress, Protocols, StageKinds, start::start_session};
@@ -242,6 +242,7 @@ impl<W: World> Shard<W> {
         let (schedule, delivery) = (&self.schedule, &self.delivery);
         match action {
             Action::Resolve(scheduled) => start_resolution(schedule, scheduled),
+            Action::Locate(locating) => start_locating(delivery, locating),
             Action::Open(ready) => start_connection(delivery, ready),
             Action::Wake(ready) => schedule.idle.wake_one(ready),
             Action::Expired(entry) => giving_up::expire(delivery, entry),

@@ -4,8 +4,8 @@
 use crate::answer::Answer;
 use crate::seams::{Found, Tables};
 use config::{Composition, ENTRY_TEXT, Rewrite, TableEntry};
-use lookup::{Entry, Trouble};
-use mail::Mailbox;
+use lookup::{Entry, Trouble, TroubleKind};
+use mail::{Class, EnhancedStatus, Failure, Mailbox};
 use std::borrow::Cow;
 use std::slice;
 use std::sync::Arc;
@@ -84,6 +84,8 @@ pub struct FoundAddress {
     pub entry: Arc<Entry>,
     /// By what.
     pub by: FoundBy,
+    /// The key that the table has.
+    pub key: String,
 }
 
 /// What a table says of an address: of the whole, else without its tag, else of its domain.
@@ -97,9 +99,51 @@ pub fn find_address<T: Tables + Clone>(
     find_first(tables, table, keys).then(move |found| {
         Answer::Now(found.map(|found| {
             let found = found?;
-            Some(FoundAddress { by: *by.get(found.at)?, entry: found.entry })
+            Some(FoundAddress { by: *by.get(found.at)?, entry: found.entry, key: found.key })
         }))
     })
+}
+
+/// Why there is no entry of a recipient at delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoEntry {
+    /// The table does not have the recipient any more.
+    Gone(Failure),
+    /// Nothing is known of the recipient now.
+    Unanswered {
+        failure: Failure,
+        /// The table is well: of this key alone it says nothing that could be used.
+        is_of_key: bool,
+    },
+}
+
+/// The entry of a recipient who was accepted, as the table of its route's recipients has it now.
+///
+/// # Errors
+/// The recipient is no longer in the table, or the table gives no answer.
+pub async fn entry_of<T: Tables + Clone>(
+    tables: &T,
+    table: &Arc<TableEntry>,
+    recipient: &Mailbox,
+) -> Result<FoundAddress, NoEntry> {
+    match find_address(tables, table, recipient).get().await {
+        Ok(Some(found)) => Ok(found),
+        // RFC 3463 §3.2: X.1.1 is an address that does not exist.
+        Ok(None) => Err(NoEntry::Gone(Failure::local(
+            Class::Permanent,
+            EnhancedStatus::new(5, 1, 1),
+            format!("{recipient} is not in table {} any more", table.name),
+        ))),
+        // RFC 3463 §3.5: X.4.3 is a directory that fails.
+        Err(trouble) => Err(NoEntry::Unanswered {
+            is_of_key: trouble.kind == TroubleKind::Key,
+            failure: Failure::local(
+                Class::Transient,
+                EnhancedStatus::new(4, 4, 3),
+                format!("no answer from {trouble}"),
+            ),
+        }),
+    }
 }
 
 /// What a table says of one of several keys.

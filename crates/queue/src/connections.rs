@@ -100,6 +100,7 @@ impl Queue {
             Known::Ready(ready, _) => queue.epoch == self.epoch && ready.0 == entry.ready,
             // While the DNS has trouble the old way is the best there is.
             Known::Trouble(..) => queue.epoch == self.epoch && !queue.way_lost,
+            Known::Each(_) => queue.epoch == self.epoch && self.is_located(slot),
             Known::Nothing | Known::Refused(_) => false,
         }
     }

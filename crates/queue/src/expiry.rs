@@ -52,7 +52,7 @@ impl Queue {
                 due = due.max(ready.standstill.ended(now));
                 ready.gate.failed_at
             }
-            State::Held | State::InFlight | State::Free => return false,
+            State::Held | State::InFlight | State::Locating | State::Free => return false,
         };
         let wait = queue.retry.give_up_after.min(LAST_TRY_WAIT_MAX);
         failed_at.is_some_and(|at| at >= due) || now >= due.max(self.expires_at(slot)) + wait

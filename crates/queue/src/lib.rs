@@ -6,7 +6,8 @@
 //! The way of an entry: [`Queue::push`] puts it into its scheduled queue (or, if it is due and
 //! the next hop is known, at once into a ready queue). When it falls due, [`Action::Resolve`]
 //! asks for the next hop, [`Queue::handle_resolved`] answers, and the entry moves to the ready
-//! queue of that hop. [`Action::Open`] and [`Action::Wake`] bring connections, which fetch work
+//! queue of that hop. Where the next hop hangs on the recipient, the answer is that
+//! ([`Resolution::Each`]), and [`Action::Locate`] asks for each entry. [`Action::Open`] and [`Action::Wake`] bring connections, which fetch work
 //! with [`Queue::take`] and report with [`Queue::handle_outcome`].
 //!
 //! What decides how mail is delivered is in the key of its ready queue ([`ReadyKey`]). What
@@ -31,6 +32,7 @@ pub mod lease;
 mod lending;
 mod limits;
 mod listing;
+mod locating;
 mod named_limit;
 mod operator;
 mod outcome;
@@ -52,6 +54,7 @@ pub use connections::{CloseReason, Take, Work};
 pub use hold::Held;
 pub use limits::ReadyLimits;
 pub use listing::{Glance, GlanceState, QueueCounts, ReadyCounts, ScheduledCounts};
+pub use locating::{LOCATING_MAX, Located, Locating};
 pub use named_limit::NamedLimit;
 pub use operator::Retried;
 pub use outcome::{Deferred, EntryOutcome};
@@ -140,6 +143,8 @@ pub enum Action {
     /// Find route and next hop of this scheduled queue and answer with
     /// [`Queue::handle_resolved`]. Asked once until answered, and again when the answer is stale.
     Resolve(ScheduledId),
+    /// Find the next hop of each of these recipients and answer with [`Queue::handle_located`].
+    Locate(Locating),
     /// Open one more connection for this ready queue (its slot is taken); report with
     /// `handle_opened`, `handle_open_failed`, and in the end `handle_closed`.
     Open(ReadyId),

@@ -94,7 +94,8 @@ impl Queue {
     #[must_use]
     pub fn counts(&self) -> QueueCounts {
         QueueCounts {
-            scheduled: self.states[State::Scheduled as usize],
+            scheduled: self.states[State::Scheduled as usize]
+                + self.states[State::Locating as usize],
             ready: self.states[State::Ready as usize],
             in_flight: self.states[State::InFlight as usize],
             held: self.states[State::Held as usize],

@@ -90,6 +90,7 @@ impl Queue {
                 self.hasten(now, entry.slot);
                 Retried::Due
             }
+            State::Locating => Retried::Due,
             State::Held | State::Free => Retried::Gone,
         }
     }
@@ -130,7 +131,7 @@ impl Queue {
                 let reason = self.hold_reason_at(slot).cloned();
                 Blocker::Held { reason: reason.unwrap_or_else(|| Arc::from("")) }
             }
-            State::Scheduled => self.why_scheduled(now, slot),
+            State::Scheduled | State::Locating => self.why_scheduled(now, slot),
             State::Ready => self.why_ready(now, slot),
         })
     }
@@ -148,6 +149,9 @@ impl Queue {
         match &queue.known {
             Known::Trouble(failure, until) if *until > now => {
                 Blocker::ResolutionFailed { domain, failure: failure.clone(), until: *until }
+            }
+            Known::Each(_) if let (State::Scheduled, Some(pause)) = (entry.state(), &self.paused) => {
+                Blocker::Paused(pause.clone())
             }
             _ => Blocker::Resolving { domain },
         }

@@ -3,11 +3,12 @@
 use crate::cursor::SweepCursor;
 use crate::failures::Failures;
 use crate::hold_reasons::HoldReasons;
+use crate::locating::LocatingLine;
 use crate::named_limit::Limit;
 use crate::ready::Ready;
 use crate::retry::LastDeferred;
 use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
-use crate::slab::{HELD, NONE, Slab, State};
+use crate::slab::{HELD, NONE, STATES, Slab, State};
 use crate::table::Table;
 use crate::timers::Timers;
 use crate::{
@@ -74,7 +75,9 @@ pub struct Queue {
     pub(crate) actions: VecDeque<Action>,
     pub(crate) failures: Failures,
     /// Entries by state.
-    pub(crate) states: [usize; 5],
+    pub(crate) states: [usize; STATES],
+    /// What is located by recipient.
+    pub(crate) locating: LocatingLine,
     /// Goes up when all answers about next hops become stale.
     pub(crate) epoch: u32,
     pub(crate) sweep: SweepCursor,
@@ -125,7 +128,8 @@ impl Queue {
             paused: None,
             actions: VecDeque::new(),
             failures: Failures::default(),
-            states: [0; 5],
+            states: [0; STATES],
+            locating: LocatingLine::default(),
             epoch: 0,
             sweep: SweepCursor::default(),
             keeps_all: false,
@@ -272,6 +276,7 @@ impl Queue {
                 let tenant = self.scheduled[number].tenant;
                 self.ready[ready].backlog.remove(&mut self.slab, slot, tenant);
             }
+            State::Locating => {}
             State::Free | State::InFlight | State::Held => return,
         }
         self.moved(slot, State::Held);
@@ -383,7 +388,7 @@ impl Queue {
     /// When to call [`Queue::poll`] again if nothing else happens.
     #[must_use]
     pub fn next_timeout(&self) -> Mono {
-        if !self.actions.is_empty() || !self.dirty.is_empty() {
+        if !self.actions.is_empty() || !self.dirty.is_empty() || self.may_locate() {
             return Mono(0);
         }
         let first = |timers: &Timers| timers.peek().map_or(Mono::NEVER, |(at, _)| at);
@@ -397,6 +402,10 @@ impl Queue {
     fn work(&mut self, now: Mono) -> bool {
         if let Some(ready) = self.dirty.pop_front() {
             self.service(now, ready);
+            return true;
+        }
+        if self.may_locate() {
+            self.locate_next(now);
             return true;
         }
         if let Some((at, number)) = self.scheduled_timers.peek()

@@ -29,6 +29,11 @@ pub enum Resolution {
     Unrouted(Arc<Failure>),
     /// Nowhere, for good: each due entry comes out as [`Action::Failed`].
     Refuse(Arc<Failure>),
+    /// Each entry goes where its recipient is: it comes out as [`Action::Locate`] when it is due.
+    Each {
+        /// Ask again for what falls due after this.
+        fresh_until: Mono,
+    },
 }
 
 impl Queue {
@@ -63,13 +68,17 @@ impl Queue {
                 Known::Trouble(failure, now + retry.delay(troubles, &mut self.random))
             }
             Resolution::Refuse(failure) => Known::Refused(failure),
+            Resolution::Each { fresh_until } => {
+                Known::Each(fresh_until.max(Mono(now.0.saturating_add(1))))
+            }
         };
         let ready = match &known {
             Known::Ready(ready, _) => Some(*ready),
             _ => None,
         };
         let queue = &mut self.scheduled[number];
-        if !matches!(known, Known::Trouble(..)) {
+        queue.each_since = each_since(&known, queue.each_since, epoch, now);
+        if !matches!(known, Known::Trouble(..) | Known::Each(_)) {
             queue.troubles = 0;
         }
         queue.epoch = epoch;
@@ -94,7 +103,7 @@ impl Queue {
         }
     }
 
-    fn intern_ready(
+    pub(crate) fn intern_ready(
         &mut self,
         now: Mono,
         key: &ReadyKey,
@@ -143,10 +152,17 @@ impl Queue {
         }
     }
 
+    /// How many questions for this queue's next hop, or those of its entries, were in vain since the
+    /// last answer.
+    #[must_use]
+    pub fn trouble_count(&self, scheduled: ScheduledId) -> u16 {
+        self.scheduled.get(scheduled.0).map_or(0, |queue| queue.troubles)
+    }
+
     /// Whether the last question for this queue's next hop was in vain.
     #[must_use]
     pub fn is_in_trouble(&self, scheduled: ScheduledId) -> bool {
-        self.scheduled.get(scheduled.0).is_some_and(|queue| queue.troubles > 0)
+        self.trouble_count(scheduled) > 0
     }
 
     /// Sets the timer of a scheduled queue.
@@ -154,7 +170,7 @@ impl Queue {
         let queue = &self.scheduled[number];
         let resumed = queue.standstill.until();
         let at = match (queue.heap.first(), &queue.known) {
-            _ if queue.asked => Mono::NEVER,
+            _ if queue.asked || queue.in_line => Mono::NEVER,
             (None, _) => Mono::NEVER,
             (Some(slot), Known::Trouble(_, until)) if queue.epoch == self.epoch => {
                 self.slab[slot].due.max(*until)
@@ -195,6 +211,7 @@ impl Queue {
                 self.finish_refusing(now, number);
             }
             Known::Trouble(_, until) if current && now < *until => self.arm(number),
+            Known::Each(until) if current && now < *until => self.line_up(number),
             _ => {
                 self.want_resolution(number);
                 self.arm(number);
@@ -216,5 +233,20 @@ impl Queue {
     pub(crate) fn reschedule(&mut self, slot: u32) {
         self.detach(slot);
         self.schedule(slot);
+    }
+}
+
+/// Since when each entry of a scheduled queue goes its own way, of which `known` is known from now on.
+/// Trouble in between changes nothing about where they went.
+fn each_since(
+    known: &Known,
+    before: Option<(u32, Mono)>,
+    epoch: u32,
+    now: Mono,
+) -> Option<(u32, Mono)> {
+    match known {
+        Known::Each(_) => before.filter(|(of, _)| *of == epoch).or(Some((epoch, now))),
+        Known::Trouble(..) => before,
+        Known::Nothing | Known::Ready(..) | Known::Refused(_) => None,
     }
 }

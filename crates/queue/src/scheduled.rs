@@ -17,6 +17,8 @@ pub(crate) enum Known {
     Trouble(Arc<Failure>, Mono),
     /// Nowhere: what is due now is refused.
     Refused(Arc<Failure>),
+    /// Each entry goes where its recipient is, which is asked for when it is due; until then.
+    Each(Mono),
 }
 
 /// `used` of a queue whose id was given out since the sweep last came by.
@@ -42,6 +44,12 @@ pub(crate) struct Scheduled {
     pub(crate) way_lost: bool,
     /// When the last answer came.
     pub(crate) answered: Mono,
+    /// Since when each entry goes its own way, and the epoch of that answer.
+    pub(crate) each_since: Option<(u32, Mono)>,
+    /// When one of its entries was located last.
+    pub(crate) located: Option<Mono>,
+    /// It waits for its turn to have entries located.
+    pub(crate) in_line: bool,
     /// An operator stopped it.
     pub(crate) standstill: Standstill,
     /// Last use, for dropping it.
@@ -65,6 +73,9 @@ impl Scheduled {
             entries: 0,
             way_lost: false,
             answered: Mono(0),
+            each_since: None,
+            located: None,
+            in_line: false,
             standstill: Standstill::default(),
             used: JUST_ASKED_FOR,
             last_failure: None,

@@ -45,7 +45,7 @@ impl Queue {
         let entry = &self.slab[slot];
         match entry.state() {
             State::InFlight => Siblings::InFlight,
-            State::Ready => Siblings::Due,
+            State::Ready | State::Locating => Siblings::Due,
             State::Scheduled if entry.due <= by => Siblings::Due,
             _ if self.expires_at(slot) <= by => Siblings::Due,
             _ => Siblings::Waiting,

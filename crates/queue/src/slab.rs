@@ -39,7 +39,12 @@ pub(crate) enum State {
     InFlight = 3,
     /// Waits for an operator; in no list.
     Held = 4,
+    /// Its own next hop is being asked for; in no list.
+    Locating = 5,
 }
+
+/// As many states there are.
+pub(crate) const STATES: usize = 6;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -94,6 +99,7 @@ impl Entry {
             2 => State::Ready,
             3 => State::InFlight,
             4 => State::Held,
+            5 => State::Locating,
             _ => State::Free,
         }
     }

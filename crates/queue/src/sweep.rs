@@ -47,7 +47,8 @@ impl Queue {
     fn sweep_chunk(&mut self, now: Mono, chunk: u32) {
         let slots: Vec<u32> = self.slab.slots(chunk).collect();
         for slot in slots {
-            if matches!(self.slab[slot].state(), State::InFlight | State::Held) {
+            let state = self.slab[slot].state();
+            if matches!(state, State::InFlight | State::Held | State::Locating) {
                 continue;
             }
             if self.is_given_up(now, slot) {
@@ -104,6 +105,14 @@ impl Queue {
                     self.want_resolution(number);
                 }
             }
+            Known::Each(until) if current && self.is_located(slot) => {
+                if *until <= now {
+                    self.want_resolution(number);
+                }
+                if self.may_have_moved(now, slot) {
+                    self.reschedule(slot);
+                }
+            }
             _ => self.reschedule(slot),
         }
     }
@@ -125,7 +134,7 @@ impl Queue {
 
     fn tidy_scheduled(&mut self, now: Mono, number: u32) {
         let Some(queue) = self.scheduled.get(number) else { return };
-        if queue.entries > 0 || queue.asked {
+        if queue.entries > 0 || queue.asked || queue.in_line {
             return;
         }
         if queue.used == JUST_ASKED_FOR {

@@ -6,14 +6,13 @@ mod template;
 mod terms;
 
 use crate::local::{self, Delivered, NotDelivered};
-use crate::values::NoEntry;
 use bytes::Bytes;
 use config::ChannelSection;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
 use mta::delivery::{Channel, Slot, Task};
 use mta::message::{Message, MessageBody};
 use mta::seams::{MailStore, MailboxError, MailboxPlace, Time, World};
-use mta::tables;
+use mta::tables::{self, NoEntry};
 pub(crate) use settings::{Maildir, MaildirText};
 use spool::{BlobId, LoadError};
 use std::io::{self, ErrorKind};
@@ -72,7 +71,7 @@ async fn place_of<W: World>(
         Some(entries) => {
             Some(entries.entry_of(slot, recipient).await.map_err(|why| match why {
                 NoEntry::Gone(failure) => NotDelivered::Failed { failure, place: template() },
-                NoEntry::Unanswered(failure) => {
+                NoEntry::Unanswered { failure, .. } => {
                     NotDelivered::Unknown { failure, place: template() }
                 }
             })?)

@@ -3,9 +3,10 @@
 use super::folder;
 use super::template::{Owner, PlaceError, Template};
 use super::terms::{QuotaText, Terms};
-use crate::values::{EntryTable, ValueNames, Values};
+use crate::values::{EntryTable, ValueNames};
+use config::Values;
 use config::quantity::{DurationText, write_duration};
-use config::{ChannelSection, Destination, Explainer, NamedValues, Reader, Settings};
+use config::{ChannelSection, Destination, Explainer, Reader, Settings, values_in};
 use mail::Mailbox;
 use mta::seams::{Keeping, MailFolder, MailboxPlace};
 use schemars::JsonSchema;
@@ -261,15 +262,6 @@ impl Settings for Maildir {
 
     fn is_like(&self, other: &dyn Settings) -> bool {
         other.of::<Maildir>() == Some(self)
-    }
-}
-
-/// Values that were looked up to be shown, by name.
-fn values_in<'v>(known: Option<&'v [NamedValues]>) -> impl Fn(&str) -> &'v [Box<str>] {
-    move |name: &str| {
-        let mut known = known.into_iter().flatten();
-        let found = known.find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map_or(&[], |(_, values)| values)
     }
 }
 

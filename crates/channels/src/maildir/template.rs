@@ -1,7 +1,8 @@
 //! The path of each recipient's Maildir. Nothing in an address or in a table leads out of the directory
 //! that the operator wrote before the first placeholder.
 
-use crate::values::{self, ValueError, ValueNames, Values};
+use crate::values::{self, ValueError, ValueNames};
+use config::Values;
 use mail::{Class, EnhancedStatus, Failure, Mailbox};
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};

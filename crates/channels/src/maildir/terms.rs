@@ -2,9 +2,9 @@
 //! says so for all, or the entry of each recipient.
 
 use super::settings::MaildirText;
-use crate::values::{self, Setting, ValueError, ValueNames, Values};
+use crate::values::{self, Setting, ValueError, ValueNames};
 use config::quantity::{SizeText, parse_size, write_size};
-use config::{Explainer, Reader};
+use config::{Explainer, Reader, Values};
 use mta::seams::{Account, Keeping};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};

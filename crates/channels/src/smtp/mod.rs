@@ -1,5 +1,6 @@
 //! SMTP and LMTP.
 
+mod hosts;
 mod inbound;
 mod outbound;
 pub mod settings;

@@ -1,8 +1,10 @@
 //! What SMTP and LMTP routes are told: `smtp`, `lmtp` and `mx` in `[[route]]`.
 
+use super::hosts::{HostTerms, Hosts};
 use config::quantity::{Period, write_duration};
 use config::{
-    ChannelSection, Destination, Explainer, Host, HostPort, Limits, Reader, Settings, SharedLimits,
+    ChannelSection, Destination, Explainer, HostPort, Limits, Reader, Settings, SharedLimits, Values,
+    values_in,
 };
 use mail::Mailbox;
 use schemars::JsonSchema;
@@ -181,8 +183,7 @@ impl Named {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relay {
     key: &'static str,
-    /// In the order given; empty for `mx`.
-    pub hosts: Vec<HostPort>,
+    hosts: Hosts,
     /// What only hosts that the file names may be told.
     pub named: Named,
     /// Addresses that are private or this machine's own are not followed.
@@ -214,9 +215,20 @@ impl Settings for Relay {
         if self.is_by_mx() {
             return Destination::Mx { port: self.peer.port };
         }
-        Destination::Hosts(match self.named.balance {
-            Balance::Failover => self.hosts.chunks(1).collect(),
-            Balance::RoundRobin => vec![&self.hosts],
+        match &self.hosts {
+            Hosts::Fixed(hosts) => Destination::Hosts(match self.named.balance {
+                Balance::Failover => hosts.chunks(1).collect(),
+                Balance::RoundRobin => vec![hosts],
+            }),
+            Hosts::ByEntry { .. } => Destination::ByEntry,
+        }
+    }
+
+    fn hosts_by_entry(&self, values: Values<'_, '_>) -> Result<Vec<Vec<HostPort>>, String> {
+        let hosts = self.hosts.of(values).map_err(|error| error.to_string())?;
+        Ok(match self.named.balance {
+            Balance::Failover => hosts.into_iter().map(|host| vec![host]).collect(),
+            Balance::RoundRobin => vec![hosts],
         })
     }
 
@@ -238,8 +250,14 @@ impl Settings for Relay {
     }
 
     fn explain_destination(&self, _: &Mailbox, explainer: &mut Explainer<'_>) {
-        let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
-        explainer.own_key("hosts", hosts.join(", "));
+        let hosts = match explainer.values() {
+            None => self.hosts.to_string(),
+            known => match self.hosts.of(&values_in(known)) {
+                Ok(hosts) => Hosts::Fixed(hosts).to_string(),
+                Err(error) => error.to_string(),
+            },
+        };
+        explainer.own_key("hosts", hosts);
     }
 
     fn explain_limits(&self, explainer: &mut Explainer<'_>) {
@@ -273,7 +291,12 @@ impl Settings for Relay {
 pub struct SmtpText {
     /// The hosts, at least one: an address or a name (its addresses are looked up, not its
     /// MX), with or without port: `"192.0.2.1:2525"`, `"[2001:db8::1]:25"`,
-    /// `"smtp.example.org"`. Required.
+    /// `"smtp.example.org"`. `"{mailhost}"` stands for a value of the recipient's entry in the table
+    /// of `recipients` that is such a host, as it is before each try: an attribute, a column, a field,
+    /// or `{value}` for the text of an entry without such; `"{mailhost}:2525"` names the port of values
+    /// without one. Several values, at most 16, are several hosts. A message for a recipient that is no
+    /// longer in the table is returned (5.1.1); it waits while the table gives no answer (4.4.3), or the
+    /// value is missing or is no host (4.3.5). Required.
     #[schemars(extend("items" = { "type": "string", "title": "host" }))]
     hosts: Vec<String>,
     #[serde(flatten)]
@@ -289,7 +312,8 @@ impl ChannelSection for SmtpText {
     type Text = SmtpText;
 
     fn read(text: SmtpText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
-        let hosts = hosts(&text.hosts, text.peer.port, false, reader);
+        let terms = HostTerms { port: text.peer.port, takes_sockets: false };
+        let hosts = Hosts::read(&text.hosts, terms, reader);
         Some(relay(SmtpText::KEY, hosts, text.named, text.peer, reader))
     }
 }
@@ -300,7 +324,8 @@ impl ChannelSection for SmtpText {
 pub struct LmtpText {
     /// The hosts, at least one: an address or a name, with or without port, or the path of a
     /// Unix socket of this machine, `"/run/dovecot/lmtp"`, which the user that this server
-    /// runs as may write to. Required.
+    /// runs as may write to; or `"{mailhost}"`, `"{mailhost}:24"` for a value of the recipient's entry
+    /// that is such a host, as with `smtp`. Required.
     #[schemars(extend("items" = { "type": "string", "title": "host" }))]
     hosts: Vec<String>,
     #[serde(flatten)]
@@ -317,7 +342,8 @@ impl ChannelSection for LmtpText {
     type Text = LmtpText;
 
     fn read(text: LmtpText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
-        let hosts = hosts(&text.hosts, text.peer.port, true, reader);
+        let terms = HostTerms { port: text.peer.port, takes_sockets: true };
+        let hosts = Hosts::read(&text.hosts, terms, reader);
         Some(relay(LmtpText::KEY, hosts, text.named, text.peer, reader))
     }
 }
@@ -353,7 +379,7 @@ impl ChannelSection for MxText {
         text.peer.check(reader);
         Some(Arc::new(Relay {
             key: MxText::KEY,
-            hosts: Vec::new(),
+            hosts: Hosts::Fixed(Vec::new()),
             named,
             refuse_private: text.refuse_private,
             peer: text.peer,
@@ -363,7 +389,7 @@ impl ChannelSection for MxText {
 
 fn relay(
     key: &'static str,
-    hosts: Vec<HostPort>,
+    hosts: Hosts,
     named: Named,
     peer: Peer,
     reader: &mut Reader<'_, '_>,
@@ -371,32 +397,4 @@ fn relay(
     named.check(reader);
     peer.check(reader);
     Arc::new(Relay { key, hosts, named, refuse_private: false, peer })
-}
-
-fn hosts(
-    written: &[String],
-    default_port: u16,
-    takes_sockets: bool,
-    reader: &mut Reader<'_, '_>,
-) -> Vec<HostPort> {
-    if written.is_empty() {
-        let help = "give it hosts = [\"host:port\"]";
-        reader.error("hosts", "a route to nowhere: `hosts` is empty", help);
-    }
-    let mut hosts: Vec<HostPort> = Vec::with_capacity(written.len());
-    for (index, text) in written.iter().enumerate() {
-        let key = format!("hosts[{index}]");
-        match HostPort::parse(text, default_port) {
-            Ok(HostPort { host: Host::Socket(_), .. }) if !takes_sockets => {
-                let help = "only LMTP is spoken over Unix sockets";
-                reader.error(&key, format!("\"{text}\" is not a host"), help);
-            }
-            Ok(host) if hosts.contains(&host) => {
-                reader.error(&key, format!("{host} is listed twice"), "");
-            }
-            Ok(host) => hosts.push(host),
-            Err(help) => reader.error(&key, format!("\"{text}\" is not a host"), &help),
-        }
-    }
-    hosts
 }

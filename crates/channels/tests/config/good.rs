@@ -48,7 +48,7 @@ fn the_documented_example_means_what_it_says() {
     let names: Vec<&str> = config.routes.iter().map(|route| route.channel.key()).collect();
     assert_eq!(names, ["smtp", "maildir", "lmtp", "discard", "mx", "maildir"]);
     let relay: &Relay = config.routes[0].channel.of().unwrap();
-    assert_eq!(relay.hosts[0].to_string(), "127.0.0.1:55225");
+    assert_eq!(config.routes[0].host_groups(), [["127.0.0.1:55225"]]);
     assert_eq!(relay.peer.max_connections, 50);
     assert_eq!(config.routes[4].line, 29);
 }

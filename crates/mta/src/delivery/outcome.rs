@@ -8,7 +8,7 @@ use crate::event::{self, Event, Hop, Kind, Trouble};
 use crate::message::Message;
 use crate::seams::World;
 use mail::{Class, EnhancedStatus, Failure, MessageId, Mono, Reply};
-use queue::{EntryId, EntryOutcome, Work};
+use queue::{Deferred, EntryId, EntryOutcome, Work};
 use spool::{Attempt, LoadError, Record, Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -139,7 +139,19 @@ fn defer<W: World>(
     let outcome = EntryOutcome::Deferred(Arc::clone(&failure));
     let mine = delivery.schedule.queue_mut().handle_outcome(now, entry, outcome);
     // None: it was too old to wait again and comes back as expired, or an operator removed it.
-    let Some(mine) = mine else { return };
+    if let Some(mine) = mine {
+        note_deferred(delivery, deferred, recipient, mine, failure);
+    }
+}
+
+/// The queue has put a recipient off.
+fn note_deferred<W: World>(
+    delivery: &Delivery<W>,
+    deferred: &mut Vec<Deferral>,
+    recipient: u32,
+    mine: Deferred,
+    failure: Arc<Failure>,
+) {
     delivery.services.metrics.deferrals.inc();
     let same = deferred.iter_mut().find(|other| {
         (other.attempts, other.next_try) == (mine.attempts, mine.next_try)
@@ -156,9 +168,23 @@ fn defer<W: World>(
     }
 }
 
+/// Records that the queue has put recipients of a message off before any hop was asked.
+pub(crate) fn put_off<W: World>(
+    delivery: &Delivery<W>,
+    message: Option<&Message>,
+    id: MessageId,
+    recipients: impl Iterator<Item = (u32, Deferred, Arc<Failure>)>,
+) {
+    let mut deferred = Vec::new();
+    for (recipient, mine, failure) in recipients {
+        note_deferred(delivery, &mut deferred, recipient, mine, failure);
+    }
+    write_deferred(delivery, message, id, deferred, None);
+}
+
 /// Records attempts that failed for now.
 fn write_deferred<W: World>(
-    delivery: &Rc<Delivery<W>>,
+    delivery: &Delivery<W>,
     message: Option<&Message>,
     id: MessageId,
     deferred: Vec<Deferral>,
@@ -204,12 +230,16 @@ pub(crate) fn unreadable<W: World>(
     part: &str,
     why: &LoadError,
 ) {
-    let status = EnhancedStatus::new(4, 3, 0);
-    let text = format!("its {part} can't be read: {}", said_of(why));
-    let failure = Arc::new(Failure::local(Class::Transient, status, text));
+    let failure = unread(part, why);
     let mut deferred = Vec::new();
     for &(entry, recipient, _) in &work.entries {
         defer(delivery, &mut deferred, (entry, recipient), Arc::clone(&failure));
     }
     write_deferred(delivery, None, work.id, deferred, None);
+}
+
+/// The failure of a message of which a part can't be read. RFC 3463 §3.4: X.3.0 is the mail system.
+pub(crate) fn unread(part: &str, why: &LoadError) -> Arc<Failure> {
+    let text = format!("its {part} can't be read: {}", said_of(why));
+    Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text))
 }

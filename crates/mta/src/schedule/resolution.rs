@@ -17,7 +17,10 @@ use crate::seams::World;
 use config::{Config, Destination, HostPort, Limits, Route};
 use lookup::Trouble;
 use mail::{Class, EnhancedStatus, Failure, Mono};
-use queue::{NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution, ScheduledId, ScheduledKey};
+use queue::{
+    Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
+    ScheduledId, ScheduledKey,
+};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,10 +57,7 @@ fn resolve<W: World>(
     let found = match found {
         Ok(found) => found,
         Err(trouble) => {
-            // RFC 3463 §3.5: 4.4.3, directory server failure.
-            let text = format!("route lookup failed: {trouble}");
-            let failure = Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 3), text);
-            let _ = answer(schedule, scheduled, Resolution::Retry(Arc::new(failure)));
+            let _ = answer(schedule, scheduled, Resolution::Retry(unanswered(&trouble)));
             return;
         }
     };
@@ -75,9 +75,21 @@ fn resolve<W: World>(
         return;
     };
     let config = Arc::clone(&active.config);
-    let Destination::Mx { port } = route.channel.destination() else {
-        let found = Found { hosts: static_hosts(&route), fresh_until: Mono::NEVER };
-        return answer_hop(schedule, scheduled, &config, &route, found);
+    let port = match route.channel.destination() {
+        Destination::Mx { port } => port,
+        Destination::Hosts(groups) => {
+            let found = Found { hosts: host_groups(groups), fresh_until: Mono::NEVER };
+            return answer_hop(schedule, scheduled, &config, &route, found);
+        }
+        Destination::Here(_) => {
+            let found = Found { hosts: Vec::new(), fresh_until: Mono::NEVER };
+            return answer_hop(schedule, scheduled, &config, &route, found);
+        }
+        Destination::ByEntry => {
+            let each = Resolution::Each { fresh_until: Mono::NEVER };
+            let _ = answer(schedule, scheduled, each);
+            return;
+        }
     };
     let asker = asker(schedule, scheduled);
     let dns = InTurn { services: Rc::clone(&schedule.services), asker };
@@ -98,6 +110,12 @@ fn resolve<W: World>(
             }
         }
     });
+}
+
+/// No table says which route it is. RFC 3463 §3.5: 4.4.3, directory server failure.
+pub(crate) fn unanswered(trouble: &Trouble) -> Arc<Failure> {
+    let text = format!("route lookup failed: {trouble}");
+    Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 3), text))
 }
 
 /// As whom a scheduled queue asks the DNS.
@@ -127,7 +145,10 @@ fn answer<W: World>(
     };
     let (found, ready) = {
         let mut queue = schedule.queue_mut();
-        let key = queue.scheduled_key(scheduled).filter(|_| queue.is_in_trouble(scheduled));
+        // Whether entries can be located turns out with the first that is.
+        let is_answer = !matches!(resolution, Resolution::Each { .. });
+        let was_in_trouble = is_answer && queue.is_in_trouble(scheduled);
+        let key = queue.scheduled_key(scheduled).filter(|_| was_in_trouble);
         let domain = key.map(|key| key.domain.clone());
         (domain, queue.handle_resolved(now, scheduled, resolution))
     };
@@ -157,9 +178,59 @@ fn answer_hop<W: World>(
     let named = key.clone();
     let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
     let Some(ready) = self::answer(schedule, scheduled, answer) else { return };
-    let hop = NextHop::new(route, found.hosts, config.hostname.clone());
-    schedule.learn_hop(ready, &named, hop);
-    standing::suspend_hop(schedule, ready, &named);
+    learn(schedule, ready, &named, NextHop::new(route, found.hosts, config.hostname.clone()));
+}
+
+/// What is known of a ready queue that was named.
+fn learn<W: World>(schedule: &Rc<Schedule<W>>, ready: ReadyId, key: &ReadyKey, hop: NextHop) {
+    schedule.learn_hop(ready, key, hop);
+    standing::suspend_hop(schedule, ready, key);
+}
+
+/// The ready queue of recipients whose entries name these hosts; `None`: the configuration is another by
+/// now.
+pub(crate) fn enter_located<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    locating: &Locating,
+    config: &Config,
+    route: &Route,
+    hosts: Vec<HostGroup>,
+) -> Option<ReadyId> {
+    let now = schedule.services.now();
+    let (key, shared) = names(schedule, route, &hosts);
+    let limits = limits_of(route.channel.limits());
+    let ready = schedule.queue_mut().enter_located(now, locating, &key, &limits, &shared)?;
+    learn(schedule, ready, &key, NextHop::new(route, hosts, config.hostname.clone()));
+    Some(ready)
+}
+
+/// Answers where the recipients of a message are; trouble in asking, or its end, is told. What is to be
+/// recorded of those that were deferred, in the order of the entries.
+pub(crate) fn answer_located<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    locating: &Locating,
+    answers: Vec<Located>,
+) -> Vec<Option<Deferred>> {
+    let (now, scheduled) = (schedule.services.now(), locating.scheduled);
+    let silence = answers.iter().find_map(|answer| match answer {
+        Located::Silence(failure) => Some(Arc::clone(failure)),
+        _ => None,
+    });
+    let (deferred, before, after, domain) = {
+        let mut queue = schedule.queue_mut();
+        let before = queue.trouble_count(scheduled);
+        let deferred = queue.handle_located(now, locating, answers);
+        let domain = queue.scheduled_key(scheduled).map(|key| key.domain.clone());
+        (deferred, before, queue.trouble_count(scheduled), domain)
+    };
+    match (silence, domain) {
+        (Some(failure), _) if after > before => {
+            trouble::tell_unresolved(schedule, scheduled, &failure);
+        }
+        (_, Some(domain)) if after < before => trouble::tell_resolved(schedule, domain.as_str()),
+        _ => {}
+    }
+    deferred
 }
 
 /// The name of the ready queue, and the limits that it shares: those of the route towards the set
@@ -197,9 +268,10 @@ fn limits_of(limits: Limits) -> ReadyLimits {
     }
 }
 
-/// The hosts that the file names.
-fn static_hosts(route: &Route) -> Vec<HostGroup> {
-    let Destination::Hosts(groups) = route.channel.destination() else { return Vec::new() };
+/// Groups of hosts that the file or a table names.
+pub(crate) fn host_groups<'a>(
+    groups: impl IntoIterator<Item = &'a [HostPort]>,
+) -> Vec<HostGroup> {
     let host = |host: &HostPort| {
         let name = match &host.host {
             config::Host::Address(ip) => Arc::from(ip.to_string()),
@@ -208,5 +280,6 @@ fn static_hosts(route: &Route) -> Vec<HostGroup> {
         };
         Host { name, port: host.port }
     };
-    groups.iter().map(|group| HostGroup { hosts: group.iter().map(host).collect() }).collect()
+    let group = |group: &[HostPort]| HostGroup { hosts: group.iter().map(host).collect() };
+    groups.into_iter().map(group).collect()
 }

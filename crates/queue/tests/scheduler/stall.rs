@@ -42,6 +42,7 @@ enum Step {
     },
     Reload {
         hops: u64,
+        by_recipient: bool,
         connections_max: u32,
         messages_per_second: f64,
     },
@@ -73,9 +74,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..6u64, 0..100u32)
             .prop_map(|(domain, until_s)| Step::Suspend { domain, until_s }),
         1 => (0..5u64, 0..100u32).prop_map(|(hop, until_s)| Step::SuspendHop { hop, until_s }),
-        1 => (1..5u64, 0..20u32, prop_oneof![Just(0.0), 20.0..500.0f64])
-            .prop_map(|(hops, connections_max, messages_per_second)| {
-                Step::Reload { hops, connections_max, messages_per_second }
+        1 => (1..5u64, any::<bool>(), 0..20u32, prop_oneof![Just(0.0), 20.0..500.0f64])
+            .prop_map(|(hops, by_recipient, connections_max, messages_per_second)| {
+                Step::Reload { hops, by_recipient, connections_max, messages_per_second }
             }),
         1 => Just(Step::Pause),
         2 => Just(Step::Resume),
@@ -177,8 +178,9 @@ fn perform(world: &mut World, books: &mut Books, step: &Step) {
             world.weather.untried = *untried;
             world.weather.resolve_fails = *resolve;
         }
-        Step::Reload { hops, connections_max, messages_per_second } => {
+        Step::Reload { hops, by_recipient, connections_max, messages_per_second } => {
             world.weather.hops = *hops;
+            world.weather.by_recipient = *by_recipient;
             world.weather.limits.connections_max = *connections_max;
             world.weather.limits.messages_per_second = *messages_per_second;
             operate(world, books, step);
@@ -192,6 +194,7 @@ fn heal(world: &mut World, books: &mut Books) {
     world.weather = Weather {
         limits: world.weather.limits.clone(),
         hops: world.weather.hops,
+        by_recipient: world.weather.by_recipient,
         retry: world.weather.retry.clone(),
         ..clear
     };
@@ -225,6 +228,7 @@ proptest! {
         seed in any::<u64>(),
         adaptive in any::<bool>(),
         short_lived in any::<bool>(),
+        by_recipient in any::<bool>(),
         steps in prop::collection::vec(step(), 1..40),
     ) {
         let retry = RetryPolicy {
@@ -235,7 +239,7 @@ proptest! {
             ..policy()
         };
         let limits = Limits { adaptive, recipients_per_message: 7, ..limits() };
-        let mut world = World::new(shards, seed, Weather { retry, limits, ..Weather::fair() });
+        let mut world = World::new(shards, seed, Weather { retry, limits, by_recipient, ..Weather::fair() });
         let mut books = Books::default();
         for step in &steps {
             perform(&mut world, &mut books, step);

@@ -1,6 +1,7 @@
 //! The way of entries through one shard, step by step.
 
 mod expiry;
+mod locating;
 mod next_hop;
 mod one;
 mod operator;

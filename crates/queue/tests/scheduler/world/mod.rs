@@ -6,8 +6,9 @@
 use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono, Random};
 use queue::lease::LeaseMessage;
 use queue::{
-    Action, CloseReason, EntryId, EntryOutcome, NamedLimit, NewEntry, Queue, QueueConfig, ReadyId,
-    ReadyKey, ReadyLimits, Resolution, RetryPolicy, ScheduledId, ScheduledKey, Take, Work,
+    Action, CloseReason, EntryId, EntryOutcome, LOCATING_MAX, Located, Locating, NamedLimit,
+    NewEntry, Queue, QueueConfig, ReadyId, ReadyKey, ReadyLimits, Resolution, RetryPolicy,
+    ScheduledId, ScheduledKey, Take, Work,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -149,6 +150,8 @@ pub struct Weather {
     pub orders: u64,
     /// Domains go to `hop<n mod hops>`.
     pub hops: u64,
+    /// Messages for domains of odd numbers go to `hop<n mod hops>`, by their own numbers.
+    pub by_recipient: bool,
     pub retry: RetryPolicy,
 }
 
@@ -169,6 +172,7 @@ impl Weather {
             provider: None,
             orders: 1,
             hops: 1,
+            by_recipient: false,
             retry: policy(),
         }
     }
@@ -193,6 +197,7 @@ pub struct Shard {
     pub queue: Queue,
     connections: Vec<Connection>,
     resolving: Vec<(Mono, ScheduledId)>,
+    locating: Vec<(Mono, Locating)>,
     pub settled: Vec<(Mono, EntryId)>,
     pub expired: Vec<(Mono, queue::EntryDetail)>,
     pub failed: usize,
@@ -226,6 +231,7 @@ impl World {
             queue: Queue::new(QueueConfig { seed, ..QueueConfig::new(number, shards) }),
             connections: Vec::new(),
             resolving: Vec::new(),
+            locating: Vec::new(),
             settled: Vec::new(),
             expired: Vec::new(),
             failed: 0,
@@ -281,6 +287,12 @@ impl World {
                 let until = self.now + MS * self.random.below(self.weather.resolve_ms + 1) as u32;
                 assert!(shard.resolving.iter().all(|(_, s)| *s != scheduled), "asked twice");
                 shard.resolving.push((until, scheduled));
+            }
+            Action::Locate(locating) => {
+                let until = self.now + MS * self.random.below(self.weather.resolve_ms + 1) as u32;
+                shard.locating.push((until, locating));
+                let asked: usize = shard.locating.iter().map(|(_, of)| of.entries.len()).sum();
+                assert!(asked <= LOCATING_MAX as usize, "{asked} are located at once");
             }
             Action::Open(ready) => {
                 shard.opens += 1;
@@ -352,7 +364,9 @@ impl World {
         let of_shard = |s: &Shard| {
             let connections = s.connections.iter().map(|c| c.until);
             let resolving = s.resolving.iter().map(|(at, _)| *at);
-            connections.chain(resolving).min().unwrap_or(Mono::NEVER).min(s.queue.next_timeout())
+            let locating = s.locating.iter().map(|(at, _)| *at);
+            let own = connections.chain(resolving).chain(locating);
+            own.min().unwrap_or(Mono::NEVER).min(s.queue.next_timeout())
         };
         let channels = self.channels.values().filter_map(|c| c.front()).map(|(at, _)| *at);
         channels.chain(self.shards.iter().map(of_shard)).min().unwrap_or(Mono::NEVER)
@@ -392,6 +406,7 @@ impl World {
         }
         for number in 0..self.shards.len() {
             self.answer(number);
+            self.locate(number);
             let mut index = 0;
             while index < self.shards[number].connections.len() {
                 let before = self.shards[number].connections.len();
@@ -424,6 +439,8 @@ impl World {
             let provider = self.weather.provider.as_ref().map(|all| all.shared("a provider"));
             let answer = if self.random.hits(self.weather.resolve_fails) {
                 Resolution::Retry(failure("SERVFAIL"))
+            } else if self.weather.by_recipient && number % 2 == 1 {
+                Resolution::Each { fresh_until: self.now + SECOND * 60 }
             } else {
                 Resolution::Ready {
                     key: ready_key(&key),
@@ -433,6 +450,34 @@ impl World {
                 }
             };
             shard.queue.handle_resolved(self.now, scheduled, answer);
+        }
+    }
+
+    /// The directory answers, mostly.
+    fn locate(&mut self, number: usize) {
+        let shard = &mut self.shards[number];
+        let (due, rest) = shard.locating.drain(..).partition(|(at, _)| *at <= self.now);
+        shard.locating = rest;
+        let due: Vec<(Mono, Locating)> = due;
+        for (_, locating) in due {
+            let mut answers = Vec::new();
+            for (_, recipient) in &locating.entries {
+                let hop = (locating.id.0 + u64::from(*recipient)) % self.weather.hops;
+                let hop = format!("hop{hop}");
+                answers.push(match self.random.hits(self.weather.resolve_fails) {
+                    true if self.random.below(2) == 0 => Located::Silence(failure("no answer")),
+                    true => Located::Deferred(failure("no host")),
+                    false => {
+                        let (key, limits) = (ready_key(&hop), &self.weather.limits);
+                        let shared = [limits.shared(&hop)];
+                        let queue = &mut shard.queue;
+                        let own = limits.own();
+                        let ready = queue.enter_located(self.now, &locating, &key, &own, &shared);
+                        ready.map_or(Located::Elsewhere, Located::At)
+                    }
+                });
+            }
+            shard.queue.handle_located(self.now, &locating, answers);
         }
     }
 

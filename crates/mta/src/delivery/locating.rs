@@ -1,0 +1,162 @@
+//! Answering the queue's question where recipients are: what the table of their route's recipients says
+//! of each names the hosts.
+//!
+//! Asked before each try, never stored: who was moved to another host is found there at the next.
+
+use super::Delivery;
+use super::outcome::{put_off, unread};
+use crate::answer::{self, Later};
+use crate::line::Who;
+use crate::routing::Active;
+use crate::routing::find::route_of_key;
+use crate::schedule::resolution::{answer_located, enter_located, host_groups, unanswered};
+use crate::seams::World;
+use crate::tables::{self, FoundAddress, NoEntry};
+use config::{Destination, HostPort, Route, TableEntry};
+use mail::{Class, EnhancedStatus, Failure, Mailbox};
+use queue::{Located, Locating};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Where a recipient is: at hosts, in groups as the route's channel has them, or nowhere that is known.
+type Place = Result<Vec<Vec<HostPort>>, Located>;
+
+/// Finds out where these recipients are, and tells the queue.
+pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: Locating) {
+    let task = Rc::clone(delivery);
+    delivery.services.spawn(async move {
+        let active = task.router.active();
+        let answers = match route_of(&task, &active, &locating).await {
+            Ok((route, table)) => {
+                let places = places(&task, &route, &table, &locating).await;
+                let enter = |place: Place| enter(&task, &active, &route, &locating, place);
+                places.into_iter().map(enter).collect()
+            }
+            Err(none) => vec![none; locating.entries.len()],
+        };
+        conclude(&task, &locating, answers).await;
+    });
+}
+
+/// The route of all of them, and the table that its recipients are in.
+async fn route_of<W: World>(
+    delivery: &Delivery<W>,
+    active: &Rc<Active>,
+    locating: &Locating,
+) -> Result<(Arc<Route>, Arc<TableEntry>), Located> {
+    let key = delivery.schedule.queue().scheduled_key(locating.scheduled).cloned();
+    let key = key.ok_or(Located::Elsewhere)?;
+    let route = route_of_key(delivery.services.world.tables(), active, &key).get().await;
+    let route = route.map_err(|trouble| Located::Silence(unanswered(&trouble)))?;
+    let route = route.filter(|route| route.channel.destination() == Destination::ByEntry);
+    let route = route.ok_or(Located::Elsewhere)?;
+    let table = route.recipients.clone().ok_or(Located::Elsewhere)?;
+    Ok((route, table))
+}
+
+/// Where each of them is; all are looked up together.
+async fn places<W: World>(
+    delivery: &Delivery<W>,
+    route: &Route,
+    table: &Arc<TableEntry>,
+    locating: &Locating,
+) -> Vec<Place> {
+    let recipients = match recipients_of(delivery, locating).await {
+        Ok(recipients) => recipients,
+        Err(failure) => return vec![Err(Located::Deferred(failure)); locating.entries.len()],
+    };
+    let tables = delivery.services.world.tables();
+    if let [recipient] = &*recipients {
+        return vec![place_of(route, table, tables::entry_of(tables, table, recipient).await)];
+    }
+    let waiting: Vec<Later<'_, _>> = recipients
+        .iter()
+        .map(|recipient| Box::pin(tables::entry_of(tables, table, recipient)) as Later<'_, _>)
+        .collect();
+    let found = answer::all(waiting).await;
+    found.into_iter().map(|found| place_of(route, table, found)).collect()
+}
+
+/// Their addresses. Nothing of the message is kept, which may have to be read for them.
+async fn recipients_of<W: World>(
+    delivery: &Delivery<W>,
+    locating: &Locating,
+) -> Result<Vec<Mailbox>, Arc<Failure>> {
+    let messages = &delivery.custody.messages;
+    let who = Who::other(delivery.services.number, locating.scheduled.0);
+    let place = messages.place_to_load(who, locating.id);
+    let message = messages.load_in_turn(place, locating.id).await;
+    let message = message.map_err(|why| unread("record", &why))?;
+    let mailbox = |(_, index): &(_, u32)| {
+        let recipient = message.envelope.recipients.get(*index as usize)?;
+        Some(recipient.mailbox.clone())
+    };
+    let mailboxes: Option<Vec<Mailbox>> = locating.entries.iter().map(mailbox).collect();
+    mailboxes.ok_or_else(|| {
+        // RFC 3463 §3.4: X.3.0 is the mail system.
+        let text = "its record has fewer recipients than the queue";
+        Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text))
+    })
+}
+
+fn place_of(
+    route: &Route,
+    table: &TableEntry,
+    found: Result<FoundAddress, NoEntry>,
+) -> Place {
+    let found = found.map_err(|why| match why {
+        NoEntry::Gone(failure) => Located::Refused(Arc::new(failure)),
+        NoEntry::Unanswered { failure, is_of_key: true } => Located::Deferred(Arc::new(failure)),
+        NoEntry::Unanswered { failure, .. } => Located::Silence(Arc::new(failure)),
+    })?;
+    let hosts = route.channel.hosts_by_entry(&|name| tables::values_of(&found.entry, name));
+    hosts.map_err(|why| {
+        let text = format!("no next hop: {why} (table {}, key {})", table.name, found.key);
+        // RFC 3463 §3.4: X.3.5, the system is configured wrongly. A table can be put right.
+        let status = EnhancedStatus::new(4, 3, 5);
+        Located::Deferred(Arc::new(Failure::local(Class::Transient, status, text)))
+    })
+}
+
+/// The ready queue of a recipient who is there.
+fn enter<W: World>(
+    delivery: &Delivery<W>,
+    active: &Active,
+    route: &Route,
+    locating: &Locating,
+    place: Place,
+) -> Located {
+    match place {
+        Ok(hosts) => {
+            let hosts = host_groups(hosts.iter().map(Vec::as_slice));
+            let config = &active.config;
+            let ready = enter_located(&delivery.schedule, locating, config, route, hosts);
+            ready.map_or(Located::Elsewhere, Located::At)
+        }
+        Err(nowhere) => nowhere,
+    }
+}
+
+/// Tells the queue, and records whom it puts off.
+async fn conclude<W: World>(delivery: &Delivery<W>, locating: &Locating, answers: Vec<Located>) {
+    let failures: Vec<Option<Arc<Failure>>> = answers.iter().map(failure_of).collect();
+    let is_named = delivery.services.events.is_on() && failures.iter().any(Option::is_some);
+    // For the event, which names it.
+    let message = match is_named {
+        true => delivery.custody.messages.load(locating.id).await.ok(),
+        false => None,
+    };
+    let deferred = answer_located(&delivery.schedule, locating, answers);
+    let recipients = locating.entries.iter().map(|(_, index)| *index);
+    let put = recipients.zip(deferred).zip(failures);
+    let put = put.filter_map(|((index, deferred), failure)| Some((index, deferred?, failure?)));
+    put_off(delivery, message.as_deref(), locating.id, put);
+}
+
+/// Why a recipient is put off, if it is.
+fn failure_of(answer: &Located) -> Option<Arc<Failure>> {
+    match answer {
+        Located::Silence(failure) | Located::Deferred(failure) => Some(Arc::clone(failure)),
+        Located::At(_) | Located::Refused(_) | Located::Elsewhere => None,
+    }
+}

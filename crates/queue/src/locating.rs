@@ -1,0 +1,259 @@
+//! Where the next hop hangs on the recipient: the entries of such a scheduled queue are asked for by
+//! themselves when they are due, a few at a time.
+//!
+//! An entry stays one of its scheduled queue: when it is deferred, or the configuration changes, it waits
+//! there, and is asked for again. So is one that waits behind a next hop that fails.
+
+use crate::queue::Queue;
+use crate::scheduled::Known;
+use crate::slab::State;
+use crate::{
+    Action, Deferred, EntryId, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId,
+};
+use mail::{Failure, MessageId, Mono};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Recipients of a shard whose next hops are asked for at once; the others wait in line, a scheduled
+/// queue after the other.
+pub const LOCATING_MAX: u32 = 64;
+
+/// So long after its next hop was found, and once that has failed since, an entry that waits for it is
+/// asked for again: its recipient may have been moved elsewhere.
+const MAY_HAVE_MOVED_AFTER: Duration = Duration::from_secs(300);
+
+/// Recipients of one message, each of which has a next hop of its own that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Locating {
+    /// The message.
+    pub id: MessageId,
+    /// The scheduled queue that all of them are in.
+    pub scheduled: ScheduledId,
+    /// The entries, each with its index in the envelope; at least one.
+    pub entries: SmallVec<[(EntryId, u32); 1]>,
+    asked: Mono,
+    epoch: u32,
+}
+
+/// What was found out about the next hop of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Located {
+    /// It goes to this ready queue, which [`Queue::enter_located`] gave.
+    At(ReadyId),
+    /// Whoever knows gives no answer. The whole scheduled queue waits, and asks again by its retry
+    /// policy, as after [`crate::Resolution::Retry`]. If an answer about another of its entries came
+    /// since this one was asked for, this one alone is deferred.
+    Silence(Arc<Failure>),
+    /// There is no next hop for this one now: it is deferred by itself.
+    Deferred(Arc<Failure>),
+    /// There is none, for good: it comes out as [`Action::Failed`].
+    Refused(Arc<Failure>),
+    /// The recipients of this scheduled queue have no next hops of their own any more: it is asked
+    /// again where it leads.
+    Elsewhere,
+}
+
+/// Scheduled queues that wait to have entries located.
+#[derive(Debug, Default)]
+pub(crate) struct LocatingLine {
+    waiting: VecDeque<u32>,
+    /// Entries that are asked for now.
+    asked: u32,
+}
+
+impl Queue {
+    /// The ready queue of a next hop that was found for some of these entries, to be named in
+    /// [`Queue::handle_located`]. Its number stands for the key until [`Action::Forgotten`] says
+    /// otherwise. `None`: the question is from before a reload, and its answers are not used.
+    pub fn enter_located(
+        &mut self,
+        now: Mono,
+        locating: &Locating,
+        key: &ReadyKey,
+        limits: &ReadyLimits,
+        shared: &[NamedLimit],
+    ) -> Option<ReadyId> {
+        let queue = self.scheduled.get(locating.scheduled.0)?;
+        if locating.epoch != self.epoch {
+            return None;
+        }
+        let retry = Arc::clone(&queue.retry);
+        let ready = self.intern_ready(now, key, limits, shared, locating.epoch);
+        self.ready[ready].gate.retry = Some(retry);
+        Some(ReadyId(ready))
+    }
+
+    /// Takes the answers to [`Action::Locate`], in the order of its entries. In the same order: what is
+    /// to be recorded of those that were deferred.
+    pub fn handle_located(
+        &mut self,
+        now: Mono,
+        locating: &Locating,
+        answers: Vec<Located>,
+    ) -> Vec<Option<Deferred>> {
+        let count = u32::try_from(locating.entries.len()).unwrap_or(u32::MAX);
+        self.locating.asked = self.locating.asked.saturating_sub(count);
+        let answers = answers.into_iter().chain(std::iter::repeat(Located::Elsewhere));
+        let entries = locating.entries.iter().zip(answers);
+        entries.map(|((entry, _), answer)| self.located(now, locating, *entry, answer)).collect()
+    }
+
+    fn located(
+        &mut self,
+        now: Mono,
+        locating: &Locating,
+        entry: EntryId,
+        answer: Located,
+    ) -> Option<Deferred> {
+        let number = locating.scheduled.0;
+        let is_asked = self.slab.get(entry).is_some_and(|entry| {
+            entry.state() == State::Locating && entry.scheduled == number
+        });
+        if !is_asked {
+            return None;
+        }
+        let slot = entry.slot;
+        if locating.epoch != self.epoch {
+            self.schedule(slot);
+            return None;
+        }
+        match answer {
+            Located::At(ready) => self.move_to(now, slot, ready),
+            Located::Silence(failure) => {
+                if self.scheduled[number].located.is_some_and(|at| at >= locating.asked) {
+                    return self.defer(now, slot, failure);
+                }
+                self.fall_silent(now, number, failure);
+                self.schedule(slot);
+            }
+            Located::Deferred(failure) => return self.defer(now, slot, failure),
+            Located::Refused(failure) => {
+                let detail = self.leave_with_detail(now, slot);
+                self.actions.push_back(Action::Failed(detail, failure));
+            }
+            Located::Elsewhere => {
+                let queue = &mut self.scheduled[number];
+                if matches!(queue.known, Known::Each(_)) {
+                    queue.known = Known::Nothing;
+                    queue.each_since = None;
+                }
+                self.schedule(slot);
+                self.arm(number);
+            }
+        }
+        None
+    }
+
+    /// An entry was located, and with that whoever knows is well.
+    fn move_to(&mut self, now: Mono, slot: u32, ready: ReadyId) {
+        let number = self.slab[slot].scheduled;
+        let queue = &mut self.scheduled[number];
+        queue.troubles = 0;
+        queue.located = Some(now);
+        if let Known::Trouble(_, until) = &mut queue.known {
+            *until = now;
+        }
+        let goes_by_recipient = matches!(queue.known, Known::Each(_) | Known::Trouble(..));
+        if !goes_by_recipient || queue.way_lost || queue.is_suspended(now) {
+            self.schedule(slot);
+        } else {
+            self.slab[slot].due = now;
+            self.make_ready(slot, ready, false);
+        }
+        self.arm(number);
+    }
+
+    /// Nobody says where the entries of a scheduled queue go.
+    fn fall_silent(&mut self, now: Mono, number: u32, failure: Arc<Failure>) {
+        let queue = &mut self.scheduled[number];
+        if matches!(queue.known, Known::Each(_)) {
+            queue.troubles = queue.troubles.saturating_add(1);
+            queue.answered = now;
+            queue.used = now;
+            let (retry, troubles) = (Arc::clone(&queue.retry), queue.troubles);
+            let until = now + retry.delay(troubles, &mut self.random);
+            self.scheduled[number].known = Known::Trouble(failure, until);
+            self.arm(number);
+        }
+    }
+
+    /// Whether an entry went to its ready queue by what holds of its scheduled queue now.
+    pub(crate) fn is_located(&self, slot: u32) -> bool {
+        let entry = &self.slab[slot];
+        let since = self.scheduled[entry.scheduled].each_since;
+        since.is_some_and(|(_, since)| entry.due >= since)
+    }
+
+    /// Whether the recipient of a ready entry may be elsewhere by now, which matters once the next hop
+    /// that it waits for has failed.
+    pub(crate) fn may_have_moved(&self, now: Mono, slot: u32) -> bool {
+        let entry = &self.slab[slot];
+        let failed_at = self.ready[entry.ready].gate.failed_at;
+        failed_at.is_some_and(|at| at >= entry.due) && now >= entry.due + MAY_HAVE_MOVED_AFTER
+    }
+
+    /// Has a scheduled queue wait for its turn to have entries located.
+    pub(crate) fn line_up(&mut self, number: u32) {
+        let queue = &mut self.scheduled[number];
+        if !queue.in_line {
+            queue.in_line = true;
+            self.locating.waiting.push_back(number);
+        }
+        self.arm(number);
+    }
+
+    /// Whether the first in line may have entries located.
+    pub(crate) fn may_locate(&self) -> bool {
+        self.paused.is_none()
+            && self.locating.asked < LOCATING_MAX
+            && !self.locating.waiting.is_empty()
+    }
+
+    /// Has the due recipients of one message located, of the scheduled queue that is first in line. It
+    /// stands behind the others then.
+    pub(crate) fn locate_next(&mut self, now: Mono) {
+        let Some(number) = self.locating.waiting.pop_front() else { return };
+        let Some(queue) = self.scheduled.get_mut(number) else { return };
+        queue.in_line = false;
+        if let Some(slot) = self.first_to_locate(now, number) {
+            let action = Action::Locate(self.begin_to_locate(now, slot));
+            self.actions.push_back(action);
+        }
+        self.arm(number);
+    }
+
+    /// The entry of a scheduled queue that is to be located first; what is too old leaves otherwise.
+    fn first_to_locate(&self, now: Mono, number: u32) -> Option<u32> {
+        let queue = &self.scheduled[number];
+        let is_each = matches!(queue.known, Known::Each(until) if now < until);
+        if !is_each || queue.epoch != self.epoch || queue.is_suspended(now) {
+            return None;
+        }
+        let first = queue.heap.first().filter(|slot| self.slab[*slot].due <= now);
+        first.filter(|slot| !self.is_given_up(now, *slot))
+    }
+
+    /// Takes an entry, and what is due of the same message and scheduled queue, out of its queue.
+    fn begin_to_locate(&mut self, now: Mono, first: u32) -> Locating {
+        let (id, number) = (self.slab[first].id, self.slab[first].scheduled);
+        let room = LOCATING_MAX.saturating_sub(self.locating.asked).max(1);
+        let is_due = |slot: &u32| {
+            let entry = &self.slab[*slot];
+            entry.state() == State::Scheduled && entry.scheduled == number && entry.due <= now
+        };
+        let slots: SmallVec<[u32; 1]> =
+            self.ring(first).filter(is_due).take(room as usize).collect();
+        let mut entries = SmallVec::new();
+        for slot in slots {
+            self.detach(slot);
+            self.moved(slot, State::Locating);
+            self.slab[slot].set_state(State::Locating);
+            entries.push((self.slab.entry_id(slot), self.slab[slot].recipient));
+            self.locating.asked += 1;
+        }
+        let scheduled = ScheduledId(number);
+        Locating { id, scheduled, entries, asked: now, epoch: self.epoch }
+    }
+}
