@@ -8,7 +8,9 @@ use crate::alarm::Alarm;
 use crate::console::Console;
 use crate::control::Suspension;
 use crate::custody::{Custody, LogPort};
-use crate::delivery::{Channels, Delivery, giving_up, locating::start_locating, start::start_connection};
+use crate::delivery::{
+    Channels, Delivery, giving_up, locating::start_locating, start::start_connection,
+};
 use crate::event::EventSink;
 use crate::inbox::{ShardMessage, ShardSender};
 use crate::ingress::{Ingress, Protocols, StageKinds, start::start_session};

@@ -7,9 +7,7 @@
 use crate::queue::Queue;
 use crate::scheduled::Known;
 use crate::slab::State;
-use crate::{
-    Action, Deferred, EntryId, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId,
-};
+use crate::{Action, Deferred, EntryId, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
 use mail::{Failure, MessageId, Mono};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -108,9 +106,10 @@ impl Queue {
         answer: Located,
     ) -> Option<Deferred> {
         let number = locating.scheduled.0;
-        let is_asked = self.slab.get(entry).is_some_and(|entry| {
-            entry.state() == State::Locating && entry.scheduled == number
-        });
+        let is_asked = self
+            .slab
+            .get(entry)
+            .is_some_and(|entry| entry.state() == State::Locating && entry.scheduled == number);
         if !is_asked {
             return None;
         }
@@ -202,6 +201,16 @@ impl Queue {
             self.locating.waiting.push_back(number);
         }
         self.arm(number);
+    }
+
+    /// Nobody waits any more to have entries located: where they go is asked anew.
+    pub(crate) fn leave_line(&mut self) {
+        for number in std::mem::take(&mut self.locating.waiting) {
+            if let Some(queue) = self.scheduled.get_mut(number) {
+                queue.in_line = false;
+                self.arm(number);
+            }
+        }
     }
 
     /// Whether the first in line may have entries located.

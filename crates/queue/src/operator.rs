@@ -101,6 +101,10 @@ impl Queue {
             let ready = self.slab[slot].ready;
             self.ready[ready].gate.lift();
             self.mark(ready);
+            // Its recipient may be elsewhere by now.
+            if matches!(self.scheduled[number].known, Known::Each(_)) {
+                self.reschedule(slot);
+            }
             return;
         }
         let queue = &mut self.scheduled[number];
@@ -150,7 +154,9 @@ impl Queue {
             Known::Trouble(failure, until) if *until > now => {
                 Blocker::ResolutionFailed { domain, failure: failure.clone(), until: *until }
             }
-            Known::Each(_) if let (State::Scheduled, Some(pause)) = (entry.state(), &self.paused) => {
+            Known::Each(_)
+                if let (State::Scheduled, Some(pause)) = (entry.state(), &self.paused) =>
+            {
                 Blocker::Paused(pause.clone())
             }
             _ => Blocker::Resolving { domain },

@@ -65,7 +65,12 @@ impl Queue {
         }
     }
 
-    pub(crate) fn defer(&mut self, now: Mono, slot: u32, failure: Arc<Failure>) -> Option<Deferred> {
+    pub(crate) fn defer(
+        &mut self,
+        now: Mono,
+        slot: u32,
+        failure: Arc<Failure>,
+    ) -> Option<Deferred> {
         let ticket = self.ticket(slot, failure);
         let entry = &mut self.slab[slot];
         entry.failure = ticket;

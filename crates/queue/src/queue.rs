@@ -404,14 +404,15 @@ impl Queue {
             self.service(now, ready);
             return true;
         }
-        if self.may_locate() {
-            self.locate_next(now);
-            return true;
-        }
         if let Some((at, number)) = self.scheduled_timers.peek()
             && at <= now
         {
             self.promote(now, number);
+            return true;
+        }
+        // After all that is due has lined up.
+        if self.may_locate() {
+            self.locate_next(now);
             return true;
         }
         if let Some((at, number)) = self.ready_timers.peek()
@@ -454,6 +455,7 @@ impl Queue {
         for ready in filled {
             self.mark(ready);
         }
+        self.leave_line();
         #[cfg(feature = "planted")]
         if self.drops_timers {
             self.scheduled_timers = Timers::default();

@@ -58,11 +58,7 @@ impl fmt::Display for Hosts {
 
 impl Hosts {
     /// Reads the key `hosts`; what is wrong with it is told.
-    pub(super) fn read(
-        written: &[String],
-        terms: HostTerms,
-        reader: &mut Reader<'_, '_>,
-    ) -> Hosts {
+    pub(super) fn read(written: &[String], terms: HostTerms, reader: &mut Reader<'_, '_>) -> Hosts {
         if written.is_empty() {
             let help = "give it hosts = [\"host:port\"]";
             reader.error("hosts", "a route to nowhere: `hosts` is empty", help);
@@ -136,9 +132,11 @@ fn host_setting(
     };
     match named(name, names) {
         Some(name) => Ok(HostSetting { host: Setting::Value(name?.into()), port }),
-        None => Err("a value is a whole host: \"{name}\", or \"{name}:port\" with the port of values \
+        None => {
+            Err("a value is a whole host: \"{name}\", or \"{name}:port\" with the port of values \
                      without one"
-            .to_owned()),
+                .to_owned())
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use super::hosts::{HostTerms, Hosts};
 use config::quantity::{Period, write_duration};
 use config::{
-    ChannelSection, Destination, Explainer, HostPort, Limits, Reader, Settings, SharedLimits, Values,
-    values_in,
+    ChannelSection, Destination, Explainer, HostPort, Limits, Reader, Settings, SharedLimits,
+    Values, values_in,
 };
 use mail::Mailbox;
 use schemars::JsonSchema;

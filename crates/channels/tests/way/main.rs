@@ -11,6 +11,7 @@ mod copies;
 mod custody;
 mod directory;
 mod forwarding;
+mod hosts;
 mod ingress;
 mod mailboxes;
 mod node;

@@ -99,11 +99,7 @@ async fn recipients_of<W: World>(
     })
 }
 
-fn place_of(
-    route: &Route,
-    table: &TableEntry,
-    found: Result<FoundAddress, NoEntry>,
-) -> Place {
+fn place_of(route: &Route, table: &TableEntry, found: Result<FoundAddress, NoEntry>) -> Place {
     let found = found.map_err(|why| match why {
         NoEntry::Gone(failure) => Located::Refused(Arc::new(failure)),
         NoEntry::Unanswered { failure, is_of_key: true } => Located::Deferred(Arc::new(failure)),

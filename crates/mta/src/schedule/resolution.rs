@@ -269,9 +269,7 @@ fn limits_of(limits: Limits) -> ReadyLimits {
 }
 
 /// Groups of hosts that the file or a table names.
-pub(crate) fn host_groups<'a>(
-    groups: impl IntoIterator<Item = &'a [HostPort]>,
-) -> Vec<HostGroup> {
+pub(crate) fn host_groups<'a>(groups: impl IntoIterator<Item = &'a [HostPort]>) -> Vec<HostGroup> {
     let host = |host: &HostPort| {
         let name = match &host.host {
             config::Host::Address(ip) => Arc::from(ip.to_string()),

@@ -1,11 +1,12 @@
 //! Rows about entries of recipients whose values can't be used.
 //!
-//! - `K: …`: what the value is for: a `path`, a `quota`, or a `user`;
+//! - `K: …`: what the value is for: a `path`, a `quota`, a `user`, or the `host` of the next hop;
 //! - `U: …`: the value, with escapes;
 //! - `E: …`: why a message to this recipient waits, or was returned, with its status.
 //!
 //! A database has an entry for each row, with the row's name as the local part. Then the entries are put
-//! right: each message that waits must arrive in its mailbox, and nothing may be anywhere else.
+//! right: each message that waits must arrive in its mailbox, by another server where it is for a host, and
+//! nothing may be anywhere else.
 
 use super::table::{self, CATALOGUE, Row};
 use crate::support::client::Client;
@@ -16,11 +17,15 @@ use smtp::testing::escape::unescape;
 use std::path::Path;
 
 /// What a value may be for, the key that has it, and one that is right.
-const KINDS: [(&str, &str, &str); 3] = [
-    ("path", "path = \"mail/{value}\"", "good"),
-    ("quota", "path = \"mail/{local}\", quota = \"{value}\"", "1MiB"),
-    ("user", "path = \"mail/{local}\", user = \"{value}\"", "54321"),
+const KINDS: [(&str, &str, &str); 4] = [
+    ("path", "maildir = { path = \"mail/{value}\" }", "good"),
+    ("quota", "maildir = { path = \"mail/{local}\", quota = \"{value}\" }", "1MiB"),
+    ("user", "maildir = { path = \"mail/{local}\", user = \"{value}\" }", "54321"),
+    (HOST, "smtp = { hosts = [\"{value}\"] }", ""),
 ];
+
+/// What another server's address is right for.
+const HOST: &str = "host";
 
 fn text() -> String {
     let mut text = String::new();
@@ -28,7 +33,7 @@ fn text() -> String {
         text.push_str(&format!(
             "[[table]]\nname = \"{kind}\"\ndatabase = {{ path = \"{kind}.db\" }}\n\
              [[route]]\nname = \"{kind}\"\ndomains = [\"{kind}.test\"]\n\
-             recipients = {{ table = \"{kind}\" }}\nmaildir = {{ {keys} }}\n"
+             recipients = {{ table = \"{kind}\" }}\n{keys}\n"
         ));
     }
     config(&format!("{text}[[route]]\ndiscard = {{}}\n[retry]\nfirst = \"1h\"\n"))
@@ -103,7 +108,9 @@ fn entries() {
     }
     let rows: Vec<Row> = CATALOGUE.table("entries").rows;
     let rows: Vec<Row> = rows.into_iter().filter(|row| CATALOGUE.is_wanted(row)).collect();
-    let files = Files::new();
+    let (files, backend_files) = (Files::new(), Files::new());
+    let backend = "[[route]]\nmaildir = { path = \"mail/{local}\" }\n";
+    let backend = Server::start(&backend_files, &config(backend));
     build(&files, &rows, value_of);
     std::fs::create_dir(files.path("outside")).expect("a directory");
     let server = Server::start(&files, &text());
@@ -111,6 +118,7 @@ fn entries() {
     let good = |kind: &str| KINDS.iter().find(|(name, ..)| *name == kind).expect("a kind").2;
     build(&files, &rows, |row| match kind_of(row) {
         "path" => format!("{}/{}", good("path"), row.id).into_bytes(),
+        HOST => backend.address().to_string().into_bytes(),
         kind => good(kind).into(),
     });
     for (kind, ..) in KINDS.iter().filter(|(kind, ..)| rows.iter().any(|row| kind_of(row) == *kind))
@@ -121,12 +129,17 @@ fn entries() {
         });
     }
     server.command(&["queue", "retry", "--all"]);
-    wait_until("all are delivered", || files.events_of("delivered").len() == rows.len());
+    wait_until("all are delivered", || {
+        let delivered = [&files, &backend_files].map(|files| files.events_of("delivered").len());
+        delivered[0] + delivered[1] == rows.len()
+    });
     let mut found = Vec::new();
     messages(files.dir(), &mut found);
+    messages(backend_files.dir(), &mut found);
     for row in &rows {
         let home = match kind_of(row) {
             "path" => files.path("mail/good").join(&row.id),
+            HOST => backend_files.path("mail").join(&row.id),
             _ => files.path("mail").join(&row.id),
         };
         let subject = format!("Subject: {}\n", row.id);
@@ -135,4 +148,5 @@ fn entries() {
         assert!(Path::new(path).starts_with(home.join("new")), "[{}]: {path}", row.id);
     }
     server.stop();
+    backend.stop();
 }

@@ -19,7 +19,7 @@ mod redis;
 
 use crate::support::client::Client;
 use crate::support::foreign::is_installed;
-use crate::support::server::Server;
+use crate::support::server::{Answer, Server, command, program};
 use crate::support::{Files, config, wait_until};
 use cases::play;
 use chain::Chain;
@@ -131,6 +131,53 @@ fn dovecot_takes_lmtp_on_a_unix_socket() {
             })
         });
     }
+    server.stop();
+}
+
+#[test]
+fn dovecots_have_the_users_that_a_table_says() {
+    if !is_possible(&["dovecot-lmtpd"]) {
+        return;
+    }
+    let (one, two, files) = (dovecot::start(), dovecot::start(), Files::new());
+    let build = |users: &[(&str, &str)]| {
+        let line = |(user, host): &(&str, &str)| format!("{user}@box.test\t{host}\n");
+        let lines: String = users.iter().map(line).collect();
+        std::fs::write(files.path("users.tsv"), lines).expect("a file");
+        let words =
+            ["table", "build", "--format", "tsv", "--from", "users.tsv", "--to", "users.db"];
+        let Answer { code, err, .. } = program(files.dir(), &words);
+        assert_eq!(code, 0, "{err}");
+    };
+    build(&[("a", &one.socket()), ("b", &two.socket())]);
+    let text = "[[table]]\nname = \"users\"\ndatabase = { path = \"users.db\" }\n\
+                [[route]]\nname = \"backends\"\ndomains = [\"box.test\"]\n\
+                recipients = { table = \"users\" }\nlmtp = { hosts = [\"{value}\"] }\n\
+                [[route]]\ndiscard = {}\n";
+    let server = Server::start(&files, &config(text));
+    let mut client = Client::connect(server.address());
+    let to = ["a@box.test", "b@box.test"];
+    client.mail("me@source.test", &to, "Subject: x\r\n\r\nto both\r\n");
+    wait_until("both mailboxes", || one.mail("a").len() == 1 && two.mail("b").len() == 1);
+    assert_eq!((one.mail("b").len(), two.mail("a").len()), (0, 0));
+    let explained = command(files.dir(), &["explain", "a@box.test"]).out;
+    let wanted = format!("lmtp:backends:{}", one.socket());
+    assert!(explained.contains(&wanted), "{wanted} in\n{explained}");
+    // A machine goes, and its user is moved to the other while mail waits.
+    let gone = one.socket();
+    drop(one);
+    client.mail("me@source.test", &["a@box.test"], "Subject: y\r\n\r\nmoved\r\n");
+    let suspended = files.wait_events("suspended", 1).remove(0);
+    assert_eq!(suspended["next_hop"], format!("lmtp:backends:{gone}"), "{suspended}");
+    let listed = server.command(&["queue", "list"]).out;
+    assert!(listed.contains(&gone), "{gone} in\n{listed}");
+    build(&[("a", &two.socket()), ("b", &two.socket())]);
+    server.wait_console("a new database", |line| line.contains("read anew"));
+    server.command(&["queue", "retry", "--all"]);
+    wait_until("the mailbox elsewhere", || two.mail("a").len() == 1);
+    assert!(two.mail("a")[0].ends_with(b"\nmoved\n"));
+    let delivered = files.wait_events("delivered", 3).remove(2);
+    assert_eq!(delivered["next_hop"], two.socket(), "{delivered}");
     server.stop();
 }
 

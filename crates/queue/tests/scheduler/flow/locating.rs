@@ -150,6 +150,7 @@ fn who_was_moved_is_found_at_the_next_attempt() {
 fn who_waits_for_a_host_that_fails_is_asked_for_again() {
     let (mut one, id, question) = asked(&policy());
     one.at(&question, "b1");
+    one.queue.handle_open_failed(one.now, READY, failure("refused"));
     let mut questions = Vec::new();
     let began = one.now;
     while questions.is_empty() {
@@ -177,6 +178,17 @@ fn who_waits_for_a_host_that_fails_is_asked_for_again() {
 }
 
 #[test]
+fn an_operator_has_who_waits_for_a_host_asked_for_at_once() {
+    let (mut one, id, question) = asked(&policy());
+    one.at(&question, "b1");
+    one.queue.handle_open_failed(one.now, READY, failure("refused"));
+    assert_eq!(one.poll(), []);
+    assert_eq!(one.queue.retry(one.now, id), Retried::Due);
+    let question = one.questions().remove(0);
+    assert_eq!(one.at(&question, "b2"), [Action::Open(ReadyId(1))]);
+}
+
+#[test]
 fn who_waits_for_a_host_that_is_well_is_not_asked_for_again() {
     let (mut one, _, question) = asked(&policy());
     assert_eq!(one.at(&question, "b1"), [Action::Open(READY)]);
@@ -201,7 +213,8 @@ fn a_reload_asks_for_all_again() {
     }
     one.now = one.now + SECOND;
     one.queue.invalidate_resolutions();
-    assert!(matches!(one.poll()[..], [Action::Resolve(_)]));
+    let actions = one.poll();
+    assert!(matches!(actions[..], [Action::Resolve(_)]), "{actions:?}");
     assert_eq!(one.queue.counts().ready, 0);
     // What was asked for before the reload is not used.
     assert_eq!(one.enter(&questions[0], "b1"), Located::Elsewhere);
@@ -282,8 +295,7 @@ fn what_has_no_host_is_deferred_and_who_is_gone_fails() {
     }
     one.poll();
     let question = one.each().remove(0);
-    let answers =
-        vec![Located::Deferred(failure("no host")), Located::Refused(failure("gone"))];
+    let answers = vec![Located::Deferred(failure("no host")), Located::Refused(failure("gone"))];
     let recorded = one.queue.handle_located(one.now, &question, answers);
     assert!(recorded[0].is_some_and(|deferred| deferred.attempts == 1) && recorded[1].is_none());
     let actions = one.poll();
