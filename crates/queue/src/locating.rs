@@ -4,19 +4,15 @@
 //! An entry stays one of its scheduled queue: when it is deferred, or the configuration changes, it waits
 //! there, and is asked for again. So is one that waits behind a next hop that fails.
 
+use crate::locating_line::LOCATING_MAX;
 use crate::queue::Queue;
 use crate::scheduled::Known;
 use crate::slab::State;
 use crate::{Action, Deferred, EntryId, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
 use mail::{Failure, MessageId, Mono};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Recipients of a shard whose next hops are asked for at once; the others wait in line, a scheduled
-/// queue after the other.
-pub const LOCATING_MAX: u32 = 64;
 
 /// So long after its next hop was found, and once that has failed since, an entry that waits for it is
 /// asked for again: its recipient may have been moved elsewhere.
@@ -51,14 +47,6 @@ pub enum Located {
     /// The recipients of this scheduled queue have no next hops of their own any more: it is asked
     /// again where it leads.
     Elsewhere,
-}
-
-/// Scheduled queues that wait to have entries located.
-#[derive(Debug, Default)]
-pub(crate) struct LocatingLine {
-    waiting: VecDeque<u32>,
-    /// Entries that are asked for now.
-    asked: u32,
 }
 
 impl Queue {
@@ -215,9 +203,7 @@ impl Queue {
 
     /// Whether the first in line may have entries located.
     pub(crate) fn may_locate(&self) -> bool {
-        self.paused.is_none()
-            && self.locating.asked < LOCATING_MAX
-            && !self.locating.waiting.is_empty()
+        self.paused.is_none() && self.locating.has_turn()
     }
 
     /// Has the due recipients of one message located, of the scheduled queue that is first in line. It

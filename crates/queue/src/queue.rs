@@ -3,7 +3,7 @@
 use crate::cursor::SweepCursor;
 use crate::failures::Failures;
 use crate::hold_reasons::HoldReasons;
-use crate::locating::LocatingLine;
+use crate::locating_line::LocatingLine;
 use crate::named_limit::Limit;
 use crate::ready::Ready;
 use crate::retry::LastDeferred;
