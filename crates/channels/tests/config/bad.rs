@@ -325,6 +325,16 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     (
         ROUTE,
+        "domains = [\"a.example\"]\nlmtp = { hosts = [\"{mailhost}:24\"] }",
+        "5:19: \"{mailhost}:24\" is not a host",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nrecipients = { table = \"t\" }\nsmtp = { hosts = [\"a\", \"{mailhost}\"] }\n[[table]]\nname = \"t\"\ninline = {}",
+        "6:24: \"{mailhost}\" is not a host",
+    ),
+    (
+        ROUTE,
         "domains = [\"a.example\"]\nrecipients = { table = \"t\" }\nmaildir = { path = \"/m/{value}\", user = \"vmail{uid}\", mode = \"{mode}\" }\n[[table]]\nname = \"t\"\ninline = {}",
         "6:62: \"{mode}\" is not a mode for mail",
     ),

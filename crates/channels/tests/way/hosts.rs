@@ -246,7 +246,7 @@ fn a_report_names_the_host_that_refused() {
         submit(&node, "me@source.test", &["jo@ours.test"]).await;
         wait_until("the report arrives", || back.messages().len() == 1).await;
         let report = &back.messages()[0].content;
-        assert!(report.contains("Remote-MTA: dns;two.test\r\n"), "{report}");
+        assert!(report.contains("Remote-MTA: dns; two.test\r\n"), "{report}");
     });
 }
 
