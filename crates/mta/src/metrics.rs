@@ -348,6 +348,7 @@ metric_set! {
     waiting: Gauge = "mailbox_writes_waiting" {} "Messages, and pieces of large ones, that wait for a mailbox writer.";
     written: Counter = "mailbox_messages" {} "Messages written to mailboxes.";
     batches: Counter = "mailbox_batches" {} "Times that a mailbox writer wrote what waited: messages in a batch share their syncs.";
+    whole_syncs: Counter = "mailbox_whole_syncs" {} "Batches for which the whole file system was synced, instead of each file and each directory.";
 }
 
 metric_set! {

@@ -12,9 +12,9 @@ use config::Config;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Workers at once, over all shards and routes: a few for each of the threads that write
-/// mailboxes, so that none of them waits for a shard.
-const WORKERS_MAX: u64 = 32;
+/// Workers at once, over all shards and routes: as many as make a full batch for those who write
+/// mailboxes, and another one while that is written.
+const WORKERS_MAX: u64 = 512;
 
 /// What all shards share.
 #[derive(Debug)]

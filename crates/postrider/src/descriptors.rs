@@ -14,7 +14,7 @@ const LOG_SPARE: u64 = 16;
 const LOOKUPS_PART: u64 = 8;
 /// Mailboxes have this part of all at most, and no more than they can use.
 const MAILBOXES_PART: u64 = 16;
-const MAILBOX_FILES_MAX: u64 = 256;
+const MAILBOX_FILES_MAX: u64 = 1_024;
 /// Connections of stages (policy services) have this part of all at most.
 const STAGES_PART: u64 = 8;
 

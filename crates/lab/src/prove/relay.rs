@@ -106,12 +106,15 @@ impl Relay {
         command
     }
 
-    /// A tracer keeps the syncs of these directories from being done, and says that they are. With
-    /// `-D` it is the child of nobody here: the process that is killed is the relay.
+    /// A tracer keeps the syncs of these directories from being done, and says that they are; of those
+    /// of the file system that go by way of them the second ones, which are for the names: each thread
+    /// has one for contents and one for names in turn. With `-D` it is the child of nobody here: the
+    /// process that is killed is the relay.
     fn lied_to(&self) -> Command {
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null"]);
-        command.args(["-e", "trace=fsync", "-e", "inject=fsync:retval=0"]);
+        command.args(["-e", "trace=fsync,syncfs", "-e", "inject=fsync:retval=0"]);
+        command.args(["-e", "inject=syncfs:retval=0:when=2+2"]);
         for directory in &self.unsynced {
             command.arg("-P").arg(directory);
         }

@@ -3,14 +3,13 @@
 //!     BENCH_DIR=/a/disk cargo test --release -p postrider --bin postrider mailbox_files::bench \
 //!         -- --ignored --nocapture
 //!
-//! As many wait at once as the process has workers for mailboxes (32).
+//! As many wait at once as the process has workers for mailboxes (256), or as `BENCH_WAITING` says.
 
 use super::tests::{together, wait};
 use super::*;
 use std::cell::Cell;
 use std::time::Duration;
 
-const WAITING: usize = 32;
 const SPAN: Duration = Duration::from_secs(5);
 
 /// CPU time of this process so far, in milliseconds.
@@ -36,19 +35,20 @@ fn deliver(files: &MailboxFiles, root: &std::path::Path, mailboxes: u64, bytes: 
         }
         done
     };
-    wait(together((0..WAITING).map(|_| one()).collect())).into_iter().sum()
+    let waiting = std::env::var("BENCH_WAITING").map_or(256, |text| text.parse().unwrap());
+    wait(together((0..waiting).map(|_| one()).collect())).into_iter().sum()
 }
 
 #[test]
 #[ignore = "a measurement"]
 fn deliveries_per_second() {
     let base = std::env::var("BENCH_DIR").unwrap_or_else(|_| ".".to_owned());
-    println!("mailboxes  bytes  deliveries/s  CPU us each  per batch  writers");
+    println!("mailboxes  bytes  deliveries/s  CPU us each  per batch  writers  whole syncs");
     for mailboxes in [1, 100, 2_000] {
         for bytes in [400, 10_240] {
             let root = tempfile::tempdir_in(&base).unwrap();
             let metrics = Arc::default();
-            let files = MailboxThreads::start(&metrics, 256).unwrap();
+            let files = MailboxThreads::start(&metrics, 1_024).unwrap();
             // The mailboxes are made first.
             deliver(&files, root.path(), mailboxes, bytes);
             let (cpu, begun, batches) = (cpu_ms(), Instant::now(), metrics.batches.get());
@@ -56,11 +56,12 @@ fn deliveries_per_second() {
             let (cpu, took) = (cpu_ms() - cpu, begun.elapsed());
             let batches = metrics.batches.get() - batches;
             println!(
-                "{mailboxes:9} {bytes:6} {:13.0} {:12.0} {:10.1} {:8}",
+                "{mailboxes:9} {bytes:6} {:13.0} {:12.0} {:10.1} {:8} {:12}",
                 done as f64 / took.as_secs_f64(),
                 cpu as f64 * 1_000.0 / done as f64,
                 done as f64 / batches as f64,
                 metrics.writers.get(),
+                metrics.whole_syncs.get(),
             );
         }
     }

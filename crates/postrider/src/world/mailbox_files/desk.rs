@@ -7,13 +7,13 @@ use crate::mutex::lock;
 use bytes::Bytes;
 use mta::metrics::MailboxMetrics;
 use mta::seams::{MailboxError, MailboxPlace};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
-/// Messages that are written together, at most.
-const BATCH_MAX: usize = 32;
+/// Messages that are written together, at most: as many as there are workers who bring them.
+const BATCH_MAX: usize = 256;
 /// Files that are open for one message: its own, and three directories.
 const FILES_PER_MESSAGE: usize = 4;
 
@@ -43,12 +43,12 @@ struct State {
     /// Files in tmp that are written piece by piece; a writer takes one out while it works on it.
     open: BTreeMap<u64, NewMail>,
     /// Mailboxes that are being written to.
-    taken: BTreeSet<PathBuf>,
+    taken: HashSet<PathBuf>,
     /// Writers at work.
     busy: usize,
-    /// Messages that they work on, and how many these may be.
+    /// Messages that they work on, and how many there may be with those that are open.
     written: usize,
-    written_max: usize,
+    messages_max: usize,
     pace: Pace,
     is_closed: bool,
 }
@@ -58,10 +58,10 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) jobs: Vec<Job>,
+    /// How many jobs it had.
+    count: usize,
     /// The mailboxes.
-    places: Vec<PathBuf>,
-    /// Messages that are written whole.
-    messages: usize,
+    places: HashSet<PathBuf>,
 }
 
 impl Desk {
@@ -70,10 +70,10 @@ impl Desk {
         let state = State {
             waiting: VecDeque::new(),
             open: BTreeMap::new(),
-            taken: BTreeSet::new(),
+            taken: HashSet::new(),
             busy: 0,
             written: 0,
-            written_max: (files_max / FILES_PER_MESSAGE).max(1),
+            messages_max: (files_max / FILES_PER_MESSAGE).max(1),
             pace: Pace::new(),
             is_closed: false,
         };
@@ -124,7 +124,7 @@ impl Desk {
             state.taken.remove(place);
         }
         state.busy -= 1;
-        state.written -= batch.messages;
+        state.written -= batch.count;
         state.pace.handle_delivered(now_ms, delivered, is_short);
         self.metrics.batches.add(1);
         self.metrics.written.add(delivered);
@@ -163,38 +163,45 @@ impl State {
     /// much.
     fn pick(&mut self) -> Option<Batch> {
         let idle = self.pace.writers().saturating_sub(self.busy).max(1);
-        let count = self.waiting.len().div_ceil(idle).min(BATCH_MAX);
-        let count = count.min(self.written_max.saturating_sub(self.written));
-        let mut batch = Batch { jobs: Vec::with_capacity(count), places: Vec::new(), messages: 0 };
+        let share = self.waiting.len().div_ceil(idle).min(BATCH_MAX);
+        let open = self.written + self.open.len();
+        let mut room = share.min(self.messages_max.saturating_sub(open));
+        let (mut jobs, mut places) = (Vec::with_capacity(room), HashSet::with_capacity(room));
         let mut others = VecDeque::with_capacity(self.waiting.len());
         while let Some(job) = self.waiting.pop_front() {
-            let Job::Deliver { place, .. } = &job else {
-                // Pieces of a file follow each other: their turn is now.
-                batch.jobs.push(job);
-                continue;
+            let path = match &job {
+                // Of a file that is open: its turn is now.
+                Job::Append { .. } | Job::Finish { .. } => {
+                    jobs.push(job);
+                    continue;
+                }
+                Job::Begin { .. } => None,
+                Job::Deliver { place, .. } => Some(place.path()),
             };
-            let path = place.path();
-            let is_ours = batch.places.contains(&path);
-            let is_elsewhere = !is_ours && self.taken.contains(&path);
-            if batch.messages >= count || is_elsewhere {
+            let is_ours = path.as_ref().is_none_or(|path| places.contains(path));
+            let is_elsewhere =
+                !is_ours && path.as_ref().is_some_and(|path| self.taken.contains(path));
+            if room == 0 || is_elsewhere {
                 others.push_back(job);
                 continue;
             }
-            if !is_ours {
+            if let Some(path) = path.filter(|_| !is_ours) {
                 self.taken.insert(path.clone());
-                batch.places.push(path);
+                places.insert(path);
             }
-            batch.messages += 1;
-            batch.jobs.push(job);
+            room -= 1;
+            jobs.push(job);
         }
         self.waiting = others;
-        self.written += batch.messages;
-        (!batch.jobs.is_empty()).then_some(batch)
+        self.written += jobs.len();
+        (!jobs.is_empty()).then(|| Batch { count: jobs.len(), jobs, places })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::maildir::Maildir;
+    use super::super::owner;
     use super::*;
 
     fn deliver(mailbox: &str) -> Job {
@@ -208,7 +215,7 @@ mod tests {
     }
 
     fn desk_with(mailboxes: &[&str]) -> Desk {
-        let desk = Desk::new(Arc::default(), 1_000);
+        let desk = Desk::new(Arc::default(), FILES_PER_MESSAGE * 2 * BATCH_MAX);
         mailboxes.iter().for_each(|mailbox| desk.leave(deliver(mailbox)));
         desk
     }
@@ -218,7 +225,7 @@ mod tests {
         let desk = desk_with(&["a", "b", "a", "c"]);
         let batch = desk.take().unwrap();
         assert_eq!(batch.jobs.len(), 4);
-        assert_eq!(batch.places, ["a", "b", "c"].map(PathBuf::from));
+        assert_eq!(batch.places, ["a", "b", "c"].map(PathBuf::from).into());
         desk.done(batch, 4, 0);
         assert_eq!(desk.metrics.writers_busy.get(), 0);
     }
@@ -231,9 +238,9 @@ mod tests {
         desk.leave(deliver("a"));
         desk.leave(deliver("b"));
         let second = desk.take().unwrap();
-        assert_eq!(second.places, [PathBuf::from("b")]);
+        assert_eq!(second.places, [PathBuf::from("b")].into());
         desk.done(first, 1, 0);
-        assert_eq!(desk.take().unwrap().places, [PathBuf::from("a")]);
+        assert_eq!(desk.take().unwrap().places, [PathBuf::from("a")].into());
         desk.done(second, 1, 0);
     }
 
@@ -258,6 +265,36 @@ mod tests {
         assert!(lock(&desk.state).pick().is_none());
         desk.done(batch, 2, 0);
         assert_eq!(desk.take().unwrap().jobs.len(), 2);
+    }
+
+    #[test]
+    fn files_that_are_written_in_pieces_count_as_open() {
+        let root = tempfile::tempdir().unwrap();
+        let place = MailboxPlace::at(root.path().to_owned());
+        let begin = |handle: u64| {
+            let (name, answer) = (handle.to_string(), oneshot::channel().0);
+            Job::Begin { handle, place: place.clone(), name, answer }
+        };
+        let desk = Desk::new(Arc::default(), 2 * FILES_PER_MESSAGE);
+        (0..3).for_each(|handle| desk.leave(begin(handle)));
+        let batch = desk.take().unwrap();
+        assert_eq!(batch.jobs.len(), 2);
+        let maildir = Maildir::open(&place, owner::own()).unwrap();
+        let maildir = Arc::new(maildir);
+        for handle in 0..2 {
+            let mail = NewMail::begin(Arc::clone(&maildir), handle.to_string()).unwrap();
+            desk.keep(handle, mail);
+        }
+        desk.done(batch, 0, 0);
+        desk.leave(deliver("a"));
+        // Only what lets go of one goes on.
+        assert!(lock(&desk.state).pick().is_none());
+        desk.leave(Job::Finish { handle: 0, keep: false, answer: oneshot::channel().0 });
+        let batch = desk.take().unwrap();
+        assert!(matches!(batch.jobs[..], [Job::Finish { .. }]));
+        drop(desk.open(0));
+        desk.done(batch, 0, 0);
+        assert!(matches!(desk.take().unwrap().jobs[..], [Job::Begin { handle: 2, .. }]));
     }
 
     #[test]

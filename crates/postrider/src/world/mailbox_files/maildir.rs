@@ -28,6 +28,8 @@ pub(super) struct Maildir {
     pub(super) new: OwnedFd,
     pub(super) makes: Makes,
     pub(super) quota_bytes: Option<u64>,
+    /// The number of the file system that `tmp` and `new` are in.
+    pub(super) file_system: u64,
 }
 
 impl Maildir {
@@ -56,7 +58,8 @@ impl Maildir {
         let home = folder.as_ref().unwrap_or(&top);
         let tmp = makes.tmp(home)?;
         let new = makes.open(home, OsStr::new("new"), DIRECTORY)?;
-        Ok(Maildir { top, tmp, new, makes, quota_bytes: place.quota_bytes })
+        let file_system = rustix::fs::fstat(&new).map_err(io::Error::from)?.st_dev;
+        Ok(Maildir { top, tmp, new, makes, quota_bytes: place.quota_bytes, file_system })
     }
 }
 

@@ -1,28 +1,32 @@
 //! Maildirs on the file system, written by threads of their own: shards never wait for a disk.
 //!
-//! What waits together is written together: all files first, then all synced, then all named, then
-//! each directory synced once. A journal that is written for one of them has most of the others'
-//! with it.
+//! What waits together is written together: all files first, then all synced, then all named, then all
+//! names synced; many with one sync of the whole file system each time (`publication.rs`).
 
 #[cfg(test)]
 mod bench;
 mod desk;
+mod file_system;
 mod maildir;
 mod new_mail;
 mod owner;
 mod pace;
+mod publication;
 mod quota;
+mod sync_costs;
 #[cfg(test)]
 mod tests;
 
 use bytes::Bytes;
 use desk::{Answer, Batch, Desk, Job};
+use file_system::{FileSystems, Mounted};
 use maildir::Maildir;
 use mta::metrics::MailboxMetrics;
 use mta::seams::{Keeping, MailStore, MailboxError, MailboxPlace};
 use new_mail::NewMail;
 use owner::Owners;
 pub(crate) use owner::check as check_owners;
+use publication::{Publisher, publish_each};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -60,13 +64,24 @@ impl MailboxThreads {
         metrics: &Arc<MailboxMetrics>,
         files_max: usize,
     ) -> io::Result<MailboxFiles> {
+        MailboxThreads::start_with(metrics, files_max, Arc::new(Mounted::new()))
+    }
+
+    /// The same, on other file systems.
+    fn start_with(
+        metrics: &Arc<MailboxMetrics>,
+        files_max: usize,
+        file_systems: Arc<dyn FileSystems>,
+    ) -> io::Result<MailboxFiles> {
         let desk = Arc::new(Desk::new(Arc::clone(metrics), files_max));
         let owners = Arc::new(Owners::default());
         let files =
             MailboxFiles(Arc::new(Open { desk: Arc::clone(&desk), next: AtomicU64::new(0) }));
         let started = Instant::now();
+        let publisher = Arc::new(Publisher::new(Arc::clone(metrics), file_systems));
         for n in 0..pace::WRITERS_MAX {
-            let writer = Writer { desk: Arc::clone(&desk), owners: Arc::clone(&owners), started };
+            let (desk, owners) = (Arc::clone(&desk), Arc::clone(&owners));
+            let writer = Writer { desk, owners, publisher: Arc::clone(&publisher), started };
             std::thread::Builder::new().name(format!("mailbox-{n}")).spawn(move || writer.run())?;
         }
         Ok(files)
@@ -109,15 +124,13 @@ impl MailStore for MailboxFiles {
 struct Writer {
     desk: Arc<Desk>,
     owners: Arc<Owners>,
+    publisher: Arc<Publisher>,
     started: Instant,
 }
 
 /// Mailboxes of a batch that are open, by place and folder, and how they are kept: who is trusted with
 /// a mailbox is not thereby trusted with it as somebody else's.
 type Maildirs = BTreeMap<(PathBuf, Option<String>, Arc<Keeping>), Arc<Maildir>>;
-
-/// A message whose file is written, and who waits for it.
-type Written = (NewMail, Answer<()>);
 
 impl Writer {
     fn run(&self) {
@@ -132,7 +145,7 @@ impl Writer {
     /// for any more (the shard has ended) are dropped.
     fn write(&self, batch: &mut Batch) -> u64 {
         let mut open = Maildirs::new();
-        let mut written = Vec::new();
+        let (mut written, mut ended) = (Vec::new(), Vec::new());
         for job in batch.jobs.drain(..) {
             match job {
                 Job::Deliver { place, name, pieces, answer } => {
@@ -156,7 +169,7 @@ impl Writer {
                         let _ = answer.send(Ok(()));
                     }
                     Some(mut mail) => match mail.end() {
-                        Ok(()) => written.push((mail, answer)),
+                        Ok(()) => ended.push((mail, answer)),
                         Err(error) => {
                             drop(mail);
                             drop(answer.send(Err(error.into())));
@@ -165,7 +178,9 @@ impl Writer {
                 },
             }
         }
-        publish(written)
+        // Files that were written in pieces may have been begun long ago: only a sync of their own tells
+        // of all errors since.
+        publish_each(ended) + self.publisher.publish(written)
     }
 
     fn begin(
@@ -196,8 +211,7 @@ impl Writer {
         pieces: &[Bytes],
     ) -> Result<NewMail, MailboxError> {
         let mut mail = self.begin(open, place, name)?;
-        pieces.iter().try_for_each(|piece| mail.append(piece))?;
-        mail.end()?;
+        mail.write(pieces)?;
         Ok(mail)
     }
 
@@ -207,41 +221,4 @@ impl Writer {
         self.desk.keep(handle, mail);
         Ok(result?)
     }
-}
-
-/// The content is on the disk before its name appears in new, and the name before we say so.
-fn publish(written: Vec<Written>) -> u64 {
-    let each = |written: Vec<Written>, act: fn(&mut NewMail) -> Result<(), MailboxError>| {
-        let mut left = Vec::with_capacity(written.len());
-        for (mut mail, answer) in written {
-            match act(&mut mail) {
-                Ok(()) => left.push((mail, answer)),
-                Err(error) => {
-                    // Its name in tmp is gone before anybody hears of it.
-                    drop(mail);
-                    drop(answer.send(Err(error)));
-                }
-            }
-        }
-        left
-    };
-    let synced = each(written, |mail| Ok(mail.sync()?));
-    let published = each(synced, NewMail::publish);
-    // A directory that two of them are in is synced once.
-    let mut directories: Vec<(Arc<Maildir>, Result<(), rustix::io::Errno>)> = Vec::new();
-    let mut delivered = 0;
-    for (mail, answer) in published {
-        let known = directories.iter().find(|(known, _)| Arc::ptr_eq(known, mail.maildir()));
-        let result = match known {
-            Some((_, result)) => *result,
-            None => {
-                let result = rustix::fs::fsync(&mail.maildir().new);
-                directories.push((Arc::clone(mail.maildir()), result));
-                result
-            }
-        };
-        delivered += u64::from(result.is_ok());
-        let _ = answer.send(result.map_err(|error| MailboxError::Io(error.into())));
-    }
-    delivered
 }

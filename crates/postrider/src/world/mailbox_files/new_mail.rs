@@ -2,6 +2,7 @@
 
 use super::maildir::Maildir;
 use super::quota;
+use bytes::Bytes;
 use memchr::memchr_iter;
 use mta::seams::MailboxError;
 use rustix::fs::{Advice, AtFlags};
@@ -9,6 +10,9 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::Arc;
+
+/// So much of a message is written with one call, and a piece more.
+const WRITE_BYTES: usize = 64 * 1024;
 
 /// A file in tmp. Its name is gone when it is dropped, unless it was published.
 #[derive(Debug)]
@@ -40,27 +44,51 @@ impl NewMail {
         Ok(NewMail { maildir, file, lines, name, bytes: 0, is_published: false })
     }
 
+    /// Writes a message that is there as a whole; of many pieces, some at a time.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub(super) fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
+        let bytes = pieces.iter().map(Bytes::len).sum::<usize>();
+        let mut out = Vec::with_capacity(bytes.min(2 * WRITE_BYTES) + 1);
+        for piece in pieces {
+            self.lines.localise(piece, &mut out);
+            if out.len() >= WRITE_BYTES {
+                self.put(&out)?;
+                out.clear();
+            }
+        }
+        out.extend_from_slice(self.lines.rest());
+        self.put(&out)
+    }
+
     /// Appends a piece of the message as it came, with CRLF at line ends.
     ///
     /// # Errors
     /// As the operating system says.
     pub(super) fn append(&mut self, piece: &[u8]) -> io::Result<()> {
-        let piece = self.lines.localise(piece);
-        self.bytes += piece.len() as u64;
-        self.file.write_all(&piece)
+        let mut out = Vec::with_capacity(piece.len() + 1);
+        self.lines.localise(piece, &mut out);
+        self.put(&out)
     }
 
-    /// Writes what is left and has the system begin to bring it to the disk, without waiting.
+    /// Writes what is left of what was appended.
     ///
     /// # Errors
     /// As the operating system says.
     pub(super) fn end(&mut self) -> io::Result<()> {
-        let rest = self.lines.rest();
-        self.bytes += rest.len() as u64;
-        self.file.write_all(rest)?;
+        self.put(self.lines.rest())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes += bytes.len() as u64;
+        self.file.write_all(bytes)
+    }
+
+    /// Has the system begin to bring the content to the disk, without waiting.
+    pub(super) fn begin_sync(&self) {
         // Linux begins to write what it is told will not be needed.
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
-        Ok(())
     }
 
     /// Waits until the content is on the disk.
@@ -71,12 +99,12 @@ impl NewMail {
         self.file.sync_data()
     }
 
-    /// Gives it its name in new, which is on the disk when [`NewMail::new_directory`] is.
+    /// Gives it its name in new, which is on the disk when that directory is.
     ///
     /// # Errors
     /// As the operating system says, or when there is no room for it.
     pub(super) fn publish(&mut self) -> Result<(), MailboxError> {
-        let Maildir { top, tmp, new, makes, quota_bytes } = &*self.maildir;
+        let Maildir { top, tmp, new, makes, quota_bytes, file_system: _ } = &*self.maildir;
         let Some(quota_bytes) = *quota_bytes else {
             rustix::fs::renameat(tmp, &self.name, new, &self.name).map_err(io::Error::from)?;
             self.is_published = true;
@@ -120,9 +148,8 @@ struct LineEnds {
 }
 
 impl LineEnds {
-    /// What to write for the next piece.
-    fn localise(&mut self, piece: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(piece.len() + 1);
+    /// Adds what to write for the next piece.
+    fn localise(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         if self.has_cr && !piece.is_empty() && piece[0] != b'\n' {
             out.push(b'\r');
         }
@@ -138,12 +165,11 @@ impl LineEnds {
                 None => {
                     self.has_cr = true;
                     out.extend_from_slice(&piece[begin..cr]);
-                    return out;
+                    return;
                 }
             }
         }
         out.extend_from_slice(&piece[begin..]);
-        out
     }
 
     /// What to write at the end.
@@ -164,8 +190,8 @@ mod tests {
             for second in first..=whole.len() {
                 let mut lines = LineEnds::default();
                 let pieces = [&whole[..first], &whole[first..second], &whole[second..]];
-                let mut out: Vec<u8> =
-                    pieces.iter().flat_map(|piece| lines.localise(piece)).collect();
+                let mut out = Vec::new();
+                pieces.iter().for_each(|piece| lines.localise(piece, &mut out));
                 out.extend_from_slice(lines.rest());
                 assert_eq!(out, expected, "cut at {first} and {second}");
             }

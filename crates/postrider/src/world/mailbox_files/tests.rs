@@ -1,3 +1,5 @@
+mod whole_syncs;
+
 use super::*;
 use mta::seams::{Account, Keeping, MailFolder};
 use rustix::process::geteuid;

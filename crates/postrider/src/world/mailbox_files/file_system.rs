@@ -1,0 +1,81 @@
+//! File systems, and which of them can be synced as a whole.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::StatVfsMountFlags;
+use rustix::io::Errno;
+
+/// Since this version syncfs tells of errors (syncfs(2)).
+const LINUX_MIN: (u32, u32) = (5, 8);
+/// What fstatfs says of ext2, ext3 and ext4, and of XFS: there syncfs waits until contents and names are
+/// on stable storage. Of others some leave that to a program or another machine (FUSE), some write much
+/// more than was asked for (Btrfs): there each file is synced.
+const SYNCED_WHOLE: [u64; 2] = [0xEF53, 0x5846_5342];
+
+/// What is asked of the file system that an open directory is in.
+pub(super) trait FileSystems: Send + Sync {
+    /// Whether it can be synced as a whole, and tells of errors.
+    fn can_sync_whole(&self, directory: &OwnedFd) -> bool;
+
+    /// Has all that was written to it on stable storage; an error tells of whatever could not be, since
+    /// the directory was opened.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn sync_whole(&self, directory: &OwnedFd) -> Result<(), Errno>;
+}
+
+/// The kernel's.
+pub(super) struct Mounted {
+    is_told_of_errors: bool,
+}
+
+impl Mounted {
+    pub(super) fn new() -> Mounted {
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        Mounted { is_told_of_errors: version_of(&release).is_some_and(|found| found >= LINUX_MIN) }
+    }
+}
+
+impl FileSystems for Mounted {
+    fn can_sync_whole(&self, directory: &OwnedFd) -> bool {
+        let kind = rustix::fs::fstatfs(directory).map(|found| found.f_type as u64);
+        self.is_told_of_errors && kind.is_ok_and(|kind| SYNCED_WHOLE.contains(&kind))
+    }
+
+    fn sync_whole(&self, directory: &OwnedFd) -> Result<(), Errno> {
+        rustix::fs::syncfs(directory)?;
+        // Of one that was made read-only, as ext4 makes itself when it can't write its journal, syncfs
+        // has nothing to say (Linux, fs/sync.c, sync_filesystem): fsync has, or the mount's flags.
+        rustix::fs::fsync(directory)?;
+        let flags = rustix::fs::fstatvfs(directory)?.f_flag;
+        if flags.contains(StatVfsMountFlags::RDONLY) { Err(Errno::ROFS) } else { Ok(()) }
+    }
+}
+
+/// `5.10.0-33-amd64` is 5.10.
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_have_versions() {
+        assert_eq!(version_of("5.10.0-33-amd64"), Some((5, 10)));
+        assert_eq!(version_of("6.18.44"), Some((6, 18)));
+        assert_eq!(version_of("6.1"), Some((6, 1)));
+        assert_eq!(version_of("6"), None);
+        assert_eq!(version_of(""), None);
+        assert!(version_of("5.7.99") < Some(LINUX_MIN) && version_of("5.8.0") >= Some(LINUX_MIN));
+    }
+
+    #[test]
+    fn what_has_no_disk_is_not_synced_as_a_whole() {
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+        let open = rustix::fs::open("/proc", flags, rustix::fs::Mode::empty()).unwrap();
+        assert!(!Mounted::new().can_sync_whole(&open));
+    }
+}
