@@ -103,14 +103,15 @@ pub(crate) fn address(contender: &dyn Contender, place: &Place) -> String {
     contender.running_at().map_or_else(|| place.address(), |running| running.address.to_owned())
 }
 
-/// Starts a contender and waits until it listens.
+/// Starts a contender and waits until it listens and is ready for mail.
 ///
 /// # Errors
-/// When it doesn't start or doesn't listen.
+/// When it doesn't start, doesn't listen or doesn't become ready.
 pub(crate) fn put_up(contender: &dyn Contender, place: &Place) -> Result<Box<dyn Server>> {
-    let server = contender.start(place)?;
+    let mut server = contender.start(place)?;
     let listens = wait_until_it_listens(&address(contender, place), server.pid());
     listens.map_err(|why| Error::Server(why + &log_tail(&place.directory)))?;
+    server.wait_until_ready()?;
     Ok(server)
 }
 

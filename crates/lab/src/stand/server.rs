@@ -18,6 +18,13 @@ pub(crate) trait Server {
     /// # Errors
     /// When it has ended.
     fn check_running(&mut self) -> Result<()>;
+    /// It listens; waits for what else it needs before mail comes.
+    ///
+    /// # Errors
+    /// When it doesn't get it.
+    fn wait_until_ready(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// Syncs that it has issued, if it counts them.
     fn sync_count(&mut self) -> Option<u64> {
         None

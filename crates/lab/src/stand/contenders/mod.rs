@@ -33,6 +33,7 @@ pub(crate) fn all() -> Vec<Rc<dyn Contender>> {
         Rc::new(Postrider::keeping_mail("postrider-file", Lookup::Text)),
         Rc::new(Postrider::keeping_mail("postrider-database", Lookup::Database)),
         Rc::new(Postrider::keeping_mail("postrider-ldap", Lookup::Ldap)),
+        Rc::new(Postrider::keeping_mail("postrider-snapshot", Lookup::Snapshot)),
         Rc::new(PostfixVirtual::with("postfix-texthash", Lookup::Text)),
         Rc::new(PostfixVirtual::with("postfix-lmdb", Lookup::Database)),
         Rc::new(PostfixVirtual::with("postfix-ldap", Lookup::Ldap)),

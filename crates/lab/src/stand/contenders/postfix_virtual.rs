@@ -43,6 +43,7 @@ impl Contender for PostfixVirtual {
             Lookup::Database => "lmdb",
             Lookup::Ldap => "ldap",
             Lookup::LdapProxy => "ldap behind proxymap",
+            Lookup::Snapshot => "a copy of ldap",
         };
         format!("Postfix, virtual delivery, users in {table}")
     }
@@ -55,7 +56,7 @@ impl Contender for PostfixVirtual {
         let module = match self.lookup {
             Lookup::Text => None,
             Lookup::Database => Some("lmdb"),
-            Lookup::Ldap | Lookup::LdapProxy => Some("ldap"),
+            Lookup::Ldap | Lookup::LdapProxy | Lookup::Snapshot => Some("ldap"),
         };
         if let Some(module) = module
             && !Path::new(MODULES).join(format!("postfix-{module}.so")).exists()
@@ -76,6 +77,9 @@ impl Contender for PostfixVirtual {
             Lookup::Database => format!("lmdb:{}", database(&mail.population)?.display()),
             Lookup::Ldap => format!("ldap:{}", ldap(place, mail)?.display()),
             Lookup::LdapProxy => format!("proxy:ldap:{}", ldap(place, mail)?.display()),
+            Lookup::Snapshot => {
+                return Err(Error::Missing("Postfix keeps no copy of a directory".to_owned()));
+            }
         };
         let virtual_service = "virtual unix - n n - - virtual\n";
         postfix::start(place, &main_cf(mail, &map), virtual_service, DYNAMIC_MAPS)

@@ -30,6 +30,8 @@ struct Running {
     admin: String,
     control: [PathBuf; 2],
     counts_syncs: bool,
+    /// So many users must be in its copy of a directory, if it keeps one.
+    users_to_copy: Option<u64>,
     files: Vec<ConfigFile>,
 }
 
@@ -101,7 +103,11 @@ impl Contender for Postrider {
     }
 
     fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
-        start(place, self.durability, &self.routes(place)?)
+        let users_to_copy = match self.lookup {
+            Some(Lookup::Snapshot) => Some(place.mail()?.population.count()),
+            _ => None,
+        };
+        start(place, self.durability, &self.routes(place)?, users_to_copy)
     }
 
     fn survives_a_kill(&self) -> bool {
@@ -132,7 +138,12 @@ fn version(program: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn start(place: &Place, durability: &str, routes: &str) -> Result<Box<dyn Server>> {
+fn start(
+    place: &Place,
+    durability: &str,
+    routes: &str,
+    users_to_copy: Option<u64>,
+) -> Result<Box<dyn Server>> {
     let file = place.write(CONFIG, &config(place, durability, routes))?;
     let mut command = place.command(&place.postrider);
     command.args(["serve", "--config", CONFIG]).current_dir(&place.directory);
@@ -143,6 +154,7 @@ fn start(place: &Place, durability: &str, routes: &str) -> Result<Box<dyn Server
         admin: format!("127.0.0.1:{}", place.admin_port),
         control: [place.postrider.clone(), place.directory.join(CONFIG)],
         counts_syncs: durability == "sync",
+        users_to_copy,
         files: vec![file],
     }))
 }
@@ -205,6 +217,16 @@ impl Server for Running {
 
     fn check_running(&mut self) -> Result<()> {
         self.process.check_running()
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let Some(users) = self.users_to_copy else { return Ok(()) };
+        let [program, config] = self.control.clone();
+        mail::wait_for_copy(users, || {
+            self.process.check_running()?;
+            let mut list = Command::new(&program);
+            system::run(list.args(["table", "list", "--json", "--config"]).arg(&config))
+        })
     }
 
     fn sync_count(&mut self) -> Option<u64> {

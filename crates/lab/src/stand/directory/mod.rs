@@ -29,6 +29,8 @@ pub(crate) enum Lookup {
     Ldap,
     /// The directory, asked by one process for all the others.
     LdapProxy,
+    /// A copy of the directory, which is kept as it is by LDAP.
+    Snapshot,
 }
 
 impl Lookup {
@@ -36,7 +38,7 @@ impl Lookup {
     pub(crate) fn is_by_ldap(self) -> bool {
         match self {
             Lookup::Text | Lookup::Database => false,
-            Lookup::Ldap | Lookup::LdapProxy => true,
+            Lookup::Ldap | Lookup::LdapProxy | Lookup::Snapshot => true,
         }
     }
 }
@@ -96,6 +98,11 @@ impl Population {
         let addresses = population.recipients.iter().map(|user| user.address() + "\n");
         file::write(&population.recipients(), &addresses.collect::<String>())?;
         Ok(population)
+    }
+
+    /// How many users there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.users
     }
 
     pub(crate) fn users(&self) -> impl Iterator<Item = User> + use<> {
