@@ -4,6 +4,7 @@
 //! directories with thousands of files once a second would take the processors from those who are
 //! measured. What counts at the end is what lies there, read file by file.
 
+mod readers;
 mod stock;
 
 pub use stock::{Look, Stock};
@@ -12,16 +13,20 @@ use crate::dialogue::Content as _;
 use crate::file::{FileError, create_directory};
 use crate::ledger::ArrivalState;
 use crate::sink::message::Incoming;
+use readers::Readers;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Events are read in pieces of this size; the longest has a name of 255 bytes.
 const READ_BYTES: usize = 64 * 1024;
@@ -44,8 +49,10 @@ pub struct Mailboxes {
     events: OwnedFd,
     /// From the kernel's number of a watch to the mailbox.
     by_watch: HashMap<i32, usize>,
-    /// Messages in each.
+    /// Messages that have come into each.
     counts: Vec<u64>,
+    /// Who reads and removes them, if anybody does.
+    readers: Option<Readers>,
 }
 
 impl Mailboxes {
@@ -70,13 +77,23 @@ impl Mailboxes {
             by_watch.insert(watch, index);
         }
         let counts = vec![0; mailboxes.len()];
-        Ok(Mailboxes { mailboxes, events, by_watch, counts })
+        Ok(Mailboxes { mailboxes, events, by_watch, counts, readers: None })
     }
 
-    /// Takes in what the kernel has told since the last time.
+    /// From now on what comes is read when it has lain there for so long, and removed. The account of
+    /// that goes into the file `ledger`.
     ///
     /// # Errors
-    /// When that can't be read.
+    /// When that can't be made.
+    pub fn read_after(&mut self, after: Duration, ledger: &Path) -> Result<(), FileError> {
+        self.readers = Some(Readers::new(self.mailboxes.len(), after, ledger)?);
+        Ok(())
+    }
+
+    /// Takes in what the kernel has told since the last time, and reads what is to be read.
+    ///
+    /// # Errors
+    /// When that can't be read, or not be removed.
     pub fn look(&mut self) -> Result<(), FileError> {
         let mut buffer = vec![MaybeUninit::uninit(); READ_BYTES];
         let mut reader = Reader::new(&self.events, &mut buffer);
@@ -87,9 +104,13 @@ impl Mailboxes {
                     has_lost_some = true;
                 }
                 Ok(event) => {
-                    let index = self.by_watch.get(&event.wd());
-                    if let Some(count) = index.and_then(|&index| self.counts.get_mut(index)) {
+                    let Some(&index) = self.by_watch.get(&event.wd()) else { continue };
+                    if let Some(count) = self.counts.get_mut(index) {
                         *count += 1;
+                    }
+                    if let (Some(readers), Some(name)) = (&mut self.readers, event.file_name()) {
+                        let name = OsStr::from_bytes(name.to_bytes());
+                        readers.handle_arrival(index, name.to_owned());
                     }
                 }
                 Err(Errno::WOULDBLOCK) => break,
@@ -97,36 +118,68 @@ impl Mailboxes {
                 Err(error) => return Err(FileError::at(Path::new("inotify"))(error.into())),
             }
         }
-        if has_lost_some { self.count_files() } else { Ok(()) }
+        if has_lost_some {
+            self.find_again()?;
+        }
+        match &mut self.readers {
+            Some(readers) => readers.read(&self.mailboxes, &mut self.counts),
+            None => Ok(()),
+        }
     }
 
-    /// Counts what lies there.
-    fn count_files(&mut self) -> Result<(), FileError> {
-        for (mailbox, count) in self.mailboxes.iter().zip(&mut self.counts) {
-            *count = files(&mailbox.directory.join("new"))?.len() as u64;
+    /// Counts what lies there, beside what was read.
+    fn find_again(&mut self) -> Result<(), FileError> {
+        if let Some(readers) = &mut self.readers {
+            readers.look_for_more(&self.mailboxes)?;
+        }
+        for (index, mailbox) in self.mailboxes.iter().enumerate() {
+            let there = files(&mailbox.directory.join("new"))?.len() as u64;
+            let come = there + self.read_from(index);
+            if let Some(count) = self.counts.get_mut(index) {
+                *count = come;
+            }
         }
         Ok(())
     }
 
-    /// Messages in all of them, when they were last looked at.
+    /// Messages that were read from that mailbox.
+    fn read_from(&self, index: usize) -> u64 {
+        let read = self.readers.as_ref().and_then(|readers| readers.counts().get(index));
+        read.copied().unwrap_or(0)
+    }
+
+    /// Messages that have come into all of them, when they were last looked at.
+    #[must_use]
+    pub fn arrived_count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Messages that lie in each, when they were last looked at.
+    fn present(&self) -> impl Iterator<Item = u64> {
+        let counts = self.counts.iter().enumerate();
+        counts.map(|(index, count)| count.saturating_sub(self.read_from(index)))
+    }
+
+    /// Messages that lie in all of them, when they were last looked at.
     #[must_use]
     pub fn message_count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.present().sum()
     }
 
     /// Mailboxes that have mail, when they were last looked at.
     #[must_use]
     pub fn filled_count(&self) -> u64 {
-        self.counts.iter().filter(|&&count| count > 0).count() as u64
+        self.present().filter(|&count| count > 0).count() as u64
     }
 
-    /// What lies there, in the lines of a sink's ledger: each message by the id that our source gave
-    /// it, or by postal's checksum.
+    /// What was read and what lies there, in the lines of a sink's ledger: each message by the id that
+    /// our source gave it, or by postal's checksum.
     ///
     /// # Errors
     /// When a file can't be read.
     pub fn ledger(&self) -> Result<String, FileError> {
-        let mut lines = String::new();
+        let read = self.readers.as_ref().map(Readers::ledger).transpose()?;
+        let mut lines = read.unwrap_or_default();
         for mailbox in &self.mailboxes {
             for path in files(&mailbox.directory.join("new"))? {
                 let message = std::fs::read(&path).map_err(FileError::at(&path))?;
@@ -204,7 +257,7 @@ mod tests {
     }
 
     /// Into `tmp`, then into `new`.
-    fn deliver(mailbox: &Path, name: &str, message: &[u8], by_link: bool) -> PathBuf {
+    pub(super) fn deliver(mailbox: &Path, name: &str, message: &[u8], by_link: bool) -> PathBuf {
         let (tmp, new) = (mailbox.join("tmp").join(name), mailbox.join("new").join(name));
         std::fs::write(&tmp, message).expect("written");
         if by_link {
@@ -217,7 +270,7 @@ mod tests {
         new
     }
 
-    fn made(directory: &Path) -> (Mailboxes, Vec<Mailbox>) {
+    pub(super) fn made(directory: &Path) -> (Mailboxes, Vec<Mailbox>) {
         let mailbox = |name: &str| Mailbox {
             address: format!("{name}@x"),
             directory: directory.join("x").join(name),
@@ -251,7 +304,7 @@ mod tests {
         deliver(&list[1].directory, "2", &message("r-2"), false);
         mailboxes.look().expect("two");
         mailboxes.counts = vec![9, 9, 9];
-        mailboxes.count_files().expect("counted");
+        mailboxes.find_again().expect("counted");
         assert_eq!(mailboxes.counts, [0, 2, 0]);
     }
 

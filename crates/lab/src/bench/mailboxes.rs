@@ -8,6 +8,9 @@ use super::trial::Trial;
 use crate::stand::{Load, Result};
 use std::time::Instant;
 
+/// A quarter of an intake that is shorter than this tells nothing: it is less than a minute.
+const QUARTERS_SECONDS_MIN: f64 = 240.0;
+
 /// Measures one contender.
 ///
 /// # Errors
@@ -34,6 +37,9 @@ pub(super) fn measure(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Res
 
 /// What happened in the last quarter of so many seconds, divided by what happened in the first.
 fn last_of_first(series: &Series, seconds: f64) -> Option<f64> {
+    if seconds < QUARTERS_SECONDS_MIN {
+        return None;
+    }
     let mean = |from: f64, to: f64| {
         let values = series.points.iter().filter(|(at, _)| *at > from && *at <= to);
         let values: Vec<f64> = values.map(|(_, value)| *value).collect();
@@ -50,19 +56,20 @@ mod tests {
 
     #[test]
     fn quarters_are_those_of_the_intake() {
-        let points = (1..=200).map(|second| {
+        let points = (1..=480).map(|second| {
             let value = match second {
-                1..=25 => 100.0,
-                26..=75 => 5.0,
-                76..=100 => 50.0,
+                1..=60 => 100.0,
+                61..=180 => 5.0,
+                181..=240 => 50.0,
                 _ => 1000.0,
             };
             (f64::from(second), value)
         });
         let series = Series { points: points.collect(), ..Series::default() };
-        assert_eq!(last_of_first(&series, 100.0), Some(0.5));
-        assert_eq!(last_of_first(&Series::default(), 100.0), None);
-        let nothing = Series { points: vec![(1.0, 0.0), (4.0, 3.0)], ..Series::default() };
-        assert_eq!(last_of_first(&nothing, 4.0), None);
+        assert_eq!(last_of_first(&series, 240.0), Some(0.5));
+        assert_eq!(last_of_first(&series, 239.0), None);
+        assert_eq!(last_of_first(&Series::default(), 240.0), None);
+        let nothing = Series { points: vec![(1.0, 0.0), (240.0, 3.0)], ..Series::default() };
+        assert_eq!(last_of_first(&nothing, 240.0), None);
     }
 }

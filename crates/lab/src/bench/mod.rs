@@ -16,6 +16,7 @@ mod series;
 mod steady_state;
 mod table;
 mod trial;
+mod workload;
 
 use crate::stand::contender::Contender;
 use crate::stand::directory::Population;
@@ -24,9 +25,8 @@ use crate::stand::{Adapter, Egress, Error, Load, Result, Target, Tool, contender
 use load::file::{self, FileError};
 use load::outcome::{CommandError, Outcome};
 use load::process::this_program;
-use load::source::Span;
 use load::stop::StopFlag;
-use report::{Manifest, Report, Round, Skipped, Workload};
+use report::{Manifest, Report, Round, Skipped};
 use run_directory::RunDirectory;
 use scenario::{Case, Kind, Scenario};
 use std::collections::HashSet;
@@ -98,6 +98,14 @@ pub struct BenchOptions {
     /// So many of them get mail
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub recipients: u64,
+    /// Offer so many messages in a second, evenly and to each contender alike, instead of as many as it
+    /// takes; where a scenario only relays, or mail is kept in mailboxes
+    #[arg(long, value_name = "N")]
+    pub rate: Option<f64>,
+    /// Users read their mail: what has lain in a mailbox for so long goes into the account and is
+    /// removed, so that the disk of a long run holds the mail of so long only
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub read_after: Option<u64>,
     /// Take a scale that fits into about so many minutes
     #[arg(long, value_name = "M", conflicts_with = "scale")]
     pub minutes: Option<f64>,
@@ -168,11 +176,7 @@ struct Bench {
     directory: PathBuf,
     /// Where the spools are while it runs.
     run_directory: RunDirectory,
-    lasts: Option<Duration>,
-    cut_off: Option<Duration>,
-    planted_loss: u64,
-    /// Users of a directory, and how many of them get mail.
-    users: (u64, u64),
+    options: BenchOptions,
     /// Made when they are needed first.
     population: Option<Rc<Population>>,
     begun: Instant,
@@ -185,12 +189,7 @@ impl Bench {
         let name = options.scenario.as_deref().unwrap_or("all");
         let scenarios = scenario::named(name)?;
         let mut contenders = named_contenders(options, &scenarios)?;
-        if !(options.scale.is_finite() && options.scale > 0.0) {
-            return Err(Error::Missing(format!("--scale {} is not above 0", options.scale)));
-        }
-        if options.minutes.is_some_and(|minutes| !(minutes.is_finite() && minutes > 0.0)) {
-            return Err(Error::Missing("--minutes must be above 0".to_owned()));
-        }
+        check(options)?;
         let postrider = find_postrider(options)?;
         let mut skipped = Vec::new();
         let mut found = Vec::new();
@@ -224,6 +223,8 @@ impl Bench {
             seed: options.seed,
             scale,
             rounds: options.rounds,
+            rate: options.rate,
+            read_after_seconds: options.read_after,
             began_at: mail::Wall(now.as_millis() as u64).to_string(),
             seconds: 0.0,
             machine,
@@ -237,10 +238,7 @@ impl Bench {
             postrider,
             directory,
             run_directory,
-            lasts: options.seconds.map(Duration::from_secs),
-            cut_off: options.cut_off.map(Duration::from_secs),
-            planted_loss: options.plant_loss,
-            users: (options.users, options.recipients),
+            options: options.clone(),
             population: None,
             begun: Instant::now(),
             stop: StopFlag::listen()
@@ -251,7 +249,7 @@ impl Bench {
 
     fn run(mut self) -> Result<Report> {
         for scenario in std::mem::take(&mut self.scenarios) {
-            self.report.scenarios.push(open_scenario(&scenario));
+            self.report.scenarios.push(open_scenario(&scenario, &self.options));
             for case in &scenario.cases {
                 self.run_case(scenario.name, case)?;
             }
@@ -266,8 +264,7 @@ impl Bench {
 
     fn run_case(&mut self, scenario: &str, case: &Case) -> Result<()> {
         let Manifest { scale, seed, rounds, .. } = self.report.manifest;
-        let lasts = case.lasts(self.lasts, scale);
-        let load = Load { cut_off: self.cut_off, ..case.load(scale, seed).lasting(lasts) };
+        let load = workload::load(case, &self.options, scale, seed);
         let load = match case.keeps_mail() {
             true => Load { recipients: Some(self.population()?.recipients()), ..load },
             false => load,
@@ -275,7 +272,7 @@ impl Bench {
         let mut shown = report::Case {
             name: case.name.to_owned(),
             title: case.title.to_owned(),
-            workload: self.workload(case, &load),
+            workload: workload::shown(case, &load, &self.options),
             ..report::Case::default()
         };
         if let Some(path) = case.path {
@@ -326,38 +323,11 @@ impl Bench {
             return Ok(Rc::clone(population));
         }
         let directory = self.run_directory.path().join(USERS);
-        let (users, recipients) = self.users;
+        let BenchOptions { users, recipients, .. } = self.options;
         let seed = self.report.manifest.seed;
         let population = Rc::new(Population::make(&directory, users, recipients, seed)?);
         self.population = Some(Rc::clone(&population));
         Ok(population)
-    }
-
-    /// What is sent in a case.
-    fn workload(&self, case: &Case, load: &Load) -> Workload {
-        let drawn = |span: Span| (!span.is_one()).then_some(span.min);
-        let (users, recipients) = if case.keeps_mail() { self.users } else { (0, 0) };
-        Workload {
-            messages: match case.kind {
-                Kind::SteadyState(_) => 0,
-                _ if load.lasts.is_some() => 0,
-                _ => load.messages,
-            },
-            seconds: load.lasts.map_or(0.0, |lasts| lasts.as_secs_f64()),
-            body_bytes: load.body_bytes.max,
-            body_bytes_min: drawn(load.body_bytes),
-            sources: load.sources,
-            sessions: load.sessions,
-            per_connection: load.per_connection.max,
-            per_connection_min: drawn(load.per_connection),
-            users,
-            recipients,
-            postal: load.tool == Tool::Postal,
-            path_rtt_ms: case.path.map_or(0.0, |path| path.rtt.as_secs_f64() * 1e3),
-            path_loss: case.path.map_or(0.0, |path| path.loss),
-            connections_max: case.egress.in_sum().unwrap_or(0),
-            routes: case.egress.domains(),
-        }
     }
 
     fn measure(
@@ -373,8 +343,9 @@ impl Bench {
             path: case.path,
             egress: case.egress,
             population: self.population.clone().filter(|_| case.keeps_mail()),
+            read_after: self.options.read_after.map(Duration::from_secs),
             seed: load.seed,
-            planted_loss: self.planted_loss,
+            planted_loss: self.options.plant_loss,
             stop: self.stop.clone(),
         };
         let contender = &*self.contenders[index];
@@ -432,13 +403,28 @@ fn named_contenders(
     Ok(contenders)
 }
 
-fn open_scenario(scenario: &Scenario) -> report::Scenario {
+fn check(options: &BenchOptions) -> Result<()> {
+    let numbers = [
+        ("--scale", Some(options.scale)),
+        ("--minutes", options.minutes),
+        ("--rate", options.rate),
+    ];
+    for (name, number) in numbers {
+        if let Some(number) = number.filter(|number| !(number.is_finite() && *number > 0.0)) {
+            return Err(Error::Missing(format!("{name} {number} is not above 0")));
+        }
+    }
+    Ok(())
+}
+
+fn open_scenario(scenario: &Scenario, options: &BenchOptions) -> report::Scenario {
+    let differences = scenario.differences.iter().map(|text| (*text).to_owned());
     report::Scenario {
         name: scenario.name.to_owned(),
         title: scenario.title.to_owned(),
         about: scenario.about.to_owned(),
         publication: scenario.publication.to_owned(),
-        differences: scenario.differences.iter().map(|text| (*text).to_owned()).collect(),
+        differences: differences.chain(workload::differences(scenario, options)).collect(),
         published: scenario.published.clone(),
         cases: Vec::new(),
     }

@@ -36,6 +36,10 @@ pub(super) fn measure(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Res
     let mut figures = Figures::default();
     figures.higher("accepted_per_second", "accepted", "1/s", accepted as f64 / accept_seconds);
     figures.higher("delivered_per_second", "delivered", "1/s", delivered as f64 / deliver_seconds);
+    if let Some(rate) = load.rate {
+        let share = 100.0 * accepted as f64 / (rate * accept_seconds);
+        figures.higher("accepted_of_offered", "accepted of what was offered", "%", share);
+    }
     figures.lower("accept_seconds", "time to accept all", "s", accept_seconds);
     figures.lower("deliver_seconds", "time to deliver all", "s", deliver_seconds);
     if let Some(latency) = &latency {

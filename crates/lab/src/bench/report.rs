@@ -34,6 +34,12 @@ pub struct Manifest {
     pub scale: f64,
     /// Rounds that were asked for.
     pub rounds: u32,
+    /// Messages in a second that the sources were to offer; none: as many as were taken.
+    #[serde(default)]
+    pub rate: Option<f64>,
+    /// Users were to read and remove mail that was so many seconds old; none: all stayed.
+    #[serde(default)]
+    pub read_after_seconds: Option<u64>,
     /// When it began, RFC 3339 in UTC.
     pub began_at: String,
     /// How long it took.
@@ -183,6 +189,12 @@ pub struct Workload {
     /// So many of them get mail.
     #[serde(default)]
     pub recipients: u64,
+    /// Messages offered in a second, evenly; 0: as many as were taken.
+    #[serde(default)]
+    pub rate: f64,
+    /// Users read and removed mail that was so many seconds old; none: all stayed.
+    #[serde(default)]
+    pub read_after_seconds: Option<u64>,
     /// Sent by postal instead of our sources.
     #[serde(default)]
     pub postal: bool,
@@ -199,6 +211,19 @@ pub struct Workload {
     /// Sources were stopped after so many seconds; 0: when they had sent all.
     #[serde(default)]
     pub seconds: f64,
+}
+
+impl Workload {
+    /// At which rate messages were offered, for people.
+    pub(crate) fn offered(&self) -> Option<String> {
+        (self.rate > 0.0).then(|| format!("{} messages offered in a second", self.rate))
+    }
+
+    /// When mail was read and removed, for people.
+    pub(crate) fn read(&self) -> Option<String> {
+        let told = |seconds| format!("read and removed by its users after {seconds} s");
+        self.read_after_seconds.map(told)
+    }
 }
 
 /// Every contender once, one after the other.

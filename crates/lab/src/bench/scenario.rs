@@ -75,6 +75,7 @@ impl Case {
             sessions: self.sessions,
             per_connection: self.per_connection,
             recipients: None,
+            rate: None,
             lasts: None,
             cut_off: None,
             seed,
@@ -95,6 +96,11 @@ impl Case {
             }
             Kind::SteadyState(_) | Kind::LargeQueue { .. } => None,
         }
+    }
+
+    /// The rate at which messages are offered, where that is for the command line to say.
+    pub(super) fn rate(&self, given: Option<f64>) -> Option<f64> {
+        given.filter(|_| matches!(self.kind, Kind::Relay | Kind::Mailboxes { .. }))
     }
 
     /// Whether mail is kept in mailboxes, not relayed.
@@ -411,13 +417,15 @@ fn directory_mailboxes() -> Scenario {
                 For ten minutes at scale 1 it comes as fast as the server takes it, over 50 connections \
                 or more, 1 to 3 messages on each, with bodies from nothing to 10 kB. The server looks \
                 each recipient up and keeps the mail in Maildirs. Each contender is a server with one \
-                way to look users up: a file, a file with an index, or slapd over LDAP. What lies in the \
+                way to look users up: a file, a file with an index, slapd over LDAP, or a copy of what slapd \
+                has. What lies in the \
                 Maildirs is counted as it comes, by inotify, and read message by message at the end.",
         publication: "the Postfix-with-LDAP benchmark: 500,000 entries, postal as load, mailboxes on the \
                       same machine",
         differences: &[
             "load, server, slapd and disk are one machine's",
-            "the publication ran for hours; --seconds 3600 does so here, and needs room for all the mail",
+            "the publication ran for hours; --seconds 3600 does so here, and needs room for all the mail, \
+             unless users read it (--read-after)",
             "Maildirs of the recipients are there before, and empty",
             "our source sends like postal, and takes recipients in turn",
             "postal (0.76) sends no more than some 400 messages a second: with a server that takes more \
@@ -433,6 +441,7 @@ fn directory_mailboxes() -> Scenario {
             "postrider-file",
             "postrider-database",
             "postrider-ldap",
+            "postrider-snapshot",
             "postfix-lmdb",
             "postfix-ldap",
             "postfix-ldap-proxy",

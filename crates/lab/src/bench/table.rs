@@ -6,8 +6,9 @@ use comfy_table::{Cell, CellAlignment, Color, Table, TableStyle, presets};
 use std::io::IsTerminal as _;
 
 /// The columns, as figure and heading; those that no contender has are left out.
-const COLUMNS: [(&str, &str); 28] = [
+const COLUMNS: [(&str, &str); 29] = [
     ("accepted_per_second", "in/s"),
+    ("accepted_of_offered", "of offered %"),
     ("delivered_per_second", "out/s"),
     ("best_delivered_per_second", "best out/s"),
     ("accept_seconds", "in s"),
@@ -88,6 +89,7 @@ fn case_text<'a>(
     if load.messages > 0 {
         out += &format!(", {} messages of {} bytes", load.messages, load.body_bytes);
     }
+    load.offered().into_iter().chain(load.read()).for_each(|text| out += &format!(", {text}"));
     out.push('\n');
     if let Some(why) = &case.unavailable {
         return out + &format!("not run: {why}\n");

@@ -78,6 +78,8 @@ pub(super) struct Site {
     pub(super) egress: Egress,
     /// Whose mail is kept; without them it is relayed to a sink.
     pub(super) population: Option<Rc<Population>>,
+    /// Users read and remove mail that is so old.
+    pub(super) read_after: Option<Duration>,
     /// Decides what is lost on the path.
     pub(super) seed: u64,
     /// Drop so many arrivals from the account: shows that a loss is seen.
@@ -163,7 +165,10 @@ impl<'a> Trial<'a> {
             self.directory = Some(Slapd::start(population, &site.directory.join("slapd.log"))?);
         }
         let root = site.mail();
-        let mailboxes = Mailboxes::make(population.mailboxes(&root), Some((OWNER, OWNER)))?;
+        let mut mailboxes = Mailboxes::make(population.mailboxes(&root), Some((OWNER, OWNER)))?;
+        if let Some(after) = site.read_after {
+            mailboxes.read_after(after, &site.directory.join("read.ledger"))?;
+        }
         self.stand.put_mailboxes(mailboxes);
         let ldap = self.directory.as_ref().map(|directory| directory.address().to_owned());
         let population = Rc::clone(population);
@@ -456,7 +461,7 @@ impl<'a> Trial<'a> {
     /// When it isn't delivered.
     pub(super) fn warm_up(&mut self, load: &Load, limit: Instant) -> Result<()> {
         let messages = (load.messages / 10).clamp(u64::from(load.sources), WARM_UP_MAX);
-        let load = Load { messages, ..load.clone() };
+        let load = Load { messages, rate: None, ..load.clone() };
         self.start_sources("warm-up", &load)?;
         let sent = self.wait_until(limit, Trial::sources_ended)?;
         self.finish_sources()?;

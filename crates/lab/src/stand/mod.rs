@@ -323,7 +323,7 @@ impl Stand {
         self.delivered = sum(running.chain(&mut self.arrived))?;
         if let Some(mailboxes) = &mut self.mailboxes {
             mailboxes.look()?;
-            self.delivered += mailboxes.message_count();
+            self.delivered += mailboxes.arrived_count();
         }
         Ok((self.accepted, self.delivered) != before)
     }

@@ -66,6 +66,10 @@ impl Postal {
         command.args(["-m", &(load.body_bytes.max / 1024).to_string()]);
         command.args(["-M", &(load.body_bytes.min / 1024).to_string()]);
         command.args(["-t", &(load.sources * load.sessions).to_string()]);
+        if let Some(rate) = load.rate {
+            let per_minute = (rate * 60.0).round().max(1.0);
+            command.args(["-r", &per_minute.to_string()]);
+        }
         command.args(["-c", &load.per_connection.max.to_string(), host]).arg(recipients);
         command.stdin(Stdio::null()).stdout(file::create(&output)?);
         command.stderr(file::create(&directory.join("errors.log"))?);

@@ -37,6 +37,8 @@ pub(crate) struct Load {
     pub(crate) per_connection: Span,
     /// A file of addresses, taken in turn; without it each source sends to a domain of its own.
     pub(crate) recipients: Option<PathBuf>,
+    /// Messages in a second, evenly; without it as many as are taken.
+    pub(crate) rate: Option<f64>,
     /// Sources are stopped after this time, however many messages they have left.
     pub(crate) lasts: Option<Duration>,
     /// A server that hasn't taken all by then is not waited for.
@@ -76,6 +78,9 @@ impl Load {
         match &self.recipients {
             Some(file) => add("--recipients", file.display().to_string()),
             None => add("--domains", domain(number)),
+        }
+        if let Some(rate) = self.rate {
+            add("--rate", (rate / f64::from(self.sources)).to_string());
         }
         arguments
     }

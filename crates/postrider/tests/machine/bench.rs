@@ -227,6 +227,36 @@ fn mail_for_users_is_found_in_their_mailboxes() {
 }
 
 #[test]
+fn mail_comes_at_a_rate_and_is_accounted_for_though_its_users_remove_it() {
+    let more = ["--seconds", "4", "--users", "1000", "--recipients", "50"];
+    let asked = ["--rate", "40", "--read-after", "1", "--against", "postrider-file"];
+    let run = bench("directory-mailboxes/50", &[&more[..], &asked].concat());
+    run.check(&["postrider-file"], 1);
+    let all = run.measurements();
+    let (_, measurement) = all.first().expect("measured");
+    let shown = serde_json::to_string_pretty(measurement).expect("JSON");
+    // It is due to come, however slow this machine is; more is never sent.
+    let accepted = measurement["accepted"].as_u64().expect("a number");
+    assert!((1..=200).contains(&accepted), "{shown}");
+    let figures = list(measurement, "figures");
+    let offered = figures.iter().find(|figure| figure["name"] == "accepted_of_offered");
+    assert!(offered.expect("told")["value"].as_f64() <= Some(130.0), "{shown}");
+    // The account has all, those before the load as well; they were read and are gone.
+    let arrived = measurement["account"]["arrived"].as_u64().expect("a number");
+    assert!(arrived >= 2000 + accepted, "{shown}");
+    let last = list(measurement, "minutes").last().expect("the seconds are a minute's part");
+    assert!(last["in_mailboxes"].as_u64() <= Some(accepted), "{shown}");
+    let manifest = &run.report["manifest"];
+    assert_eq!((&manifest["rate"], &manifest["read_after_seconds"]), (&40.0.into(), &1.into()));
+    for text in ["40 messages offered in a second", "read and removed by its users after 1 s"] {
+        assert!(run.page.contains(text), "{text}: {}", run.page);
+        assert!(run.text.contains(text), "{text}: {}", run.text);
+    }
+    let differences = run.report["scenarios"][0]["differences"].to_string();
+    assert!(differences.contains("40 messages are offered in a second"), "{differences}");
+}
+
+#[test]
 fn a_loss_is_invalid_and_says_so_everywhere() {
     let run = bench("relay-400", &["--scale", "0.001", "--against", "floor", "--plant-loss", "3"]);
     assert_eq!(run.code, Some(1), "{}", run.text);
@@ -283,6 +313,7 @@ fn unknown_names_are_refused_with_the_known_ones() {
     for (arguments, known) in [
         (&["bench", "relay-500"][..], "relay-400"),
         (&["bench", "relay-400", "--against", "sendmail"][..], "postfix"),
+        (&["bench", "relay-400", "--rate", "0"][..], "--rate 0 is not above 0"),
     ] {
         let output = tool::run(tool::lab(), arguments);
         let errors = String::from_utf8_lossy(&output.stderr);

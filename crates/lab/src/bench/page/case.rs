@@ -50,6 +50,12 @@ fn workload(workload: &Workload) -> String {
     if workload.users > 0 {
         text += &format!(", to {} of {} users", whole(workload.recipients), whole(workload.users));
     }
+    if let Some(offered) = workload.offered() {
+        text += &format!(", {offered}");
+    }
+    if let Some(read) = workload.read() {
+        text += &format!(", {read}");
+    }
     if workload.path_rtt_ms > 0.0 {
         text += &format!(
             ", over a path to the sink of {:.0} ms that loses {:.2} % of the packets",

@@ -77,6 +77,9 @@ fn draw_machine(manifest: &Manifest) -> Markup {
         machine.spool_device,
         machine.spool_mount_options
     );
+    let offered = manifest.rate.map(|rate| ("offered", format!("{rate} messages/s")));
+    let read_after = manifest.read_after_seconds;
+    let read_after = read_after.map(|seconds| ("mail is read after", format!("{seconds} s")));
     let rows = [
         ("machine", format!("{}, {} cores", machine.cpu_model, machine.cores)),
         ("memory", with_unit(machine.memory_bytes as f64, "bytes")),
@@ -93,7 +96,7 @@ fn draw_machine(manifest: &Manifest) -> Markup {
     ];
     let header = html! { th { "of the run" } th {} };
     let rows = html! {
-        @for (name, value) in rows { tr { th { (name) } (table::prose(&value)) } }
+        @for (name, value) in rows.into_iter().chain(offered).chain(read_after) { tr { th { (name) } (table::prose(&value)) } }
     };
     table::scrolling(&header, &rows)
 }

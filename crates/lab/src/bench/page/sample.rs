@@ -53,6 +53,8 @@ fn manifest() -> Manifest {
         seed: 1,
         scale: 0.04,
         rounds: 3,
+        rate: Some(40.0),
+        read_after_seconds: Some(60),
         began_at: "2026-11-21T19:00:00Z".into(),
         seconds: 1_234.5,
         machine: Machine {
@@ -119,6 +121,8 @@ fn workload(case: &str) -> Workload {
         sources: 5,
         sessions: 50,
         per_connection: 1,
+        rate: 40.0,
+        read_after_seconds: Some(60),
         path_rtt_ms: if case == "50ms" { 50.0 } else { 0.0 },
         path_loss: if case == "50ms" { 0.001 } else { 0.0 },
         ..Workload::default()

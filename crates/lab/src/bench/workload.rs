@@ -1,0 +1,68 @@
+//! What is sent in a case, as the scenario and the command line have it.
+
+use super::BenchOptions;
+use super::report::Workload;
+use super::scenario::{Case, Kind, Scenario};
+use crate::stand::{Load, Tool};
+use load::source::Span;
+use std::time::Duration;
+
+/// What is sent; where users of a directory get it, the file of them is still to be named.
+pub(super) fn load(case: &Case, options: &BenchOptions, scale: f64, seed: u64) -> Load {
+    let lasts = case.lasts(options.seconds.map(Duration::from_secs), scale);
+    Load {
+        cut_off: options.cut_off.map(Duration::from_secs),
+        rate: case.rate(options.rate),
+        ..case.load(scale, seed).lasting(lasts)
+    }
+}
+
+/// The same for the report.
+pub(super) fn shown(case: &Case, load: &Load, options: &BenchOptions) -> Workload {
+    let drawn = |span: Span| (!span.is_one()).then_some(span.min);
+    let keeps_mail = case.keeps_mail();
+    Workload {
+        messages: match case.kind {
+            Kind::SteadyState(_) => 0,
+            _ if load.lasts.is_some() => 0,
+            _ => load.messages,
+        },
+        seconds: load.lasts.map_or(0.0, |lasts| lasts.as_secs_f64()),
+        body_bytes: load.body_bytes.max,
+        body_bytes_min: drawn(load.body_bytes),
+        sources: load.sources,
+        sessions: load.sessions,
+        per_connection: load.per_connection.max,
+        per_connection_min: drawn(load.per_connection),
+        users: if keeps_mail { options.users } else { 0 },
+        recipients: if keeps_mail { options.recipients } else { 0 },
+        rate: load.rate.unwrap_or(0.0),
+        read_after_seconds: options.read_after.filter(|_| keeps_mail),
+        postal: load.tool == Tool::Postal,
+        path_rtt_ms: case.path.map_or(0.0, |path| path.rtt.as_secs_f64() * 1e3),
+        path_loss: case.path.map_or(0.0, |path| path.loss),
+        connections_max: case.egress.in_sum().unwrap_or(0),
+        routes: case.egress.domains(),
+    }
+}
+
+/// What the command line makes different from the publication.
+pub(super) fn differences(scenario: &Scenario, options: &BenchOptions) -> Vec<String> {
+    let mut differences = Vec::new();
+    if let Some(rate) = options.rate
+        && scenario.cases.iter().any(|case| case.rate(Some(rate)).is_some())
+    {
+        differences.push(format!(
+            "{rate} messages are offered in a second, evenly; the publication sends as many as are taken"
+        ));
+    }
+    if let Some(seconds) = options.read_after
+        && scenario.cases.iter().any(Case::keeps_mail)
+    {
+        differences.push(format!(
+            "users read and remove mail that has lain in their mailboxes for {seconds} s; the publication \
+             leaves it there"
+        ));
+    }
+    differences
+}
