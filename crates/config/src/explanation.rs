@@ -41,6 +41,8 @@ pub struct InTables<'a> {
     pub lookups: &'a [TableLookup],
     /// Whom the recipient stands for: the text of an alias.
     pub stands_for: Option<&'a str>,
+    /// Who answers for it: the sender of what goes to those.
+    pub owner: Option<&'a Mailbox>,
     /// What the recipient's entry has, in the table of its route's recipients.
     pub values: Option<&'a [NamedValues]>,
     /// Why the recipient would be refused although a route takes it.
@@ -188,7 +190,11 @@ impl Telling<'_> {
         self.explainer.step("acceptance", value, origin);
         if let Some(members) = request.in_tables.stands_for {
             let origin = self.last_table();
-            self.explainer.step("stands for", members, origin);
+            self.explainer.step("stands for", members, origin.clone());
+            if let Some(owner) = request.in_tables.owner {
+                let value = format!("{owner}, unless there is none");
+                self.explainer.step("sender for them", value, origin);
+            }
         }
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
     }

@@ -2,7 +2,7 @@
 
 use crate::event;
 use crate::line::Permit;
-use crate::meta;
+use crate::meta::{self, KeptOwner};
 use bytes::Bytes;
 use mail::{ContentFacts, Envelope, Failure, Mailbox, MessageId, Wall};
 use spool::{Accept, BlobId, Body, Loaded, LoadedBody, Meta};
@@ -30,6 +30,17 @@ pub struct Message {
     pub memory: Option<Permit>,
 }
 
+/// From whom a recipient gets a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentBy<'a> {
+    /// From its sender.
+    Sender,
+    /// From an address of ours that stands for the sender.
+    Rewritten,
+    /// From who answers for a list that the recipient is on.
+    Owner(&'a str),
+}
+
 /// Where the body is.
 #[derive(Clone, Debug)]
 pub enum MessageBody {
@@ -52,10 +63,20 @@ impl Message {
         meta::is_from_stranger(&self.meta)
     }
 
-    /// Whether a recipient gets it from a rewritten sender.
+    /// From whom a recipient gets it.
     #[must_use]
-    pub fn is_forwarded(&self, index: u32) -> bool {
-        meta::is_forwarded(&self.meta, index)
+    pub fn sent_by(&self, index: u32) -> SentBy<'_> {
+        match self.owner_of(index) {
+            Some(owner) => SentBy::Owner(owner.address),
+            None if meta::is_forwarded(&self.meta, index) => SentBy::Rewritten,
+            None => SentBy::Sender,
+        }
+    }
+
+    /// Who answers for the list by which a recipient gets it.
+    #[must_use]
+    pub(crate) fn owner_of(&self, index: u32) -> Option<KeptOwner<'_>> {
+        meta::owner_of(&self.meta, index)
     }
 
     /// The reverse-path; empty for a report.

@@ -2,9 +2,23 @@
 
 use crate::event::Client;
 use bytes::Bytes;
-use mail::Wall;
+use mail::{Mailbox, Wall};
 use spool::Meta;
 use spool::record::tag;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Who answers for a list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// The list's mail comes from this address.
+    pub address: Mailbox,
+    /// Who is told what became of it here: those that the address stands for.
+    pub reports_to: Box<[Mailbox]>,
+}
+
+/// Recipients, by their indexes in order, that get the message from the owner of a list.
+pub(crate) type Owners = BTreeMap<Arc<Owner>, Vec<u32>>;
 
 /// What is known of the client that handed a message in.
 pub(crate) fn of_client(client: &Client) -> Meta {
@@ -60,6 +74,17 @@ pub(crate) fn is_for_postmaster(meta: &Meta, index: u32) -> bool {
 /// The recipients, by their indexes in order, that get the message from a rewritten sender; `None` if
 /// there are none.
 pub(crate) fn forwarded(indexes: &[u32]) -> Option<(u16, Bytes)> {
+    let value = runs_of(indexes);
+    (!value.is_empty()).then(|| (tag::FORWARDED, Bytes::from(value)))
+}
+
+/// Whether [`forwarded`] names this recipient.
+pub(crate) fn is_forwarded(meta: &Meta, index: u32) -> bool {
+    field(meta, tag::FORWARDED).is_some_and(|runs| is_in_runs(runs, index))
+}
+
+/// Indexes in order, as the first of each run and how many there are.
+fn runs_of(indexes: &[u32]) -> Vec<u8> {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for index in indexes {
         match runs.last_mut() {
@@ -68,19 +93,71 @@ pub(crate) fn forwarded(indexes: &[u32]) -> Option<(u16, Bytes)> {
         }
     }
     let numbers = runs.into_iter().flat_map(|(first, count)| [first, count]);
-    let value: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
-    (!value.is_empty()).then(|| (tag::FORWARDED, Bytes::from(value)))
+    numbers.flat_map(u32::to_le_bytes).collect()
 }
 
-/// Whether [`forwarded`] names this recipient.
-pub(crate) fn is_forwarded(meta: &Meta, index: u32) -> bool {
+/// Whether [`runs_of`] were made of this index, too.
+fn is_in_runs(runs: &[u8], index: u32) -> bool {
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
-    field(meta, tag::FORWARDED).is_some_and(|value| {
-        value.chunks_exact(8).any(|run| {
-            let (first, count) = run.split_at(4);
-            index.checked_sub(number(first)).is_some_and(|at| at < number(count))
-        })
+    runs.chunks_exact(8).any(|run| {
+        let (first, count) = run.split_at(4);
+        index.checked_sub(number(first)).is_some_and(|at| at < number(count))
     })
+}
+
+/// The owner of a list, as it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeptOwner<'a> {
+    /// The list's mail comes from this address.
+    pub(crate) address: &'a str,
+    /// Addresses that are told what became of it, a line each.
+    pub(crate) reports_to: &'a str,
+}
+
+impl KeptOwner<'_> {
+    /// As it was before it was kept.
+    pub(crate) fn read(self) -> Option<Owner> {
+        let address = |text: &str| Mailbox::parse(text, true).ok();
+        let reports_to = self.reports_to.split('\n').map(address).collect::<Option<_>>()?;
+        Some(Owner { address: address(self.address)?, reports_to })
+    }
+}
+
+/// Owners of lists, each with the recipients, by their indexes in order, that get the message from it;
+/// `None` if there are none.
+pub(crate) fn owners(owners: &Owners) -> Option<(u16, Bytes)> {
+    let mut value = Vec::new();
+    for (owner, indexes) in owners {
+        let reports_to: Vec<&str> = owner.reports_to.iter().map(Mailbox::as_str).collect();
+        let reports_to = reports_to.join("\n");
+        let runs = runs_of(indexes);
+        for part in [owner.address.as_str().as_bytes(), reports_to.as_bytes(), &runs] {
+            value.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            value.extend_from_slice(part);
+        }
+    }
+    (!value.is_empty()).then(|| (tag::OWNERS, Bytes::from(value)))
+}
+
+/// From whom of [`owners`] this recipient gets the message.
+pub(crate) fn owner_of(meta: &Meta, index: u32) -> Option<KeptOwner<'_>> {
+    let mut rest: &[u8] = field(meta, tag::OWNERS)?;
+    loop {
+        let (address, reports_to, runs);
+        (address, rest) = part(rest)?;
+        (reports_to, rest) = part(rest)?;
+        (runs, rest) = part(rest)?;
+        if is_in_runs(runs, index) {
+            let text = |part| std::str::from_utf8(part).ok();
+            return Some(KeptOwner { address: text(address)?, reports_to: text(reports_to)? });
+        }
+    }
+}
+
+/// A part with its length before it, and what follows; `None` at the end.
+fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
 #[cfg(test)]
@@ -105,6 +182,34 @@ mod tests {
         assert_eq!(found, [1, 2, 3, 7, 300]);
         let torn = Meta { fields: vec![(tag::FORWARDED, Bytes::from_static(&[1; 7]))] };
         assert!(!is_forwarded(&torn, 1) && !is_forwarded(&Meta::default(), 0));
+    }
+
+    #[test]
+    fn owners_are_found_by_the_recipients_of_their_lists() {
+        let address = |text: &str| Mailbox::parse(text, false).unwrap();
+        let owner = |name: &str, to: &[&str]| {
+            let reports_to = to.iter().map(|to| address(to)).collect();
+            Arc::new(Owner { address: address(name), reports_to })
+        };
+        assert_eq!(owners(&Owners::new()), None);
+        let all = Owners::from([
+            (owner("owner-a@x", &["jo@x", "al@y"]), vec![1, 2, 7]),
+            (owner("owner-b@x", &["bo@x"]), vec![3]),
+        ]);
+        let meta = Meta { fields: owners(&all).into_iter().collect() };
+        let found = |index| owner_of(&meta, index).map(|owner| (owner.address, owner.reports_to));
+        for index in [1, 2, 7] {
+            assert_eq!(found(index), Some(("owner-a@x", "jo@x\nal@y")));
+        }
+        assert_eq!(found(3), Some(("owner-b@x", "bo@x")));
+        let read = owner_of(&meta, 7).and_then(KeptOwner::read);
+        assert_eq!(read.as_ref(), all.keys().next().map(|owner| &**owner));
+        assert_eq!((found(0), found(4), found(8)), (None, None, None));
+        let whole = &meta.fields[0].1;
+        for end in 0..whole.len() {
+            let torn = Meta { fields: vec![(tag::OWNERS, whole.slice(..end))] };
+            assert_eq!(owner_of(&torn, 3), None, "cut at {end}");
+        }
     }
 
     #[test]

@@ -146,6 +146,44 @@ pub async fn entry_of<T: Tables + Clone>(
     }
 }
 
+/// What begins the name of who answers for a list.
+const OWNER: &str = "owner-";
+
+/// Who answers for an alias.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundOwner {
+    pub address: Mailbox,
+    /// Whom that stands for.
+    pub entry: Arc<Entry>,
+}
+
+/// Who answers for an alias, if the same table has that address itself: `owner-` and its name.
+/// Nobody does for a whole domain, and a table with patterns is not asked: it may have all names.
+pub fn find_owner<T: Tables + Clone>(
+    tables: &T,
+    table: &Arc<TableEntry>,
+    alias: &Mailbox,
+    by: FoundBy,
+) -> Answer<'static, Result<Option<FoundOwner>, Trouble>> {
+    let owner = owner_of(alias, by).filter(|_| !table.settings.has_patterns());
+    let Some(address) = owner else { return Answer::Now(Ok(None)) };
+    let key = keys_of(&address, true).pop().map(|(_, key)| key).unwrap_or_default();
+    find(tables, table, &key).then(move |found| {
+        Answer::Now(found.map(|found| found.map(|entry| FoundOwner { address, entry })))
+    })
+}
+
+fn owner_of(alias: &Mailbox, by: FoundBy) -> Option<Mailbox> {
+    let local = alias.local();
+    let local = match by {
+        FoundBy::Address => local,
+        FoundBy::WithoutTag => split_tag(local)?.0,
+        FoundBy::Domain => return None,
+    };
+    let text = format!("{OWNER}{}@{}", local.to_lowercase(), alias.domain_str());
+    Mailbox::parse(&text, true).ok().filter(|_| !local.starts_with('"'))
+}
+
 /// What a table says of one of several keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundKey {
@@ -244,6 +282,20 @@ pub fn rewritten<'a>(steps: &[Rewrite], key: &'a str) -> Cow<'a, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_owner_has_the_name_of_the_list() {
+        let owner = |address: &str, by| {
+            let owner = owner_of(&Mailbox::parse(address, true).unwrap(), by);
+            owner.map(|owner| owner.to_string())
+        };
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(owner("Staff@x.test", FoundBy::Address), named("owner-staff@x.test"));
+        assert_eq!(owner("a+b@x.test", FoundBy::Address), named("owner-a+b@x.test"));
+        assert_eq!(owner("a+b@x.test", FoundBy::WithoutTag), named("owner-a@x.test"));
+        assert_eq!(owner("a@x.test", FoundBy::Domain), None);
+        assert_eq!(owner("\"a b\"@x.test", FoundBy::Address), None);
+    }
 
     #[test]
     fn keys_go_from_the_whole_address_to_its_domain() {

@@ -104,6 +104,10 @@ pub mod tag {
     /// Recipients who get the message from a rewritten sender: the first of a run of indexes and how many
     /// there are (u32 each), in order.
     pub const FORWARDED: u16 = 19;
+    /// Recipients who get the message from the owner of a list. For each owner, with lengths (u32)
+    /// before: its address, the addresses that its reports go to (a line each), and runs of indexes
+    /// as in [`FORWARDED`].
+    pub const OWNERS: u16 = 20;
 }
 
 /// How a recipient was done with.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use config::ChannelSection;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
 use mta::delivery::{Channel, Slot, Task};
-use mta::message::{Message, MessageBody};
+use mta::message::{Message, MessageBody, SentBy};
 use mta::seams::{MailStore, MailboxError, MailboxPlace, Time, World};
 use mta::tables::{self, NoEntry};
 pub(crate) use settings::{Maildir, MaildirText};
@@ -108,7 +108,10 @@ async fn into_maildir<W: World>(
     place: MailboxPlace,
     index: u32,
 ) -> Result<(), WriteError> {
-    let sender = message.envelope.reverse_path.as_ref().map_or("", Mailbox::as_str);
+    let sender = match message.sent_by(index) {
+        SentBy::Owner(owner) => owner,
+        SentBy::Sender | SentBy::Rewritten => message.sender(),
+    };
     let mut top = format!("Return-Path: <{sender}>\r\nDelivered-To: {recipient}\r\n").into_bytes();
     top.extend_from_slice(&message.prefix);
     let (top, name) = (Bytes::from(top), file_name(slot, message, index));

@@ -95,7 +95,7 @@ impl Action {
             }
             Action::Redirect(mailbox) => {
                 let other = Recipient { mailbox, ..recipient.clone() };
-                return Ok(Outcome::Settled(Resolved::Replaced([other].into())));
+                return Ok(Outcome::Settled(Resolved::Replaced([other.into()].into())));
             }
             Action::Copy(mailbox) => {
                 // The sender knows nothing of it, and is told nothing of it.

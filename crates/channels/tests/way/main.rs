@@ -17,6 +17,7 @@ mod mailboxes;
 mod node;
 mod operator;
 mod outcome;
+mod owners;
 mod peer;
 mod policies;
 mod report;

@@ -119,7 +119,8 @@ impl Stage for Scripted {
         match to.mailbox.local().split('-').next().unwrap_or_default() {
             "refused" => Answer::Now(Err(Refusal::permanent((1, 1), "Nobody of this name"))),
             "list" => {
-                let members = ["a@ours.test", "b@ours.test", "a@ours.test"].map(recipient);
+                let members =
+                    ["a@ours.test", "b@ours.test", "a@ours.test"].map(|to| recipient(to).into());
                 Answer::Now(Ok(Some(Resolved::Replaced(members.into()))))
             }
             "nobody" => Answer::Now(Ok(Some(Resolved::Dropped("nobody reads it".into())))),

@@ -5,7 +5,7 @@ use super::giving_back::give_back;
 use super::outcome::{self, AttemptContext};
 use crate::console::Console;
 use crate::line::{InLine, Permit, Standing, Who};
-use crate::message::Message;
+use crate::message::{Message, SentBy};
 use crate::metrics::Metrics;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
@@ -203,15 +203,21 @@ impl<W: World> Slot<W> {
         self.delivery.schedule.take(self.ready, carried)
     }
 
-    /// From whom a recipient gets a message: from a sender of ours, if it is sent on for others; the day
-    /// of its acceptance stands in that, so that each try has the same.
+    /// From whom a recipient gets a message: from the owner of a list, or from a sender of ours, if it is
+    /// sent on for others; the day of its acceptance stands in that, so that each try has the same.
     #[must_use]
     pub fn reverse_path(&self, message: &Message, index: u32) -> Option<Mailbox> {
         let sender = message.envelope.reverse_path.as_ref()?;
-        let active = self.delivery.router.active();
-        let srs = active.srs.as_ref().filter(|_| message.is_forwarded(index));
-        let rewritten = srs.and_then(|srs| srs.forward(sender, message.received_at));
-        Some(rewritten.unwrap_or_else(|| sender.clone()))
+        let other = match message.sent_by(index) {
+            SentBy::Sender => None,
+            SentBy::Rewritten => {
+                let active = self.delivery.router.active();
+                active.srs.as_ref().and_then(|srs| srs.forward(sender, message.received_at))
+            }
+            // It was one when it was written.
+            SentBy::Owner(owner) => Mailbox::parse(owner, true).ok(),
+        };
+        Some(other.unwrap_or_else(|| sender.clone()))
     }
 
     /// Takes recipients back whose turn it is still: they were not tried.

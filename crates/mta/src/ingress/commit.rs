@@ -107,8 +107,8 @@ fn tell<W: World>(ingress: &Ingress<W>, message: &Message, position: u64, kind: 
 fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     let at = ingress.services.wall();
     let active = ingress.router.active();
-    let Draft { content, mut envelope, facts, client, is_from_stranger, forwarded, mut additions } =
-        draft;
+    let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = draft;
+    let Draft { forwarded, owners, mut additions, .. } = draft;
     let postmasters = resolve_postmasters(&active.config, &mut envelope);
     let mut prefix = Vec::with_capacity(256);
     prefix.extend_from_slice(additions.fields());
@@ -140,6 +140,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         disregard_wishes(&mut envelope);
     }
     meta.fields.extend(meta::forwarded(&forwarded));
+    meta.fields.extend(meta::owners(&owners));
     additions.add_to(&mut meta);
     Message {
         id: content.id,

@@ -17,6 +17,8 @@ pub struct Consulted {
     pub route: Option<usize>,
     /// The entry of an alias: the recipient stands for others.
     pub alias: Option<Arc<Entry>>,
+    /// Who answers for it, and is the sender of what goes to those.
+    pub owner: Option<Mailbox>,
     /// Its entry in the table of its route's recipients.
     pub entry: Option<Arc<Entry>>,
     /// Why it would be refused although a route takes it.
@@ -56,8 +58,10 @@ async fn ask<T: Tables + Clone>(
     let recipient = if is_postmaster { &config.postmaster.address } else { recipient };
     if let Some(aliases) = route.aliases.as_ref().filter(|_| !is_postmaster) {
         let found = tables::find_address(tables, aliases, recipient).get().await?;
-        consulted.alias = found.map(|found| found.entry);
-        if consulted.alias.is_some() {
+        if let Some(found) = found {
+            consulted.alias = Some(found.entry);
+            let owner = tables::find_owner(tables, aliases, recipient, found.by).get().await?;
+            consulted.owner = owner.map(|owner| owner.address);
             return Ok(());
         }
     }

@@ -130,7 +130,7 @@ impl<W: World> Asked<W> {
         };
         if let Some(mailbox) = original {
             let original = Recipient { mailbox, ..recipient.clone() };
-            let routed = Ok(Resolved::Replaced([original].into()));
+            let routed = Ok(Resolved::Replaced([original.into()].into()));
             return self.ask_stages(recipient, routed, None);
         }
         let config = &self.active.config;

@@ -2,16 +2,17 @@
 //! for it (`aliases`).
 
 use super::refusals;
-use super::stage::Resolved;
+use super::stage::{Resolved, Substitute};
 use crate::answer::{Answer, Decision};
 use crate::console::Console;
+use crate::meta::Owner;
 use crate::routing::{Active, find};
 use crate::seams::{Tables as _, World};
-use crate::tables::{self, FoundAddress, FoundBy, TAG_DELIMITER, split_tag};
+use crate::tables::{self, FoundAddress, FoundBy, FoundOwner, TAG_DELIMITER, split_tag};
 use config::{Route, TableEntry};
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Mailbox, Recipient, Refusal};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 const MEMBERS_MAX: usize = 20_000;
 /// How many aliases and files may lead from one to the next: 451 4.3.5 beyond it.
 const DEPTH_MAX: u16 = 50;
+/// Addresses that the owner of a list may stand for: 451 4.3.5 beyond it.
+const OWNER_ADDRESSES_MAX: usize = 50;
 
 /// What begins a member that is a file with members.
 const LIST: &str = ":include:";
@@ -76,25 +79,90 @@ impl<W: World> Directory<W> {
 
     /// Whom an alias stands for, and whom those stand for.
     async fn expand(self, recipient: Recipient, found: FoundAddress) -> Result<Resolved, Refusal> {
-        let mut expansion = Expansion::default();
-        let (route, of) = (Arc::clone(&self.route), recipient.mailbox.clone());
-        let alias = Rc::new(Alias { route, of, by: found.by });
-        self.add(&mut expansion, &alias, &found.entry.text, 1)?;
-        while let Some((pending, depth)) = expansion.pending.pop_front() {
-            match pending {
-                Pending::Address(address) => {
-                    self.follow(&mut expansion, &recipient.mailbox, address, depth).await?;
-                }
-                Pending::List(path, alias) => {
-                    let members = self.read_list(&alias, &path).await?;
-                    self.add(&mut expansion, &alias, &members.text, depth + 1)?;
-                }
-            }
-        }
-        match expansion.into_recipients(recipient) {
+        let mut expansion = Expansion { has_owners: true, ..Expansion::default() };
+        let of = recipient.mailbox.clone();
+        self.open(&mut expansion, &self.route, of, found, None, 1).await?;
+        self.walk(&mut expansion, &recipient.mailbox).await?;
+        let owners = self.owners(&expansion.members).await?;
+        match expansion.into_substitutes(recipient, &owners) {
             members if members.is_empty() => Err(refusals::NO_SUCH_RECIPIENT),
             members => Ok(Resolved::Replaced(members)),
         }
+    }
+
+    /// Looks at all that is pending, and at what that stands for.
+    async fn walk(&self, expansion: &mut Expansion, recipient: &Mailbox) -> Result<(), Refusal> {
+        while let Some((pending, depth)) = expansion.pending.pop_front() {
+            match pending {
+                Pending::Address(address, owner) => {
+                    self.follow(expansion, recipient, address, owner, depth).await?;
+                }
+                Pending::List(path, alias) => {
+                    let members = self.read_list(&alias, &path).await?;
+                    self.add(expansion, &alias, &members.text, depth + 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes those that an alias stands for. The owner of the list that has it answers for them, unless
+    /// it has one of its own.
+    async fn open(
+        &self,
+        expansion: &mut Expansion,
+        route: &Arc<Route>,
+        of: Mailbox,
+        found: FoundAddress,
+        owner: Option<Rc<ListOwner>>,
+        depth: u16,
+    ) -> Result<(), Refusal> {
+        let mut own = None;
+        if let Some(table) = route.aliases.as_ref().filter(|_| expansion.has_owners) {
+            let found = tables::find_owner(self.world.tables(), table, &of, found.by).get().await;
+            own = found.map_err(|trouble| self.failed(&trouble))?;
+        }
+        let route = Arc::clone(route);
+        let named = |FoundOwner { address, entry }| {
+            Rc::new(ListOwner { route: Arc::clone(&route), address, entry })
+        };
+        let owner = own.map(named).or(owner);
+        let alias = Rc::new(Alias { route, of, by: found.by, owner });
+        self.add(expansion, &alias, &found.entry.text, depth)
+    }
+
+    /// Those who answer for lists that the members are on, by their addresses, with those who are told
+    /// what becomes of the mail.
+    async fn owners(&self, members: &[Member]) -> Result<BTreeMap<Mailbox, Arc<Owner>>, Refusal> {
+        let mut owners = BTreeMap::new();
+        for owner in members.iter().filter_map(|(_, owner)| owner.as_ref()) {
+            if !owners.contains_key(&owner.address) {
+                owners.insert(owner.address.clone(), Arc::new(self.owner(owner).await?));
+            }
+        }
+        Ok(owners)
+    }
+
+    /// Whom the owner of a list stands for: nobody looks that up when a report is made.
+    async fn owner(&self, owner: &ListOwner) -> Result<Owner, Refusal> {
+        let ListOwner { route, address, entry } = owner;
+        let mut expansion = Expansion::default();
+        let (route, of) = (Arc::clone(route), address.clone());
+        let alias = Rc::new(Alias { route, of, by: FoundBy::Address, owner: None });
+        self.add(&mut expansion, &alias, &entry.text, 1)?;
+        self.walk(&mut expansion, address).await?;
+        let mut reports_to: Vec<Mailbox> =
+            expansion.members.into_iter().map(|(address, _)| address).collect();
+        if reports_to.len() > OWNER_ADDRESSES_MAX {
+            let text =
+                format_args!("{alias} stands for too many addresses for the owner of a list");
+            self.console.warn("aliases", text);
+            return Err(refusals::BAD_ALIAS);
+        }
+        if reports_to.is_empty() {
+            reports_to.push(self.active.config.postmaster.address.clone());
+        }
+        Ok(Owner { address: address.clone(), reports_to: reports_to.into() })
     }
 
     /// Looks at one of those that `recipient` stands for.
@@ -103,6 +171,7 @@ impl<W: World> Directory<W> {
         expansion: &mut Expansion,
         recipient: &Mailbox,
         address: Mailbox,
+        owner: Option<Rc<ListOwner>>,
         depth: u16,
     ) -> Result<(), Refusal> {
         let in_tables = find::in_tables(self.world.tables(), &self.active, &address.domain());
@@ -113,9 +182,8 @@ impl<W: World> Directory<W> {
             && let Some(next) = &route.aliases
             && let Some(found) = self.ask(next, &address).await?
         {
-            let route = Arc::clone(route);
-            let alias = Rc::new(Alias { route, of: address.clone(), by: found.by });
-            self.add(expansion, &alias, &found.entry.text, depth + 1)?;
+            let (of, of_list) = (address.clone(), owner.clone());
+            self.open(expansion, route, of, found, of_list, depth + 1).await?;
             if !expansion.stands_for_itself.remove(&address) {
                 return Ok(());
             }
@@ -128,7 +196,7 @@ impl<W: World> Directory<W> {
                 );
                 self.console.warn("aliases", text);
             }
-            _ => expansion.members.push(address),
+            _ => expansion.members.push((address, owner)),
         }
         Ok(())
     }
@@ -189,7 +257,7 @@ impl<W: World> Directory<W> {
                     if !expansion.seen.insert(member.clone()) {
                         continue;
                     }
-                    Pending::Address(member)
+                    Pending::Address(member, alias.owner.clone())
                 }
             };
             let count = expansion.seen.len() + expansion.lists.len();
@@ -236,7 +304,21 @@ struct Alias {
     route: Arc<Route>,
     of: Mailbox,
     by: FoundBy,
+    /// Who answers for those that it stands for.
+    owner: Option<Rc<ListOwner>>,
 }
+
+/// Who answers for a list.
+struct ListOwner {
+    /// Whose `aliases` have it.
+    route: Arc<Route>,
+    address: Mailbox,
+    /// Whom it stands for.
+    entry: Arc<Entry>,
+}
+
+/// One of those that a recipient stands for, and who answers for the list that has it.
+type Member = (Mailbox, Option<Rc<ListOwner>>);
 
 impl Alias {
     /// The directory that may have this file, of those that the route names.
@@ -257,7 +339,7 @@ impl fmt::Display for Alias {
 
 /// What is to be looked at.
 enum Pending {
-    Address(Mailbox),
+    Address(Mailbox, Option<Rc<ListOwner>>),
     /// A file with addresses, which the alias names.
     List(Box<str>, Rc<Alias>),
 }
@@ -273,15 +355,24 @@ struct Expansion {
     pending: VecDeque<(Pending, u16)>,
     /// Aliases that name themselves: they are recipients as well.
     stands_for_itself: BTreeSet<Mailbox>,
-    members: Vec<Mailbox>,
+    members: Vec<Member>,
+    /// Whether lists are asked for their owners.
+    has_owners: bool,
 }
 
 impl Expansion {
     /// The members as recipients of the message. What the sender wants to be told of the recipient
     /// it wants to be told of them (RFC 3461 §5.2.7.1), by the name that it knows.
-    fn into_recipients(self, recipient: Recipient) -> Box<[Recipient]> {
+    fn into_substitutes(
+        self,
+        recipient: Recipient,
+        owners: &BTreeMap<Mailbox, Arc<Owner>>,
+    ) -> Box<[Substitute]> {
         let orcpt = recipient.orcpt.clone();
-        let one = |mailbox| Recipient { mailbox, notify: recipient.notify, orcpt: orcpt.clone() };
+        let one = |(mailbox, owner): Member| Substitute {
+            recipient: Recipient { mailbox, notify: recipient.notify, orcpt: orcpt.clone() },
+            owner: owner.and_then(|owner| owners.get(&owner.address).cloned()),
+        };
         self.members.into_iter().map(one).collect()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::intake::Content;
 use crate::event::Client;
+use crate::meta::Owners;
 use bytes::Bytes;
 use mail::{ContentFacts, Envelope, MessageId, Recipient};
 use spool::Meta;
@@ -21,6 +22,8 @@ pub struct Draft {
     pub(super) is_from_stranger: bool,
     /// Recipients, by their indexes in order, that get it from a rewritten sender.
     pub(super) forwarded: Vec<u32>,
+    /// Recipients that get it from the owner of a list.
+    pub(super) owners: Owners,
     pub(super) additions: Additions,
 }
 

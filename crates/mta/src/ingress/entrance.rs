@@ -9,13 +9,14 @@ use super::intake::Intake;
 use super::limits::ClientCount;
 use super::recipients::{Applied, Dropped, Resolutions};
 use super::session::Session;
-use super::stage::{Resolved, Stages, Transaction};
+use super::stage::{Resolved, Stages, Substitute, Transaction};
 use super::{Ingress, refusals};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision};
 use crate::budget::Share;
 use crate::clients::Rate;
 use crate::event::{self, Event, Kind};
+use crate::meta::Owners;
 use crate::seams::World;
 use crate::stopping::Stopping;
 use config::Listener;
@@ -214,16 +215,16 @@ impl<W: World> Entrance<W> {
     }
 
     /// Those that stand for a recipient, as far as their routes keep mail.
-    fn keep_others(&mut self, others: Box<[Recipient]>) -> Result<Resolved, Refusal> {
+    fn keep_others(&mut self, others: Box<[Substitute]>) -> Result<Resolved, Refusal> {
         let active = self.ingress.router.active();
         let (mut kept, mut dropped) = (Vec::with_capacity(others.len()), None);
         for other in others {
-            let Some(route) = active.route_of(&other.mailbox) else {
+            let Some(route) = active.route_of(&other.recipient.mailbox) else {
                 return Err(refusals::NO_ROUTE);
             };
             match kept_by(Some(route)) {
                 Resolved::Kept => {
-                    self.hold_recipient(&other)?;
+                    self.hold_recipient(&other.recipient)?;
                     kept.push(other);
                 }
                 why => dropped = Some(why),
@@ -301,11 +302,19 @@ impl<W: World> Entrance<W> {
         let client = Arc::clone(self.session.client());
         let is_from_stranger = !self.session.may_relay();
         let additions = Additions::default();
-        let forwarded = Vec::new();
-        let mut draft =
-            Draft { content, envelope, facts, client, is_from_stranger, forwarded, additions };
+        let mut draft = Draft {
+            content,
+            envelope,
+            facts,
+            client,
+            is_from_stranger,
+            forwarded: Vec::new(),
+            owners: Owners::new(),
+            additions,
+        };
         let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
-        let Applied { dropped, instead } = self.resolutions.apply(&mut draft.envelope);
+        let Applied { dropped, instead, owners } = self.resolutions.apply(&mut draft.envelope);
+        draft.owners = owners;
         if let Err(refusal) = self.complete(&mut draft, instead).await {
             if let Some((blob, _)) = draft.content.blob {
                 ingress.custody.drop_blob(draft.content.id, blob);
@@ -327,7 +336,8 @@ impl<W: World> Entrance<W> {
         submitted
     }
 
-    /// All that is decided about the whole; `instead` are the recipients that stand for others.
+    /// All that is decided about the whole; `instead` are the recipients that stand for others and have
+    /// no owner.
     async fn complete(&mut self, draft: &mut Draft, instead: Vec<u32>) -> Result<(), Refusal> {
         let ingress = Rc::clone(&self.ingress);
         if !instead.is_empty() {

@@ -21,6 +21,7 @@ mod session;
 mod stage;
 pub(crate) mod start;
 
+pub use crate::meta::Owner;
 pub use account::Refused;
 pub use consultation::{Consulted, consult};
 pub use draft::Draft;
@@ -30,7 +31,7 @@ pub use observer::Observer;
 pub use protocol::{Handler, Protocol, Protocols};
 pub use refusals::no_answer;
 pub use session::Session;
-pub use stage::{Placed, Resolved, Stage, StageKind, StageKinds, Transaction};
+pub use stage::{Placed, Resolved, Stage, StageKind, StageKinds, Substitute, Transaction};
 
 use crate::custody::Custody;
 use crate::event::RefusalMeter;

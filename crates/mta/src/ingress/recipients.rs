@@ -1,7 +1,8 @@
 //! The recipients of a transaction that are not kept as they were given.
 
-use super::stage::Resolved;
-use mail::{Envelope, Mailbox, Recipient};
+use super::stage::{Resolved, Substitute};
+use crate::meta::Owners;
+use mail::{Envelope, Mailbox, Notify, Recipient};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,8 +15,10 @@ pub(super) struct Resolutions(BTreeMap<Mailbox, Resolved>);
 pub(super) struct Applied {
     /// Those for which nothing is kept, if there are any.
     pub(super) dropped: Option<Dropped>,
-    /// Indexes, in order, of those that stand for others.
+    /// Indexes, in order, of those that stand for others and get the message from its sender.
     pub(super) instead: Vec<u32>,
+    /// Those that get it from the owner of a list.
+    pub(super) owners: Owners,
 }
 
 /// Recipients for which nothing is kept.
@@ -54,33 +57,57 @@ impl Resolutions {
         if self.0.is_empty() {
             return Applied::default();
         }
-        let mut instead = Vec::new();
+        let (mut instead, mut owners) = (Vec::new(), Owners::new());
         let given = envelope.clone();
         let mut reasons: BTreeMap<Arc<str>, Vec<u32>> = BTreeMap::new();
         let mut places = BTreeMap::new();
         let before = std::mem::take(&mut envelope.recipients);
         for (recipient, index) in before.into_iter().zip(0..) {
             match self.0.remove(&recipient.mailbox) {
-                None | Some(Resolved::Kept) => put(recipient, envelope, &mut places),
+                None | Some(Resolved::Kept) => {
+                    put(recipient, envelope, &mut places);
+                }
                 Some(Resolved::Replaced(others)) => {
-                    let before = envelope.recipients.len() as u32;
-                    others.into_iter().for_each(|other| put(other, envelope, &mut places));
-                    instead.extend(before..envelope.recipients.len() as u32);
+                    for Substitute { mut recipient, owner } in others {
+                        // Mail without a sender stays without.
+                        let owner = owner.filter(|_| envelope.reverse_path.is_some());
+                        if owner.is_some() {
+                            // Who has sent it to a list is not told of the members (RFC 3461 §5.2.7.3).
+                            (recipient.notify, recipient.orcpt) = (Notify::UNSPECIFIED, None);
+                        }
+                        match (put(recipient, envelope, &mut places), owner) {
+                            (Some(index), Some(owner)) => {
+                                owners.entry(owner).or_default().push(index);
+                            }
+                            (Some(index), None) => instead.push(index),
+                            (None, _) => {}
+                        }
+                    }
                 }
                 Some(Resolved::Dropped(reason)) => reasons.entry(reason).or_default().push(index),
             }
         }
         let dropped = (!reasons.is_empty()).then(|| Dropped { envelope: Arc::new(given), reasons });
-        Applied { dropped, instead }
+        Applied { dropped, instead, owners }
     }
 }
 
-fn put(recipient: Recipient, envelope: &mut Envelope, places: &mut BTreeMap<Mailbox, usize>) {
+/// Its index, unless it is there already.
+fn put(
+    recipient: Recipient,
+    envelope: &mut Envelope,
+    places: &mut BTreeMap<Mailbox, usize>,
+) -> Option<u32> {
     match places.get(&recipient.mailbox).and_then(|at| envelope.recipients.get_mut(*at)) {
-        Some(known) => known.notify = known.notify.union(recipient.notify),
+        Some(known) => {
+            known.notify = known.notify.union(recipient.notify);
+            None
+        }
         None => {
-            places.insert(recipient.mailbox.clone(), envelope.recipients.len());
+            let index = envelope.recipients.len();
+            places.insert(recipient.mailbox.clone(), index);
             envelope.recipients.push(recipient);
+            u32::try_from(index).ok()
         }
     }
 }
@@ -98,7 +125,7 @@ mod tests {
     #[test]
     fn who_is_named_twice_gets_one_copy_and_the_dropped_are_told_by_their_places() {
         let mut resolutions = Resolutions::default();
-        let members: Box<[Recipient]> = ["b", "c"].map(recipient).into();
+        let members = ["b", "c"].map(|local| Substitute::from(recipient(local))).into();
         resolutions.add(&recipient("list").mailbox, Resolved::Replaced(members));
         resolutions.add(&recipient("b").mailbox, Resolved::Kept);
         for nobody in ["n", "m"] {
@@ -113,7 +140,8 @@ mod tests {
             ret: None,
             envid: None,
         };
-        let Applied { dropped, instead } = resolutions.apply(&mut envelope);
+        let Applied { dropped, instead, owners } = resolutions.apply(&mut envelope);
+        assert!(owners.is_empty());
         let dropped = dropped.unwrap();
         assert_eq!(instead, [1, 2]);
         let kept: Vec<&str> = envelope.recipients.iter().map(|r| r.mailbox.local()).collect();

@@ -5,6 +5,7 @@ use super::observer::Observer;
 use super::session::Session;
 use crate::answer::{Answer, Decision};
 use crate::console::Console;
+use crate::meta::Owner;
 use crate::seams::World;
 use bytes::Bytes;
 use config::Config;
@@ -64,9 +65,23 @@ pub enum Resolved {
     /// It is kept as it was given, if the routes take it.
     Kept,
     /// These are kept in its place, whoever the client is; at least one.
-    Replaced(Box<[Recipient]>),
+    Replaced(Box<[Substitute]>),
     /// Nothing is kept for it, and why.
     Dropped(Arc<str>),
+}
+
+/// One of those that stand for a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Substitute {
+    pub recipient: Recipient,
+    /// Who answers for the list that has it: it gets the message from there.
+    pub owner: Option<Arc<Owner>>,
+}
+
+impl From<Recipient> for Substitute {
+    fn from(recipient: Recipient) -> Substitute {
+        Substitute { recipient, owner: None }
+    }
 }
 
 /// One transaction, from MAIL or its like to the final reply.

@@ -88,6 +88,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         route: asked.said.route,
         lookups: &asked.lookups,
         stands_for: stands_for.as_deref(),
+        owner: asked.said.owner.as_ref(),
         values: values.as_deref(),
         refusal: asked.said.refusal.as_ref(),
     };

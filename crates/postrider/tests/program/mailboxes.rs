@@ -99,7 +99,10 @@ fn entries_of_a_file_name_mailboxes_and_explain_shows_them() {
     let files = Files::new();
     files.write("users", "jo@box.test one/jo\n");
     files.write("domains", "box.test yes\n");
-    files.write("aliases", "team@box.test jo@box.test, ann@box.test\n");
+    files.write(
+        "aliases",
+        "team@box.test jo@box.test, ann@box.test\nowner-team@box.test ann@box.test\n",
+    );
     let text = config(
         "[[table]]\nname = \"users\"\nfile = { path = \"users\" }\n\
          [[table]]\nname = \"domains\"\nfile = { path = \"domains\" }\n\
@@ -144,6 +147,9 @@ fn entries_of_a_file_name_mailboxes_and_explain_shows_them() {
     let (accepted, told) = steps("team@box.test");
     let members = named("stands for", "jo@box.test, ann@box.test", "table \"aliases\"");
     assert!(accepted && told.contains(&members), "{told:#?}");
+    let owner = "owner-team@box.test, unless there is none";
+    let owner = named("sender for them", owner, "table \"aliases\"");
+    assert!(told.contains(&owner), "{told:#?}");
     assert!(told.iter().all(|(what, ..)| what != "path"), "the members have one, not the alias");
     assert!(!steps("nobody@box.test").0);
     server.stop();

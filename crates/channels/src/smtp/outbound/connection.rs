@@ -13,7 +13,7 @@ use mail::{BodyType, Class, EnhancedStatus, Failure, Mono};
 use mta::delivery::{AttemptContext, Idled, Slot};
 use mta::event::Hop;
 use mta::line::Permit;
-use mta::message::Message;
+use mta::message::{Message, SentBy};
 use mta::routing::hop::NextHop;
 use mta::seams::{Endpoint, World};
 use queue::{CloseReason, Take, Work};
@@ -228,14 +228,14 @@ impl<W: World> Connection<W> {
     /// Leaves the recipients that get the message from the same sender as the first of them, and gives the
     /// others back: a transaction has one.
     fn keep_one_sender(&self, message: &Message, work: &mut Work) {
-        let mut forwarded = work.entries.iter().map(|(_, index, _)| message.is_forwarded(*index));
-        let Some(first) = forwarded.next() else { return };
-        if forwarded.all(|other| other == first) {
+        let mut senders = work.entries.iter().map(|(_, index, _)| message.sent_by(*index));
+        let Some(first) = senders.next() else { return };
+        if senders.all(|other| other == first) {
             return;
         }
         let (same, others) = std::mem::take(&mut work.entries)
             .into_iter()
-            .partition(|(_, index, _)| message.is_forwarded(*index) == first);
+            .partition(|(_, index, _)| message.sent_by(*index) == first);
         work.entries = same;
         self.slot.give_back(&Work { id: work.id, entries: others });
     }
@@ -272,6 +272,10 @@ impl<W: World> Connection<W> {
         let mut outgoing = outgoing(&message, &work);
         if let Some((entry, index, _)) = work.entries.first() {
             outgoing.reverse_path = self.slot.reverse_path(&message, *index);
+            if matches!(message.sent_by(*index), SentBy::Owner(_)) {
+                // They are the sender's, and reports go to the owner (RFC 3461 §5.2.7.3).
+                (outgoing.ret, outgoing.envid) = (None, None);
+            }
             let expires = self.slot.expiry(*entry);
             // What is too old by now is having its last try, which takes as long as it takes.
             let now = self.slot.now();

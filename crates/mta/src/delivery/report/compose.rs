@@ -38,7 +38,8 @@ pub(super) fn compose<W: World>(
         id: message.id,
         report_id: id,
         to: group.address(message).unwrap_or(&active.config.postmaster.address),
-        envid: message.envelope.envid.as_deref(),
+        // That is the sender's, who isn't told of the members of a list.
+        envid: message.envelope.envid.as_deref().filter(|_| group.owner.is_none()),
         smtputf8: message.envelope.smtputf8,
         arrived: message.received_at,
         now,
@@ -62,6 +63,7 @@ pub(super) fn compose<W: World>(
 fn returns_all(message: &Message, group: &Group, start: &[u8]) -> bool {
     // RFC 3461 §4.3: RET=FULL is for reports of a failure.
     message.envelope.ret == Some(Ret::Full)
+        && group.owner.is_none()
         && group.reports.returns == Returns::Full
         && group.wish() == Notify::FAILURE
         && start.len() as u64 == message.content_bytes()

@@ -4,6 +4,7 @@ use crate::delivery::Delivery;
 use crate::delivery::verdict::{Judged, is_wanted};
 use crate::event::Kind;
 use crate::message::Message;
+use crate::meta::{KeptOwner, Owner};
 use crate::routing::Active;
 use crate::routing::recipient::reports_of;
 use crate::seams::World;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) reports: Arc<Reports>,
+    /// Who answers for the list that they are on, and is told in the sender's place.
+    pub(super) owner: Option<Owner>,
     /// The message has no sender: it is a report itself, perhaps, and comes to nothing. The
     /// postmaster is told.
     is_notice: bool,
@@ -38,18 +41,30 @@ impl Group {
             return self.reports.double_bounce_to.as_ref();
         }
         match &self.reports.to {
-            ReportTo::Sender => message.envelope.reverse_path.as_ref(),
+            ReportTo::Sender => self.sender(message),
             ReportTo::Address(address) => Some(address),
             ReportTo::Nobody => self.reports.copy_to.as_ref(),
         }
     }
 
-    /// Whom it is sent to.
+    /// From whom those that it is about got the message.
+    fn sender<'a>(&'a self, message: &'a Message) -> Option<&'a Mailbox> {
+        let owner = self.owner.as_ref().map(|owner| &owner.address);
+        owner.or(message.envelope.reverse_path.as_ref())
+    }
+
+    /// Whom it is sent to: an owner is an alias, and was looked up at the acceptance.
     pub(super) fn recipients(&self, message: &Message) -> Vec<Mailbox> {
         let first = self.address(message);
+        let owner = self.owner.as_ref().filter(|owner| first == Some(&owner.address));
+        let mut to: Vec<Mailbox> = match owner {
+            Some(owner) => owner.reports_to.to_vec(),
+            None => first.into_iter().cloned().collect(),
+        };
         let copy =
-            self.reports.copy_to.as_ref().filter(|copy| !self.is_notice && first != Some(copy));
-        first.into_iter().chain(copy).cloned().collect()
+            self.reports.copy_to.as_ref().filter(|copy| !self.is_notice && !to.contains(copy));
+        to.extend(copy.cloned());
+        to
     }
 
     /// Nobody would see it.
@@ -71,7 +86,8 @@ pub(crate) fn is_due<W: World>(delivery: &Delivery<W>, message: &Message, judged
     }
     let active = delivery.router.active();
     let reports = reports_of(&active, message, judged.index);
-    wish != Notify::DELAY || !message.is_from_stranger() || reports.delays_to_strangers
+    let is_to_stranger = message.is_from_stranger() && message.owner_of(judged.index).is_none();
+    wish != Notify::DELAY || !is_to_stranger || reports.delays_to_strangers
 }
 
 /// Whether the postmaster is told of a message without a sender that failed. Not of those that
@@ -96,11 +112,19 @@ pub(super) fn sort<W: World>(
     let mut groups: Vec<Group> = Vec::new();
     for judged in due {
         let reports = reports_of(&active, message, judged.index);
-        match groups.iter_mut().find(|group| Arc::ptr_eq(&group.reports, reports)) {
+        let owner = message.owner_of(judged.index);
+        let is_of = |group: &Group| {
+            let address = group.owner.as_ref().map(|owner| owner.address.as_str());
+            Arc::ptr_eq(&group.reports, reports) && address == owner.map(|owner| owner.address)
+        };
+        match groups.iter_mut().find(|group| is_of(group)) {
             Some(group) => group.judged.push(judged),
-            None => {
-                groups.push(Group { reports: Arc::clone(reports), is_notice, judged: vec![judged] })
-            }
+            None => groups.push(Group {
+                reports: Arc::clone(reports),
+                owner: owner.and_then(KeptOwner::read),
+                is_notice,
+                judged: vec![judged],
+            }),
         }
     }
     groups.retain_mut(|group| {
@@ -124,7 +148,7 @@ fn why_not<W: World>(
         return Some("off");
     }
     let max = group.reports.per_sender_per_hour;
-    let sender = message.envelope.reverse_path.as_ref().filter(|_| message.is_from_stranger())?;
+    let sender = group.sender(message).filter(|_| message.is_from_stranger())?;
     let is_admitted =
         max == 0 || delivery.services.shared.reports.admit(sender, delivery.services.now(), max);
     (!is_admitted).then_some("limit")
