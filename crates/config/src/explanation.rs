@@ -243,6 +243,11 @@ impl Telling<'_> {
             line => line,
         };
         self.explainer.step("channel", route.channel.key(), channel_origin);
+        if let Some(srs) = route.srs {
+            let text = if srs { "rewritten" } else { "left as they are" };
+            let origin = self.explainer.origin(&format!("{at}.srs"));
+            self.explainer.step("senders of what is sent on", text, origin);
+        }
         let ready = self.next_hop(&section, route, recipient, request);
         self.explainer.step(
             "scheduled queue",

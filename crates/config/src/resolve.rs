@@ -433,6 +433,7 @@ impl Resolver<'_> {
             recipients: None,
             aliases: None,
             include: Vec::new(),
+            srs: None,
             channel: general.schema.mailbox_at(&literal)?,
             retry: general.retry.clone(),
             reports: Arc::clone(general.reports),

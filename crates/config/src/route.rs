@@ -28,6 +28,8 @@ pub struct Route {
     pub aliases: Option<Arc<TableEntry>>,
     /// Directories of files that aliases may name.
     pub include: Vec<PathBuf>,
+    /// Whether what is sent on by it gets a rewritten sender; `None`: if the domains are not ours.
+    pub srs: Option<bool>,
     /// Where it leads.
     pub channel: Arc<dyn Settings>,
     /// When it is tried again.

@@ -48,6 +48,17 @@ const BAD: &[(&str, &str, &str)] = &[
         "domains = [\"a.example\"]\ninclude = [\"/lists\"]\ndiscard = {}",
         "5:11: `include` without `aliases`",
     ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsrs = false\ndiscard = {}",
+        "5:7: `srs` in a route without a section [srs]",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsrs = true\ndiscard = {}\n\
+         [srs]\ndomain = \"b.example\"\nsecret_file = \"s\"",
+        "5:7: `srs = true` where mail stays on this server",
+    ),
     // Stages.
     (END, "[[access]]\nby = \"sender\"", "6:1: an access rule without `table`"),
     (

@@ -112,6 +112,41 @@ fn only_what_leaves_our_domains_from_elsewhere_is_rewritten() {
 }
 
 #[test]
+fn a_route_may_say_whether_senders_are_rewritten() {
+    play(|| async {
+        let hop = |domain: &str, more: &str| {
+            format!(
+                "[[route]]\ndomains = [\"{domain}\"]\n{more}\nsmtp = {{ hosts = [\"192.0.2.1:25\"] }}\n"
+            )
+        };
+        let keys = format!(
+            "[[table]]\nname = \"aliases\"\ninline = {{}}\n\
+             [srs]\ndomain = \"srs.test\"\nsecret_file = \"secret\"\n\
+             [[route]]\ndomains = [\"ours.test\"]\naliases = {{ table = \"aliases\" }}\n\
+             maildir = {{ path = \"/mail/{{local}}\" }}\n{}{}{}\
+             [[route]]\nsrs = false\nsmtp = {{ hosts = [\"192.0.2.1:25\"] }}\n",
+            hop("named.test", ""),
+            hop("strict.test", "srs = true"),
+            hop("lax.test", "srs = false"),
+        );
+        let node = Node::start(&config(&keys)).await;
+        let peer = Peer::at(&node.world, "192.0.2.1:25");
+        let to = "a@named.test, b@strict.test, c@lax.test, d@away.test";
+        node.world.set_entry("aliases", "all@ours.test", Ok(to));
+        submit(&node, "me@source.test", &["all@ours.test"]).await;
+        node.wait_for("relayed", 4).await;
+        // A sender of ours is good everywhere.
+        submit(&node, "me@lax.test", &["all@ours.test"]).await;
+        node.wait_for("relayed", 8).await;
+        for sent in peer.messages() {
+            let is_rewritten = sent.from.starts_with("SRS0=");
+            let is_strict = sent.to == ["b@strict.test"] && !sent.from.ends_with("@lax.test");
+            assert_eq!(is_rewritten, is_strict, "{sent:?}");
+        }
+    });
+}
+
+#[test]
 fn a_message_may_have_two_senders_and_keeps_them_over_a_restart() {
     play(|| async {
         let (node, _peer) = start().await;

@@ -35,6 +35,10 @@ pub struct RouteText {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "directory" }))]
     pub include: Vec<String>,
+    /// Whether what is sent on by this route for another recipient gets a sender of ours (`[srs]`). Without
+    /// it: where no route names the domain, or an `mx` route does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub srs: Option<bool>,
     /// Keys of `[retry]` that differ for this route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryOverrideText>,

@@ -6,8 +6,8 @@ use crate::seams::World;
 use config::{Destination, Route};
 use mail::{Envelope, Refusal};
 
-/// Of the recipients that stand for others, `instead`, those whose mail leaves our domains, if the sender
-/// is of none of ours: their next hop might refuse mail that the sender's domain doesn't send itself.
+/// Of the recipients that stand for others, `instead`, those whose mail leaves our domains, or whose
+/// route says so, if the sender is of none of ours: their next hop might refuse mail that the sender's domain doesn't send itself.
 ///
 /// # Errors
 /// A table gives no answer.
@@ -22,7 +22,9 @@ pub(super) async fn leaving<W: World>(
     instead.retain(|index| {
         let recipient = envelope.recipients.get(*index as usize);
         let route = recipient.and_then(|recipient| active.route_of(&recipient.mailbox));
-        route.is_some_and(|route| !route.channel.is_local() && !names_ours(route))
+        route.is_some_and(|route| {
+            !route.channel.is_local() && route.srs.unwrap_or_else(|| !names_ours(route))
+        })
     });
     let domain = sender.domain();
     if instead.is_empty() || domain == active.config.hostname {
