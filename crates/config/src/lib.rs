@@ -7,6 +7,7 @@
 //! What the message's way asks of it: [`Config::decide`] (may this client send to this
 //! recipient?) at RCPT; [`Config::route_of`] (where does it go?) whenever a recipient falls due.
 
+mod certificate;
 mod channel;
 mod decision;
 mod document;
@@ -32,6 +33,7 @@ mod table;
 mod table_section;
 pub mod written;
 
+pub use certificate::{Certificate, NamePattern};
 pub use channel::{ChannelSection, Destination, Limits, Settings, SharedLimits, Values};
 pub use decision::Decision;
 pub use embedded::EMBEDDED;
@@ -52,7 +54,7 @@ pub use settings::{
 pub use stage::{StageEntry, StageSection, StageSettings};
 pub use table::{Composition, ENTRY_TEXT, Rewrite, TableCache, TableEntry, TableSettings};
 pub use table_section::TableSection;
-pub use written::{Durability, LogLevel, Returns};
+pub use written::{Durability, ListenerTls, LogLevel, Returns};
 
 use document::Document;
 use mail::{Domain, Mailbox};
@@ -75,6 +77,8 @@ pub struct Config {
     pub shards: Option<u16>,
     /// Where accepted mail is kept.
     pub spool: SpoolSection,
+    /// Those of this server; the first is for clients that ask for none.
+    pub certificates: Vec<Certificate>,
     /// Where mail comes in, at least one.
     pub listeners: Vec<Arc<Listener>>,
     /// Where mail goes, in the order of the file, and last, if it is needed, the built-in one

@@ -1,6 +1,7 @@
 //! A place where mail comes in.
 
 use super::protocol::ProtocolSettings;
+use super::written::ListenerTls;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ pub struct Listener {
     pub kind: Arc<str>,
     /// What that is told.
     pub protocol: Arc<dyn ProtocolSettings>,
+    /// Whether connections are encrypted, and when.
+    pub tls: ListenerTls,
     /// Where it listens; unique too, except for port 0.
     pub address: SocketAddr,
     /// Whose clients may send to any domain.

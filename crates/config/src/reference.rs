@@ -173,8 +173,9 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 13] = [
+const SECTIONS: [(&str, &str, &str); 14] = [
     ("spool", "[spool]", "SpoolText"),
+    ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),
     ("route", "[[route]]", "RouteText"),
     ("table", "[[table]]", "TableText"),

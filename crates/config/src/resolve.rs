@@ -1,5 +1,6 @@
 //! From what is written to what is used: every value read, every mistake collected.
 
+mod certificate;
 mod listener;
 mod reports;
 mod route;
@@ -67,6 +68,7 @@ struct Parts {
     postmaster: Postmaster,
     shards: Option<u16>,
     spool: SpoolSection,
+    certificates: Vec<super::Certificate>,
     listeners: Vec<super::Listener>,
     routes: Vec<Route>,
     table: RouteTable,
@@ -90,6 +92,7 @@ impl Parts {
             postmaster: self.postmaster,
             shards: self.shards,
             spool: self.spool,
+            certificates: self.certificates,
             listeners: self.listeners.into_iter().map(Arc::new).collect(),
             routes: self.routes.into_iter().map(Arc::new).collect(),
             retry: self.retry,
@@ -122,7 +125,8 @@ impl Resolver<'_> {
         let hostname = self.hostname(written.hostname.as_deref(), machine);
         let spool = self.spool(&written.spool);
         let retry = self.retry("retry", &written.retry);
-        let listeners = self.listeners(schema, &written.listener);
+        let certificates = self.certificates(&written.certificate);
+        let listeners = self.listeners(schema, &written.listener, !written.certificate.is_empty());
         let reports = Arc::new(self.reports("reports", &written.reports));
         self.tables = self.tables(schema, &written.table);
         let general = General { schema, retry: &retry, reports: &reports, written };
@@ -142,6 +146,7 @@ impl Resolver<'_> {
             hostname,
             proxy_addresses: self.proxy_addresses(&written.proxy_addresses),
             spool,
+            certificates,
             listeners,
             routes,
             table,

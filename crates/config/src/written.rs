@@ -4,12 +4,14 @@
 //! keys and wrong types are generated from these structs and their doc comments; the defaults
 //! stand in the `Default` implementations, as text, and are read like anything in a file.
 
+mod certificate;
 mod listener;
 mod reports;
 mod route;
 mod table;
 
-pub use listener::ListenerText;
+pub use certificate::CertificateText;
+pub use listener::{ListenerText, ListenerTls};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
@@ -45,6 +47,8 @@ pub struct FileText {
     pub shards: Option<u16>,
     /// Where accepted mail is kept until it is delivered.
     pub spool: SpoolText,
+    /// Certificates of this server, for TLS on listeners.
+    pub certificate: Vec<CertificateText>,
     /// Where mail comes in. At least one.
     pub listener: Vec<ListenerText>,
     /// Where mail goes. At least one; the first that matches the recipient's domain wins.

@@ -18,6 +18,8 @@ pub struct Received<'a> {
     pub id: MessageId,
     /// The only recipient, named only when there is just one, so that none is disclosed.
     pub for_recipient: Option<&'a str>,
+    /// The cipher suite, if the connection was encrypted (RFC 8314 §4.3).
+    pub tls: Option<&'a str>,
     /// When the message was received.
     pub at: Wall,
 }
@@ -57,10 +59,17 @@ impl Received<'_> {
             line.fold();
             line.out.extend_from_slice(b"for <");
             write_text(line.out, recipient);
-            line.out.extend_from_slice(b">;");
+            line.out.push(b'>');
+        }
+        if let Some(cipher) = self.tls {
+            line.fold();
+            line.out.extend_from_slice(b"tls ");
+            write_text(line.out, cipher);
+        }
+        line.out.push(b';');
+        if self.for_recipient.is_some() || self.tls.is_some() {
             line.space(DATE_BYTES);
         } else {
-            line.out.push(b';');
             line.fold();
         }
         self.at.write_rfc5322(line.out);
@@ -181,6 +190,7 @@ mod tests {
             with: "ESMTP",
             id: MessageId(0x1234_0700_0000_002a),
             for_recipient: Some("user@example.net"),
+            tls: None,
             at: Wall(1_795_255_872_345),
         }
     }
@@ -203,6 +213,17 @@ mod tests {
         let mut out = Vec::new();
         write_address(&mut out, "2001:db8::1".parse().unwrap());
         assert_eq!(out, b"2001:db8::1");
+    }
+
+    #[test]
+    fn an_encrypted_connection_is_told_with_its_cipher() {
+        let cipher = Some("TLS_AES_256_GCM_SHA384");
+        let text = written(Received { tls: cipher, with: "ESMTPS", ..field() });
+        assert!(text.contains("with ESMTPS id 123407000000002a\r\n"), "{text}");
+        let end = "\tfor <user@example.net>\r\n\ttls TLS_AES_256_GCM_SHA384; ";
+        assert!(text.contains(end), "{text}");
+        let text = written(Received { tls: cipher, for_recipient: None, ..field() });
+        assert!(text.contains("2a\r\n\ttls TLS_AES_256_GCM_SHA384; "), "{text}");
     }
 
     #[test]

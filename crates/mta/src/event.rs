@@ -5,6 +5,7 @@
 
 pub mod json;
 
+use crate::encryption::Encryption;
 use mail::{Envelope, Failure, MessageId, Mono, Reply, Wall};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -59,6 +60,8 @@ pub struct Client {
     pub listener: Arc<str>,
     /// `ESMTP`, `ESMTPS`, `LMTP`, … (RFC 3848).
     pub protocol: &'static str,
+    /// `None`: in clear.
+    pub tls: Option<Encryption>,
 }
 
 /// Where an attempt went; made once per connection and shared by its events.

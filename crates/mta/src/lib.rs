@@ -11,6 +11,7 @@ pub mod console;
 pub mod control;
 pub mod custody;
 pub mod delivery;
+mod encryption;
 pub mod event;
 pub mod inbox;
 pub mod ingress;

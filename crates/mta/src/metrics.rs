@@ -268,6 +268,8 @@ metric_set! {
     sessions: Counter = "sessions" {} "Client sessions accepted.";
     sessions_refused: Counter = "sessions_refused" {} "Client connections turned away with 421 because of a limit.";
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
+    tls_handshakes: Counter = "tls_handshakes" {} "TLS handshakes of clients that were done.";
+    tls_handshakes_failed: Counter = "tls_handshakes_failed" {} "TLS handshakes of clients that failed, or took too long.";
     messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
     recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
     bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";

@@ -8,6 +8,7 @@
 
 mod mailbox;
 
+pub use crate::encryption::Encryption;
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 
 use crate::answer::Answer;
@@ -81,6 +82,15 @@ pub trait Net: 'static {
         to: &Endpoint,
         from: Option<IpAddr>,
     ) -> impl Future<Output = io::Result<Self::Stream>>;
+
+    /// Has a client encrypt the connection, on which nothing was read that belongs to that.
+    ///
+    /// # Errors
+    /// What went wrong with the handshake; the connection is gone then.
+    fn encrypt_accepted(
+        &self,
+        stream: Self::Stream,
+    ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
 }
 
 pub trait Listener: 'static {
@@ -126,12 +136,6 @@ pub trait Stream: Sized + 'static {
     /// # Errors
     /// As the operating system says.
     fn local_addr(&self) -> io::Result<SocketAddr>;
-
-    /// Becomes encrypted as the server's side.
-    fn upgrade_server(self) -> impl Future<Output = io::Result<Self>>;
-
-    /// Becomes encrypted as the client's side, expecting `name`.
-    fn upgrade_client(self, name: &str) -> impl Future<Output = io::Result<Self>>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

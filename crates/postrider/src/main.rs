@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod admin;
+mod certificates;
 mod cli;
 mod commands;
 mod commit_thread;
@@ -12,12 +13,14 @@ mod control_socket;
 mod descriptors;
 mod event_log;
 mod file_disk;
+mod file_stamp;
 mod log_set;
 mod logs;
 mod mapped_file;
 mod mutex;
 mod node;
 mod panic;
+mod pem;
 mod replacement;
 mod secrets;
 mod shard_thread;

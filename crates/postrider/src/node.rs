@@ -1,5 +1,6 @@
 //! A running relay: logs, shards, acceptors and what they share.
 
+use crate::certificates::{self, Certificates};
 use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
@@ -68,6 +69,7 @@ pub(crate) struct Node {
     suspensions: Suspensions,
     shared: Arc<Shared>,
     tables: Arc<Registry>,
+    certificates: Arc<Certificates>,
 }
 
 impl Node {
@@ -83,6 +85,7 @@ impl Node {
         let started = Start::now();
         // First of all: what is wrong with them is told like mistakes of the configuration.
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
+        let certificates = Certificates::open(config, console)?;
         check_owners(config)?;
         let (senders, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
@@ -96,11 +99,7 @@ impl Node {
         // After the spool: the event log usually lies in its directory, which only the spool may
         // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;
-        let shared = Shared::new(config, shards)
-            .with_clock(clock)
-            .with_connections(descriptors.sessions_max, descriptors.egress_max)
-            .with_lookups(descriptors.lookups_max);
-        let shared = Arc::new(shared);
+        let shared = Arc::new(shared(config, shards, clock, descriptors));
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -113,6 +112,7 @@ impl Node {
                 .map_err(|e| format!("cannot start a thread: {e}"))?,
             resolver: Resolver::new(&config.dns),
             tables: Arc::clone(&tables),
+            certificates: Arc::clone(&certificates),
         };
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
@@ -143,6 +143,7 @@ impl Node {
             suspensions,
             shared,
             tables,
+            certificates,
         })
     }
 
@@ -183,9 +184,11 @@ impl Node {
     /// Gives every shard another configuration.
     ///
     /// # Errors
-    /// What is wrong with its tables, each in a sentence. Nothing has changed then.
+    /// What is wrong with its certificates or tables, each in a sentence. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Arc<Config>) -> Result<(), String> {
+        let certificates = certificates::read(&config.certificates)?;
         self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
+        self.certificates.adopt(config, certificates)?;
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
         }
@@ -298,6 +301,14 @@ impl Node {
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
+}
+
+/// What all shards share.
+fn shared(config: &Config, shards: u16, clock: ClockDoubt, descriptors: Descriptors) -> Shared {
+    Shared::new(config, shards)
+        .with_clock(clock)
+        .with_connections(descriptors.sessions_max, descriptors.egress_max)
+        .with_lookups(descriptors.lookups_max)
 }
 
 /// Starts the thread of each shard; the first one listens. `received` has the inbox of each, and where

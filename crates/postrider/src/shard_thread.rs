@@ -1,9 +1,10 @@
 //! The thread of one shard: its runtime, what the logs held for it, and for shard 0 the listeners.
 
+use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::logs::{Recovered, RecoveredReceiver};
 use crate::tables::{Registry, ShardTables};
-use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, Start, seed_of};
+use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, Sockets, Start, seed_of};
 use config::Config;
 use mta::acceptor;
 use mta::console::{Console, Level};
@@ -38,6 +39,7 @@ pub(crate) struct Common {
     pub(crate) store: MailboxFiles,
     pub(crate) resolver: Resolver,
     pub(crate) tables: Arc<Registry>,
+    pub(crate) certificates: Arc<Certificates>,
 }
 
 /// What one shard thread is given.
@@ -93,7 +95,8 @@ fn run_shard(seed: ShardSeed) {
         let common = seed.common;
         let clock = Clock::new(common.started, seed_of(seed.number));
         let tables = ShardTables::new(common.tables);
-        let world = Real::new(clock, common.resolver, common.store, tables);
+        let net = Sockets::new(common.certificates);
+        let world = Real::new(net, clock, common.resolver, common.store, tables);
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {
             Some(queue) => Rc::new(SharedEvents(queue)),

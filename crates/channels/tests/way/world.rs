@@ -8,8 +8,8 @@ use mail::{Mono, Wall};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Dns, DnsError, Endpoint, Found, Listener, MailStore, MailboxError, MailboxPlace, Mx, Net,
-    Sleep, Spawn, Stream, Tables, Task, Time, World,
+    Dns, DnsError, Encryption, Endpoint, Found, Listener, MailStore, MailboxError, MailboxPlace,
+    Mx, Net, Sleep, Spawn, Stream, Tables, Task, Time, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -201,6 +201,10 @@ impl Net for TestNet {
         serve(theirs);
         Ok(Pipe(ours))
     }
+
+    async fn encrypt_accepted(&self, _: Pipe) -> io::Result<(Pipe, Encryption)> {
+        Err(ErrorKind::Unsupported.into())
+    }
 }
 
 /// Clients are handed to the shard directly.
@@ -242,14 +246,6 @@ impl Stream for Pipe {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(SocketAddr::new(HERE, 25))
-    }
-
-    async fn upgrade_server(self) -> io::Result<Pipe> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    async fn upgrade_client(self, _name: &str) -> io::Result<Pipe> {
-        Err(ErrorKind::Unsupported.into())
     }
 }
 

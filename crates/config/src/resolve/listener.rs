@@ -5,7 +5,7 @@ use crate::listener::Listener;
 use crate::protocol::ProtocolSettings;
 use crate::reader::Reader;
 use crate::resolver::Resolver;
-use crate::written::ListenerText;
+use crate::written::{ListenerText, ListenerTls};
 use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,7 +13,12 @@ use std::sync::Arc;
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Resolver<'_> {
-    pub(super) fn listeners(&mut self, schema: &Schema, written: &[ListenerText]) -> Vec<Listener> {
+    pub(super) fn listeners(
+        &mut self,
+        schema: &Schema,
+        written: &[ListenerText],
+        has_certificates: bool,
+    ) -> Vec<Listener> {
         if written.is_empty() {
             let help = "add a [[listener]] with an address";
             self.error("listener", "there is no listener: nothing could be received", help);
@@ -25,7 +30,8 @@ impl Resolver<'_> {
             self.listener_names.push(Arc::clone(&name_and_address.0));
             // Whose protocol has a mistake has no listener: nothing comes of the file then.
             let protocol = self.protocol(schema, &at, text);
-            let Some(listener) = self.listener(&at, text, name_and_address, protocol) else {
+            let tls = self.tls(&at, text, has_certificates);
+            let Some(listener) = self.listener(&at, text, tls, name_and_address, protocol) else {
                 continue;
             };
             for other in &listeners {
@@ -69,11 +75,11 @@ impl Resolver<'_> {
         &mut self,
         at: &str,
         text: &ListenerText,
+        tls: ListenerTls,
         (name, address): (Arc<str>, SocketAddr),
         protocol: Option<Arc<dyn ProtocolSettings>>,
     ) -> Option<Listener> {
         let key = |name: &str| format!("{at}.{name}");
-        self.tls_off(&key("tls"), &text.tls);
         let relay_from = self.relay_from(at, &text.relay_from);
         let exempt = self.networks(&key("exempt_from_limits"), &text.exempt_from_limits);
         let max_message_bytes = self.size_within(
@@ -87,6 +93,7 @@ impl Resolver<'_> {
             name,
             kind: text.kind.as_str().into(),
             protocol: protocol?,
+            tls,
             address,
             relay_from,
             max_message_bytes,
@@ -102,6 +109,17 @@ impl Resolver<'_> {
             allow_routed_recipients: text.allow_routed_recipients,
             line: self.document.line(at).unwrap_or(0),
         })
+    }
+
+    /// Nothing can be encrypted without a key.
+    fn tls(&mut self, at: &str, text: &ListenerText, has_certificates: bool) -> ListenerTls {
+        let usual = if has_certificates { ListenerTls::StartTls } else { ListenerTls::Off };
+        let tls = text.tls.unwrap_or(usual);
+        if tls != ListenerTls::Off && !has_certificates {
+            let help = "add a [[certificate]] with names, chain and key";
+            self.error(&format!("{at}.tls"), "TLS without a certificate", help);
+        }
+        tls
     }
 
     /// What the listener's protocol is told.

@@ -22,8 +22,10 @@ pub struct ListenerText {
     /// that a route names (and to any domain when everything else stays on this server).
     #[schemars(extend("items" = { "type": "string", "title": "network" }))]
     pub relay_from: Vec<String>,
-    /// TLS on this listener. Only `"off"` until TLS is built.
-    pub tls: String,
+    /// TLS on this listener. Without this key: `"starttls"` if there is a `[[certificate]]`, else
+    /// `"off"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ListenerTls>,
     /// Longest message, 552 5.3.4 beyond it (RFC 1870).
     pub max_message_bytes: SizeText,
     /// Recipients in one transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8 asks for at least
@@ -73,7 +75,7 @@ impl Default for ListenerText {
             kind: "smtp".into(),
             address: None,
             relay_from: Vec::new(),
-            tls: "off".into(),
+            tls: None,
             max_message_bytes: 52_428_800.into(),
             max_recipients: 1_000,
             max_hops: 100,
@@ -88,4 +90,17 @@ impl Default for ListenerText {
             protocol: toml::Table::new(),
         }
     }
+}
+
+/// TLS on a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ListenerTls {
+    /// None.
+    #[default]
+    Off,
+    /// Offered to clients, which may go on in clear (RFC 3207).
+    StartTls,
+    /// From the first octet on (RFC 8314 §3), as on port 465.
+    Implicit,
 }

@@ -130,6 +130,10 @@ fn client_fields(line: &mut Line<'_>, client: &Client) {
     line.text("helo", &client.helo);
     line.text("listener", &client.listener);
     line.plain("protocol", client.protocol);
+    if let Some(tls) = client.tls {
+        line.plain("tls_version", tls.version);
+        line.plain("tls_cipher", tls.cipher);
+    }
 }
 
 fn hop_fields(line: &mut Line<'_>, hop: &Hop) {

@@ -123,6 +123,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         with: client.protocol,
         id: content.id,
         for_recipient: only,
+        tls: client.tls.map(|tls| tls.cipher),
         at,
     }
     .write_to(&mut prefix);

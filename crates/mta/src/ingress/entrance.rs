@@ -17,11 +17,12 @@ use crate::budget::Share;
 use crate::clients::Rate;
 use crate::event::{self, Event, Kind};
 use crate::meta::Owners;
-use crate::seams::World;
+use crate::seams::{Net, World};
 use crate::stopping::Stopping;
 use config::Listener;
 use mail::{ContentFacts, Envelope, Mailbox, MessageId, Mono, Recipient, Refusal, Reply};
 use std::cell::RefCell;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -91,6 +92,38 @@ impl<W: World> Entrance<W> {
     #[must_use]
     pub fn session(&self) -> &Rc<Session> {
         &self.session
+    }
+
+    /// Has the client encrypt the connection, which must be done by `until`.
+    ///
+    /// # Errors
+    /// What went wrong; the connection is gone then.
+    pub async fn encrypt(
+        &mut self,
+        stream: <W::Net as Net>::Stream,
+        alarm: &mut Alarm<W::Time>,
+        until: Mono,
+    ) -> io::Result<<W::Net as Net>::Stream> {
+        let services = &self.ingress.services;
+        let begun = services.world.net().encrypt_accepted(stream);
+        let done = alarm.within(|_| until, begun).await;
+        match done.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
+            Ok((stream, encryption)) => {
+                services.metrics.tls_handshakes.inc();
+                self.session.note_encrypted(encryption);
+                Ok(stream)
+            }
+            Err(error) => {
+                services.metrics.tls_handshakes_failed.inc();
+                let client = self.session.client();
+                let (address, listener) = (client.address, &client.listener);
+                let text = format_args!(
+                    "the TLS handshake failed client={address} listener={listener}: {error}"
+                );
+                services.console.debug("tls", text);
+                Err(error)
+            }
+        }
     }
 
     /// The client called itself `helo`, and speaks `protocol` (RFC 3848).

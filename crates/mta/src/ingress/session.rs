@@ -1,6 +1,7 @@
 //! Who is at the other end.
 
 use crate::event::Client;
+use crate::seams::Encryption;
 use config::Listener;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -23,7 +24,8 @@ impl Session {
         nothing: Arc<str>,
     ) -> Rc<Session> {
         let name = Arc::clone(&listener.name);
-        let client = Client { address: peer, helo: nothing, listener: name, protocol: "" };
+        let client =
+            Client { address: peer, helo: nothing, listener: name, protocol: "", tls: None };
         Rc::new(Session { client: Arc::new(client), listener: Arc::clone(listener), may_relay })
     }
 
@@ -43,6 +45,11 @@ impl Session {
     #[must_use]
     pub fn may_relay(&self) -> bool {
         self.may_relay
+    }
+
+    /// The connection is encrypted from now on.
+    pub(super) fn note_encrypted(self: &mut Rc<Session>, encryption: Encryption) {
+        Arc::make_mut(&mut Rc::make_mut(self).client).tls = Some(encryption);
     }
 
     /// The client called itself `helo`, and speaks `protocol` (RFC 3848).

@@ -1,64 +1,18 @@
 //! Tables that are made of files, and made anew when these change.
 
 use super::registry::Registry;
+use crate::file_stamp::{LOOK_EVERY, Seen, Stamp};
 use crate::mapped_file;
 use channels::DatabaseFile;
 use config::TableEntry;
 use lookup::Table;
 use mta::console::Console;
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
-
-/// Between two looks at the files. A file that changed is read when it has not changed between two
-/// looks: it may be written still.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Which file it was that a table was made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    path: PathBuf,
-    seen: Seen,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified_ns: i128,
-}
-
-impl Seen {
-    fn of(meta: &Metadata) -> Seen {
-        Seen {
-            device: meta.dev(),
-            inode: meta.ino(),
-            bytes: meta.len(),
-            modified_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
-        }
-    }
-
-    fn at(path: &Path) -> Option<Seen> {
-        std::fs::metadata(path).ok().map(|meta| Seen::of(&meta))
-    }
-}
-
-impl Stamp {
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Whether the file is still the same.
-    pub(super) fn is_current(&self) -> bool {
-        Seen::at(&self.path) == Some(self.seen)
-    }
-}
 
 /// A table, and the file that it was made of.
 pub(super) type Opened = (Arc<dyn Table>, Option<Stamp>);
@@ -85,7 +39,7 @@ pub(super) fn open(entry: &TableEntry) -> Result<Opened, Vec<String>> {
     let (content, seen) = read(path, local.file_bytes_max())
         .map_err(|error| vec![format!("cannot read {at}: {error}")])?;
     let table = local.make(&content).map_err(|mistakes| sentences(mistakes, &at))?;
-    Ok((table, Some(Stamp { path: path.to_owned(), seen })))
+    Ok((table, Some(Stamp::new(path, seen))))
 }
 
 fn open_database(database: &DatabaseFile) -> Result<Opened, String> {
@@ -97,7 +51,7 @@ fn open_database(database: &DatabaseFile) -> Result<Opened, String> {
         (_, None) => return Err(format!("cannot read {}: it has gone", path.display())),
     };
     // It may have been replaced in between: what was seen then differs, and it is opened anew.
-    let stamp = Stamp { path: path.to_owned(), seen };
+    let stamp = Stamp::new(path, seen);
     let table = database.open(bytes).map_err(|why| format!("{}: {why}", path.display()))?;
     Ok((table, Some(stamp)))
 }
@@ -146,7 +100,7 @@ fn look(registry: &Registry, changed: &mut BTreeMap<Arc<str>, Change>) {
     for (name, table) in registry.live().iter() {
         let Some(stamp) = table.stamp() else { continue };
         let seen = Seen::at(stamp.path());
-        if seen == Some(stamp.seen) {
+        if stamp.is(seen) {
             changed.remove(name);
             continue;
         }

@@ -1,12 +1,13 @@
 //! The live tables of the configuration in force, by name.
 
-use super::files::{self, Stamp};
+use super::files;
 use super::kinds;
 use super::ldap::Snapshot;
 use super::lists::{self, Lists};
 use super::numbers::TableSets;
 use super::remote::{Remote, TableThread};
 use crate::console::ConsoleLog;
+use crate::file_stamp::Stamp;
 use crate::mutex::lock;
 use crate::world::Start;
 use config::{Config, TableCache, TableEntry};

@@ -1,5 +1,6 @@
 //! The real seams: sockets, clocks, resolver, mailbox files.
 
+mod encrypted;
 mod listening_socket;
 mod mailbox_files;
 pub(crate) mod resolver;
@@ -32,12 +33,13 @@ struct Parts {
 impl Real {
     /// To be made on the shard's own thread.
     pub(crate) fn new(
+        net: Sockets,
         time: Clock,
         dns: Resolver,
         store: MailboxFiles,
         tables: ShardTables,
     ) -> Real {
-        Real(Rc::new(Parts { net: Sockets, dns, time, spawn: LocalSpawn, store, tables }))
+        Real(Rc::new(Parts { net, dns, time, spawn: LocalSpawn, store, tables }))
     }
 }
 

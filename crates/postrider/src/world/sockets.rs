@@ -1,11 +1,14 @@
-//! TCP and Unix sockets by way of tokio.
+//! TCP and Unix sockets by way of tokio, and TLS on them by way of rustls.
 
+use super::encrypted::{self, Encrypted};
 use super::listening_socket::{AcceptedSocket, ListeningSocket};
-use mta::seams::{Endpoint, Net, Stream};
+use crate::certificates::Certificates;
+use mta::seams::{Encryption, Endpoint, Net, Stream};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
@@ -14,8 +17,17 @@ use tokio::net::{TcpSocket, TcpStream, UnixStream};
 const BACKLOG: i32 = 4096;
 
 /// The network of the machine.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sockets;
+#[derive(Clone, Debug)]
+pub(crate) struct Sockets {
+    certificates: Arc<Certificates>,
+}
+
+impl Sockets {
+    /// What is encrypted for clients is so with these.
+    pub(crate) fn new(certificates: Arc<Certificates>) -> Sockets {
+        Sockets { certificates }
+    }
+}
 
 impl Net for Sockets {
     type Listener = ListeningSocket;
@@ -55,6 +67,14 @@ impl Net for Sockets {
         socket.set_nodelay(true)?;
         Ok(Connection::Tcp(socket.connect(to).await?))
     }
+
+    async fn encrypt_accepted(&self, stream: Connection) -> io::Result<(Connection, Encryption)> {
+        let Connection::Tcp(stream) = stream else { return Err(io::ErrorKind::Unsupported.into()) };
+        let none = || io::Error::new(io::ErrorKind::Unsupported, "there is no certificate");
+        let server = self.certificates.server().ok_or_else(none)?;
+        let (stream, encryption) = encrypted::accept(stream, server).await?;
+        Ok((Connection::Encrypted(Box::new(stream)), encryption))
+    }
 }
 
 /// A connection of one shard.
@@ -64,6 +84,8 @@ pub(crate) enum Connection {
     Tcp(TcpStream),
     /// To a Unix socket.
     Unix(UnixStream),
+    /// Over TCP, with TLS.
+    Encrypted(Box<Encrypted>),
 }
 
 impl Stream for Connection {
@@ -72,6 +94,7 @@ impl Stream for Connection {
         ready!(match self {
             Connection::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
             Connection::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            Connection::Encrypted(stream) => stream.poll_read(cx, &mut buffer),
         })?;
         Poll::Ready(Ok(buffer.filled().len()))
     }
@@ -84,23 +107,16 @@ impl Stream for Connection {
         match self {
             Connection::Tcp(stream) => write(Pin::new(stream), cx, pieces),
             Connection::Unix(stream) => write(Pin::new(stream), cx, pieces),
+            Connection::Encrypted(stream) => stream.poll_write(cx, pieces),
         }
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Connection::Tcp(stream) => stream.local_addr(),
+            Connection::Encrypted(stream) => stream.local_addr(),
             Connection::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
-    }
-
-    async fn upgrade_server(self) -> io::Result<Connection> {
-        // STARTTLS is offered by no listener and asked of no peer until there are keys to use.
-        Err(io::Error::new(io::ErrorKind::Unsupported, "no TLS in this build"))
-    }
-
-    async fn upgrade_client(self, _name: &str) -> io::Result<Connection> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "no TLS in this build"))
     }
 }
 
@@ -124,9 +140,10 @@ mod tests {
     fn the_wildcards_of_both_families_can_be_listened_on_at_one_port() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let both = Sockets.listen("[::]:0".parse().unwrap()).unwrap();
+            let sockets = Sockets::new(Certificates::none());
+            let both = sockets.listen("[::]:0".parse().unwrap()).unwrap();
             let port = both.local_addr().unwrap().port();
-            Sockets.listen(SocketAddr::from(([0, 0, 0, 0], port))).unwrap();
+            sockets.listen(SocketAddr::from(([0, 0, 0, 0], port))).unwrap();
         });
     }
 }

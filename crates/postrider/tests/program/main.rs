@@ -25,3 +25,4 @@ mod shutdown;
 mod starts;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;

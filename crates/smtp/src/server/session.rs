@@ -110,6 +110,13 @@ impl ServerSession {
         session
     }
 
+    /// As [`ServerSession::new`], on a connection that was encrypted before anything was said (RFC
+    /// 8314 §3): STARTTLS is not offered.
+    #[must_use]
+    pub fn encrypted(config: Arc<ServerConfig>, now: Mono) -> ServerSession {
+        ServerSession { tls: true, ..ServerSession::new(config, now) }
+    }
+
     /// A session that greets with `reply` (554 or 421). After 421 it needs `Close` at once, as
     /// [`ServerSession::handle_input`] says even without input; after 554 it answers 503 to all
     /// but QUIT (RFC 5321 §3.1).

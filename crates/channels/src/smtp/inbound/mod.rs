@@ -3,7 +3,7 @@
 mod session;
 mod settings;
 
-use config::{Config, Listener, ProtocolSection};
+use config::{Config, Listener, ListenerTls, ProtocolSection};
 use mta::ingress::{Entrance, Handler, Protocol};
 use mta::seams::{Net, Task, World};
 use session::Session;
@@ -30,6 +30,7 @@ impl<W: World> Protocol<W> for Inbound {
             hostname: config.hostname.to_string(),
             message_bytes_max: listener.max_message_bytes,
             recipients_max: listener.max_recipients as usize,
+            starttls: listener.tls == ListenerTls::StartTls,
             ..told.map(|told| told.server.clone()).unwrap_or_default()
         };
         // Whoever may ask for reports makes us send them: to a reverse-path that a stranger

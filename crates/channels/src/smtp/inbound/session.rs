@@ -1,6 +1,7 @@
 //! One session on its connection: feeds the machine, answers what it needs.
 
 use super::Settings;
+use config::ListenerTls;
 use mail::{Mono, Recipient, Refusal, RefusalClass, Reply};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
@@ -25,6 +26,9 @@ use tokio::sync::futures::Notified;
 const LINGER: Duration = Duration::from_secs(1);
 /// How much of it is read.
 const LINGER_BYTES: usize = 1024 * 1024;
+
+/// How long a client may take for its TLS handshake; less where it would have less for a command.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 
 /// How much of what may be commands is handled before their replies are looked at.
 const COMMANDS_BYTES: usize = 4 * 1024;
@@ -108,11 +112,22 @@ impl<W: World> Session<W> {
     pub(super) async fn run(&mut self) {
         let address = self.entrance.session().client().address;
         let mut greeting_delay = self.settings.greeting_delay(address.ip());
+        let is_implicit = self.settings.listener.tls == ListenerTls::Implicit;
         if let Err(refusal) = self.entrance.admit().await {
             let reply = greeting(&self.host(), refusal);
             self.entrance.turn_away(reply.clone());
+            if is_implicit {
+                // It would understand a reply only after a handshake, which costs more than it.
+                return;
+            }
             self.turn_away(reply);
             greeting_delay = Duration::ZERO;
+        } else if is_implicit {
+            if self.encrypt().await.is_err() {
+                return;
+            }
+            let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
+            self.machine = ServerSession::encrypted(server, self.entrance.now());
         }
         // An error here is the client's going away; what it had begun is dropped with the session.
         let _ = self.serve(greeting_delay).await;
@@ -185,6 +200,7 @@ impl<W: World> Session<W> {
                 Need::StartTls => {
                     self.flush().await?;
                     self.encrypt().await?;
+                    self.machine.handle_tls_started(self.entrance.now());
                     Need::Input
                 }
                 Need::Close => return self.end().await,
@@ -462,12 +478,12 @@ impl<W: World> Session<W> {
     }
 
     async fn encrypt(&mut self) -> io::Result<()> {
-        // What came in clear behind STARTTLS is not part of the encrypted session.
+        // What came in clear behind STARTTLS is not part of the encrypted session (RFC 3207 §4.2).
         self.rest = Vec::new();
         self.rest_from = 0;
         let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
-        self.stream = Some(stream.upgrade_server().await?);
-        self.machine.handle_tls_started(self.entrance.now());
+        let until = self.machine.deadline().min(self.entrance.now() + HANDSHAKE_MAX);
+        self.stream = Some(self.entrance.encrypt(stream, &mut self.alarm, until).await?);
         Ok(())
     }
 }

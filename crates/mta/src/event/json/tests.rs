@@ -52,6 +52,7 @@ fn client() -> Arc<Client> {
         helo: "ev\u{1b}[2Jil\u{9b}\"\\".into(),
         listener: "relay".into(),
         protocol: "ESMTP",
+        tls: None,
     })
 }
 

@@ -1,13 +1,12 @@
 //! TLS to a directory's server.
 
 use super::settings::TlsSettings;
+use crate::pem;
 use lookup::{Trouble, TroubleKind};
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use std::fmt::Display;
-use std::path::Path;
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
 
@@ -23,11 +22,10 @@ pub(super) fn connector(settings: &TlsSettings) -> Result<TlsConnector, Trouble>
     let config = match &settings.own {
         None => builder.with_no_client_auth(),
         Some((certificate, key)) => {
-            let chain = certificates(certificate)?;
-            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| file(key, error))?;
-            builder
-                .with_client_auth_cert(chain, secret)
-                .map_err(|error| file(certificate, error))?
+            let chain = pem::certificates(certificate).map_err(unreadable)?;
+            let secret = pem::key(key).map_err(unreadable)?;
+            let config = builder.with_client_auth_cert(chain, secret);
+            config.map_err(|error| unreadable(pem::about(certificate, error)))?
         }
     };
     Ok(TlsConnector::from(Arc::new(config)))
@@ -42,8 +40,8 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Trouble> {
     let mut roots = RootCertStore::empty();
     match &settings.ca_file {
         Some(path) => {
-            for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| file(path, error))?;
+            for certificate in pem::certificates(path).map_err(unreadable)? {
+                roots.add(certificate).map_err(|error| unreadable(pem::about(path, error)))?;
             }
         }
         None => {
@@ -54,16 +52,10 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Trouble> {
     Ok(roots)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let certificates: Vec<CertificateDer<'static>> = read.map_err(|error| file(path, error))?;
-    if certificates.is_empty() { Err(file(path, "no certificate in it")) } else { Ok(certificates) }
-}
-
-fn file(path: &Path, error: impl Display) -> Trouble {
-    unusable(&path.display().to_string(), error)
-}
-
 fn unusable(what: &str, error: impl Display) -> Trouble {
-    Trouble::new(TroubleKind::Unreachable, format!("{what}: {error}"))
+    unreadable(format!("{what}: {error}"))
+}
+
+fn unreadable(why: String) -> Trouble {
+    Trouble::new(TroubleKind::Unreachable, why)
 }

@@ -5,7 +5,7 @@ use super::stream::{Counted, SimStream};
 use super::{Backlog, Network};
 use crate::prove::sim::executor::Group;
 use crate::prove::sim::open_files::{OpenFile, OpenFiles};
-use mta::seams::{Endpoint, Listener, Net};
+use mta::seams::{Encryption, Endpoint, Listener, Net};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -175,6 +175,10 @@ impl Net for SimNet {
             Fate::Refused => Err(ErrorKind::ConnectionRefused.into()),
             Fate::Open => self.establish(to, local, latency_us, (counted, file)),
         }
+    }
+
+    async fn encrypt_accepted(&self, _: SimStream) -> io::Result<(SimStream, Encryption)> {
+        Err(ErrorKind::Unsupported.into())
     }
 }
 

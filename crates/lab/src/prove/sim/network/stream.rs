@@ -211,14 +211,6 @@ impl Stream for SimStream {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.local)
     }
-
-    async fn upgrade_server(self) -> io::Result<SimStream> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    async fn upgrade_client(self, _name: &str) -> io::Result<SimStream> {
-        Err(ErrorKind::Unsupported.into())
-    }
 }
 
 impl Drop for SimStream {

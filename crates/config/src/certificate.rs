@@ -1,0 +1,77 @@
+//! A certificate of this server.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// `[[certificate]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The names that it is shown for, at least one.
+    pub names: Vec<NamePattern>,
+    /// PEM: the certificate, and those above it.
+    pub chain: PathBuf,
+    /// PEM: its private key.
+    pub key: PathBuf,
+    /// Line of the file, from 1.
+    pub line: u32,
+}
+
+impl Certificate {
+    /// Whether it is shown to who asks for this name.
+    #[must_use]
+    pub fn is_for(&self, name: &str) -> bool {
+        self.names.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+/// A name, or all that are one label longer (RFC 6125 §6.4.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePattern {
+    /// ASCII, in lower case.
+    name: Box<str>,
+    is_wildcard: bool,
+}
+
+impl NamePattern {
+    /// `name` is ASCII and in lower case.
+    pub(super) fn new(name: &str, is_wildcard: bool) -> NamePattern {
+        NamePattern { name: name.into(), is_wildcard }
+    }
+
+    /// Whether this name is meant.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        if !self.is_wildcard {
+            return name.eq_ignore_ascii_case(&self.name);
+        }
+        let rest = name.split_once('.').filter(|(label, _)| !label.is_empty());
+        rest.is_some_and(|(_, parent)| parent.eq_ignore_ascii_case(&self.name))
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_wildcard {
+            f.write_str("*.")?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_stands_for_one_label() {
+        let wild = NamePattern::new("example.org", true);
+        assert!(wild.matches("mx.example.org") && wild.matches("MX.Example.ORG."));
+        for other in ["example.org", "a.mx.example.org", ".example.org", "mxexample.org", ""] {
+            assert!(!wild.matches(other), "{other}");
+        }
+        assert_eq!(wild.to_string(), "*.example.org");
+        let plain = NamePattern::new("mx.example.org", false);
+        assert!(plain.matches("mx.EXAMPLE.org") && !plain.matches("a.mx.example.org"));
+    }
+}

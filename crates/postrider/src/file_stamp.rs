@@ -1,0 +1,61 @@
+//! Which file something was made of, so that it is noticed when the file changes.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Between two looks at the files. A file that changed is read when it has not changed between two
+/// looks: it may be written still.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Which file it was that something was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    path: PathBuf,
+    seen: Seen,
+}
+
+/// What tells a file from another, and from what it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_ns: i128,
+}
+
+impl Seen {
+    pub(crate) fn of(meta: &Metadata) -> Seen {
+        Seen {
+            device: meta.dev(),
+            inode: meta.ino(),
+            bytes: meta.len(),
+            modified_ns: i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec()),
+        }
+    }
+
+    pub(crate) fn at(path: &Path) -> Option<Seen> {
+        std::fs::metadata(path).ok().map(|meta| Seen::of(&meta))
+    }
+}
+
+impl Stamp {
+    pub(crate) fn new(path: &Path, seen: Seen) -> Stamp {
+        Stamp { path: path.to_owned(), seen }
+    }
+
+    /// Whether this is what was seen.
+    pub(crate) fn is(&self, seen: Option<Seen>) -> bool {
+        seen == Some(self.seen)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the file is still the same.
+    pub(crate) fn is_current(&self) -> bool {
+        Seen::at(&self.path) == Some(self.seen)
+    }
+}

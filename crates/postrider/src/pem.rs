@@ -1,0 +1,32 @@
+//! Certificates and keys in PEM files.
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fmt::Display;
+use std::path::Path;
+
+/// All certificates of a file, at least one.
+///
+/// # Errors
+/// A sentence that names the file.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let certificates: Vec<CertificateDer<'static>> = read.map_err(|error| about(path, error))?;
+    match certificates.is_empty() {
+        true => Err(about(path, "no certificate in it")),
+        false => Ok(certificates),
+    }
+}
+
+/// The private key of a file.
+///
+/// # Errors
+/// A sentence that names the file.
+pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| about(path, error))
+}
+
+/// What is wrong with a file.
+pub(crate) fn about(path: &Path, error: impl Display) -> String {
+    format!("{}: {error}", path.display())
+}

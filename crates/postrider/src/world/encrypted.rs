@@ -1,0 +1,104 @@
+//! A TCP connection with TLS on it.
+
+use mta::seams::Encryption;
+use rustls::{CipherSuite, ProtocolVersion, ServerConfig};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+/// Encrypted by a handshake that is done.
+#[derive(Debug)]
+pub(crate) struct Encrypted(TlsStream<TcpStream>);
+
+/// Does the server's part of the handshake.
+///
+/// # Errors
+/// What went wrong with it. The client was told, where TLS has a word for it.
+pub(super) async fn accept(
+    stream: TcpStream,
+    server: Arc<ServerConfig>,
+) -> io::Result<(Encrypted, Encryption)> {
+    let stream = TlsAcceptor::from(server).accept(stream).await?;
+    let encryption = encryption_of(stream.get_ref().1);
+    Ok((Encrypted(stream), encryption))
+}
+
+impl Encrypted {
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // What was written and found no room in the socket goes out while the peer is waited for.
+        if let Poll::Ready(Err(error)) = Pin::new(&mut self.0).poll_flush(cx) {
+            return Poll::Ready(Err(error));
+        }
+        match Pin::new(&mut self.0).poll_read(cx, buffer) {
+            // A connection that ends without saying so may have been cut; SMTP has its own end, and
+            // peers that leave out close_notify are many (RFC 8446 §6.1).
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Poll::Ready(Ok(()))
+            }
+            other => other,
+        }
+    }
+
+    /// Takes what it can hold, and sends as much of that as the socket takes.
+    pub(super) fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut stream = Pin::new(&mut self.0);
+        let written = match pieces {
+            [one] => stream.as_mut().poll_write(cx, one),
+            many => stream.as_mut().poll_write_vectored(cx, many),
+        };
+        if let Poll::Ready(Ok(_)) = written
+            && let Poll::Ready(Err(error)) = stream.poll_flush(cx)
+        {
+            return Poll::Ready(Err(error));
+        }
+        written
+    }
+
+    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get_ref().0.local_addr()
+    }
+}
+
+/// RFC 8446 §6.1: the peer is told that nothing was cut off. Only as far as the socket takes it now:
+/// nobody waits for a connection that is over.
+impl Drop for Encrypted {
+    fn drop(&mut self) {
+        let (socket, session) = self.0.get_mut();
+        session.send_close_notify();
+        let mut last = Vec::new();
+        while session.wants_write() && session.write_tls(&mut last).is_ok_and(|n| n > 0) {}
+        let _ = socket.try_write(&last);
+    }
+}
+
+/// By their registered names; those that are negotiated by default.
+fn encryption_of(connection: &rustls::CommonState) -> Encryption {
+    let version = match connection.protocol_version() {
+        Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
+        Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+        _ => "TLS",
+    };
+    let cipher = connection.negotiated_cipher_suite().map(|suite| suite.suite());
+    let cipher = match cipher {
+        Some(CipherSuite::TLS13_AES_128_GCM_SHA256) => "TLS_AES_128_GCM_SHA256",
+        Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => "TLS_AES_256_GCM_SHA384",
+        Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256) => "TLS_CHACHA20_POLY1305_SHA256",
+        Some(other) => other.as_str().unwrap_or("unknown"),
+        None => "unknown",
+    };
+    Encryption { version, cipher }
+}

@@ -1,0 +1,278 @@
+//! TLS on listeners, spoken by other people's programs.
+
+use crate::support::client::Client;
+use crate::support::http::{get, metric};
+use crate::support::server::{CONFIG, Server};
+use crate::support::{Files, tool, wait_until};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+/// A listener with STARTTLS, and one that is encrypted from the start.
+const LISTENERS: &str = "\
+[[listener]]
+name = \"mx\"
+address = \"127.0.0.1:0\"
+command_timeout = \"2s\"
+[[listener]]
+name = \"smtps\"
+address = \"127.0.0.1:0\"
+tls = \"implicit\"
+[[route]]
+domains = [\"here.test\"]
+maildir = { path = \"mail/{local}\" }
+[admin]
+address = \"127.0.0.1:0\"
+";
+
+const RSA: &str = "rsa:2048";
+const EC: &str = "ec -pkeyopt ec_paramgen_curve:prime256v1";
+
+/// A certificate of its own authority, in `NAME.pem` and `NAME.key`, for these names.
+fn make_certificate(files: &Files, file: &str, kind: &str, names: &[&str]) {
+    let at = |extension: &str| files.path(&format!("{file}.{extension}")).display().to_string();
+    let alternatives: Vec<String> = names.iter().map(|name| format!("DNS:{name}")).collect();
+    let command = format!(
+        "openssl req -x509 -newkey {kind} -nodes -days 2 -subj /CN={} -addext subjectAltName={} \
+         -keyout {} -out {}",
+        names[0],
+        alternatives.join(","),
+        at("key"),
+        at("pem"),
+    );
+    tool::succeed("sh", &["-c", &command]);
+}
+
+fn section(file: &str, names: &[&str]) -> String {
+    format!("[[certificate]]\nnames = {names:?}\nchain = \"{file}.pem\"\nkey = \"{file}.key\"\n")
+}
+
+fn server(files: &Files, sections: &str) -> Server {
+    let head = "hostname = \"mx.here.test\"\nspool = { path = \"spool\" }\n";
+    Server::start(files, &format!("{head}{sections}{LISTENERS}"))
+}
+
+/// With one certificate, `mx.here.test`.
+fn usual(files: &Files) -> Server {
+    make_certificate(files, "mx", RSA, &["mx.here.test"]);
+    server(files, &section("mx", &["mx.here.test"]))
+}
+
+/// What `openssl s_client` says of a connection that is encrypted from the start.
+fn s_client(server: &Server, more: &[&str]) -> String {
+    let to = server.addresses[1].to_string();
+    let words: Vec<_> =
+        ["s_client", "-connect", &to].into_iter().chain(more.iter().copied()).collect();
+    let output = tool::run("openssl", &words);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn subject(text: &str) -> &str {
+    let line = text.lines().find_map(|line| line.strip_prefix("subject=CN = "));
+    line.unwrap_or_else(|| panic!("{text}"))
+}
+
+fn admin(server: &Server) -> String {
+    let line = server.wait_console("admin", |line| line.contains("metrics and health on "));
+    line.rsplit(' ').next().expect("an address").to_owned()
+}
+
+#[test]
+fn mail_comes_encrypted_by_starttls_and_from_the_start() {
+    let files = Files::new();
+    let server = usual(&files);
+    let ca = files.path("mx.pem").display().to_string();
+    for (address, how) in
+        [(server.addresses[0], "--tls"), (server.addresses[1], "--tls-on-connect")]
+    {
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
+        tool::succeed(
+            "swaks",
+            &[
+                "--server",
+                &host,
+                "--port",
+                &port,
+                how,
+                "--tls-verify",
+                "--tls-sni",
+                "mx.here.test",
+                "--tls-ca-path",
+                &ca,
+                "--from",
+                "me@source.test",
+                "--to",
+                "you@here.test",
+                "--suppress-data",
+            ],
+        );
+    }
+    tool::python(
+        "import smtplib, ssl, sys\n\
+         context = ssl.create_default_context(cafile=sys.argv[2])\n\
+         context.maximum_version = ssl.TLSVersion.TLSv1_2\n\
+         class Client(smtplib.SMTP):\n\
+         \x20   _host = 'mx.here.test'\n\
+         client = Client()\n\
+         client.connect('127.0.0.1', int(sys.argv[1]))\n\
+         client._host = 'mx.here.test'\n\
+         client.starttls(context=context)\n\
+         client.sendmail('me@source.test', ['you@here.test'], b'Subject: x\\r\\n\\r\\n' + b'x' * 200000)\n\
+         client.quit()\n",
+        &[&server.address().port().to_string(), &ca],
+    );
+    let messages = files.wait_maildir("mail/you", 3);
+    let text = |message: &Vec<u8>| String::from_utf8_lossy(message).into_owned();
+    assert!(messages.iter().all(|message| text(message).contains(" with ESMTPS id ")));
+    let tls13 = messages.iter().filter(|message| text(message).contains("\ttls TLS_AES_"));
+    assert_eq!(tls13.count(), 2);
+    files.wait_events("received", 3);
+    let events = files.events_of("received");
+    let versions: Vec<_> =
+        events.iter().filter_map(|event| event["tls_version"].as_str()).collect();
+    assert_eq!(versions, ["TLSv1.3", "TLSv1.3", "TLSv1.2"]);
+    assert!(
+        events[2]["tls_cipher"].as_str().is_some_and(|name| name.starts_with("TLS_ECDHE_RSA_"))
+    );
+    let metrics = get(&admin(&server), "/metrics");
+    assert_eq!(metric(&metrics, "postrider_tls_handshakes_total"), 3);
+}
+
+#[test]
+fn a_client_is_shown_the_certificate_of_the_name_and_key_that_it_asks_for() {
+    let files = Files::new();
+    make_certificate(&files, "rsa", RSA, &["mx.here.test"]);
+    make_certificate(&files, "ec", EC, &["mx.here.test"]);
+    make_certificate(&files, "other", EC, &["other.test"]);
+    let sections = section("rsa", &["mx.here.test"])
+        + &section("ec", &["mx.here.test"])
+        + &section("other", &["other.test", "*.other.test"]);
+    let server = server(&files, &sections);
+    let seen = |more: &[&str]| s_client(&server, more);
+    let usual = seen(&["-servername", "mx.here.test"]);
+    assert_eq!(subject(&usual), "mx.here.test");
+    assert!(usual.contains("Peer signature type: ECDSA"), "{usual}");
+    let rsa = seen(&["-servername", "MX.here.test", "-sigalgs", "RSA-PSS+SHA256"]);
+    assert_eq!(subject(&rsa), "mx.here.test");
+    assert!(rsa.contains("Peer signature type: RSA-PSS"), "{rsa}");
+    for name in ["other.test", "a.other.test"] {
+        assert_eq!(subject(&seen(&["-servername", name])), "other.test");
+    }
+    for other in [&["-noservername"][..], &["-servername", "unknown.test"]] {
+        assert_eq!(subject(&seen(other)), "mx.here.test", "{other:?}");
+    }
+    // Sessions are resumed by ticket.
+    let ticket = files.path("ticket").display().to_string();
+    let to = server.address().to_string();
+    let again = format!(
+        "(echo EHLO x; sleep 1; echo QUIT) | openssl s_client -connect {to} -starttls smtp -quiet \
+         -sess_out {ticket} && (sleep 0.2; echo QUIT) | openssl s_client -connect {to} -starttls smtp \
+         -sess_in {ticket}"
+    );
+    let resumed = tool::succeed("sh", &["-c", &again]);
+    assert!(resumed.contains("Reused, TLSv1.3"), "{resumed}");
+}
+
+#[test]
+fn certificates_that_change_are_shown_and_what_is_none_leaves_them() {
+    let files = Files::new();
+    let server = usual(&files);
+    let serial = |text: &str| {
+        let start = text.find("-----BEGIN CERTIFICATE").expect("it is shown");
+        text[start..].lines().take(5).collect::<String>()
+    };
+    let first = serial(&s_client(&server, &[]));
+    make_certificate(&files, "mx", EC, &["mx.here.test"]);
+    wait_until("the new one is shown", || serial(&s_client(&server, &[])) != first);
+    let second = serial(&s_client(&server, &[]));
+    files.write("mx.key", "-----BEGIN PRIVATE KEY-----\nnothing\n-----END PRIVATE KEY-----\n");
+    server.wait_console("the mistake", |line| {
+        line.contains("tls: certificates stay as they were: certificate of line 3: ")
+            && line.contains("mx.key")
+    });
+    assert_eq!(serial(&s_client(&server, &[])), second);
+    // A reload with it changes nothing.
+    let config = std::fs::read_to_string(files.path(CONFIG)).expect("it is there");
+    files.write(CONFIG, &config.replace("mx.here.test\"\n", "renamed.here.test\"\n"));
+    let answer = server.command(&["reload"]);
+    assert!(answer.code != 0 && answer.err.contains("mx.key"), "{}", answer.err);
+}
+
+/// RFC 3207 §4.2, and what was done to those who did not heed it.
+#[test]
+fn what_comes_in_clear_behind_starttls_is_dropped() {
+    let files = Files::new();
+    let server = usual(&files);
+    let heard = tool::python(
+        "import socket, ssl, sys\n\
+         s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
+         f = s.makefile('rb')\n\
+         f.readline()\n\
+         s.sendall(b'EHLO a.test\\r\\n')\n\
+         while f.readline()[3:4] != b' ': pass\n\
+         s.sendall(b'STARTTLS\\r\\nMAIL FROM:<evil@source.test>\\r\\nRCPT TO:<you@here.test>\\r\\n')\n\
+         f.readline()\n\
+         context = ssl._create_unverified_context()\n\
+         t = context.wrap_socket(s, server_hostname='mx.here.test')\n\
+         t.sendall(b'RCPT TO:<you@here.test>\\r\\n')\n\
+         g = t.makefile('rb')\n\
+         print(g.readline().decode(), end='')\n\
+         t.sendall(b'EHLO a.test\\r\\n')\n\
+         lines = []\n\
+         while not lines or lines[-1][3:4] != b' ': lines.append(g.readline())\n\
+         print(b''.join(lines).decode(), end='')\n\
+         t.sendall(b'STARTTLS\\r\\n')\n\
+         print(g.readline().decode(), end='')\n",
+        &[&server.address().port().to_string()],
+    );
+    assert!(heard.starts_with("503 5.5.1 "), "{heard}");
+    assert!(
+        !heard.contains("250-STARTTLS") && heard.contains("\n503 5.5.1 TLS is active"),
+        "{heard}"
+    );
+}
+
+#[test]
+fn handshakes_that_are_none_end_and_cost_nobody_else_anything() {
+    let files = Files::new();
+    let server = usual(&files);
+    let admin = admin(&server);
+    let connect = || TcpStream::connect(server.addresses[1]).expect("it listens");
+    // One that says nothing, one that never ends its ClientHello, ones that speak something else.
+    let silent = connect();
+    let mut slow = connect();
+    slow.write_all(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc]).expect("sent");
+    for garbage in [&b"EHLO a.test\r\n"[..], b"GET / HTTP/1.0\r\n\r\n", &[0x80; 4_096]] {
+        let mut other = connect();
+        other.write_all(garbage).expect("sent");
+        let mut heard = Vec::new();
+        let _ = other.read_to_end(&mut heard);
+        assert!(heard.len() < 100 && !heard.starts_with(b"220"), "{heard:?}");
+    }
+    assert_eq!(subject(&s_client(&server, &[])), "mx.here.test");
+    let failed = || metric(&get(&admin, "/metrics"), "postrider_tls_handshakes_failed_total");
+    wait_until("three have failed", || failed() == 3);
+    // By STARTTLS the time for a command is the time for a handshake, too.
+    let mut clear = Client::connect(server.address());
+    clear.say("EHLO a.test", "250");
+    clear.say("STARTTLS", "220 2.0.0 Ready to start TLS");
+    assert_eq!(clear.rest(), "", "nothing is said in clear any more");
+    wait_until("a fourth", || failed() == 4);
+    drop((silent, slow));
+    wait_until("all six", || failed() == 6);
+}
+
+#[test]
+fn postfix_finds_what_it_asks_for() {
+    let files = Files::new();
+    let server = usual(&files);
+    let ca = files.path("mx.pem").display().to_string();
+    let to = format!("[127.0.0.1]:{}", server.address().port());
+    files.write("main.cf", "compatibility_level = 3.6\n");
+    let command = format!(
+        "MAIL_CONFIG={} posttls-finger -c -L summary -l secure -F {ca} {to} mx.here.test",
+        files.dir().display()
+    );
+    let text = tool::succeed("sh", &["-c", &command]);
+    assert!(text.contains("Verified TLS connection established"), "{text}");
+}
