@@ -111,9 +111,4 @@ impl<'a, 'd> Reader<'a, 'd> {
     pub fn file_path(&mut self, key: &str, text: &str) -> PathBuf {
         self.resolver.file_path(&self.path(key), text)
     }
-
-    /// A TLS policy: none but `off`, until there is TLS.
-    pub fn tls_off(&mut self, key: &str, text: &str) {
-        self.resolver.tls_off(&self.path(key), text);
-    }
 }

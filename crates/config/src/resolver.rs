@@ -129,13 +129,6 @@ impl Resolver<'_> {
         PathBuf::from(text)
     }
 
-    pub(super) fn tls_off(&mut self, path: &str, tls: &str) {
-        if tls != "off" {
-            let message = format!("`tls` can't be \"{tls}\": this version has no TLS yet");
-            self.error(path, message, "only tls = \"off\" is possible");
-        }
-    }
-
     /// Text that goes into protocol lines and logs.
     pub(super) fn printable(&mut self, path: &str, text: &str, len_max: usize) {
         if text.is_empty()

@@ -73,6 +73,8 @@ pub struct Hop {
     pub channel: &'static str,
     /// The peer as `mx.example.com[192.0.2.1]:25`, or the path of a maildir.
     pub peer: Arc<str>,
+    /// `None`: in clear, or on this server.
+    pub tls: Option<Encryption>,
 }
 
 #[derive(Clone, Debug)]

@@ -270,6 +270,8 @@ metric_set! {
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
     tls_handshakes: Counter = "tls_handshakes" {} "TLS handshakes of clients that were done.";
     tls_handshakes_failed: Counter = "tls_handshakes_failed" {} "TLS handshakes of clients that failed, or took too long.";
+    tls_connections: Counter = "tls_connections" {} "Connections to next hops that were encrypted.";
+    tls_connections_failed: Counter = "tls_connections_failed" {} "Connections to next hops whose TLS handshake failed.";
     messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
     recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
     bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";

@@ -91,6 +91,18 @@ pub trait Net: 'static {
         &self,
         stream: Self::Stream,
     ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
+
+    /// Encrypts the connection to the host `name` (or address), on which nothing was read that belongs
+    /// to that. Where it `is_verified`, its certificate must be valid and have that name.
+    ///
+    /// # Errors
+    /// What went wrong with the handshake; the connection is gone then.
+    fn encrypt_connected(
+        &self,
+        stream: Self::Stream,
+        name: &str,
+        is_verified: bool,
+    ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
 }
 
 pub trait Listener: 'static {

@@ -20,6 +20,7 @@ mod mapped_file;
 mod mutex;
 mod node;
 mod panic;
+mod peer_tls;
 mod pem;
 mod replacement;
 mod secrets;

@@ -113,6 +113,7 @@ impl Node {
             resolver: Resolver::new(&config.dns),
             tables: Arc::clone(&tables),
             certificates: Arc::clone(&certificates),
+            peer_tls: Arc::default(),
         };
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();

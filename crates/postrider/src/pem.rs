@@ -26,6 +26,11 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| about(path, error))
 }
 
+/// The roots of this machine, as far as they can be read.
+pub(crate) fn native_roots() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
+}
+
 /// What is wrong with a file.
 pub(crate) fn about(path: &Path, error: impl Display) -> String {
     format!("{}: {error}", path.display())

@@ -3,6 +3,7 @@
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::logs::{Recovered, RecoveredReceiver};
+use crate::peer_tls::PeerTls;
 use crate::tables::{Registry, ShardTables};
 use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, Sockets, Start, seed_of};
 use config::Config;
@@ -40,6 +41,7 @@ pub(crate) struct Common {
     pub(crate) resolver: Resolver,
     pub(crate) tables: Arc<Registry>,
     pub(crate) certificates: Arc<Certificates>,
+    pub(crate) peer_tls: Arc<PeerTls>,
 }
 
 /// What one shard thread is given.
@@ -95,7 +97,7 @@ fn run_shard(seed: ShardSeed) {
         let common = seed.common;
         let clock = Clock::new(common.started, seed_of(seed.number));
         let tables = ShardTables::new(common.tables);
-        let net = Sockets::new(common.certificates);
+        let net = Sockets::new(common.certificates, common.peer_tls);
         let world = Real::new(net, clock, common.resolver, common.store, tables);
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {

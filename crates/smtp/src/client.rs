@@ -142,6 +142,8 @@ pub enum Output {
 pub enum Lesson {
     /// It offers CHUNKING and doesn't know BDAT.
     BdatUnusable,
+    /// It offers STARTTLS, and no handshake with it succeeds; told by the driver.
+    TlsUnusable,
     /// It takes no more recipients than this in a transaction (RFC 5321 §4.5.3.1.10).
     RecipientsMax(usize),
 }

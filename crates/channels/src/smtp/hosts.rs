@@ -230,7 +230,7 @@ mod tests {
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(hosts(&["{mailhost}"], LMTP, &many[..HOSTS_MAX]).is_ok());
         let error = hosts(&["{mailhost}"], LMTP, &many).unwrap_err().to_string();
-        assert!(error.contains("`mailHost` of the recipient's entry has 17 values"), "{error}");
+        assert!(error.contains("`mailhost` of the recipient's entry has 17 values"), "{error}");
     }
 
     #[test]
@@ -255,11 +255,11 @@ mod tests {
             (SMTP, "/run/dovecot/lmtp", "only LMTP"),
         ] {
             let error = hosts(&["{mailhost}"], terms, &[value]).unwrap_err().to_string();
-            assert!(error.starts_with("`mailHost` of the recipient's entry "), "{error}");
+            assert!(error.starts_with("`mailhost` of the recipient's entry "), "{error}");
             assert!(error.contains(told), "{value:?}: {error}");
         }
         let missing = hosts(&["{mailhost}"], LMTP, &[]).unwrap_err().to_string();
-        assert_eq!(missing, "the recipient's entry has no `mailHost`");
+        assert_eq!(missing, "the recipient's entry has no `mailhost`");
     }
 
     #[test]

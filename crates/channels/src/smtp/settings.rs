@@ -38,6 +38,35 @@ pub enum EightBit {
     AsIs,
 }
 
+/// TLS towards a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteTls {
+    /// Never, even if it is offered.
+    Off,
+    /// Where it is offered, with whatever certificate. If the handshake fails the mail goes in clear,
+    /// and for an hour that host is not asked for TLS again (RFC 7435).
+    #[default]
+    Opportunistic,
+    /// Always, with whatever certificate: mail waits where it can't be had.
+    Required,
+    /// Always, with a certificate that is valid by this machine's roots and has the host's name: the
+    /// one that the route names, or the MX record, or its address. Mail waits where it can't be had.
+    Verified,
+}
+
+impl RouteTls {
+    /// As it is written.
+    fn word(self) -> &'static str {
+        match self {
+            RouteTls::Off => "off",
+            RouteTls::Opportunistic => "opportunistic",
+            RouteTls::Required => "required",
+            RouteTls::Verified => "verified",
+        }
+    }
+}
+
 /// How the peer is spoken to: the keys that `smtp`, `lmtp` and `mx` share. 0 is "no limit" in all
 /// limits that allow it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -46,8 +75,8 @@ pub struct Peer {
     /// Port of hosts that are named without one.
     #[schemars(range(min = 1))]
     pub port: u16,
-    /// TLS towards the peer. Only `"off"` until TLS is built.
-    pub tls: String,
+    /// TLS towards the peer, by STARTTLS (RFC 3207).
+    pub tls: RouteTls,
     /// Connections at once to a set of hosts by this route, over all shards: domains with the
     /// same hosts share them, in whatever order they name these.
     #[schemars(range(min = 1))]
@@ -98,7 +127,7 @@ impl Default for Peer {
     fn default() -> Peer {
         Peer {
             port: 25,
-            tls: "off".into(),
+            tls: RouteTls::Opportunistic,
             max_connections: 50,
             max_opens: 20,
             messages_per_connection: 1_000,
@@ -123,7 +152,6 @@ impl Default for Peer {
 impl Peer {
     /// Has mistakes noted that the shape of the table does not show.
     fn check(&self, reader: &mut Reader<'_, '_>) {
-        reader.tls_off("tls", &self.tls);
         for (key, timeout) in [
             ("connect_timeout", &self.connect_timeout),
             ("greeting_timeout", &self.greeting_timeout),
@@ -262,7 +290,7 @@ impl Settings for Relay {
 
     fn explain_limits(&self, explainer: &mut Explainer<'_>) {
         let peer = &self.peer;
-        explainer.own_key("tls", "off".to_owned());
+        explainer.own_key("tls", peer.tls.word().to_owned());
         explainer.own_limit("max_connections", peer.max_connections);
         explainer.own_limit("max_opens", peer.max_opens);
         explainer.own_limit("messages_per_connection", peer.messages_per_connection);

@@ -205,6 +205,10 @@ impl Net for TestNet {
     async fn encrypt_accepted(&self, _: Pipe) -> io::Result<(Pipe, Encryption)> {
         Err(ErrorKind::Unsupported.into())
     }
+
+    async fn encrypt_connected(&self, _: Pipe, _: &str, _: bool) -> io::Result<(Pipe, Encryption)> {
+        Err(ErrorKind::Unsupported.into())
+    }
 }
 
 /// Clients are handed to the shard directly.

@@ -1,6 +1,7 @@
 //! Events as JSON lines. The field names are documented in `docs/events.md` and are a promise.
 
 use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Suspension, Trouble};
+use crate::encryption::Encryption;
 use mail::{EnhancedStatus, Failure, MessageId, Reply, Wall};
 
 /// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
@@ -130,16 +131,21 @@ fn client_fields(line: &mut Line<'_>, client: &Client) {
     line.text("helo", &client.helo);
     line.text("listener", &client.listener);
     line.plain("protocol", client.protocol);
-    if let Some(tls) = client.tls {
-        line.plain("tls_version", tls.version);
-        line.plain("tls_cipher", tls.cipher);
-    }
+    tls_fields(line, client.tls);
 }
 
 fn hop_fields(line: &mut Line<'_>, hop: &Hop) {
     line.text("route", &hop.route);
     line.plain("channel", hop.channel);
     line.text("next_hop", &hop.peer);
+    tls_fields(line, hop.tls);
+}
+
+fn tls_fields(line: &mut Line<'_>, tls: Option<Encryption>) {
+    if let Some(tls) = tls {
+        line.plain("tls_version", tls.version);
+        line.plain("tls_cipher", tls.cipher);
+    }
 }
 
 fn done_fields(line: &mut Line<'_>, done: &Done) {

@@ -1,6 +1,7 @@
 //! Where a ready queue's messages go.
 
 use super::hosts::{HostGroup, HostStates};
+use crate::encryption::Encryption;
 use crate::event::Hop;
 use config::{Route, Settings};
 use mail::Domain;
@@ -75,11 +76,12 @@ impl NextHop {
     }
 
     /// What events call this hop, with `peer` at its other end.
-    pub fn event_hop(&self, peer: &str) -> Arc<Hop> {
+    pub fn event_hop(&self, peer: &str, tls: Option<Encryption>) -> Arc<Hop> {
         Arc::new(Hop {
             route: Arc::clone(&self.route),
             channel: self.channel_name(),
             peer: Arc::from(peer),
+            tls,
         })
     }
 }

@@ -1,7 +1,10 @@
 //! A TCP connection with TLS on it.
 
 use mta::seams::Encryption;
-use rustls::{CipherSuite, ProtocolVersion, ServerConfig};
+use rustls::pki_types::ServerName;
+use rustls::{
+    CipherSuite, ClientConfig, CommonState, ConnectionCommon, ProtocolVersion, ServerConfig,
+};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -9,8 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 /// Encrypted by a handshake that is done.
 #[derive(Debug)]
@@ -26,7 +28,22 @@ pub(super) async fn accept(
 ) -> io::Result<(Encrypted, Encryption)> {
     let stream = TlsAcceptor::from(server).accept(stream).await?;
     let encryption = encryption_of(stream.get_ref().1);
-    Ok((Encrypted(stream), encryption))
+    Ok((Encrypted(stream.into()), encryption))
+}
+
+/// Does the client's part of the handshake with a host of this name, or address.
+///
+/// # Errors
+/// What went wrong with it. The server was told, where TLS has a word for it.
+pub(super) async fn connect(
+    stream: TcpStream,
+    client: Arc<ClientConfig>,
+    name: &str,
+) -> io::Result<(Encrypted, Encryption)> {
+    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+    let stream = TlsConnector::from(client).connect(name, stream).await?;
+    let encryption = encryption_of(stream.get_ref().1);
+    Ok((Encrypted(stream.into()), encryption))
 }
 
 impl Encrypted {
@@ -77,16 +94,29 @@ impl Encrypted {
 /// nobody waits for a connection that is over.
 impl Drop for Encrypted {
     fn drop(&mut self) {
-        let (socket, session) = self.0.get_mut();
-        session.send_close_notify();
-        let mut last = Vec::new();
-        while session.wants_write() && session.write_tls(&mut last).is_ok_and(|n| n > 0) {}
+        let (socket, last) = match &mut self.0 {
+            TlsStream::Server(stream) => {
+                let (socket, session) = stream.get_mut();
+                (socket, last_words(session))
+            }
+            TlsStream::Client(stream) => {
+                let (socket, session) = stream.get_mut();
+                (socket, last_words(session))
+            }
+        };
         let _ = socket.try_write(&last);
     }
 }
 
+fn last_words<D>(session: &mut ConnectionCommon<D>) -> Vec<u8> {
+    session.send_close_notify();
+    let mut last = Vec::new();
+    while session.wants_write() && session.write_tls(&mut last).is_ok_and(|n| n > 0) {}
+    last
+}
+
 /// By their registered names; those that are negotiated by default.
-fn encryption_of(connection: &rustls::CommonState) -> Encryption {
+fn encryption_of(connection: &CommonState) -> Encryption {
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
         Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",

@@ -3,6 +3,7 @@
 use super::encrypted::{self, Encrypted};
 use super::listening_socket::{AcceptedSocket, ListeningSocket};
 use crate::certificates::Certificates;
+use crate::peer_tls::PeerTls;
 use mta::seams::{Encryption, Endpoint, Net, Stream};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
@@ -20,12 +21,13 @@ const BACKLOG: i32 = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Sockets {
     certificates: Arc<Certificates>,
+    peers: Arc<PeerTls>,
 }
 
 impl Sockets {
-    /// What is encrypted for clients is so with these.
-    pub(crate) fn new(certificates: Arc<Certificates>) -> Sockets {
-        Sockets { certificates }
+    /// What is encrypted for clients is so with these certificates.
+    pub(crate) fn new(certificates: Arc<Certificates>, peers: Arc<PeerTls>) -> Sockets {
+        Sockets { certificates, peers }
     }
 }
 
@@ -73,6 +75,18 @@ impl Net for Sockets {
         let none = || io::Error::new(io::ErrorKind::Unsupported, "there is no certificate");
         let server = self.certificates.server().ok_or_else(none)?;
         let (stream, encryption) = encrypted::accept(stream, server).await?;
+        Ok((Connection::Encrypted(Box::new(stream)), encryption))
+    }
+
+    async fn encrypt_connected(
+        &self,
+        stream: Connection,
+        name: &str,
+        is_verified: bool,
+    ) -> io::Result<(Connection, Encryption)> {
+        let Connection::Tcp(stream) = stream else { return Err(io::ErrorKind::Unsupported.into()) };
+        let client = self.peers.client(is_verified)?;
+        let (stream, encryption) = encrypted::connect(stream, client, name).await?;
         Ok((Connection::Encrypted(Box::new(stream)), encryption))
     }
 }
@@ -140,7 +154,7 @@ mod tests {
     fn the_wildcards_of_both_families_can_be_listened_on_at_one_port() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let sockets = Sockets::new(Certificates::none());
+            let sockets = Sockets::new(Certificates::none(), Arc::default());
             let both = sockets.listen("[::]:0".parse().unwrap()).unwrap();
             let port = both.local_addr().unwrap().port();
             sockets.listen(SocketAddr::from(([0, 0, 0, 0], port))).unwrap();

@@ -1,8 +1,9 @@
 //! TLS on listeners, spoken by other people's programs.
 
+use crate::support::certificate::{EC, RSA, make_certificate, section};
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
-use crate::support::server::{CONFIG, Server};
+use crate::support::server::{CONFIG, POSTRIDER, Server};
 use crate::support::{Files, tool, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -24,28 +25,6 @@ maildir = { path = \"mail/{local}\" }
 address = \"127.0.0.1:0\"
 ";
 
-const RSA: &str = "rsa:2048";
-const EC: &str = "ec -pkeyopt ec_paramgen_curve:prime256v1";
-
-/// A certificate of its own authority, in `NAME.pem` and `NAME.key`, for these names.
-fn make_certificate(files: &Files, file: &str, kind: &str, names: &[&str]) {
-    let at = |extension: &str| files.path(&format!("{file}.{extension}")).display().to_string();
-    let alternatives: Vec<String> = names.iter().map(|name| format!("DNS:{name}")).collect();
-    let command = format!(
-        "openssl req -x509 -newkey {kind} -nodes -days 2 -subj /CN={} -addext subjectAltName={} \
-         -keyout {} -out {}",
-        names[0],
-        alternatives.join(","),
-        at("key"),
-        at("pem"),
-    );
-    tool::succeed("sh", &["-c", &command]);
-}
-
-fn section(file: &str, names: &[&str]) -> String {
-    format!("[[certificate]]\nnames = {names:?}\nchain = \"{file}.pem\"\nkey = \"{file}.key\"\n")
-}
-
 fn server(files: &Files, sections: &str) -> Server {
     let head = "hostname = \"mx.here.test\"\nspool = { path = \"spool\" }\n";
     Server::start(files, &format!("{head}{sections}{LISTENERS}"))
@@ -53,7 +32,7 @@ fn server(files: &Files, sections: &str) -> Server {
 
 /// With one certificate, `mx.here.test`.
 fn usual(files: &Files) -> Server {
-    make_certificate(files, "mx", RSA, &["mx.here.test"]);
+    make_certificate(files.dir(), "mx", RSA, &["mx.here.test"]);
     server(files, &section("mx", &["mx.here.test"]))
 }
 
@@ -141,9 +120,9 @@ fn mail_comes_encrypted_by_starttls_and_from_the_start() {
 #[test]
 fn a_client_is_shown_the_certificate_of_the_name_and_key_that_it_asks_for() {
     let files = Files::new();
-    make_certificate(&files, "rsa", RSA, &["mx.here.test"]);
-    make_certificate(&files, "ec", EC, &["mx.here.test"]);
-    make_certificate(&files, "other", EC, &["other.test"]);
+    make_certificate(files.dir(), "rsa", RSA, &["mx.here.test"]);
+    make_certificate(files.dir(), "ec", EC, &["mx.here.test"]);
+    make_certificate(files.dir(), "other", EC, &["other.test"]);
     let sections = section("rsa", &["mx.here.test"])
         + &section("ec", &["mx.here.test"])
         + &section("other", &["other.test", "*.other.test"]);
@@ -182,7 +161,7 @@ fn certificates_that_change_are_shown_and_what_is_none_leaves_them() {
         text[start..].lines().take(5).collect::<String>()
     };
     let first = serial(&s_client(&server, &[]));
-    make_certificate(&files, "mx", EC, &["mx.here.test"]);
+    make_certificate(files.dir(), "mx", EC, &["mx.here.test"]);
     wait_until("the new one is shown", || serial(&s_client(&server, &[])) != first);
     let second = serial(&s_client(&server, &[]));
     files.write("mx.key", "-----BEGIN PRIVATE KEY-----\nnothing\n-----END PRIVATE KEY-----\n");
@@ -275,4 +254,95 @@ fn postfix_finds_what_it_asks_for() {
     );
     let text = tool::succeed("sh", &["-c", &command]);
     assert!(text.contains("Verified TLS connection established"), "{text}");
+}
+
+/// A route to what listens at `port`, for one domain.
+fn route(domain: &str, port: u16, tls: &str) -> String {
+    format!(
+        "[[route]]\ndomains = [\"{domain}.test\"]\nretry = {{ first = \"1s\" }}\n\
+         smtp = {{ hosts = [\"127.0.0.1:{port}\"]{tls} }}\n"
+    )
+}
+
+fn relay(files: &Files, routes: &str, roots: &str) -> Server {
+    let head = "hostname = \"near.test\"\nspool = { path = \"spool\" }\n[[listener]]\n\
+         address = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n[admin]\naddress = \"127.0.0.1:0\"\n";
+    files.write(CONFIG, &format!("{head}{routes}"));
+    let mut command = std::process::Command::new(POSTRIDER);
+    command.args(["serve", "--config", CONFIG]).env("SSL_CERT_FILE", roots);
+    Server::spawn(command, files.dir())
+}
+
+#[test]
+fn next_hops_are_sent_to_encrypted_as_the_route_says() {
+    let far_files = Files::new();
+    make_certificate(far_files.dir(), "mx", EC, &["IP:127.0.0.1"]);
+    make_certificate(far_files.dir(), "other", EC, &["other.test"]);
+    let far = server(&far_files, &section("mx", &["mx.here.test"]));
+    let other_files = Files::new();
+    std::fs::copy(far_files.path("other.pem"), other_files.path("mx.pem")).expect("copied");
+    std::fs::copy(far_files.path("other.key"), other_files.path("mx.key")).expect("copied");
+    let other = server(&other_files, &section("mx", &["mx.here.test"]));
+    let clear_files = Files::new();
+    let clear = server_in_clear(&clear_files);
+    let roots = far_files.path("roots.pem");
+    let pem = |name: &str| std::fs::read_to_string(far_files.path(name)).expect("a certificate");
+    std::fs::write(&roots, pem("mx.pem") + &pem("other.pem")).expect("written");
+    let (far_port, other_port) = (far.address().port(), other.address().port());
+    let routes = route("usual", far_port, "")
+        + &route("off", far_port, ", tls = \"off\"")
+        + &route("required", far_port, ", tls = \"required\"")
+        + &route("verified", far_port, ", tls = \"verified\"")
+        + &route("misnamed", other_port, ", tls = \"verified\"")
+        + &route("anyone", other_port, ", tls = \"required\"")
+        + &route("clear", clear.address().port(), "")
+        + &route("unmet", clear.address().port(), ", tls = \"required\"");
+    let files = Files::new();
+    let near = relay(&files, &routes, &roots.display().to_string());
+    let mut client = Client::connect(near.address());
+    let seen = |name: &str| {
+        let events = || {
+            files
+                .events()
+                .into_iter()
+                .filter(|event| event["next_hop"].is_string() || event["reason"].is_string())
+        };
+        let of = |event: &serde_json::Value| event["recipient"] == format!("you@{name}.test");
+        let is_end = |event: &serde_json::Value| {
+            ["relayed", "failed", "deferred"].iter().any(|kind| event["event"] == *kind)
+        };
+        let find = || events().find(|event| of(event) && is_end(event));
+        wait_until(name, || find().is_some());
+        find().expect("it was there")
+    };
+    for name in ["usual", "off", "required", "verified", "anyone", "clear"] {
+        client.mail("me@source.test", &[&format!("you@{name}.test")], "Subject: x\r\n\r\nx\r\n");
+        let event = seen(name);
+        // The far server takes mail for `here.test` only: it was asked, and that will do.
+        let is_encrypted = event["tls_version"] == "TLSv1.3";
+        assert_eq!(is_encrypted, !["off", "clear"].contains(&name), "{name}: {event:#}");
+    }
+    for (name, told) in [("misnamed", "not valid for name"), ("unmet", "STARTTLS is required")] {
+        client.mail("me@source.test", &[&format!("you@{name}.test")], "Subject: x\r\n\r\nx\r\n");
+        let hop = format!("smtp:route-{}", if name == "misnamed" { 5 } else { 8 });
+        let is_it = |event: &serde_json::Value| {
+            let reason = event["reason"].as_str().unwrap_or_default();
+            event["next_hop"].as_str().is_some_and(|next| next.starts_with(&hop))
+                && reason.contains(told)
+        };
+        wait_until(name, || files.events_of("suspended").iter().any(is_it));
+    }
+    assert!(
+        !clear_files
+            .events_of("received")
+            .iter()
+            .any(|event| event["recipients"] == "you@unmet.test")
+    );
+}
+
+/// Without a certificate.
+fn server_in_clear(files: &Files) -> Server {
+    let listeners = LISTENERS.replace("tls = \"implicit\"\n", "");
+    let head = "hostname = \"mx.here.test\"\nspool = { path = \"spool\" }\n";
+    Server::start(files, &format!("{head}{listeners}"))
 }

@@ -35,6 +35,11 @@ impl Lessons {
         self.of(now, peer, |lesson| lesson == Lesson::BdatUnusable)
     }
 
+    /// The host offers STARTTLS, and the handshake failed.
+    pub(super) fn is_tls_unusable(&self, now: Mono, peer: &Endpoint) -> bool {
+        self.of(now, peer, |lesson| lesson == Lesson::TlsUnusable)
+    }
+
     /// The most recipients that the host takes in a transaction, as far as it has shown.
     pub(super) fn recipients_max(&self, now: Mono, peer: &Endpoint) -> Option<usize> {
         let all = self.0.borrow();

@@ -6,6 +6,7 @@ mod connection;
 mod content;
 mod dialogue;
 mod encoding;
+mod encrypting;
 mod lessons;
 mod opening;
 mod seat;

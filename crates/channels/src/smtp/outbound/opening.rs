@@ -2,6 +2,7 @@
 
 use super::addresses::{interleaved, is_private};
 use super::dialogue::Dialogue;
+use super::encrypting;
 use super::lessons::Lessons;
 use super::relay_of;
 use super::seat::{self, Seat};
@@ -18,7 +19,7 @@ use mta::planted::Planted;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::{Candidate, Host};
 use mta::routing::ourselves;
-use mta::seams::{DnsError, Endpoint, Net, Stream, Time, World};
+use mta::seams::{DnsError, Encryption, Endpoint, Net, Stream, Time, World};
 use smtp::client::{ClientConfig, ClientEvent, ClientSession, StartTls};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -244,19 +245,54 @@ async fn connect<W: World>(
     }
 }
 
+/// Why a host was not greeted by.
+enum NoGreeting {
+    Failed(Failure),
+    /// The handshake failed: in clear it may work.
+    NotEncrypted(Failure),
+}
+
+impl NoGreeting {
+    fn failure(self) -> Failure {
+        let (NoGreeting::Failed(failure) | NoGreeting::NotEncrypted(failure)) = self;
+        failure
+    }
+}
+
+impl From<Failure> for NoGreeting {
+    fn from(failure: Failure) -> NoGreeting {
+        NoGreeting::Failed(failure)
+    }
+}
+
 async fn open_endpoint<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
     candidate: &Candidate,
     peer: &Endpoint,
 ) -> Result<Option<Opened<W>>, Failure> {
-    let relay = relay_of(hop);
+    match open_once(slot, hop, candidate, peer).await {
+        Ok(opened) => Ok(opened),
+        Err(NoGreeting::NotEncrypted(_)) if encrypting::goes_on_in_clear(slot, hop, peer) => {
+            let again = open_once(slot, hop, candidate, peer).await;
+            again.map_err(NoGreeting::failure)
+        }
+        Err(why) => Err(why.failure()),
+    }
+}
+
+async fn open_once<W: World>(
+    slot: &Slot<W>,
+    hop: &Rc<NextHop>,
+    candidate: &Candidate,
+    peer: &Endpoint,
+) -> Result<Option<Opened<W>>, NoGreeting> {
     let host = &candidate.host;
     let name = peer_name(host, peer);
     let time = slot.world().time();
     let mut alarm = Alarm::new(time.clone());
-    let connected = connect(slot, peer, relay.peer.connect_timeout.get(), &mut alarm).await;
-    let connected = connected.map_err(|error| {
+    let wait = relay_of(hop).peer.connect_timeout.get();
+    let connected = connect(slot, peer, wait, &mut alarm).await.map_err(|error| {
         if let Endpoint::Tcp(peer) = peer
             && seat::is_no_route(&error)
         {
@@ -269,25 +305,17 @@ async fn open_endpoint<W: World>(
     if let Endpoint::Tcp(peer) = peer
         && ourselves::is_here(&slot.config(), stream.local_addr().ok(), *peer)
     {
-        return Err(ourselves::loops(&name));
+        return Err(ourselves::loops(&name).into());
     }
-    let mut config = client_config(relay, hop, &name);
-    config.chunking &= !hop.memory::<Lessons>().is_bdat_unusable(time.now(), peer);
-    #[cfg(feature = "planted")]
-    if slot.has_planted(Planted::UnaskedContent) {
-        config.unasked_content = true;
-    }
-    let session = ClientSession::new(Arc::new(config), time.now());
-    #[cfg(feature = "planted")]
-    let session = planted(slot, session);
-    let mut dialogue = Dialogue::new(Wire { stream, session, alarm });
-    greeted(slot, hop, &mut dialogue, &name).await?;
+    let session = session(slot, hop, peer, &name);
+    let dialogue = Dialogue::new(Wire { stream, session, alarm });
+    let (dialogue, encryption) = greeted(slot, hop, dialogue, (&host.name, &name)).await?;
     let seat = Seat::take(slot.world().time().clone(), hop, host);
     let mut permit = permit;
     permit.prove();
     Ok(Some(Opened {
         dialogue,
-        event_hop: hop.event_hop(&name),
+        event_hop: hop.event_hop(&name, encryption),
         peer: peer.clone(),
         leave_at: match candidate.is_backup {
             true => time.now() + BACKUP_FOR,
@@ -298,27 +326,53 @@ async fn open_endpoint<W: World>(
     }))
 }
 
-/// Waits until the host has greeted us, and is not ourselves.
+/// A session with a host that was connected to.
+fn session<W: World>(
+    slot: &Slot<W>,
+    hop: &Rc<NextHop>,
+    peer: &Endpoint,
+    name: &str,
+) -> ClientSession {
+    let mut config = client_config(relay_of(hop), hop, name);
+    config.starttls = encrypting::policy(slot, hop, peer);
+    config.chunking &= !hop.memory::<Lessons>().is_bdat_unusable(slot.now(), peer);
+    #[cfg(feature = "planted")]
+    if slot.has_planted(Planted::UnaskedContent) {
+        config.unasked_content = true;
+    }
+    let session = ClientSession::new(Arc::new(config), slot.now());
+    #[cfg(feature = "planted")]
+    let session = planted(slot, session);
+    session
+}
+
+/// Waits until the host has greeted us, and is not ourselves; encrypts the connection on the way.
 async fn greeted<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,
-    dialogue: &mut Dialogue<W>,
-    name: &str,
-) -> Result<(), Failure> {
+    mut dialogue: Dialogue<W>,
+    (host, name): (&str, &str),
+) -> Result<(Dialogue<W>, Option<Encryption>), NoGreeting> {
     // Of hosts that the configuration names, several may go by one name.
     let by_mx = relay_of(hop).is_by_mx();
+    let mut encryption = None;
     loop {
         match dialogue.next_event(slot).await {
             ClientEvent::Ready => {
                 let greeted_as = dialogue.wire.session.peer_name();
                 if by_mx && greeted_as.eq_ignore_ascii_case(hop.hostname.as_str()) {
-                    return Err(ourselves::loops(name));
+                    return Err(ourselves::loops(name).into());
                 }
-                return Ok(());
+                return Ok((dialogue, encryption));
             }
-            ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(no_hosts)),
-            // Offered to no session until there is TLS.
-            ClientEvent::StartTls | ClientEvent::Done { .. } => {}
+            ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(no_hosts).into()),
+            ClientEvent::StartTls => {
+                let encrypted = encrypting::encrypt(slot, hop, (host, name), dialogue).await;
+                let encrypted = encrypted.map_err(NoGreeting::NotEncrypted)?;
+                (dialogue, encryption) = (encrypted.0, Some(encrypted.1));
+            }
+            // No transaction was begun.
+            ClientEvent::Done { .. } => {}
         }
     }
 }

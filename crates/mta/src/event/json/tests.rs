@@ -61,6 +61,7 @@ fn hop() -> Arc<Hop> {
         route: "example.net".into(),
         channel: "smtp",
         peer: "mx.example.net[192.0.2.1]:25".into(),
+        tls: None,
     })
 }
 

@@ -46,7 +46,7 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Trouble> {
         }
         None => {
             // Some that can't be read leave the others.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            roots.add_parsable_certificates(pem::native_roots());
         }
     }
     Ok(roots)

@@ -3,6 +3,7 @@
 use super::cases::{DEFERRED, REFUSALS, RUDE, SIZE_MAX};
 use super::chain::{Habits, Hop};
 use super::place::{Place, succeed};
+use crate::support::certificate::{EC, make_certificate};
 use crate::support::tool::free_port;
 use std::process::Command;
 
@@ -46,6 +47,9 @@ maillog_file = {dir}/postfix.log
 maillog_file_prefixes = {dir}
 alias_maps =
 alias_database =
+smtpd_tls_security_level = may
+smtpd_tls_chain_files = {dir}/tls.key, {dir}/tls.pem
+smtp_tls_security_level = may
 "
     )
 }
@@ -87,6 +91,7 @@ pub(crate) fn start(next_port: u16) -> Postfix {
         let owner = if name == "data" { "postfix" } else { "nobody" };
         succeed(Command::new("chown").arg(owner).arg(place.path(name)));
     }
+    make_certificate(&place.path("."), "tls", EC, &["postfix.test"]);
     place.write("config/main.cf", &main_cf(&place, grey_port));
     place.write("config/master.cf", &master_cf(&place));
     place.write("config/dynamicmaps.cf", "");

@@ -180,6 +180,15 @@ impl Net for SimNet {
     async fn encrypt_accepted(&self, _: SimStream) -> io::Result<(SimStream, Encryption)> {
         Err(ErrorKind::Unsupported.into())
     }
+
+    async fn encrypt_connected(
+        &self,
+        _: SimStream,
+        _: &str,
+        _: bool,
+    ) -> io::Result<(SimStream, Encryption)> {
+        Err(ErrorKind::Unsupported.into())
+    }
 }
 
 impl Listener for SimListener {
