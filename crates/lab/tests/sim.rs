@@ -187,5 +187,8 @@ fn who_waits_for_a_directory_that_is_not_needed_is_noticed() {
 
 #[test]
 fn a_directory_that_is_never_found_well_again_is_noticed() {
-    assert_caught(Plant::IgnoreProbes, |text| text.contains("the directory is well since"));
+    // Seldom: it shows in some four of a thousand.
+    assert_caught_from(150, Plant::IgnoreProbes, |text| {
+        text.contains("the directory is well since")
+    });
 }

@@ -206,15 +206,11 @@ const BAD: &[(&str, &str, &str)] = &[
     (LISTENER, "max_message_bytes = 1000", "3:21: 1000B is out of bounds: between 64KiB and 1TiB"),
     (LISTENER, "max_line_bytes = 500", "3:18: 500 is too short for a line"),
     (LISTENER, "banner = \"a\\r\\n250 b\"", "3:10: 1 to 400 printable ASCII characters are wanted"),
-    (
-        LISTENER,
-        "tls = \"required\"",
-        "3:7: `tls` can't be \"required\": this version has no TLS yet",
-    ),
+    (LISTENER, "tls = \"required\"", "3:7: `tls` can't be \"required\""),
     (
         ROUTE,
-        "domains = [\"a.example\"]\nmx = { tls = \"opportunistic\" }",
-        "5:14: `tls` can't be \"opportunistic\": this version has no TLS yet",
+        "domains = [\"a.example\"]\nmx = { tls = \"implicit\" }",
+        "5:14: `tls` can't be \"implicit\"",
     ),
     (
         LISTENER,
@@ -451,7 +447,7 @@ relay_from = ["0.0.0.0/0", "10.0.0.0/99"]
 domains = ["example.org"]
 
 [[route]]
-mx = { tls = "required" }
+mx = { command_timeout = "0s" }
 "#;
     let errors = schema().parse(text, "postrider.toml").unwrap_err();
     insta::assert_snapshot!(errors.render(false));

@@ -21,6 +21,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
@@ -199,6 +200,8 @@ impl Node {
     /// Hands a client's connection to the shard, as an acceptor does.
     pub(crate) fn accept(&self, peer: std::net::SocketAddr) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
+        // As the acceptor does, which is not here; the session counts itself out.
+        self.shared.sessions[0].fetch_add(1, Ordering::Relaxed);
         self.post(ShardMessage::Connection { accepted: theirs, peer, listener: 0 });
         ours
     }
