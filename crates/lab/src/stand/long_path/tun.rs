@@ -54,6 +54,9 @@ pub(super) fn open(name: &str) -> io::Result<File> {
 mod tests {
     use super::open;
     use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    const WAIT_MAX: Duration = Duration::from_secs(10);
 
     #[test]
     fn the_device_is_there_while_the_file_is_open() {
@@ -65,7 +68,12 @@ mod tests {
         let shown = Path::new("/sys/class/net").join(&name);
         assert!(shown.exists(), "{}", shown.display());
         drop(device);
-        assert!(!shown.exists(), "{}", shown.display());
+        // The kernel takes it down in its own time.
+        let begun = Instant::now();
+        while shown.exists() {
+            assert!(begun.elapsed() < WAIT_MAX, "{}", shown.display());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]
