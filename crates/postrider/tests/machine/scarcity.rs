@@ -119,10 +119,15 @@ fn many_healthy_domains_take_turns_with_few_descriptors() {
 #[test]
 fn tarpits_leave_room_for_who_greets() {
     let files = Files::new();
-    let peer = Peer::start(|_| None);
+    // Tarpits complete the connection in the kernel and never say a word. A port that is free for the
+    // peer may be somebody else's at their address.
+    let both = || {
+        let peer = Peer::start(|_| None);
+        let tarpit = TcpListener::bind(format!("127.0.0.2:{}", port_of(&peer.address))).ok()?;
+        Some((peer, tarpit))
+    };
+    let (peer, _tarpit) = (0..10).find_map(|_| both()).expect("free on both addresses");
     let port = port_of(&peer.address).to_owned();
-    // They complete the connection in the kernel and never say a word.
-    let _tarpit = TcpListener::bind(format!("127.0.0.2:{port}")).expect("free on that address");
     let names = NameServer::of_any(|name| [127, 0, 0, if name.contains("tarpit") { 2 } else { 1 }]);
     let server = start(&files, &names, &port, "");
     let tarpits: Vec<_> =
