@@ -53,18 +53,30 @@ impl Record {
 /// Sessions per listener and client, and rates of clients.
 #[derive(Debug)]
 pub struct Clients {
+    all: AtomicU32,
     listeners: Vec<AtomicU32>,
     // Addresses are chosen by strangers: an ordered map can't be flooded with collisions.
     parts: Vec<Mutex<BTreeMap<Key, Record>>>,
 }
 
-/// Sessions at a moment, the one that began then included.
+/// How many sessions there may be for one more to be let in, that one included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionCounts {
-    /// Of the listener.
+pub struct Room {
+    /// Of the process.
+    pub all: u32,
+    /// Of the listener; 0 is no limit.
     pub listener: u32,
-    /// Of the client at this listener.
+    /// Of the client at this listener; 0 is no limit.
     pub client: u32,
+}
+
+/// Whose sessions are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The process's or the listener's.
+    Server,
+    /// The client's.
+    Client,
 }
 
 impl Clients {
@@ -72,6 +84,7 @@ impl Clients {
     #[must_use]
     pub fn new(listeners: usize) -> Clients {
         Clients {
+            all: AtomicU32::new(0),
             listeners: (0..listeners).map(|_| AtomicU32::new(0)).collect(),
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
         }
@@ -85,21 +98,32 @@ impl Clients {
         self.parts[usize::from(last) % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One session more; how many that makes.
-    pub fn enter(&self, listener: usize, ip: IpAddr, now: Mono) -> SessionCounts {
-        let before = self.listeners.get(listener).map_or(0, |n| n.fetch_add(1, Ordering::Relaxed));
+    /// One session more, if there is room for it. What is not let in is at no moment counted where
+    /// only others may be: strangers who hammer can't take what is kept from them.
+    ///
+    /// # Errors
+    /// Whose sessions are too many.
+    pub fn enter(&self, listener: usize, ip: IpAddr, room: Room, now: Mono) -> Result<(), Full> {
+        take(&self.all, room.all)?;
+        let counts = [Some(&self.all), self.listeners.get(listener)];
+        if let Some(count) = counts[1] {
+            take(count, no_limit(room.listener)).inspect_err(|_| give_back(counts[0]))?;
+        }
         let network = network_of(ip);
         let mut part = self.part(network);
         let record = entry(&mut part, (listener, network), now);
+        if record.sessions >= no_limit(room.client) {
+            counts.into_iter().for_each(give_back);
+            return Err(Full::Client);
+        }
         record.sessions += 1;
-        SessionCounts { listener: before.saturating_add(1), client: record.sessions }
+        Ok(())
     }
 
     /// One session less.
     pub fn leave(&self, listener: usize, ip: IpAddr, now: Mono) {
-        if let Some(count) = self.listeners.get(listener) {
-            count.fetch_sub(1, Ordering::Relaxed);
-        }
+        give_back(Some(&self.all));
+        give_back(self.listeners.get(listener));
         let key = (listener, network_of(ip));
         let mut part = self.part(key.1);
         if let Some(record) = part.get_mut(&key) {
@@ -151,6 +175,23 @@ impl Clients {
     }
 }
 
+fn take(count: &AtomicU32, max: u32) -> Result<(), Full> {
+    let more = |now: u32| (now < max).then(|| now + 1);
+    let taken = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    taken.map(drop).map_err(|_| Full::Server)
+}
+
+fn give_back(count: Option<&AtomicU32>) {
+    if let Some(count) = count {
+        count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// In a limit, 0 is none.
+fn no_limit(max: u32) -> u32 {
+    if max == 0 { u32::MAX } else { max }
+}
+
 /// What is counted as one client.
 fn network_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
@@ -192,34 +233,74 @@ mod tests {
         Mono(START.0 + seconds * 1_000_000)
     }
 
+    const OPEN: Room = Room { all: u32::MAX, listener: 0, client: 0 };
+
+    /// How many more the client may have of `max`.
+    fn room_of(clients: &Clients, listener: usize, ip: IpAddr, max: u32) -> u32 {
+        let room = Room { client: max, ..OPEN };
+        let entered = (0..max).filter(|_| clients.enter(listener, ip, room, START).is_ok()).count();
+        (0..entered).for_each(|_| clients.leave(listener, ip, START));
+        u32::try_from(entered).unwrap()
+    }
+
     #[test]
     fn sessions_are_counted_per_listener_and_client_and_forgotten() {
         let clients = Clients::new(2);
         let (a, b): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 65].into());
-        let enter = |listener, ip| {
-            let counts = clients.enter(listener, ip, START);
-            (counts.listener, counts.client)
-        };
-        assert_eq!([enter(0, a), enter(0, a), enter(0, b)], [(1, 1), (2, 2), (3, 1)]);
-        assert_eq!(enter(1, a), (1, 1), "another listener's sessions don't count");
-        clients.leave(0, a, START);
-        assert_eq!(enter(0, a), (3, 2));
-        for (listener, ip) in [(0, a), (0, a), (0, b), (1, a)] {
+        for (listener, ip) in [(0, a), (0, a), (0, b)] {
+            assert_eq!(clients.enter(listener, ip, OPEN, START), Ok(()));
+        }
+        assert_eq!([room_of(&clients, 0, a, 5), room_of(&clients, 0, b, 5)], [3, 4]);
+        assert_eq!(room_of(&clients, 1, a, 5), 5, "another listener's sessions don't count");
+        let full = |room| clients.enter(0, b, room, START).err();
+        assert_eq!(full(Room { listener: 3, ..OPEN }), Some(Full::Server));
+        assert_eq!(full(Room { all: 3, ..OPEN }), Some(Full::Server));
+        assert_eq!(full(Room { client: 1, ..OPEN }), Some(Full::Client));
+        // Who was not let in is not counted anywhere.
+        assert_eq!(full(Room { all: 4, listener: 4, client: 2 }), None);
+        for (listener, ip) in [(0, a), (0, a), (0, b), (0, b)] {
             clients.leave(listener, ip, START);
         }
         assert!(clients.parts.iter().all(|part| part.lock().unwrap().is_empty()));
-        assert_eq!(enter(1, b), (1, 1));
+        assert_eq!(clients.enter(0, a, Room { all: 1, listener: 1, client: 1 }, START), Ok(()));
+    }
+
+    #[test]
+    fn strangers_who_hammer_never_take_what_is_kept_for_others() {
+        let clients = Clients::new(1);
+        let stranger: IpAddr = [192, 0, 2, 1].into();
+        let kept = Room { all: 9, listener: 9, client: 0 };
+        for _ in 0..9 {
+            assert_eq!(clients.enter(0, stranger, kept, START), Ok(()));
+        }
+        let whole = Room { all: 10, listener: 10, client: 0 };
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let entered =
+                        (0..50_000).filter(|_| clients.enter(0, stranger, kept, START).is_ok());
+                    assert_eq!(entered.count(), 0);
+                });
+            }
+            for _ in 0..50_000 {
+                assert_eq!(clients.enter(0, [192, 0, 2, 2].into(), whole, START), Ok(()));
+                clients.leave(0, [192, 0, 2, 2].into(), START);
+            }
+        });
     }
 
     #[test]
     fn a_64_is_one_client_and_a_mapped_address_is_the_ipv4_one() {
         let clients = Clients::new(1);
-        let enter = |text: &str| clients.enter(0, text.parse().unwrap(), START).client;
-        assert_eq!(enter("2001:db8:0:1::1"), 1);
-        assert_eq!(enter("2001:db8:0:1:ffff::2"), 2);
-        assert_eq!(enter("2001:db8:0:2::1"), 1);
-        assert_eq!(enter("192.0.2.1"), 1);
-        assert_eq!(enter("::ffff:192.0.2.1"), 2);
+        let entered = |text: &str, max| {
+            let room = Room { client: max, ..OPEN };
+            clients.enter(0, text.parse().unwrap(), room, START).is_ok()
+        };
+        assert!(entered("2001:db8:0:1::1", 1));
+        assert!(!entered("2001:db8:0:1:ffff::2", 1) && entered("2001:db8:0:1:ffff::2", 2));
+        assert!(entered("2001:db8:0:2::1", 1));
+        assert!(entered("192.0.2.1", 1));
+        assert!(!entered("::ffff:192.0.2.1", 1) && entered("::ffff:192.0.2.1", 2));
     }
 
     #[test]
@@ -244,7 +325,7 @@ mod tests {
     fn a_stranger_with_a_32_does_not_grow_the_table_without_limit() {
         let clients = Clients::new(1);
         let victim: IpAddr = "2001:db8::1".parse().unwrap();
-        clients.enter(0, victim, START);
+        assert_eq!(clients.enter(0, victim, OPEN, START), Ok(()));
         while clients.charge(0, victim, Rate::Refusals, 100, START) {}
         for n in 0..300_000_u32 {
             let [a, b] = [(n >> 16) as u16, n as u16];

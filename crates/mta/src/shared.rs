@@ -27,8 +27,6 @@ pub struct Shared {
     pub clients: Clients,
     /// Sessions, per shard: the acceptor looks for the least loaded.
     pub sessions: Vec<AtomicU32>,
-    /// Those of them that are being turned away: they count against nobody.
-    pub turned_away: AtomicU32,
     /// Sessions at once, whatever listeners allow.
     pub sessions_max: u32,
     /// Connections to next hops at once.
@@ -62,7 +60,6 @@ impl Shared {
             queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
             clients: Clients::new(config.listeners.len()),
             sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
-            turned_away: AtomicU32::new(0),
             sessions_max: u32::MAX,
             connections: Line::new(connection_parts(u64::MAX)),
             workers: Line::new(Parts::equal(WORKERS_MAX)),
@@ -110,11 +107,6 @@ impl Shared {
     /// Sessions now, those included that are being turned away.
     pub(crate) fn session_count(&self) -> u32 {
         self.sessions.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Sessions now that were let in, or may yet be.
-    pub(crate) fn admitted_count(&self) -> u32 {
-        self.session_count().saturating_sub(self.turned_away.load(Ordering::Relaxed))
     }
 }
 

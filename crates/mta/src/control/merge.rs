@@ -56,14 +56,34 @@ pub(super) fn last(request: &ControlRequest, gathering: &Gathering) -> ControlRe
         }
         return ControlResponse::Error { code: ErrorCode::Failed, text };
     }
-    let may_be_empty =
-        matches!(request, ControlRequest::QueueList { .. } | ControlRequest::QueueSummary { .. });
     let nothing = tally.messages == 0 && tally.held == 0 && tally.in_flight == 0;
-    if nothing && !may_be_empty {
+    if nothing && !may_be_empty(request) {
         return ControlResponse::Error { code: ErrorCode::NotFound, text: not_found(request) };
     }
     let tally = Some(tally).filter(|_| told.is_some());
+    let told = if nothing { told.map(|_| all_of_nothing(request).to_owned()) } else { told };
     ControlResponse::Done { matched: gathering.tally.messages, tally, text: told }
+}
+
+/// Whether it is no error that no message is concerned. What is asked for all of them is done when
+/// the last has just left.
+fn may_be_empty(request: &ControlRequest) -> bool {
+    match request {
+        ControlRequest::QueueList { .. } | ControlRequest::QueueSummary { .. } => true,
+        ControlRequest::QueueRetry { select }
+        | ControlRequest::QueueHold { select, .. }
+        | ControlRequest::QueueRelease { select }
+        | ControlRequest::QueueFail { select, .. }
+        | ControlRequest::QueueRemove { select } => *select == Select::All,
+        _ => false,
+    }
+}
+
+fn all_of_nothing(request: &ControlRequest) -> &'static str {
+    match request {
+        ControlRequest::QueueRelease { .. } => "nothing is on hold",
+        _ => "the queue is empty",
+    }
 }
 
 /// What was done, for people.
@@ -173,7 +193,12 @@ mod tests {
             text_of(&retry, of(0, 0, 2)),
             "nothing made due; 2 recipients on hold left there (release them first)"
         );
-        assert_eq!(text_of(&retry, of(0, 0, 0)), "nothing in the queue matches");
+        assert_eq!(text_of(&retry, of(0, 0, 0)), "the queue is empty");
+        let nowhere = Filter { domain: Some("nowhere.test".into()), ..Filter::default() };
+        let some = ControlRequest::QueueRetry { select: Select::Filter(nowhere) };
+        assert_eq!(text_of(&some, of(0, 0, 0)), "nothing in the queue matches");
+        let release = ControlRequest::QueueRelease { select: Select::All };
+        assert_eq!(text_of(&release, of(0, 0, 0)), "nothing is on hold");
         let select = Select::All;
         let fail =
             ControlRequest::QueueFail { select: select.clone(), status: None, reason: "x".into() };

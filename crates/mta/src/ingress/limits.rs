@@ -1,14 +1,13 @@
 //! How much a client may do: sessions at once, and what is counted by the minute.
 
 use super::{Ingress, refusals};
-use crate::clients::{Rate, SessionCounts};
+use crate::clients::{Full, Rate, Room};
 use crate::seams::World;
 use config::Listener;
 use mail::Refusal;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Counts a session of one client address at one listener while it lives.
 pub(super) struct ClientCount<W: World> {
@@ -17,21 +16,13 @@ pub(super) struct ClientCount<W: World> {
     socket: usize,
     listener: Arc<Listener>,
     ip: IpAddr,
-    stands: Stands,
+    /// Nobody looked at it before: a burst of connections that will be turned away must not count
+    /// while they wait for that, nor while they are told so.
+    is_inside: bool,
     /// By `relay_from` of the listener.
     pub(super) may_relay: bool,
     /// By `exempt_from_limits` of the listener.
     is_exempt: bool,
-}
-
-/// Where a session stands among those that are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stands {
-    /// Nobody looked at it yet: a burst of connections that will be turned away must not count while
-    /// they wait for that.
-    Outside,
-    Inside,
-    TurnedAway,
 }
 
 impl<W: World> ClientCount<W> {
@@ -48,7 +39,7 @@ impl<W: World> ClientCount<W> {
             socket,
             listener: Arc::clone(listener),
             ip,
-            stands: Stands::Outside,
+            is_inside: false,
             may_relay,
             is_exempt,
         }
@@ -57,26 +48,16 @@ impl<W: World> ClientCount<W> {
     /// The session is not let in. From now on it takes no place that another could have: strangers
     /// who hammer would hold what is kept from them until their connections are closed.
     pub(super) fn turn_away(&mut self) {
-        self.stands = Stands::TurnedAway;
-        self.ingress.services.shared.turned_away.fetch_add(1, Ordering::Relaxed);
-        self.leave();
-    }
-
-    fn leave(&self) {
-        let services = &self.ingress.services;
-        services.shared.clients.leave(self.socket, self.ip, services.now());
+        if std::mem::take(&mut self.is_inside) {
+            let services = &self.ingress.services;
+            services.shared.clients.leave(self.socket, self.ip, services.now());
+        }
     }
 }
 
 impl<W: World> Drop for ClientCount<W> {
     fn drop(&mut self) {
-        match self.stands {
-            Stands::Outside => {}
-            Stands::Inside => self.leave(),
-            Stands::TurnedAway => {
-                self.ingress.services.shared.turned_away.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
+        self.turn_away();
     }
 }
 
@@ -86,37 +67,23 @@ const RESERVED_PART: u32 = 10;
 const RELAY_SESSIONS_FACTOR: u32 = 20;
 
 impl<W: World> ClientCount<W> {
-    fn enter(&mut self) -> SessionCounts {
-        self.stands = Stands::Inside;
-        let services = &self.ingress.services;
-        services.shared.clients.enter(self.socket, self.ip, services.now())
-    }
-
     /// Counts the session, and says whether it may proceed.
     ///
     /// # Errors
     /// Why it is turned away.
     pub(super) fn admit(&mut self) -> Result<(), Refusal> {
-        let at_start = self.enter();
         let services = &self.ingress.services;
         if services.stopping.until().is_some() {
             return Err(refusals::SHUTTING_DOWN);
         }
-        let (listener, may_relay) = (&self.listener, self.may_relay);
-        // What strangers can't take is there for those whom the server is for.
-        let part =
-            |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
-        let own = part(listener.max_sessions, !may_relay && !listener.relay_from.is_empty());
-        let has_relay = self.ingress.router.active().config.has_relay();
-        let all = part(services.shared.sessions_max, !may_relay && has_relay);
-        if over(at_start.listener, own) || services.shared.admitted_count() > all {
-            return Err(refusals::SESSIONS);
-        }
-        let each = listener.max_sessions_per_address;
-        let each = if may_relay { each.saturating_mul(RELAY_SESSIONS_FACTOR) } else { each };
-        if !self.is_exempt && over(at_start.client, each) {
-            return Err(refusals::SESSIONS_OF_CLIENT);
-        }
+        let clients = &services.shared.clients;
+        clients.enter(self.socket, self.ip, self.room(), services.now()).map_err(
+            |full| match full {
+                Full::Server => refusals::SESSIONS,
+                Full::Client => refusals::SESSIONS_OF_CLIENT,
+            },
+        )?;
+        self.is_inside = true;
         if !self.charge(Rate::Connections) {
             return Err(refusals::CONNECTIONS);
         }
@@ -124,6 +91,25 @@ impl<W: World> ClientCount<W> {
             return Err(refusals::REFUSED_BEFORE);
         }
         Ok(())
+    }
+
+    /// For how many sessions there is room.
+    fn room(&self) -> Room {
+        let (listener, may_relay) = (&self.listener, self.may_relay);
+        // What strangers can't take is there for those whom the server is for.
+        let part =
+            |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
+        let has_relay = self.ingress.router.active().config.has_relay();
+        let each = listener.max_sessions_per_address;
+        Room {
+            all: part(self.ingress.services.shared.sessions_max, !may_relay && has_relay),
+            listener: part(listener.max_sessions, !may_relay && !listener.relay_from.is_empty()),
+            client: match (self.is_exempt, may_relay) {
+                (true, _) => 0,
+                (false, true) => each.saturating_mul(RELAY_SESSIONS_FACTOR),
+                (false, false) => each,
+            },
+        }
     }
 
     /// What is allowed per minute of this; 0, which is no limit, for clients that may relay and for
@@ -152,9 +138,4 @@ impl<W: World> ClientCount<W> {
         max > 0
             && clients.is_exhausted(self.socket, self.ip, rate, max, self.ingress.services.now())
     }
-}
-
-/// 0 is no limit.
-fn over(count: u32, max: u32) -> bool {
-    max > 0 && count > max
 }
