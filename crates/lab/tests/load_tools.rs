@@ -302,7 +302,9 @@ fn the_ledger_finds_what_is_missing_and_what_came_twice() {
 
 #[test]
 fn the_floor_relays_everything_with_a_log_and_without() {
-    for (log, chunking) in [(false, true), (true, false), (true, true)] {
+    let variants =
+        [(false, true, false), (true, false, false), (true, true, false), (true, true, true)];
+    for (log, chunking, unasked) in variants {
         let files = Files::new();
         let mut arguments = vec!["--expect", "500"];
         let ledger = files.name("sink");
@@ -316,6 +318,9 @@ fn the_floor_relays_everything_with_a_log_and_without() {
         let log_name = files.name("log");
         if log {
             arguments.extend(["--log", &log_name, "--log-bytes", "2000000"]);
+        }
+        if unasked {
+            arguments.push("--unasked-content");
         }
         let mut floor = Tool::listen(&arguments);
         let ledger = files.name("source");

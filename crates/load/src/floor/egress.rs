@@ -17,6 +17,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const COPY_BYTES_MAX: usize = 8 * 1024;
 
 struct Connection {
+    /// Content goes out before a recipient has been accepted.
+    is_hasty: bool,
     stream: TcpStream,
     replies: ReplyReader,
     offered: Offered,
@@ -61,7 +63,7 @@ async fn connect(floor: &Floor) -> io::Result<Connection> {
     if greeting != 220 || hello != 250 {
         return Err(io::Error::other("refused"));
     }
-    Ok(Connection { stream, replies, offered, out: Vec::new() })
+    Ok(Connection { is_hasty: floor.is_hasty, stream, replies, offered, out: Vec::new() })
 }
 
 impl Connection {
@@ -76,7 +78,14 @@ impl Connection {
             commands += 1;
         }
         if self.offered.chunking {
-            self.step(&mut commands).await?;
+            // RFC 3030 §2: no content before a recipient has been accepted.
+            if !(self.is_hasty && self.offered.pipelining) {
+                self.flush().await?;
+                let code = self.collect(std::mem::take(&mut commands)).await?;
+                if code / 100 != 2 {
+                    return Ok(code);
+                }
+            }
             let header = format!("BDAT {} LAST\r\n", held.content.len());
             self.out.extend_from_slice(header.as_bytes());
             self.write_content(&held.content, b"").await?;
@@ -110,16 +119,17 @@ impl Connection {
             return Ok(());
         }
         self.flush().await?;
-        self.collect(std::mem::take(commands)).await
+        self.collect(std::mem::take(commands)).await.map(drop)
     }
 
-    /// Reads as many replies. A refusal shows in the last reply of the transaction: each message
+    /// Reads as many replies; the code of the last, 250 of none. A refusal shows in the last reply of the transaction: each message
     /// has one recipient in what this relay is for.
-    async fn collect(&mut self, commands: u32) -> io::Result<()> {
+    async fn collect(&mut self, commands: u32) -> io::Result<u16> {
+        let mut code = 250;
         for _ in 0..commands {
-            self.replies.read(&mut self.stream, |_| {}).await?;
+            code = self.replies.read(&mut self.stream, |_| {}).await?;
         }
-        Ok(())
+        Ok(code)
     }
 
     async fn flush(&mut self) -> io::Result<()> {

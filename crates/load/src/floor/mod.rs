@@ -60,6 +60,10 @@ pub struct FloorOptions {
     /// So many bytes of it for each message
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub ballast_bytes: usize,
+    /// Send BDAT behind RCPT without waiting for its reply, which RFC 3030 forbids: what does so saves
+    /// a write and a read for each message
+    #[arg(long)]
+    pub unasked_content: bool,
     /// Don't offer CHUNKING
     #[arg(long)]
     pub no_chunking: bool,
@@ -78,6 +82,8 @@ struct Held {
 #[derive(Debug)]
 struct Floor {
     offer: Offer,
+    /// Content is sent unasked.
+    is_hasty: bool,
     to: SocketAddr,
     reading: ReadBuffer,
     held: RefCell<VecDeque<Held>>,
@@ -132,6 +138,7 @@ pub fn run(options: &FloorOptions) -> Outcome {
             dsn: true,
             discards: true,
         },
+        is_hasty: options.unasked_content,
         to: resolve(&options.to).map_err(failed(&options.to))?,
         reading: ReadBuffer::default(),
         held: RefCell::default(),

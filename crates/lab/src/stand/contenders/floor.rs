@@ -35,6 +35,8 @@ enum Form {
     InMemory,
     /// With a synced log.
     WithLog,
+    /// The same, and content goes out before a recipient has been accepted.
+    Hasty,
     /// Spends and writes what is known beforehand for each message: proves the meter.
     KnownCost,
 }
@@ -48,6 +50,10 @@ impl Floor {
         Floor { name: "floor-log", form: Form::WithLog }
     }
 
+    pub(crate) fn hasty() -> Floor {
+        Floor { name: "floor-log-unasked", form: Form::Hasty }
+    }
+
     pub(crate) fn of_known_cost() -> Floor {
         Floor { name: "known-cost", form: Form::KnownCost }
     }
@@ -58,6 +64,7 @@ impl Floor {
         match self.form {
             Form::InMemory => Vec::new(),
             Form::WithLog => vec!["--log".into(), file("log")],
+            Form::Hasty => vec!["--log".into(), file("log"), "--unasked-content".into()],
             Form::KnownCost => vec![
                 "--burn-us".into(),
                 KNOWN_CPU_US.to_string().into(),
@@ -79,6 +86,9 @@ impl Contender for Floor {
         match self.form {
             Form::InMemory => "bare relay in memory: the limit".to_owned(),
             Form::WithLog => "bare relay with a synced log: the limit with durability".to_owned(),
+            Form::Hasty => {
+                "bare relay with a synced log, content before a recipient is accepted".to_owned()
+            }
             Form::KnownCost => format!(
                 "bare relay that burns {KNOWN_CPU_US} µs and writes {KNOWN_WRITE_BYTES} bytes a \
                  message"
@@ -89,7 +99,7 @@ impl Contender for Floor {
     fn durability(&self) -> Durability {
         let (word, sentence) = match self.form {
             Form::InMemory => ("memory", "250 for what is in memory only"),
-            Form::WithLog => {
+            Form::WithLog | Form::Hasty => {
                 ("sync", "250 after fdatasync, one for all that wait; the log can't be read again")
             }
             Form::KnownCost => ("memory", "its writes are ballast"),
@@ -118,7 +128,9 @@ impl Contender for Floor {
         match self.form {
             // Its known cost, on a core.
             Form::KnownCost => RoughRates { messages: 100.0, bytes: 60e6 },
-            Form::InMemory | Form::WithLog => RoughRates { messages: 3000.0, bytes: 60e6 },
+            Form::InMemory | Form::WithLog | Form::Hasty => {
+                RoughRates { messages: 3000.0, bytes: 60e6 }
+            }
         }
     }
 

@@ -25,6 +25,7 @@ pub(crate) fn all() -> Vec<Rc<dyn Contender>> {
         Rc::new(Postrider::durable("postrider-os", "os")),
         Rc::new(Floor::in_memory()),
         Rc::new(Floor::with_log()),
+        Rc::new(Floor::hasty()),
         Rc::new(postfix::Postfix),
         Rc::new(exim::Exim),
         Rc::new(opensmtpd::OpenSmtpd),
