@@ -143,6 +143,15 @@ pub trait Stream: Sized + 'static {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
 
+    /// As [`Stream::poll_write`], for what is written last: it may wait until the stream is closed,
+    /// which is at once, so that one packet carries both.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write(cx, &[IoSlice::new(bytes)])
+    }
+
     /// The address at this end.
     ///
     /// # Errors

@@ -5,13 +5,14 @@ use super::listening_socket::{AcceptedSocket, ListeningSocket};
 use crate::certificates::Certificates;
 use crate::peer_tls::PeerTls;
 use mta::seams::{Encryption, Endpoint, Net, Stream};
+use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 /// Connections that the kernel completes before we accept them.
@@ -125,6 +126,22 @@ impl Stream for Connection {
         }
     }
 
+    fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let Connection::Tcp(stream) = self else {
+            return self.poll_write(cx, &[IoSlice::new(bytes)]);
+        };
+        loop {
+            ready!(stream.poll_write_ready(cx))?;
+            // The kernel holds it back for 200 ms at most (MSG_MORE).
+            let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+            let send = || Ok(rustix::net::send(&*stream, bytes, flags)?);
+            match stream.try_io(Interest::WRITABLE, send) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+
     fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Connection::Tcp(stream) => stream.local_addr(),
@@ -158,6 +175,35 @@ mod tests {
             let both = sockets.listen("[::]:0".parse().unwrap()).unwrap();
             let port = both.local_addr().unwrap().port();
             sockets.listen(SocketAddr::from(([0, 0, 0, 0], port))).unwrap();
+        });
+    }
+
+    #[test]
+    fn what_is_written_last_comes_with_the_end_or_soon() {
+        use std::io::Read;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = Endpoint::Tcp(listener.local_addr().unwrap());
+        runtime.block_on(async {
+            let sockets = Sockets::new(Certificates::none(), Arc::default());
+            for is_closed in [true, false] {
+                let mut connection = sockets.connect(&to, None).await.unwrap();
+                let (mut peer, _) = listener.accept().unwrap();
+                let written =
+                    std::future::poll_fn(|cx| connection.poll_write_last(cx, b"221 bye\r\n"));
+                assert_eq!(written.await.unwrap(), 9);
+                if is_closed {
+                    drop(connection);
+                    let mut all = String::new();
+                    peer.read_to_string(&mut all).unwrap();
+                    assert_eq!(all, "221 bye\r\n");
+                    continue;
+                }
+                // Who does not close keeps nobody waiting for long.
+                let mut some = [0; 9];
+                peer.read_exact(&mut some).unwrap();
+                assert_eq!(&some, b"221 bye\r\n");
+            }
         });
     }
 }

@@ -36,6 +36,14 @@ const COMMANDS_BYTES: usize = 4 * 1024;
 /// gets no more memory than this and what the replies to `COMMANDS_BYTES` add.
 const REPLIES_BYTES: usize = 16 * 1024;
 
+/// Whether anything is said after what is written.
+#[derive(Clone, Copy)]
+enum Writing {
+    More,
+    /// The connection is closed next.
+    Last,
+}
+
 /// The greeting of a session that is turned away (RFC 5321 §3.1).
 fn greeting(host: &str, refusal: Refusal) -> Reply {
     if refusal.class != RefusalClass::Permanent {
@@ -428,10 +436,10 @@ impl<W: World> Session<W> {
 
     /// Says the last words; to a client that still sends so that it hears them.
     async fn end(&mut self) -> io::Result<()> {
-        self.flush().await?;
         if !self.machine.was_cut() {
-            return Ok(());
+            return self.write_out(Writing::Last).await;
         }
+        self.flush().await?;
         let until = self.entrance.now() + LINGER;
         let mut left = LINGER_BYTES;
         poll_fn(|cx| {
@@ -453,21 +461,34 @@ impl<W: World> Session<W> {
 
     /// Writes the replies that piled up.
     async fn flush(&mut self) -> io::Result<()> {
+        self.write_out(Writing::More).await
+    }
+
+    async fn write_out(&mut self, writing: Writing) -> io::Result<()> {
         self.account_refusals();
         let mut from = 0;
         while from < self.machine.output().len() {
-            from += poll_fn(|cx| self.poll_write(cx, from)).await?;
+            from += poll_fn(|cx| self.poll_write(cx, from, writing)).await?;
         }
         self.machine.output().clear();
         Ok(())
     }
 
     /// A client that reads no replies is timed out like one that sends nothing.
-    fn poll_write(&mut self, cx: &mut Context<'_>, from: usize) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: usize,
+        writing: Writing,
+    ) -> Poll<io::Result<usize>> {
         let Some(stream) = &mut self.stream else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
-        let written = stream.poll_write(cx, &[IoSlice::new(&self.machine.output()[from..])]);
+        let bytes = &self.machine.output()[from..];
+        let written = match writing {
+            Writing::More => stream.poll_write(cx, &[IoSlice::new(bytes)]),
+            Writing::Last => stream.poll_write_last(cx, bytes),
+        };
         match written {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Poll::Pending if self.alarm.poll(cx, self.machine.deadline()).is_ready() => {
