@@ -132,7 +132,7 @@ impl Line {
                     continue;
                 }
                 "X" => self.act(rest),
-                "M" | "A" => continue,
+                "M" | "A" | "H" => continue,
                 _ => {}
             }
             seen.push(line.clone());

@@ -17,44 +17,59 @@ type Way = fn(&mut TcpStream, u8) -> std::io::Result<()>;
 const WAYS: [(&str, Way); 9] = [
     ("well", |stream, id| stream.write_all(&done(id))),
     ("many", |stream, id| {
-        (0..100_000).try_for_each(|_| stream.write_all(&entry(id, b"box")))?;
+        (0..100_000).try_for_each(|_| stream.write_all(&found(id, b"box")))?;
         stream.write_all(&done(id))
     }),
     ("garbage", |stream, _| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
     ("nonsense", |stream, id| stream.write_all(&message(id, &element(0x64, &[7; 40])))),
     ("huge", |stream, _| stream.write_all(b"\x30\x84\xff\xff\xff\xff\x02\x01")),
     ("never", |_, _| Ok(())),
-    ("half", |stream, id| stream.write_all(&entry(id, b"box"))),
+    ("half", |stream, id| stream.write_all(&found(id, b"box"))),
     ("cut", |stream, id| {
-        let whole = [entry(id, b"box"), done(id)].concat();
+        let whole = [found(id, b"box"), done(id)].concat();
         stream.write_all(&whole[..whole.len() - 3])?;
         Err(std::io::ErrorKind::ConnectionAborted.into())
     }),
     ("lines", |stream, id| {
-        stream.write_all(&[entry(id, b"box\r\n250 2.1.5 Ok"), done(id)].concat())
+        stream.write_all(&[found(id, b"box\r\n250 2.1.5 Ok"), done(id)].concat())
     }),
 ];
 
-fn element(tag: u8, body: &[u8]) -> Vec<u8> {
+pub(super) fn element(tag: u8, body: &[u8]) -> Vec<u8> {
     let length = u16::try_from(body.len()).expect("a short body").to_be_bytes();
     [&[tag, 0x82][..], &length, body].concat()
 }
 
-fn message(id: u8, operation: &[u8]) -> Vec<u8> {
+pub(super) fn message(id: u8, operation: &[u8]) -> Vec<u8> {
     element(0x30, &[&element(0x02, &[id])[..], operation].concat())
 }
 
-/// An entry with one value of `mailPath`.
-fn entry(id: u8, value: &[u8]) -> Vec<u8> {
-    let values = element(0x31, &element(0x04, value));
-    let attribute = element(0x30, &[element(0x04, b"mailPath"), values].concat());
-    message(id, &element(0x64, &[element(0x04, b"cn=x"), element(0x30, &attribute)].concat()))
+/// An entry with one value of each of these attributes.
+pub(super) fn entry(id: u8, attributes: &[(&str, &[u8])]) -> Vec<u8> {
+    let attribute = |(name, value): &(&str, &[u8])| {
+        let values = element(0x31, &element(0x04, value));
+        element(0x30, &[element(0x04, name.as_bytes()), values].concat())
+    };
+    let attributes = element(0x30, &attributes.iter().flat_map(attribute).collect::<Vec<_>>());
+    message(id, &element(0x64, &[element(0x04, b"cn=x"), attributes].concat()))
+}
+
+/// The answer of a directory that knows of one mailbox.
+fn found(id: u8, path: &[u8]) -> Vec<u8> {
+    entry(id, &[("mailPath", path)])
+}
+
+/// What ends a search.
+pub(super) const DONE: u8 = 0x65;
+
+/// How an operation ended: its tag, and the code.
+pub(super) fn outcome(tag: u8, code: u8) -> Vec<u8> {
+    element(tag, &[element(0x0a, &[code]), element(0x04, b""), element(0x04, b"")].concat())
 }
 
 /// The end of a search that went well.
 fn done(id: u8) -> Vec<u8> {
-    let outcome = [element(0x0a, &[0]), element(0x04, b""), element(0x04, b"")];
-    message(id, &element(0x65, &outcome.concat()))
+    message(id, &outcome(DONE, 0))
 }
 
 /// Answers connections in one way, and notes what is asked.
@@ -79,7 +94,7 @@ fn answer(mut stream: TcpStream, way: Way, asked: &Mutex<Vec<String>>) {
 }
 
 /// The body of the next request; they are shorter than 256 bytes.
-fn request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+pub(super) fn request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut head = [0; 2];
     stream.read_exact(&mut head).ok()?;
     let mut length = [head[1]];

@@ -11,6 +11,7 @@
 mod admin;
 mod bench;
 mod config;
+mod copies;
 mod dialogue;
 mod directory;
 mod entries;

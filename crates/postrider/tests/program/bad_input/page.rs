@@ -59,6 +59,7 @@ fn render_row(row: &Row, proof: &str) -> String {
             "M" => after.push(format!("arrives: {}", code(rest))),
             "D" => after.push(format!("arrives: {rest}")),
             "A" => after.push(format!("the directory was asked for {}", code(rest))),
+            "H" => after.push(format!("`table list` shows {}", code(rest))),
             "Q" => after.push(format!("still queued: {}", code(rest))),
             "S" | "E" | "O" => answer.push(code(rest)),
             "V" => answer.push(format!("verify: {}", code(rest))),

@@ -21,6 +21,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "http",
         "command",
         "directory",
+        "copies",
     ],
     render: super::page::render,
 };

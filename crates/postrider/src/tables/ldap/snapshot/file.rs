@@ -256,3 +256,44 @@ fn digest(item: &Item) -> u64 {
     (&item.keys, &item.fields).hash(&mut hasher);
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(id: u8, keys: &[&str]) -> Item {
+        let keys = keys.iter().map(|key| Box::from(*key)).collect();
+        let fields = [("path".into(), [Box::from("box")].into())].into();
+        Item { id: [id; 16], keys, fields }
+    }
+
+    #[test]
+    fn one_entry_more_than_may_be_is_no_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.snapshot");
+        let mut builder = Builder::create(&path, 2).unwrap();
+        for entry in [item(1, &["0 a", "0 b"]), item(2, &["0 a"]), item(3, &[])] {
+            builder.push(&entry).unwrap();
+        }
+        assert_eq!((builder.entries, builder.bare), (2, 1), "who shows no key doesn't count");
+        let why = builder.push(&item(4, &["0 d"])).unwrap_err();
+        assert_eq!(why, "the directory has more than 2 entries");
+        builder.place(&About::default()).unwrap();
+        let stored = Stored::open(&path).unwrap();
+        assert_eq!((stored.about.entries, stored.of_key("0 a").count()), (2, 2));
+    }
+
+    #[test]
+    fn the_longest_key_is_found_and_a_longer_one_harms_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.snapshot");
+        let mut builder = Builder::create(&path, 9).unwrap();
+        let longest = lookup::database::KEY_BYTES_MAX - record_name(0, "").len();
+        let (fits, beyond) = ("k".repeat(longest), "l".repeat(longest + 1));
+        builder.push(&item(1, &[&fits, &beyond, "0 a"])).unwrap();
+        builder.place(&About::default()).unwrap();
+        let stored = Stored::open(&path).unwrap();
+        let found = [&*fits, &*beyond, "0 a"].map(|key| stored.of_key(key).count());
+        assert_eq!(found, [1, 0, 1]);
+    }
+}

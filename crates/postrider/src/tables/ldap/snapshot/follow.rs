@@ -20,9 +20,9 @@ use tokio::time::{Instant, timeout_at};
 /// the last answer.
 const PULSE: Duration = Duration::from_secs(5);
 /// More changes at once than this are read as a whole directory.
-const CHANGES_MAX: usize = 100_000;
-/// With more entries changed than this the file is written anew.
-const OVERLAY_MAX: usize = 10_000;
+pub(in crate::tables::ldap) const CHANGES_MAX: usize = 100_000;
+/// With so many entries changed the file is written anew.
+pub(in crate::tables::ldap) const OVERLAY_MAX: usize = 10_000;
 
 /// Why following ended.
 pub(super) enum End {
@@ -244,7 +244,8 @@ impl Keeper {
     fn take_news(&mut self, talk: &Talk, id: i32, response: Response) -> Result<(), End> {
         let dn = match &response.op {
             Op::Entry(entry) => entry.dn.clone(),
-            _ => String::new(),
+            // Only their UUIDs are named.
+            _ => "an entry".to_owned(),
         };
         let Some(heard) = heard(talk, &self.shared.question, id, response)? else { return Ok(()) };
         let Some(view) = self.shared.view() else { return Ok(()) };

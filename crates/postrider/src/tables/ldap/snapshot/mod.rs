@@ -27,6 +27,8 @@ use std::sync::Arc;
 use std::thread;
 use tokio::sync::oneshot;
 
+#[cfg(test)]
+pub(super) use follow::{CHANGES_MAX, OVERLAY_MAX};
 pub(crate) use shared::SnapshotMetrics;
 
 /// Where snapshots are, below the spool's directory, unless the settings say otherwise.

@@ -1,6 +1,7 @@
 //! Answers from a directory: Debian's slapd, and servers that misbehave.
 
 mod admin;
+mod amounts;
 mod config;
 mod cost;
 mod directory;

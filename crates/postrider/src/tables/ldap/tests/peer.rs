@@ -33,10 +33,10 @@ impl Drop for Peer {
     }
 }
 
-/// An element with a short body.
+/// An element.
 pub(super) fn element(tag: u8, body: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(body.len()).expect("a short body").to_be_bytes();
-    [&[tag, 0x82][..], &length, body].concat()
+    let length = u32::try_from(body.len()).expect("a body").to_be_bytes();
+    [&[tag, 0x84][..], &length, body].concat()
 }
 
 /// A message; ids are small.

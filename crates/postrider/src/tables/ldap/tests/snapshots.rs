@@ -200,7 +200,7 @@ fn page(id: u8, numbers: std::ops::Range<u32>, code: u8, cookie: &[u8]) -> Vec<u
 }
 
 /// What is said to the search of this number.
-type Say = Box<dyn Fn(u8) -> Vec<u8>>;
+pub(super) type Say = Box<dyn Fn(u8) -> Vec<u8>>;
 
 /// A server that tells of no changes, and whose connections each follow a script: to each search it says
 /// what is next, and closes.
