@@ -10,6 +10,7 @@ mod tables;
 mod values;
 
 pub use smtp::settings;
+pub use stages::{AccessQuestion, ConsultedAccess, consult_access};
 pub use tables::{DatabaseFile, LocalTable, local};
 
 use config::{Config, Schema};

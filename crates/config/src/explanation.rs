@@ -39,6 +39,10 @@ pub struct InTables<'a> {
     pub route: Option<usize>,
     /// Each lookup, in their order.
     pub lookups: &'a [TableLookup],
+    /// What access rules say, up to the one that decides.
+    pub access: &'a [AccessStep],
+    /// The last of them refuses the recipient, or settles it otherwise.
+    pub is_settled_by_access: bool,
     /// Whom the recipient stands for: the text of an alias.
     pub stands_for: Option<&'a str>,
     /// Who answers for it: the sender of what goes to those.
@@ -47,6 +51,15 @@ pub struct InTables<'a> {
     pub values: Option<&'a [NamedValues]>,
     /// Why the recipient would be refused although a route takes it.
     pub refusal: Option<&'a Refusal>,
+}
+
+/// What an access rule says of a recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessStep {
+    /// Its place among the rules, from 0.
+    pub rule: usize,
+    /// By which key of which table, what that says, and what follows, for people.
+    pub text: String,
 }
 
 /// A key that was looked up in a table.
@@ -106,7 +119,8 @@ impl Config {
             _ => request.recipient,
         };
         let route = decision.route().and_then(|index| self.routes.get(index));
-        let goes_on = tables.refusal.is_none() && tables.stands_for.is_none();
+        let goes_on =
+            tables.refusal.is_none() && tables.stands_for.is_none() && !tables.is_settled_by_access;
         let ready_queue = match route {
             Some(route) if goes_on => telling.route(route, effective, request),
             Some(route) => {
@@ -157,10 +171,11 @@ impl Telling<'_> {
             let value = format!("{}: {}", lookup.key, lookup.answer);
             self.explainer.step(what, value, Origin::Table(lookup.source.clone()));
         }
+        let deciding_rule = self.access_rules(&request.in_tables);
         let (value, origin) = match decision {
             _ if let Some(refusal) = request.in_tables.refusal => {
                 let value = format!("refused to {client}: {}", Reply::from(refusal.clone()));
-                (value, self.last_table())
+                (value, deciding_rule.unwrap_or_else(|| self.last_table()))
             }
             Decision::Named { route } => (
                 "accepted from everybody: a route names the domain".to_owned(),
@@ -197,6 +212,18 @@ impl Telling<'_> {
             }
         }
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
+    }
+
+    /// What access rules say; returns where the one stands that settles the recipient.
+    fn access_rules(&mut self, tables: &InTables<'_>) -> Option<Origin> {
+        let mut last = None;
+        for step in tables.access {
+            let origin = self.explainer.origin(&format!("access[{}]", step.rule));
+            let what = format!("access rule {}", step.rule + 1);
+            self.explainer.step(what, &*step.text, origin.clone());
+            last = Some(origin);
+        }
+        last.filter(|_| tables.is_settled_by_access)
     }
 
     /// The table that was asked last.

@@ -38,7 +38,7 @@ pub use channel::{ChannelSection, Destination, Limits, Settings, SharedLimits, V
 pub use decision::Decision;
 pub use embedded::EMBEDDED;
 pub use explainer::{Explainer, NamedValues, Origin, Step, values_in};
-pub use explanation::{ExplainRequest, Explanation, InTables, TableLookup};
+pub use explanation::{AccessStep, ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
 pub use listener::Listener;
 pub use next_hop::{host_set, host_text, next_hop};

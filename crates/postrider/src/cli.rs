@@ -181,6 +181,9 @@ pub(crate) struct ExplainArgs {
     /// The client's IP address. Without it: a stranger.
     #[arg(long, value_name = "IP")]
     pub(crate) client: Option<IpAddr>,
+    /// The name that the client gives itself, for access rules. Without it: none.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) helo: Option<String>,
     /// The listener it comes through, by name. Without it: the first one.
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,

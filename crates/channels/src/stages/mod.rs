@@ -5,6 +5,7 @@ mod action;
 mod copy;
 mod policy;
 
+pub use access::{AccessQuestion, ConsultedAccess, consult_access};
 pub(crate) use access::{AccessText, Accesses};
 pub(crate) use copy::{Copies, CopyText};
 pub(crate) use policy::{Policies, PolicyText};

@@ -4,17 +4,14 @@ use super::refusals;
 use crate::routing::find;
 use crate::seams::Tables;
 use crate::tables;
-use config::{Config, Decision, Listener};
+use config::{Config, Decision};
 use lookup::{Entry, Trouble};
 use mail::{Mailbox, Refusal};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What tables say of a recipient.
 #[derive(Debug, Default)]
 pub struct Consulted {
-    /// The first route whose table has its domain.
-    pub route: Option<usize>,
     /// The entry of an alias: the recipient stands for others.
     pub alias: Option<Arc<Entry>>,
     /// Who answers for it, and is the sender of what goes to those.
@@ -25,18 +22,29 @@ pub struct Consulted {
     pub refusal: Option<Refusal>,
 }
 
-/// Asks the tables that decide of a recipient, in the order in which RCPT does. Whom an alias stands
-/// for is not followed. `client` is `None` for a stranger.
-pub async fn consult<T: Tables + Clone>(
+/// The first route whose table has a recipient's domain: what RCPT asks first.
+///
+/// # Errors
+/// A table gives no answer.
+pub async fn consult_route<T: Tables + Clone>(
     tables: &T,
     config: &Arc<Config>,
-    listener: &Listener,
-    client: Option<IpAddr>,
+    recipient: &Mailbox,
+) -> Result<Option<usize>, Refusal> {
+    let found = find::in_tables_of(tables, config, &recipient.domain()).await;
+    found.map_err(|_trouble| refusals::NO_ANSWER)
+}
+
+/// Asks the tables of a recipient's route, in the order in which RCPT does, after the rules of access. Whom
+/// an alias stands for is not followed.
+pub async fn consult<T: Tables + Clone>(
+    tables: &T,
+    config: &Config,
+    decision: Decision,
     recipient: &Mailbox,
 ) -> Consulted {
     let mut consulted = Consulted::default();
-    let decide = |in_tables| config.decide(listener, client, recipient, in_tables);
-    if let Err(_trouble) = ask(tables, config, recipient, decide, &mut consulted).await {
+    if let Err(_trouble) = ask(tables, config, recipient, decision, &mut consulted).await {
         consulted.refusal = Some(refusals::NO_ANSWER);
     }
     consulted
@@ -44,13 +52,11 @@ pub async fn consult<T: Tables + Clone>(
 
 async fn ask<T: Tables + Clone>(
     tables: &T,
-    config: &Arc<Config>,
+    config: &Config,
     recipient: &Mailbox,
-    decide: impl Fn(Option<usize>) -> Decision,
+    decision: Decision,
     consulted: &mut Consulted,
 ) -> Result<(), Trouble> {
-    consulted.route = find::in_tables_of(tables, config, &recipient.domain()).await?;
-    let decision = decide(consulted.route);
     let route = decision.route().and_then(|route| config.routes.get(route));
     let Some(route) = route.filter(|_| decision.is_accepted()) else { return Ok(()) };
     // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).

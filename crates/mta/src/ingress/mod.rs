@@ -23,13 +23,13 @@ pub(crate) mod start;
 
 pub use crate::meta::Owner;
 pub use account::Refused;
-pub use consultation::{Consulted, consult};
+pub use consultation::{Consulted, consult, consult_route};
 pub use draft::Draft;
 pub use entrance::{Entrance, Submitted};
 pub use intake::Intake;
 pub use observer::Observer;
 pub use protocol::{Handler, Protocol, Protocols};
-pub use refusals::no_answer;
+pub use refusals::{NO_ANSWER, no_answer};
 pub use session::Session;
 pub use stage::{Placed, Resolved, Stage, StageKind, StageKinds, Substitute, Transaction};
 

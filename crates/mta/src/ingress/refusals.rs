@@ -40,7 +40,7 @@ pub(super) const NO_ROUTE: Refusal =
 /// `recipients` of the route does not have it.
 pub(super) const NO_SUCH_RECIPIENT: Refusal = Refusal::permanent((1, 1), "No such recipient here");
 /// A table that must be asked gives no answer.
-pub(super) const NO_ANSWER: Refusal =
+pub const NO_ANSWER: Refusal =
     Refusal::transient((4, 3), "The directory does not answer; try again later");
 /// An alias that stands for too many, or for what is no address: a mistake in a table.
 pub(super) const BAD_ALIAS: Refusal =

@@ -7,6 +7,7 @@ use crate::tables::{Registry, Traced};
 use crate::terminal::clean;
 use crate::world::Start;
 use crate::world::resolver::Resolver;
+use channels::{AccessQuestion, ConsultedAccess, consult_access};
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, Explanation, InTables, Listener, NamedValues,
     TableLookup,
@@ -14,9 +15,10 @@ use config::{
 use lookup::Entry;
 use mail::{Class, Domain};
 use mta::console::Level;
-use mta::ingress::{Consulted, consult};
+use mta::ingress::{Consulted, consult, consult_route};
 use mta::routing::hosts::HostGroup;
 use mta::routing::mx::resolve_mx;
+use mta::seams::Tables;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -71,7 +73,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         "" => &config.postmaster.address,
         _ => &args.recipient,
     };
-    let route = config.route_of(recipient, asked.said.route).map(|(_, route)| route);
+    let route = config.route_of(recipient, asked.route).map(|(_, route)| route);
     let found = match route.map(|route| route.channel.destination()) {
         Some(Destination::Mx { port }) if !args.offline => {
             Some(mx_hosts(&runtime, config, port, &recipient.domain()))
@@ -82,15 +84,18 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         Ok(hosts) => Ok(hosts.as_slice()),
         Err(reason) => Err(reason.as_str()),
     });
+    let Asked { access, .. } = &asked;
     let stands_for = asked.said.alias.as_ref().map(|entry| shown(&entry.text));
     let values = asked.said.entry.as_deref().map(values_of);
     let in_tables = InTables {
-        route: asked.said.route,
+        route: asked.route,
         lookups: &asked.lookups,
+        access: &access.steps,
+        is_settled_by_access: access.is_settled,
         stands_for: stands_for.as_deref(),
         owner: asked.said.owner.as_ref(),
         values: values.as_deref(),
-        refusal: asked.said.refusal.as_ref(),
+        refusal: access.refusal.as_ref().or(asked.said.refusal.as_ref()),
     };
     let request = ExplainRequest {
         recipient: &args.recipient,
@@ -106,6 +111,9 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
 /// What tables were asked, and what they said.
 #[derive(Default)]
 struct Asked {
+    /// The first route whose table has the domain.
+    route: Option<usize>,
+    access: ConsultedAccess,
     said: Consulted,
     lookups: Vec<TableLookup>,
 }
@@ -120,15 +128,44 @@ fn ask_tables(
     let console = Arc::new(ConsoleLog::stderr(Level::Error));
     let registry = Registry::open(config, Start::now(), &console);
     let tables = Traced::new(registry.map_err(|mistakes| mistakes.join("\n"))?);
-    let (client, recipient) = (args.client, &args.recipient);
-    let said = runtime.block_on(consult(&tables, config, listener, client, recipient));
+    let mut asked = runtime.block_on(ask(&tables, args, config, listener));
     let lookups = tables.steps().into_iter().map(|step| TableLookup {
         table: step.table,
         key: step.key,
         source: step.from,
         answer: shown(&step.said),
     });
-    Ok(Asked { said, lookups: lookups.collect() })
+    asked.lookups = lookups.collect();
+    Ok(asked)
+}
+
+/// Asks in the order in which RCPT does: what the routes refuse is refused whatever a rule says, and what a rule
+/// settles no table of its route is asked about.
+async fn ask<T: Tables + Clone>(
+    tables: &T,
+    args: &ExplainArgs,
+    config: &Arc<Config>,
+    listener: &Listener,
+) -> Asked {
+    let (client, helo, recipient) = (args.client, args.helo.as_deref(), &args.recipient);
+    let mut asked = Asked::default();
+    match consult_route(tables, config, recipient).await {
+        Ok(route) => asked.route = route,
+        Err(refusal) => {
+            asked.said.refusal = Some(refusal);
+            return asked;
+        }
+    }
+    let decision = config.decide(listener, client, recipient, asked.route);
+    if decision.is_accepted() {
+        let (listener, sender) = (&*listener.name, args.from.as_ref());
+        let question = AccessQuestion { listener, client, helo, sender, recipient };
+        asked.access = consult_access(tables, config, &question).await;
+    }
+    if !asked.access.is_settled {
+        asked.said = consult(tables, config, decision, recipient).await;
+    }
+    asked
 }
 
 /// As much of a table's answer as is shown.

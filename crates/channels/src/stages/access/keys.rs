@@ -1,7 +1,6 @@
 //! The keys by which access rules are looked up, in the order in which they are tried.
 
 use mail::Mailbox;
-use mta::ingress::Session;
 use mta::tables::{FoundBy, keys_of};
 use std::net::IpAddr;
 
@@ -36,7 +35,10 @@ pub(super) enum Part {
 
 /// Whom a rule is asked about.
 pub(super) struct Subject<'a> {
-    pub(super) session: &'a Session,
+    /// `None`: it is not known, and nothing is looked up by it.
+    pub(super) client: Option<IpAddr>,
+    /// Likewise.
+    pub(super) helo: Option<&'a str>,
     pub(super) sender: Option<&'a Mailbox>,
     pub(super) recipient: &'a Mailbox,
 }
@@ -86,7 +88,7 @@ impl Part {
         match self {
             Part::Client => of_client(subject, is_whole),
             Part::Helo => {
-                let helo = subject.session.client().helo.to_lowercase();
+                let Some(helo) = of_helo(subject) else { return Vec::new() };
                 if is_whole { vec![helo] } else { domains(&helo, parent_domains) }
             }
             Part::Sender => match subject.sender {
@@ -104,7 +106,7 @@ impl Part {
         };
         match self {
             Part::Client => of_client(subject, is_whole),
-            Part::Helo => vec![subject.session.client().helo.to_lowercase()],
+            Part::Helo => of_helo(subject).into_iter().collect(),
             Part::Sender => match subject.sender {
                 Some(sender) => of_address(sender),
                 None => vec![NULL_SENDER.to_owned()],
@@ -114,8 +116,12 @@ impl Part {
     }
 }
 
+fn of_helo(subject: &Subject<'_>) -> Option<String> {
+    subject.helo.map(str::to_lowercase)
+}
+
 fn of_client(subject: &Subject<'_>, is_whole: bool) -> Vec<String> {
-    let ip = subject.session.client().address.ip().to_canonical();
+    let Some(ip) = subject.client.map(|ip| ip.to_canonical()) else { return Vec::new() };
     if is_whole { vec![ip.to_string()] } else { networks(ip) }
 }
 

@@ -1,12 +1,15 @@
 //! Who may send to whom, by tables (`[[access]]`).
 
+mod consultation;
 mod keys;
+
+pub use consultation::{AccessQuestion, ConsultedAccess, consult_access};
 
 use super::action::{Action, Outcome};
 use super::is_for_listener;
-use config::{Config, Reader, StageSection, StageSettings, TableEntry};
+use config::{Config, Reader, StageEntry, StageSection, StageSettings, TableEntry};
 use keys::{By, Subject};
-use mail::{Recipient, Refusal};
+use mail::{Mailbox, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Placed, Resolved, Stage, StageKind, Transaction, no_answer};
@@ -101,15 +104,36 @@ struct Rule {
 
 impl StageSettings for Rule {}
 
+impl Rule {
+    fn keys(&self, subject: &Subject<'_>) -> Vec<String> {
+        self.by.keys(subject, self.table.settings.has_patterns(), self.text.parent_domains)
+    }
+
+    /// Whether a recipient is refused because the table has none of the keys; the bare postmaster never is
+    /// (RFC 5321 §4.5.1).
+    fn refuses_unlisted(&self, recipient: &Mailbox) -> bool {
+        self.text.default == Unlisted::Refuse && !recipient.domain_str().is_empty()
+    }
+}
+
+/// The sections of rules, in the order of the file.
+fn entries(config: &Config) -> impl Iterator<Item = &StageEntry> {
+    config.stages.iter().filter(|entry| entry.key == AccessText::KEY)
+}
+
+/// The rules, in the same order.
+fn rules(config: &Config) -> impl Iterator<Item = &Rule> {
+    entries(config).filter_map(|entry| entry.settings.of::<Rule>())
+}
+
 /// Asks the tables of `[[access]]`.
 pub(crate) struct Accesses;
 
 impl<W: World> StageKind<W> for Accesses {
     fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
-        let entries = || config.stages.iter().filter(|entry| entry.key == AccessText::KEY);
-        let Some(first) = entries().next() else { return Vec::new() };
+        let Some(first) = entries(config).next() else { return Vec::new() };
         // One stage for all: what one rule permits, no later one is asked about.
-        let rules = entries().filter_map(|entry| entry.settings.of::<Rule>().cloned()).collect();
+        let rules = rules(config).cloned().collect();
         let (tables, console) = (world.tables().clone(), Rc::clone(console));
         let stage = AccessStage(Rc::new(Asker { rules, tables, console }));
         vec![Placed { line: first.line, stage: Rc::new(stage) }]
@@ -162,14 +186,14 @@ impl<T: Tables + Clone> Question<T> {
         else {
             return Answer::Now(Ok(None));
         };
+        let client = self.transaction.session.client();
         let subject = Subject {
-            session: &self.transaction.session,
+            client: Some(client.address.ip()),
+            helo: Some(&*client.helo),
             sender: self.transaction.sender.as_ref(),
             recipient: &self.recipient.mailbox,
         };
-        let is_whole = rule.table.settings.has_patterns();
-        let keys = rule.by.keys(&subject, is_whole, rule.text.parent_domains);
-        find_first(&asker.tables, &rule.table, keys).then(move |found| {
+        find_first(&asker.tables, &rule.table, rule.keys(&subject)).then(move |found| {
             let outcome = match (found, self.asker.rules.get(at)) {
                 (Ok(Some(found)), Some(rule)) => self.obey(rule, &found),
                 (Ok(_), Some(rule)) => self.unlisted(rule),
@@ -202,11 +226,10 @@ impl<T: Tables + Clone> Question<T> {
     }
 
     fn unlisted(&self, rule: &Rule) -> Result<Outcome, Refusal> {
-        // RFC 5321 §4.5.1.
-        let is_postmaster = self.recipient.mailbox.domain_str().is_empty();
-        match rule.text.default {
-            Unlisted::Refuse if !is_postmaster => Err(REFUSED),
-            _ => Ok(Outcome::Open),
+        if rule.refuses_unlisted(&self.recipient.mailbox) {
+            Err(REFUSED)
+        } else {
+            Ok(Outcome::Open)
         }
     }
 }

@@ -1,0 +1,126 @@
+//! What access rules would say of a recipient, for whoever only wants to know.
+
+use super::keys::Subject;
+use super::{MISTAKE, REFUSED, Rule, is_for_listener, rules};
+use crate::stages::action::Action;
+use config::{AccessStep, Config};
+use mail::{Mailbox, Refusal, Reply};
+use mta::ingress::NO_ANSWER;
+use mta::seams::Tables;
+use mta::tables::find_first;
+use std::net::IpAddr;
+
+/// Who would send to whom.
+#[derive(Clone, Copy, Debug)]
+pub struct AccessQuestion<'a> {
+    /// Name of the listener.
+    pub listener: &'a str,
+    /// The client's address; `None`: it is not known, and nothing is looked up by it.
+    pub client: Option<IpAddr>,
+    /// The name that the client gives itself; `None`: likewise.
+    pub helo: Option<&'a str>,
+    /// `None` is `<>`.
+    pub sender: Option<&'a Mailbox>,
+    /// One that a route takes.
+    pub recipient: &'a Mailbox,
+}
+
+/// What rules say, one after the other.
+#[derive(Debug, Default)]
+pub struct ConsultedAccess {
+    /// Up to the rule that decides.
+    pub steps: Vec<AccessStep>,
+    /// Why the recipient would be refused.
+    pub refusal: Option<Refusal>,
+    /// The last rule settles it: it is refused, dropped, or another gets its copy.
+    pub is_settled: bool,
+}
+
+/// Asks the rules, in their order, until one decides. Nothing is done of what they say.
+pub async fn consult_access<T: Tables + Clone>(
+    tables: &T,
+    config: &Config,
+    question: &AccessQuestion<'_>,
+) -> ConsultedAccess {
+    let AccessQuestion { listener, client, helo, sender, recipient } = *question;
+    let subject = Subject { client, helo, sender, recipient };
+    let mut consulted = ConsultedAccess::default();
+    for (number, rule) in rules(config).enumerate() {
+        if !is_for_listener(&rule.text.listeners, listener) {
+            continue;
+        }
+        let (what, follows) = say(tables, rule, &subject).await;
+        let by = &rule.text.by;
+        let text = format!("by {by}: {what}: {}", follows.text());
+        consulted.steps.push(AccessStep { rule: number, text });
+        match follows {
+            Follows::Next => continue,
+            Follows::Permit => {}
+            Follows::Settled(_) => consulted.is_settled = true,
+            Follows::Refusal(refusal) => {
+                (consulted.is_settled, consulted.refusal) = (true, Some(refusal));
+            }
+        }
+        break;
+    }
+    consulted
+}
+
+/// What follows from what a rule says.
+enum Follows {
+    Next,
+    Permit,
+    /// What becomes of the recipient.
+    Settled(String),
+    Refusal(Refusal),
+}
+
+impl Follows {
+    /// For people.
+    fn text(&self) -> String {
+        match self {
+            Follows::Next => "the next rule is asked".to_owned(),
+            Follows::Permit => "no other rule is asked".to_owned(),
+            Follows::Settled(what) => what.clone(),
+            Follows::Refusal(refusal) => Reply::from(refusal.clone()).to_string(),
+        }
+    }
+}
+
+/// What one rule says, for people, and what follows from that.
+async fn say<T: Tables + Clone>(
+    tables: &T,
+    rule: &Rule,
+    subject: &Subject<'_>,
+) -> (String, Follows) {
+    let keys = rule.keys(subject);
+    if keys.is_empty() {
+        return ("not asked without a client (--client, --helo)".to_owned(), Follows::Next);
+    }
+    let table = &rule.table.name;
+    match find_first(tables, &rule.table, keys).get().await {
+        Ok(Some(found)) => {
+            let entry = &found.entry.text;
+            (format!("table \"{table}\" has {} {entry}", found.key), follows(entry))
+        }
+        Ok(None) => {
+            let refused = rule.refuses_unlisted(subject.recipient);
+            let follows = if refused { Follows::Refusal(REFUSED) } else { Follows::Next };
+            (format!("not in table \"{table}\""), follows)
+        }
+        Err(trouble) => (trouble.to_string(), Follows::Refusal(NO_ANSWER)),
+    }
+}
+
+fn follows(entry: &str) -> Follows {
+    match Action::parse(entry, "an access rule") {
+        Ok(Action::Permit) => Follows::Permit,
+        Ok(Action::Refuse(refusal)) => Follows::Refusal(refusal),
+        Ok(Action::Discard(_)) => Follows::Settled("nothing is kept for it".to_owned()),
+        Ok(Action::Redirect(other)) => Follows::Settled(format!("{other} gets its copy")),
+        Ok(
+            Action::Pass | Action::Prepend(_) | Action::Hold(_) | Action::Copy(_) | Action::Log(_),
+        ) => Follows::Next,
+        Err(_) => Follows::Refusal(MISTAKE),
+    }
+}
