@@ -23,8 +23,9 @@ impl<'a> Key<'a> {
         self.parts.filter(|(local, _)| !local.is_empty()).map(|(_, domain)| domain)
     }
 
-    /// This part; `None`: the key has none.
-    pub(crate) fn part(&self, part: Part) -> Option<&'a str> {
+    /// This part; `None`: the key has none, and no table has it then.
+    #[must_use]
+    pub fn part(&self, part: Part) -> Option<&'a str> {
         match (part, self.parts) {
             (Part::Whole, _) | (Part::Local, None) => Some(self.whole),
             (Part::Local, Some((local, _))) => Some(local),
@@ -35,9 +36,9 @@ impl<'a> Key<'a> {
     }
 }
 
-/// A part of a key.
+/// A part of a key, as Postfix's tables name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     /// `%s`: all of it.
     Whole,
     /// `%u`: the local part of an address, or all of a key that is none.
@@ -50,7 +51,8 @@ pub(crate) enum Part {
 
 impl Part {
     /// By the letter after `%`.
-    pub(crate) fn of(letter: char) -> Option<Part> {
+    #[must_use]
+    pub fn of_letter(letter: char) -> Option<Part> {
         match letter {
             's' => Some(Part::Whole),
             'u' => Some(Part::Local),
@@ -72,11 +74,33 @@ pub(crate) enum Piece {
 
 /// A value with places for parts of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Template {
+pub struct Template {
     pub(crate) pieces: Vec<Piece>,
 }
 
 impl Template {
+    /// Reads a text in which nothing but places has a meaning.
+    ///
+    /// # Errors
+    /// After a percent sign stands what is no place.
+    pub fn parse(text: &str) -> Result<Template, TemplateError> {
+        let mut cursor = Cursor::new(text);
+        let mut out = Template::default();
+        while let Some(c) = cursor.next() {
+            match c {
+                '%' => cursor.placeholder(&mut out)?,
+                c => out.push_char(c),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The value for this key; `None`: the key lacks a part that is wanted.
+    #[must_use]
+    pub fn fill(&self, key: &Key<'_>) -> Option<Vec<u8>> {
+        self.fits(key).then(|| self.value(key))
+    }
+
     pub(crate) fn push_byte(&mut self, byte: u8) {
         match self.pieces.last_mut() {
             Some(Piece::Bytes(bytes)) => bytes.push(byte),
@@ -94,7 +118,9 @@ impl Template {
         self.pieces.is_empty()
     }
 
-    pub(crate) fn has_parts(&self) -> bool {
+    /// Whether it has places for parts of a key.
+    #[must_use]
+    pub fn has_parts(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Part(_)))
     }
 
@@ -121,7 +147,7 @@ impl Template {
     }
 }
 
-/// What is wrong with a filter or a name.
+/// What is wrong with a filter, a name or another template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
     /// Where, in characters from 1.
@@ -181,7 +207,7 @@ impl<'a> Cursor<'a> {
         match self.next() {
             Some('%') => into.push_byte(b'%'),
             letter => {
-                let part = letter.and_then(Part::of).ok_or(error)?;
+                let part = letter.and_then(Part::of_letter).ok_or(error)?;
                 into.pieces.push(Piece::Part(part));
             }
         }
@@ -209,4 +235,45 @@ pub(crate) fn attribute(cursor: &mut Cursor<'_>) -> Result<String, TemplateError
         cursor.next();
     }
     if name.starts_with(|c: char| c.is_ascii_alphanumeric()) { Ok(name) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_keys() {
+        for (key, local, domain, first) in [
+            ("you@mail.far.test", Some("you"), Some("mail.far.test"), Some("test")),
+            ("\"a@b\"@far.test", Some("\"a@b\""), Some("far.test"), Some("test")),
+            ("far.test", Some("far.test"), None, None),
+            ("@far.test", None, Some("far.test"), Some("test")),
+            ("you@", Some("you"), None, None),
+        ] {
+            let part = |part| Key::new(key).part(part);
+            assert_eq!(part(Part::Whole), Some(key));
+            assert_eq!((part(Part::Local), part(Part::Domain)), (local, domain), "{key}");
+            assert_eq!(part(Part::Label(1)), first, "{key}");
+        }
+        assert_eq!(Key::new("").part(Part::Whole), None);
+        assert_eq!(Key::new("a@mail.far.test").part(Part::Label(3)), Some("mail"));
+        assert_eq!(Key::new("a@mail.far.test").part(Part::Label(4)), None);
+    }
+
+    #[test]
+    fn places_are_filled_once() {
+        let fill = |text: &str, key: &str| {
+            let filled = Template::parse(text).unwrap().fill(&Key::new(key));
+            filled.map(|bytes| String::from_utf8(bytes).unwrap())
+        };
+        assert_eq!(fill("user:%d:%u", "%s@far.test").as_deref(), Some("user:far.test:%s"));
+        assert_eq!(fill("100%%s", "x").as_deref(), Some("100%s"));
+        assert_eq!(fill("é%2", "you@far.test").as_deref(), Some("éfar"));
+        assert_eq!(fill("%d", "far.test"), None);
+        assert!(!Template::parse("a%%s").unwrap().has_parts());
+        assert!(Template::parse("%s").unwrap().has_parts());
+        for (bad, at) in [("%", 2), ("%x", 2), ("%S", 2), ("a%0", 3)] {
+            assert_eq!(Template::parse(bad).map_err(|error| error.at), Err(at), "{bad}");
+        }
+    }
 }

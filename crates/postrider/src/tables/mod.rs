@@ -18,7 +18,6 @@ mod socketmap;
 #[cfg(feature = "sql")]
 mod sql;
 mod tcp_table;
-mod template;
 #[cfg(test)]
 mod testing;
 mod text;

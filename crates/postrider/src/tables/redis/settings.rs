@@ -1,10 +1,10 @@
 //! `redis = { … }`.
 
 use crate::tables::server::{CONNECT_TIMEOUT, Server};
-use crate::tables::template::Template;
 use ::redis::Cmd;
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
+use ldap::{Key, Template};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ const FIELDS_MAX: usize = 64;
 
 /// A table in Redis, Valkey or another server that speaks RESP. Without `field` and `fields` the value
 /// of a key is asked for (GET), with them the values of fields of a hash (HGET, HMGET). In `key` and
-/// `field`, `%s` stands for the key that is looked up, `%u` for its local part, `%d` for its domain, and
-/// `%%` for a percent sign; a key that has no such part is not looked up. No value may be longer than
-/// 100,000 bytes. Up to 100 keys are asked for at once.
+/// `field`, `%s` stands for the key that is looked up, `%u` for its local part, `%d` for its domain, `%1`
+/// to `%9` for labels of the domain from its end, and `%%` for a percent sign; a key that has no such part
+/// is not looked up. No value may be longer than 100,000 bytes. Up to 100 keys are asked for at once.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct RedisText {
@@ -92,7 +92,7 @@ impl TableSection for RedisText {
             None => None,
         };
         let (key, (server, database)) = (key?, place?);
-        if !key.has_key() && !field.as_ref().is_some_and(Template::has_key) {
+        if !key.has_parts() && !field.as_ref().is_some_and(Template::has_parts) {
             let help = "write %s where the key stands, here or in `field`";
             reader.error("key", "the same is asked for whatever the key is", help);
             return None;
@@ -168,7 +168,7 @@ fn check_fields(text: &RedisText, reader: &mut Reader<'_, '_>) {
 fn template(key: &str, text: &str, reader: &mut Reader<'_, '_>) -> Option<Template> {
     let template = Template::parse(text);
     if let Err(why) = &template {
-        reader.error(key, why, "there are %s, %u, %d, and %% for a percent sign");
+        reader.error(key, why.to_string(), "write %% for a percent sign");
     }
     template.ok()
 }
@@ -200,15 +200,16 @@ impl TableSettings for Redis {
 impl Redis {
     /// What the server is asked for a key; `None`: the key lacks a part that is needed.
     pub(super) fn question(&self, key: &str) -> Option<Cmd> {
+        let key = Key::new(key);
         let mut question = Cmd::new();
         let name = match (&self.field, &*self.fields) {
             (None, []) => "GET",
             (Some(_), _) => "HGET",
             (None, _) => "HMGET",
         };
-        question.arg(name).arg(self.key.fill(key)?);
+        question.arg(name).arg(self.key.fill(&key)?);
         if let Some(field) = &self.field {
-            question.arg(field.fill(key)?);
+            question.arg(field.fill(&key)?);
         }
         for field in &self.fields {
             question.arg(&**field);

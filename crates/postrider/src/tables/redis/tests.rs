@@ -284,8 +284,14 @@ fn mistakes_in_the_file_are_told_with_their_places() {
         ("server = \"rediss://h/1\", key = \"%s\"", "11:20: there is no TLS"),
         ("server = \"redis://:x/1\", key = \"%s\"", "11:20: \":x\" is not a server"),
         ("server = \"h\", key = \"user\"", "the same is asked for whatever the key is"),
-        ("server = \"h\", key = \"%x\"", "\"%x\" is no place for a key"),
-        ("server = \"h\", key = \"k\", field = \"100%\"", "\"%\" is no place for a key"),
+        (
+            "server = \"h\", key = \"%x\"",
+            "after % comes s, u, d, a digit from 1 to 9, or %, at character 2",
+        ),
+        (
+            "server = \"h\", key = \"k\", field = \"100%\"",
+            "after % comes s, u, d, a digit from 1 to 9, or %, at character 5",
+        ),
         ("server = \"h\", key = \"%s\", user = \"u\"", "a user without `password_file`"),
         ("server = \"h\", key = \"%s\", field = \"f\", fields = [\"g\"]", "exclude each other"),
         ("server = \"h\", key = \"%s\", fields = [\"a\", \"A\"]", "the field \"A\" is there twice"),

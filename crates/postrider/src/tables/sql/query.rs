@@ -1,6 +1,6 @@
 //! The query of a table: places for the key become parameters, never text.
 
-use crate::tables::template::Part;
+use ldap::{Key, Part};
 use std::iter::Peekable;
 use std::str::CharIndices;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ const NO_TEXT: &str = "a key is sent beside the query and never becomes part of 
                        where a value may stand";
 const NO_QUOTES: &str =
     "write it without quotes: it stands for the whole value; join texts with ||";
-const PLACES: &str = "there are %s, %u, %d, and %% for a percent sign";
+const PLACES: &str = "there are %s, %u, %d, %1 to %9, and %% for a percent sign";
 const ONE_STATEMENT: &str = "a table has one statement";
 
 /// Words after which names stand, not values.
 const BEFORE_NAMES: [&str; 8] = ["from", "join", "into", "update", "table", "as", "by", "only"];
 
 impl Query {
-    /// Reads a query with `%s`, `%u`, `%d`, and `%%` for a percent sign.
+    /// Reads a query with `%s`, `%u`, `%d`, `%1` to `%9`, and `%%` for a percent sign.
     ///
     /// # Errors
     /// It has no place for a key, or one where a value can't stand, or is more than one statement.
@@ -67,7 +67,8 @@ impl Query {
 
     /// The values of the parameters; `None`: the key lacks a part that is one.
     pub(super) fn values<'k>(&self, key: &'k str) -> Option<Vec<&'k str>> {
-        self.parameters.iter().map(|part| part.of(key)).collect()
+        let key = Key::new(key);
+        self.parameters.iter().map(|part| key.part(*part)).collect()
     }
 }
 
@@ -215,6 +216,9 @@ mod tests {
         assert_eq!(*query.parameters, [Part::Local, Part::Domain, Part::Whole]);
         assert_eq!(query.values("u@d"), Some(vec!["u", "d", "u@d"]));
         assert_eq!(query.values("d"), None);
+        let query = Query::parse("SELECT a FROM t WHERE tld = %1 AND name = %2", Sqlite).unwrap();
+        assert_eq!(query.values("u@far.test"), Some(vec!["test", "far"]));
+        assert_eq!(query.values("u@test"), None);
         assert_eq!(sql(text, Mysql), "SELECT a FROM t WHERE l = ? AND d=? OR (a,?) LIKE 'x%'");
         assert_eq!(
             sql("SELECT /* %s */ 5 %% 2, %s::citext", Postgres),

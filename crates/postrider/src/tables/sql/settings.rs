@@ -17,11 +17,12 @@ use std::time::Duration;
 
 /// A table in PostgreSQL, MySQL, MariaDB or SQLite. The query has places for the key, which is sent
 /// beside it as a parameter and never becomes part of its text: `%s` stands for all of it, `%u` for the
-/// local part of an address (all of a key without `@`), `%d` for its domain, `%%` for a percent sign; a
-/// key that has no such part is not looked up. Several rows are one answer with several values; NULL is
-/// no value, and a key all of whose values are NULL is not in the table. Columns are texts, numbers and
-/// truth values; others are cast in the query. An answer has at most 1,000 rows and 100,000 bytes. There
-/// are as many connections as requests at once (`cache = { max_requests = … }`).
+/// local part of an address (all of a key without `@`), `%d` for its domain, `%1` to `%9` for labels of
+/// the domain from its end, `%%` for a percent sign; a key that has no such part is not looked up. Several
+/// rows are one answer with several values; NULL is no value, and a key all of whose values are NULL is not
+/// in the table. Columns are texts, numbers and truth values; others are cast in the query. An answer has at
+/// most 1,000 rows and 100,000 bytes. There are as many connections as requests at once
+/// (`cache = { max_requests = … }`).
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct SqlText {
