@@ -121,13 +121,14 @@ fn remake(registry: &Registry, name: &str, entry: &TableEntry, before: &Stamp) -
     let console: &dyn Console = registry.console();
     match open(entry) {
         Ok((table, Some(stamp))) => {
-            let path = before.path().display();
-            match table.keys_count() {
+            let (path, keys_count) = (before.path().display(), table.keys_count());
+            // First: what is told counts.
+            registry.replace(name, before, table, stamp);
+            match keys_count {
                 Some(count) => console
                     .info("tables", format_args!("table {name}: {path} read anew keys={count}")),
                 None => console.info("tables", format_args!("table {name}: {path} read anew")),
             }
-            registry.replace(name, before, table, stamp);
             true
         }
         Ok((_, None)) => true,
