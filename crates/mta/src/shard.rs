@@ -13,7 +13,7 @@ use crate::delivery::{
 };
 use crate::event::EventSink;
 use crate::inbox::{ShardMessage, ShardSender};
-use crate::ingress::{Ingress, Protocols, StageKinds, start::start_session};
+use crate::ingress::{self, Ingress, Protocols, StageKinds, start::start_session};
 use crate::metrics::Metrics;
 use crate::operator::Operator;
 #[cfg(feature = "planted")]
@@ -100,7 +100,8 @@ impl<W: World> Shard<W> {
         let custody = Custody::new(&services, parts.ports, &parts.config, shards);
         let router = Rc::new(Router::new(parts.config, services.wall()));
         let schedule = Schedule::new(&services, &custody, &router, shards, parts.suspensions);
-        let delivery = Delivery::new(&schedule, parts.channels);
+        let readers = ingress::readers(&services, &router);
+        let delivery = Delivery::new(&schedule, parts.channels, readers);
         Rc::new(Shard {
             ingress: Ingress::new(&schedule, parts.protocols, parts.stages),
             operator: Operator::new(&delivery),

@@ -22,6 +22,7 @@ pub use slot::{Idled, Slot};
 
 use crate::custody::Custody;
 use crate::routing::Router;
+use crate::routing::recipient::Readers;
 use crate::schedule::Schedule;
 use crate::seams::World;
 use crate::services::Services;
@@ -38,11 +39,16 @@ pub(crate) struct Delivery<W: World> {
     pub(crate) gathering: Gathering,
     pub(crate) unreported: Unreported,
     channels: Channels<W>,
+    readers: Readers,
 }
 
 impl<W: World> Delivery<W> {
     /// With nothing under way.
-    pub(crate) fn new(schedule: &Rc<Schedule<W>>, channels: Channels<W>) -> Rc<Delivery<W>> {
+    pub(crate) fn new(
+        schedule: &Rc<Schedule<W>>,
+        channels: Channels<W>,
+        readers: Readers,
+    ) -> Rc<Delivery<W>> {
         Rc::new(Delivery {
             services: Rc::clone(&schedule.services),
             custody: Rc::clone(&schedule.custody),
@@ -51,6 +57,7 @@ impl<W: World> Delivery<W> {
             gathering: Gathering::default(),
             unreported: Unreported::default(),
             channels,
+            readers,
         })
     }
 

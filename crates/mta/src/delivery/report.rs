@@ -14,7 +14,7 @@ use crate::event::{Event, Kind};
 use crate::message::{Message, MessageBody};
 use crate::seams::{MailStore, MailboxPlace, Time, World};
 use compose::compose;
-use mail::{MessageId, Notify, dsn};
+use mail::{Mailbox, MessageId, Notify, dsn};
 use policy::Group;
 use spool::{Completion, Record, Refusal, Settle, SettleKind, State};
 use std::path::PathBuf;
@@ -155,7 +155,8 @@ impl Due {
 
     /// Adds the report about `group`.
     async fn add<W: World>(&mut self, delivery: &Rc<Delivery<W>>, group: Group, start: &[u8]) {
-        if let Some(dsn) = compose(delivery, &self.original, &group, start) {
+        let to = readers(delivery, &group, group.recipients(&self.original)).await;
+        if let Some(dsn) = compose(delivery, &self.original, &group, start, to) {
             if let Some(directory) = &group.reports.directory {
                 keep(delivery, &dsn, directory.clone()).await;
             }
@@ -316,6 +317,27 @@ fn tell<W: World>(delivery: &Delivery<W>, message: &Message, kind: Kind, positio
             None => delivery.services.events.emit(event),
         }
     }
+}
+
+/// Who reads what is sent to these. Of a notice about a report nothing is looked up: one that comes to nothing
+/// is known by its address, so that it is not told of in turn.
+async fn readers<W: World>(
+    delivery: &Delivery<W>,
+    group: &Group,
+    to: Vec<Mailbox>,
+) -> Vec<Mailbox> {
+    if group.is_notice {
+        return to;
+    }
+    let mut all: Vec<Mailbox> = Vec::with_capacity(to.len());
+    for address in to {
+        for reader in (delivery.readers)(address).get().await {
+            if !all.contains(&reader) {
+                all.push(reader);
+            }
+        }
+    }
+    all
 }
 
 /// Keeps a report as a file. Mail must not wait for that: if it fails, an operator is told.

@@ -22,8 +22,9 @@ use std::sync::Arc;
 const MEMBERS_MAX: usize = 20_000;
 /// How many aliases and files may lead from one to the next: 451 4.3.5 beyond it.
 const DEPTH_MAX: u16 = 50;
-/// Addresses that the owner of a list may stand for: 451 4.3.5 beyond it.
-const OWNER_ADDRESSES_MAX: usize = 50;
+/// Addresses that one to which reports go may stand for. Beyond it the owner of a list has its list refused
+/// (451 4.3.5), and a sender gets reports itself.
+const READERS_MAX: usize = 50;
 
 /// What begins a member that is a file with members.
 const LIST: &str = ":include:";
@@ -143,26 +144,40 @@ impl<W: World> Directory<W> {
         Ok(owners)
     }
 
-    /// Whom the owner of a list stands for: nobody looks that up when a report is made.
+    /// Whom the owner of a list stands for, as it is when the message is accepted.
     async fn owner(&self, owner: &ListOwner) -> Result<Owner, Refusal> {
         let ListOwner { route, address, entry } = owner;
-        let mut expansion = Expansion::default();
         let (route, of) = (Arc::clone(route), address.clone());
         let alias = Rc::new(Alias { route, of, by: FoundBy::Address, owner: None });
-        self.add(&mut expansion, &alias, &entry.text, 1)?;
-        self.walk(&mut expansion, address).await?;
-        let mut reports_to: Vec<Mailbox> =
+        let reports_to = self.readers(&alias, entry).await?;
+        Ok(Owner { address: address.clone(), reports_to: reports_to.into() })
+    }
+
+    /// Whom a report to an address goes to that is an alias; `None`: it is none.
+    async fn readers_of(&self, address: &Mailbox) -> Result<Option<Vec<Mailbox>>, Refusal> {
+        let Some(aliases) = &self.route.aliases else { return Ok(None) };
+        let Some(found) = self.ask(aliases, address).await? else { return Ok(None) };
+        let (route, of) = (Arc::clone(&self.route), address.clone());
+        let alias = Rc::new(Alias { route, of, by: found.by, owner: None });
+        self.readers(&alias, &found.entry).await.map(Some)
+    }
+
+    /// Whom a report to an alias goes to.
+    async fn readers(&self, alias: &Rc<Alias>, entry: &Entry) -> Result<Vec<Mailbox>, Refusal> {
+        let mut expansion = Expansion::default();
+        self.add(&mut expansion, alias, &entry.text, 1)?;
+        self.walk(&mut expansion, &alias.of).await?;
+        let mut readers: Vec<Mailbox> =
             expansion.members.into_iter().map(|(address, _)| address).collect();
-        if reports_to.len() > OWNER_ADDRESSES_MAX {
-            let text =
-                format_args!("{alias} stands for too many addresses for the owner of a list");
+        if readers.len() > READERS_MAX {
+            let text = format_args!("{alias} stands for too many addresses for reports");
             self.console.warn("aliases", text);
             return Err(refusals::BAD_ALIAS);
         }
-        if reports_to.is_empty() {
-            reports_to.push(self.active.config.postmaster.address.clone());
+        if readers.is_empty() {
+            readers.push(self.active.config.postmaster.address.clone());
         }
-        Ok(Owner { address: address.clone(), reports_to: reports_to.into() })
+        Ok(readers)
     }
 
     /// Looks at one of those that `recipient` stands for.
@@ -296,6 +311,22 @@ impl<W: World> Directory<W> {
     fn failed(&self, trouble: &Trouble) -> Refusal {
         refusals::no_answer(&*self.console, trouble)
     }
+}
+
+/// Whom a report to `address` goes to: those that it stands for, or itself, if it stands for none or no table
+/// says so now.
+pub(super) async fn readers<W: World>(
+    world: &W,
+    console: &Rc<dyn Console>,
+    active: &Rc<Active>,
+    address: &Mailbox,
+) -> Option<Vec<Mailbox>> {
+    let in_tables = find::in_tables(world.tables(), active, &address.domain()).get().await;
+    // What is wrong is told on the console.
+    let in_tables = in_tables.map_err(|trouble| refusals::no_answer(&**console, &trouble)).ok()?;
+    let (_, route) = active.config.route_of(address, in_tables)?;
+    let directory = Directory::of(world, console, active, route)?;
+    directory.readers_of(address).await.ok()?
 }
 
 /// An address that stands for others.

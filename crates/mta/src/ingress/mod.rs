@@ -33,9 +33,11 @@ pub use refusals::{NO_ANSWER, no_answer};
 pub use session::Session;
 pub use stage::{Placed, Resolved, Stage, StageKind, StageKinds, Substitute, Transaction};
 
+use crate::answer::Answer;
 use crate::custody::Custody;
 use crate::event::RefusalMeter;
 use crate::routing::Router;
+use crate::routing::recipient::Readers;
 use crate::schedule::Schedule;
 use crate::seams::World;
 use crate::services::Services;
@@ -45,6 +47,24 @@ use stage::{Stages, stages_of};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+
+/// Who reads what is sent to an address. Reports don't come through a session, which would look that up.
+pub(crate) fn readers<W: World>(services: &Rc<Services<W>>, router: &Rc<Router>) -> Readers {
+    let (services, router) = (Rc::clone(services), Rc::clone(router));
+    Rc::new(move |address| {
+        let active = router.active();
+        let config = &active.config;
+        let has_aliases = config.routes.iter().any(|route| route.aliases.is_some());
+        if !has_aliases || config.is_postmaster(&address) {
+            return Answer::Now(vec![address]);
+        }
+        let (world, console) = (services.world.clone(), Rc::clone(&services.console));
+        Answer::later(async move {
+            let readers = directory::readers(&world, &console, &active, &address).await;
+            readers.unwrap_or_else(|| vec![address])
+        })
+    })
+}
 
 /// What the sessions of one shard share.
 pub(crate) struct Ingress<W: World> {

@@ -1,13 +1,18 @@
 //! Which recipients stand for our postmaster (RFC 5321 §4.5.1): the one place that decides.
 
 use super::Active;
+use crate::answer::Answer;
 use crate::message::Message;
 use crate::meta;
 use bytes::Bytes;
 use config::{Config, Reports};
-use mail::Envelope;
+use mail::{Envelope, Mailbox};
 use spool::Meta;
+use std::rc::Rc;
 use std::sync::Arc;
+
+/// Who reads what is sent to an address of ours: those that it stands for by `aliases`, or itself.
+pub(crate) type Readers = Rc<dyn Fn(Mailbox) -> Answer<'static, Vec<Mailbox>>>;
 
 /// Recipients that stand for our postmaster get the address that the configuration names. Their
 /// indexes as a field, if there are any: they go the postmaster's way, not their domain's.

@@ -80,3 +80,54 @@ fn what_is_sent_on_leaves_with_a_sender_of_ours_and_a_new_secret_needs_a_reload_
     }
     server.stop();
 }
+
+#[test]
+fn reports_reach_those_that_their_sender_stands_for() {
+    let (files, peer) = (
+        Files::new(),
+        Peer::start(|line| line.starts_with("RCPT").then(|| "550 5.1.1 Nobody".to_owned())),
+    );
+    let users = |count: usize| (0..count).map(|n| format!("u{n}@ours.test")).collect::<Vec<_>>();
+    let aliases = format!(
+        "sales@ours.test jo@ours.test, team@ours.test\nteam@ours.test ann@ours.test, jo@ours.test\n\
+         admin@ours.test jo@ours.test\nmost@ours.test {}\nmany@ours.test {}\n",
+        users(50).join(", "),
+        users(51).join(", ")
+    );
+    files.write("aliases", &aliases);
+    let text = format!(
+        "[reports]\ndouble_bounce_to = \"admin@ours.test\"\n\
+         [[table]]\nname = \"aliases\"\nfile = {{ path = \"aliases\" }}\n\
+         [[route]]\ndomains = [\"ours.test\"]\naliases = {{ table = \"aliases\" }}\n\
+         maildir = {{ path = \"mail/{{local}}\" }}\n\
+         [[route]]\nsmtp = {{ hosts = [\"{}\"] }}\n",
+        peer.address
+    );
+    let server = Server::start(&files, &config(&text));
+    let mut client = Client::connect(server.address());
+    let mut send = |from: &str| client.mail(from, &["no@far.test"], "Subject: x\r\n\r\nBody.\r\n");
+    send("sales@ours.test");
+    for user in ["jo", "ann"] {
+        let report = String::from_utf8(files.wait_maildir(&format!("mail/{user}"), 1).remove(0));
+        let report = report.expect("a report is text");
+        assert!(report.contains("To: <sales@ours.test>"), "{report}");
+        assert!(report.contains("550 5.1.1 Nobody"), "{report}");
+    }
+    send("most@ours.test");
+    send("me@ours.test");
+    files.wait_maildir("mail/me", 1);
+    for n in 0..50 {
+        files.wait_maildir(&format!("mail/u{n}"), 1);
+    }
+    send("many@ours.test");
+    files.wait_maildir("mail/many", 1);
+    server.wait_console("why", |line| line.contains("too many addresses for reports"));
+    // Of what has no sender the postmaster is told by the very address: of that nobody is told in turn.
+    send("");
+    files.wait_maildir("mail/admin", 1);
+    for name in ["sales", "team", "most", "u50"] {
+        assert!(files.maildir(&format!("mail/{name}")).is_empty(), "{name}");
+    }
+    assert_eq!(files.maildir("mail/jo").len(), 1);
+    server.stop();
+}

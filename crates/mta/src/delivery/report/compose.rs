@@ -13,12 +13,13 @@ use spool::Meta;
 use std::sync::Arc;
 
 /// The report about `group`; `None` if its log has no message id left for it. `start` is what may be
-/// returned of the message.
+/// returned of the message, `to` who gets the report.
 pub(super) fn compose<W: World>(
     delivery: &Delivery<W>,
     message: &Message,
     group: &Group,
     start: &[u8],
+    to: Vec<Mailbox>,
 ) -> Option<Message> {
     let id = delivery.custody.allocate_id_beside(message.id)?;
     let now = delivery.services.wall();
@@ -51,7 +52,7 @@ pub(super) fn compose<W: World>(
         },
     };
     let smtputf8 = report.needs_smtputf8();
-    let mut dsn = as_message(report.compose(), id, now, group.recipients(message), smtputf8);
+    let mut dsn = as_message(report.compose(), id, now, to, smtputf8);
     let mut envelope = Envelope::clone(&dsn.envelope);
     if let Some(field) = resolve_postmasters(&active.config, &mut envelope) {
         dsn.envelope = Arc::new(envelope);

@@ -21,7 +21,7 @@ pub(super) struct Group {
     pub(super) owner: Option<Owner>,
     /// The message has no sender: it is a report itself, perhaps, and comes to nothing. The
     /// postmaster is told.
-    is_notice: bool,
+    pub(super) is_notice: bool,
     pub(super) judged: Vec<Judged>,
 }
 
