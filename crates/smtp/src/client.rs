@@ -110,6 +110,26 @@ pub struct Outgoing {
     pub prefix_bytes: u64,
 }
 
+impl Outgoing {
+    /// Of no content, to one recipient.
+    fn without_content(reverse_path: Option<Mailbox>, recipient: Mailbox) -> Outgoing {
+        let notify = Notify::UNSPECIFIED;
+        Outgoing {
+            reverse_path,
+            recipients: vec![OutgoingRecipient { mailbox: recipient, notify, orcpt: None }],
+            body: BodyType::SevenBit,
+            smtputf8: false,
+            ret: None,
+            envid: None,
+            facts: ContentFacts::default(),
+            header_is_8bit: false,
+            eight_bit_as_is: false,
+            expires: Mono::NEVER,
+            prefix_bytes: 0,
+        }
+    }
+}
+
 /// One recipient of an [`Outgoing`].
 #[derive(Clone, Debug)]
 pub struct OutgoingRecipient {

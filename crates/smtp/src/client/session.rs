@@ -6,7 +6,7 @@ use super::reply::{RawReply, ReplyLimits, ReplyReader};
 use super::state::{Ending, State, Verdict};
 use super::transaction::Transaction;
 use super::{Capabilities, ClientConfig, ClientEvent, Outgoing, Output};
-use mail::{Class, EnhancedStatus, Failure, Mono};
+use mail::{Class, EnhancedStatus, Failure, Mailbox, Mono};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -101,15 +101,35 @@ impl ClientSession {
     pub fn start(&mut self, now: Mono, outgoing: Outgoing) {
         debug_assert!(self.can_start(&outgoing), "start() before Ready");
         if self.state == State::Idle {
-            self.is_stale = self.reader.is_within_reply();
-            self.begin(now, outgoing);
-            self.arm(now);
-            return;
+            return self.begin_now(now, outgoing, false);
         }
         if self.can_follow(&outgoing) {
             // The deadline goes on for the one whose replies come next.
             return self.follow(now, outgoing);
         }
+        self.refuse_closed(&outgoing);
+    }
+
+    /// Asks whether the peer would take mail for this recipient, and gives it none: MAIL, RCPT, RSET.
+    /// The outcome in `Done` is the reply to RCPT, or why there is none. Only after `Ready`, with
+    /// nothing in flight.
+    pub fn probe(&mut self, now: Mono, reverse_path: Option<Mailbox>, recipient: Mailbox) {
+        let outgoing = Outgoing::without_content(reverse_path, recipient);
+        debug_assert!(matches!(self.state, State::Idle | State::Closed), "probe() before Ready");
+        match self.state {
+            State::Idle => self.begin_now(now, outgoing, true),
+            _ => self.refuse_closed(&outgoing),
+        }
+    }
+
+    fn begin_now(&mut self, now: Mono, outgoing: Outgoing, is_probe: bool) {
+        self.is_stale = self.reader.is_within_reply();
+        self.begin(now, outgoing, is_probe);
+        self.arm(now);
+    }
+
+    /// Nothing can be begun on a session that is over.
+    fn refuse_closed(&mut self, outgoing: &Outgoing) {
         let failure = Failure::network(
             self.config.peer.clone(),
             EnhancedStatus::new(4, 4, 2),

@@ -52,7 +52,7 @@ enum Leftover {
 
 impl ClientSession {
     /// Begins a transaction, or says at once why it can't be.
-    pub(super) fn begin(&mut self, now: Mono, outgoing: Outgoing) {
+    pub(super) fn begin(&mut self, now: Mono, outgoing: Outgoing, is_probe: bool) {
         let count = outgoing.recipients.len();
         if let Some(failure) = self.obstacle(&outgoing) {
             self.refuse(vec![Err(failure); count]);
@@ -64,7 +64,8 @@ impl ClientSession {
         }
         let mut transaction = self.transaction_of(now, outgoing);
         transaction.is_pipelined = self.is_pipelining();
-        transaction.is_bdat = self.is_chunking();
+        transaction.is_bdat = self.is_chunking() && !is_probe;
+        transaction.is_probe = is_probe;
         if transaction.unsaid.len() == count {
             return self.refuse(transaction.outcomes.into_iter().flatten().collect());
         }
@@ -75,7 +76,7 @@ impl ClientSession {
             self.may_be_unasked(&transaction.outgoing) && is_pipelined && is_bdat;
         if transaction.is_content_said {
             self.say_bdat(bytes);
-        } else if is_pipelined && !is_bdat {
+        } else if transaction.has_said_data() {
             self.outbox.commands().extend_from_slice(b"DATA\r\n");
         }
         self.state = State::Mail;
@@ -242,7 +243,14 @@ impl ClientSession {
         let Some(transaction) = &mut self.transaction else { return };
         if !transaction.is_mail_refused {
             match failure {
-                None => transaction.accepted_count += 1,
+                None => {
+                    transaction.accepted_count += 1;
+                    if transaction.is_probe
+                        && let Some(outcome) = transaction.outcomes.get_mut(index)
+                    {
+                        *outcome = Some(Ok(raw.to_reply()));
+                    }
+                }
                 Some(mut failure) => {
                     let accepted = transaction.accepted_count;
                     if accepted > 0 && is_too_many(&failure) {
@@ -266,9 +274,9 @@ impl ClientSession {
         let Some(transaction) = &mut self.transaction else { return };
         if transaction.is_content_said {
             self.state = State::Final(0);
-        } else if transaction.is_pipelined && !transaction.is_bdat {
+        } else if transaction.has_said_data() {
             self.state = State::Data;
-        } else if transaction.accepted_count == 0 {
+        } else if transaction.accepted_count == 0 || transaction.is_probe {
             let leftover = match transaction.is_mail_refused {
                 true => Leftover::Nothing,
                 false => Leftover::Envelope,

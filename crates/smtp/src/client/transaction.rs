@@ -18,6 +18,8 @@ pub(super) struct Transaction {
     pub(super) is_pipelined: bool,
     /// The content goes by BDAT.
     pub(super) is_bdat: bool,
+    /// It only asks for its recipient: there is no content.
+    pub(super) is_probe: bool,
     /// The content was put into the stream.
     pub(super) is_content_said: bool,
     /// The driver has written it to its end.
@@ -49,6 +51,7 @@ impl Transaction {
             is_mail_refused: false,
             is_pipelined: false,
             is_bdat: false,
+            is_probe: false,
             is_content_said: false,
             is_content_written: false,
             is_answered: false,
@@ -62,6 +65,11 @@ impl Transaction {
             true => self.until,
             false => self.until.min(self.outgoing.expires),
         }
+    }
+
+    /// DATA is said with the recipients.
+    pub(super) fn has_said_data(&self) -> bool {
+        self.is_pipelined && !self.is_bdat && !self.is_probe
     }
 
     /// The first recipient from `index` on for whom RCPT is said.

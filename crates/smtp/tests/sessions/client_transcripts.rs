@@ -172,6 +172,11 @@ impl Replay {
                 *self = Replay { log, ..Replay::new(value, self.cut) };
             }
             "start" => self.session.start(self.now, outgoing(value)),
+            "probe" => {
+                let (from, to) = value.split_once(' ').unwrap();
+                let from = (from != "<>").then(|| mailbox(from));
+                self.session.probe(self.now, from, mailbox(to));
+            }
             "quit" => self.session.quit(self.now),
             "tls started" => self.session.handle_tls_started(self.now),
             "broken" => self.session.handle_broken(self.now, value),
