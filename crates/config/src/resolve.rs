@@ -132,6 +132,7 @@ impl Resolver<'_> {
         let general = General { schema, retry: &retry, reports: &reports, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         self.routes_to_ourselves(&routes, &listeners);
+        self.asked_routes(&written.table, &routes);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
         self.advise(written, &listeners, &routes);
         Some(Parts {

@@ -22,7 +22,13 @@ pub trait TableSettings: Any + Debug + Send + Sync {
         None
     }
 
-    /// It is asked for whole addresses only, not for their parts: its keys are patterns.
+    /// The name of the route whose next hop it asks; `None`: it asks none.
+    fn asked_route(&self) -> Option<&str> {
+        None
+    }
+
+    /// It is asked for whole addresses only, not for their parts: its keys are patterns, or whoever has
+    /// the answers knows by himself what parts stand for.
     fn has_patterns(&self) -> bool {
         false
     }

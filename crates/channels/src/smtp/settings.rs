@@ -6,9 +6,10 @@ use config::{
     ChannelSection, Destination, Explainer, HostPort, Limits, Reader, Settings, SharedLimits,
     Values, values_in,
 };
-use mail::Mailbox;
+use mail::{Domain, Mailbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smtp::client::{ClientConfig, StartTls};
 use std::sync::Arc;
 
 /// Which of several hosts is used.
@@ -231,6 +232,30 @@ impl Relay {
     #[must_use]
     pub fn is_lmtp(&self) -> bool {
         self.key == LmtpText::KEY
+    }
+
+    /// The settings of a session with a host of this name, in which this server calls itself
+    /// `hostname`. It asks for no TLS.
+    #[must_use]
+    pub fn client_config(&self, hostname: &Domain, peer: &str) -> ClientConfig {
+        ClientConfig {
+            hostname: hostname.as_str().to_owned(),
+            peer: Box::from(peer),
+            lmtp: self.is_lmtp(),
+            starttls: StartTls::Off,
+            chunking: self.peer.chunking,
+            pipelining: self.peer.pipelining,
+            unasked_content: self.named.unasked_content,
+            eight_bit_as_is: self.peer.eight_bit == EightBit::AsIs,
+            reply_line_bytes_max: 2048,
+            reply_lines_max: 100,
+            greeting_timeout: self.peer.greeting_timeout.get(),
+            command_timeout: self.peer.command_timeout.get(),
+            data_timeout: self.peer.data_timeout.get(),
+            content_timeout: self.peer.content_timeout.get(),
+            final_timeout: self.peer.final_timeout.get(),
+            transaction_timeout: self.peer.transaction_timeout.get(),
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! `[[table]]`.
 
 use crate::Schema;
+use crate::channel::Destination;
 use crate::reader::Reader;
 use crate::resolver::Resolver;
+use crate::route::Route;
 use crate::table::{TableCache, TableEntry, TableSettings};
 use crate::written::{TableCacheText, TableText};
 use std::sync::Arc;
@@ -94,6 +96,29 @@ impl Resolver<'_> {
             }
         }
         parts
+    }
+
+    /// Tables that ask the next hop of a route: it must be one whose hosts the file names.
+    pub(super) fn asked_routes(&mut self, written: &[TableText], routes: &[Route]) {
+        for table in self.tables.clone() {
+            let Some(name) = table.settings.asked_route() else { continue };
+            let index = written.iter().position(|text| *text.name == *table.name);
+            let path = format!("table[{}].{}.route", index.unwrap_or(0), table.kind);
+            match routes.iter().find(|route| *route.name == *name) {
+                None => {
+                    let names: Vec<&str> = routes.iter().map(|route| &*route.name).collect();
+                    let help = format!("there are: {}", names.join(", "));
+                    self.error(&path, format!("no route is named \"{name}\""), &help);
+                }
+                Some(route) if !matches!(route.channel.destination(), Destination::Hosts(_)) => {
+                    let message = format!("route \"{name}\" has no hosts that could be asked");
+                    let help =
+                        "only one with `smtp` or `lmtp`, and `hosts` that stand in this file";
+                    self.error(&path, message, help);
+                }
+                Some(_) => {}
+            }
+        }
     }
 
     fn table_cache(&mut self, at: &str, text: &TableCacheText) -> TableCache {

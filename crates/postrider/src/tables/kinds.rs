@@ -1,6 +1,7 @@
 //! The kinds of table that there are: what may stand in `[[table]]`, and the drivers of those whose
 //! answers come from a server. A kind is a line in each of the two.
 
+use super::call_ahead::{AskedHop, CallAhead, CallAheadText};
 use super::ldap::{LdapSettings, LdapText};
 use super::redis::{Redis, RedisText};
 use super::socketmap::{Socketmap, SocketmapText};
@@ -15,6 +16,7 @@ use std::sync::{Arc, LazyLock};
 pub(crate) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         let schema = channels::sections()
+            .table::<CallAheadText>()
             .table::<LdapText>()
             .table::<RedisText>()
             .table::<SocketmapText>()
@@ -29,9 +31,15 @@ pub(crate) fn schema() -> &'static Schema {
 /// Makes a driver, on the thread on which it will live.
 pub(super) type Build = Box<dyn FnOnce() -> Box<dyn Backend> + Send>;
 
-/// The driver of a table; `None`: its answers are kept in this process.
-pub(super) fn backend(settings: &Arc<dyn TableSettings>) -> Option<Build> {
+/// The driver of a table, which may ask a next hop; `None`: its answers are kept in this process.
+pub(super) fn backend(
+    settings: &Arc<dyn TableSettings>,
+    asked: Option<&AskedHop>,
+) -> Option<Build> {
     let kinds = [
+        asked
+            .cloned()
+            .and_then(|hop| build(settings, move |ahead: &CallAhead| ahead.backend(hop.clone()))),
         build(settings, LdapSettings::backend),
         build(settings, Redis::backend),
         build(settings, Socketmap::backend),
@@ -49,7 +57,7 @@ pub(super) fn copied(settings: &Arc<dyn TableSettings>) -> Option<&LdapSettings>
 
 fn build<S: TableSettings>(
     settings: &Arc<dyn TableSettings>,
-    backend: fn(&S) -> Box<dyn Backend>,
+    backend: impl Fn(&S) -> Box<dyn Backend> + Send + 'static,
 ) -> Option<Build> {
     settings.of::<S>()?;
     let settings = Arc::clone(settings);

@@ -1,6 +1,7 @@
 //! Lookup tables of the running program: the registry of those in force, and the kinds whose answers
 //! come from a server, a file or folder each.
 
+mod call_ahead;
 mod connections;
 mod dialogue;
 mod files;

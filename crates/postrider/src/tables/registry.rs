@@ -1,5 +1,6 @@
 //! The live tables of the configuration in force, by name.
 
+use super::call_ahead::AskedHop;
 use super::files;
 use super::kinds;
 use super::ldap::Snapshot;
@@ -29,6 +30,8 @@ pub(super) type Live = BTreeMap<Arc<str>, LiveTable>;
 #[derive(Clone)]
 pub(super) struct LiveTable {
     pub(super) entry: Arc<TableEntry>,
+    /// The next hop that it asks, if it does.
+    asked: Option<AskedHop>,
     pub(super) source: Source,
 }
 
@@ -94,15 +97,16 @@ impl Registry {
         let before = self.live();
         let (mut live, mut mistakes) = (Live::new(), Vec::new());
         for entry in &config.tables {
-            let same = before.get(&entry.name).filter(|known| is_like(&known.entry, entry));
-            let source = match same {
+            let asked = AskedHop::of(config, entry);
+            let is_same = |known: &&LiveTable| known.is_like(entry, asked.as_ref());
+            let source = match before.get(&entry.name).filter(is_same) {
                 Some(known) if !known.is_changed() => Ok(known.source.clone()),
-                _ => self.open_one(config, entry),
+                _ => self.open_one(config, entry, asked.as_ref()),
             };
             match source {
                 Ok(source) => {
                     let entry = Arc::clone(entry);
-                    live.insert(Arc::clone(&entry.name), LiveTable { entry, source });
+                    live.insert(Arc::clone(&entry.name), LiveTable { entry, asked, source });
                 }
                 Err(found) => mistakes.extend(found),
             }
@@ -146,7 +150,12 @@ impl Registry {
         Ok(thread.open(name, cache, build))
     }
 
-    fn open_one(&self, config: &Config, entry: &TableEntry) -> Result<Source, Vec<String>> {
+    fn open_one(
+        &self,
+        config: &Config,
+        entry: &TableEntry,
+        asked: Option<&AskedHop>,
+    ) -> Result<Source, Vec<String>> {
         if entry.settings.composition().is_some() {
             return Ok(Source::Composed);
         }
@@ -157,7 +166,7 @@ impl Registry {
             let at = |error| vec![format!("cannot start a thread: {error}")];
             return snapshot.map(Source::Snapshot).map_err(at);
         }
-        if let Some(build) = kinds::backend(&entry.settings) {
+        if let Some(build) = kinds::backend(&entry.settings, asked) {
             let opened = self.open_remote(Arc::clone(&entry.name), &entry.cache, build);
             return opened.map(Source::Remote).map_err(|mistake| vec![mistake]);
         }
@@ -212,6 +221,19 @@ impl Registry {
 }
 
 impl LiveTable {
+    /// Whether what was opened for it serves a table that is told this, and asks that hop.
+    fn is_like(&self, entry: &TableEntry, asked: Option<&AskedHop>) -> bool {
+        let known = &self.entry;
+        let is_hop_like = match (&self.asked, asked) {
+            (Some(one), Some(other)) => one.is_like(other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        known.kind == entry.kind
+            && known.cache == entry.cache
+            && known.settings.is_like(&*entry.settings)
+            && is_hop_like
+    }
+
     fn is_changed(&self) -> bool {
         self.stamp().is_some_and(|stamp| !stamp.is_current())
     }
@@ -227,11 +249,6 @@ impl LiveTable {
     pub(super) fn path(&self) -> Option<&Path> {
         self.stamp().map(Stamp::path)
     }
-}
-
-/// Whether what was opened for one serves the other.
-fn is_like(one: &TableEntry, other: &TableEntry) -> bool {
-    one.kind == other.kind && one.cache == other.cache && one.settings.is_like(&*other.settings)
 }
 
 /// The tables as one shard sees them. Clones are the same.

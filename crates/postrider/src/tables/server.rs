@@ -63,6 +63,11 @@ impl Server {
         }
     }
 
+    /// The one at this place.
+    pub(super) fn at(place: HostPort) -> Server {
+        Server(place)
+    }
+
     /// Opens a connection. Names are resolved as the system does, all addresses are tried.
     pub(super) async fn connect(&self, timeout: Duration) -> Result<Box<dyn Wire>, Trouble> {
         within(self, timeout, async { self.open().await.map_err(|error| error.to_string()) }).await
@@ -129,7 +134,7 @@ pub(super) async fn exchange(
 }
 
 /// Whether there is something to be read before anything was asked: bytes, or that it was closed.
-async fn has_news(wire: &mut Box<dyn Wire>) -> bool {
+pub(super) async fn has_news(wire: &mut Box<dyn Wire>) -> bool {
     let mut byte = [0];
     poll_fn(|cx| {
         let read = Pin::new(&mut *wire).poll_read(cx, &mut ReadBuf::new(&mut byte));

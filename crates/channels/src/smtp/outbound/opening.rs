@@ -7,7 +7,6 @@ use super::lessons::Lessons;
 use super::relay_of;
 use super::seat::{self, Seat};
 use super::wire::Wire;
-use crate::settings::{EightBit, Relay};
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
@@ -20,7 +19,7 @@ use mta::routing::hop::NextHop;
 use mta::routing::hosts::{Candidate, Host};
 use mta::routing::ourselves;
 use mta::seams::{DnsError, Encryption, Endpoint, Net, Stream, Time, World};
-use smtp::client::{ClientConfig, ClientEvent, ClientSession, StartTls};
+use smtp::client::{ClientEvent, ClientSession};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -333,7 +332,7 @@ fn session<W: World>(
     peer: &Endpoint,
     name: &str,
 ) -> ClientSession {
-    let mut config = client_config(relay_of(hop), hop, name);
+    let mut config = relay_of(hop).client_config(&hop.hostname, name);
     config.starttls = encrypting::policy(slot, hop, peer);
     config.chunking &= !hop.memory::<Lessons>().is_bdat_unusable(slot.now(), peer);
     #[cfg(feature = "planted")]
@@ -393,26 +392,5 @@ fn peer_name(host: &Host, peer: &Endpoint) -> Box<str> {
         peer.to_string().into()
     } else {
         format!("{}[{}]:{}", host.name, peer.ip(), peer.port()).into()
-    }
-}
-
-fn client_config(relay: &Relay, hop: &NextHop, peer: &str) -> ClientConfig {
-    ClientConfig {
-        hostname: hop.hostname.as_str().to_owned(),
-        peer: Box::from(peer),
-        lmtp: relay.is_lmtp(),
-        starttls: StartTls::Off,
-        chunking: relay.peer.chunking,
-        pipelining: relay.peer.pipelining,
-        unasked_content: relay.named.unasked_content,
-        eight_bit_as_is: relay.peer.eight_bit == EightBit::AsIs,
-        reply_line_bytes_max: 2048,
-        reply_lines_max: 100,
-        greeting_timeout: relay.peer.greeting_timeout.get(),
-        command_timeout: relay.peer.command_timeout.get(),
-        data_timeout: relay.peer.data_timeout.get(),
-        content_timeout: relay.peer.content_timeout.get(),
-        final_timeout: relay.peer.final_timeout.get(),
-        transaction_timeout: relay.peer.transaction_timeout.get(),
     }
 }

@@ -1,0 +1,151 @@
+//! Tables whose answers are a next hop's: whether it would take a recipient is asked as a transaction
+//! begins, and no message is given to it (call-ahead, callout, recipient verification).
+
+mod conversation;
+mod hop;
+
+pub(super) use hop::AskedHop;
+
+use super::connections::{Connections, in_turn};
+use config::quantity::Period;
+use config::{Reader, TableSection, TableSettings};
+use conversation::Conversation;
+use lookup::{Backend, Entry, Fetch, Trouble};
+use mail::Mailbox;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// The sender of questions as it is written where there is none (RFC 5321 §4.5.5).
+const NOBODY: &str = "<>";
+
+/// A table whose answers are a next hop's: it has the addresses that the hosts of a route would take mail
+/// for. They are asked as a transaction begins (MAIL, RCPT, RSET), and given no message. What RCPT
+/// replies decides: 2yz, the address is there; 5yz, it is not; anything else, and all that fails before,
+/// is no answer. An address is asked for as a whole and in lower case.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct CallAheadText {
+    /// The name of the route whose hosts are asked, with its `tls`, `port` and timeouts: one with `smtp`
+    /// or `lmtp`, and hosts that stand in this file. Required.
+    #[schemars(extend("title" = "name of a route"))]
+    route: String,
+    /// The sender that questions name; `"<>"` is none, as in reports. A next hop that refuses it gives no
+    /// answers.
+    #[schemars(extend("title" = "address or <>"))]
+    sender: String,
+    /// Wait for a host, until it has greeted us and replied to EHLO. Then the next one is tried.
+    connect_timeout: Period,
+}
+
+impl Default for CallAheadText {
+    fn default() -> CallAheadText {
+        CallAheadText {
+            route: String::new(),
+            sender: NOBODY.to_owned(),
+            // Postfix's postscreen has clients wait for 6 seconds.
+            connect_timeout: "10s".into(),
+        }
+    }
+}
+
+impl TableSection for CallAheadText {
+    const KEY: &'static str = "call_ahead";
+    const SUMMARY: &'static str = "A next hop, which is asked whether it would take a recipient.";
+    const EXAMPLE: &'static str = "[[table]]\ncall_ahead = { … }";
+    const IS_REMOTE: bool = true;
+    type Text = CallAheadText;
+
+    fn read(text: CallAheadText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
+        reader.check_timeout("connect_timeout", &text.connect_timeout);
+        if text.route.is_empty() {
+            let help = "name the route whose hosts are to be asked: route = \"mailboxes\"";
+            reader.error("", "a call-ahead without `route`", help);
+            return None;
+        }
+        let sender = match &*text.sender {
+            NOBODY | "" => None,
+            address => match Mailbox::parse(address, true) {
+                Ok(sender) => Some(sender),
+                Err(why) => {
+                    let help = format!("{why}; \"{NOBODY}\" is no sender");
+                    reader.error("sender", format!("\"{address}\" is not an address"), &help);
+                    return None;
+                }
+            },
+        };
+        let (route, connect_timeout) = (text.route.into(), text.connect_timeout);
+        Some(Arc::new(CallAhead { route, sender, connect_timeout }))
+    }
+}
+
+/// `call_ahead = { … }`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CallAhead {
+    route: Box<str>,
+    sender: Option<Mailbox>,
+    connect_timeout: Period,
+}
+
+impl TableSettings for CallAhead {
+    fn asked_route(&self) -> Option<&str> {
+        Some(&self.route)
+    }
+
+    /// Tags and domains mean there what the next hop has them mean.
+    fn has_patterns(&self) -> bool {
+        true
+    }
+
+    fn is_like(&self, other: &dyn TableSettings) -> bool {
+        other.of() == Some(self)
+    }
+}
+
+impl CallAhead {
+    /// A driver, for the thread that asks it.
+    pub(super) fn backend(&self, hop: AskedHop) -> Box<dyn Backend> {
+        let (ahead, answering) = (self.clone(), Cell::default());
+        Box::new(Driver { ahead, hop, answering, connections: Connections::new() })
+    }
+}
+
+struct Driver {
+    ahead: CallAhead,
+    hop: AskedHop,
+    /// The number of the host that has greeted us last.
+    answering: Cell<usize>,
+    connections: Connections<Conversation>,
+}
+
+impl Backend for Driver {
+    fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
+        Box::pin(in_turn(keys, async |key| self.find(key).await))
+    }
+
+    fn server(&self) -> Option<String> {
+        self.connections.is_answering().then(|| self.hop.server(self.answering.get())).flatten()
+    }
+}
+
+impl Driver {
+    /// The entry of an address that is there is the address. What is none is not asked for.
+    async fn find(&self, key: &str) -> Result<Option<Entry>, Trouble> {
+        let Ok(recipient) = Mailbox::parse(key, true) else { return Ok(None) };
+        let wait = self.ahead.connect_timeout.get();
+        let open = async || {
+            let (host, conversation) = self.hop.open(wait, self.answering.get()).await?;
+            self.answering.set(host);
+            Ok(conversation)
+        };
+        let ask = async |conversation: &mut Conversation| {
+            conversation.ask(self.ahead.sender.clone(), recipient.clone()).await
+        };
+        let is_there = self.connections.ask(open, ask).await?;
+        Ok(is_there.then(|| Entry::text(key)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

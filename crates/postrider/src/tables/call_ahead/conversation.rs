@@ -1,0 +1,258 @@
+//! What is said to a host that is asked for recipients: the session that also sends mail, on a connection
+//! of the tables' thread.
+
+use crate::tables::connections;
+use crate::tables::server::{Wire, has_news};
+use crate::tables::text::words;
+use crate::world::Start;
+use lookup::{Trouble, TroubleKind};
+use mail::{Failure, Mailbox, Mono, Step};
+use smtp::client::{ClientConfig, ClientEvent, ClientSession, Output};
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
+
+/// After so many recipients that were refused a connection is closed. A server has little patience with
+/// one that seems to guess: Postfix makes it wait from its tenth error on, and hangs up at the twentieth
+/// (`smtpd_soft_error_limit`, `smtpd_hard_error_limit`).
+const REFUSED_MAX: usize = 8;
+
+/// So long the reply to RSET is waited for: the answer is there already.
+const RESET_MAX: Duration = Duration::from_secs(1);
+
+/// An open connection, and the session on it.
+pub(super) struct Conversation {
+    /// `None`: it is over.
+    wire: Option<Box<dyn Wire>>,
+    session: ClientSession,
+    started: Start,
+    /// Recipients that were refused on it.
+    refused_count: usize,
+}
+
+/// Where the opening of a conversation has led.
+pub(super) enum Opening {
+    /// The host can be asked.
+    Ready(Conversation),
+    /// The connection is to be encrypted.
+    StartTls(Conversation),
+}
+
+impl Conversation {
+    /// Nothing was said yet.
+    pub(super) fn new(wire: Box<dyn Wire>, config: ClientConfig) -> Conversation {
+        let started = Start::now();
+        let session = ClientSession::new(Arc::new(config), started.elapsed());
+        Conversation { wire: Some(wire), session, started, refused_count: 0 }
+    }
+
+    /// Goes on until the host can be asked, or the connection is to be encrypted.
+    ///
+    /// # Errors
+    /// The host doesn't want us, or is none.
+    pub(super) async fn open(mut self) -> Result<Opening, Failure> {
+        loop {
+            match self.next_event().await {
+                ClientEvent::Ready => return Ok(Opening::Ready(self)),
+                ClientEvent::StartTls => return Ok(Opening::StartTls(self)),
+                ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(over)),
+                // No transaction was begun.
+                ClientEvent::Done { .. } => {}
+            }
+        }
+    }
+
+    /// Encrypts the connection, and goes on from there.
+    ///
+    /// # Errors
+    /// What went wrong with that.
+    pub(super) async fn encrypt<F>(
+        mut self,
+        encrypt: impl FnOnce(Box<dyn Wire>) -> F,
+    ) -> io::Result<Conversation>
+    where
+        F: Future<Output = io::Result<Box<dyn Wire>>>,
+    {
+        let Some(wire) = self.wire.take() else { return Err(io::ErrorKind::NotConnected.into()) };
+        self.wire = Some(encrypt(wire).await?);
+        self.session.handle_tls_started(self.now());
+        Ok(self)
+    }
+
+    /// Whether the host would take mail for this recipient.
+    ///
+    /// # Errors
+    /// It doesn't say so, nor that it would not.
+    pub(super) async fn ask(
+        &mut self,
+        sender: Option<Mailbox>,
+        recipient: Mailbox,
+    ) -> Result<bool, connections::Failure> {
+        if self.is_gone().await {
+            let text = "closed the connection, or said more than was asked";
+            return Err(connections::Failure::Gone(Trouble::new(TroubleKind::Unreachable, text)));
+        }
+        self.session.probe(self.now(), sender, recipient);
+        let (outcome, is_answered) = self.outcome().await;
+        let is_over = !self.is_ready_again().await;
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(failure) if is_of_recipient(&failure) => {
+                self.refused_count += 1;
+                if self.refused_count == REFUSED_MAX {
+                    self.hang_up();
+                }
+                Ok(false)
+            }
+            Err(failure) => {
+                let trouble = trouble_of(&failure);
+                Err(match is_over {
+                    true if !is_answered => connections::Failure::Gone(trouble),
+                    true => connections::Failure::Broken(trouble),
+                    false => connections::Failure::Answered(trouble),
+                })
+            }
+        }
+    }
+
+    /// Whether nothing more can be asked.
+    async fn is_gone(&mut self) -> bool {
+        match &mut self.wire {
+            Some(wire) => has_news(wire).await,
+            None => true,
+        }
+    }
+
+    /// What came of the question, and whether anything was replied to it.
+    async fn outcome(&mut self) -> (Result<(), Failure>, bool) {
+        loop {
+            match self.next_event().await {
+                ClientEvent::Done { mut outcomes, answered, .. } => {
+                    let outcome = outcomes.pop().unwrap_or_else(|| Err(over()));
+                    return (outcome.map(drop), answered);
+                }
+                ClientEvent::Closed(failure) => {
+                    return (Err(failure.unwrap_or_else(over)), false);
+                }
+                ClientEvent::Ready | ClientEvent::StartTls => {}
+            }
+        }
+    }
+
+    /// Waits until another recipient can be asked for; the connection is closed if that isn't soon.
+    async fn is_ready_again(&mut self) -> bool {
+        let event = tokio::time::timeout(RESET_MAX, self.next_event()).await;
+        let is_ready = matches!(event, Ok(ClientEvent::Ready));
+        if !is_ready {
+            self.hang_up();
+        }
+        is_ready
+    }
+
+    /// Writes and reads until the session has something to tell.
+    async fn next_event(&mut self) -> ClientEvent {
+        loop {
+            if let Some(event) = self.session.poll_event() {
+                return event;
+            }
+            let patience = self.session.deadline().since(self.now());
+            match tokio::time::timeout(patience, self.exchange()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => self.session.handle_broken(self.now(), &error.to_string()),
+                Err(_) => self.session.handle_timeout(self.now()),
+            }
+        }
+    }
+
+    /// Writes what the session has to say, or reads what the host says.
+    async fn exchange(&mut self) -> io::Result<()> {
+        let commands = self.commands();
+        let Some(wire) = &mut self.wire else { return Err(io::ErrorKind::NotConnected.into()) };
+        if !commands.is_empty() {
+            wire.write_all(&commands).await?;
+            wire.flush().await?;
+            self.session.handle_written(self.now());
+            return Ok(());
+        }
+        let mut bytes = [0; 2048];
+        let count = wire.read(&mut bytes).await?;
+        let now = self.now();
+        match bytes.get(..count) {
+            Some(said) if count > 0 => self.session.handle_input(now, said),
+            _ => self.session.handle_broken(now, "the peer closed the connection"),
+        }
+        Ok(())
+    }
+
+    /// What is to be written.
+    fn commands(&mut self) -> Vec<u8> {
+        let mut plan = Vec::new();
+        self.session.poll_output(&mut plan);
+        let buffer = self.session.buffer();
+        let bytes = |piece: &Output| match *piece {
+            Output::Bytes { start, end } => buffer.get(start..end).unwrap_or_default(),
+            // No question has any.
+            Output::Content | Output::ContentStuffed => &[],
+        };
+        plan.iter().flat_map(bytes).copied().collect()
+    }
+
+    /// Says QUIT where that can be said (RFC 5321 §4.1.1.10), and closes the connection. Nobody waits for
+    /// it: what the socket doesn't take at once is lost.
+    fn hang_up(&mut self) {
+        self.session.quit(self.now());
+        let commands = self.commands();
+        let Some(mut wire) = self.wire.take() else { return };
+        let mut cx = Context::from_waker(Waker::noop());
+        if !commands.is_empty() && Pin::new(&mut wire).poll_write(&mut cx, &commands).is_ready() {
+            let _ = Pin::new(&mut wire).poll_flush(&mut cx);
+        }
+        let _ = Pin::new(&mut wire).poll_shutdown(&mut cx);
+    }
+
+    fn now(&self) -> Mono {
+        self.started.elapsed()
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.hang_up();
+    }
+}
+
+/// Whether a failure says of the recipient, and of nothing else, that no mail for it is taken, ever.
+/// RFC 5321 §4.2.1: x5z is about the mail system, the others are about syntax, connections and the like,
+/// unless the status says that it is the address (RFC 3463 §3.2, §3.3).
+fn is_of_recipient(failure: &Failure) -> bool {
+    failure.step == Some(Step::RcptTo)
+        && failure.reply.as_ref().is_some_and(|reply| {
+            let is_of_address = reply.enhanced.is_some_and(|e| matches!(e.subject, 1 | 2));
+            reply.code / 100 == 5 && (reply.code / 10 == 55 || is_of_address)
+        })
+}
+
+/// What a failure that is no answer means for the other questions.
+fn trouble_of(failure: &Failure) -> Trouble {
+    let code = failure.reply.as_ref().map(|reply| reply.code);
+    let kind = match (failure.step, code) {
+        // Of others it may well say something.
+        (Some(Step::RcptTo), Some(code)) if code != 421 => TroubleKind::Key,
+        // RFC 6531 §3.6: it has no name that this host understands.
+        _ if failure.status.subject == 6 => TroubleKind::Key,
+        // RFC 3463 §3.5: the connection.
+        (_, None) if failure.status.subject == 4 => TroubleKind::Unreachable,
+        _ => TroubleKind::Wrong,
+    };
+    Trouble::new(kind, words(failure.to_string().as_bytes()))
+}
+
+/// A session that ended without a reason.
+fn over() -> Failure {
+    let status = mail::EnhancedStatus::new(4, 4, 2);
+    Failure::local(mail::Class::Transient, status, "the session is over")
+}

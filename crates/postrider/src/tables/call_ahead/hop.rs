@@ -1,0 +1,159 @@
+//! The next hop that is asked, and how a conversation with one of its hosts is opened.
+
+use super::conversation::{Conversation, Opening};
+use crate::peer_tls::PeerTls;
+use crate::tables::server::{Server, Wire};
+use crate::tables::text::words;
+use channels::settings::{Relay, RouteTls};
+use config::{Config, Destination, Host, HostPort, Settings, TableEntry};
+use lookup::{Trouble, TroubleKind};
+use mail::Domain;
+use rustls::pki_types::ServerName;
+use smtp::client::{ClientConfig, StartTls};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_rustls::TlsConnector;
+
+/// The next hop that a table asks, and as whom.
+#[derive(Clone, Debug)]
+pub(in super::super) struct AskedHop {
+    hostname: Domain,
+    /// What its route is told.
+    channel: Arc<dyn Settings>,
+    tls: Arc<PeerTls>,
+}
+
+impl AskedHop {
+    /// That of a table; `None`: it asks none.
+    pub(in super::super) fn of(config: &Config, table: &TableEntry) -> Option<AskedHop> {
+        let name = table.settings.asked_route()?;
+        let route = config.routes.iter().find(|route| *route.name == *name)?;
+        Some(AskedHop {
+            hostname: config.hostname.clone(),
+            channel: Arc::clone(&route.channel),
+            tls: Arc::default(),
+        })
+    }
+
+    /// Whether a table that asks the other is told the same.
+    pub(in super::super) fn is_like(&self, other: &AskedHop) -> bool {
+        self.hostname == other.hostname && self.channel.is_like(&*other.channel)
+    }
+
+    /// A host by its number.
+    pub(super) fn server(&self, number: usize) -> Option<String> {
+        self.hosts().get(number).map(ToString::to_string)
+    }
+
+    /// In the order of the configuration.
+    fn hosts(&self) -> Vec<&HostPort> {
+        match self.channel.destination() {
+            Destination::Hosts(groups) => groups.into_iter().flatten().collect(),
+            // No such route can be named.
+            Destination::Here(_) | Destination::ByEntry | Destination::Mx { .. } => Vec::new(),
+        }
+    }
+
+    /// A conversation with the first host that greets us, and its number; `first` is tried before the
+    /// others. Each has so long for it.
+    ///
+    /// # Errors
+    /// None does: what the last one said.
+    pub(super) async fn open(
+        &self,
+        wait: Duration,
+        first: usize,
+    ) -> Result<(usize, Conversation), Trouble> {
+        let hosts = self.hosts();
+        let mut why = "the route has no hosts".to_owned();
+        for index in (first..hosts.len()).chain(0..first) {
+            let Some(host) = hosts.get(index) else { continue };
+            let opened = tokio::time::timeout(wait, self.open_host(host)).await;
+            let silent = |_| Err(format!("{host}: no greeting within {wait:?}"));
+            match opened.unwrap_or_else(silent) {
+                Ok(conversation) => return Ok((index, conversation)),
+                Err(text) => why = text,
+            }
+        }
+        Err(Trouble::new(TroubleKind::Unreachable, why))
+    }
+
+    async fn open_host(&self, host: &HostPort) -> Result<Conversation, String> {
+        let relay: &Relay = self.channel.of().ok_or("the route is none of SMTP")?;
+        let server = Server::at(host.clone());
+        let mut config = relay.client_config(&self.hostname, &server.to_string());
+        let (first, then) = match (relay.peer.tls, &host.host) {
+            // Nobody but this machine listens on its sockets.
+            (RouteTls::Off, _) | (_, Host::Socket(_)) => (StartTls::Off, None),
+            // If the handshake fails it goes in clear, as mail does (RFC 7435).
+            (RouteTls::Opportunistic, _) => (StartTls::Opportunistic, Some(StartTls::Off)),
+            (RouteTls::Required | RouteTls::Verified, _) => (StartTls::Required, None),
+        };
+        config.starttls = first;
+        let is_verified = relay.peer.tls == RouteTls::Verified;
+        match (self.open_once(&server, config.clone(), host, is_verified).await, then) {
+            (Err(NoGreeting::NotEncrypted(_)), Some(then)) => {
+                config.starttls = then;
+                let again = self.open_once(&server, config, host, is_verified).await;
+                again.map_err(|why| why.to_string())
+            }
+            (opened, _) => opened.map_err(|why| why.to_string()),
+        }
+    }
+
+    async fn open_once(
+        &self,
+        server: &Server,
+        config: ClientConfig,
+        host: &HostPort,
+        is_verified: bool,
+    ) -> Result<Conversation, NoGreeting> {
+        let failed = |why: String| NoGreeting::Failed(words(why.as_bytes()));
+        let wire = server.open().await.map_err(|error| failed(format!("{server}: {error}")))?;
+        let mut conversation = Conversation::new(wire, config);
+        loop {
+            conversation = match conversation.open().await.map_err(|why| failed(why.to_string()))? {
+                Opening::Ready(conversation) => return Ok(conversation),
+                Opening::StartTls(begun) => {
+                    let begun = begun.encrypt(|wire| self.encrypt(wire, host, is_verified)).await;
+                    let text = |error| format!("{server}: the TLS handshake failed: {error}");
+                    begun
+                        .map_err(|error| NoGreeting::NotEncrypted(words(text(error).as_bytes())))?
+                }
+            }
+        }
+    }
+
+    async fn encrypt(
+        &self,
+        wire: Box<dyn Wire>,
+        host: &HostPort,
+        is_verified: bool,
+    ) -> io::Result<Box<dyn Wire>> {
+        let name = match &host.host {
+            Host::Address(address) => ServerName::from(*address),
+            Host::Name(name) => {
+                ServerName::try_from(name.as_str().to_owned()).map_err(io::Error::other)?
+            }
+            Host::Socket(_) => return Err(io::Error::other("a socket has no TLS")),
+        };
+        let connector = TlsConnector::from(self.tls.client(is_verified)?);
+        Ok(Box::new(connector.connect(name, wire).await?))
+    }
+}
+
+/// Why a host was not greeted by.
+enum NoGreeting {
+    Failed(String),
+    /// The handshake failed: in clear it may work.
+    NotEncrypted(String),
+}
+
+impl fmt::Display for NoGreeting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (NoGreeting::Failed(why) | NoGreeting::NotEncrypted(why)) = self;
+        f.write_str(why)
+    }
+}
