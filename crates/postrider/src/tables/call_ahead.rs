@@ -21,9 +21,9 @@ use std::sync::Arc;
 const NOBODY: &str = "<>";
 
 /// A table whose answers are a next hop's: it has the addresses that the hosts of a route would take mail
-/// for. They are asked as a transaction begins (MAIL, RCPT, RSET), and given no message. What RCPT
-/// replies decides: 2yz, the address is there; 5yz, it is not; anything else, and all that fails before,
-/// is no answer. An address is asked for as a whole and in lower case.
+/// for. They are asked as a transaction begins (MAIL, RCPT, RSET), and given no message. The reply to RCPT
+/// decides: 2yz, the address is there; 5yz that is about the address, it is not; anything else, and all
+/// that fails before, is no answer. An address is asked for as a whole and in lower case.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct CallAheadText {

@@ -10,6 +10,7 @@
 
 mod admin;
 mod bench;
+mod call_ahead;
 mod config;
 mod copies;
 mod dialogue;

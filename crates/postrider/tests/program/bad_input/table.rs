@@ -22,6 +22,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "command",
         "directory",
         "copies",
+        "call_ahead",
     ],
     render: super::page::render,
 };

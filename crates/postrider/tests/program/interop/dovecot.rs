@@ -5,7 +5,11 @@ use super::place::Place;
 use crate::support::wait_until;
 use std::os::unix::net::UnixStream;
 
-pub(crate) struct Dovecot(Place);
+pub(crate) struct Dovecot {
+    place: Place,
+    /// Of its process.
+    id: u32,
+}
 
 /// Whose the mailboxes are, by number; the group, too.
 pub(crate) const USER: u32 = 65_534;
@@ -53,30 +57,45 @@ pub(crate) fn start() -> Dovecot {
     let user = |name: &str, more: &str| format!("{name}::{USER}:{USER}::{}::{more}\n", place.dir());
     let full = user("full", &format!("userdb_quota_rule=*:bytes={QUOTA_BYTES}"));
     place.write("users", &[user("a", ""), user("b", ""), full].concat());
+    let id = run(&mut place);
+    Dovecot { place, id }
+}
+
+/// Runs it, and waits until it listens.
+fn run(place: &mut Place) -> u32 {
     let file = place.path("dovecot.conf").display().to_string();
     let command = place.command("dovecot-lmtpd", &["dovecot", "-F", "-c", &file]);
-    place.start(command, "stderr.log");
-    let dovecot = Dovecot(place);
-    wait_until("Dovecot listens", || UnixStream::connect(dovecot.socket()).is_ok());
-    dovecot
+    let id = place.start(command, "stderr.log");
+    wait_until("Dovecot listens", || UnixStream::connect(place.path("lmtp")).is_ok());
+    id
 }
 
 impl Dovecot {
+    /// Ends it; what it has stays.
+    pub(crate) fn end(&mut self) {
+        self.place.end(self.id);
+    }
+
+    /// Starts it again where it was.
+    pub(crate) fn start_again(&mut self) {
+        self.id = run(&mut self.place);
+    }
+
     /// The path of its socket.
     pub(crate) fn socket(&self) -> String {
-        self.0.path("lmtp").display().to_string()
+        self.place.path("lmtp").display().to_string()
     }
 
     /// Where its Maildirs are: a directory for each user, whose number is [`USER`].
     pub(crate) fn mailboxes(&self) -> String {
-        self.0.path("mail").display().to_string()
+        self.place.path("mail").display().to_string()
     }
 
     /// What its reader says of a mailbox.
     pub(crate) fn read(&self, words: &[&str]) -> String {
-        let file = self.0.path("dovecot.conf").display().to_string();
+        let file = self.place.path("dovecot.conf").display().to_string();
         let all = [&["doveadm", "-c", &file][..], words].concat();
-        let output = self.0.command("dovecot-lmtpd", &all).output().expect("it runs");
+        let output = self.place.command("dovecot-lmtpd", &all).output().expect("it runs");
         let said = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
         assert!(output.status.success(), "{words:?}: {}", said(&output.stderr));
         said(&output.stdout)
@@ -84,7 +103,7 @@ impl Dovecot {
 
     /// The messages in a mailbox.
     pub(crate) fn mail(&self, user: &str) -> Vec<Vec<u8>> {
-        let files = std::fs::read_dir(self.0.path(&format!("mail/{user}/new")));
+        let files = std::fs::read_dir(self.place.path(&format!("mail/{user}/new")));
         let paths = files.into_iter().flatten().flatten().map(|entry| entry.path());
         paths.map(|path| std::fs::read(path).expect("a message")).collect()
     }

@@ -182,6 +182,55 @@ fn dovecots_have_the_users_that_a_table_says() {
 }
 
 #[test]
+fn dovecot_is_asked_for_its_users() {
+    if !is_possible(&["dovecot-lmtpd"]) {
+        return;
+    }
+    let (mut dovecot, files) = (dovecot::start(), Files::new());
+    let text = format!(
+        "[[table]]\nname = \"ahead\"\ncall_ahead = {{ route = \"boxes\" }}\n\
+         cache = {{ positive = \"2s\", negative = \"2s\", stale = \"1h\" }}\n\
+         [[route]]\nname = \"boxes\"\ndomains = [\"box.test\"]\n\
+         recipients = {{ table = \"ahead\" }}\nlmtp = {{ hosts = [\"{}\"] }}\n\
+         [[route]]\ndiscard = {{}}\n",
+        dovecot.socket()
+    );
+    let server = Server::start(&files, &config(&text));
+    let mut client = Client::connect(server.address());
+    let mut asks = |user: &str, reply: &str| {
+        client.say("MAIL FROM:<me@source.test>", "250");
+        client.say(&format!("RCPT TO:<{user}@box.test>"), reply);
+        client.say("RSET", "250");
+    };
+    asks("a", "250");
+    asks("a+tag", "250");
+    asks("nobody", "550 5.1.1 No such recipient here");
+    // Over quota for good: Dovecot says 552 5.2.2 at the end of the content only.
+    asks("full", "250");
+    assert!(dovecot.mail("a").is_empty(), "it was asked, and given nothing");
+    let listed = server.command(&["table", "list"]).out;
+    assert!(listed.contains("ahead") && listed.contains(&dovecot.socket()), "{listed}");
+    let got = server.command(&["table", "get", "ahead", "nobody@box.test"]);
+    assert_ne!(got.code, 0, "{}", got.out);
+    // While it is away, what it said serves, and who was never asked for waits.
+    dovecot.end();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    asks("a", "250");
+    asks("nobody", "550 5.1.1 No such recipient here");
+    asks("b", "451 4.4.3");
+    dovecot.start_again();
+    wait_until("it is asked again", || {
+        server.command(&["table", "get", "ahead", "b@box.test"]).code == 0
+    });
+    asks("b", "250");
+    drop(client);
+    let mut client = Client::connect(server.address());
+    client.mail("me@source.test", &["b@box.test"], "Subject: x\r\n\r\nfor b\r\n");
+    wait_until("the mailbox", || dovecot.mail("b").len() == 1);
+    server.stop();
+}
+
+#[test]
 fn dovecot_reads_our_maildirs() {
     if !is_possible(&["dovecot-lmtpd"]) {
         return;
