@@ -137,6 +137,11 @@ fn several_reports_of_one_moment_are_noticed() {
 }
 
 #[test]
+fn mail_that_goes_to_anothers_host_is_noticed() {
+    assert_caught(Plant::AnothersEntry, |text| text.contains("was never there"));
+}
+
+#[test]
 fn content_that_nobody_asked_for_is_noticed() {
     assert_caught(Plant::UnaskedContent, |text| text.contains("content unasked"));
 }

@@ -6,6 +6,7 @@ use super::plan::{DirectoryPlan, Health, Plan};
 use load::random::Random;
 use lookup::{Answers, Entry, PAUSE_MAX, Trouble, TroubleKind};
 use std::cell::RefCell;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,6 +20,10 @@ const UNTOUCHED_US: u64 = 3_000_000;
 /// Beyond the pause before a probe: the request that was under way when it came to be well, and
 /// the probe itself.
 const BACK_US: u64 = 6_000_000;
+
+/// Mail for a host that fails waits so long until it is looked up again where its recipient is (5
+/// minutes), and an attempt that began then may last so long (the longest timeouts, one after the other).
+const LOOKED_UP_WITHIN: Duration = Duration::from_secs(300 + 120);
 
 /// What is asked of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +94,10 @@ impl Directory {
 
     fn entry(&self, asked: Asked, key: &str) -> Option<Entry> {
         match asked {
-            Asked::Users if self.plan.has(key) => {
-                key.rsplit_once('@').map(|(local, _)| Entry::text(local))
-            }
+            Asked::Users if self.plan.has(key) => match self.plan.places_of(key) {
+                Some(places) => Some(Entry::text(places.value(key, self.executor.now_us()))),
+                None => key.rsplit_once('@').map(|(local, _)| Entry::text(local)),
+            },
             Asked::Users => None,
             Asked::Aliases => self.plan.alias(key).map(Entry::text),
         }
@@ -112,6 +118,18 @@ impl Directory {
             let text =
                 format!("no answer, though the directory is well since {well_ms} ms: {trouble}");
             self.account.violate(None, text);
+        }
+    }
+
+    /// A user's mail has come to this host: the user was there, when it was looked up last or since.
+    pub fn check_place(&self, recipient: &str, host: IpAddr) {
+        let Some(places) = self.plan.places_of(recipient) else { return };
+        let now_us = self.executor.now_us();
+        let known = self.plan.lifetimes.positive + self.plan.lifetimes.stale;
+        let before_us = (known + LOOKED_UP_WITHIN).as_micros() as u64;
+        if !places.was_at(recipient, host, now_us.saturating_sub(before_us), now_us) {
+            self.account
+                .violate_about(recipient, &format!("has come to {host}, and was never there"));
         }
     }
 

@@ -177,6 +177,7 @@ impl Simulation {
             fault_rates: plan.fault_rates,
             healed: Cell::new(false),
             plant,
+            directory: directory.clone(),
         });
         let clients = Rc::new(Clients {
             net: network.attach(OUTSIDE, NODE),
@@ -235,6 +236,10 @@ impl Simulation {
     /// Lets the network count the connections towards a hop.
     fn watch(&self, hop: &Hop) {
         let network = &self.environment.network;
+        if hop.is_by_entry {
+            let each = hop.hosts.iter().map(|&host| vec![host]);
+            return each.for_each(|host| network.watch(host, hop.connections_max, Queues::One));
+        }
         if !hop.by_mx {
             return network.watch(hop.hosts.clone(), hop.connections_max, Queues::One);
         }

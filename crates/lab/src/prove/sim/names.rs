@@ -20,5 +20,8 @@ pub const BOX_DOMAIN: &str = "box.test";
 /// The domain of the next hop that nothing goes wrong with.
 pub const WELL_DOMAIN: &str = "well.test";
 
+/// The domain whose users are at several hosts, as the directory says.
+pub const SPREAD_DOMAIN: &str = "spread.test";
+
 /// Recipients whose local part ends so exist nowhere.
 pub const UNKNOWN_USER: &str = "-nobody";

@@ -2,6 +2,7 @@
 
 use super::account::{Account, NEVER_REPLIED};
 use super::attempts::Deferred;
+use super::directory::Directory;
 use super::executor::{Executor, OUTSIDE};
 use super::names::UNKNOWN_USER;
 use super::network::{Network, SimStream};
@@ -37,6 +38,8 @@ pub struct Peers {
     pub healed: Cell<bool>,
     /// A fault to plant.
     pub plant: Option<Plant>,
+    /// Who knows where users are.
+    pub directory: Option<Rc<Directory>>,
 }
 
 impl Peers {
@@ -395,6 +398,9 @@ impl Session {
         let (reverse_path, recipients) = envelope;
         let content = std::mem::take(&mut self.content);
         let Some(group) = self.peers.network.client_of(connection) else { return };
+        if let Some(directory) = &self.peers.directory {
+            recipients.iter().for_each(|to| directory.check_place(to, self.host));
+        }
         let from = (group, connection);
         let account = &self.peers.account;
         account.handle_arrival(reverse_path, recipients, &content, from, reply_end);

@@ -6,6 +6,7 @@ mod bounds;
 mod directory;
 mod dns;
 mod file;
+mod places;
 mod shown;
 mod variety;
 
@@ -13,6 +14,7 @@ pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
 pub use bounds::{Horizon, Limits};
 pub use directory::{DirectoryPlan, Health, Illness};
 pub use dns::{Mood, Zones};
+pub use places::Places;
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
 
 use super::names::{BOX_DOMAIN, DEAF_DOMAIN, SENDER_DOMAIN};
@@ -192,6 +194,8 @@ pub struct Hop {
     pub tarpits: usize,
     /// There is no route to it at the moment.
     pub gone: bool,
+    /// Which of its hosts is meant stands in the recipient's entry.
+    pub is_by_entry: bool,
 }
 
 impl Plan {
@@ -242,8 +246,9 @@ impl Plan {
         plan.complicate(&mut Random::new(seed ^ 0x6D6F_7265));
         plan.vary(&mut Random::new(seed ^ 0x7661_7279));
         plan.wear_disks(&mut Random::new(seed ^ 0x6469_736B));
-        plan.note_unasked();
         plan.add_directory(&mut Random::new(seed ^ 0x6469_7265));
+        plan.spread_users(&mut Random::new(seed ^ 0x7370_7264));
+        plan.note_unasked();
         plan
     }
 
@@ -390,6 +395,9 @@ impl Plan {
             let hosts = self.hops[hop].hosts.len() as u32;
             return hosts + hosts * hosts + hosts * hosts * hosts;
         }
+        if self.hops[hop].is_by_entry {
+            return self.hops[hop].hosts.len() as u32;
+        }
         (hops.len() + sets.len() - 1) as u32
     }
 
@@ -460,6 +468,7 @@ fn hop(random: &mut Random, number: u8, domains: &[&str], heal_us: u64) -> Hop {
         is_well: false,
         tarpits: 0,
         gone: false,
+        is_by_entry: false,
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Plant {
     AskForAll,
     /// A directory that was given up is never found well again
     IgnoreProbes,
+    /// What the directory says of one user is taken for another's
+    AnothersEntry,
     /// A connection is used again after a reply that breaks the protocol
     #[cfg(feature = "planted")]
     ReuseAfterProtocolError,

@@ -172,7 +172,10 @@ impl Clerk {
     }
 
     /// Makes a request, until it is answered or its time is over.
-    async fn fetch(&self, Request { id, keys, until }: Request) {
+    async fn fetch(&self, Request { id, mut keys, until }: Request) {
+        if self.plant == Some(Plant::AnothersEntry) {
+            keys.iter_mut().for_each(|key| *key = format!("another-{key}").into());
+        }
         let answers = tokio::select! {
             biased;
             answers = self.directory.answer(self.asked, &keys) => Some(answers),

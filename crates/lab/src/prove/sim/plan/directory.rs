@@ -1,7 +1,7 @@
 //! The directory of some worlds: whose recipients it has, and when it is ill.
 
-use super::{BY_MX, Plan, SECOND_US};
-use crate::prove::sim::names::{BOX_DOMAIN, SENDER_DOMAIN, UNKNOWN_USER};
+use super::{BY_MX, Places, Plan, SECOND_US};
+use crate::prove::sim::names::{BOX_DOMAIN, SENDER_DOMAIN, SPREAD_DOMAIN, UNKNOWN_USER};
 use load::random::Random;
 use lookup::Lifetimes;
 use std::fmt::Write as _;
@@ -59,6 +59,8 @@ pub struct DirectoryPlan {
     pub requests_max: usize,
     /// Keys in one request.
     pub batch_max: usize,
+    /// Where the users of [`SPREAD_DOMAIN`] are, if there are any.
+    pub places: Option<Places>,
 }
 
 impl Plan {
@@ -101,6 +103,7 @@ impl Plan {
             entries_max: 1 << random.below(9),
             requests_max: 1 + random.below(3) as usize,
             batch_max: 1 + random.below(4) as usize,
+            places: None,
         });
     }
 }
@@ -144,6 +147,19 @@ impl DirectoryPlan {
     pub fn has(&self, address: &str) -> bool {
         let Some((local, domain)) = address.rsplit_once('@') else { return false };
         !local.is_empty() && !local.ends_with(UNKNOWN_USER) && self.governs(domain)
+    }
+
+    /// Has the users of a hop, and where they are.
+    pub(super) fn add_spread(&mut self, hop: usize, places: Places) {
+        self.hops.push(hop);
+        self.domains.push(SPREAD_DOMAIN.to_owned());
+        self.places = Some(places);
+    }
+
+    /// Where the users of this address's domain are, if that is asked.
+    #[must_use]
+    pub fn places_of(&self, address: &str) -> Option<&Places> {
+        self.places.as_ref().filter(|_| address.ends_with(SPREAD_DOMAIN))
     }
 
     /// Whom this address stands for.

@@ -122,6 +122,9 @@ impl Hop {
         if self.by_mx {
             return "mx = { ".to_owned();
         }
+        if self.is_by_entry {
+            return "smtp = { hosts = [\"{value}\"], ".to_owned();
+        }
         let hosts: Vec<String> = self.hosts.iter().map(|host| format!("\"{host}\"")).collect();
         format!("smtp = {{ hosts = [{}], ", hosts.join(", "))
     }
