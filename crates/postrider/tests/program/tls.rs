@@ -340,6 +340,49 @@ fn next_hops_are_sent_to_encrypted_as_the_route_says() {
     );
 }
 
+#[test]
+fn next_hops_are_asked_for_recipients_encrypted_as_the_route_says() {
+    let known = "[[table]]\nname = \"known\"\n[table.inline]\n\"you@required.known.test\" = \"\"\n\
+                 \"you@verified.known.test\" = \"\"\n\"you@misnamed.known.test\" = \"\"\n\
+                 [[route]]\ndomains = [\"*.known.test\"]\nrecipients = { table = \"known\" }\n\
+                 discard = {}\n";
+    let (far_files, other_files) = (Files::new(), Files::new());
+    make_certificate(far_files.dir(), "mx", EC, &["IP:127.0.0.1"]);
+    make_certificate(other_files.dir(), "mx", EC, &["other.test"]);
+    let here = |files: &Files| server(files, &(section("mx", &["mx.here.test"]) + known));
+    let (far, other) = (here(&far_files), here(&other_files));
+    let roots = far_files.path("roots.pem");
+    let pem = |files: &Files| std::fs::read_to_string(files.path("mx.pem")).expect("a certificate");
+    std::fs::write(&roots, pem(&far_files) + &pem(&other_files)).expect("written");
+    let asked = |name: &str, server: &Server, tls: &str| {
+        let to = server.to();
+        format!(
+            "[[table]]\nname = \"{name}\"\ncall_ahead = {{ route = \"{name}\" }}\n\
+             [[route]]\nname = \"{name}\"\ndomains = [\"{name}.known.test\"]\n\
+             recipients = {{ table = \"{name}\" }}\n\
+             smtp = {{ hosts = [\"{to}\"], tls = \"{tls}\" }}\n"
+        )
+    };
+    let routes = asked("required", &other, "required")
+        + &asked("verified", &far, "verified")
+        + &asked("misnamed", &other, "verified");
+    let files = Files::new();
+    let near = relay(&files, &routes, &roots.display().to_string());
+    let mut client = Client::connect(near.address());
+    client.say("MAIL FROM:<me@source.test>", "250");
+    for (to, reply) in [
+        ("you@required", "250"),
+        ("nobody@required", "550 5.1.1 No such recipient here"),
+        ("you@verified", "250"),
+        ("nobody@verified", "550 5.1.1 No such recipient here"),
+        ("you@misnamed", "451 4.4.3"),
+    ] {
+        client.say(&format!("RCPT TO:<{to}.known.test>"), reply);
+    }
+    let got = near.command(&["table", "get", "misnamed", "you@misnamed.known.test"]);
+    assert!((got.out + &got.err).contains("not valid for name"), "it is told why");
+}
+
 /// Without a certificate.
 fn server_in_clear(files: &Files) -> Server {
     let listeners = LISTENERS.replace("tls = \"implicit\"\n", "");

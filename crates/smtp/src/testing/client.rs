@@ -58,6 +58,8 @@ pub fn outgoing(recipients: usize, facts: ContentFacts) -> Outgoing {
 #[derive(Debug)]
 struct Running {
     recipients: usize,
+    /// Its recipient is only asked for.
+    is_probe: bool,
     /// The content was given to the driver.
     sent: bool,
     /// It goes by DATA: 354 comes in between.
@@ -206,16 +208,31 @@ impl Driver {
             return;
         }
         assert!(self.is_ready || !self.running.is_empty(), "no transaction can start yet");
+        self.begin(outgoing.recipients.len(), false);
+        self.session.start(self.now, outgoing);
+        self.events();
+    }
+
+    /// Asks for a recipient, if the session can.
+    pub fn probe(&mut self) {
+        if self.is_ready && self.running.is_empty() {
+            self.begin(1, true);
+            let recipient = Mailbox::parse("b@dest.test", false).expect("an address");
+            self.session.probe(self.now, None, recipient);
+        }
+        self.events();
+    }
+
+    fn begin(&mut self, recipients: usize, is_probe: bool) {
         self.is_ready = false;
         self.running.push_back(Running {
-            recipients: outgoing.recipients.len(),
+            recipients,
+            is_probe,
             sent: false,
             by_data: false,
             replies: 0,
             codes_behind: Vec::new(),
         });
-        self.session.start(self.now, outgoing);
-        self.events();
     }
 
     /// Quits, if nothing is under way.
@@ -240,10 +257,13 @@ impl Driver {
                 self.trace.push(String::from_utf8_lossy(bytes).into_owned());
                 last_end = end;
                 let by_data = bytes.ends_with(b"DATA\r\n");
-                self.running.back_mut().into_iter().for_each(|running| running.by_data |= by_data);
+                self.running.back_mut().into_iter().for_each(|running| {
+                    assert!(!(by_data && running.is_probe), "DATA for nothing");
+                    running.by_data |= by_data;
+                });
             } else {
                 let running = self.running.back_mut().expect("content of a transaction");
-                assert!(!running.sent, "content twice");
+                assert!(!running.sent && !running.is_probe, "content twice, or of nothing");
                 running.sent = true;
                 self.has_sent = true;
                 // MAIL and a RCPT have been answered.
@@ -306,6 +326,11 @@ impl Driver {
         assert!(running.sent || !doubtful);
         assert!(!doubtful || outcomes.iter().any(Result::is_err));
         let delivered: Vec<&Reply> = outcomes.iter().flatten().collect();
+        if running.is_probe {
+            // MAIL and RCPT were answered.
+            assert!(delivered.iter().all(|reply| reply.code / 100 == 2 && running.replies >= 2));
+            return;
+        }
         for reply in &delivered {
             assert!(running.sent, "delivered without content");
             assert_eq!(reply.code / 100, 2, "{reply}");

@@ -23,6 +23,7 @@ enum Act {
         body_bytes: u64,
         has_8bit: bool,
     },
+    Probe,
     Quit,
 }
 
@@ -52,6 +53,7 @@ fn perform(driver: &mut Driver, act: &Act) {
             };
             driver.start(client::outgoing(*recipients, facts));
         }
+        Act::Probe => driver.probe(),
         Act::Quit => driver.quit(),
     }
 }
@@ -95,6 +97,7 @@ fn acts() -> impl Strategy<Value = Act> {
             .prop_map(|(recipients, body_bytes, eight)| {
                 Act::Start { recipients, body_bytes, has_8bit: eight && body_bytes == 100 }
             }),
+        2 => Just(Act::Probe),
         1 => Just(Act::Quit),
         1 => Just(Act::Broken),
     ]
