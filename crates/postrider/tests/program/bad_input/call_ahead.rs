@@ -51,8 +51,10 @@ fn answer(stream: TcpStream, verb: &str, said: &'static str) -> std::io::Result<
         let is_it = !verb.is_empty() && command.starts_with(verb);
         let reply = if is_it { said } else { usual(&command) };
         writer.write_all(reply.as_bytes())?;
-        while is_it && said == ENDLESS {
-            writer.write_all(said.as_bytes())?;
+        if is_it && said == ENDLESS {
+            loop {
+                writer.write_all(said.as_bytes())?;
+            }
         }
         if is_it && said == CUT {
             return Ok(());
