@@ -24,7 +24,8 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 /// one of these could have it while the program is down.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// Finds a port of 127.0.0.1 that nobody listens on and no outgoing connection will take.
+/// Finds a port that nobody listens on at any address of this machine, and that no outgoing connection will
+/// take.
 ///
 /// # Errors
 /// When there is none.
@@ -34,7 +35,7 @@ pub fn free_port() -> io::Result<u16> {
     let begin = (since_1970.subsec_nanos() % u32::from(PORTS.end - PORTS.start)) as u16;
     let ports = (PORTS.start + begin..PORTS.end).chain(PORTS);
     let mut free = ports.filter(|&port| {
-        std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() && claim(port).is_ok()
+        std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() && claim(port).is_ok()
     });
     free.next().ok_or_else(|| io::Error::new(io::ErrorKind::AddrInUse, "no port is free"))
 }

@@ -180,8 +180,7 @@ pub(super) mod unprivileged {
     }
 
     pub(in super::super) fn free_port() -> u16 {
-        let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
-        socket.local_addr().expect("bound").port()
+        load::listener::free_port().expect("a port")
     }
 
     /// A line for the shell, which sees these packages, as nobody.

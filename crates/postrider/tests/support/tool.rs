@@ -3,7 +3,7 @@
 use super::{Files, WAIT_MAX, wait_until};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -54,10 +54,9 @@ pub fn ledger(source: &Path, sink: &Path) -> Value {
     serde_json::from_str(text.trim()).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A port that nobody listens on, at any address of this machine, as far as one can know.
+/// A port that nobody listens on, nor will while this test lasts, at any address of this machine.
 pub fn free_port() -> u16 {
-    let socket = TcpListener::bind("0.0.0.0:0").expect("a free port");
-    socket.local_addr().expect("it is bound").port()
+    load::listener::free_port().expect("a free port")
 }
 
 /// A running peer; ended when the test ends, however it ends.
