@@ -122,8 +122,8 @@ impl Connection {
         self.collect(std::mem::take(commands)).await.map(drop)
     }
 
-    /// Reads as many replies; the code of the last, 250 of none. A refusal shows in the last reply of the transaction: each message
-    /// has one recipient in what this relay is for.
+    /// Reads as many replies; the code of the last, 250 of none. A refusal shows in the last reply of
+    /// the transaction: each message has one recipient in what this relay is for.
     async fn collect(&mut self, commands: u32) -> io::Result<u16> {
         let mut code = 250;
         for _ in 0..commands {
