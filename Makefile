@@ -16,12 +16,13 @@ TEST_THREADS ?= 6
 run:
 	$(CARGO) run --release --quiet --bin postrider -- serve
 
-# Everything that must be green: layout, format, lints, licences, tests.
+# Everything that must be green: layout, format, lints, licences, tests. Lints with the tests' profile: what
+# build scripts make is the same for both.
 test: packages
 	scripts/check-house
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets $(FEATURES) --locked --quiet -- -D warnings
+	$(CARGO) clippy --profile test --workspace --all-targets $(FEATURES) --locked --quiet -- -D warnings
 	scripts/check-licences
 # The fuzz targets are built with what the tests leave of the processor; a failure shows in the last step.
 	nice -n 19 scripts/fuzz --build >/dev/null 2>&1 & \
@@ -33,7 +34,7 @@ check:
 	scripts/check-house
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets $(FEATURES) --quiet -- -D warnings
+	$(CARGO) clippy --profile test --workspace --all-targets $(FEATURES) --quiet -- -D warnings
 
 # Postrider against Postfix and the bare relay on this machine; BENCH='all --minutes 60' for all of
 # docs/benchmarks.md.

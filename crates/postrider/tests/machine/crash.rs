@@ -129,7 +129,7 @@ fn what_was_delivered_to_mailboxes_survives_power_cuts() {
 #[test]
 fn a_delivery_that_counts_before_its_directory_is_synced_is_found() {
     let planted = ["--into", "maildirs", "--plant", "mailbox-unsynced"];
-    let more = ["--cycles", "1", "--acked", "150", "--rate", "300"];
+    let more = ["--cycles", "3", "--acked", "300", "--rate", "300"];
     let Some((code, report)) = power_cut(&[&planted[..], &more].concat()) else { return };
     assert_eq!(code, 1, "{report}");
     assert!(report["mailboxes"]["lost"].as_u64() > Some(0), "{report}");

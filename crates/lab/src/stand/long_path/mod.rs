@@ -225,13 +225,22 @@ mod tests {
     use super::network_namespace::{NetworkNamespace, ip, remove_stale};
     use super::{Kind, LongPath, PathShape, Settings};
     use std::io::{self, Read, Write};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
     use std::time::Duration;
 
     const RTT: Duration = Duration::from_millis(50);
 
+    /// Whoever makes a path removes what is stale: not while a test makes something stale.
+    static REMOVAL: Mutex<()> = Mutex::new(());
+
+    fn removal() -> MutexGuard<'static, ()> {
+        REMOVAL.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A path of each kind that this machine has.
     fn paths(loss: f64) -> Vec<LongPath> {
         let settings = Settings { shape: PathShape { rtt: RTT, loss }, seed: 7 };
+        let _alone = removal();
         let kinds = [Kind::Netem, Kind::Tun].into_iter();
         let paths = kinds.filter_map(|kind| match LongPath::of_kind(kind, &settings) {
             Ok(path) => Some(path),
@@ -306,6 +315,7 @@ mod tests {
         if let Err(unavailable) = super::check_machine() {
             return eprintln!("skipped: {unavailable}");
         }
+        let _alone = removal();
         let own = NetworkNamespace::new(9_999).expect("a namespace");
         ip(&["netns", "add", STALE]).expect("a namespace");
         remove_stale().expect("removed");
