@@ -173,7 +173,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 14] = [
+const SECTIONS: [(&str, &str, &str); 15] = [
     ("spool", "[spool]", "SpoolText"),
     ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),
@@ -183,6 +183,7 @@ const SECTIONS: [(&str, &str, &str); 14] = [
     ("retry", "[retry]", "RetryText"),
     ("reports", "[reports]", "ReportsText"),
     ("reports: retry", "[reports]\nretry = { … }", "ReportRetryText"),
+    ("tls", "[tls]", "TlsText"),
     ("dns", "[dns]", "DnsText"),
     ("srs", "[srs]", "SrsText"),
     ("admin", "[admin]", "AdminText"),

@@ -14,7 +14,7 @@ use super::reader::Reader;
 use super::resolver::Resolver;
 use super::settings::{
     Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, ReportRetry, Reports, Retry,
-    SpoolSection, Srs,
+    SpoolSection, Srs, Tls,
 };
 use super::stage::StageEntry;
 use super::table::TableEntry;
@@ -76,6 +76,7 @@ struct Parts {
     reports: Arc<Reports>,
     report_retry: ReportRetry,
     srs: Option<Srs>,
+    tls: Tls,
     dns: Dns,
     admin: Admin,
     events: Option<Events>,
@@ -99,6 +100,7 @@ impl Parts {
             reports: self.reports,
             report_retry: self.report_retry,
             srs: self.srs,
+            tls: self.tls,
             dns: self.dns,
             admin: self.admin,
             events: self.events,
@@ -138,6 +140,10 @@ impl Resolver<'_> {
         Some(Parts {
             shards: written.shards,
             srs: self.srs(&written.srs),
+            tls: Tls {
+                handshakes_max: written.tls.max_handshakes,
+                expiry_warning: self.duration("tls.expiry_warning", &written.tls.expiry_warning),
+            },
             dns: self.dns(&written.dns),
             admin: self.admin(&written.admin, &spool),
             events: self.events(&written.events, &spool),

@@ -111,6 +111,15 @@ impl ReportRetry {
     }
 }
 
+/// `[tls]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Handshakes with clients at once.
+    pub handshakes_max: u32,
+    /// So long before a certificate ends it is told; nothing: never.
+    pub expiry_warning: Duration,
+}
+
 /// `[dns]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dns {

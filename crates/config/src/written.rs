@@ -47,6 +47,8 @@ pub struct FileText {
     pub shards: Option<u16>,
     /// Where accepted mail is kept until it is delivered.
     pub spool: SpoolText,
+    /// TLS of clients, on all listeners together.
+    pub tls: TlsText,
     /// Certificates of this server, for TLS on listeners.
     pub certificate: Vec<CertificateText>,
     /// Where mail comes in. At least one.
@@ -73,6 +75,26 @@ pub struct FileText {
     #[serde(flatten)]
     #[schemars(skip)]
     pub stages: toml::Table,
+}
+
+/// TLS of clients, on all listeners together.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsText {
+    /// TLS handshakes with clients under way at once. Beyond nine tenths of it only clients that may
+    /// relay get another: STARTTLS is answered with 454 4.7.0, and on a listener with implicit TLS
+    /// the connection is closed.
+    #[schemars(range(min = 10, max = 1_000_000))]
+    pub max_handshakes: u32,
+    /// So long before a certificate of this server ends a warning is logged, once a day. `"0s"`:
+    /// never.
+    pub expiry_warning: DurationText,
+}
+
+impl Default for TlsText {
+    fn default() -> TlsText {
+        TlsText { max_handshakes: 1_000, expiry_warning: "14d".into() }
+    }
 }
 
 /// Where accepted mail is kept until it is delivered.

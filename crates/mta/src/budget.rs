@@ -20,7 +20,11 @@ impl Budget {
     /// Takes `amount` unless that would go over the limit.
     #[must_use]
     pub fn try_take(&self, amount: u64) -> bool {
-        let max = self.max.load(Ordering::Relaxed);
+        self.try_take_up_to(amount, self.max())
+    }
+
+    /// Takes `amount` unless more than `max` would be taken then.
+    fn try_take_up_to(&self, amount: u64, max: u64) -> bool {
         let before = self.used.fetch_add(amount, Ordering::Relaxed);
         if before.saturating_add(amount) <= max {
             return true;
@@ -75,6 +79,18 @@ impl Share {
     #[must_use]
     pub fn try_grow(&mut self, amount: u64) -> bool {
         let taken = self.budget.try_take(amount);
+        if taken {
+            self.amount += amount;
+        }
+        taken
+    }
+
+    /// Takes `amount` more unless that would go into the last tenth of the budget, which is for those
+    /// who come before others.
+    #[must_use]
+    pub fn try_grow_as_stranger(&mut self, amount: u64) -> bool {
+        let max = self.budget.max();
+        let taken = self.budget.try_take_up_to(amount, max - max.div_ceil(10));
         if taken {
             self.amount += amount;
         }
@@ -136,5 +152,16 @@ mod tests {
         assert_eq!(budget.used(), 4);
         budget.give_back(4);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn the_last_tenth_is_not_for_strangers() {
+        let budget = Budget::new(20);
+        let (mut stranger, mut known) = (Share::none(&budget), Share::none(&budget));
+        assert!(stranger.try_grow_as_stranger(17) && stranger.try_grow_as_stranger(1));
+        assert!(!stranger.try_grow_as_stranger(1), "at the limit");
+        assert!(known.try_grow(2) && !known.try_grow(1));
+        stranger.shrink_to(16);
+        assert!(!stranger.try_grow_as_stranger(1) && known.try_grow(2), "what others hold counts");
     }
 }

@@ -21,6 +21,8 @@ const WORKERS_MAX: u64 = 512;
 pub struct Shared {
     /// Body memory, in bytes.
     pub body_memory: Arc<Budget>,
+    /// TLS handshakes with clients.
+    pub(crate) handshakes: Arc<Budget>,
     /// Recipients queued.
     pub queue_slots: Arc<Budget>,
     /// Sessions per listener and client address.
@@ -57,6 +59,7 @@ impl Shared {
     pub fn new(config: &Config, shards: u16) -> Shared {
         Shared {
             body_memory: Budget::new(config.spool.body_memory_bytes),
+            handshakes: Budget::new(u64::from(config.tls.handshakes_max)),
             queue_slots: Budget::new(u64::from(config.spool.queue_recipients_max)),
             clients: Clients::new(config.listeners.len()),
             sessions: (0..shards).map(|_| AtomicU32::new(0)).collect(),
@@ -98,6 +101,7 @@ impl Shared {
 
     /// Follows limits that a reload changed.
     pub(crate) fn adopt(&self, config: &Config) {
+        self.handshakes.set_max(u64::from(config.tls.handshakes_max));
         self.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
         self.body_memory.set_max(config.spool.body_memory_bytes);
         self.reads.set_parts(read_parts(config));

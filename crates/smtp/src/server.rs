@@ -82,8 +82,8 @@ pub enum Need {
     /// sink holds and whatever was reserved must be dropped. Needs no answer: call
     /// `handle_input` again.
     Abandon,
-    /// 220 is in the output: flush it, upgrade, then call [`ServerSession::handle_tls_started`].
-    /// All input was consumed, and what stood behind STARTTLS is dropped.
+    /// Answer with [`ServerSession::answer_starttls`]; if it may be done flush the output, upgrade,
+    /// then call [`ServerSession::handle_tls_started`]. All input was consumed, and what stood behind STARTTLS is dropped.
     StartTls,
     /// Flush the output and close. A transaction that was open is over, as with `Abandon`.
     Close,

@@ -45,6 +45,8 @@ pub struct Entrance<W: World> {
     transaction: Option<Rc<Transaction>>,
     /// Recipients that are not kept as they were given.
     resolutions: Resolutions,
+    /// The handshake that is under way.
+    handshake: Share,
     /// Queue slots reserved for the transaction's recipients.
     slots: Share,
     /// What the recipients draw of body memory.
@@ -81,6 +83,7 @@ impl<W: World> Entrance<W> {
             stages: ingress.stages(),
             transaction: None,
             resolutions: Resolutions::default(),
+            handshake: Share::none(&services.shared.handshakes),
             slots: Share::none(&services.shared.queue_slots),
             envelope: Share::none(&services.shared.body_memory),
             envelope_bytes: 0,
@@ -94,7 +97,23 @@ impl<W: World> Entrance<W> {
         &self.session
     }
 
-    /// Has the client encrypt the connection, which must be done by `until`.
+    /// Whether another handshake may begin. Whoever may not relay leaves the last tenth to others.
+    ///
+    /// # Errors
+    /// There are as many as the configuration allows.
+    pub fn may_encrypt(&mut self) -> Result<(), Refusal> {
+        let has_room = match self.session.may_relay() {
+            true => self.handshake.try_grow(1),
+            false => self.handshake.try_grow_as_stranger(1),
+        };
+        match has_room {
+            true => Ok(()),
+            false => Err(Refusal::transient((7, 0), "Too many TLS handshakes, try again later")),
+        }
+    }
+
+    /// Has the client encrypt the connection, which must be done by `until`; after
+    /// [`Entrance::may_encrypt`].
     ///
     /// # Errors
     /// What went wrong; the connection is gone then.
@@ -107,6 +126,7 @@ impl<W: World> Entrance<W> {
         let services = &self.ingress.services;
         let begun = services.world.net().encrypt_accepted(stream);
         let done = alarm.within(|_| until, begun).await;
+        self.handshake.clear();
         match done.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
             Ok((stream, encryption)) => {
                 services.metrics.tls_handshakes.inc();

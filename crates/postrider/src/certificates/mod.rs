@@ -2,13 +2,16 @@
 //! change.
 
 mod choice;
+mod expiry;
 
 use crate::console::ConsoleLog;
 use crate::file_stamp::{LOOK_EVERY, Seen, Stamp};
 use crate::mutex::lock;
 use crate::pem;
+use crate::world::wall_now;
 use choice::{Choice, Shown};
 use config::{Certificate, Config};
+use expiry::Expiry;
 use mta::console::Console;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{self, Ticketer};
@@ -16,6 +19,7 @@ use rustls::sign::CertifiedKey;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
+use std::time::Duration;
 
 /// Those in force, for all shards.
 #[derive(Debug)]
@@ -30,13 +34,27 @@ struct State {
     server: Option<Arc<ServerConfig>>,
     configured: Vec<Certificate>,
     stamps: Vec<Stamp>,
+    expiries: Vec<Expiry>,
+    /// So long before its end a certificate is told of.
+    warning: Duration,
     is_watched: bool,
+}
+
+impl State {
+    fn take(&mut self, read: Read) {
+        let Read { server, stamps, mut expiries } = read;
+        for expiry in &mut expiries {
+            self.expiries.iter().for_each(|before| expiry.remember(before));
+        }
+        (self.server, self.stamps, self.expiries) = (server, stamps, expiries);
+    }
 }
 
 /// Certificates as they were read, with the files that they come from.
 pub(crate) struct Read {
     server: Option<Arc<ServerConfig>>,
     stamps: Vec<Stamp>,
+    expiries: Vec<Expiry>,
 }
 
 impl Certificates {
@@ -64,7 +82,8 @@ impl Certificates {
         read: Read,
     ) -> Result<(), String> {
         let mut state = lock(&self.state);
-        (state.server, state.stamps) = (read.server, read.stamps);
+        state.take(read);
+        state.warning = config.tls.expiry_warning;
         state.configured.clone_from(&config.certificates);
         if !state.is_watched && !state.configured.is_empty() {
             self.watch().map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -91,6 +110,20 @@ impl Certificates {
         Ok(())
     }
 
+    /// Warns of what ends soon.
+    fn tell_expiries(&self) {
+        let now = wall_now();
+        let mut state = lock(&self.state);
+        let warning = state.warning;
+        let due: Vec<String> =
+            state.expiries.iter_mut().filter_map(|expiry| expiry.due(now, warning)).collect();
+        drop(state);
+        let console: &dyn Console = &*self.console;
+        for text in due {
+            console.warn("tls", format_args!("{text}"));
+        }
+    }
+
     /// Reads all anew, as the files are now.
     fn read_anew(&self) {
         let configured = lock(&self.state).configured.clone();
@@ -100,7 +133,7 @@ impl Certificates {
                 let mut state = lock(&self.state);
                 // A reload may have come in between.
                 if state.configured == configured {
-                    (state.server, state.stamps) = (read.server, read.stamps);
+                    state.take(read);
                     console.info("tls", format_args!("certificates read anew"));
                 }
             }
@@ -130,6 +163,7 @@ fn look_on(certificates: &Weak<Certificates>) {
             is_read = true;
             certificates.read_anew();
         }
+        certificates.tell_expiries();
     }
 }
 
@@ -140,6 +174,7 @@ fn look_on(certificates: &Weak<Certificates>) {
 pub(crate) fn read(configured: &[Certificate]) -> Result<Read, String> {
     let mut stamps = Vec::with_capacity(2 * configured.len());
     let mut shown = Vec::with_capacity(configured.len());
+    let mut expiries = Vec::with_capacity(configured.len());
     for certificate in configured {
         let sentence = |why| format!("certificate of line {}: {why}", certificate.line);
         for path in [&certificate.chain, &certificate.key] {
@@ -147,13 +182,15 @@ pub(crate) fn read(configured: &[Certificate]) -> Result<Read, String> {
             stamps.extend(Seen::at(path).map(|seen| Stamp::new(path, seen)));
         }
         let key = certified(&certificate.chain, &certificate.key).map_err(sentence)?;
+        let first = key.cert.first().map_or(&[][..], |first| first.as_ref());
+        expiries.push(Expiry::of(&certificate.chain, first).map_err(sentence)?);
         shown.push(Shown::new(certificate.clone(), key));
     }
     let server = match shown.is_empty() {
         true => None,
         false => Some(Arc::new(server(Choice::new(shown))?)),
     };
-    Ok(Read { server, stamps })
+    Ok(Read { server, stamps, expiries })
 }
 
 /// A chain with its key, which is the one that the certificate has.

@@ -118,6 +118,57 @@ fn mail_comes_encrypted_by_starttls_and_from_the_start() {
 }
 
 #[test]
+fn handshakes_have_a_limit_and_their_last_tenth_is_for_those_who_may_relay() {
+    const FULL: &str = "454 4.7.0 Too many TLS handshakes, try again later";
+    const GO: &str = "220 2.0.0 Ready to start TLS";
+    let files = Files::new();
+    make_certificate(files.dir(), "mx", EC, &["mx.here.test"]);
+    let known =
+        "[[listener]]\nname = \"in\"\naddress = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.1\"]\n";
+    let limit = "[tls]\nmax_handshakes = 10\n";
+    let lasting = LISTENERS.replace("command_timeout = \"2s\"\n", "");
+    let head = "hostname = \"mx.here.test\"\nspool = { path = \"spool\" }\n";
+    let certificate = section("mx", &["mx.here.test"]);
+    let server = Server::start(&files, &format!("{head}{limit}{certificate}{lasting}{known}"));
+    let [mx, smtps, inside] = server.addresses[..] else { panic!("{:?}", server.addresses) };
+    let asks = |address, answer: &str| {
+        let mut client = Client::connect(address);
+        client.say("STARTTLS", answer);
+        client
+    };
+    let mut strangers: Vec<Client> = (0..9).map(|_| asks(mx, GO)).collect();
+    // The tenth is told, and may go on in clear.
+    asks(mx, FULL).say("NOOP", "250 2.0.0 Ok");
+    let mut implicit = TcpStream::connect(smtps).expect("a connection");
+    assert_eq!(implicit.read(&mut [0; 100]).expect("its end"), 0, "nothing is said in clear");
+    let known = asks(inside, GO);
+    asks(inside, FULL);
+    let told = files.wait_events("refused", 3);
+    let mut steps: Vec<_> = told.iter().filter_map(|event| event["step"].as_str()).collect();
+    steps.sort_unstable();
+    assert_eq!(steps, ["STARTTLS", "STARTTLS", "connect"], "{told:?}");
+    drop((strangers.pop(), known));
+    // Who went away makes room, once that is noticed.
+    wait_until("room for a stranger", || {
+        let mut client = Client::connect(mx);
+        client.send("STARTTLS\r\n");
+        client.reply().starts_with("220")
+    });
+}
+
+#[test]
+fn a_certificate_that_ends_soon_is_told_of() {
+    let files = Files::new();
+    make_certificate(files.dir(), "mx", EC, &["mx.here.test"]);
+    let server = server(
+        &files,
+        &format!("[tls]\nexpiry_warning = \"365d\"\n{}", section("mx", &["mx.here.test"])),
+    );
+    let told = server.wait_console("tls", |line| line.contains("the certificate in"));
+    assert!(told.contains("mx.pem ends ") && told.to_lowercase().contains("warn"), "{told}");
+}
+
+#[test]
 fn a_client_is_shown_the_certificate_of_the_name_and_key_that_it_asks_for() {
     let files = Files::new();
     make_certificate(files.dir(), "rsa", RSA, &["mx.here.test"]);

@@ -137,6 +137,22 @@ impl ServerSession {
         }
     }
 
+    /// Whether STARTTLS may be done: `220` is in the output then, and nothing in clear is read any
+    /// more. Otherwise the reply says why not, and the session goes on in clear (RFC 3207 §4).
+    pub fn answer_starttls(&mut self, now: Mono, answer: Result<(), Reply>) {
+        if !matches!(self.phase, Phase::StartTls) {
+            debug_assert!(matches!(self.phase, Phase::Closing), "an answer without STARTTLS");
+            return;
+        }
+        match answer {
+            Ok(()) => self.output.extend_from_slice(replies::TLS_GO),
+            Err(reply) => {
+                self.refuse(About::step("STARTTLS"), &reply);
+                self.wait_for_command(now);
+            }
+        }
+    }
+
     /// The connection is encrypted now; the session starts afresh without greeting, and whatever
     /// was received in clear behind STARTTLS has been dropped (RFC 3207 §4.2, §6).
     pub fn handle_tls_started(&mut self, now: Mono) {

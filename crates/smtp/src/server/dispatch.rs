@@ -343,7 +343,6 @@ impl ServerSession {
         if self.tls {
             return Err(replies::sequence("TLS is active already"));
         }
-        self.output.extend_from_slice(replies::TLS_GO);
         self.phase = Phase::StartTls;
         Ok(self.end_transaction())
     }

@@ -131,6 +131,9 @@ impl<W: World> Session<W> {
             self.turn_away(reply);
             greeting_delay = Duration::ZERO;
         } else if is_implicit {
+            if let Err(refusal) = self.entrance.may_encrypt() {
+                return self.entrance.turn_away(greeting(&self.host(), refusal));
+            }
             if self.encrypt().await.is_err() {
                 return;
             }
@@ -205,12 +208,7 @@ impl<W: World> Session<W> {
                     self.entrance.abandon();
                     self.resume()
                 }
-                Need::StartTls => {
-                    self.flush().await?;
-                    self.encrypt().await?;
-                    self.machine.handle_tls_started(self.entrance.now());
-                    Need::Input
-                }
+                Need::StartTls => self.starttls().await?,
                 Need::Close => return self.end().await,
             };
         }
@@ -496,6 +494,20 @@ impl<W: World> Session<W> {
             }
             other => other,
         }
+    }
+
+    /// RFC 3207 §4.
+    async fn starttls(&mut self) -> io::Result<Need> {
+        if let Err(refusal) = self.entrance.may_encrypt() {
+            let refusal = Refusal { chosen_code: Some(454), ..refusal };
+            self.machine.answer_starttls(self.entrance.now(), Err(refusal.into()));
+            return Ok(Need::Input);
+        }
+        self.machine.answer_starttls(self.entrance.now(), Ok(()));
+        self.flush().await?;
+        self.encrypt().await?;
+        self.machine.handle_tls_started(self.entrance.now());
+        Ok(Need::Input)
     }
 
     async fn encrypt(&mut self) -> io::Result<()> {

@@ -1,0 +1,99 @@
+//! When the certificates of this server end, and when that is told.
+
+use mail::Wall;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The end of one certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Expiry {
+    file: PathBuf,
+    ends: Wall,
+    /// When it was told last.
+    told: Option<Wall>,
+}
+
+impl Expiry {
+    /// Of the certificate in DER that is the first of `file`.
+    ///
+    /// # Errors
+    /// It is none, in a sentence.
+    pub(super) fn of(file: &Path, der: &[u8]) -> Result<Expiry, String> {
+        let certificate = Certificate::from_der(der)
+            .map_err(|error| format!("{}: no certificate: {error}", file.display()))?;
+        // RFC 5280 §4.1.2.5.
+        let ends = certificate.tbs_certificate().validity().not_after.to_unix_duration();
+        let ends = Wall(u64::try_from(ends.as_millis()).unwrap_or(u64::MAX));
+        Ok(Expiry { file: file.to_owned(), ends, told: None })
+    }
+
+    /// What is to be told at `now`, once a day from `warning` before the end.
+    pub(super) fn due(&mut self, now: Wall, warning: Duration) -> Option<String> {
+        let is_near = !warning.is_zero() && now.after(warning) >= self.ends;
+        let is_told = self.told.is_some_and(|told| now < told.after(DAY));
+        if !is_near || is_told {
+            return None;
+        }
+        self.told = Some(now);
+        let file = self.file.display();
+        let left = self.ends.since(now);
+        Some(match left.as_secs() / DAY.as_secs() {
+            _ if left.is_zero() => format!("the certificate in {file} has ended at {}", self.ends),
+            0 => format!("the certificate in {file} ends today, at {}", self.ends),
+            1 => format!("the certificate in {file} ends in a day, at {}", self.ends),
+            days => format!("the certificate in {file} ends in {days} days, at {}", self.ends),
+        })
+    }
+
+    /// As `other` has been told of, if it is the same.
+    pub(super) fn remember(&mut self, other: &Expiry) {
+        if self.file == other.file && self.ends == other.ends {
+            self.told = other.told;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_told_once_a_day_from_the_warning_on() {
+        let ends = Wall(1_800_000_000_000);
+        let mut expiry = Expiry { file: "/etc/mx.pem".into(), ends, told: None };
+        let before = |time: Duration| Wall(ends.0 - time.as_millis() as u64);
+        let mut told = |now, warning| expiry.due(now, warning);
+        assert_eq!(told(before(3 * DAY + Duration::from_millis(1)), 3 * DAY), None);
+        assert_eq!(told(before(DAY), Duration::ZERO), None, "not wanted");
+        let first = told(before(3 * DAY), 3 * DAY);
+        let text = "the certificate in /etc/mx.pem ends in 3 days, at 2027-01-15T08:00:00.000Z";
+        assert_eq!(first.as_deref(), Some(text));
+        assert_eq!(told(before(2 * DAY + Duration::from_secs(1)), 3 * DAY), None, "within a day");
+        let seconds = Duration::from_secs(5);
+        for (time, part) in
+            [(2 * DAY, "ends in 2 days"), (DAY, "ends in a day"), (seconds, "today")]
+        {
+            let text = told(before(time), 3 * DAY);
+            assert!(text.as_deref().is_some_and(|text| text.contains(part)), "{text:?}");
+        }
+        let over = told(ends.after(DAY), 3 * DAY);
+        assert!(over.as_deref().is_some_and(|text| text.contains("has ended at")), "{over:?}");
+        // Read again it is not told anew; another one is.
+        let mut same = Expiry { told: None, ..expiry.clone() };
+        same.remember(&expiry);
+        assert_eq!(same.told, expiry.told);
+        let mut renewed = Expiry { ends: ends.after(90 * DAY), told: None, ..expiry.clone() };
+        renewed.remember(&expiry);
+        assert_eq!(renewed.told, None);
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_named() {
+        let error = Expiry::of(Path::new("/etc/mx.pem"), &[0x30, 0x03, 2, 1, 0]);
+        assert!(error.is_err_and(|text| text.starts_with("/etc/mx.pem: no certificate: ")));
+    }
+}
