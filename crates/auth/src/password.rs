@@ -1,0 +1,156 @@
+//! Passwords as they are stored, and whether what somebody gives is one of them.
+//!
+//! A stored password is one text, as `doveadm pw` and `mkpasswd` print it: `{SCHEME}` and what the
+//! scheme has, or one of crypt(3)'s forms (`$6$…`), which name themselves. Text that names no scheme
+//! is no password: a table of something else must not let anybody in.
+
+mod argon2id;
+mod scheme;
+
+use crate::sasl::scram::{Keys, Salted};
+use argon2id::Argon2Hash;
+use scheme::Scheme;
+pub use scheme::Unusable;
+use sha_crypt::{PasswordVerifier as _, ShaCrypt};
+use std::fmt;
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+/// Passwords longer than this fit nowhere: what hashing costs must not be the client's to choose
+/// (SHA-crypt's grows with the square of the length).
+pub const PASSWORD_BYTES_MAX: usize = 1_024;
+/// Rounds of a SHA-crypt hash; about two seconds.
+pub const CRYPT_ROUNDS_MAX: u32 = 5_000_000;
+/// Cost of a bcrypt hash, the logarithm of its rounds; about five seconds.
+pub const BCRYPT_COST_MAX: u32 = 16;
+
+/// A password that somebody gave. It is shown nowhere, and overwritten when it is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(Zeroizing<Box<[u8]>>);
+
+impl Password {
+    /// `None`: it is empty, or longer than [`PASSWORD_BYTES_MAX`].
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<Password> {
+        let fits = (1..=PASSWORD_BYTES_MAX).contains(&bytes.len());
+        fits.then(|| Password(Zeroizing::new(bytes.into())))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Nobody is shown it.
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
+    }
+}
+
+/// A password as it is stored.
+#[derive(Clone)]
+pub struct Stored(Form);
+
+#[derive(Clone)]
+enum Form {
+    Plain(Password),
+    Argon2(Argon2Hash),
+    Bcrypt(Box<str>),
+    ShaCrypt(Box<str>),
+    Scram(Keys),
+}
+
+/// Nobody is shown it.
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stored")
+    }
+}
+
+impl Stored {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong with it, without the text itself.
+    pub fn parse(text: &str) -> Result<Stored, Unusable> {
+        let (scheme, rest) = scheme::of(text.trim_ascii())?;
+        let form = match scheme {
+            Scheme::Plain => Form::Plain(Password::new(rest.as_bytes()).ok_or(Unusable::Form)?),
+            Scheme::Argon2 => Form::Argon2(Argon2Hash::parse(rest)?),
+            Scheme::Bcrypt => Form::Bcrypt(bcrypt_hash(rest)?),
+            Scheme::ShaCrypt => Form::ShaCrypt(crypt_hash(rest)?),
+            Scheme::Scram => Form::Scram(Keys::parse(rest).ok_or(Unusable::Form)?),
+        };
+        Ok(Stored(form))
+    }
+
+    /// What a password of nobody is checked against, so that it takes as long: a hash of the kind
+    /// that `doveadm pw -s ARGON2ID` makes, which no password is known to have.
+    #[must_use]
+    pub fn of_nobody() -> Stored {
+        Stored(Form::Argon2(Argon2Hash::of_nobody()))
+    }
+
+    /// Whether the password is the stored one. It takes long on purpose, whatever the answer.
+    #[must_use]
+    pub fn is(&self, password: &Password) -> bool {
+        match &self.0 {
+            Form::Plain(stored) => stored.bytes().ct_eq(password.bytes()).into(),
+            Form::Argon2(hash) => hash.is_of(password),
+            Form::Bcrypt(hash) => bcrypt::verify(password.bytes(), hash).unwrap_or(false),
+            Form::ShaCrypt(hash) => {
+                ShaCrypt::default().verify_password(password.bytes(), &**hash).is_ok()
+            }
+            Form::Scram(keys) => keys.are_of(password),
+        }
+    }
+
+    /// The keys for SCRAM-SHA-256: stored, or of a stored password with this salt. `None`: a hash of
+    /// another kind has none. Takes as long as [`Stored::is`].
+    #[must_use]
+    pub fn scram_keys(&self, salted: &Salted) -> Option<Keys> {
+        match &self.0 {
+            Form::Scram(keys) => Some(keys.clone()),
+            Form::Plain(password) => Some(salted.keys_of(password)),
+            Form::Argon2(_) | Form::Bcrypt(_) | Form::ShaCrypt(_) => None,
+        }
+    }
+}
+
+fn bcrypt_hash(text: &str) -> Result<Box<str>, Unusable> {
+    let cost = text.get(4..6).and_then(|cost| cost.parse::<u32>().ok()).ok_or(Unusable::Form)?;
+    if cost > BCRYPT_COST_MAX {
+        return Err(Unusable::Cost);
+    }
+    // What is no hash is known by trying: nothing short of that reads all of it.
+    let is_form = text.len() == 60 && text.parse::<bcrypt::HashParts>().is_ok();
+    if is_form { Ok(text.into()) } else { Err(Unusable::Form) }
+}
+
+/// `$5$` or `$6$`, perhaps rounds, salt and hash.
+fn crypt_hash(text: &str) -> Result<Box<str>, Unusable> {
+    let hash_len = if text.starts_with("$5$") { 43 } else { 86 };
+    let mut fields = text.get(3..).unwrap_or_default().split('$');
+    let mut salt = fields.next();
+    if let Some(rounds) = salt.and_then(|field| field.strip_prefix("rounds=")) {
+        let rounds: u32 = rounds.parse().map_err(|_| Unusable::Form)?;
+        if rounds > CRYPT_ROUNDS_MAX {
+            return Err(Unusable::Cost);
+        }
+        if rounds < sha_crypt::Params::ROUNDS_MIN {
+            return Err(Unusable::Form);
+        }
+        salt = fields.next();
+    }
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/');
+    let salt = salt.filter(|salt| salt.bytes().all(is_digit));
+    let hash = fields.next().filter(|hash| hash.len() == hash_len && hash.bytes().all(is_digit));
+    match (salt, hash, fields.next()) {
+        (Some(_), Some(_), None) => Ok(text.into()),
+        _ => Err(Unusable::Form),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Which scheme a stored password has.
+
+use std::fmt;
+
+/// How a password is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Plain,
+    Argon2,
+    Bcrypt,
+    ShaCrypt,
+    Scram,
+}
+
+/// What is wrong with a stored password. Of its text nothing is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// It names no scheme.
+    NoScheme,
+    /// A scheme that is not known here.
+    Scheme(String),
+    /// It is not what its scheme has.
+    Form,
+    /// Checking it would take too long, or too much memory.
+    Cost,
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::NoScheme => f.write_str("it names no scheme, such as {ARGON2ID} or $6$"),
+            Unusable::Scheme(scheme) => write!(f, "its scheme is not known here: {scheme}"),
+            Unusable::Form => f.write_str("it is not what its scheme has"),
+            Unusable::Cost => f.write_str("it would take too long to check"),
+        }
+    }
+}
+
+/// So much of a scheme's name is shown.
+const NAME_CHARS_MAX: usize = 24;
+
+/// The scheme, and what stands behind its name.
+pub(super) fn of(text: &str) -> Result<(Scheme, &str), Unusable> {
+    let Some((name, rest)) = text.strip_prefix('{').and_then(|text| text.split_once('}')) else {
+        return crypt(text).map(|scheme| (scheme, text)).ok_or(Unusable::NoScheme);
+    };
+    // Names as Dovecot has them, without regard to case.
+    let scheme = match &*name.to_ascii_uppercase() {
+        "PLAIN" | "CLEAR" | "CLEARTEXT" => Scheme::Plain,
+        "ARGON2ID" | "ARGON2I" | "ARGON2" => Scheme::Argon2,
+        "BLF-CRYPT" | "BCRYPT" => Scheme::Bcrypt,
+        "SHA512-CRYPT" | "SHA256-CRYPT" => Scheme::ShaCrypt,
+        "SCRAM-SHA-256" => Scheme::Scram,
+        "CRYPT" => crypt(rest).ok_or(Unusable::NoScheme)?,
+        _ => {
+            let name = name.chars().filter(char::is_ascii_graphic).take(NAME_CHARS_MAX);
+            return Err(Unusable::Scheme(name.collect()));
+        }
+    };
+    // A name that says another thing than the text is a mistake of whoever wrote it.
+    if matches!(scheme, Scheme::Argon2 | Scheme::Bcrypt | Scheme::ShaCrypt)
+        && crypt(rest) != Some(scheme)
+    {
+        return Err(Unusable::Form);
+    }
+    Ok((scheme, rest))
+}
+
+/// crypt(3) forms.
+fn crypt(text: &str) -> Option<Scheme> {
+    let is = |starts: &[&str]| starts.iter().any(|start| text.starts_with(start));
+    if is(&["$argon2id$", "$argon2i$", "$argon2d$"]) {
+        Some(Scheme::Argon2)
+    } else if is(&["$2a$", "$2b$", "$2x$", "$2y$"]) {
+        Some(Scheme::Bcrypt)
+    } else if is(&["$5$", "$6$"]) {
+        Some(Scheme::ShaCrypt)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,186 @@
+//! SASL (RFC 4422), the server's side: what a client says in an exchange, as bytes that the protocol
+//! has decoded, and what it is answered. Who the users are, and what is stored of them, comes in as
+//! values.
+
+pub mod scram;
+
+use crate::password::Password;
+use scram::{Challenged, First, ServerFirst};
+
+/// Bytes of a user's name; RFC 4616 §2 asks for 255.
+pub const USER_BYTES_MAX: usize = 255;
+
+/// How a client may prove who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mechanism {
+    /// RFC 4616.
+    Plain,
+    /// Older than all RFCs; Outlook has no other.
+    Login,
+    /// RFC 7677: the password itself is never sent.
+    ScramSha256,
+}
+
+impl Mechanism {
+    pub const ALL: [Mechanism; 3] = [Mechanism::Plain, Mechanism::Login, Mechanism::ScramSha256];
+
+    /// As it is registered and offered.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Plain => "PLAIN",
+            Mechanism::Login => "LOGIN",
+            Mechanism::ScramSha256 => "SCRAM-SHA-256",
+        }
+    }
+}
+
+/// Who somebody says to be, and the proof.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub user: String,
+    pub password: Password,
+}
+
+/// Why an exchange ends without a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// What came is not what the mechanism has.
+    Form,
+    /// The client wants to act for another user than the one that it proves to be.
+    OtherIdentity,
+    /// It does not know the password.
+    Proof,
+}
+
+/// What follows from what a client said.
+#[derive(Debug)]
+pub enum Step {
+    /// This is sent, and the answer is given to [`Exchange::handle_response`].
+    Challenge(Vec<u8>),
+    /// The exchange is over, if the password is the user's.
+    Check(Claim),
+    /// Which keys the user has is to be told to [`Exchange::handle_keys`].
+    Keys(String),
+    /// The exchange is over, and the client has proved to be this user.
+    Proved(String),
+    /// The exchange is over.
+    Failed(Failure),
+}
+
+/// One exchange.
+#[derive(Debug)]
+pub struct Exchange(State);
+
+#[derive(Debug)]
+enum State {
+    Plain,
+    LoginUser,
+    LoginPassword(String),
+    ScramFirst {
+        nonce: String,
+    },
+    ScramKeys {
+        first: First,
+        nonce: String,
+    },
+    ScramFinal(Box<Challenged>),
+    /// The server's proof is on its way; the client answers with nothing.
+    ScramEnd(String),
+    Over,
+}
+
+impl Exchange {
+    /// One that begins. `nonce` is of printable ASCII without commas, and nobody can guess it
+    /// (RFC 5802 §5.1); only SCRAM needs it.
+    #[must_use]
+    pub fn new(mechanism: Mechanism, nonce: impl FnOnce() -> String) -> Exchange {
+        Exchange(match mechanism {
+            Mechanism::Plain => State::Plain,
+            Mechanism::Login => State::LoginUser,
+            Mechanism::ScramSha256 => State::ScramFirst { nonce: nonce() },
+        })
+    }
+
+    /// The client begins, with an initial response if it has one.
+    pub fn start(&mut self, initial: Option<&[u8]>) -> Step {
+        match (initial, &self.0) {
+            (Some(response), _) => self.handle_response(response),
+            (None, State::LoginUser) => Step::Challenge(b"Username:".to_vec()),
+            // Clients speak first in the others: an empty challenge has them do so (RFC 4954 §4).
+            (None, _) => Step::Challenge(Vec::new()),
+        }
+    }
+
+    /// The client's answer to a challenge.
+    pub fn handle_response(&mut self, response: &[u8]) -> Step {
+        let step = match std::mem::replace(&mut self.0, State::Over) {
+            State::Plain => plain(response),
+            State::LoginUser => match user_of(response) {
+                Some(user) => {
+                    self.0 = State::LoginPassword(user);
+                    return Step::Challenge(b"Password:".to_vec());
+                }
+                None => Err(Failure::Form),
+            },
+            State::LoginPassword(user) => match Password::new(response) {
+                Some(password) => Ok(Step::Check(Claim { user, password })),
+                None => Err(Failure::Form),
+            },
+            State::ScramFirst { nonce } => First::parse(response).map(|first| {
+                let user = first.user().to_owned();
+                self.0 = State::ScramKeys { first, nonce };
+                Step::Keys(user)
+            }),
+            State::ScramFinal(challenged) => challenged.handle_final(response).map(|proved| {
+                self.0 = State::ScramEnd(proved.user);
+                Step::Challenge(proved.server_final.into_bytes())
+            }),
+            State::ScramEnd(user) if response.is_empty() => Ok(Step::Proved(user)),
+            State::ScramKeys { .. } | State::ScramEnd(_) | State::Over => Err(Failure::Form),
+        };
+        step.unwrap_or_else(Step::Failed)
+    }
+
+    /// The keys that [`Step::Keys`] asked for. For a user whom nobody knows they are such as no
+    /// password has; the client learns nothing of that before it has failed.
+    pub fn handle_keys(&mut self, keys: scram::Keys) -> Step {
+        match std::mem::replace(&mut self.0, State::Over) {
+            State::ScramKeys { first, nonce } => {
+                let ServerFirst { text, challenged } = first.challenge(&nonce, keys);
+                self.0 = State::ScramFinal(Box::new(challenged));
+                Step::Challenge(text.into_bytes())
+            }
+            _ => Step::Failed(Failure::Form),
+        }
+    }
+}
+
+/// RFC 4616 §2: `[authzid] NUL authcid NUL passwd`.
+fn plain(message: &[u8]) -> Result<Step, Failure> {
+    let mut parts = message.splitn(3, |byte| *byte == 0);
+    let (Some(identity), Some(user), Some(password)) = (parts.next(), parts.next(), parts.next())
+    else {
+        return Err(Failure::Form);
+    };
+    let user = user_of(user).ok_or(Failure::Form)?;
+    if !identity.is_empty() && identity != user.as_bytes() {
+        return Err(Failure::OtherIdentity);
+    }
+    if password.contains(&0) {
+        return Err(Failure::Form);
+    }
+    let password = Password::new(password).ok_or(Failure::Form)?;
+    Ok(Step::Check(Claim { user, password }))
+}
+
+/// A name that may be looked up and logged.
+fn user_of(bytes: &[u8]) -> Option<String> {
+    let user = std::str::from_utf8(bytes).ok()?;
+    let is_name =
+        !user.is_empty() && user.len() <= USER_BYTES_MAX && !user.chars().any(char::is_control);
+    is_name.then(|| user.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

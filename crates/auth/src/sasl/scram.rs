@@ -1,0 +1,243 @@
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side.
+
+use super::{Failure, user_of};
+use crate::password::Password;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256};
+use std::fmt;
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroizing;
+
+/// RFC 7677 §4: at least so many.
+pub const ITERATIONS_MIN: u32 = 4_096;
+/// What deriving keys from a password costs grows with it; about two seconds.
+pub const ITERATIONS_MAX: u32 = 5_000_000;
+/// Bytes of a salt.
+const SALT_BYTES_MAX: usize = 256;
+/// Bytes of a client's nonce.
+const NONCE_BYTES_MAX: usize = 256;
+
+type Key = [u8; 32];
+
+/// What a password is salted with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Salted {
+    salt: Box<[u8]>,
+    iterations: u32,
+}
+
+impl Salted {
+    /// With a salt that is the same for a user each time, as whoever asks twice must not learn that
+    /// nothing is stored for him (RFC 5802 §9), and unknown to whoever lacks the `secret`.
+    #[must_use]
+    pub fn for_user(secret: &[u8], user: &str) -> Salted {
+        let salt = hmac(secret, &[b"salt", user.as_bytes()]);
+        Salted { salt: salt[..16].into(), iterations: ITERATIONS_MIN }
+    }
+
+    /// The keys of a password.
+    #[must_use]
+    pub(crate) fn keys_of(&self, password: &Password) -> Keys {
+        // RFC 5802 §2.2: Hi is PBKDF2 of one block (RFC 8018 §5.2).
+        let mut last = hmac(password.bytes(), &[&self.salt, &1_u32.to_be_bytes()]);
+        let mut salted = Zeroizing::new(last);
+        for _ in 1..self.iterations {
+            last = hmac(password.bytes(), &[&last]);
+            salted.iter_mut().zip(last).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        let client_key = hmac(&*salted, &[b"Client Key"]);
+        Keys {
+            salted: self.clone(),
+            stored: Sha256::digest(client_key).into(),
+            server: hmac(&*salted, &[b"Server Key"]),
+        }
+    }
+
+    /// Keys that no password is known to have; making them takes as long as from a password.
+    #[must_use]
+    pub fn keys_of_nobody(&self, secret: &[u8]) -> Keys {
+        let stored = hmac(secret, &[b"nobody", &self.salt]);
+        Keys { salted: self.clone(), stored, server: stored }
+    }
+}
+
+/// What is stored for a user: the password can't be had from it, nor may a client log in with it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Keys {
+    salted: Salted,
+    stored: Key,
+    server: Key,
+}
+
+/// Nobody is shown them.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+impl Keys {
+    /// As Dovecot writes them: `4096,SALT,STOREDKEY,SERVERKEY`, the last three in base64.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Keys> {
+        let mut fields = text.split(',');
+        let iterations: u32 = fields.next()?.parse().ok()?;
+        let salt = STANDARD.decode(fields.next()?).ok()?;
+        let mut key = || -> Option<Key> { STANDARD.decode(fields.next()?).ok()?.try_into().ok() };
+        let (stored, server) = (key()?, key()?);
+        let is_form = (ITERATIONS_MIN..=ITERATIONS_MAX).contains(&iterations)
+            && (1..=SALT_BYTES_MAX).contains(&salt.len())
+            && fields.next().is_none();
+        let salted = Salted { salt: salt.into(), iterations };
+        is_form.then_some(Keys { salted, stored, server })
+    }
+
+    /// Whether they were made of this password.
+    pub(crate) fn are_of(&self, password: &Password) -> bool {
+        self.salted.keys_of(password).stored.ct_eq(&self.stored).into()
+    }
+}
+
+fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {
+    // HMAC takes keys of any length.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Key::default() };
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
+}
+
+/// The client's first message (RFC 5802 §7: client-first-message).
+#[derive(Debug)]
+pub(super) struct First {
+    /// `n,,` and the like: the last message repeats it.
+    gs2_header: String,
+    /// What of the message is signed.
+    bare: String,
+    user: String,
+    nonce: String,
+}
+
+/// The server's first message, and the exchange behind it.
+#[derive(Debug)]
+pub(super) struct ServerFirst {
+    pub(super) text: String,
+    pub(super) challenged: Challenged,
+}
+
+/// An exchange whose client is to prove itself.
+#[derive(Debug)]
+pub(super) struct Challenged {
+    first: First,
+    text: String,
+    nonce: String,
+    keys: Keys,
+}
+
+/// A client that has proved itself, and what proves the server to it.
+#[derive(Debug)]
+pub(super) struct Proved {
+    pub(super) user: String,
+    pub(super) server_final: String,
+}
+
+impl First {
+    pub(super) fn parse(message: &[u8]) -> Result<First, Failure> {
+        let text = std::str::from_utf8(message).map_err(|_| Failure::Form)?;
+        let mut fields = text.splitn(3, ',');
+        let (Some(binding), Some(identity), Some(bare)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            return Err(Failure::Form);
+        };
+        // RFC 5802 §6: `y` says that the client could bind the channel, and that we don't offer it,
+        // which is so; `p=` belongs to another mechanism.
+        if !matches!(binding, "n" | "y") {
+            return Err(Failure::Form);
+        }
+        let mut fields = bare.split(',');
+        let name = fields.next().and_then(|field| field.strip_prefix("n=")).ok_or(Failure::Form)?;
+        let nonce =
+            fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(Failure::Form)?;
+        let user = unescaped(name).and_then(|name| user_of(name.as_bytes()));
+        let user = user.ok_or(Failure::Form)?;
+        if !is_nonce(nonce) || nonce.len() > NONCE_BYTES_MAX {
+            return Err(Failure::Form);
+        }
+        match identity.strip_prefix("a=").map(unescaped) {
+            None if identity.is_empty() => {}
+            Some(Some(identity)) if identity == user => {}
+            Some(Some(_)) => return Err(Failure::OtherIdentity),
+            _ => return Err(Failure::Form),
+        }
+        let gs2_header = text.get(..text.len() - bare.len()).unwrap_or_default().to_owned();
+        Ok(First { gs2_header, bare: bare.to_owned(), user, nonce: nonce.to_owned() })
+    }
+
+    pub(super) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Asks for the proof; `nonce` is ours.
+    pub(super) fn challenge(self, nonce: &str, keys: Keys) -> ServerFirst {
+        let nonce = [&*self.nonce, nonce].concat();
+        let salt = STANDARD.encode(&keys.salted.salt);
+        let text = format!("r={nonce},s={salt},i={}", keys.salted.iterations);
+        ServerFirst {
+            text: text.clone(),
+            challenged: Challenged { first: self, text, nonce, keys },
+        }
+    }
+}
+
+impl Challenged {
+    /// The client's last message (RFC 5802 §7: client-final-message).
+    pub(super) fn handle_final(self, message: &[u8]) -> Result<Proved, Failure> {
+        let text = std::str::from_utf8(message).map_err(|_| Failure::Form)?;
+        // The proof is the last field, and what stands before it is signed.
+        let (signed, proof) = text.rsplit_once(",p=").ok_or(Failure::Form)?;
+        let mut fields = signed.split(',');
+        let binding = fields.next().and_then(|field| field.strip_prefix("c="));
+        let nonce = fields.next().and_then(|field| field.strip_prefix("r="));
+        let binding = binding.and_then(|binding| STANDARD.decode(binding).ok());
+        let proof: Option<Key> = STANDARD.decode(proof).ok().and_then(|p| p.try_into().ok());
+        let (Some(binding), Some(nonce), Some(mut proof)) = (binding, nonce, proof) else {
+            return Err(Failure::Form);
+        };
+        if binding != self.first.gs2_header.as_bytes() || nonce != self.nonce {
+            return Err(Failure::Form);
+        }
+        // RFC 5802 §3: AuthMessage.
+        let parts: [&[u8]; 5] =
+            [self.first.bare.as_bytes(), b",", self.text.as_bytes(), b",", signed.as_bytes()];
+        let signature = hmac(&self.keys.stored, &parts);
+        proof.iter_mut().zip(signature).for_each(|(key, byte)| *key ^= byte);
+        let stored: Key = Sha256::digest(proof).into();
+        if !bool::from(stored.ct_eq(&self.keys.stored)) {
+            return Err(Failure::Proof);
+        }
+        let server_final = format!("v={}", STANDARD.encode(hmac(&self.keys.server, &parts)));
+        Ok(Proved { user: self.first.user, server_final })
+    }
+}
+
+/// RFC 5802 §5.1: `=2C` and `=3D` stand for a comma and an equals sign, and no other `=` does.
+fn unescaped(name: &str) -> Option<String> {
+    let mut parts = name.split('=');
+    let mut out = parts.next()?.to_owned();
+    for part in parts {
+        if let Some(rest) = part.strip_prefix("2C") {
+            out.push(',');
+            out.push_str(rest);
+        } else {
+            out.push('=');
+            out.push_str(part.strip_prefix("3D")?);
+        }
+    }
+    Some(out)
+}
+
+/// RFC 5802 §7: `printable`, which is all but the comma.
+fn is_nonce(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+}

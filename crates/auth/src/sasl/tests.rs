@@ -1,0 +1,171 @@
+use super::*;
+use crate::password::Stored;
+use scram::{Keys, Salted};
+
+fn begun(mechanism: Mechanism) -> Exchange {
+    Exchange::new(mechanism, || "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_owned())
+}
+
+fn check(step: Step) -> Claim {
+    match step {
+        Step::Check(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn challenge(step: Step) -> String {
+    match step {
+        Step::Challenge(text) => String::from_utf8(text).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn failure(step: Step) -> Failure {
+    match step {
+        Step::Failed(failure) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn claim(user: &str, password: &str) -> Claim {
+    Claim { user: user.into(), password: Password::new(password.as_bytes()).unwrap() }
+}
+
+#[test]
+fn plain_has_three_parts() {
+    let say = |message: &[u8]| begun(Mechanism::Plain).start(Some(message));
+    assert_eq!(check(say(b"\0jo\0secret")), claim("jo", "secret"));
+    assert_eq!(check(say(b"jo\0jo\0secret")), claim("jo", "secret"));
+    assert_eq!(check(say("\0j\u{f6}@x\0p\u{e4}ss".as_bytes())), claim("j\u{f6}@x", "p\u{e4}ss"));
+    assert_eq!(failure(say(b"al\0jo\0secret")), Failure::OtherIdentity);
+    for bad in
+        [&b""[..], b"jo", b"\0jo", b"\0jo\0", b"\0\0x", b"\0jo\0a\0b", b"\0j\no\0x", b"\0\xff\0x"]
+    {
+        assert_eq!(failure(say(bad)), Failure::Form, "{bad:?}");
+    }
+    let longest = |bytes: usize| say(format!("\0{}\0x", "u".repeat(bytes)).as_bytes());
+    assert_eq!(check(longest(USER_BYTES_MAX)).user.len(), USER_BYTES_MAX);
+    assert_eq!(failure(longest(USER_BYTES_MAX + 1)), Failure::Form);
+}
+
+#[test]
+fn plain_without_initial_response_is_asked_for_one_and_answered_once() {
+    let mut exchange = begun(Mechanism::Plain);
+    assert_eq!(challenge(exchange.start(None)), "");
+    assert_eq!(check(exchange.handle_response(b"\0jo\0x")), claim("jo", "x"));
+    assert_eq!(failure(exchange.handle_response(b"\0jo\0x")), Failure::Form);
+}
+
+#[test]
+fn login_asks_twice_or_once() {
+    let mut exchange = begun(Mechanism::Login);
+    assert_eq!(challenge(exchange.start(None)), "Username:");
+    assert_eq!(challenge(exchange.handle_response(b"jo")), "Password:");
+    assert_eq!(check(exchange.handle_response(b"secret")), claim("jo", "secret"));
+    let mut exchange = begun(Mechanism::Login);
+    assert_eq!(challenge(exchange.start(Some(b"jo"))), "Password:");
+    assert_eq!(check(exchange.handle_response(b"secret")), claim("jo", "secret"));
+    for bad in [&b""[..], b"a\0b", b"\xff"] {
+        assert_eq!(failure(begun(Mechanism::Login).start(Some(bad))), Failure::Form);
+    }
+    let mut exchange = begun(Mechanism::Login);
+    exchange.start(Some(b"jo"));
+    assert_eq!(failure(exchange.handle_response(b"")), Failure::Form);
+}
+
+fn keys() -> Keys {
+    Keys::parse("4096,W22ZaJ0SNY7soEsUEjb6gQ==,WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=,wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=").unwrap()
+}
+
+const NONCE: &str = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+const PROOF: &str = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+
+/// RFC 7677 §3, up to the server's first message.
+fn challenged() -> Exchange {
+    let mut exchange = begun(Mechanism::ScramSha256);
+    let step = exchange.start(Some(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"));
+    assert!(matches!(step, Step::Keys(user) if user == "user"));
+    let text = challenge(exchange.handle_keys(keys()));
+    assert_eq!(text, format!("r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"));
+    exchange
+}
+
+#[test]
+fn scram_is_as_rfc_7677_shows_it() {
+    let mut exchange = challenged();
+    let last = exchange.handle_response(format!("c=biws,r={NONCE},p={PROOF}").as_bytes());
+    assert_eq!(challenge(last), "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    assert!(matches!(exchange.handle_response(b""), Step::Proved(user) if user == "user"));
+}
+
+#[test]
+fn scram_keys_of_a_password_are_those_that_are_stored() {
+    let pencil = Password::new(b"pencil").unwrap();
+    assert!(keys().are_of(&pencil));
+    assert!(!keys().are_of(&Password::new(b"pencils").unwrap()));
+    let salted = Salted::for_user(b"secret", "user");
+    assert!(salted.keys_of(&pencil).are_of(&pencil));
+    assert!(!salted.keys_of_nobody(b"secret").are_of(&pencil));
+    let made = Stored::parse("{PLAIN}pencil").unwrap().scram_keys(&salted).unwrap();
+    assert_eq!(made, salted.keys_of(&pencil));
+}
+
+#[test]
+fn what_is_no_proof_is_none() {
+    let failed = |text: String| failure(challenged().handle_response(text.as_bytes()));
+    let other = format!("A{}", &PROOF[1..]);
+    assert_eq!(failed(format!("c=biws,r={NONCE},p={other}")), Failure::Proof);
+    // What was signed, with another extension in it.
+    assert_eq!(failed(format!("c=biws,r={NONCE},x=y,p={PROOF}")), Failure::Proof);
+    for bad in [
+        String::new(),
+        format!("c=biws,r={NONCE}"),
+        format!("c=eSws,r={NONCE},p={PROOF}"),
+        format!("c=biws,r={NONCE}x,p={PROOF}"),
+        format!("c=biws,r=rOprNGfwEbeRWgbNEkqO,p={PROOF}"),
+        format!("c=biws,r={NONCE},p={}", &PROOF[..40]),
+        format!("r={NONCE},c=biws,p={PROOF}"),
+        format!("c=*,r={NONCE},p=*"),
+    ] {
+        assert_eq!(failed(bad.clone()), Failure::Form, "{bad}");
+    }
+    let mut exchange = challenged();
+    exchange.handle_response(format!("c=biws,r={NONCE},p={PROOF}").as_bytes());
+    assert_eq!(failure(exchange.handle_response(b"x")), Failure::Form);
+}
+
+#[test]
+fn first_messages_are_read_as_rfc_5802_has_them() {
+    let first = |text: &str| begun(Mechanism::ScramSha256).start(Some(text.as_bytes()));
+    let user = |text: &str| match first(text) {
+        Step::Keys(user) => user,
+        other => panic!("{text}: {other:?}"),
+    };
+    assert_eq!(user("y,,n=jo,r=x"), "jo");
+    assert_eq!(user("n,a=jo,n=jo,r=x,ext=1"), "jo");
+    assert_eq!(user("n,,n=a=2Cb=3Dc,r=x"), "a,b=c");
+    assert_eq!(failure(first("n,a=al,n=jo,r=x")), Failure::OtherIdentity);
+    let long = format!("n,,n=jo,r={}", "x".repeat(257));
+    for bad in [
+        "",
+        "n",
+        "n,,",
+        "n,,n=jo",
+        "n,,r=x,n=jo",
+        "n,,m=x,n=jo,r=x",
+        "n,,n=,r=x",
+        "n,,n=jo,r=",
+        "n,,n=jo,r=a b",
+        "n,,n=a=2Db,r=x",
+        "n,,n=a=,r=x",
+        "p=tls-unique,,n=jo,r=x",
+        "x,,n=jo,r=x",
+        "n,b=jo,n=jo,r=x",
+        &long,
+    ] {
+        assert_eq!(failure(first(bad)), Failure::Form, "{bad}");
+    }
+    assert!(matches!(first(&long[..long.len() - 1]), Step::Keys(_)));
+    // No keys were asked for.
+    assert_eq!(failure(begun(Mechanism::Plain).handle_keys(keys())), Failure::Form);
+}
