@@ -10,6 +10,7 @@ pub mod database;
 pub mod dsn;
 pub mod header;
 pub mod ldap_answers;
+pub mod sasl;
 pub mod server_session;
 pub mod spool_records;
 pub mod spool_recovery;

@@ -3,7 +3,7 @@
 
 use crate::stream::{Cut, Item, in_pieces, items};
 use mail::{Recipient, Reply};
-use smtp::server::{BareNewline, MailCommand, Nul, ServerConfig};
+use smtp::server::{BareNewline, LoginRules, LoginSaid, MailCommand, Nul, ServerConfig};
 use smtp::testing::server::{Answer, Driver, Policy};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -47,6 +47,10 @@ fn listener(flags: u8, limits: u8) -> ServerConfig {
         chunking: flags & 8 == 0,
         ..ServerConfig::default()
     };
+    if flags & 64 != 0 {
+        let failures_max = 1 + u32::from(limits % 3);
+        config.logins = Some(LoginRules { mechanisms: vec!["PLAIN", "LOGIN"], failures_max });
+    }
     if flags & 16 != 0 {
         config.message_bytes_max = 20 + u64::from(limits % 32);
         config.content_line_bytes_max = 10;
@@ -104,6 +108,10 @@ impl Verdicts {
 impl Policy for Verdicts {
     fn greeting(&mut self) -> Option<Reply> {
         self.is_refused.then(|| Reply::new(554, (5, 7, 1), "No"))
+    }
+
+    fn login(&mut self, _said: &LoginSaid) -> Answer<Option<Vec<u8>>> {
+        self.next(|byte| (byte & 7 != 0).then(|| vec![byte]))
     }
 
     fn mail(&mut self, _mail: &MailCommand) -> Answer<()> {

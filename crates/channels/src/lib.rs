@@ -32,6 +32,7 @@ pub fn schema() -> &'static Schema {
 pub fn sections() -> Schema {
     Schema::new()
         .protocol::<smtp::SmtpListenerText>()
+        .protocol::<smtp::SubmissionText>()
         .channel::<settings::SmtpText>()
         .channel::<settings::LmtpText>()
         .channel::<settings::MxText>()
@@ -72,7 +73,7 @@ pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
 /// All ways in, for one shard.
 #[must_use]
 pub fn protocols<W: World>() -> Protocols<W> {
-    vec![Rc::new(smtp::Inbound)]
+    vec![Rc::new(smtp::Inbound::SMTP), Rc::new(smtp::Inbound::SUBMISSION)]
 }
 
 /// All stages, for one shard.

@@ -21,8 +21,8 @@ pub enum Decision {
     Relay {
         /// The catch-all route.
         route: usize,
-        /// Index in [`Listener::relay_from`].
-        network: usize,
+        /// Index in [`Listener::relay_from`]; `None`: it has logged in.
+        network: Option<usize>,
     },
     /// Accepted, always (RFC 5321 §4.5.1): the recipient to be kept is
     /// [`super::Postmaster::address`], in place of what the client gave.
@@ -47,7 +47,7 @@ pub enum Decision {
     },
     /// Refused: no route takes the domain. `may_relay`: this client could have used one.
     NoRoute {
-        /// The client is in `relay_from`.
+        /// The client is in `relay_from`, or has logged in.
         may_relay: bool,
     },
 }
@@ -131,15 +131,18 @@ impl Config {
             return Decision::Postmaster { route: self.postmaster.route };
         }
         let network = client.and_then(|client| listener.relay_network(client));
+        let may_relay = may_relay(listener, client);
         if rcpt.local().eq_ignore_ascii_case("postmaster")
-            && is_own_literal(listener, rcpt, network.is_some())
+            && is_own_literal(listener, rcpt, may_relay)
         {
             return Decision::Postmaster { route: self.postmaster.route };
         }
-        match (catch_all, network) {
-            (Some(route), Some((network, _))) => Decision::Relay { route, network },
-            (Some(route), None) => Decision::Denied { route },
-            (None, network) => Decision::NoRoute { may_relay: network.is_some() },
+        match catch_all {
+            Some(route) if may_relay => {
+                Decision::Relay { route, network: network.map(|(index, _)| index) }
+            }
+            Some(route) => Decision::Denied { route },
+            None => Decision::NoRoute { may_relay },
         }
     }
 
@@ -159,13 +162,18 @@ impl Config {
                 if channel.may_be_routed_on()
                     && !listener.allow_routed_recipients
                     && rcpt.local_unquoted().contains(['%', '!', '@'])
-                    && client.is_none_or(|client| listener.relay_network(client).is_none()) =>
+                    && !may_relay(listener, client) =>
             {
                 Decision::Routed { route }
             }
             _ => decision,
         }
     }
+}
+
+/// Whether this client of the listener, if it may send at all, may send to any domain.
+fn may_relay(listener: &Listener, client: Option<IpAddr>) -> bool {
+    listener.needs_login() || client.is_some_and(|client| listener.relay_network(client).is_some())
 }
 
 /// Whether the domain is an address literal of this server (RFC 5321 §4.5.1). Of a listener on all

@@ -185,7 +185,11 @@ impl Telling<'_> {
                 "accepted from everybody: everything else stays on this server".to_owned(),
                 self.explainer.origin(&format!("route[{route}]")),
             ),
-            Decision::Relay { network, .. } => (
+            Decision::Relay { network: None, .. } => (
+                "accepted: who has logged in may send to any domain".to_owned(),
+                self.explainer.origin(&format!("{at}.kind")),
+            ),
+            Decision::Relay { network: Some(network), .. } => (
                 format!("accepted: {client} may send to any domain"),
                 self.explainer.origin(&format!("{at}.relay_from[{network}]")),
             ),

@@ -54,7 +54,7 @@ pub use settings::{
 pub use stage::{StageEntry, StageSection, StageSettings};
 pub use table::{Composition, ENTRY_TEXT, Rewrite, TableCache, TableEntry, TableSettings};
 pub use table_section::TableSection;
-pub use written::{Durability, ListenerTls, LogLevel, Returns};
+pub use written::{Durability, ListenerTls, LogLevel, Returns, TableRefText};
 
 use document::Document;
 use mail::{Domain, Mailbox};

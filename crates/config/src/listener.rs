@@ -48,6 +48,12 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// Only who has logged in may send there, and then to any domain.
+    #[must_use]
+    pub fn needs_login(&self) -> bool {
+        self.protocol.needs_login()
+    }
+
     /// Whether the limits per client don't concern this one.
     #[must_use]
     pub fn is_exempt(&self, client: IpAddr) -> bool {

@@ -24,7 +24,13 @@ pub trait ProtocolSection: 'static {
 }
 
 /// What a protocol is told by one listener. Its owner knows the type.
-pub trait ProtocolSettings: Any + Debug + Send + Sync {}
+pub trait ProtocolSettings: Any + Debug + Send + Sync {
+    /// Only who has logged in may send, and then to any domain. That takes encryption, and networks
+    /// are no matter.
+    fn needs_login(&self) -> bool {
+        false
+    }
+}
 
 impl dyn ProtocolSettings {
     /// The settings as their protocol knows them; `None`: they are another's.

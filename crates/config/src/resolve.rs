@@ -128,9 +128,9 @@ impl Resolver<'_> {
         let spool = self.spool(&written.spool);
         let retry = self.retry("retry", &written.retry);
         let certificates = self.certificates(&written.certificate);
+        self.tables = self.tables(schema, &written.table);
         let listeners = self.listeners(schema, &written.listener, !written.certificate.is_empty());
         let reports = Arc::new(self.reports("reports", &written.reports));
-        self.tables = self.tables(schema, &written.table);
         let general = General { schema, retry: &retry, reports: &reports, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         self.routes_to_ourselves(&routes, &listeners);
@@ -196,7 +196,7 @@ impl Resolver<'_> {
         let relays = routes.iter().rposition(|r| r.is_catch_all() && !r.channel.is_local());
         if let Some(index) = relays
             && routes[index].line > 0
-            && listeners.iter().all(|listener| listener.relay_from.is_empty())
+            && listeners.iter().all(|one| one.relay_from.is_empty() && !one.needs_login())
         {
             let message = "no client may use the route for all other domains";
             let help = "name in a listener's `relay_from` the networks that may send anywhere";

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 pub struct Received<'a> {
     /// What the client called itself in EHLO or HELO.
     pub helo: &'a str,
-    /// The client's address.
-    pub client: IpAddr,
+    /// The client's address; `None`: where it came from is nobody's business.
+    pub client: Option<IpAddr>,
     /// This server's name.
     pub by: &'a str,
     /// `ESMTP`, `SMTP`, `UTF8SMTP`, … (RFC 3848, RFC 6531 §4.3).
@@ -39,12 +39,14 @@ impl Received<'_> {
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(256);
         let mut line = Line { start: out.len(), out };
-        line.out.extend_from_slice(b"Received: from");
-        line.space(self.helo.len());
-        write_name(line.out, self.helo);
-        line.client(self.client);
-
-        line.fold();
+        line.out.extend_from_slice(b"Received: ");
+        if let Some(client) = self.client {
+            line.out.extend_from_slice(b"from");
+            line.space(self.helo.len());
+            write_name(line.out, self.helo);
+            line.client(client);
+            line.fold();
+        }
         line.out.extend_from_slice(b"by ");
         write_name(line.out, self.by);
         line.word(b"(Postrider)");
@@ -185,7 +187,7 @@ mod tests {
     fn field() -> Received<'static> {
         Received {
             helo: "client.example.com",
-            client: IpAddr::from([192, 0, 2, 1]),
+            client: Some(IpAddr::from([192, 0, 2, 1])),
             by: "relay.example.org",
             with: "ESMTP",
             id: MessageId(0x1234_0700_0000_002a),
@@ -241,7 +243,7 @@ mod tests {
         assert_eq!(
             written(Received {
                 helo: "[IPv6:2001:db8::1]",
-                client: "2001:db8::1".parse().unwrap(),
+                client: Some("2001:db8::1".parse().unwrap()),
                 for_recipient: None,
                 ..field()
             }),
@@ -249,8 +251,17 @@ mod tests {
              \tby relay.example.org (Postrider) with ESMTP id 123407000000002a;\r\n\
              \tSat, 21 Nov 2026 10:11:12 +0000\r\n"
         );
-        let mapped = Received { client: "::ffff:192.0.2.1".parse().unwrap(), ..field() };
+        let mapped = Received { client: Some("::ffff:192.0.2.1".parse().unwrap()), ..field() };
         assert_eq!(written(mapped), written(field()));
+    }
+
+    #[test]
+    fn a_client_may_be_nobodys_business() {
+        let text = written(Received { client: None, with: "ESMTPSA", ..field() });
+        let start =
+            "Received: by relay.example.org (Postrider) with ESMTPSA id 123407000000002a\r\n\t";
+        assert!(text.starts_with(start), "{text}");
+        assert!(!text.contains("client.example.com") && !text.contains("192.0.2.1"), "{text}");
     }
 
     #[test]
@@ -259,7 +270,7 @@ mod tests {
         let text = written(Received {
             helo: &name,
             by: &name,
-            client: "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap(),
+            client: Some("2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap()),
             for_recipient: Some("a-rather-long-local-part-of-forty-chars@example.net"),
             ..field()
         });

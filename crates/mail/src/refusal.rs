@@ -52,6 +52,13 @@ impl Refusal {
         }
     }
 
+    /// The same with this code of its class in SMTP's replies.
+    #[must_use]
+    pub const fn with_code(mut self, code: u16) -> Refusal {
+        self.chosen_code = Some(code);
+        self
+    }
+
     /// The same, and the session ends with it. What was final stays so for whoever comes again.
     #[must_use]
     pub fn closing(self) -> Refusal {

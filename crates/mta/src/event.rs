@@ -62,6 +62,8 @@ pub struct Client {
     pub protocol: &'static str,
     /// `None`: in clear.
     pub tls: Option<Encryption>,
+    /// Who has logged in.
+    pub login: Option<Arc<str>>,
 }
 
 /// Where an attempt went; made once per connection and shared by its events.
@@ -184,12 +186,14 @@ pub struct Suspension {
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub client: Arc<Client>,
-    /// At which step: `connect`, `MAIL`, `RCPT`, `DATA`, `content`.
+    /// At which step: `connect`, `AUTH`, `MAIL`, `RCPT`, `DATA`, `content`.
     pub step: &'static str,
     /// Reverse-path, if it was known (empty for `<>`).
     pub sender: Option<Box<str>>,
     /// The recipient, where one was refused.
     pub recipient: Option<Box<str>>,
+    /// Who wanted to log in, where that failed.
+    pub login: Option<Box<str>>,
     pub reply: Reply,
     /// Refusals before this one that [`RefusalMeter`] kept out of the log.
     pub unlogged: u64,

@@ -18,6 +18,7 @@ pub mod ingress;
 mod known_hops;
 pub mod lack;
 pub mod line;
+mod login_failures;
 pub mod message;
 mod meta;
 pub mod metrics;

@@ -25,12 +25,17 @@ pub(crate) fn of_client(client: &Client) -> Meta {
     // Room for the longest of IPv4, and most of IPv6.
     let mut address = Vec::with_capacity(32);
     mail::received::write_address(&mut address, client.address.ip());
-    let fields = vec![
-        (tag::LISTENER, Bytes::copy_from_slice(client.listener.as_bytes())),
+    let login = client.login.as_deref().map(|user| (tag::AUTHENTICATED, text_of(user)));
+    let known = [
+        (tag::LISTENER, text_of(&client.listener)),
         (tag::CLIENT_ADDRESS, Bytes::from(address)),
-        (tag::CLIENT_EHLO, Bytes::copy_from_slice(client.helo.as_bytes())),
+        (tag::CLIENT_EHLO, text_of(&client.helo)),
     ];
-    Meta { fields }
+    Meta { fields: login.into_iter().chain(known).collect() }
+}
+
+fn text_of(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
 }
 
 fn field(meta: &Meta, tag: u16) -> Option<&Bytes> {

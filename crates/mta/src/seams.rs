@@ -1,6 +1,6 @@
 //! The four seams through which the message's way touches the world: [`Net`], [`Dns`], [`Time`]
 //! and [`Spawn`], gathered in a [`World`]. (The fifth, `Disk`, belongs to the spool; mailbox files
-//! go through [`MailStore`], lookup tables are [`Tables`].)
+//! go through [`MailStore`], lookup tables are [`Tables`], passwords are hashed by [`Hashing`].)
 //!
 //! The program implements them with sockets, clocks and threads; the simulator with a virtual
 //! network and a virtual clock. Code on this floor is generic over them and holds no statics, so
@@ -36,6 +36,7 @@ pub trait World: Clone + 'static {
     type Store: MailStore;
     /// Lookup tables.
     type Tables: Tables + Clone;
+    type Hashing: Hashing;
 
     fn net(&self) -> &Self::Net;
     fn dns(&self) -> &Self::Dns;
@@ -45,6 +46,8 @@ pub trait World: Clone + 'static {
     fn store(&self) -> &Self::Store;
     /// The lookup tables.
     fn tables(&self) -> &Self::Tables;
+    /// Who hashes passwords.
+    fn hashing(&self) -> &Self::Hashing;
 }
 
 /// Where a connection leads.
@@ -270,6 +273,42 @@ pub trait Tables: 'static {
     /// ([`TroubleKind::Key`]), as is what is too large or no text.
     fn list(&self, _directory: &Path, _file: &Path) -> Found {
         Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "there are no files here")))
+    }
+}
+
+/// More is to be hashed than those who do it get done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overloaded;
+
+/// Where passwords are hashed: that takes long on purpose, and no shard waits for it.
+pub trait Hashing: 'static {
+    /// Does the work elsewhere.
+    ///
+    /// # Errors
+    /// Too much waits already: it is not done.
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, Overloaded>> + 'static;
+
+    /// Bytes that nobody can guess.
+    fn secret(&self) -> [u8; 16];
+}
+
+/// A world in which nobody logs in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHashing;
+
+impl Hashing for NoHashing {
+    fn run<T: Send + 'static>(
+        &self,
+        _work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
+        std::future::ready(Err(Overloaded))
+    }
+
+    fn secret(&self) -> [u8; 16] {
+        [0; 16]
     }
 }
 

@@ -10,7 +10,9 @@ use crate::mutex::lock;
 use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
-use crate::world::{AcceptedSocket, MailboxThreads, Resolver, Start, check_owners, wall_now};
+use crate::world::{
+    AcceptedSocket, HashingThreads, MailboxThreads, Resolver, Start, check_owners, wall_now,
+};
 use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
@@ -111,6 +113,7 @@ impl Node {
             store: MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
                 .map_err(|e| format!("cannot start a thread: {e}"))?,
             resolver: Resolver::new(&config.dns),
+            hashing: HashingThreads::new(),
             tables: Arc::clone(&tables),
             certificates: Arc::clone(&certificates),
             peer_tls: Arc::default(),
@@ -130,7 +133,6 @@ impl Node {
             .recv()
             .map_err(|_| "the first shard ended before it listened".to_owned())?
             .map_err(|error| error.to_string())?;
-        let first = Arc::clone(config);
         Ok(Node {
             shards: senders,
             threads,
@@ -140,7 +142,7 @@ impl Node {
             addresses,
             metrics,
             started,
-            first,
+            first: Arc::clone(config),
             suspensions,
             shared,
             tables,

@@ -5,7 +5,9 @@ use crate::console::ConsoleLog;
 use crate::logs::{Recovered, RecoveredReceiver};
 use crate::peer_tls::PeerTls;
 use crate::tables::{Registry, ShardTables};
-use crate::world::{AcceptedSocket, Clock, MailboxFiles, Real, Resolver, Sockets, Start, seed_of};
+use crate::world::{
+    AcceptedSocket, Clock, HashingThreads, MailboxFiles, Real, Resolver, Sockets, Start, seed_of,
+};
 use config::Config;
 use mta::acceptor;
 use mta::console::{Console, Level};
@@ -39,6 +41,7 @@ pub(crate) struct Common {
     pub(crate) started: Start,
     pub(crate) store: MailboxFiles,
     pub(crate) resolver: Resolver,
+    pub(crate) hashing: HashingThreads,
     pub(crate) tables: Arc<Registry>,
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) peer_tls: Arc<PeerTls>,
@@ -98,7 +101,7 @@ fn run_shard(seed: ShardSeed) {
         let clock = Clock::new(common.started, seed_of(seed.number));
         let tables = ShardTables::new(common.tables);
         let net = Sockets::new(common.certificates, common.peer_tls);
-        let world = Real::new(net, clock, common.resolver, common.store, tables);
+        let world = Real::new(net, clock, common.resolver, common.store, tables, common.hashing);
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {
             Some(queue) => Rc::new(SharedEvents(queue)),

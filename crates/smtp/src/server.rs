@@ -16,6 +16,7 @@ mod config;
 mod content;
 mod dispatch;
 mod line;
+mod login;
 mod open_recipients;
 mod parameters;
 mod path;
@@ -27,10 +28,12 @@ mod session;
 mod transfer;
 
 pub use config::{BareNewline, Nul, RECIPIENTS_OPEN_MAX, ServerConfig};
+pub use login::{LOGIN_LINE_BYTES_MAX, LoginAnswer, LoginRules};
 pub use refusal::Refused;
 pub use session::ServerSession;
 
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, Recipient};
+use std::fmt;
 use std::sync::Arc;
 
 /// A MAIL command whose syntax is right.
@@ -46,11 +49,37 @@ pub struct MailCommand {
     pub smtputf8: bool,
 }
 
+/// What a client says in an exchange of AUTH, decoded. It is a secret as a rule.
+#[derive(PartialEq, Eq)]
+pub enum LoginSaid {
+    /// An exchange begins. One that was under way is over.
+    Begin {
+        /// One of [`LoginRules::mechanisms`].
+        mechanism: &'static str,
+        /// What came with the command.
+        initial: Option<Vec<u8>>,
+    },
+    /// The answer to the last challenge.
+    Response(Vec<u8>),
+}
+
+/// Nobody is shown what was said.
+impl fmt::Debug for LoginSaid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoginSaid::Begin { mechanism, .. } => write!(f, "Begin({mechanism})"),
+            LoginSaid::Response(_) => f.write_str("Response"),
+        }
+    }
+}
+
 /// What the session waits for. Exactly one answer per need.
 #[derive(Debug)]
 pub enum Need {
     /// All input was consumed; feed more. Recipients may be open meanwhile.
     Input,
+    /// Answer with [`ServerSession::answer_login`].
+    Login(LoginSaid),
     /// Answer with [`ServerSession::answer_mail`].
     Mail(MailCommand),
     /// Answer with [`ServerSession::answer_rcpt`], at once or later: this recipient is then open,
@@ -96,7 +125,7 @@ pub struct Transaction {
     pub envelope: Envelope,
     /// Size, line lengths, 8-bit data and the like, measured while the content was read.
     pub facts: ContentFacts,
-    /// For Received's `with`: SMTP, ESMTP, ESMTPS, UTF8SMTP, UTF8SMTPS, LMTP, … (RFC 3848).
+    /// For Received's `with`: SMTP, ESMTP, ESMTPSA, UTF8SMTP, UTF8SMTPS, LMTP, … (RFC 3848).
     pub protocol: &'static str,
     /// EHLO/HELO/LHLO argument: printable ASCII without blanks, at most 255 bytes.
     pub helo: Arc<str>,

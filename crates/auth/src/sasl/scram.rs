@@ -37,6 +37,14 @@ impl Salted {
         Salted { salt: salt[..16].into(), iterations: ITERATIONS_MIN }
     }
 
+    /// The same, as if it were beside these keys: nobody shall stand out by his salt.
+    #[must_use]
+    pub fn beside(&self, secret: &[u8], keys: &Keys) -> Salted {
+        let long = [&*self.salt, &hmac(secret, &[b"more", &self.salt])].concat();
+        let length = keys.salted.salt.len().min(long.len());
+        Salted { salt: long[..length].into(), iterations: keys.salted.iterations }
+    }
+
     /// The keys of a password.
     #[must_use]
     pub(crate) fn keys_of(&self, password: &Password) -> Keys {

@@ -1,5 +1,7 @@
 use super::*;
 use crate::password::Stored;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use scram::{Keys, Salted};
 
 fn begun(mechanism: Mechanism) -> Exchange {
@@ -108,6 +110,23 @@ fn scram_keys_of_a_password_are_those_that_are_stored() {
     assert!(!salted.keys_of_nobody(b"secret").are_of(&pencil));
     let made = Stored::parse("{PLAIN}pencil").unwrap().scram_keys(&salted).unwrap();
     assert_eq!(made, salted.keys_of(&pencil));
+}
+
+#[test]
+fn nobody_stands_out_by_his_salt() {
+    let nobody = Salted::for_user(b"secret", "nobody");
+    for salt_bytes in [8, 16, 40] {
+        let key = STANDARD.encode([7; 32]);
+        let salt = STANDARD.encode(vec![1; salt_bytes]);
+        let keys = Keys::parse(&format!("9000,{salt},{key},{key}")).unwrap();
+        let beside = nobody.beside(b"secret", &keys);
+        let mut exchange = begun(Mechanism::ScramSha256);
+        exchange.start(Some(b"n,,n=nobody,r=x"));
+        let text = challenge(exchange.handle_keys(beside.keys_of_nobody(b"secret")));
+        assert!(text.ends_with(",i=9000"), "{text}");
+        let shown = text.split(",s=").nth(1).and_then(|rest| rest.strip_suffix(",i=9000"));
+        assert_eq!(STANDARD.decode(shown.unwrap()).unwrap().len(), salt_bytes);
+    }
 }
 
 #[test]

@@ -5,5 +5,5 @@ mod inbound;
 mod outbound;
 pub mod settings;
 
-pub(crate) use inbound::{Inbound, SmtpListenerText};
+pub(crate) use inbound::{Inbound, SmtpListenerText, SubmissionText};
 pub(crate) use outbound::Outbound;

@@ -71,7 +71,7 @@ fn ipv4_networks_in_ipv6_clothes_are_ipv4_networks() {
     let text = DESIGN.replace("127.0.0.0/8", "::ffff:10.0.0.0/104");
     assert_ne!(text, DESIGN);
     let config = config(&text);
-    let relay = Decision::Relay { route: 4, network: 0 };
+    let relay = Decision::Relay { route: 4, network: Some(0) };
     for client in ["10.1.2.3", "::ffff:10.1.2.3"] {
         assert_eq!(decide(&config, client, "a@elsewhere.example"), relay, "{client}");
     }
@@ -84,7 +84,7 @@ fn strangers_reach_named_domains_and_friends_all() {
     assert_eq!(decide(&config, stranger, "a@Domain1.grey"), Decision::Named { route: 0 });
     assert_eq!(decide(&config, stranger, "a@example.net"), Decision::Named { route: 1 });
     assert_eq!(decide(&config, stranger, "a@elsewhere.example"), Decision::Denied { route: 4 });
-    let relay = Decision::Relay { route: 4, network: 0 };
+    let relay = Decision::Relay { route: 4, network: Some(0) };
     assert_eq!(decide(&config, friend, "a@elsewhere.example"), relay);
     assert_eq!(decide(&config, "::ffff:127.0.0.5", "a@elsewhere.example"), relay);
     let nobody = config.decide(&config.listeners[0], None, &mailbox("a@elsewhere.example"), None);
@@ -94,6 +94,18 @@ fn strangers_reach_named_domains_and_friends_all() {
     // A mailbox that smuggles another domain past the @ is still judged by its own.
     assert_eq!(decide(&config, stranger, "\"a@domain1.grey\"@evil.example"), nobody);
     assert_eq!(decide(&config, stranger, "a%domain1.grey@evil.example"), nobody);
+}
+
+#[test]
+fn where_users_log_in_they_may_send_anywhere() {
+    let config = config(&example("submission.toml"));
+    assert!(config.listeners.iter().all(|listener| listener.needs_login()));
+    let relay = Decision::Relay { route: 1, network: None };
+    assert_eq!(decide(&config, "192.0.2.1", "a@elsewhere.example"), relay);
+    assert_eq!(decide(&config, "192.0.2.1", "a%b@elsewhere.example"), relay);
+    assert_eq!(decide(&config, "192.0.2.1", "a@example.org"), Decision::Named { route: 0 });
+    // No network may do more than others.
+    assert!(!config.has_relay());
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod policies;
 mod report;
 mod routing;
 mod stages;
+mod submission;
 mod tables;
 mod values;
 mod world;

@@ -31,6 +31,9 @@ impl Resolver<'_> {
             // Whose protocol has a mistake has no listener: nothing comes of the file then.
             let protocol = self.protocol(schema, &at, text);
             let tls = self.tls(&at, text, has_certificates);
+            if protocol.as_ref().is_some_and(|protocol| protocol.needs_login()) {
+                self.check_for_logins(&at, text, tls);
+            }
             let Some(listener) = self.listener(&at, text, tls, name_and_address, protocol) else {
                 continue;
             };
@@ -120,6 +123,24 @@ impl Resolver<'_> {
             self.error(&format!("{at}.tls"), "TLS without a certificate", help);
         }
         tls
+    }
+
+    /// A listener that only who has logged in may use.
+    fn check_for_logins(&mut self, at: &str, text: &ListenerText, tls: ListenerTls) {
+        if tls == ListenerTls::Off {
+            let (key, message) = match text.tls {
+                Some(_) => ("tls", "logins in clear"),
+                None => ("kind", "logins, and no [[certificate]] to encrypt them with"),
+            };
+            let help = "nobody's password goes in clear: add a [[certificate]], and leave `tls` out \
+                        or make it \"starttls\" or \"implicit\"";
+            self.error(&format!("{at}.{key}"), message, help);
+        }
+        if !text.relay_from.is_empty() {
+            let help = "here may send who has logged in; networks that may send without belong to \
+                        another listener";
+            self.error(&format!("{at}.relay_from"), "`relay_from` where clients log in", help);
+        }
     }
 
     /// What the listener's protocol is told.

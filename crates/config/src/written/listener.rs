@@ -11,7 +11,8 @@ pub struct ListenerText {
     /// The name of this listener in logs, metrics and events. Without it: its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The protocol that is spoken here: `"smtp"`.
+    /// The protocol that is spoken here: `"smtp"` takes mail of other servers and of networks that
+    /// may send anywhere, `"submission"` that of users who log in (RFC 6409).
     pub kind: String,
     /// IP address and port to listen on. `0.0.0.0` takes IPv4 clients only and `[::]` IPv6 clients
     /// only: a server for both has a listener for each. Required.

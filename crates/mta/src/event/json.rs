@@ -132,6 +132,9 @@ fn client_fields(line: &mut Line<'_>, client: &Client) {
     line.text("listener", &client.listener);
     line.plain("protocol", client.protocol);
     tls_fields(line, client.tls);
+    if let Some(login) = &client.login {
+        line.text("login", login);
+    }
 }
 
 fn hop_fields(line: &mut Line<'_>, hop: &Hop) {
@@ -213,6 +216,9 @@ fn refusal_fields(line: &mut Line<'_>, refusal: &Refusal) {
     }
     if let Some(recipient) = &refusal.recipient {
         line.text("recipient", recipient);
+    }
+    if let Some(login) = &refusal.login {
+        line.text("login", login);
     }
     if let Some(status) = refusal.reply.enhanced {
         line.status(status);

@@ -10,12 +10,14 @@ use std::sync::Arc;
 /// Something that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// At which step: `connect`, `MAIL`, `RCPT`, `DATA`, `content`, or `command` for all others.
+    /// At which step: `connect`, `AUTH`, `MAIL`, `RCPT`, `DATA`, `content`, or `command` for all others.
     pub step: &'static str,
     /// The reverse-path, if it was known; empty for `<>`.
     pub sender: Option<Box<str>>,
     /// The recipient, where one was refused.
     pub recipient: Option<Box<str>>,
+    /// Who wanted to log in, where that failed.
+    pub login: Option<Box<str>>,
     pub reply: Reply,
 }
 
@@ -29,9 +31,9 @@ pub(super) fn account<W: World>(ingress: &Ingress<W>, client: &Arc<Client>, refu
     let Some(unlogged) = ingress.refusals.borrow_mut().admit(ingress.services.now()) else {
         return;
     };
-    let Refused { step, sender, recipient, reply } = refused;
+    let Refused { step, sender, recipient, login, reply } = refused;
     let client = Arc::clone(client);
-    let refusal = event::Refusal { client, step, sender, recipient, reply, unlogged };
+    let refusal = event::Refusal { client, step, sender, recipient, login, reply, unlogged };
     ingress.services.events.emit(Event {
         at: ingress.services.wall(),
         message: None,
@@ -47,7 +49,7 @@ pub(super) fn content_refused(envelope: &Envelope, reply: Reply) -> Refused {
         [only] => Some(Box::from(only.mailbox.as_str())),
         _ => None,
     };
-    Refused { step: "content", sender: Some(Box::from(sender)), recipient, reply }
+    Refused { step: "content", sender: Some(Box::from(sender)), recipient, login: None, reply }
 }
 
 /// Why, as far as a label may tell: by the enhanced status (RFC 3463 §3).

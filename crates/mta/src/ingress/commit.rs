@@ -108,7 +108,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     let at = ingress.services.wall();
     let active = ingress.router.active();
     let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = draft;
-    let Draft { forwarded, owners, mut additions, .. } = draft;
+    let Draft { forwarded, owners, mut additions, hides_client, .. } = draft;
     let postmasters = resolve_postmasters(&active.config, &mut envelope);
     let mut prefix = Vec::with_capacity(256);
     prefix.extend_from_slice(additions.fields());
@@ -118,7 +118,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     };
     Received {
         helo: &client.helo,
-        client: client.address.ip(),
+        client: (!hides_client).then(|| client.address.ip()),
         by: active.config.hostname.as_str(),
         with: client.protocol,
         id: content.id,

@@ -25,6 +25,8 @@ pub struct Draft {
     /// Recipients that get it from the owner of a list.
     pub(super) owners: Owners,
     pub(super) additions: Additions,
+    /// Received does not say where it came from.
+    pub(super) hides_client: bool,
 }
 
 impl Draft {
@@ -59,6 +61,11 @@ impl Draft {
     /// added before; whatever is no text in it becomes a blank.
     pub fn prepend(&mut self, field: &str) {
         self.additions.prepend(field);
+    }
+
+    /// Nobody who gets the message is to learn of the client's name and address. Events have them.
+    pub fn hide_client(&mut self) {
+        self.hides_client = true;
     }
 
     /// The message is kept, and waits for an operator. What was said first counts.

@@ -37,9 +37,9 @@ const ENVELOPE_STEP_BYTES: u64 = 16 * 1024;
 /// for each recipient, [`Entrance::reserve`], content through [`Entrance::intake`], and ends with
 /// [`Entrance::submit`] or [`Entrance::abandon`].
 pub struct Entrance<W: World> {
-    ingress: Rc<Ingress<W>>,
-    session: Rc<Session>,
-    count: ClientCount<W>,
+    pub(super) ingress: Rc<Ingress<W>>,
+    pub(super) session: Rc<Session>,
+    pub(super) count: ClientCount<W>,
     stages: Stages,
     /// `None` where there is no stage to be asked about it.
     transaction: Option<Rc<Transaction>>,
@@ -80,7 +80,7 @@ impl<W: World> Entrance<W> {
         Entrance {
             session: Session::new(peer, listener, count.may_relay, router.nothing()),
             count,
-            stages: ingress.stages(),
+            stages: ingress.stages(socket),
             transaction: None,
             resolutions: Resolutions::default(),
             handshake: Share::none(&services.shared.handshakes),
@@ -190,7 +190,8 @@ impl<W: World> Entrance<W> {
     pub fn turn_away(&mut self, reply: Reply) {
         self.count.turn_away();
         self.ingress.services.metrics.sessions_refused.inc();
-        let refused = Refused { step: "connect", sender: None, recipient: None, reply };
+        let refused =
+            Refused { step: "connect", sender: None, recipient: None, login: None, reply };
         account(&self.ingress, self.session.client(), refused);
     }
 
@@ -220,7 +221,7 @@ impl<W: World> Entrance<W> {
         if !self.count.charge(Rate::Messages) {
             return Err(refusals::MESSAGES);
         }
-        self.stages = self.ingress.stages();
+        self.stages = self.ingress.stages(self.count.socket);
         if self.stages.is_empty() {
             return Ok(());
         }
@@ -364,6 +365,7 @@ impl<W: World> Entrance<W> {
             forwarded: Vec::new(),
             owners: Owners::new(),
             additions,
+            hides_client: false,
         };
         let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
         let Applied { dropped, instead, owners } = self.resolutions.apply(&mut draft.envelope);

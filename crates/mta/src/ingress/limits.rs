@@ -13,13 +13,13 @@ use std::sync::Arc;
 pub(super) struct ClientCount<W: World> {
     ingress: Rc<Ingress<W>>,
     /// The index of the socket.
-    socket: usize,
+    pub(super) socket: usize,
     listener: Arc<Listener>,
     ip: IpAddr,
     /// Nobody looked at it before: a burst of connections that will be turned away must not count
     /// while they wait for that, nor while they are told so.
     is_inside: bool,
-    /// By `relay_from` of the listener.
+    /// By `relay_from` of the listener, or by a login.
     pub(super) may_relay: bool,
     /// By `exempt_from_limits` of the listener.
     is_exempt: bool,

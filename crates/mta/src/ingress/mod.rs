@@ -11,6 +11,7 @@ mod entrance;
 mod forwarding;
 mod intake;
 mod limits;
+mod login;
 mod observer;
 mod pieces;
 mod protocol;
@@ -27,6 +28,7 @@ pub use consultation::{Consulted, consult, consult_route};
 pub use draft::Draft;
 pub use entrance::{Entrance, Submitted};
 pub use intake::Intake;
+pub use login::{Attempt, Logins};
 pub use observer::Observer;
 pub use protocol::{Handler, Protocol, Protocols};
 pub use refusals::{NO_ANSWER, no_answer};
@@ -34,6 +36,7 @@ pub use session::Session;
 pub use stage::{Placed, Resolved, Stage, StageKind, StageKinds, Substitute, Transaction};
 
 use crate::answer::Answer;
+use crate::console::Console;
 use crate::custody::Custody;
 use crate::event::RefusalMeter;
 use crate::routing::Router;
@@ -66,6 +69,25 @@ pub(crate) fn readers<W: World>(services: &Rc<Services<W>>, router: &Rc<Router>)
     })
 }
 
+/// The stages of each socket: those that are its protocol's own first, then those of all.
+fn with_own<W: World>(
+    rules: &[Rc<ListenerRules<dyn Handler<W>>>],
+    all: &Stages,
+    config: &Config,
+    world: &W,
+    console: &Rc<dyn Console>,
+) -> Vec<Stages> {
+    let own = |rules: &Rc<ListenerRules<dyn Handler<W>>>| {
+        let handler = rules.handler.as_ref();
+        handler.map(|handler| handler.stages(config, world, console)).unwrap_or_default()
+    };
+    let with_all = |own: Vec<Rc<dyn Stage>>| match own.is_empty() {
+        true => Rc::clone(all),
+        false => own.into_iter().chain(all.iter().cloned()).collect(),
+    };
+    rules.iter().map(|rules| with_all(own(rules))).collect()
+}
+
 /// What the sessions of one shard share.
 pub(crate) struct Ingress<W: World> {
     services: Rc<Services<W>>,
@@ -76,7 +98,8 @@ pub(crate) struct Ingress<W: World> {
     kinds: StageKinds<W>,
     /// In the order of the sockets that were opened at start.
     listeners: RefCell<Vec<Rc<ListenerRules<dyn Handler<W>>>>>,
-    stages: RefCell<Stages>,
+    /// In the same order.
+    stages: RefCell<Vec<Stages>>,
     refusals: RefCell<RefusalMeter>,
     /// Transactions that stages were asked about.
     transactions: Cell<u64>,
@@ -91,9 +114,11 @@ impl<W: World> Ingress<W> {
     ) -> Rc<Ingress<W>> {
         let (services, router) = (&schedule.services, &schedule.router);
         let config = &router.active().config;
+        let rules = rules_of(config, &protocols);
         let stages = stages_of(&kinds, config, &services.world, &services.console);
+        let stages = with_own(&rules, &stages, config, &services.world, &services.console);
         Rc::new(Ingress {
-            listeners: RefCell::new(rules_of(config, &protocols)),
+            listeners: RefCell::new(rules),
             stages: RefCell::new(stages),
             protocols,
             kinds,
@@ -110,18 +135,19 @@ impl<W: World> Ingress<W> {
     pub(crate) fn adopt(&self, config: &Config) {
         let new = rules_of(config, &self.protocols);
         let rules = rules_by_socket(&self.listeners.borrow(), &new);
-        *self.listeners.borrow_mut() = rules;
         let (world, console) = (&self.services.world, &self.services.console);
-        *self.stages.borrow_mut() = stages_of(&self.kinds, config, world, console);
+        let stages = stages_of(&self.kinds, config, world, console);
+        *self.stages.borrow_mut() = with_own(&rules, &stages, config, world, console);
+        *self.listeners.borrow_mut() = rules;
     }
 
     fn rules(&self, listener: usize) -> Option<Rc<ListenerRules<dyn Handler<W>>>> {
         self.listeners.borrow().get(listener).cloned()
     }
 
-    /// The stages in force.
-    fn stages(&self) -> Stages {
-        Rc::clone(&self.stages.borrow())
+    /// The stages in force for what comes by a socket.
+    fn stages(&self, socket: usize) -> Stages {
+        self.stages.borrow().get(socket).cloned().unwrap_or_default()
     }
 
     /// A number that no other transaction of this shard has.

@@ -1,6 +1,8 @@
 //! Ways in.
 
 use super::entrance::Entrance;
+use super::stage::Stage;
+use crate::console::Console;
 use crate::seams::{Net, Task, World};
 use config::{Config, Listener};
 use std::rc::Rc;
@@ -21,6 +23,16 @@ pub type Protocols<W> = Vec<Rc<dyn Protocol<W>>>;
 
 /// Serves the connections of one listener.
 pub trait Handler<W: World>: 'static {
+    /// Stages that what comes by them passes first, before those that the configuration has for all.
+    fn stages(
+        &self,
+        _config: &Config,
+        _world: &W,
+        _console: &Rc<dyn Console>,
+    ) -> Vec<Rc<dyn Stage>> {
+        Vec::new()
+    }
+
     /// Serves one of them to its end.
     fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task;
 }

@@ -63,6 +63,21 @@ pub(super) const MESSAGES: Refusal =
 pub(super) const RECIPIENTS: Refusal =
     Refusal::transient((7, 1), "Too many recipients from your address in a minute");
 
+/// RFC 4954 §4.7.3: whoever asks does not learn which of the two.
+pub(super) const WRONG_PASSWORD: Refusal =
+    Refusal::permanent((7, 8), "No such user, or another password").with_code(535);
+/// A table or a thread that is needed for a login.
+pub(super) const LOGIN_LATER: Refusal =
+    Refusal::transient((7, 0), "Nobody can log in now; try again later").with_code(454);
+/// `login_failures_per_hour_of_user`.
+pub(super) const LOGINS_OF_USER: Refusal =
+    Refusal::transient((7, 0), "Too many failed logins of this user; try again later")
+        .with_code(454);
+/// `login_failures_per_hour`.
+pub(super) const LOGINS_OF_CLIENT: Refusal =
+    Refusal::transient((7, 0), "Too many failed logins from your address; try again later")
+        .with_code(454);
+
 const TOO_MUCH_REFUSED: &str = "Too much of yours was refused within a minute";
 /// `refusals_per_minute`, to a new connection.
 pub(super) const REFUSED_BEFORE: Refusal = Refusal::transient((7, 0), TOO_MUCH_REFUSED);

@@ -24,8 +24,14 @@ impl Session {
         nothing: Arc<str>,
     ) -> Rc<Session> {
         let name = Arc::clone(&listener.name);
-        let client =
-            Client { address: peer, helo: nothing, listener: name, protocol: "", tls: None };
+        let client = Client {
+            address: peer,
+            helo: nothing,
+            listener: name,
+            protocol: "",
+            tls: None,
+            login: None,
+        };
         Rc::new(Session { client: Arc::new(client), listener: Arc::clone(listener), may_relay })
     }
 
@@ -50,6 +56,13 @@ impl Session {
     /// The connection is encrypted from now on.
     pub(super) fn note_encrypted(self: &mut Rc<Session>, encryption: Encryption) {
         Arc::make_mut(&mut Rc::make_mut(self).client).tls = Some(encryption);
+    }
+
+    /// The client has proved to be this user, and may send to any domain.
+    pub(super) fn note_login(self: &mut Rc<Session>, user: &str) {
+        let session = Rc::make_mut(self);
+        session.may_relay = true;
+        Arc::make_mut(&mut session.client).login = Some(user.into());
     }
 
     /// The client called itself `helo`, and speaks `protocol` (RFC 3848).

@@ -1,12 +1,14 @@
 //! The real seams: sockets, clocks, resolver, mailbox files.
 
 mod encrypted;
+mod hashing;
 mod listening_socket;
 mod mailbox_files;
 pub(crate) mod resolver;
 mod sockets;
 mod tokio_time;
 
+pub(crate) use hashing::HashingThreads;
 pub(crate) use listening_socket::AcceptedSocket;
 pub(crate) use mailbox_files::{MailboxFiles, MailboxThreads, check_owners};
 pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
@@ -28,6 +30,7 @@ struct Parts {
     spawn: LocalSpawn,
     store: MailboxFiles,
     tables: ShardTables,
+    hashing: HashingThreads,
 }
 
 impl Real {
@@ -38,8 +41,9 @@ impl Real {
         dns: Resolver,
         store: MailboxFiles,
         tables: ShardTables,
+        hashing: HashingThreads,
     ) -> Real {
-        Real(Rc::new(Parts { net, dns, time, spawn: LocalSpawn, store, tables }))
+        Real(Rc::new(Parts { net, dns, time, spawn: LocalSpawn, store, tables, hashing }))
     }
 }
 
@@ -50,6 +54,7 @@ impl World for Real {
     type Spawn = LocalSpawn;
     type Store = MailboxFiles;
     type Tables = ShardTables;
+    type Hashing = HashingThreads;
 
     fn net(&self) -> &Sockets {
         &self.0.net
@@ -73,6 +78,10 @@ impl World for Real {
 
     fn tables(&self) -> &ShardTables {
         &self.0.tables
+    }
+
+    fn hashing(&self) -> &HashingThreads {
+        &self.0.hashing
     }
 }
 

@@ -1,5 +1,6 @@
 //! Every configuration in `examples/` starts, as it is but for ports and directories.
 
+use crate::support::certificate::{EC, make_certificate};
 use crate::support::server::{POSTRIDER, Server};
 use crate::support::tool::free_port;
 use crate::support::{Files, config};
@@ -59,7 +60,10 @@ fn every_example_starts() {
         let files = Files::new();
         fs::create_dir(files.path("d")).expect("a directory");
         let listeners = text.matches("[[listener]]").count();
-        let server = Server::start(&files, &made_startable(&text, files.dir()));
+        make_certificate(files.dir(), "mail", EC, &["mail.example.org"]);
+        let certificates = files.dir().display().to_string();
+        let startable = made_startable(&text, files.dir());
+        let server = Server::start(&files, &startable.replace("/etc/postrider", &certificates));
         assert_eq!(server.addresses.len(), listeners, "{}", path.display());
         server.stop();
         count += 1;

@@ -23,6 +23,7 @@ mod relay;
 mod reports;
 mod shutdown;
 mod starts;
+mod submission;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;

@@ -122,7 +122,11 @@ impl ServerSession {
     }
 
     /// Takes the answer's place; `None` when nobody waits for it any more.
-    fn take_awaited(&mut self, now: Mono, fits: impl Fn(Awaited) -> bool) -> Option<Awaited> {
+    pub(super) fn take_awaited(
+        &mut self,
+        now: Mono,
+        fits: impl Fn(Awaited) -> bool,
+    ) -> Option<Awaited> {
         match self.phase {
             Phase::Answer(awaited) if fits(awaited) => {
                 self.wait_for_command(now);
@@ -161,6 +165,7 @@ impl ServerSession {
             return;
         }
         self.tls = true;
+        self.is_logged_in = false;
         self.greeting = Greeting::None;
         self.helo = None;
         self.wait_for_command(now);

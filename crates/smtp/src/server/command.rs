@@ -29,6 +29,8 @@ pub(super) enum Verb {
     Quit,
     /// RFC 3207 §4.
     StartTls,
+    /// RFC 4954 §4.
+    Auth,
     /// A command of SMTP or of an extension that this server does not perform.
     Unimplemented,
     /// A browser or a forged request that speaks HTTP.
@@ -105,8 +107,9 @@ fn verb(word: &str) -> Verb {
         b"HELP" => Verb::Help,
         b"QUIT" => Verb::Quit,
         b"STARTTLS" => Verb::StartTls,
-        // RFC 5321 §4.1.1.7 and appendix F.1, F.6; RFC 1985; RFC 2645; RFC 4954; RFC 4468.
-        b"EXPN" | b"TURN" | b"SEND" | b"SOML" | b"SAML" | b"ETRN" | b"ATRN" | b"AUTH" | b"BURL" => {
+        b"AUTH" => Verb::Auth,
+        // RFC 5321 §4.1.1.7 and appendix F.1, F.6; RFC 1985; RFC 2645; RFC 4468.
+        b"EXPN" | b"TURN" | b"SEND" | b"SOML" | b"SAML" | b"ETRN" | b"ATRN" | b"BURL" => {
             Verb::Unimplemented
         }
         b"GET" | b"POST" | b"PUT" | b"CONNECT" => Verb::Http,

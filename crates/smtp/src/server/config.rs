@@ -1,5 +1,6 @@
 //! The settings of a listener's sessions.
 
+use super::login::LoginRules;
 use std::time::Duration;
 
 /// How many recipients a client may have open at once, unless a listener says otherwise.
@@ -49,6 +50,8 @@ pub struct ServerConfig {
     pub session_timeout: Duration,
     /// Offer STARTTLS; the driver must then know how to upgrade.
     pub starttls: bool,
+    /// Who may send must log in (RFC 4954); `None`: nobody can.
+    pub logins: Option<LoginRules>,
     /// Offer CHUNKING, and take BDAT (RFC 3030).
     pub chunking: bool,
     /// Offer PIPELINING (RFC 2920); commands may be pipelined even if not.
@@ -85,6 +88,7 @@ impl Default for ServerConfig {
             transfer_timeout: Duration::from_secs(3_600),
             session_timeout: Duration::from_secs(24 * 3_600),
             starttls: false,
+            logins: None,
             chunking: true,
             pipelining: true,
             smtputf8: true,

@@ -95,7 +95,8 @@ impl ServerSession {
                 Ok(None)
             }
             Verb::StartTls => self.starttls(argument),
-            Verb::Unimplemented => Err(unimplemented()),
+            Verb::Auth => self.auth(argument),
+            Verb::Unimplemented => Err(replies::unimplemented()),
             Verb::Http => {
                 self.end(About::step("command"), (4, 7, 0), "This is not an HTTP server");
                 Ok(None)
@@ -146,7 +147,8 @@ impl ServerSession {
             self.write(&name);
         } else {
             let tls = self.offers_tls();
-            replies::write_extensions(&mut self.output, &self.config, tls);
+            let mechanisms = self.offered_mechanisms().to_vec();
+            replies::write_extensions(&mut self.output, &self.config, tls, &mechanisms);
         }
         Ok(self.end_transaction())
     }
@@ -157,6 +159,7 @@ impl ServerSession {
             let text = if self.config.lmtp { "Send LHLO first" } else { "Send EHLO first" };
             return Err(replies::sequence(text));
         };
+        self.check_logged_in()?;
         if self.transaction.is_some() {
             return Err(replies::sequence("Sender is already given; send RSET to start anew"));
         }
@@ -298,7 +301,7 @@ impl ServerSession {
             return Err(replies::sequence("No service here; send QUIT"));
         }
         if !self.config.chunking {
-            return Err(unimplemented());
+            return Err(replies::unimplemented());
         }
         if self.chunks_failed {
             return Err(replies::sequence("An earlier chunk was refused"));
@@ -337,7 +340,7 @@ impl ServerSession {
     /// RFC 3207 §4.
     fn starttls(&mut self, argument: &str) -> Outcome {
         if !self.config.starttls {
-            return Err(unimplemented());
+            return Err(replies::unimplemented());
         }
         no_argument(argument)?;
         if self.tls {
@@ -349,6 +352,9 @@ impl ServerSession {
 
     /// RFC 3848, RFC 6531 §4.3.
     pub(super) fn protocol_with(&self, smtputf8: bool) -> &'static str {
+        if self.is_logged_in {
+            return self.protocol_of_login(smtputf8);
+        }
         match (self.greeting, smtputf8, self.tls) {
             (Greeting::Lhlo, false, false) => "LMTP",
             (Greeting::Lhlo, false, true) => "LMTPS",
@@ -358,6 +364,18 @@ impl ServerSession {
             (Greeting::Ehlo, false, true) => "ESMTPS",
             (Greeting::Ehlo, true, false) => "UTF8SMTP",
             (Greeting::Ehlo, true, true) => "UTF8SMTPS",
+            _ => "SMTP",
+        }
+    }
+
+    /// The same behind a login, which is never in clear.
+    fn protocol_of_login(&self, smtputf8: bool) -> &'static str {
+        match (self.greeting, smtputf8) {
+            (Greeting::Lhlo, false) => "LMTPSA",
+            (Greeting::Lhlo, true) => "UTF8LMTPSA",
+            (Greeting::Ehlo, false) => "ESMTPSA",
+            (Greeting::Ehlo, true) => "UTF8SMTPSA",
+            // HELO after a login: as RFC 3848 has no word for it, the one without extensions.
             _ => "SMTP",
         }
     }
@@ -413,8 +431,4 @@ fn may_have(greeting: Greeting, parameters: &str) -> Result<(), Reply> {
         return Err(Reply::new(555, (5, 5, 4), "Parameters need EHLO"));
     }
     Ok(())
-}
-
-fn unimplemented() -> Reply {
-    Reply::new(502, (5, 5, 1), "Command is not implemented")
 }

@@ -16,6 +16,8 @@ pub(super) struct MailParameters<'a> {
     pub(super) smtputf8: bool,
     pub(super) ret: Option<Ret>,
     pub(super) envid: Option<&'a str>,
+    /// Who the client says the message is from (RFC 4954 §5): nothing is made of it.
+    auth: Option<()>,
 }
 
 /// What RCPT may carry.
@@ -53,6 +55,10 @@ impl<'a> MailParameters<'a> {
             } else if is("ENVID") && config.dsn {
                 let envid = value.filter(|v| xtext::is_envid(v));
                 once("ENVID", found.envid.replace(envid.ok_or_else(|| invalid("ENVID"))?))?;
+            } else if is("AUTH") && config.logins.is_some() {
+                let identity = value.filter(|v| *v == "<>" || xtext::decode(v).is_some());
+                identity.filter(|v| !v.is_empty()).ok_or_else(|| invalid("AUTH"))?;
+                once("AUTH", found.auth.replace(()))?;
             } else {
                 return Err(unsupported(keyword));
             }

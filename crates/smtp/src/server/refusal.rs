@@ -9,7 +9,7 @@ const SHOWN_BYTES_MAX: usize = 256;
 /// A command, a recipient, a content or the session itself that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// `MAIL`, `RCPT`, `DATA`, `content`; `command` for all others.
+    /// `AUTH`, `MAIL`, `RCPT`, `DATA`, `content`; `command` for all others.
     pub step: &'static str,
     /// The reverse-path of the transaction, or what MAIL gave for one; empty for `<>`.
     pub sender: Option<Box<str>>,
@@ -38,6 +38,7 @@ impl<'a> About<'a> {
             Verb::Mail => About { sender: Some(shown(argument)), ..About::step("MAIL") },
             Verb::Rcpt => About { recipient: Some(shown(argument)), ..About::step("RCPT") },
             Verb::Data | Verb::Bdat => About::step("DATA"),
+            Verb::Auth => About::step("AUTH"),
             _ => About::step("command"),
         }
     }

@@ -9,6 +9,7 @@ pub(super) const DATA_GO: &[u8] = b"354 End the message with <CRLF>.<CRLF>\r\n";
 pub(super) const RESET: &[u8] = b"250 2.0.0 Reset\r\n";
 pub(super) const NOOP: &[u8] = b"250 2.0.0 Ok\r\n";
 pub(super) const VRFY: &[u8] = b"252 2.5.0 Not verified here; send mail and see\r\n";
+pub(super) const LOGGED_IN: &[u8] = b"235 2.7.0 You are logged in\r\n";
 pub(super) const TLS_GO: &[u8] = b"220 2.0.0 Ready to start TLS\r\n";
 
 /// A line of a reply, code and CRLF included, has 512 octets (RFC 5321 §4.5.3.1.5).
@@ -40,7 +41,12 @@ pub(super) fn write_greeting(out: &mut Vec<u8>, config: &ServerConfig) {
 }
 
 /// The reply to EHLO and LHLO (RFC 5321 §4.1.1.1).
-pub(super) fn write_extensions(out: &mut Vec<u8>, config: &ServerConfig, starttls: bool) {
+pub(super) fn write_extensions(
+    out: &mut Vec<u8>,
+    config: &ServerConfig,
+    starttls: bool,
+    mechanisms: &[&str],
+) {
     out.extend_from_slice(b"250-");
     out.extend_from_slice(config.hostname.as_bytes());
     out.extend_from_slice(b"\r\n");
@@ -59,6 +65,14 @@ pub(super) fn write_extensions(out: &mut Vec<u8>, config: &ServerConfig, starttl
     offer(true, b"250-ENHANCEDSTATUSCODES\r\n");
     offer(config.dsn, b"250-DSN\r\n");
     offer(starttls, b"250-STARTTLS\r\n");
+    if !mechanisms.is_empty() {
+        offer(true, b"250-AUTH");
+        for mechanism in mechanisms {
+            offer(true, b" ");
+            offer(true, mechanism.as_bytes());
+        }
+        offer(true, b"\r\n");
+    }
     offer(true, b"250 HELP\r\n");
 }
 
@@ -98,6 +112,11 @@ pub(super) fn line(text: &'static str) -> Reply {
     Reply::new(500, (5, 5, 2), text)
 }
 
+/// 502: a command that is known, and not performed here.
+pub(super) fn unimplemented() -> Reply {
+    Reply::new(502, (5, 5, 1), "Command is not implemented")
+}
+
 /// 421: the session ends. The text begins with the host's name (RFC 5321 §4.2.2).
 pub(super) fn closing(config: &ServerConfig, status: (u8, u16, u16), why: &str) -> Reply {
     Reply::new(421, status, format!("{} {why}", config.hostname))
@@ -108,7 +127,9 @@ pub(super) fn help(config: &ServerConfig, starttls: bool) -> Reply {
     let hello = if config.lmtp { "LHLO" } else { "EHLO HELO" };
     let bdat = if config.chunking { " BDAT" } else { "" };
     let tls = if starttls { " STARTTLS" } else { "" };
-    let text = format!("Commands: {hello} MAIL RCPT DATA{bdat} RSET NOOP VRFY HELP{tls} QUIT");
+    let auth = if config.logins.is_some() { " AUTH" } else { "" };
+    let text =
+        format!("Commands: {hello} MAIL RCPT DATA{bdat} RSET NOOP VRFY HELP{tls}{auth} QUIT");
     Reply::new(214, (2, 0, 0), text)
 }
 

@@ -23,11 +23,15 @@ const OUTPUT_KEPT_BYTES_MAX: usize = 4_096;
 pub struct ServerSession {
     pub(super) config: Arc<ServerConfig>,
     pub(super) output: Vec<u8>,
-    lines: LineReader,
+    pub(super) lines: LineReader,
     pub(super) phase: Phase,
     pub(super) greeting: Greeting,
     pub(super) helo: Option<Arc<str>>,
     pub(super) tls: bool,
+    /// The client has proved who it is.
+    pub(super) is_logged_in: bool,
+    /// Since it did, or since the start.
+    pub(super) login_failures: u32,
     /// The open transaction: from MAIL to the end of its content.
     pub(super) transaction: Option<Box<Transaction>>,
     /// A RCPT was given, whatever became of it.
@@ -68,6 +72,8 @@ pub(super) enum Phase {
     Command,
     /// The driver's answer to a need.
     Answer(Awaited),
+    /// The next input is a line of an exchange that AUTH has begun.
+    Response,
     /// Content up to the final dot.
     Data,
     /// Content by count; `left` octets of the chunk are to come.
@@ -83,6 +89,7 @@ pub(super) enum Phase {
 /// The need that was not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
+    Login,
     Mail,
     Data,
     Chunk(Chunk),
@@ -136,6 +143,8 @@ impl ServerSession {
             greeting: Greeting::None,
             helo: None,
             tls: false,
+            is_logged_in: false,
+            login_failures: 0,
             transaction: None,
             rcpt_given: false,
             open: OpenRecipients::default(),
@@ -175,6 +184,7 @@ impl ServerSession {
         loop {
             let need = match self.phase {
                 Phase::Command => self.take_line(now, &mut rest),
+                Phase::Response => self.take_response(now, &mut rest),
                 Phase::Data => Some(self.take_data(now, &mut rest, sink)),
                 Phase::Chunk { chunk, left } => self.take_chunk(now, chunk, left, &mut rest, sink),
                 Phase::Drop { left, .. } => self.drop_chunk(now, left, &mut rest),

@@ -1,7 +1,7 @@
 //! What a driver answers, by address.
 
 use super::server::{Answer, Policy};
-use crate::server::MailCommand;
+use crate::server::{LoginSaid, MailCommand};
 use mail::{Recipient, Reply};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +31,20 @@ fn refused(refusal: Option<&Reply>) -> Answer<()> {
 impl Policy for Script {
     fn greeting(&mut self) -> Option<Reply> {
         self.refused.clone()
+    }
+
+    /// What was said comes back as a challenge, but for three words.
+    fn login(&mut self, said: &LoginSaid) -> Answer<Option<Vec<u8>>> {
+        let said = match said {
+            LoginSaid::Begin { initial, .. } => initial.clone().unwrap_or_default(),
+            LoginSaid::Response(said) => said.clone(),
+        };
+        Answer::now(match &*said {
+            b"right" => Ok(None),
+            b"wrong" => Err(Reply::new(535, (5, 7, 8), "Wrong")),
+            b"later" => Err(Reply::new(454, (4, 7, 0), "Later")),
+            _ => Ok(Some(said)),
+        })
     }
 
     fn mail(&mut self, mail: &MailCommand) -> Answer<()> {

@@ -6,7 +6,8 @@ use super::script::Script;
 use super::stream::Content;
 use super::transcript::{envelope, shortened};
 use crate::server::{
-    BareNewline, ContentSink, MailCommand, Need, Nul, ServerConfig, ServerSession, Transaction,
+    BareNewline, ContentSink, LoginAnswer, LoginSaid, MailCommand, Need, Nul, ServerConfig,
+    ServerSession, Transaction,
 };
 use mail::{ContentFacts, ContentScanner, Mono, Recipient, Reply};
 use std::sync::Arc;
@@ -34,6 +35,8 @@ impl<T> Answer<T> {
 pub trait Policy {
     /// The reply that the session is refused with from its greeting on.
     fn greeting(&mut self) -> Option<Reply>;
+    /// What becomes of an exchange of AUTH: `Some` goes on with a challenge, `None` is a login.
+    fn login(&mut self, said: &LoginSaid) -> Answer<Option<Vec<u8>>>;
     /// Whether the sender may send.
     fn mail(&mut self, mail: &MailCommand) -> Answer<()>;
     /// Whether a recipient stays open until [`Driver::answer_open`].
@@ -84,6 +87,7 @@ pub struct Driver<P = Script> {
     /// Input behind a command that waits for open recipients.
     waiting: Option<Vec<u8>>,
     tls_wanted: bool,
+    is_logged_in: bool,
     /// 421 was said.
     is_ended: bool,
     /// The session wants no more input.
@@ -125,6 +129,7 @@ impl<P: Policy> Driver<P> {
             recipients: Recipients::default(),
             waiting: None,
             tls_wanted: false,
+            is_logged_in: false,
             is_ended: false,
             closed: false,
             trace: Vec::new(),
@@ -173,7 +178,9 @@ impl<P: Policy> Driver<P> {
 
     fn obey(&mut self, need: Need) {
         match need {
+            Need::Login(said) => self.answer_login(&said),
             Need::Mail(mail) => {
+                assert!(self.config.logins.is_none() || self.is_logged_in, "mail before login");
                 assert!(self.sink.0.is_empty() && self.content.is_none());
                 self.recipients = Recipients::default();
                 let answer = self.policy.mail(&mail);
@@ -206,6 +213,27 @@ impl<P: Policy> Driver<P> {
                 unreachable!("handled where input is fed")
             }
         }
+    }
+
+    fn answer_login(&mut self, said: &LoginSaid) {
+        let text = match said {
+            LoginSaid::Begin { mechanism, initial: None } => (*mechanism).to_owned(),
+            LoginSaid::Begin { mechanism, initial: Some(text) } => {
+                format!("{mechanism} {:?}", escape(text))
+            }
+            LoginSaid::Response(text) => format!("{:?}", escape(text)),
+        };
+        self.trace.push(format!("N: login {text}"));
+        assert!(!self.is_logged_in && self.config.logins.is_some());
+        let answer = self.policy.login(said);
+        let (code, answer) = match self.delay(answer, Mono::NEVER) {
+            Ok(Some(challenge)) => (334, LoginAnswer::Challenge(challenge)),
+            Ok(None) => (235, LoginAnswer::Accepted),
+            Err(reply) => (reply.code, LoginAnswer::Refused(reply)),
+        };
+        self.is_logged_in = code == 235 && !self.is_ended;
+        self.session.answer_login(self.now, answer);
+        self.check_replies(&[code]);
     }
 
     /// The numbers of the recipients that are not answered yet.
@@ -307,6 +335,7 @@ impl<P: Policy> Driver<P> {
         if std::mem::take(&mut self.tls_wanted) && !self.closed {
             self.trace.push("N: starttls".to_owned());
             self.session.handle_tls_started(self.now);
+            self.is_logged_in = false;
             self.stream.clear();
         }
     }

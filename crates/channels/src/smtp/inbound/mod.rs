@@ -1,10 +1,15 @@
 //! SMTP as a way in.
 
+mod farewell;
+mod fields;
+mod login;
 mod session;
 mod settings;
+mod submission;
 
 use config::{Config, Listener, ListenerTls, ProtocolSection};
-use mta::ingress::{Entrance, Handler, Protocol};
+use mta::console::Console;
+use mta::ingress::{Entrance, Handler, Protocol, Stage};
 use mta::seams::{Net, Task, World};
 use session::Session;
 use settings::SmtpListener;
@@ -14,13 +19,20 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use submission::SubmissionText;
+use submission::{Submission, SubmissionStage};
 
-/// Takes mail over SMTP (RFC 5321).
-pub(crate) struct Inbound;
+/// Takes mail over SMTP, from servers (RFC 5321) or from users (RFC 6409).
+pub(crate) struct Inbound(&'static str);
+
+impl Inbound {
+    pub(crate) const SMTP: Inbound = Inbound(SmtpListenerText::KIND);
+    pub(crate) const SUBMISSION: Inbound = Inbound(SubmissionText::KIND);
+}
 
 impl<W: World> Protocol<W> for Inbound {
     fn name(&self) -> &'static str {
-        SmtpListenerText::KIND
+        self.0
     }
 
     fn handler(&self, config: &Config, listener: &Arc<Listener>) -> Rc<dyn Handler<W>> {
@@ -35,12 +47,16 @@ impl<W: World> Protocol<W> for Inbound {
         };
         // Whoever may ask for reports makes us send them: to a reverse-path that a stranger
         // forges, one for each recipient (RFC 3461 §10.1).
-        let stranger = ServerConfig { dsn: false, ..server.clone() };
+        // Where strangers may not send at all they may be offered everything.
+        let submission = told.and_then(|told| told.submission.clone());
+        let dsn = server.dsn && submission.is_some();
+        let stranger = ServerConfig { dsn, ..server.clone() };
         Rc::new(Settings {
             server: Arc::new(server),
             stranger: Arc::new(stranger),
             greeting_delay: told.map_or(Duration::ZERO, |told| told.greeting_delay),
             listener: Arc::clone(listener),
+            submission,
         })
     }
 }
@@ -55,9 +71,18 @@ struct Settings {
     /// Of strangers.
     greeting_delay: Duration,
     listener: Arc<Listener>,
+    /// `None`: nobody logs in.
+    submission: Option<Arc<Submission>>,
 }
 
 impl<W: World> Handler<W> for Settings {
+    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Rc<dyn Stage>> {
+        let stage = |submission: &Arc<Submission>| -> Rc<dyn Stage> {
+            Rc::new(SubmissionStage::new(submission, config, world, console))
+        };
+        self.submission.iter().map(stage).collect()
+    }
+
     fn serve(self: Rc<Self>, entrance: Box<Entrance<W>>, stream: <W::Net as Net>::Stream) -> Task {
         // In a place of its own: whatever moves what serves it would move it as well.
         let mut session = Box::new(Session::new(self, entrance, stream));

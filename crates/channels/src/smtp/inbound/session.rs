@@ -1,8 +1,10 @@
 //! One session on its connection: feeds the machine, answers what it needs.
 
 use super::Settings;
+use super::farewell::{greeting, last_words};
+use super::login::Dialogue;
 use config::ListenerTls;
-use mail::{Mono, Recipient, Refusal, RefusalClass, Reply};
+use mail::{Mono, Recipient, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
 use mta::ingress::{Entrance, Intake, Refused, Resolved, Submitted};
@@ -44,27 +46,12 @@ enum Writing {
     Last,
 }
 
-/// The greeting of a session that is turned away (RFC 5321 §3.1).
-fn greeting(host: &str, refusal: Refusal) -> Reply {
-    if refusal.class != RefusalClass::Permanent {
-        return last_words(host, refusal);
-    }
-    let text = format!("{host} {}", refusal.text).into();
-    Reply { code: 554, enhanced: Some(refusal.status), text }
-}
-
-/// The reply that ends a session. RFC 5321 §4.2.2: the text of 421 begins with the host's name.
-fn last_words(host: &str, refusal: Refusal) -> Reply {
-    let reply = Reply::from(refusal.closing());
-    Reply { text: format!("{host} {}", reply.text).into(), ..reply }
-}
-
 /// One session.
 pub(super) struct Session<W: World> {
-    entrance: Box<Entrance<W>>,
+    pub(super) entrance: Box<Entrance<W>>,
     /// `None` only while it is being encrypted.
     stream: Option<<W::Net as Net>::Stream>,
-    machine: ServerSession,
+    pub(super) machine: ServerSession,
     alarm: Alarm<W::Time>,
     /// The shard's read buffer.
     scratch: Rc<RefCell<Box<[u8]>>>,
@@ -75,7 +62,9 @@ pub(super) struct Session<W: World> {
     rest_from: usize,
     /// Recipients that are not decided, at most [`smtp::server::RECIPIENTS_OPEN_MAX`].
     open: Vec<Open>,
-    settings: Rc<Settings>,
+    /// How the client logs in, as far as it has come.
+    pub(super) dialogue: Dialogue,
+    pub(super) settings: Rc<Settings>,
 }
 
 /// A recipient that is not decided.
@@ -110,6 +99,7 @@ impl<W: World> Session<W> {
             rest: Vec::new(),
             rest_from: 0,
             open: Vec::new(),
+            dialogue: Dialogue::default(),
             settings,
             stream: Some(stream),
             entrance,
@@ -121,7 +111,7 @@ impl<W: World> Session<W> {
         let address = self.entrance.session().client().address;
         let mut greeting_delay = self.settings.greeting_delay(address.ip());
         let is_implicit = self.settings.listener.tls == ListenerTls::Implicit;
-        if let Err(refusal) = self.entrance.admit().await {
+        if let Err(refusal) = self.admit().await {
             let reply = greeting(&self.host(), refusal);
             self.entrance.turn_away(reply.clone());
             if is_implicit {
@@ -142,6 +132,15 @@ impl<W: World> Session<W> {
         }
         // An error here is the client's going away; what it had begun is dropped with the session.
         let _ = self.serve(greeting_delay).await;
+    }
+
+    /// Whether the session may proceed.
+    async fn admit(&mut self) -> Result<(), Refusal> {
+        self.entrance.admit().await?;
+        match &self.settings.submission {
+            Some(submission) => self.entrance.admit_logins(&submission.logins),
+            None => Ok(()),
+        }
     }
 
     /// The client hears this instead of a greeting.
@@ -182,6 +181,7 @@ impl<W: World> Session<W> {
                         None => return self.end().await,
                     }
                 }
+                Need::Login(said) => self.answer_login(said).await,
                 Need::Mail(command) => {
                     self.answer_mail(command).await;
                     self.resume()
@@ -272,7 +272,13 @@ impl<W: World> Session<W> {
         // 421 may come at any time (RFC 5321 §3.8): better than silence.
         let reply = last_words(&self.host(), refusal);
         reply.write_to(self.machine.output());
-        self.account(Refused { step: "content", sender: None, recipient: None, reply });
+        self.account(Refused {
+            step: "content",
+            sender: None,
+            recipient: None,
+            login: None,
+            reply,
+        });
         self.end().await
     }
 
@@ -321,12 +327,18 @@ impl<W: World> Session<W> {
         let early = Refusal::permanent((5, 1), "You spoke before you were greeted");
         let reply = greeting(&self.host(), early);
         let told = reply.clone();
-        self.account(Refused { step: "connect", sender: None, recipient: None, reply: told });
+        self.account(Refused {
+            step: "connect",
+            sender: None,
+            recipient: None,
+            login: None,
+            reply: told,
+        });
         self.turn_away(reply);
     }
 
     /// Goes on with the input that was behind the last need.
-    fn resume(&mut self) -> Need {
+    pub(super) fn resume(&mut self) -> Need {
         let now = self.entrance.now();
         let input = &self.rest[self.rest_from..];
         let mut sink = Sink(self.entrance.intake());
@@ -420,10 +432,11 @@ impl<W: World> Session<W> {
     }
 
     /// Puts what the machine refused into the account.
-    fn account_refusals(&mut self) {
+    pub(super) fn account_refusals(&mut self) {
         for refused in self.machine.take_refusals() {
             let smtp::server::Refused { step, sender, recipient, reply } = refused;
-            self.account(Refused { step, sender, recipient, reply });
+            let login = self.dialogue.take_user();
+            self.account(Refused { step, sender, recipient, login, reply });
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a listener is told of SMTP.
 
+use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
 use config::{ProtocolSection, ProtocolSettings, Reader};
 use schemars::JsonSchema;
@@ -140,9 +141,15 @@ pub(super) struct SmtpListener {
     pub(super) server: ServerConfig,
     /// So long it is seen whether a stranger speaks before it is greeted; nothing: not at all.
     pub(super) greeting_delay: Duration,
+    /// `None`: nobody logs in.
+    pub(super) submission: Option<Arc<Submission>>,
 }
 
-impl ProtocolSettings for SmtpListener {}
+impl ProtocolSettings for SmtpListener {
+    fn needs_login(&self) -> bool {
+        self.submission.is_some()
+    }
+}
 
 impl ProtocolSection for SmtpListenerText {
     const KIND: &'static str = "smtp";
@@ -152,11 +159,18 @@ impl ProtocolSection for SmtpListenerText {
         text: SmtpListenerText,
         reader: &mut Reader<'_, '_>,
     ) -> Option<Arc<dyn ProtocolSettings>> {
+        Some(Arc::new(SmtpListener::read(&text, reader)))
+    }
+}
+
+impl SmtpListener {
+    /// What is not only said where users log in.
+    pub(super) fn read(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> SmtpListener {
         reader.printable("banner", &text.banner, 400);
         let server = ServerConfig {
             banner: text.banner.clone(),
             command_line_bytes_max: text.max_command_bytes as usize,
-            content_line_bytes_max: line_bytes(&text, reader),
+            content_line_bytes_max: line_bytes(text, reader),
             commands_max: text.max_commands,
             errors_max: text.max_errors,
             refused_recipients_max: text.max_refused_recipients,
@@ -180,8 +194,8 @@ impl ProtocolSection for SmtpListenerText {
             },
             ..ServerConfig::default()
         };
-        let greeting_delay = greeting_delay(&text, reader);
-        Some(Arc::new(SmtpListener { server, greeting_delay }))
+        let greeting_delay = greeting_delay(text, reader);
+        SmtpListener { server, greeting_delay, submission: None }
     }
 }
 

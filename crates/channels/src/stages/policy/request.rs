@@ -43,9 +43,9 @@ impl Request<'_> {
         put("size", &size.unwrap_or(0).to_string());
         put("etrn_domain", "");
         put("stress", "");
-        for name in ["sasl_method", "sasl_username", "sasl_sender"] {
-            put(name, "");
-        }
+        put("sasl_method", "");
+        put("sasl_username", client.login.as_deref().unwrap_or(""));
+        put("sasl_sender", "");
         for name in ["ccert_subject", "ccert_issuer", "ccert_fingerprint"] {
             put(name, "");
         }

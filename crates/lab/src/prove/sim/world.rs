@@ -13,7 +13,8 @@ use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
-    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, Sleep, Spawn, Task, Time, World,
+    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoHashing, Sleep, Spawn, Task, Time,
+    World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -71,6 +72,7 @@ impl World for SimWorld {
     type Spawn = SimSpawn;
     type Store = SimStore;
     type Tables = SimTables;
+    type Hashing = NoHashing;
 
     fn net(&self) -> &SimNet {
         &self.0.net
@@ -94,6 +96,10 @@ impl World for SimWorld {
 
     fn tables(&self) -> &SimTables {
         &self.0.tables
+    }
+
+    fn hashing(&self) -> &NoHashing {
+        &NoHashing
     }
 }
 

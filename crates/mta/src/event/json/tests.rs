@@ -53,6 +53,7 @@ fn client() -> Arc<Client> {
         listener: "relay".into(),
         protocol: "ESMTP",
         tls: None,
+        login: Some("jo".into()),
     })
 }
 
@@ -76,7 +77,7 @@ fn received_lists_all_recipients_on_one_line() {
     assert_eq!((&line["log"], &line["sequence"]), (&1.into(), &7.into()));
     assert_eq!(line["recipients"][0], "\"q\\\"uote\"@one.example");
     assert_eq!(line["recipients"][1], "b@two.example");
-    assert_eq!(line["client"], "192.0.2.7");
+    assert_eq!((&line["client"], &line["login"]), (&"192.0.2.7".into(), &"jo".into()));
     assert_eq!(line["helo"], "ev\u{1b}[2Jil\u{9b}\"\\");
     assert_eq!(line["size"], 400);
     assert!(line.get("delay_ms").is_none());
@@ -159,6 +160,7 @@ fn the_other_kinds_are_valid_too() {
         step: "RCPT",
         sender: Some("".into()),
         recipient: Some("x@y.example".into()),
+        login: None,
         reply: Reply::new(550, (5, 7, 1), "Relaying denied"),
         unlogged: 9,
     };

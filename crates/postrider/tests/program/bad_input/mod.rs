@@ -16,6 +16,7 @@ mod copies;
 mod dialogue;
 mod directory;
 mod entries;
+mod login;
 mod page;
 mod spool;
 mod table;

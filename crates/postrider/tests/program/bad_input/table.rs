@@ -23,6 +23,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "directory",
         "copies",
         "call_ahead",
+        "login",
     ],
     render: super::page::render,
 };

@@ -51,8 +51,12 @@ fn open(address: SocketAddr, step: &str) -> Line {
 
 /// Plays a row and proves that it disturbed nothing.
 pub(crate) fn play(bench: &Bench, row: &Row) -> Vec<String> {
+    play_at(bench, row, bench.listener(row.setting("at").unwrap_or("in")))
+}
+
+/// The same with a listener that is reached here.
+pub(crate) fn play_at(bench: &Bench, row: &Row, address: SocketAddr) -> Vec<String> {
     let witness = bench.witness();
-    let address = bench.listener(row.setting("at").unwrap_or("in"));
     let beside = row.setting("beside").map_or(0, |count| count.parse().expect("a count"));
     let others: Vec<Line> = (0..beside).map(|_| open(address, "greeting")).collect();
     let mut line = open(address, row.setting("after").unwrap_or("ehlo"));

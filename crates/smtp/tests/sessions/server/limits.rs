@@ -1,7 +1,7 @@
 //! Limits that a dialogue cannot show: memory, exact moments, answers that come too late.
 
 use mail::Mono;
-use smtp::server::{ContentSink, Need, ServerConfig, ServerSession};
+use smtp::server::{ContentSink, LoginRules, Need, ServerConfig, ServerSession};
 use smtp::testing::server::Driver;
 use smtp::testing::transcript::reply;
 use std::sync::Arc;
@@ -284,4 +284,40 @@ fn an_answer_for_nobody_is_ignored() {
     assert_eq!(said(&mut session), "");
     session.answer_rcpt(START, 0, OK);
     assert_eq!(said(&mut session), "250 2.1.5 Recipient ok\r\n".repeat(2));
+}
+
+/// RFC 4954 §4.
+#[test]
+fn a_line_of_an_exchange_has_12288_octets() {
+    for (octets, reply) in [(12_288, "501 5.5.2 "), (12_289, "500 5.5.6 ")] {
+        let logins = LoginRules { mechanisms: vec!["PLAIN"], failures_max: 3 };
+        let config =
+            ServerConfig { starttls: true, logins: Some(logins), ..ServerConfig::default() };
+        let mut driver = Driver::greeted(config);
+        driver.feed(b"STARTTLS\r\n");
+        driver.end_flight();
+        driver.feed(b"EHLO c\r\nAUTH PLAIN\r\n");
+        driver.trace.clear();
+        // No base64 has this length; that it is seen says that the line was taken.
+        let line = ["A".repeat(octets - 2).as_bytes(), b"\r\n"].concat();
+        driver.feed(&line);
+        let said = driver.trace.iter().find(|line| line.starts_with("S: "));
+        assert!(said.is_some_and(|line| line[3..].starts_with(reply)), "{octets}: {said:?}");
+    }
+}
+
+#[test]
+fn a_client_that_answers_no_challenge_times_out() {
+    let logins = LoginRules { mechanisms: vec!["LOGIN"], failures_max: 3 };
+    let config = ServerConfig { starttls: true, logins: Some(logins), ..ServerConfig::default() };
+    let mut driver = Driver::greeted(config);
+    driver.feed(b"STARTTLS\r\n");
+    driver.end_flight();
+    driver.feed(b"EHLO c\r\nAUTH LOGIN\r\n");
+    driver.advance(Duration::from_secs(299));
+    assert!(!driver.closed);
+    driver.feed(b"dXNl");
+    driver.advance(Duration::from_secs(1));
+    assert!(driver.closed);
+    assert!(driver.trace.iter().any(|line| line.starts_with("S: 421 4.4.2 ")));
 }

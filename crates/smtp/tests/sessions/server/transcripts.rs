@@ -16,7 +16,7 @@
 //! answered late and in any order: all must give the same. With the environment
 //! variable `TRANSCRIPTS=write`, what the server says is written into the files, for review.
 
-use smtp::server::{BareNewline, Nul, ServerConfig};
+use smtp::server::{BareNewline, LoginRules, Nul, ServerConfig};
 use smtp::testing::escape::unescape;
 use smtp::testing::script::Script;
 use smtp::testing::server::Driver;
@@ -244,6 +244,10 @@ fn set(config: &mut ServerConfig, script: &mut Script, line: &str) {
         "transfer_timeout" => config.transfer_timeout = seconds(value),
         "session_timeout" => config.session_timeout = seconds(value),
         "starttls" => config.starttls = true,
+        "logins" => {
+            let mechanisms = vec!["PLAIN", "LOGIN"];
+            config.logins = Some(LoginRules { mechanisms, failures_max: small() });
+        }
         "plain" => {
             config.chunking = false;
             config.pipelining = false;

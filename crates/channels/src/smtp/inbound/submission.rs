@@ -1,0 +1,264 @@
+//! Submission by users who log in (RFC 6409): its settings, and what it does to messages.
+
+use super::fields::HeaderScan;
+use super::settings::{SmtpListener, SmtpListenerText};
+use auth::sasl::Mechanism;
+use config::quantity::DurationText;
+use config::{Config, ProtocolSection, ProtocolSettings, Reader, TableEntry, TableRefText};
+use mail::{Mailbox, Refusal};
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{Draft, Logins, Observer, Stage, Transaction, no_answer};
+use mta::seams::{Time as _, World};
+use mta::tables;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smtp::server::LoginRules;
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A client waits no longer for its answer.
+const FAILURE_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// Those that can be offered.
+pub(super) const MECHANISMS: [Mechanism; 3] = Mechanism::ALL;
+
+/// `senders` does not have it.
+const NOT_YOURS: Refusal =
+    Refusal::permanent((7, 1), "You may not send from this address").with_code(553);
+
+/// The keys of a `[[listener]]` where users log in: those of SMTP, and these.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct SubmissionText {
+    #[serde(flatten)]
+    smtp: SmtpListenerText,
+    /// With `kind = "submission"`: the table from users to their stored passwords, as `doveadm pw`
+    /// and `mkpasswd` print them: `{ARGON2ID}$argon2id$…`, `{BLF-CRYPT}$2y$…`, `{SHA512-CRYPT}$6$…`,
+    /// `{SHA256-CRYPT}$5$…`, `{SCRAM-SHA-256}…`, `{PLAIN}…`; names of crypt(3)'s forms may be left
+    /// out. Where its entries have named values it is the one named `password`. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logins: Option<TableRefText>,
+    /// The table from users to the addresses and domains (`@example.org`) that they may send from,
+    /// with commas or blanks between them; 553 5.7.1 to MAIL for others. Without it: any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    senders: Option<TableRefText>,
+    /// How users may prove who they are, by SASL (RFC 4422), always encrypted. SCRAM-SHA-256 serves
+    /// those only whose passwords are stored as `{SCRAM-SHA-256}` or `{PLAIN}`, and clients that
+    /// know it try no other.
+    mechanisms: Vec<MechanismText>,
+    /// Leave the client's name and address out of the Received field. Events have them.
+    hide_client: bool,
+    /// Give messages the Date and Message-ID that they lack (RFC 6409 §8.2, §8.3).
+    add_missing_fields: bool,
+    /// Failed logins in one session, 421 4.7.0 at the last one.
+    #[schemars(range(min = 1))]
+    max_login_failures: u32,
+    /// Failed logins within an hour from one client (an IPv4 address or an IPv6 /64), at all
+    /// listeners together; 421 4.7.0 to connections and 454 4.7.0 to AUTH beyond it. 0: no limit.
+    login_failures_per_hour: u32,
+    /// Failed logins within an hour as one user, wherever from; 454 4.7.0 to AUTH beyond it, to the
+    /// user himself too. 0: no limit.
+    login_failures_per_hour_of_user: u32,
+    /// A failed login is answered so long after it came.
+    login_failure_delay: DurationText,
+}
+
+impl Default for SubmissionText {
+    fn default() -> SubmissionText {
+        SubmissionText {
+            smtp: SmtpListenerText::default(),
+            logins: None,
+            senders: None,
+            mechanisms: vec![MechanismText::Plain, MechanismText::Login],
+            hide_client: false,
+            add_missing_fields: true,
+            max_login_failures: 3,
+            login_failures_per_hour: 60,
+            login_failures_per_hour_of_user: 120,
+            login_failure_delay: "2s".into(),
+        }
+    }
+}
+
+/// How a user may prove who he is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum MechanismText {
+    /// RFC 4616: the password is sent.
+    Plain,
+    /// The same in an older form; some clients have no other.
+    Login,
+    /// RFC 7677: the password is not sent.
+    #[serde(rename = "scram-sha-256")]
+    ScramSha256,
+}
+
+impl MechanismText {
+    fn mechanism(self) -> Mechanism {
+        match self {
+            MechanismText::Plain => Mechanism::Plain,
+            MechanismText::Login => Mechanism::Login,
+            MechanismText::ScramSha256 => Mechanism::ScramSha256,
+        }
+    }
+}
+
+/// What a listener is told of submission.
+#[derive(Debug)]
+pub(super) struct Submission {
+    pub(super) logins: Logins,
+    senders: Option<Arc<TableEntry>>,
+    hide_client: bool,
+    add_missing_fields: bool,
+}
+
+impl ProtocolSection for SubmissionText {
+    const KIND: &'static str = "submission";
+    type Text = SubmissionText;
+
+    fn read(
+        text: SubmissionText,
+        reader: &mut Reader<'_, '_>,
+    ) -> Option<Arc<dyn ProtocolSettings>> {
+        let mut listener = SmtpListener::read(&text.smtp, reader);
+        if text.mechanisms.is_empty() {
+            let help = "the usual ones are [\"plain\", \"login\"]";
+            reader.error("mechanisms", "nobody can log in without a mechanism", help);
+        }
+        let mechanisms = text.mechanisms.iter().map(|one| one.mechanism().name()).collect();
+        let failures_max = text.max_login_failures;
+        listener.server.logins = Some(LoginRules { mechanisms, failures_max });
+        let failure_delay = reader.duration("login_failure_delay", &text.login_failure_delay);
+        if failure_delay > FAILURE_DELAY_MAX {
+            let message = "no client waits longer than a minute to learn that it failed";
+            reader.error("login_failure_delay", message, "");
+        }
+        let senders = text.senders.as_ref().map(|to| reader.table("senders.table", &to.table));
+        let Some(logins) = &text.logins else {
+            let help = "name the table of passwords: logins = { table = \"passwords\" }";
+            reader.error("", "a submission listener without `logins`", help);
+            return None;
+        };
+        let logins = Logins {
+            table: reader.table("logins.table", &logins.table)?,
+            failures_per_hour: text.login_failures_per_hour,
+            failures_per_hour_of_user: text.login_failures_per_hour_of_user,
+            failure_delay,
+        };
+        listener.submission = Some(Arc::new(Submission {
+            logins,
+            // One that isn't there is a mistake, which was told.
+            senders: senders.map_or(Some(None), |found| found.map(Some))?,
+            hide_client: text.hide_client,
+            add_missing_fields: text.add_missing_fields,
+        }));
+        Some(Arc::new(listener))
+    }
+}
+
+/// What submission does to the messages of users.
+pub(super) struct SubmissionStage<W: World> {
+    submission: Arc<Submission>,
+    hostname: String,
+    world: W,
+    console: Rc<dyn Console>,
+}
+
+impl<W: World> SubmissionStage<W> {
+    pub(super) fn new(
+        submission: &Arc<Submission>,
+        config: &Config,
+        world: &W,
+        console: &Rc<dyn Console>,
+    ) -> SubmissionStage<W> {
+        SubmissionStage {
+            submission: Arc::clone(submission),
+            hostname: config.hostname.to_string(),
+            world: world.clone(),
+            console: Rc::clone(console),
+        }
+    }
+}
+
+impl<W: World> Stage for SubmissionStage<W> {
+    fn name(&self) -> &'static str {
+        SubmissionText::KIND
+    }
+
+    fn sender<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+        // Reports and receipts are nobody's (RFC 8098 §3).
+        let (Some(senders), Some(sender)) = (&self.submission.senders, &transaction.sender) else {
+            return Decision::pass();
+        };
+        let Some(user) = &transaction.session.client().login else {
+            return Answer::Now(Err(NOT_YOURS));
+        };
+        tables::find(self.world.tables(), senders, user).then(move |found| {
+            Answer::Now(match found {
+                Ok(Some(entry)) if is_among(&entry.text, sender) => Ok(()),
+                Ok(_) => Err(NOT_YOURS),
+                Err(trouble) => Err(no_answer(&*self.console, &trouble)),
+            })
+        })
+    }
+
+    fn observe(&self, _: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+        self.submission.add_missing_fields.then(|| Box::<HeaderScan>::default() as _)
+    }
+
+    fn content<'a>(
+        &'a self,
+        _: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        if self.submission.hide_client {
+            draft.hide_client();
+        }
+        let seen = observer.and_then(|seen| (seen as Box<dyn Any>).downcast::<HeaderScan>().ok());
+        if let Some(seen) = seen {
+            let now = self.world.time().wall();
+            if !seen.has_message_id {
+                let (at, id) = (now.0, draft.id());
+                draft.prepend(&format!("Message-ID: <{at:x}.{id}@{}>", self.hostname));
+            }
+            if !seen.has_date {
+                let mut field = b"Date: ".to_vec();
+                now.write_rfc5322(&mut field);
+                draft.prepend(&String::from_utf8_lossy(&field));
+            }
+        }
+        Decision::pass()
+    }
+}
+
+/// Whether one of these addresses and domains is the sender's. A tag (`user+tag@`) is the user's.
+fn is_among(allowed: &str, sender: &Mailbox) -> bool {
+    let keys = tables::keys_of(sender, false);
+    let mut words = allowed.split([',', ' ', '\t', '\n']).filter(|word| !word.is_empty());
+    words.any(|word| {
+        let word = word.to_lowercase();
+        let word = if word.contains('@') { word } else { format!("@{word}") };
+        keys.iter().any(|(_, key)| *key == word)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_is_among_addresses_and_domains() {
+        let is =
+            |allowed: &str, sender: &str| is_among(allowed, &Mailbox::parse(sender, true).unwrap());
+        assert!(is("jo@x.test", "Jo@X.test") && is("al@x.test, JO@x.test", "jo+list@x.test"));
+        assert!(is("@x.test", "anybody@x.test") && is("y.test x.test", "anybody@x.test"));
+        assert!(is("@xn--bcher-kva.example", "a@b\u{fc}cher.example"));
+        for not in ["", "al@x.test", "jo@y.test", "@sub.x.test", "test", "jo+other@x.test", "jo"] {
+            assert!(!is(not, "jo@x.test"), "{not}");
+        }
+    }
+}

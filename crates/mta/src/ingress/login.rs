@@ -1,0 +1,215 @@
+//! Whether somebody is who he says to be: what tables have stored of him, hashed elsewhere, and how
+//! often he may be wrong.
+
+use super::decisions::{Grace, decided};
+use super::{Entrance, refusals};
+use crate::answer::Answer;
+use crate::login_failures::Who;
+use crate::seams::{Hashing as _, Time as _, World};
+use crate::tables;
+use auth::password::Stored;
+use auth::sasl::Claim;
+use auth::sasl::scram::{Keys, Salted};
+use config::TableEntry;
+use lookup::Entry;
+use mail::{Mono, Refusal};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// What a table that names its values calls a stored password.
+const STORED_PASSWORD: &str = "password";
+
+/// Who may log in, and how often that may fail.
+#[derive(Clone, Debug)]
+pub struct Logins {
+    /// From users to their stored passwords.
+    pub table: Arc<TableEntry>,
+    /// Failures of one client at all listeners; 0 here and below: no limit.
+    pub failures_per_hour: u32,
+    /// Failures of one user, wherever they come from.
+    pub failures_per_hour_of_user: u32,
+    /// A failed login is answered so long after it came.
+    pub failure_delay: Duration,
+}
+
+/// A login that is being tried.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    user: String,
+    began: Mono,
+}
+
+/// What is stored of a user.
+struct Kept {
+    stored: Arc<Stored>,
+    /// Else it is another's, so that nobody can tell by the time that it takes.
+    is_his: bool,
+}
+
+impl Attempt {
+    /// As whom.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+}
+
+impl<W: World> Entrance<W> {
+    /// Whether this client may try to log in at all.
+    ///
+    /// # Errors
+    /// It failed too often.
+    pub fn admit_logins(&self, logins: &Logins) -> Result<(), Refusal> {
+        let (services, ip) = (&self.ingress.services, self.session.client().address.ip());
+        let failures = &services.shared.login_failures;
+        if failures.is_exhausted(Who::client(ip), logins.failures_per_hour, services.now()) {
+            services.metrics.logins_deferred.inc();
+            return Err(refusals::LOGINS_OF_CLIENT);
+        }
+        Ok(())
+    }
+
+    /// A login as `user` begins.
+    ///
+    /// # Errors
+    /// Client or user failed too often.
+    pub fn begin_login(&self, logins: &Logins, user: &str) -> Result<Attempt, Refusal> {
+        self.admit_logins(logins)?;
+        let services = &self.ingress.services;
+        let failures = &services.shared.login_failures;
+        let max = logins.failures_per_hour_of_user;
+        if failures.is_exhausted(Who::user(user), max, services.now()) {
+            services.metrics.logins_deferred.inc();
+            return Err(refusals::LOGINS_OF_USER);
+        }
+        Ok(Attempt { user: user.to_owned(), began: services.now() })
+    }
+
+    /// Checks a password, and logs its user in.
+    ///
+    /// # Errors
+    /// It is not his (535), or nobody knows now (454).
+    pub async fn log_in_with(&mut self, logins: &Logins, claim: Claim) -> Result<(), Refusal> {
+        let attempt = self.begin_login(logins, &claim.user)?;
+        let Claim { user, password } = claim;
+        let Kept { stored, is_his } = self.stored(logins, &user).await?;
+        let is_right = self.hash(move || stored.is(&password)).await?;
+        if is_right && is_his {
+            self.logged_in(&attempt);
+            return Ok(());
+        }
+        Err(self.login_failed(logins, &attempt).await)
+    }
+
+    /// The keys that a user must prove to know, for SCRAM. `None`: what is stored of him has none, or
+    /// there is no such user; then there are keys that nobody has, in whose place.
+    ///
+    /// # Errors
+    /// Nobody knows now (454).
+    pub async fn scram_keys(&self, logins: &Logins, user: &str) -> Result<Keys, Refusal> {
+        let Kept { stored, is_his } = self.stored(logins, user).await?;
+        let hashing = self.ingress.services.world.hashing();
+        let secret = *self.ingress.services.shared.salt_secret.get_or_init(|| hashing.secret());
+        let user = user.to_owned();
+        self.hash(move || {
+            let salted = Salted::for_user(&secret, &user);
+            match stored.scram_keys(&salted) {
+                Some(keys) if is_his => keys,
+                Some(others) => salted.beside(&secret, &others).keys_of_nobody(&secret),
+                None => salted.keys_of_nobody(&secret),
+            }
+        })
+        .await
+    }
+
+    /// The client has proved to be the user.
+    pub fn logged_in(&mut self, attempt: &Attempt) {
+        self.ingress.services.metrics.logins.inc();
+        self.session.note_login(&attempt.user);
+        self.count.may_relay = true;
+    }
+
+    /// The client has not. Comes back when it may be told.
+    pub async fn login_failed(&self, logins: &Logins, attempt: &Attempt) -> Refusal {
+        let services = &self.ingress.services;
+        services.metrics.login_failures.inc();
+        let client = self.session.client();
+        let (user, address, listener) = (&attempt.user, client.address, &client.listener);
+        services.console.warn(
+            "login",
+            format_args!("login failed user={user:?} client={address} listener={listener}"),
+        );
+        let failures = &services.shared.login_failures;
+        let now = services.now();
+        failures.note(Who::client(address.ip()), logins.failures_per_hour, now);
+        failures.note(Who::user(user), logins.failures_per_hour_of_user, now);
+        // From the beginning: however long the check took, the answer comes at the same time.
+        let sleep = services.world.time().sleep_until(attempt.began + logins.failure_delay);
+        let later = Answer::later(async move {
+            sleep.await;
+            Ok(())
+        });
+        decided(services, later, Grace::None).await.err().unwrap_or(refusals::WRONG_PASSWORD)
+    }
+
+    /// Bytes that nobody can guess.
+    #[must_use]
+    pub fn secret(&self) -> [u8; 16] {
+        self.ingress.services.world.hashing().secret()
+    }
+
+    async fn stored(&self, logins: &Logins, user: &str) -> Result<Kept, Refusal> {
+        let services = &self.ingress.services;
+        let found = tables::find(services.world.tables(), &logins.table, user);
+        let found = found.then(|found| Answer::Now(Ok(found)));
+        let found = match decided(services, found, Grace::None).await? {
+            Ok(found) => found,
+            Err(trouble) => {
+                services.console.warn("login", format_args!("nobody can log in: {trouble}"));
+                return Err(self.login_deferred());
+            }
+        };
+        let last = &services.shared.last_stored;
+        let Some(entry) = found else {
+            let stored = Arc::clone(&last.lock().unwrap_or_else(PoisonError::into_inner));
+            return Ok(Kept { stored, is_his: false });
+        };
+        match Stored::parse(text_of(&entry)) {
+            Ok(stored) => {
+                let stored = Arc::new(stored);
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&stored);
+                Ok(Kept { stored, is_his: true })
+            }
+            Err(why) => {
+                let table = &logins.table.name;
+                let text = format_args!("the password of {user:?} in table {table}: {why}");
+                services.console.warn("login", text);
+                Err(self.login_deferred())
+            }
+        }
+    }
+
+    async fn hash<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let services = &self.ingress.services;
+        let done = services.world.hashing().run(work);
+        let done = Answer::later(async move { Ok(done.await) });
+        let done = decided(services, done, Grace::None).await?;
+        done.map_err(|_| {
+            services.console.warn("login", format_args!("too many passwords wait to be checked"));
+            self.login_deferred()
+        })
+    }
+
+    fn login_deferred(&self) -> Refusal {
+        self.ingress.services.metrics.logins_deferred.inc();
+        refusals::LOGIN_LATER
+    }
+}
+
+/// The value named so, if the table has named values, else all of the answer.
+fn text_of(entry: &Entry) -> &str {
+    entry.field(STORED_PASSWORD).unwrap_or(&entry.text)
+}

@@ -1,0 +1,149 @@
+//! AUTH (RFC 4954): carries what a SASL mechanism says; what it says is not known here.
+
+use super::line::Line;
+use super::refusal::About;
+use super::replies;
+use super::session::{Awaited, Greeting, Phase, ServerSession};
+use super::{LoginSaid, Need};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mail::{Mono, Reply};
+
+/// A line of an exchange with its CRLF (RFC 4954 §4), 500 5.5.6 beyond it.
+pub const LOGIN_LINE_BYTES_MAX: usize = 12_288;
+
+/// What a session asks of logins. Without one nobody may send, and none is possible in clear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginRules {
+    /// What is offered once the connection is encrypted.
+    pub mechanisms: Vec<&'static str>,
+    /// Failed logins in one session, 421 4.7.0 at the last one.
+    pub failures_max: u32,
+}
+
+/// The driver's answer to what was said in an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginAnswer {
+    /// The exchange goes on with this.
+    Challenge(Vec<u8>),
+    /// The client has proved who it is.
+    Accepted,
+    /// It has not; 535 counts as a failed login.
+    Refused(Reply),
+}
+
+impl ServerSession {
+    /// `AUTH mechanism [initial-response]`.
+    pub(super) fn auth(&mut self, argument: &str) -> Result<Option<Need>, Reply> {
+        let Some(rules) = &self.config.logins else { return Err(replies::unimplemented()) };
+        if !matches!(self.greeting, Greeting::Ehlo | Greeting::Lhlo) {
+            return Err(replies::sequence("Send EHLO first"));
+        }
+        if self.transaction.is_some() {
+            return Err(replies::sequence("No login within a transaction"));
+        }
+        if self.is_logged_in {
+            return Err(replies::sequence("You are logged in already"));
+        }
+        let (name, initial) = match argument.split_once([' ', '\t']) {
+            Some((name, initial)) => (name, Some(initial.trim_start_matches([' ', '\t']))),
+            None => (argument, None),
+        };
+        if name.is_empty() || initial.is_some_and(|initial| initial.contains([' ', '\t'])) {
+            return Err(replies::argument("Syntax: AUTH mechanism [initial-response]"));
+        }
+        if !self.tls {
+            return Err(Reply::new(538, (5, 7, 11), "Encryption is required to log in"));
+        }
+        let mechanism = rules.mechanisms.iter().find(|known| known.eq_ignore_ascii_case(name));
+        let Some(&mechanism) = mechanism else {
+            return Err(Reply::new(504, (5, 5, 4), "This mechanism is not offered"));
+        };
+        let initial = match initial {
+            None => None,
+            // RFC 4954 §4: an initial response of no octets.
+            Some("=") => Some(Vec::new()),
+            Some(text) => Some(STANDARD.decode(text).map_err(|_| undecodable())?),
+        };
+        self.phase = Phase::Answer(Awaited::Login);
+        Ok(Some(Need::Login(LoginSaid::Begin { mechanism, initial })))
+    }
+
+    /// The client's line within an exchange.
+    pub(super) fn take_response(&mut self, now: Mono, rest: &mut &[u8]) -> Option<Need> {
+        let refusal = match self.lines.take(rest, LOGIN_LINE_BYTES_MAX) {
+            Line::Incomplete => return Some(Need::Input),
+            Line::TooLong { .. } => {
+                Reply::new(500, (5, 5, 6), "Authentication exchange line is too long")
+            }
+            Line::Complete(line) if *line == *b"*" => Reply::new(501, (5, 7, 0), "Cancelled"),
+            Line::Complete(line) => match STANDARD.decode(&*line) {
+                Ok(response) => {
+                    self.phase = Phase::Answer(Awaited::Login);
+                    return Some(Need::Login(LoginSaid::Response(response)));
+                }
+                Err(_) => undecodable(),
+            },
+        };
+        self.wait_for_command(now);
+        self.refuse(About::step("AUTH"), &refusal);
+        None
+    }
+
+    /// The answer to [`Need::Login`].
+    pub fn answer_login(&mut self, now: Mono, answer: LoginAnswer) {
+        if self.take_awaited(now, |awaited| awaited == Awaited::Login).is_none() {
+            return;
+        }
+        match answer {
+            LoginAnswer::Challenge(challenge) => {
+                self.output.extend_from_slice(b"334 ");
+                self.output.extend_from_slice(STANDARD.encode(challenge).as_bytes());
+                self.output.extend_from_slice(b"\r\n");
+                self.phase = Phase::Response;
+            }
+            LoginAnswer::Accepted => {
+                self.is_logged_in = true;
+                self.login_failures = 0;
+                self.output.extend_from_slice(replies::LOGGED_IN);
+            }
+            LoginAnswer::Refused(reply) => self.refuse_login(&reply),
+        }
+    }
+
+    fn refuse_login(&mut self, reply: &Reply) {
+        let about = About::step("AUTH");
+        self.login_failures = self.login_failures.saturating_add(u32::from(reply.code == 535));
+        let max = self.config.logins.as_ref().map_or(0, |rules| rules.failures_max);
+        if reply.code == 535 && self.login_failures >= max {
+            self.end(about, (4, 7, 0), "Too many failed logins");
+        } else {
+            self.refuse(about, reply);
+        }
+    }
+
+    /// Mechanisms that may be used now.
+    pub(super) fn offered_mechanisms(&self) -> &[&'static str] {
+        match &self.config.logins {
+            Some(rules) if self.tls && !self.is_logged_in => &rules.mechanisms,
+            _ => &[],
+        }
+    }
+
+    /// Whether whoever has not logged in may send.
+    ///
+    /// # Errors
+    /// 530: not.
+    pub(super) fn check_logged_in(&self) -> Result<(), Reply> {
+        if self.config.logins.is_none() || self.is_logged_in {
+            return Ok(());
+        }
+        // RFC 3207 §4, RFC 4954 §6.
+        let text = if self.tls { "Authentication required" } else { "Send STARTTLS first" };
+        Err(Reply::new(530, (5, 7, 0), text))
+    }
+}
+
+fn undecodable() -> Reply {
+    Reply::new(501, (5, 5, 2), "This is not base64")
+}

@@ -1,0 +1,73 @@
+//! What clients say when they log in, and what may stand in a table of passwords.
+
+use auth::password::{Password, Stored};
+use auth::sasl::scram::{Keys, Salted};
+use auth::sasl::{Exchange, Mechanism, Step, USER_BYTES_MAX};
+
+/// The server's part of a nonce, longer than a client's guess.
+const NONCE: &str = "0123456789abcdefABCDEF";
+
+/// The first byte is the mechanism, and whether there is an initial response; the rest are responses,
+/// a line each.
+pub fn run(data: &[u8]) {
+    let Some((&how, rest)) = data.split_first() else { return };
+    if how == b'{' || how == b'$' {
+        return stored(data);
+    }
+    let mechanism = Mechanism::ALL[usize::from(how & 3) % Mechanism::ALL.len()];
+    let mut responses = rest.split(|byte| *byte == b'\n');
+    let mut exchange = Exchange::new(mechanism, || NONCE.to_owned());
+    let initial = if how & 4 == 0 { responses.next() } else { None };
+    let mut step = exchange.start(initial);
+    // No exchange takes more steps, whatever a client says.
+    for _ in 0..6 {
+        step = match step {
+            Step::Challenge(challenge) => {
+                assert!(challenge.len() <= 2_048);
+                let Some(response) = responses.next() else { return };
+                exchange.handle_response(response)
+            }
+            Step::Keys(user) => {
+                check_user(&user);
+                assert_eq!(mechanism, Mechanism::ScramSha256);
+                let salted = Salted::for_user(b"secret", &user);
+                exchange.handle_keys(salted.keys_of_nobody(b"secret"))
+            }
+            Step::Check(claim) => {
+                check_user(&claim.user);
+                assert!(!format!("{claim:?}").contains("pencil") || claim.user.contains("pencil"));
+                return;
+            }
+            Step::Proved(user) => panic!("{user} has proved to know what nobody knows"),
+            Step::Failed(_) => {
+                // What is over stays so.
+                let again = exchange.handle_response(b"x");
+                assert!(matches!(again, Step::Failed(_)));
+                return;
+            }
+        };
+    }
+    panic!("an exchange without end");
+}
+
+fn check_user(user: &str) {
+    assert!((1..=USER_BYTES_MAX).contains(&user.len()));
+    assert!(!user.chars().any(char::is_control));
+}
+
+/// Reading takes anything; what is read of the cheap kinds can be asked.
+fn stored(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let password = Password::new(b"pencil").expect("it has a length");
+    match Stored::parse(text) {
+        Ok(stored) if text.to_ascii_uppercase().starts_with("{PLAIN}") => {
+            let is_it = text.trim_ascii()["{PLAIN}".len()..] == *"pencil";
+            assert_eq!(stored.is(&password), is_it);
+        }
+        Ok(_) => {}
+        Err(why) => assert!(why.to_string().len() < 100),
+    }
+    if let Some((_, keys)) = text.split_once('}') {
+        let _ = Keys::parse(keys);
+    }
+}
