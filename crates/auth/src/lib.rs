@@ -1,6 +1,20 @@
 //! Who may say what of mail: a module for each scheme. What time it is, what is in files and what the
 //! DNS says comes in as values.
 
+pub mod arc;
+mod authors;
+pub mod checks;
+pub mod dkim;
+pub mod dmarc;
+pub mod forged;
+pub mod judgement;
 pub mod password;
+pub mod records;
+pub mod results;
 pub mod sasl;
+pub mod scan;
+pub mod spf;
 pub mod srs;
+mod tags;
+#[cfg(test)]
+mod testing;

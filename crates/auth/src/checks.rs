@@ -1,0 +1,137 @@
+//! All that is checked of a message, together.
+
+use crate::records::Records;
+use crate::scan::{Scan, Scanned, Wanted};
+use crate::{arc, dkim, dmarc, spf};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+/// Which checks are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    pub spf: bool,
+    pub dkim: bool,
+    /// Needs the two before, which are made for it if they are not asked for.
+    pub dmarc: bool,
+    pub arc: bool,
+}
+
+impl Asked {
+    /// Reads the message that comes.
+    #[must_use]
+    pub fn scan(self) -> Scan {
+        Scan::new(Wanted { dkim: self.dkim || self.dmarc, arc: self.arc })
+    }
+}
+
+/// What came of the checks that were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdicts {
+    pub spf: Option<spf::Outcome>,
+    /// By signatures, in their order.
+    pub dkim: Option<Vec<dkim::Outcome>>,
+    /// Signatures that were not looked at.
+    pub signatures_left: usize,
+    pub dmarc: Option<dmarc::Outcome>,
+    pub arc: Option<arc::Outcome>,
+}
+
+/// The verdicts alone, a word for each check that was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    pub spf: Option<spf::Verdict>,
+    /// Of all signatures together, see [`dkim::overall`].
+    pub dkim: Option<dkim::Verdict>,
+    pub dmarc: Option<dmarc::Verdict>,
+    pub arc: Option<arc::Verdict>,
+}
+
+impl Verdicts {
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        Summary {
+            spf: self.spf.as_ref().map(|outcome| outcome.verdict),
+            dkim: self.dkim.as_deref().map(dkim::overall),
+            dmarc: self.dmarc.as_ref().map(|outcome| outcome.verdict),
+            arc: self.arc.as_ref().map(|outcome| outcome.verdict),
+        }
+    }
+}
+
+/// What is checked.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// Who brought it; `None`: that is not known, and SPF says nothing.
+    pub question: Option<spf::Question<'a>>,
+    pub message: &'a Scanned,
+    /// Seconds since 1970.
+    pub now: u64,
+    /// A random number below 100, for policies that apply to a part of all messages.
+    pub chance: u8,
+}
+
+/// Makes the checks that are asked for, and waits for all of them at once.
+pub async fn check<R: Records>(records: &R, asked: Asked, subject: Subject<'_>) -> Verdicts {
+    let Subject { question, message, now, chance } = subject;
+    let spf = async {
+        match (asked.spf || asked.dmarc, question) {
+            (true, Some(question)) => Some(spf::check(records, question).await),
+            (true, None) => Some(spf::Outcome::unknown()),
+            (false, _) => None,
+        }
+    };
+    let dkim = async {
+        match asked.dkim || asked.dmarc {
+            true => Some(dkim::verify(records, message, now).await),
+            false => None,
+        }
+    };
+    let policy = async {
+        match asked.dmarc {
+            true => Some(dmarc::discover(records, message).await),
+            false => None,
+        }
+    };
+    let arc = async {
+        match asked.arc {
+            true => Some(arc::verify(records, message).await),
+            false => None,
+        }
+    };
+    let ((spf, dkim), (policy, arc)) = both(both(spf, dkim), both(policy, arc)).await;
+    let dmarc = match (policy, &spf, &dkim) {
+        (Some(Ok(found)), Some(spf), Some(dkim)) => {
+            Some(dmarc::evaluate(records, found, spf, dkim, chance).await)
+        }
+        (Some(Err(outcome)), ..) => Some(outcome),
+        _ => None,
+    };
+    Verdicts { spf, dkim, signatures_left: message.signatures_left, dmarc, arc }
+}
+
+/// What both give; they wait together.
+async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut of_a, mut of_b) = (None, None);
+    poll_fn(|cx| {
+        if of_a.is_none()
+            && let Poll::Ready(done) = a.as_mut().poll(cx)
+        {
+            of_a = Some(done);
+        }
+        if of_b.is_none()
+            && let Poll::Ready(done) = b.as_mut().poll(cx)
+        {
+            of_b = Some(done);
+        }
+        match (of_a.take(), of_b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (a, b) => {
+                (of_a, of_b) = (a, b);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}

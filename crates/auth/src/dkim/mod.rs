@@ -1,0 +1,204 @@
+//! Who answers for content: DKIM signatures (RFC 6376, RFC 8301, RFC 8463).
+
+pub(crate) mod canonical;
+pub(crate) mod key;
+pub(crate) mod signature;
+
+pub use signature::Algorithm;
+
+use crate::records::Records;
+use crate::scan::Scanned;
+use canonical::{Form, write_field};
+use key::Key;
+use signature::{Seal, Signature, without_signature};
+
+/// What came of a signature, by the names of RFC 8601 §2.7.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// There is none.
+    None,
+    Pass,
+    /// It does not fit the message.
+    Fail,
+    /// It is good, and does not cover the message.
+    Policy,
+    /// It is none, by its form.
+    Neutral,
+    TempError,
+    /// Its key can't be used.
+    PermError,
+}
+
+impl Verdict {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::None => "none",
+            Verdict::Pass => "pass",
+            Verdict::Fail => "fail",
+            Verdict::Policy => "policy",
+            Verdict::Neutral => "neutral",
+            Verdict::TempError => "temperror",
+            Verdict::PermError => "permerror",
+        }
+    }
+}
+
+/// One signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub verdict: Verdict,
+    /// What is wrong with it; empty if nothing is.
+    pub reason: String,
+    /// Who signed; `None` where that can't be read.
+    pub signer: Option<Signer>,
+}
+
+/// Who signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signer {
+    /// `d`, in ASCII and lower case.
+    pub domain: String,
+    /// `s`.
+    pub selector: String,
+    pub algorithm: Algorithm,
+}
+
+impl Outcome {
+    fn unsigned(verdict: Verdict, reason: &str) -> Outcome {
+        Outcome { verdict, reason: reason.to_owned(), signer: None }
+    }
+}
+
+/// What the signatures of a message come to together: pass if one passes, else what may yet become of
+/// one, else what is wrong with the first.
+#[must_use]
+pub fn overall(outcomes: &[Outcome]) -> Verdict {
+    let has = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
+    match outcomes.first() {
+        _ if has(Verdict::Pass) => Verdict::Pass,
+        _ if has(Verdict::TempError) => Verdict::TempError,
+        Some(first) => first.verdict,
+        None => Verdict::None,
+    }
+}
+
+/// Verifies the first signatures of a message; none if it has none. `now` is in seconds since 1970.
+pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec<Outcome> {
+    if message.is_beyond {
+        return vec![Outcome::unsigned(Verdict::PermError, "the header is too long")];
+    }
+    let mut outcomes = Vec::with_capacity(message.signatures.len());
+    for (field, signature) in &message.signatures {
+        let outcome = match signature {
+            Ok(signature) => verify_one(records, message, *field, signature, now).await,
+            Err(wrong) => Outcome::unsigned(Verdict::Neutral, wrong),
+        };
+        outcomes.push(outcome);
+    }
+    outcomes
+}
+
+async fn verify_one<R: Records>(
+    records: &R,
+    message: &Scanned,
+    field: usize,
+    signature: &Signature,
+    now: u64,
+) -> Outcome {
+    let of = |(verdict, reason): (Verdict, String)| Outcome {
+        verdict,
+        reason,
+        signer: Some(Signer {
+            domain: signature.seal.domain.clone(),
+            selector: signature.seal.selector.clone(),
+            algorithm: signature.seal.algorithm,
+        }),
+    };
+    // RFC 6376 §3.5, x=.
+    if signature.expires_at.is_some_and(|expires_at| expires_at < now) {
+        return of((Verdict::Fail, "the signature has expired".into()));
+    }
+    let is_whole = match fits_body(message, signature) {
+        Ok(is_whole) => is_whole,
+        Err((verdict, reason)) => return of((verdict, reason.into())),
+    };
+    let signed = signed_header(message, field, signature);
+    match verify_seal(records, &signature.seal, &signed, Some(signature)).await {
+        Ok(()) if is_whole => of((Verdict::Pass, String::new())),
+        Ok(()) => of((Verdict::Policy, "l= leaves an end of the body unsigned".into())),
+        Err(wrong) => of(wrong),
+    }
+}
+
+/// Whether the body is the one that was signed (RFC 6376 §6.1.3), and all of it.
+pub(crate) fn fits_body(
+    message: &Scanned,
+    signature: &Signature,
+) -> Result<bool, (Verdict, &'static str)> {
+    let Some(body) = message.body(signature) else {
+        return Err((Verdict::Policy, "too many ways to hash the body"));
+    };
+    let length = signature.body_length.unwrap_or(body.length);
+    if length > body.length || body.hash != signature.body_hash {
+        return Err((Verdict::Fail, "the body was changed"));
+    }
+    Ok(length == body.length)
+}
+
+/// What is signed of the header: the fields that are named, from the bottom up, and the signature's own
+/// without its value (RFC 6376 §3.7, §5.4.2).
+pub(crate) fn signed_header(message: &Scanned, own: usize, signature: &Signature) -> Vec<u8> {
+    let mut signed = Vec::with_capacity(1024);
+    let mut is_used = vec![false; message.fields.len()];
+    for name in &signature.fields {
+        let is_next =
+            |index: &usize| !is_used[*index] && is_called(message.field(*index), name.as_bytes());
+        if let Some(index) = (0..message.fields.len()).rev().find(is_next) {
+            is_used[index] = true;
+            write_field(message.field(index), signature.header_form, &mut signed);
+        }
+    }
+    write_last_field(message.field(own), signature.header_form, &mut signed);
+    signed
+}
+
+/// The field of a signature, which goes without its value and its line end.
+pub(crate) fn write_last_field(field: &[u8], form: Form, signed: &mut Vec<u8>) {
+    write_field(&without_signature(field), form, signed);
+    if signed.ends_with(b"\r\n") {
+        signed.truncate(signed.len() - 2);
+    }
+}
+
+fn is_called(field: &[u8], name: &[u8]) -> bool {
+    let rest = match field.split_at_checked(name.len()) {
+        Some((start, rest)) if start.eq_ignore_ascii_case(name) => rest,
+        _ => return false,
+    };
+    rest.trim_ascii_start().starts_with(b":")
+}
+
+/// Whether what is signed fits the key in the DNS. `signature`: with what else it must fit.
+pub(crate) async fn verify_seal<R: Records>(
+    records: &R,
+    seal: &Seal,
+    signed: &[u8],
+    signature: Option<&Signature>,
+) -> Result<(), (Verdict, String)> {
+    let found = records.txt(&seal.key_name()).await;
+    let found = found.map_err(|unanswered| (Verdict::TempError, unanswered.to_string()))?;
+    let unusable = |wrong: &'static str| (Verdict::PermError, wrong.to_owned());
+    let key = Key::find(&found).map_err(unusable)?;
+    let is_other = |signature: &Signature| signature.agent_domain != seal.domain;
+    if key.is_strict && signature.is_some_and(is_other) {
+        return Err((Verdict::PermError, "the key is for d= itself, not for i=".into()));
+    }
+    match key.verify(seal.algorithm, signed, &seal.signature).map_err(unusable)? {
+        true => Ok(()),
+        false => Err((Verdict::Fail, "the signature does not fit the header".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! The fields that sign: DKIM-Signature (RFC 6376 §3.5), and ARC's, which are like it (RFC 8617
+//! §4.1).
+
+use super::canonical::Form;
+use crate::tags::{Tags, is_blank, listed, without_blanks};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// Fields that one signature may name. One beyond that is no signature.
+const SIGNED_FIELDS_MAX: usize = 100;
+
+/// With what is signed. RFC 8301 §3.1 knows no other: rsa-sha1 counts for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    RsaSha256,
+    /// RFC 8463.
+    Ed25519Sha256,
+}
+
+impl Algorithm {
+    pub(crate) fn parse(text: &str) -> Option<Algorithm> {
+        match text {
+            "rsa-sha256" => Some(Algorithm::RsaSha256),
+            "ed25519-sha256" => Some(Algorithm::Ed25519Sha256),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Algorithm::RsaSha256 => "rsa-sha256",
+            Algorithm::Ed25519Sha256 => "ed25519-sha256",
+        }
+    }
+}
+
+/// What is said by tags that all kinds have.
+#[derive(Clone, Debug)]
+pub(crate) struct Seal {
+    pub(crate) algorithm: Algorithm,
+    /// `b`.
+    pub(crate) signature: Vec<u8>,
+    /// `d`, in lower case.
+    pub(crate) domain: String,
+    /// `s`.
+    pub(crate) selector: String,
+}
+
+impl Seal {
+    pub(crate) fn parse(tags: &Tags<'_>) -> Result<Seal, &'static str> {
+        let wanted = |name| tags.get(name).filter(|value| !value.is_empty());
+        let algorithm = wanted("a").ok_or("no a=")?;
+        let signature = wanted("b").ok_or("no b=")?;
+        let domain = wanted("d").ok_or("no d=")?;
+        let selector = wanted("s").ok_or("no s=")?;
+        Ok(Seal {
+            algorithm: Algorithm::parse(algorithm).ok_or("an algorithm that is not accepted")?,
+            signature: decoded(signature).ok_or("b= is not base64")?,
+            domain: name(domain).ok_or("d= is no domain")?,
+            selector: name(selector).ok_or("s= is no selector")?,
+        })
+    }
+
+    /// Where its key is (RFC 6376 §3.6.2.1).
+    pub(crate) fn key_name(&self) -> String {
+        format!("{}._domainkey.{}", self.selector, self.domain)
+    }
+}
+
+/// A signature over content.
+#[derive(Clone, Debug)]
+pub(crate) struct Signature {
+    pub(crate) seal: Seal,
+    pub(crate) header_form: Form,
+    pub(crate) body_form: Form,
+    /// `bh`.
+    pub(crate) body_hash: Vec<u8>,
+    /// `l`: octets of the canonical body that are signed, if not all.
+    pub(crate) body_length: Option<u64>,
+    /// `h`.
+    pub(crate) fields: Vec<String>,
+    /// The domain of `i`, or that of `d`.
+    pub(crate) agent_domain: String,
+    /// `x`, in seconds since 1970.
+    pub(crate) expires_at: Option<u64>,
+}
+
+impl Signature {
+    /// Reads a DKIM-Signature.
+    pub(crate) fn parse(value: &[u8]) -> Result<Signature, &'static str> {
+        let text = std::str::from_utf8(value).map_err(|_| "not UTF-8")?;
+        let tags = Tags::parse(text).ok_or("not a list of tags")?;
+        if tags.get("v") != Some("1") {
+            return Err("not version 1");
+        }
+        let methods = tags.get("q").unwrap_or("dns/txt");
+        if !listed(methods).any(|method| method.starts_with("dns/txt")) {
+            return Err("q= knows no method that is known here");
+        }
+        let signature = Signature::of_tags(&tags)?;
+        // RFC 6376 §5.4.
+        if !signature.fields.iter().any(|field| field.eq_ignore_ascii_case("From")) {
+            return Err("From is not signed");
+        }
+        Ok(signature)
+    }
+
+    /// What is said of content, here and in ARC-Message-Signature.
+    pub(crate) fn of_tags(tags: &Tags<'_>) -> Result<Signature, &'static str> {
+        let seal = Seal::parse(tags)?;
+        let forms = tags.get("c").unwrap_or("simple/simple");
+        let (header, body) = forms.split_once('/').unwrap_or((forms, "simple"));
+        let form = |text| Form::parse(text).ok_or("c= is not known");
+        let fields: Vec<String> =
+            listed(tags.get("h").ok_or("no h=")?).map(str::to_owned).collect();
+        if fields.len() > SIGNED_FIELDS_MAX {
+            return Err("h= names too many fields");
+        }
+        let agent = tags.get("i").and_then(|agent| agent.rsplit_once('@')).map(|(_, of)| of);
+        let agent_domain = match agent {
+            Some(domain) => name(domain).ok_or("i= has no domain")?,
+            None => seal.domain.clone(),
+        };
+        // RFC 6376 §3.5: that of d= or one below it.
+        let above = agent_domain.strip_suffix(&seal.domain);
+        if !above.is_some_and(|above| above.is_empty() || above.ends_with('.')) {
+            return Err("i= is not below d=");
+        }
+        Ok(Signature {
+            header_form: form(header)?,
+            body_form: form(body)?,
+            body_hash: tags.get("bh").and_then(decoded).ok_or("bh= is not base64")?,
+            body_length: number(tags, "l")?,
+            expires_at: number(tags, "x")?,
+            fields,
+            agent_domain,
+            seal,
+        })
+    }
+}
+
+fn number(tags: &Tags<'_>, tag: &str) -> Result<Option<u64>, &'static str> {
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // More digits than a number has here are as good as the largest.
+        is_number.then(|| text.parse().unwrap_or(u64::MAX)).ok_or("a number that is none")
+    };
+    tags.get(tag).map(number).transpose()
+}
+
+pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(without_blanks(text)).ok().filter(|bytes| !bytes.is_empty())
+}
+
+/// A name that the DNS may be asked for, in ASCII and lower case.
+fn name(text: &str) -> Option<String> {
+    let domain = mail::Domain::parse(text.trim_matches(is_blank)).ok()?;
+    if domain.literal().is_some() {
+        return None;
+    }
+    Some(domain.to_ascii().ok()?.to_ascii_lowercase())
+}
+
+/// The value of a field that signs, its own signature taken out (RFC 6376 §3.7). Blanks before and
+/// behind it stay.
+pub(crate) fn without_signature(field: &[u8]) -> Vec<u8> {
+    let colon = field.iter().position(|byte| *byte == b':').map_or(field.len(), |at| at + 1);
+    let (head, value) = field.split_at(colon);
+    let mut out = head.to_vec();
+    for (n, tag) in value.split(|byte| *byte == b';').enumerate() {
+        if n > 0 {
+            out.push(b';');
+        }
+        let equals = tag.iter().position(|byte| *byte == b'=');
+        match equals.filter(|at| tag[..*at].trim_ascii() == b"b") {
+            Some(at) => {
+                out.extend_from_slice(&tag[..=at]);
+                // The field's own line end is no part of the value.
+                if tag.ends_with(b"\r\n") {
+                    out.extend_from_slice(b"\r\n");
+                }
+            }
+            None => out.extend_from_slice(tag),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "v=1; a=rsa-sha256; d=Example.org; s=one; h=From:To; bh=YQ==; b=Y Q==";
+
+    #[test]
+    fn a_signature_is_read() {
+        let signature = Signature::parse(GOOD.as_bytes()).unwrap();
+        assert_eq!(signature.seal.key_name(), "one._domainkey.example.org");
+        assert_eq!(signature.fields, ["From", "To"]);
+        assert_eq!((signature.header_form, signature.body_form), (Form::Simple, Form::Simple));
+        assert_eq!(signature.agent_domain, "example.org");
+        let relaxed =
+            format!("{GOOD}; c=relaxed; i=me@a.example.org; l=12; x=99999999999999999999");
+        let signature = Signature::parse(relaxed.as_bytes()).unwrap();
+        assert_eq!((signature.header_form, signature.body_form), (Form::Relaxed, Form::Simple));
+        assert_eq!((signature.body_length, signature.expires_at), (Some(12), Some(u64::MAX)));
+    }
+
+    #[test]
+    fn what_is_no_signature_is_said() {
+        let without = |tag: &str| {
+            let tags = GOOD.split("; ").filter(|piece| !piece.starts_with(tag));
+            tags.collect::<Vec<_>>().join("; ")
+        };
+        for bad in [
+            without("v="),
+            without("a="),
+            without("b="),
+            without("bh="),
+            without("d="),
+            without("s="),
+            without("h="),
+            GOOD.replace("From:", ""),
+            GOOD.replace("rsa-sha256", "rsa-sha1"),
+            format!("{GOOD}; i=@other.org"),
+            format!("{GOOD}; i=@badexample.org"),
+            format!("{GOOD}; l=-1"),
+            format!("{GOOD}; c=nowsp"),
+            format!("{GOOD}; q=dns/cert"),
+            format!("{GOOD}; s=two"),
+            GOOD.replace("To;", &format!("{};", "To:".repeat(SIGNED_FIELDS_MAX))),
+        ] {
+            assert!(Signature::parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_signature_itself_is_not_signed() {
+        for (field, expected) in [
+            ("DKIM-Signature: v=1; b=abc\r\n de=; bh=x\r\n", "DKIM-Signature: v=1; b=; bh=x\r\n"),
+            ("D: a=b;\r\n b = xyz\r\n", "D: a=b;\r\n b =\r\n"),
+            ("D:b=x", "D:b="),
+        ] {
+            assert_eq!(without_signature(field.as_bytes()), expected.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Policies as the DNS has them (RFC 7489 §6.3, RFC 9989 §4.7).
+
+use crate::tags::{Tags, is_blank};
+
+/// What a domain asks for mail that is not its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wish {
+    None,
+    Quarantine,
+    Reject,
+}
+
+impl Wish {
+    fn parse(text: &str) -> Option<Wish> {
+        [Wish::None, Wish::Quarantine, Wish::Reject]
+            .into_iter()
+            .find(|wish| wish.as_str().eq_ignore_ascii_case(text))
+    }
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Wish::None => "none",
+            Wish::Quarantine => "quarantine",
+            Wish::Reject => "reject",
+        }
+    }
+
+    /// What is done to mail that the policy is not applied to in full (RFC 7489 §6.6.4).
+    pub(super) fn milder(self) -> Wish {
+        match self {
+            Wish::Reject => Wish::Quarantine,
+            Wish::None | Wish::Quarantine => Wish::None,
+        }
+    }
+}
+
+/// Whether a domain is one below which others register theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Registry {
+    Yes,
+    No,
+    Unsaid,
+}
+
+/// A policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// `p`.
+    pub(super) wish: Wish,
+    /// `sp`, or `p`.
+    pub(super) wish_below: Wish,
+    /// `adkim=s`.
+    pub(super) is_strict_dkim: bool,
+    /// `aspf=s`.
+    pub(super) is_strict_spf: bool,
+    /// `psd`.
+    pub(super) registry: Registry,
+    /// `pct`: of a hundred messages, to so many it applies in full; `t=y`: to none.
+    pub(super) percent: u8,
+}
+
+impl Record {
+    /// The policy among the TXT records of a name: one that stands alone (RFC 7489 §6.6.3). What is
+    /// none is passed over, and several are none.
+    pub(super) fn find(records: &[Vec<u8>]) -> Option<Record> {
+        let is_policy = |txt: &&Vec<u8>| {
+            let version = txt.split(|byte| *byte == b';').next().unwrap_or_default();
+            let (tag, value) = match version.iter().position(|byte| *byte == b'=') {
+                Some(at) => (&version[..at], &version[at + 1..]),
+                None => return false,
+            };
+            tag.trim_ascii() == b"v" && value.trim_ascii() == b"DMARC1"
+        };
+        let mut policies = records.iter().filter(is_policy);
+        let only = policies.next().filter(|_| policies.next().is_none())?;
+        Record::parse(std::str::from_utf8(only).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Record> {
+        let tags = Tags::parse(text)?;
+        let value = |tag| tags.get(tag).map(|value| value.trim_matches(is_blank));
+        let is = |tag, expected: &str| {
+            value(tag).is_some_and(|value: &str| value.eq_ignore_ascii_case(expected))
+        };
+        // RFC 7489 §6.6.3, step 6: without a valid wish, but with somebody to report to, none.
+        let wish = value("p").and_then(Wish::parse);
+        let wish = wish.or_else(|| value("rua").map(|_| Wish::None))?;
+        let percent = value("pct").and_then(|percent| percent.parse::<u8>().ok());
+        Some(Record {
+            wish,
+            wish_below: value("sp").and_then(Wish::parse).unwrap_or(wish),
+            is_strict_dkim: is("adkim", "s"),
+            is_strict_spf: is("aspf", "s"),
+            registry: match value("psd") {
+                Some("y") => Registry::Yes,
+                Some("n") => Registry::No,
+                _ => Registry::Unsaid,
+            },
+            percent: if is("t", "y") { 0 } else { percent.unwrap_or(100).min(100) },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(records: &[&str]) -> Option<Record> {
+        Record::find(&records.iter().map(|txt| txt.as_bytes().to_vec()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_policy_stands_alone_among_other_records() {
+        let record = find(&["x", "v=DMARC1; p=Reject; sp=none; adkim=s; pct=30; psd=n"]).unwrap();
+        assert_eq!((record.wish, record.wish_below), (Wish::Reject, Wish::None));
+        assert!(record.is_strict_dkim && !record.is_strict_spf);
+        assert_eq!((record.percent, record.registry), (30, Registry::No));
+        assert_eq!(find(&["v=DMARC1; p=none; t=y"]).unwrap().percent, 0);
+        assert_eq!(find(&["v=DMARC1; p=nix; rua=mailto:a@b"]).unwrap().wish, Wish::None);
+        for none in [
+            &["v=DMARC1; p=none", "v=DMARC1; p=reject"][..],
+            &["p=none; v=DMARC1"],
+            &["v=DMARC2; p=none"],
+            &["v=DMARC1; p=nix"],
+            &["v=DMARC1"],
+            &["DMARC1"],
+            &[],
+        ] {
+            assert_eq!(find(none), None, "{none:?}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+use super::*;
+use crate::scan::{Scan, Wanted};
+use crate::testing::{Zone, now};
+
+/// A message by this author.
+fn by(from: &str) -> Scanned {
+    let mut scan = Scan::new(Wanted::default());
+    scan.push(format!("From: {from}\r\n\r\n").as_bytes());
+    scan.finish()
+}
+
+fn spf(verdict: spf::Verdict, domain: &str) -> spf::Outcome {
+    spf::Outcome { verdict, domain: domain.into(), ..spf::Outcome::unknown() }
+}
+
+fn dkim(verdict: dkim::Verdict, domain: &str) -> dkim::Outcome {
+    let algorithm = dkim::Algorithm::Ed25519Sha256;
+    let signer = dkim::Signer { domain: domain.into(), selector: "s".into(), algorithm };
+    dkim::Outcome { verdict, reason: String::new(), signer: Some(signer) }
+}
+
+fn outcome(
+    zone: &Zone,
+    from: &str,
+    spf: &spf::Outcome,
+    dkim: &[dkim::Outcome],
+    chance: u8,
+) -> Outcome {
+    match now(discover(zone, &by(from))) {
+        Ok(found) => now(evaluate(zone, found, spf, dkim, chance)),
+        Err(outcome) => outcome,
+    }
+}
+
+/// The verdict and what is wished, without a good SPF or DKIM.
+fn wish_for(zone: &Zone, from: &str) -> (Verdict, Wish) {
+    let none = spf(spf::Verdict::None, "");
+    let outcome = outcome(zone, from, &none, &[], 0);
+    (outcome.verdict, outcome.wish)
+}
+
+#[test]
+fn the_policy_is_the_domains_own_or_that_of_its_organization() {
+    let zone = Zone::of(&[
+        ("_dmarc.a.example", "v=DMARC1; p=reject; sp=quarantine"),
+        ("_dmarc.own.a.example", "v=DMARC1; p=none"),
+        ("_dmarc.reg", "v=DMARC1; p=reject; sp=quarantine; psd=y"),
+        ("_dmarc.b.reg", "v=DMARC1; p=none"),
+        ("_dmarc.dead.test", "?"),
+    ]);
+    for (from, expected) in [
+        ("a@a.example", (Verdict::Fail, Wish::Reject)),
+        ("a@x.y.a.example", (Verdict::Fail, Wish::Quarantine)),
+        ("a@own.a.example", (Verdict::Fail, Wish::None)),
+        ("a@b.reg", (Verdict::Fail, Wish::None)),
+        ("a@c.reg", (Verdict::Fail, Wish::Quarantine)),
+        ("a@none.test", (Verdict::None, Wish::None)),
+        ("a@dead.test", (Verdict::TempError, Wish::None)),
+        ("a@a.example, b@none.test", (Verdict::PermError, Wish::None)),
+        ("a@a.example, b@A.example", (Verdict::Fail, Wish::Reject)),
+        ("Nobody:;", (Verdict::None, Wish::None)),
+    ] {
+        assert_eq!(wish_for(&zone, from), expected, "{from}");
+    }
+}
+
+#[test]
+fn a_long_name_is_walked_in_eight_steps() {
+    let zone = Zone::of(&[("_dmarc.d.e.f.g.h.i.test", "v=DMARC1; p=reject")]);
+    assert_eq!(wish_for(&zone, "a@1.2.3.4.5.a.b.c.d.e.f.g.h.i.test").0, Verdict::Fail);
+    assert_eq!(zone.asked.get(), STEPS_MAX as u32);
+    let zone = Zone::of(&[("_dmarc.c.d.e.f.g.h.i.test", "v=DMARC1; p=reject")]);
+    assert_eq!(wish_for(&zone, "a@1.2.3.4.5.a.b.c.d.e.f.g.h.i.test").0, Verdict::None);
+}
+
+#[test]
+fn a_pass_counts_for_the_authors_organization_only() {
+    let relaxed = "v=DMARC1; p=reject";
+    let zone = Zone::of(&[
+        ("_dmarc.a.example", relaxed),
+        ("_dmarc.s.example", "v=DMARC1; p=reject; adkim=s; aspf=s"),
+        ("_dmarc.other.a.example", "v=DMARC1; p=reject; psd=n"),
+    ]);
+    let (pass, fail) = (Verdict::Pass, Verdict::Fail);
+    for (from, domain, expected) in [
+        ("a@a.example", "a.example", pass),
+        ("a@a.example", "x.a.example", pass),
+        ("a@x.a.example", "a.example", pass),
+        ("a@a.example", "other.a.example", fail),
+        ("a@a.example", "example", fail),
+        ("a@a.example", "aa.example", fail),
+        ("a@s.example", "s.example", pass),
+        ("a@s.example", "x.s.example", fail),
+    ] {
+        let none = spf(spf::Verdict::None, "");
+        let by_spf = outcome(&zone, from, &spf(spf::Verdict::Pass, domain), &[], 0);
+        let signed = [dkim(dkim::Verdict::Fail, from), dkim(dkim::Verdict::Pass, domain)];
+        let by_dkim = outcome(&zone, from, &none, &signed, 0);
+        assert_eq!((by_spf.verdict, by_dkim.verdict), (expected, expected), "{from} {domain}");
+        let by_others = outcome(
+            &zone,
+            from,
+            &spf(spf::Verdict::SoftFail, domain),
+            &[dkim(dkim::Verdict::Policy, domain)],
+            0,
+        );
+        assert_eq!(by_others.verdict, fail, "{from} {domain}");
+    }
+}
+
+#[test]
+fn what_may_yet_pass_does_not_fail() {
+    let zone = Zone::of(&[("_dmarc.a.example", "v=DMARC1; p=reject")]);
+    let open = dkim(dkim::Verdict::TempError, "a.example");
+    let elsewhere = dkim(dkim::Verdict::TempError, "b.example");
+    let none = spf(spf::Verdict::None, "");
+    let verdict = |spf: &spf::Outcome, dkim: &[dkim::Outcome]| {
+        outcome(&zone, "a@a.example", spf, dkim, 0).verdict
+    };
+    assert_eq!(verdict(&none, std::slice::from_ref(&open)), Verdict::TempError);
+    assert_eq!(verdict(&none, &[elsewhere]), Verdict::Fail);
+    assert_eq!(verdict(&spf(spf::Verdict::TempError, "a.example"), &[]), Verdict::TempError);
+    assert_eq!(verdict(&spf(spf::Verdict::Pass, "a.example"), &[open]), Verdict::Pass);
+}
+
+#[test]
+fn a_part_of_all_messages_gets_what_is_milder() {
+    let zone = Zone::of(&[
+        ("_dmarc.a.example", "v=DMARC1; p=reject; pct=30"),
+        ("_dmarc.t.example", "v=DMARC1; p=quarantine; t=y"),
+    ]);
+    let none = spf(spf::Verdict::None, "");
+    let wish = |from, chance| outcome(&zone, from, &none, &[], chance).wish;
+    assert_eq!(
+        [29, 30].map(|chance| wish("a@a.example", chance)),
+        [Wish::Reject, Wish::Quarantine]
+    );
+    assert_eq!(wish("a@t.example", 0), Wish::None);
+}

@@ -1,0 +1,256 @@
+//! Authentication-Results of strangers that bear our name (RFC 8601 §5): they are given another name
+//! as they pass, of the same length.
+
+use crate::results::FIELD;
+
+/// What they are called instead.
+pub const RENAMED: &str = "X-Foreign-Auth-Results";
+
+const _: () = assert!(FIELD.len() == RENAMED.len());
+
+/// So much of a field is looked at before it is clear whose it is; one that hides it longer is renamed
+/// whatever it says.
+pub const FIELD_BYTES_MAX: usize = 1024;
+
+/// Renames fields in content that comes in pieces split anywhere.
+#[derive(Clone, Debug)]
+pub struct Renamer {
+    server: String,
+    state: State,
+    /// What is held back until it is clear what it is.
+    held: Vec<u8>,
+    /// How much of a field is held when it is looked at next: twice as much each time.
+    next_look: usize,
+}
+
+/// Most names end before that.
+const FIRST_LOOK: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// At the start of a line, the beginning of which is held.
+    LineStart,
+    /// In a line that is none of ours.
+    Line,
+    /// In a field of the name; all of it is held.
+    Field,
+    /// In such a field, at the start of a line that may go on with it.
+    FieldLine,
+    /// Behind the header.
+    Body,
+}
+
+impl Renamer {
+    /// `server` is our name.
+    #[must_use]
+    pub fn new(server: &str) -> Renamer {
+        let server = server.trim_end_matches('.').to_ascii_lowercase();
+        Renamer { server, state: State::LineStart, held: Vec::new(), next_look: FIRST_LOOK }
+    }
+
+    /// Whether nothing can happen any more: what comes is what goes.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Body && self.held.is_empty()
+    }
+
+    /// Takes the next piece, and gives on what is clear.
+    pub fn push(&mut self, piece: &[u8], mut out: impl FnMut(&[u8])) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let count = match self.state {
+                State::Body => rest.len(),
+                State::Line => memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1),
+                State::LineStart | State::Field | State::FieldLine => {
+                    let (first, later) = (rest[0], &rest[1..]);
+                    self.take(first, &mut out);
+                    rest = later;
+                    continue;
+                }
+            };
+            let (now, later) = rest.split_at(count);
+            if self.state == State::Line && now.ends_with(b"\n") {
+                self.state = State::LineStart;
+            }
+            out(now);
+            rest = later;
+        }
+    }
+
+    /// The content is complete: gives on what is held.
+    pub fn finish(&mut self, mut out: impl FnMut(&[u8])) {
+        if matches!(self.state, State::Field | State::FieldLine) {
+            self.release(self.is_ours(true) == Some(true), &mut out);
+        }
+        self.release(false, &mut out);
+        self.state = State::Body;
+    }
+
+    fn take(&mut self, byte: u8, out: &mut impl FnMut(&[u8])) {
+        if self.state == State::FieldLine && !matches!(byte, b' ' | b'\t') {
+            // Another field begins, or the body.
+            self.release(self.is_ours(true) == Some(true), out);
+            self.state = State::LineStart;
+        }
+        self.held.push(byte);
+        match self.state {
+            State::LineStart => self.take_start(byte, out),
+            _ => {
+                self.state = if byte == b'\n' { State::FieldLine } else { State::Field };
+                let decided = match self.held.len() {
+                    FIELD_BYTES_MAX.. => Some(self.is_ours(false) != Some(false)),
+                    held if held >= self.next_look => {
+                        self.next_look *= 2;
+                        self.is_ours(false)
+                    }
+                    _ => None,
+                };
+                if let Some(is_ours) = decided {
+                    self.release(is_ours, out);
+                    self.state = if byte == b'\n' { State::LineStart } else { State::Line };
+                }
+            }
+        }
+    }
+
+    fn take_start(&mut self, byte: u8, out: &mut impl FnMut(&[u8])) {
+        let name_length = self.held.len().min(FIELD.len());
+        let (name, blanks) = self.held.split_at(name_length);
+        let is_name = name.eq_ignore_ascii_case(&FIELD.as_bytes()[..name_length]);
+        let is_blank = |blanks: &[u8]| blanks.iter().all(|byte| matches!(byte, b' ' | b'\t'));
+        match (is_name, blanks.split_last()) {
+            (true, None) => {}
+            (true, Some((b':', before))) if is_blank(before) => self.state = State::Field,
+            (true, Some(_)) if is_blank(blanks) && blanks.len() < FIELD_BYTES_MAX => {}
+            _ => {
+                self.state = match (byte, &*self.held) {
+                    (b'\r', b"\r") => return,
+                    (b'\n', b"\r\n" | b"\n") => State::Body,
+                    (b'\n', _) => State::LineStart,
+                    _ => State::Line,
+                };
+                self.release(false, out);
+            }
+        }
+    }
+
+    fn release(&mut self, is_renamed: bool, out: &mut impl FnMut(&[u8])) {
+        let mut held = std::mem::take(&mut self.held);
+        if is_renamed && held.len() >= RENAMED.len() {
+            held[..RENAMED.len()].copy_from_slice(RENAMED.as_bytes());
+        }
+        if !held.is_empty() {
+            out(&held);
+        }
+        held.clear();
+        self.held = held;
+        self.next_look = FIRST_LOOK;
+    }
+
+    /// Whether the field that is held bears our name; `None`: that is not clear yet.
+    fn is_ours(&self, is_whole: bool) -> Option<bool> {
+        let colon = self.held.iter().position(|byte| *byte == b':')?;
+        let found = server_of(self.held.get(colon + 1..)?, is_whole)?;
+        let found = found.strip_suffix(b".").unwrap_or(&found);
+        Some(found.eq_ignore_ascii_case(self.server.as_bytes()))
+    }
+}
+
+/// Who speaks in a value (RFC 8601 §2.2, `authserv-id`); `None`: it goes on, perhaps.
+fn server_of(value: &[u8], is_whole: bool) -> Option<Vec<u8>> {
+    let mut name = Vec::new();
+    let (mut depth, mut is_quoted) = (0_u32, false);
+    let mut bytes = value.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if depth > 0 || is_quoted => {
+                let escaped = bytes.next();
+                name.extend(escaped.filter(|_| is_quoted));
+            }
+            b'"' if depth == 0 && is_quoted => return Some(name),
+            b'"' if depth == 0 && name.is_empty() => is_quoted = true,
+            _ if is_quoted => name.push(byte),
+            b'(' if depth > 0 || name.is_empty() => depth += 1,
+            b')' if depth > 0 => depth -= 1,
+            _ if depth > 0 => {}
+            b' ' | b'\t' | b'\r' | b'\n' if name.is_empty() => {}
+            b' ' | b'\t' | b'\r' | b'\n' | b';' | b'/' | b'(' => return Some(name),
+            _ => name.push(byte),
+        }
+    }
+    is_whole.then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(content: &str, step: usize) -> String {
+        let mut renamer = Renamer::new("MX.example.org");
+        let mut out = Vec::new();
+        for piece in content.as_bytes().chunks(step) {
+            renamer.push(piece, |bytes| out.extend_from_slice(bytes));
+        }
+        renamer.finish(|bytes| out.extend_from_slice(bytes));
+        assert!(renamer.is_done());
+        String::from_utf8(out).unwrap()
+    }
+
+    fn check(content: &str, expected: &str) {
+        for step in 1..=content.len() {
+            assert_eq!(pass(content, step), expected, "in pieces of {step}");
+        }
+    }
+
+    #[test]
+    fn those_of_our_name_are_renamed_in_the_header_only() {
+        check(
+            "A: b\r\nauthentication-Results: mx.Example.org; spf=pass\r\n\tx\r\n\
+             Authentication-Results: other.org; spf=pass\r\n\
+             Authentication-Results-X: mx.example.org\r\n\r\n\
+             Authentication-Results: mx.example.org\r\n",
+            "A: b\r\nX-Foreign-Auth-Results: mx.Example.org; spf=pass\r\n\tx\r\n\
+             Authentication-Results: other.org; spf=pass\r\n\
+             Authentication-Results-X: mx.example.org\r\n\r\n\
+             Authentication-Results: mx.example.org\r\n",
+        );
+    }
+
+    #[test]
+    fn no_fold_comment_or_quote_hides_it() {
+        for ours in [
+            "mx.example.org",
+            "mx.example.org.",
+            "mx.example.org 1; spf=pass",
+            "mx.example.org/1; spf=pass",
+            "\r\n (a \\) (b) ;)\r\n\t\"mx.exam\\ple.org\" ; spf=pass",
+            "mx.example.org(x); none",
+        ] {
+            check(
+                &format!("Authentication-Results \t: {ours}\r\nB: c\r\n\r\n"),
+                &format!("X-Foreign-Auth-Results \t: {ours}\r\nB: c\r\n\r\n"),
+            );
+            // With nothing behind it.
+            check(
+                &format!("Authentication-Results:{ours}"),
+                &format!("X-Foreign-Auth-Results:{ours}"),
+            );
+        }
+        for other in ["amx.example.org", "mx.example.org.com; a", "", "\r\nmx.example.org: a"] {
+            let content = format!("Authentication-Results: {other}\r\nB: c\r\n\r\nd");
+            check(&content, &content);
+        }
+    }
+
+    #[test]
+    fn what_hides_whose_it_is_for_too_long_is_renamed() {
+        let field = |bytes: usize| {
+            let comment = "x".repeat(bytes - "Authentication-Results:()".len());
+            format!("({comment}) other.org\r\n\r\n")
+        };
+        let fits = field(FIELD_BYTES_MAX - 12);
+        assert!(pass(&format!("{FIELD}:{fits}"), 7).starts_with(FIELD));
+        let beyond = field(FIELD_BYTES_MAX + 1);
+        assert!(pass(&format!("{FIELD}:{beyond}"), 7).starts_with(RENAMED));
+    }
+}

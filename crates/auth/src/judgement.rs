@@ -1,0 +1,226 @@
+//! What is done about verdicts.
+
+use crate::checks::{Asked, Verdicts};
+use crate::dmarc::Wish;
+use crate::{arc, dkim, dmarc, spf};
+use mail::Refusal;
+use std::borrow::Cow;
+
+/// How much a check may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Power {
+    /// It is not made.
+    #[default]
+    None,
+    /// What comes of it is said, and nothing done.
+    Mark,
+    /// A message that fails waits for an operator.
+    Hold,
+    /// It is refused.
+    Reject,
+}
+
+/// How much each check may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Powers {
+    pub spf: Power,
+    pub dkim: Power,
+    pub dmarc: Power,
+    pub arc: Power,
+    /// A message that could fail, were there an answer of the DNS, is put off instead of taken.
+    pub defers: bool,
+}
+
+impl Powers {
+    /// The checks that are made.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        let is_made = |power| power > Power::None;
+        Asked {
+            spf: is_made(self.spf),
+            dkim: is_made(self.dkim),
+            dmarc: is_made(self.dmarc),
+            arc: is_made(self.arc),
+        }
+    }
+}
+
+/// What becomes of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    Take,
+    /// It is kept, and waits for an operator, and why.
+    Hold(String),
+    Refuse(Refusal),
+}
+
+/// What one check has against a message.
+struct Objection {
+    power: Power,
+    /// RFC 7372 §3.
+    status: (u16, u16),
+    why: String,
+}
+
+/// What becomes of a message: a refusal before a hold, and of several the first in the order SPF,
+/// DKIM, DMARC, ARC.
+#[must_use]
+pub fn judge(powers: &Powers, verdicts: &Verdicts) -> Judgement {
+    let objections: Vec<Objection> = [
+        spf(powers, verdicts),
+        dkim(powers, verdicts),
+        dmarc(powers, verdicts),
+        arc(powers, verdicts),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let of = |power| objections.iter().find(|objection| objection.power == power);
+    if let Some(Objection { status, why, .. }) = of(Power::Reject) {
+        let text = Cow::Owned(printable(why));
+        return Judgement::Refuse(Refusal { text, ..Refusal::permanent(*status, "") });
+    }
+    if let Some(refusal) = put_off(powers, verdicts) {
+        return Judgement::Refuse(refusal);
+    }
+    of(Power::Hold).map_or(Judgement::Take, |objection| Judgement::Hold(printable(&objection.why)))
+}
+
+/// Replies and reasons to hold are text; what strangers wrote need not be.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
+}
+
+fn spf(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+    let outcome = verdicts.spf.as_ref().filter(|of| of.verdict == spf::Verdict::Fail)?;
+    let mut why = format!("SPF: {} does not let this client send for it", outcome.domain);
+    if let Some(explanation) = &outcome.explanation {
+        why = format!("{why}; it says: {explanation}");
+    }
+    Some(Objection { power: powers.spf, status: (7, 23), why })
+}
+
+/// A signature that can't be verified is worth as much as none (RFC 6376 §6.3), but whoever asks for
+/// it may be stricter. Mail that is not signed has nothing that could fail.
+fn dkim(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+    let outcomes = verdicts.dkim.as_deref()?;
+    let is_failed = !matches!(
+        dkim::overall(outcomes),
+        dkim::Verdict::None | dkim::Verdict::Pass | dkim::Verdict::TempError
+    );
+    let why = format!("DKIM: no signature is good: {}", outcomes.first()?.reason);
+    is_failed.then_some(Objection { power: powers.dkim, status: (7, 20), why })
+}
+
+/// The author's domain says what it wants; quarantine is held, whatever more is allowed.
+fn dmarc(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+    let outcome = verdicts.dmarc.as_ref()?;
+    let most = match (outcome.verdict, outcome.wish) {
+        (dmarc::Verdict::PermError, _) | (dmarc::Verdict::Fail, Wish::Reject) => Power::Reject,
+        (dmarc::Verdict::Fail, Wish::Quarantine) => Power::Hold,
+        _ => return None,
+    };
+    let why = match &outcome.domain {
+        Some(domain) => format!("DMARC: not accepted by the policy of {domain}"),
+        None => format!("DMARC: {}", outcome.reason),
+    };
+    Some(Objection { power: powers.dmarc.min(most), status: (7, 1), why })
+}
+
+fn arc(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+    let outcome = verdicts.arc.as_ref().filter(|of| of.verdict == arc::Verdict::Fail)?;
+    let why = format!("ARC: the chain is broken: {}", outcome.reason);
+    // RFC 8617 §10.4.
+    Some(Objection { power: powers.arc, status: (7, 29), why })
+}
+
+/// RFC 7372 §3.2 has a status for SPF; the others get that of a directory.
+fn put_off(powers: &Powers, verdicts: &Verdicts) -> Option<Refusal> {
+    const SPF: Refusal = Refusal::transient((7, 24), "SPF: no answer of the DNS; try again later");
+    const OTHER: Refusal =
+        Refusal::transient((4, 3), "No answer of the DNS about who sends this; try again later");
+    let counts = |power| powers.defers && power >= Power::Hold;
+    let summary = verdicts.summary();
+    if counts(powers.spf) && summary.spf == Some(spf::Verdict::TempError) {
+        return Some(Refusal { chosen_code: Some(451), ..SPF });
+    }
+    let is_open = counts(powers.dkim) && summary.dkim == Some(dkim::Verdict::TempError)
+        || counts(powers.dmarc) && summary.dmarc == Some(dmarc::Verdict::TempError)
+        || counts(powers.arc) && summary.arc == Some(arc::Verdict::TempError);
+    is_open.then_some(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spf::Identity;
+
+    fn spf_of(verdict: spf::Verdict) -> Verdicts {
+        let (domain, reason) = ("a.example".to_owned(), String::new());
+        let explanation = Some("call \u{e9} us".to_owned());
+        let identity = Identity::MailFrom;
+        let outcome = spf::Outcome { verdict, identity, domain, reason, explanation };
+        Verdicts { spf: Some(outcome), ..Verdicts::default() }
+    }
+
+    fn dmarc_of(verdict: dmarc::Verdict, wish: Wish) -> Verdicts {
+        let (domain, reason) = (Some("a.example".to_owned()), String::new());
+        let outcome = dmarc::Outcome { verdict, domain, wish, reason };
+        Verdicts { dmarc: Some(outcome), ..Verdicts::default() }
+    }
+
+    fn word(powers: Powers, verdicts: &Verdicts) -> String {
+        match judge(&powers, verdicts) {
+            Judgement::Take => "take".into(),
+            Judgement::Hold(_) => "hold".into(),
+            Judgement::Refuse(refusal) => format!("{} {}", refusal.code(), refusal.status),
+        }
+    }
+
+    #[test]
+    fn only_a_failure_of_spf_counts_and_only_as_much_as_allowed() {
+        let of = |spf, defers| Powers { spf, defers, ..Powers::default() };
+        let fail = spf_of(spf::Verdict::Fail);
+        assert_eq!(word(of(Power::Mark, true), &fail), "take");
+        assert_eq!(word(of(Power::Hold, true), &fail), "hold");
+        assert_eq!(word(of(Power::Reject, true), &fail), "550 5.7.23");
+        for verdict in [spf::Verdict::SoftFail, spf::Verdict::PermError, spf::Verdict::None] {
+            assert_eq!(word(of(Power::Reject, true), &spf_of(verdict)), "take");
+        }
+        let open = spf_of(spf::Verdict::TempError);
+        assert_eq!(word(of(Power::Reject, false), &open), "take");
+        assert_eq!(word(of(Power::Mark, true), &open), "take");
+        assert_eq!(word(of(Power::Hold, true), &open), "451 4.7.24");
+        let Judgement::Refuse(refusal) = judge(&of(Power::Reject, false), &fail) else { panic!() };
+        assert!(refusal.text.ends_with("call ? us"), "{}", refusal.text);
+    }
+
+    #[test]
+    fn dmarc_does_what_the_domain_wants_and_no_more() {
+        let of = |dmarc, defers| Powers { dmarc, defers, ..Powers::default() };
+        let fail = |wish| dmarc_of(dmarc::Verdict::Fail, wish);
+        for (power, none, quarantine, reject) in [
+            (Power::Mark, "take", "take", "take"),
+            (Power::Hold, "take", "hold", "hold"),
+            (Power::Reject, "take", "hold", "550 5.7.1"),
+        ] {
+            assert_eq!(word(of(power, false), &fail(Wish::None)), none);
+            assert_eq!(word(of(power, false), &fail(Wish::Quarantine)), quarantine);
+            assert_eq!(word(of(power, false), &fail(Wish::Reject)), reject);
+        }
+        let several = dmarc_of(dmarc::Verdict::PermError, Wish::None);
+        assert_eq!(word(of(Power::Reject, false), &several), "550 5.7.1");
+        let open = dmarc_of(dmarc::Verdict::TempError, Wish::None);
+        assert_eq!(word(of(Power::Reject, false), &open), "take");
+        assert_eq!(word(of(Power::Reject, true), &open), "451 4.4.3");
+    }
+
+    #[test]
+    fn a_refusal_goes_before_a_hold() {
+        let mut verdicts = spf_of(spf::Verdict::Fail);
+        verdicts.dmarc = dmarc_of(dmarc::Verdict::Fail, Wish::Reject).dmarc;
+        let powers = Powers { spf: Power::Hold, dmarc: Power::Reject, ..Powers::default() };
+        assert_eq!(word(powers, &verdicts), "550 5.7.1");
+        assert!(powers.asked().spf && powers.asked().dmarc && !powers.asked().dkim);
+    }
+}

@@ -1,0 +1,47 @@
+//! What the checks ask of the DNS: whoever runs them says how it is asked.
+
+use std::fmt;
+use std::future::Future;
+use std::net::IpAddr;
+
+/// There was no answer now, and why: it may be asked again later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswered(pub Box<str>);
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The records of a name, none if it has none or doesn't exist.
+pub type Answer<T> = Result<Vec<T>, Unanswered>;
+
+/// Which kind of addresses of a host are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    /// The one of an address.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Family {
+        if address.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+}
+
+/// Asks the DNS. Names are ASCII, without a dot at their end.
+pub trait Records {
+    /// TXT records, each with its character strings joined (RFC 7208 §3.3).
+    fn txt(&self, name: &str) -> impl Future<Output = Answer<Vec<u8>>>;
+
+    fn addresses(&self, host: &str, family: Family) -> impl Future<Output = Answer<IpAddr>>;
+
+    /// The hosts of MX records, those first that are preferred.
+    fn mail_hosts(&self, domain: &str) -> impl Future<Output = Answer<String>>;
+
+    /// The names of an address (PTR).
+    fn names(&self, address: IpAddr) -> impl Future<Output = Answer<String>>;
+}

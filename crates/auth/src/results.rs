@@ -1,0 +1,148 @@
+//! What the checks came to, for those who read the message: Authentication-Results (RFC 8601).
+
+use crate::checks::Verdicts;
+use crate::spf::Identity;
+use crate::{arc, dkim, dmarc, spf};
+use std::fmt::Write as _;
+
+/// The name of the field.
+pub const FIELD: &str = "Authentication-Results";
+
+/// A reason is cut here.
+const REASON_BYTES_MAX: usize = 120;
+
+/// The field as lines that are to be folded: the first begins with the name of the field, and none is
+/// longer than 998 octets. `server` is our name.
+#[must_use]
+pub fn lines(server: &str, verdicts: &Verdicts) -> Vec<String> {
+    let mut results = Vec::new();
+    results.extend(verdicts.spf.as_ref().map(of_spf));
+    match verdicts.dkim.as_deref() {
+        Some([]) => results.push("dkim=none".to_owned()),
+        Some(signatures) => results.extend(signatures.iter().map(of_signature)),
+        None => {}
+    }
+    if verdicts.signatures_left > 0 {
+        let left = verdicts.signatures_left;
+        results.push(format!("dkim=policy reason=\"{left} more signatures not looked at\""));
+    }
+    results.extend(verdicts.dmarc.as_ref().map(of_dmarc));
+    results.extend(verdicts.arc.as_ref().map(of_arc));
+    if results.is_empty() {
+        results.push("none".to_owned());
+    }
+    let mut lines = vec![format!("{FIELD}: {};", value(server))];
+    let last = results.len() - 1;
+    for (n, mut result) in results.into_iter().enumerate() {
+        if n < last {
+            result.push(';');
+        }
+        lines.push(result);
+    }
+    lines
+}
+
+fn of_spf(outcome: &spf::Outcome) -> String {
+    let is_good = outcome.verdict == spf::Verdict::Pass;
+    let mut text = result("spf", outcome.verdict.as_str(), &outcome.reason, is_good);
+    let property = match outcome.identity {
+        Identity::MailFrom => "smtp.mailfrom",
+        Identity::Helo => "smtp.helo",
+    };
+    add(&mut text, property, &outcome.domain);
+    text
+}
+
+fn of_signature(outcome: &dkim::Outcome) -> String {
+    let is_good = outcome.verdict == dkim::Verdict::Pass;
+    let mut text = result("dkim", outcome.verdict.as_str(), &outcome.reason, is_good);
+    if let Some(signer) = &outcome.signer {
+        add(&mut text, "header.d", &signer.domain);
+        add(&mut text, "header.s", &signer.selector);
+        add(&mut text, "header.a", signer.algorithm.as_str());
+    }
+    text
+}
+
+fn of_dmarc(outcome: &dmarc::Outcome) -> String {
+    let is_good = outcome.verdict == dmarc::Verdict::Pass;
+    let mut text = result("dmarc", outcome.verdict.as_str(), &outcome.reason, is_good);
+    if let Some(domain) = &outcome.domain {
+        add(&mut text, "header.from", domain);
+    }
+    if outcome.verdict == dmarc::Verdict::Fail {
+        add(&mut text, "policy.dmarc", outcome.wish.as_str());
+    }
+    text
+}
+
+fn of_arc(outcome: &arc::Outcome) -> String {
+    let is_good = outcome.verdict == arc::Verdict::Pass;
+    let mut text = result("arc", outcome.verdict.as_str(), &outcome.reason, is_good);
+    if let Some(sealer) = outcome.sealers.last() {
+        add(&mut text, "header.d", sealer);
+    }
+    text
+}
+
+fn result(method: &str, verdict: &str, reason: &str, is_good: bool) -> String {
+    let mut text = format!("{method}={verdict}");
+    if !is_good && !reason.is_empty() {
+        let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
+        let _ = write!(text, " reason={}", quoted(reason));
+    }
+    text
+}
+
+fn add(text: &mut String, property: &str, of: &str) {
+    if !of.is_empty() {
+        let _ = write!(text, " {property}={}", value(of));
+    }
+}
+
+/// A value as it may stand in the field (RFC 8601 §2.2), whatever a stranger wrote.
+fn value(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    if !text.is_empty() && text.len() <= 255 && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
+    quoted(&text[..text.floor_char_boundary(255)])
+}
+
+fn quoted(text: &str) -> String {
+    let is_harmless = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+    let text: String = text.chars().map(|c| if is_harmless(&c) { c } else { '\'' }).collect();
+    format!("\"{text}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_strangers_write_stays_within_its_value() {
+        let evil = "a;\r\n dkim=pass \"x\\";
+        let spf = spf::Outcome {
+            verdict: spf::Verdict::PermError,
+            identity: Identity::Helo,
+            domain: evil.into(),
+            reason: evil.repeat(100),
+            explanation: None,
+        };
+        let verdicts = Verdicts { spf: Some(spf), signatures_left: 3, ..Verdicts::default() };
+        let lines = lines("mx.example.org", &verdicts);
+        assert_eq!(lines[0], "Authentication-Results: mx.example.org;");
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].starts_with("spf=permerror reason=\"a;'' dkim=pass 'x'"), "{}", lines[1]);
+        assert!(lines[1].ends_with(" smtp.helo=\"a;'' dkim=pass 'x'\";"), "{}", lines[1]);
+        assert!(lines.iter().all(|line| line.len() < 998 && !line.contains(['\r', '\n'])));
+    }
+
+    #[test]
+    fn nothing_checked_is_none() {
+        assert_eq!(
+            super::lines("a b", &Verdicts::default()),
+            ["Authentication-Results: \"a b\";", "none"]
+        );
+    }
+}

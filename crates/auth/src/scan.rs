@@ -1,0 +1,237 @@
+//! A message as it passes: its header is kept, and its body hashed as its signatures want it. Nothing
+//! else of it stays in memory.
+
+use crate::arc::{Chain, Sets};
+use crate::dkim::canonical::{BodyDigest, BodyHash, Form};
+use crate::dkim::signature::Signature;
+use mail::header;
+use std::ops::Range;
+
+/// A header that is longer is not looked at.
+pub const HEADER_BYTES_MAX: usize = 128 * 1024;
+/// Nor is one of more fields.
+pub const FIELDS_MAX: usize = 500;
+/// DKIM signatures that are looked at, the first ones.
+pub const SIGNATURES_MAX: usize = 10;
+/// Different ways to hash the body of one message.
+const BODY_HASHES_MAX: usize = 4;
+
+/// What is wanted of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// DKIM signatures.
+    pub dkim: bool,
+    /// ARC sets.
+    pub arc: bool,
+}
+
+/// Reads a message.
+pub struct Scan {
+    wanted: Wanted,
+    header: Vec<u8>,
+    state: State,
+}
+
+enum State {
+    /// So many octets of the header were looked at.
+    Header(usize),
+    Body(Box<Body>),
+}
+
+struct Body {
+    found: Found,
+    hashes: Vec<(BodyForm, BodyHash)>,
+}
+
+/// How a body is hashed: form and length (`l=`).
+type BodyForm = (Form, Option<u64>);
+
+/// What stands in a header.
+#[derive(Default)]
+struct Found {
+    /// It is too long.
+    is_beyond: bool,
+    fields: Vec<Range<usize>>,
+    signatures: Vec<(usize, Result<Signature, &'static str>)>,
+    /// Those that were not looked at.
+    signatures_left: usize,
+    sets: Sets,
+}
+
+/// A message that was read.
+pub struct Scanned {
+    pub(crate) header: Vec<u8>,
+    /// The header is too long to be looked at.
+    pub(crate) is_beyond: bool,
+    /// Where its fields are, with their line ends.
+    pub(crate) fields: Vec<Range<usize>>,
+    /// DKIM signatures, each with the index of its field, or what is wrong with it.
+    pub(crate) signatures: Vec<(usize, Result<Signature, &'static str>)>,
+    /// Signatures that were not looked at.
+    pub(crate) signatures_left: usize,
+    pub(crate) chain: Chain,
+    bodies: Vec<(BodyForm, BodyDigest)>,
+}
+
+impl Scan {
+    #[must_use]
+    pub fn new(wanted: Wanted) -> Scan {
+        Scan { wanted, header: Vec::new(), state: State::Header(0) }
+    }
+
+    /// Takes the next piece of content: with CRLF at line ends, split anywhere.
+    pub fn push(&mut self, piece: &[u8]) {
+        let looked_at = match &mut self.state {
+            State::Body(body) => {
+                return body.hashes.iter_mut().for_each(|(_, hash)| hash.push(piece));
+            }
+            State::Header(looked_at) => *looked_at,
+        };
+        self.header.extend_from_slice(piece);
+        match end_of_header(&self.header, looked_at) {
+            Some(body_start) => {
+                let rest = self.header.split_off(body_start);
+                self.begin_body();
+                self.push(&rest);
+            }
+            None if self.header.len() > HEADER_BYTES_MAX => self.begin_body(),
+            None => self.state = State::Header(self.header.len().saturating_sub(3)),
+        }
+    }
+
+    fn begin_body(&mut self) {
+        let found = Found::of(&self.header, self.wanted);
+        if found.is_beyond {
+            self.header = Vec::new();
+        }
+        let mut hashes: Vec<(BodyForm, BodyHash)> = Vec::new();
+        let parsed = found.signatures.iter().filter_map(|(_, parsed)| parsed.as_ref().ok());
+        for signature in found.sets.newest_signature().into_iter().chain(parsed) {
+            let (form, limit) = body_form(signature);
+            let is_known = hashes.iter().any(|(known, _)| *known == (form, limit));
+            if !is_known && hashes.len() < BODY_HASHES_MAX {
+                hashes.push(((form, limit), BodyHash::new(form, limit)));
+            }
+        }
+        self.state = State::Body(Box::new(Body { found, hashes }));
+    }
+
+    /// The message is complete.
+    #[must_use]
+    pub fn finish(mut self) -> Scanned {
+        if matches!(self.state, State::Header(_)) {
+            self.begin_body();
+        }
+        let (found, hashes) = match self.state {
+            State::Body(body) => (body.found, body.hashes),
+            State::Header(_) => (Found::default(), Vec::new()),
+        };
+        let bodies = hashes.into_iter().map(|(form, hash)| (form, hash.finish())).collect();
+        let Found { is_beyond, fields, signatures, signatures_left, sets } = found;
+        let chain = sets.into_chain();
+        let header = self.header;
+        Scanned { header, is_beyond, fields, signatures, signatures_left, chain, bodies }
+    }
+}
+
+fn body_form(signature: &Signature) -> BodyForm {
+    (signature.body_form, signature.body_length)
+}
+
+/// Where the body starts, behind the empty line.
+fn end_of_header(header: &[u8], looked_at: usize) -> Option<usize> {
+    if header.starts_with(b"\r\n") {
+        return Some(2);
+    }
+    let end = memchr::memmem::find(header.get(looked_at..)?, b"\r\n\r\n")?;
+    Some(looked_at + end + 4)
+}
+
+impl Found {
+    fn of(header: &[u8], wanted: Wanted) -> Found {
+        let mut found = Found::default();
+        for field in header::fields(header) {
+            if header.len() > HEADER_BYTES_MAX || found.fields.len() == FIELDS_MAX {
+                return Found { is_beyond: true, ..Found::default() };
+            }
+            let index = found.fields.len();
+            if wanted.dkim && field.is("DKIM-Signature") {
+                match found.signatures.len() {
+                    ..SIGNATURES_MAX => {
+                        found.signatures.push((index, Signature::parse(field.value)));
+                    }
+                    _ => found.signatures_left += 1,
+                }
+            } else if wanted.arc {
+                found.sets.note(index, &field);
+            }
+            found.fields.push(field.range);
+        }
+        found
+    }
+}
+
+impl Scanned {
+    /// A field as it stands in the message.
+    pub(crate) fn field(&self, index: usize) -> &[u8] {
+        let range = self.fields.get(index).cloned();
+        range.and_then(|range| self.header.get(range)).unwrap_or_default()
+    }
+
+    /// What the body comes to as a signature has it hashed; `None`: it was not hashed so.
+    pub(crate) fn body(&self, signature: &Signature) -> Option<&BodyDigest> {
+        let form = body_form(signature);
+        self.bodies.iter().find(|(known, _)| *known == form).map(|(_, digest)| digest)
+    }
+
+    /// The values of all fields of this name.
+    pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        let fields = header::fields(&self.header);
+        fields.filter(move |field| field.is(name)).map(|field| field.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(content: &[u8], step: usize) -> Scanned {
+        let mut scan = Scan::new(Wanted { dkim: true, arc: true });
+        content.chunks(step).for_each(|piece| scan.push(piece));
+        scan.finish()
+    }
+
+    #[test]
+    fn the_header_ends_wherever_pieces_are_split() {
+        let content = b"A: b\r\nFrom: c\r\n d\r\n\r\nbody\r\n\r\nX: y\r\n";
+        for step in 1..content.len() {
+            let scanned = scan(content, step);
+            assert_eq!(scanned.fields.len(), 2, "{step}");
+            assert_eq!(scanned.field(1), b"From: c\r\n d\r\n");
+            assert_eq!(scanned.values("from").collect::<Vec<_>>(), [b" c\r\n d"]);
+        }
+        assert_eq!(scan(b"\r\nA: b\r\n", 1).fields.len(), 0);
+        assert_eq!(scan(b"A: b\r\n", 3).fields.len(), 1);
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_looked_at() {
+        let fields = |count: usize| "A: b\r\n".repeat(count) + "\r\n";
+        assert!(!scan(fields(FIELDS_MAX).as_bytes(), 4096).is_beyond);
+        assert!(scan(fields(FIELDS_MAX + 1).as_bytes(), 4096).is_beyond);
+        let long = |bytes: usize| format!("A: {}\r\n\r\n", "x".repeat(bytes - 7));
+        let fits = scan(long(HEADER_BYTES_MAX).as_bytes(), HEADER_BYTES_MAX);
+        assert!(!fits.is_beyond && fits.fields.len() == 1);
+        for step in [1000, HEADER_BYTES_MAX * 2] {
+            let scanned = scan(long(HEADER_BYTES_MAX + 1).as_bytes(), step);
+            assert!(scanned.is_beyond && scanned.header.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_first_signatures_are_looked_at() {
+        let content = "DKIM-Signature: v=1\r\n".repeat(SIGNATURES_MAX + 90) + "\r\n";
+        let scanned = scan(content.as_bytes(), 512);
+        assert_eq!((scanned.signatures.len(), scanned.signatures_left), (SIGNATURES_MAX, 90));
+    }
+}

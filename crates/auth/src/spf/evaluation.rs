@@ -1,0 +1,303 @@
+//! `check_host()` (RFC 7208 §4).
+
+use super::expansion::{Template, Values};
+use super::record::{Directive, Mechanism, Prefixes, Record, is_policy};
+use super::{Identity, Outcome, Question, Verdict};
+use crate::records::{Family, Records, Unanswered};
+use std::cell::Cell;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+
+/// Terms that ask the DNS in one check; beyond: permerror (RFC 7208 §4.6.4).
+pub const LOOKUPS_MAX: u32 = 10;
+/// Answers without records in one check; beyond: permerror (RFC 7208 §4.6.4).
+pub const VOID_LOOKUPS_MAX: u32 = 2;
+/// Hosts of one `mx`, beyond which it is permerror, and names of one `ptr` that are looked at (RFC 7208
+/// §4.6.4).
+pub const EXCHANGES_MAX: usize = 10;
+/// What a domain explains is cut here.
+const EXPLANATION_BYTES_MAX: usize = 200;
+
+/// Asks whether the client may send for the domain of the sender, or for the one it named itself.
+pub async fn check<R: Records>(records: &R, question: Question<'_>) -> Outcome {
+    // RFC 7208 §5: an IPv4 address in IPv6's clothes is one.
+    let question = Question { client: question.client.to_canonical(), ..question };
+    let (identity, local, domain) = match &question.sender {
+        Some(sender) => (Identity::MailFrom, sender.local, sender.domain),
+        None => (Identity::Helo, "", question.helo),
+    };
+    // RFC 7208 §4.3: without a local part it is the postmaster who sends.
+    let local = if local.is_empty() { "postmaster" } else { local };
+    let domain = domain.strip_suffix('.').unwrap_or(domain);
+    let check = Check {
+        records,
+        sender: (local, domain),
+        question: &question,
+        lookups: Cell::new(0),
+        voids: Cell::new(0),
+    };
+    let Found { verdict, reason, explanation } = match check.evaluate(domain.to_owned()).await {
+        Ok(found) => found,
+        Err(Stop { verdict, reason }) => Found { verdict, reason, explanation: None },
+    };
+    let explanation = match explanation.filter(|_| verdict == Verdict::Fail) {
+        Some((template, of)) => check.explain(&template, &of).await,
+        None => None,
+    };
+    Outcome { verdict, identity, domain: domain.to_owned(), reason, explanation }
+}
+
+/// What a record says.
+struct Found {
+    verdict: Verdict,
+    reason: String,
+    /// The name of the explanation, and the domain whose record names it.
+    explanation: Option<(Template, String)>,
+}
+
+/// The check is over, whatever else there is.
+struct Stop {
+    verdict: Verdict,
+    reason: String,
+}
+
+impl From<Unanswered> for Stop {
+    fn from(unanswered: Unanswered) -> Stop {
+        Stop { verdict: Verdict::TempError, reason: unanswered.to_string() }
+    }
+}
+
+fn wrong(reason: impl Into<String>) -> Stop {
+    Stop { verdict: Verdict::PermError, reason: reason.into() }
+}
+
+struct Check<'a, R> {
+    records: &'a R,
+    sender: (&'a str, &'a str),
+    question: &'a Question<'a>,
+    lookups: Cell<u32>,
+    voids: Cell<u32>,
+}
+
+impl<R: Records> Check<'_, R> {
+    /// The policy of `domain`, and what it says. One that includes another waits for it here; that
+    /// they are no more than [`LOOKUPS_MAX`] deep follows from the count of lookups.
+    fn evaluate(&self, domain: String) -> Pin<Box<dyn Future<Output = Result<Found, Stop>> + '_>> {
+        Box::pin(async move {
+            let Some(record) = self.record(&domain).await? else {
+                let reason = format!("{domain} has no policy");
+                return Ok(Found { verdict: Verdict::None, reason, explanation: None });
+            };
+            for directive in &record.directives {
+                if self.matches(&directive.mechanism, &domain).await? {
+                    let Directive { verdict, text, .. } = directive;
+                    let reason = format!("\"{text}\" of {domain}");
+                    let explanation = record.explanation.clone().map(|name| (name, domain));
+                    return Ok(Found { verdict: *verdict, reason, explanation });
+                }
+            }
+            let Some(redirect) = &record.redirect else {
+                let reason = format!("nothing of {domain} matches");
+                return Ok(Found { verdict: Verdict::Neutral, reason, explanation: None });
+            };
+            self.count_lookup()?;
+            let target = self.expand(redirect, &domain).await;
+            let found = self.evaluate(target).await?;
+            match found.verdict {
+                Verdict::None => Err(wrong(format!("redirect of {domain}: {}", found.reason))),
+                _ => Ok(found),
+            }
+        })
+    }
+
+    /// RFC 7208 §4.3 to §4.6.
+    async fn record(&self, domain: &str) -> Result<Option<Record>, Stop> {
+        if !is_name(domain) || !domain.contains('.') {
+            return Ok(None);
+        }
+        let mut policies = self.records.txt(domain).await?;
+        policies.retain(|txt| is_policy(txt));
+        match policies.as_slice() {
+            [] => Ok(None),
+            [policy] => Record::parse(policy)
+                .map(Some)
+                .map_err(|mistake| wrong(format!("{} in the policy of {domain}", mistake.0))),
+            several => Err(wrong(format!("{domain} has {} policies", several.len()))),
+        }
+    }
+
+    async fn matches(&self, mechanism: &Mechanism, domain: &str) -> Result<bool, Stop> {
+        if !matches!(mechanism, Mechanism::All | Mechanism::Ip4(..) | Mechanism::Ip6(..)) {
+            self.count_lookup()?;
+        }
+        let client = self.question.client;
+        match mechanism {
+            Mechanism::All => Ok(true),
+            Mechanism::Ip4(network, bits) => Ok(is_within(client, IpAddr::V4(*network), *bits)),
+            Mechanism::Ip6(network, bits) => Ok(is_within(client, IpAddr::V6(*network), *bits)),
+            Mechanism::Include(target) => self.includes(target, domain).await,
+            Mechanism::A(target, prefixes) => {
+                let host = self.target(target.as_ref(), domain).await;
+                self.is_host(&host, *prefixes).await
+            }
+            Mechanism::Mx(target, prefixes) => {
+                let of = self.target(target.as_ref(), domain).await;
+                self.is_exchange(&of, *prefixes).await
+            }
+            Mechanism::Ptr(target) => {
+                let of = self.target(target.as_ref(), domain).await;
+                Ok(self.client_names().await.iter().any(|name| is_at_or_below(name, &of)))
+            }
+            Mechanism::Exists(target) => {
+                let host = self.expand(target, domain).await;
+                Ok(is_name(&host) && !self.addresses(&host, Family::V4).await?.is_empty())
+            }
+        }
+    }
+
+    /// RFC 7208 §5.2.
+    async fn includes(&self, target: &Template, domain: &str) -> Result<bool, Stop> {
+        let target = self.expand(target, domain).await;
+        let found = self.evaluate(target).await?;
+        match found.verdict {
+            Verdict::Pass => Ok(true),
+            Verdict::None => Err(wrong(format!("include of {domain}: {}", found.reason))),
+            _ => Ok(false),
+        }
+    }
+
+    async fn target(&self, target: Option<&Template>, domain: &str) -> String {
+        match target {
+            Some(target) => self.expand(target, domain).await,
+            None => domain.to_owned(),
+        }
+    }
+
+    async fn expand(&self, template: &Template, domain: &str) -> String {
+        let client_name = self.client_name_for(template, domain).await;
+        template.expand_domain(&self.values(domain, client_name.as_deref()))
+    }
+
+    fn values<'v>(&'v self, domain: &'v str, client_name: Option<&'v str>) -> Values<'v> {
+        Values { question: self.question, sender: self.sender, domain, client_name }
+    }
+
+    /// RFC 7208 §7.2, `p`: the domain itself among the client's names, else one below it, else any.
+    async fn client_name_for(&self, template: &Template, domain: &str) -> Option<String> {
+        if !template.needs_client_name() {
+            return None;
+        }
+        let names = self.client_names().await;
+        let same = names.iter().find(|name| name.eq_ignore_ascii_case(domain));
+        let below = || names.iter().find(|name| is_at_or_below(name, domain));
+        same.or_else(below).or_else(|| names.first()).cloned()
+    }
+
+    /// The names of the client that lead back to its address (RFC 7208 §5.5). What can't be looked
+    /// up is none.
+    async fn client_names(&self) -> Vec<String> {
+        let client = self.question.client;
+        let mut names = self.records.names(client).await.unwrap_or_default();
+        names.truncate(EXCHANGES_MAX);
+        let mut validated = Vec::new();
+        for name in names {
+            let addresses = self.records.addresses(&name, Family::of(client)).await;
+            if addresses.is_ok_and(|addresses| addresses.contains(&client)) {
+                validated.push(name);
+            }
+        }
+        validated
+    }
+
+    async fn is_host(&self, host: &str, prefixes: Prefixes) -> Result<bool, Stop> {
+        if !is_name(host) {
+            return Ok(false);
+        }
+        let client = self.question.client;
+        let bits = if client.is_ipv4() { prefixes.v4 } else { prefixes.v6 };
+        let addresses = self.addresses(host, Family::of(client)).await?;
+        Ok(addresses.into_iter().any(|address| is_within(client, address, bits)))
+    }
+
+    async fn is_exchange(&self, domain: &str, prefixes: Prefixes) -> Result<bool, Stop> {
+        if !is_name(domain) {
+            return Ok(false);
+        }
+        let hosts = self.records.mail_hosts(domain).await?;
+        self.count_void(hosts.is_empty())?;
+        if hosts.len() > EXCHANGES_MAX {
+            return Err(wrong(format!("{domain} has more than {EXCHANGES_MAX} mail hosts")));
+        }
+        for host in hosts {
+            if self.is_host(&host, prefixes).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn addresses(&self, host: &str, family: Family) -> Result<Vec<IpAddr>, Stop> {
+        let addresses = self.records.addresses(host, family).await?;
+        self.count_void(addresses.is_empty())?;
+        Ok(addresses)
+    }
+
+    fn count_lookup(&self) -> Result<(), Stop> {
+        self.lookups.set(self.lookups.get() + 1);
+        match self.lookups.get() {
+            ..=LOOKUPS_MAX => Ok(()),
+            _ => Err(wrong(format!("more than {LOOKUPS_MAX} lookups"))),
+        }
+    }
+
+    fn count_void(&self, is_void: bool) -> Result<(), Stop> {
+        self.voids.set(self.voids.get() + u32::from(is_void));
+        match self.voids.get() {
+            ..=VOID_LOOKUPS_MAX => Ok(()),
+            _ => Err(wrong(format!("more than {VOID_LOOKUPS_MAX} lookups without records"))),
+        }
+    }
+
+    /// RFC 7208 §6.2: whatever is wrong with it, there is none then.
+    async fn explain(&self, name: &Template, domain: &str) -> Option<String> {
+        let name = self.expand(name, domain).await;
+        let texts = if is_name(&name) { self.records.txt(&name).await.ok()? } else { return None };
+        let [text] = texts.as_slice() else { return None };
+        let text = Template::parse(std::str::from_utf8(text).ok()?, true)?;
+        let client_name = self.client_name_for(&text, domain).await;
+        let mut text = text.expand(&self.values(domain, client_name.as_deref()));
+        text.truncate(text.floor_char_boundary(EXPLANATION_BYTES_MAX));
+        let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        (is_printable && !text.is_empty()).then_some(text)
+    }
+}
+
+/// Whether the DNS could have a name: no label is empty or too long, and neither is the whole.
+fn is_name(name: &str) -> bool {
+    let label_max = mail::address::LABEL_BYTES_MAX;
+    name.len() <= mail::address::DNS_NAME_BYTES_MAX
+        && name.split('.').all(|label| (1..=label_max).contains(&label.len()))
+}
+
+/// Whether `name` is `domain` or lies below it.
+fn is_at_or_below(name: &str, domain: &str) -> bool {
+    let Some(before) = name.len().checked_sub(domain.len()) else { return false };
+    name.get(before..).is_some_and(|end| end.eq_ignore_ascii_case(domain))
+        && (before == 0 || name.as_bytes()[before - 1] == b'.')
+}
+
+/// Whether the first bits of two addresses of one family are the same.
+fn is_within(client: IpAddr, network: IpAddr, bits: u8) -> bool {
+    match (client, network) {
+        (IpAddr::V4(client), IpAddr::V4(network)) => {
+            let shift = 32 - u32::from(bits.min(32));
+            (client.to_bits() ^ network.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(client), IpAddr::V6(network)) => {
+            let shift = 128 - u32::from(bits.min(128));
+            (client.to_bits() ^ network.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,81 @@
+//! Lists of tags and values: `v=1; a=rsa-sha256` (RFC 6376 §3.2).
+
+/// Tags in one list; one of more is none. The standards know a dozen.
+const TAGS_MAX: usize = 50;
+
+/// The tags of a list, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tags<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Tags<'a> {
+    /// `None` where something is no tag, or stands twice.
+    pub(crate) fn parse(text: &'a str) -> Option<Tags<'a>> {
+        let mut tags: Vec<(&str, &str)> = Vec::new();
+        let mut pieces = text.split(';').peekable();
+        while let Some(piece) = pieces.next() {
+            let piece = piece.trim_matches(is_blank);
+            if piece.is_empty() && pieces.peek().is_none() {
+                break;
+            }
+            let (name, value) = piece.split_once('=')?;
+            let name = name.trim_end_matches(is_blank);
+            let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            if !is_name || tags.len() == TAGS_MAX || tags.iter().any(|(known, _)| *known == name) {
+                return None;
+            }
+            tags.push((name, value.trim_start_matches(is_blank)));
+        }
+        Some(Tags(tags))
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    /// The same list without one of its tags.
+    pub(crate) fn without(&self, name: &str) -> Tags<'a> {
+        Tags(self.0.iter().copied().filter(|(known, _)| *known != name).collect())
+    }
+
+    /// The first tag's name and value.
+    pub(crate) fn first(&self) -> Option<(&'a str, &'a str)> {
+        self.0.first().copied()
+    }
+}
+
+/// What folds a list.
+pub(crate) fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n')
+}
+
+/// A value with the blanks taken out that may stand anywhere in it (base64, RFC 6376 §2.10).
+pub(crate) fn without_blanks(value: &str) -> String {
+    value.chars().filter(|c| !is_blank(*c)).collect()
+}
+
+/// What is listed with colons between.
+pub(crate) fn listed(value: &str) -> impl Iterator<Item = &str> {
+    value.split(':').map(|item| item.trim_matches(is_blank))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_stand_once_and_may_be_folded() {
+        let tags = Tags::parse("v=1; a = rsa-sha256;\r\n\tb=ab\r\n cd==; x=;").unwrap();
+        assert_eq!(tags.get("a"), Some("rsa-sha256"));
+        assert_eq!(tags.get("b").map(without_blanks).as_deref(), Some("abcd=="));
+        assert_eq!((tags.get("x"), tags.get("y")), (Some(""), None));
+        assert_eq!(tags.first(), Some(("v", "1")));
+        let list = |count: usize| (0..count).map(|n| format!("t{n}=;")).collect::<String>();
+        assert!(
+            Tags::parse(&list(TAGS_MAX)).is_some() && Tags::parse(&list(TAGS_MAX + 1)).is_none()
+        );
+        for bad in ["v=1; v=1", "v", ";v=1", "=1", "v=1;; a=b", "\u{e9}=1"] {
+            assert_eq!(Tags::parse(bad), None, "{bad}");
+        }
+    }
+}
