@@ -2,6 +2,7 @@
 //! does not hold. `fuzz_targets/` only calls it. See `docs/fuzzing.md`.
 
 pub mod bdat_reader;
+pub mod checks;
 pub mod client_session;
 pub mod command;
 pub mod config;

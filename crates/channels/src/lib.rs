@@ -10,7 +10,7 @@ mod tables;
 mod values;
 
 pub use smtp::settings;
-pub use stages::{AccessQuestion, ConsultedAccess, consult_access};
+pub use stages::{AccessQuestion, ConsultedAccess, consult_access, lookups_at_once};
 pub use tables::{DatabaseFile, LocalTable, local};
 
 use config::{Config, Schema};
@@ -79,7 +79,12 @@ pub fn protocols<W: World>() -> Protocols<W> {
 /// All stages, for one shard.
 #[must_use]
 pub fn stages<W: World>() -> StageKinds<W> {
-    vec![Rc::new(stages::Accesses), Rc::new(stages::Copies), Rc::new(stages::Policies)]
+    vec![
+        Rc::new(stages::Checking),
+        Rc::new(stages::Accesses),
+        Rc::new(stages::Copies),
+        Rc::new(stages::Policies),
+    ]
 }
 
 /// All ways out, for one shard.

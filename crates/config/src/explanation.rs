@@ -216,6 +216,10 @@ impl Telling<'_> {
             }
         }
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
+        if request.client.is_none_or(|client| listener.relay_network(client).is_none()) {
+            self.explainer.section = at;
+            listener.protocol.explain_for_strangers(&mut self.explainer);
+        }
     }
 
     /// What access rules say; returns where the one stands that settles the recipient.

@@ -3,6 +3,7 @@
 //! A protocol implements [`ProtocolSection`] for its keys in `[[listener]]` and is registered with
 //! [`Schema::protocol`](crate::Schema::protocol).
 
+use super::explainer::Explainer;
 use super::reader::Reader;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -30,6 +31,9 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
     fn needs_login(&self) -> bool {
         false
     }
+
+    /// Says what a message from a stranger must pass here, beyond what holds for its recipient.
+    fn explain_for_strangers(&self, _explainer: &mut Explainer<'_>) {}
 }
 
 impl dyn ProtocolSettings {

@@ -6,6 +6,7 @@
 pub mod json;
 
 use crate::encryption::Encryption;
+use auth::checks::Summary;
 use mail::{Envelope, Failure, MessageId, Mono, Reply, Wall};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -82,7 +83,11 @@ pub struct Hop {
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// Accepted and durable: 250 was (or is about to be) sent.
-    Received { client: Arc<Client> },
+    Received {
+        client: Arc<Client>,
+        /// What came of the checks of who sends.
+        checked: Summary,
+    },
     /// Accepted, and nothing was kept: 250 was sent.
     Discarded(Box<Discarded>),
     /// Stored in a mailbox here (maildir, LMTP) or discarded by a route that says so.

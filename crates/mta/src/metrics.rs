@@ -4,6 +4,8 @@
 //! The table below is all there is: field, kind, exported name, labels and help come from one
 //! line each.
 
+mod checked;
+
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -284,6 +286,29 @@ metric_set! {
     refused_policy: Counter = "refused" {reason = "policy"} "Refusals at intake, by their reason.";
     refused_limit: Counter = "refused" {reason = "limit"} "Refusals at intake, by their reason.";
     refused_resources: Counter = "refused" {reason = "resources"} "Refusals at intake, by their reason.";
+    checked_spf_none: Counter = "checked" {check = "spf", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_spf_neutral: Counter = "checked" {check = "spf", verdict = "neutral"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_spf_pass: Counter = "checked" {check = "spf", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_spf_fail: Counter = "checked" {check = "spf", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_spf_softfail: Counter = "checked" {check = "spf", verdict = "softfail"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_spf_temperror: Counter = "checked" {check = "spf", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_spf_permerror: Counter = "checked" {check = "spf", verdict = "permerror"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dkim_none: Counter = "checked" {check = "dkim", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dkim_pass: Counter = "checked" {check = "dkim", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dkim_fail: Counter = "checked" {check = "dkim", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dkim_policy: Counter = "checked" {check = "dkim", verdict = "policy"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dkim_neutral: Counter = "checked" {check = "dkim", verdict = "neutral"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dkim_temperror: Counter = "checked" {check = "dkim", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dkim_permerror: Counter = "checked" {check = "dkim", verdict = "permerror"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dmarc_none: Counter = "checked" {check = "dmarc", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dmarc_pass: Counter = "checked" {check = "dmarc", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dmarc_fail: Counter = "checked" {check = "dmarc", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dmarc_temperror: Counter = "checked" {check = "dmarc", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dmarc_permerror: Counter = "checked" {check = "dmarc", verdict = "permerror"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_arc_none: Counter = "checked" {check = "arc", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_arc_pass: Counter = "checked" {check = "arc", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_arc_fail: Counter = "checked" {check = "arc", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_arc_temperror: Counter = "checked" {check = "arc", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
     queue_full: Counter = "queue_full_refusals" {} "Transactions answered with 452 because the queue had no slots left.";
     commit_refused: Counter = "commit_refusals" {} "Messages answered with 451 or 452 because the spool could not take them.";
     content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";

@@ -17,7 +17,7 @@ use config::TableEntry;
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Mono, Wall};
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -194,12 +194,34 @@ impl fmt::Display for DnsError {
     }
 }
 
+/// What the DNS said, as those take it who ask about senders.
+///
+/// # Errors
+/// When it said nothing.
+pub fn answer<T>(said: Result<Vec<T>, DnsError>) -> auth::records::Answer<T> {
+    match said {
+        Ok(records) => Ok(records),
+        Err(DnsError::NoSuchDomain | DnsError::NoRecords) => Ok(Vec::new()),
+        Err(error) => Err(auth::records::Unanswered(error.to_string().into())),
+    }
+}
+
 pub trait Dns: 'static {
     /// MX records of an ASCII domain, in any order.
     fn mx(&self, domain: &str) -> impl Future<Output = Result<Vec<Mx>, DnsError>>;
 
     /// IPv4 and IPv6 addresses of an ASCII host name.
     fn addresses(&self, host: &str) -> impl Future<Output = Result<Vec<IpAddr>, DnsError>>;
+
+    /// TXT records of an ASCII name, each with its character strings joined.
+    fn txt(&self, _name: &str) -> impl Future<Output = Result<Vec<Vec<u8>>, DnsError>> {
+        ready(Err(DnsError::NoRecords))
+    }
+
+    /// The names of an address, without the final dot (PTR).
+    fn names(&self, _address: IpAddr) -> impl Future<Output = Result<Vec<String>, DnsError>> {
+        ready(Err(DnsError::NoRecords))
+    }
 }
 
 /// Clocks and chance.

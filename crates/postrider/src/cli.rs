@@ -1,9 +1,11 @@
 //! The command line: one table from which the parser, the help, the man pages and the shell
 //! completions are made.
 
+mod auth;
 mod queue;
 mod table;
 
+pub(crate) use auth::{AuthArgs, AuthCheckArgs, AuthCommand};
 pub(crate) use queue::QueueArgs;
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 
@@ -104,6 +106,8 @@ pub(crate) enum Command {
     Spool(SpoolArgs),
     /// Lookup tables
     Table(TableArgs),
+    /// Who sends
+    Auth(AuthArgs),
     /// The configuration's reference, schema and default
     Config(ConfigArgs),
     /// Print shell completions
@@ -322,6 +326,8 @@ mod tests {
             "explain a@example.org",
             "explain <a@example.org> --from b@example.net --config FILE",
             "explain postmaster --client 192.0.2.1 --listener relay --offline --json",
+            "auth check FILE --config FILE",
+            "auth check FILE --client-ip 192.0.2.1 --helo a.test --from b@example.net --json",
             "queue list --json",
             "queue list --domain example.org --sender <> --state held --limit 5",
             "queue show 0001000000000001",

@@ -15,7 +15,7 @@ const LOOKUPS_PART: u64 = 8;
 /// Mailboxes have this part of all at most, and no more than they can use.
 const MAILBOXES_PART: u64 = 16;
 const MAILBOX_FILES_MAX: u64 = 1_024;
-/// Connections of stages (policy services) have this part of all at most.
+/// Connections of stages (policy services, lookups of checks) have this part of all at most.
 const STAGES_PART: u64 = 8;
 
 /// What is wanted of the descriptors.
@@ -23,7 +23,7 @@ const STAGES_PART: u64 = 8;
 struct Wanted {
     logs: u64,
     lookups: u64,
-    /// Connections of stages, on all shards.
+    /// Connections and lookups of stages, on all shards.
     stages: u64,
 }
 
@@ -52,10 +52,11 @@ impl Descriptors {
         let raised = setrlimit(Resource::Nofile, Rlimit { current: all, maximum: all });
         let count = if raised.is_ok() { all } else { limit.current };
         let stages = config.stages.iter().map(|stage| u64::from(stage.settings.connections_max()));
+        let checks = u64::from(channels::lookups_at_once(config)) * SOCKETS_PER_LOOKUP;
         let wanted = Wanted {
             logs: config.spool.paths.len() as u64,
             lookups: u64::from(config.dns.max_lookups),
-            stages: stages.sum::<u64>() * u64::from(shards),
+            stages: (stages.sum::<u64>() + checks) * u64::from(shards),
         };
         Descriptors::divide(count.unwrap_or(u64::MAX), wanted)
     }

@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Reload(server) => commands::queue::reload(&server),
         Command::Status(server) => commands::queue::status(&server),
         Command::Spool(args) => commands::spool::run(&args),
+        Command::Auth(args) => commands::auth::run(&args),
         Command::Table(args) => commands::table::run(&args),
     }
 }

@@ -2,11 +2,14 @@
 
 mod access;
 mod action;
+mod checks;
 mod copy;
 mod policy;
 
 pub use access::{AccessQuestion, ConsultedAccess, consult_access};
 pub(crate) use access::{AccessText, Accesses};
+pub(crate) use checks::Checking;
+pub use checks::lookups_at_once;
 pub(crate) use copy::{Copies, CopyText};
 pub(crate) use policy::{Policies, PolicyText};
 

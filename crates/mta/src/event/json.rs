@@ -2,6 +2,7 @@
 
 use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Suspension, Trouble};
 use crate::encryption::Encryption;
+use auth::checks::Summary;
 use mail::{EnhancedStatus, Failure, MessageId, Reply, Wall};
 
 /// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
@@ -50,7 +51,10 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         message_fields(&mut line, event, message, recipient);
     }
     match &event.kind {
-        Kind::Received { client } => client_fields(&mut line, client),
+        Kind::Received { client, checked } => {
+            client_fields(&mut line, client);
+            checked_fields(&mut line, checked);
+        }
         Kind::Discarded(discarded) => {
             client_fields(&mut line, &discarded.client);
             line.text("reason", &discarded.reason);
@@ -134,6 +138,21 @@ fn client_fields(line: &mut Line<'_>, client: &Client) {
     tls_fields(line, client.tls);
     if let Some(login) = &client.login {
         line.text("login", login);
+    }
+}
+
+/// A field for each check that was made.
+fn checked_fields(line: &mut Line<'_>, checked: &Summary) {
+    let words = [
+        ("spf", checked.spf.map(auth::spf::Verdict::as_str)),
+        ("dkim", checked.dkim.map(auth::dkim::Verdict::as_str)),
+        ("dmarc", checked.dmarc.map(auth::dmarc::Verdict::as_str)),
+        ("arc", checked.arc.map(auth::arc::Verdict::as_str)),
+    ];
+    for (check, verdict) in words {
+        if let Some(verdict) = verdict {
+            line.plain(check, verdict);
+        }
     }
 }
 

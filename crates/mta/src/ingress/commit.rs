@@ -9,6 +9,7 @@ use crate::message::{Message, MessageBody};
 use crate::meta;
 use crate::routing::recipient::resolve_postmasters;
 use crate::seams::World;
+use auth::checks::Summary;
 use bytes::Bytes;
 use mail::received::Received;
 use mail::{Envelope, MessageId, Refusal, Reply};
@@ -21,6 +22,7 @@ use tokio::sync::oneshot;
 struct Accepted {
     message: Rc<Message>,
     client: Arc<event::Client>,
+    checked: Summary,
     hold: Option<Arc<str>>,
     slots: Share,
     blob: Option<BlobId>,
@@ -45,11 +47,12 @@ pub(super) async fn commit<W: World>(
         }
     }
     let (client, hold) = (Arc::clone(&draft.client), draft.additions.hold.take());
+    let checked = draft.additions.checked;
     let message = Rc::new(build(ingress, draft));
     let (answer, answered) = oneshot::channel();
     let owner = Rc::clone(ingress);
     let accepted =
-        Accepted { message: Rc::clone(&message), client, hold: hold.clone(), slots, blob };
+        Accepted { message: Rc::clone(&message), client, checked, hold: hold.clone(), slots, blob };
     // Queued by the completion, not by this session: whatever becomes of the session, a durable
     // message is in the queue.
     ingress.custody.accept(&message, hold.as_deref(), move |completion| {
@@ -63,7 +66,7 @@ fn conclude<W: World>(
     accepted: Accepted,
     completion: &Completion,
 ) -> Result<MessageId, Refusal> {
-    let Accepted { message, client, hold, slots, blob } = accepted;
+    let Accepted { message, client, checked, hold, slots, blob } = accepted;
     let Completion::Durable { position } = *completion else {
         if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
             ingress.custody.handle_refused(message.id.log(), "a write or sync failed", completion);
@@ -81,7 +84,7 @@ fn conclude<W: World>(
     ingress.services.metrics.messages_received.inc();
     ingress.services.metrics.recipients_received.add(message.envelope.recipients.len() as u64);
     ingress.services.metrics.bytes_received.add(message.facts.body_bytes);
-    tell(ingress, &message, position, event::Kind::Received { client });
+    tell(ingress, &message, position, event::Kind::Received { client, checked });
     if let Some(reason) = hold {
         ingress.schedule.enqueue_held(&message, &reason);
         tell(ingress, &message, position, event::Kind::Held { reason });

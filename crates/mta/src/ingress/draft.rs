@@ -3,6 +3,7 @@
 use super::intake::Content;
 use crate::event::Client;
 use crate::meta::Owners;
+use auth::checks::Summary;
 use bytes::Bytes;
 use mail::{ContentFacts, Envelope, MessageId, Recipient};
 use spool::Meta;
@@ -68,6 +69,16 @@ impl Draft {
         self.hides_client = true;
     }
 
+    /// The same, a field in several lines: they are folded, each with a tab before it but the first.
+    pub fn prepend_folded(&mut self, lines: &[String]) {
+        self.additions.prepend_folded(lines);
+    }
+
+    /// What came of the checks of who sends.
+    pub fn note_checked(&mut self, checked: Summary) {
+        self.additions.checked = checked;
+    }
+
     /// The message is kept, and waits for an operator. What was said first counts.
     pub fn hold(&mut self, reason: &str) {
         self.additions.hold(reason);
@@ -89,14 +100,23 @@ pub(super) struct Additions {
     /// Those that are no recipients yet.
     pub(super) recipients: Vec<Recipient>,
     meta: Vec<(u16, Bytes)>,
+    /// What came of the checks of who sends.
+    pub(super) checked: Summary,
 }
 
 impl Additions {
     pub(super) fn prepend(&mut self, field: &str) {
-        let field = &field[..field.floor_char_boundary(FIELD_BYTES_MAX)];
-        let text = field.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte });
-        let line: Vec<u8> = text.chain(*b"\r\n").collect();
+        let line: Vec<u8> = line_of(field).collect();
         self.fields.splice(0..0, line);
+    }
+
+    fn prepend_folded(&mut self, lines: &[String]) {
+        let mut field = Vec::new();
+        for (n, line) in lines.iter().enumerate() {
+            field.extend((n > 0).then_some(b'\t'));
+            field.extend(line_of(line));
+        }
+        self.fields.splice(0..0, field);
     }
 
     pub(super) fn hold(&mut self, reason: &str) {
@@ -123,6 +143,13 @@ impl Additions {
     }
 }
 
+/// A line as it may stand in a header.
+fn line_of(text: &str) -> impl Iterator<Item = u8> {
+    let text = &text[..text.floor_char_boundary(FIELD_BYTES_MAX)];
+    let text = text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte });
+    text.chain(*b"\r\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +163,9 @@ mod tests {
         let lines: Vec<&str> = fields.split("\r\n").collect();
         assert!(lines[0].starts_with("X-Two: \u{e9}") && lines[0].len() <= FIELD_BYTES_MAX);
         assert_eq!(lines[1..], ["X-One: a  Bcc: b", ""]);
+        let mut additions = Additions::default();
+        additions.prepend_folded(&["A: b;".to_owned(), "c\r\nd".to_owned()]);
+        assert_eq!(additions.fields(), b"A: b;\r\n\tc  d\r\n");
     }
 
     #[test]

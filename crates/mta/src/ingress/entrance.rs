@@ -323,6 +323,9 @@ impl<W: World> Entrance<W> {
                 if let Some(observer) = stage.observe(transaction) {
                     self.intake.observe(place, observer);
                 }
+                if let Some(name) = stage.speaks_as(transaction) {
+                    self.intake.rename_forged(name);
+                }
             }
         }
         Ok(())
@@ -370,7 +373,9 @@ impl<W: World> Entrance<W> {
         let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
         let Applied { dropped, instead, owners } = self.resolutions.apply(&mut draft.envelope);
         draft.owners = owners;
-        if let Err(refusal) = self.complete(&mut draft, instead).await {
+        let completed = self.complete(&mut draft, instead).await;
+        ingress.services.metrics.note_checked(&draft.additions.checked);
+        if let Err(refusal) = completed {
             if let Some((blob, _)) = draft.content.blob {
                 ingress.custody.drop_blob(draft.content.id, blob);
             }

@@ -7,6 +7,7 @@ use super::refusals;
 use crate::custody::Custody;
 use crate::seams::{Time, World};
 use crate::services::Services;
+use auth::forged::Renamer;
 use bytes::Bytes;
 use mail::{MessageId, Mono, Refusal};
 use spool::{BlobId, BodyChecksums, Completion};
@@ -31,6 +32,8 @@ pub struct Intake<W: World> {
     heard_at: Mono,
     /// Who looks on, by the places of their stages.
     observers: Vec<(usize, Box<dyn Observer>)>,
+    /// Who renames fields that speak in our name; until the header is over.
+    renamer: Option<Renamer>,
     /// Nobody is to get it: nothing is kept.
     is_discarded: bool,
 }
@@ -56,6 +59,7 @@ impl<W: World> Intake<W> {
             owner: None,
             heard_at: services.now(),
             observers: Vec::new(),
+            renamer: None,
             is_discarded: false,
             services: Rc::clone(services),
             custody: Rc::clone(custody),
@@ -67,8 +71,17 @@ impl<W: World> Intake<W> {
         for (_, observer) in &mut self.observers {
             observer.push(piece);
         }
-        if !self.is_discarded {
-            self.pieces.push(piece);
+        if self.is_discarded {
+            return;
+        }
+        match &mut self.renamer {
+            None => self.pieces.push(piece),
+            Some(renamer) => {
+                renamer.push(piece, |piece| self.pieces.push(piece));
+                if renamer.is_done() {
+                    self.renamer = None;
+                }
+            }
         }
     }
 
@@ -131,14 +144,23 @@ impl<W: World> Intake<W> {
         if now < first { first } else { now + HOLDER_IDLE_MAX }
     }
 
-    /// Received fields at the top of the content.
+    /// Received fields at the top of the content, which is complete.
     pub(super) fn hops(&mut self) -> usize {
+        if let Some(mut renamer) = self.renamer.take() {
+            renamer.finish(|piece| self.pieces.push(piece));
+        }
         self.pieces.hops()
     }
 
     /// Has `observer` look on, for the stage at that place.
     pub(super) fn observe(&mut self, stage: usize, observer: Box<dyn Observer>) {
         self.observers.push((stage, observer));
+    }
+
+    /// Has fields renamed that speak in the name of this server. Those who look on see them as they
+    /// came.
+    pub(super) fn rename_forged(&mut self, server: &str) {
+        self.renamer = Some(Renamer::new(server));
     }
 
     /// Those who looked on.
@@ -163,6 +185,7 @@ impl<W: World> Intake<W> {
 
     pub(super) fn reset(&mut self) {
         self.observers.clear();
+        self.renamer = None;
         self.is_discarded = false;
         if let (Some(blob), Some(id)) = (self.pieces.reset(), self.owner.take()) {
             self.custody.drop_blob(id, blob);

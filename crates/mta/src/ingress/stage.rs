@@ -47,6 +47,12 @@ pub trait Stage: 'static {
         None
     }
 
+    /// By what name this server says in the message what came of checks: who else says it under that
+    /// name is renamed as the content arrives.
+    fn speaks_as(&self, _transaction: &Rc<Transaction>) -> Option<&str> {
+        None
+    }
+
     /// The content is complete: may add header fields, recipients and facts, hold, refuse.
     /// `observer` is what [`Stage::observe`] gave, for a downcast.
     fn content<'a>(

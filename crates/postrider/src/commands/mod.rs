@@ -1,6 +1,7 @@
 //! What each command does.
 
 mod asking;
+pub(crate) mod auth;
 pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod load;

@@ -5,7 +5,7 @@ use hickory_resolver::config::{NameServerConfig, ProtocolConfig, ResolverConfig}
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError as NetDnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::RData;
+use hickory_resolver::proto::rr::{RData, Record};
 use hickory_resolver::system_conf::read_system_conf;
 use mta::lack;
 use mta::seams::{Dns, DnsError, Mx};
@@ -135,6 +135,25 @@ impl Dns for Resolver {
         let name = absolute(host);
         let lookup = self.ask(async |resolver| resolver.lookup_ip(name.as_str()).await).await?;
         Ok(lookup.iter().collect())
+    }
+
+    async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
+        let name = absolute(name);
+        let lookup = self.ask(async |resolver| resolver.txt_lookup(name.as_str()).await).await?;
+        let text = |record: &Record| match &record.data {
+            RData::TXT(txt) => Some(txt.txt_data.concat()),
+            _ => None,
+        };
+        Ok(lookup.answers().iter().filter_map(text).collect())
+    }
+
+    async fn names(&self, address: IpAddr) -> Result<Vec<String>, DnsError> {
+        let lookup = self.ask(async |resolver| resolver.reverse_lookup(address).await).await?;
+        let name = |record: &Record| match &record.data {
+            RData::PTR(ptr) => Some(ptr.to_ascii().trim_end_matches('.').to_ascii_lowercase()),
+            _ => None,
+        };
+        Ok(lookup.answers().iter().filter_map(name).collect())
     }
 }
 

@@ -27,3 +27,4 @@ mod submission;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+mod verification;

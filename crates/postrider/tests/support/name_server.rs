@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 const A: u16 = 1;
 const CNAME: u16 = 5;
 const MX: u16 = 15;
+const TXT: u16 = 16;
 const AAAA: u16 = 28;
 
 /// An answer over UDP has no more octets: what a resolver asks for with EDNS today.
@@ -34,6 +35,7 @@ pub enum Fault {
 struct Name {
     mx: Vec<(u16, String)>,
     addresses: Vec<IpAddr>,
+    texts: Vec<String>,
     alias: Option<String>,
     fault: Option<Fault>,
 }
@@ -102,6 +104,12 @@ impl NameServer {
     pub fn mx(&self, domain: &str, records: &[(u16, &str)]) {
         let records = records.iter().map(|(preference, host)| (*preference, (*host).to_owned()));
         self.change(domain, |name| name.mx = records.collect());
+    }
+
+    /// The name has these TXT records from now on.
+    pub fn txt(&self, name: &str, records: &[&str]) {
+        let records = records.iter().map(|text| (*text).to_owned());
+        self.change(name, |name| name.texts = records.collect());
     }
 
     /// The host has these addresses from now on.
@@ -217,6 +225,7 @@ impl State {
         };
         let data: Vec<_> = match question.kind {
             MX => name.mx.iter().map(mx).collect(),
+            TXT => name.texts.iter().map(|text| strings(text)).collect(),
             _ => name.addresses.iter().filter_map(of_family).collect(),
         };
         records.extend(data.into_iter().map(|data| (owner.clone(), question.kind, data)));
@@ -233,6 +242,15 @@ fn written(name: &str) -> Vec<u8> {
     }
     data.push(0);
     data
+}
+
+/// RFC 1035 §3.3.14: strings of up to 255 octets.
+fn strings(text: &str) -> Vec<u8> {
+    let string = |piece: &[u8]| {
+        let length = u8::try_from(piece.len()).expect("a short string");
+        [&[length], piece].concat()
+    };
+    text.as_bytes().chunks(255).flat_map(string).collect()
 }
 
 /// RFC 1035 §4.1.1: TC and response codes, as the second half of the flags.

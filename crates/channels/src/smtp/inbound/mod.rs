@@ -1,5 +1,6 @@
 //! SMTP as a way in.
 
+mod checks;
 mod farewell;
 mod fields;
 mod login;
@@ -7,6 +8,8 @@ mod session;
 mod settings;
 mod submission;
 
+use auth::checks::Asked;
+pub(crate) use checks::Checks;
 use config::{Config, Listener, ListenerTls, ProtocolSection};
 use mta::console::Console;
 use mta::ingress::{Entrance, Handler, Protocol, Stage};
@@ -59,6 +62,12 @@ impl<W: World> Protocol<W> for Inbound {
             submission,
         })
     }
+}
+
+/// What is checked at a listener of messages from strangers; `None`: nothing.
+pub(crate) fn checks_of(listener: &Listener) -> Option<&Checks> {
+    let checks = &listener.protocol.of::<SmtpListener>()?.checks;
+    (checks.powers.asked() != Asked::default()).then_some(checks)
 }
 
 /// What a listener asks of its sessions.

@@ -1,8 +1,9 @@
 //! What a listener is told of SMTP.
 
+use super::checks::{Checks, ChecksText};
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
-use config::{ProtocolSection, ProtocolSettings, Reader};
+use config::{Explainer, ProtocolSection, ProtocolSettings, Reader};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smtp::server::{self, ServerConfig};
@@ -71,6 +72,12 @@ pub(crate) struct SmtpListenerText {
     /// parameters are refused to them: a stranger could have reports sent to a sender of his
     /// choice.
     pub dsn: bool,
+    /// What is checked of messages from clients that may not relay, so that senders are who they say
+    /// they are: `spf`, `dkim`, `dmarc` and `arc`, each `"none"` (the default), `"mark"` (what comes of it
+    /// stands in Authentication-Results), `"hold"` (what fails waits for an operator as well) or
+    /// `"reject"` (it is refused). `temporary` says what becomes of a message that could have been held or
+    /// refused, had the DNS answered: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
+    pub checks: Option<ChecksText>,
 }
 
 impl Default for SmtpListenerText {
@@ -95,6 +102,7 @@ impl Default for SmtpListenerText {
             pipelining: true,
             smtputf8: true,
             dsn: true,
+            checks: None,
         }
     }
 }
@@ -141,11 +149,17 @@ pub(super) struct SmtpListener {
     pub(super) server: ServerConfig,
     /// So long it is seen whether a stranger speaks before it is greeted; nothing: not at all.
     pub(super) greeting_delay: Duration,
+    /// Of strangers' messages.
+    pub(super) checks: Checks,
     /// `None`: nobody logs in.
     pub(super) submission: Option<Arc<Submission>>,
 }
 
 impl ProtocolSettings for SmtpListener {
+    fn explain_for_strangers(&self, explainer: &mut Explainer<'_>) {
+        self.checks.explain(explainer);
+    }
+
     fn needs_login(&self) -> bool {
         self.submission.is_some()
     }
@@ -195,7 +209,8 @@ impl SmtpListener {
             ..ServerConfig::default()
         };
         let greeting_delay = greeting_delay(text, reader);
-        SmtpListener { server, greeting_delay, submission: None }
+        let checks = text.checks.clone().unwrap_or_default().read();
+        SmtpListener { server, greeting_delay, checks, submission: None }
     }
 }
 

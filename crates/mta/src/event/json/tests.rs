@@ -68,7 +68,12 @@ fn hop() -> Arc<Hop> {
 
 #[test]
 fn received_lists_all_recipients_on_one_line() {
-    let seen = lines(&event(Kind::Received { client: client() }, &[]));
+    let checked = Summary {
+        spf: Some(auth::spf::Verdict::SoftFail),
+        dmarc: Some(auth::dmarc::Verdict::Pass),
+        ..Summary::default()
+    };
+    let seen = lines(&event(Kind::Received { client: client(), checked }, &[]));
     assert_eq!(seen.len(), 1);
     let line = &seen[0];
     assert_eq!(line["time"], "2026-11-21T10:11:12.345Z");
@@ -80,13 +85,17 @@ fn received_lists_all_recipients_on_one_line() {
     assert_eq!((&line["client"], &line["login"]), (&"192.0.2.7".into(), &"jo".into()));
     assert_eq!(line["helo"], "ev\u{1b}[2Jil\u{9b}\"\\");
     assert_eq!(line["size"], 400);
-    assert!(line.get("delay_ms").is_none());
+    assert_eq!((&line["spf"], &line["dmarc"]), (&"softfail".into(), &"pass".into()));
+    assert!(line.get("delay_ms").is_none() && line.get("dkim").is_none());
 }
 
 #[test]
 fn terminal_controls_never_reach_the_log_raw() {
     let mut out = Vec::new();
-    write_lines(&event(Kind::Received { client: client() }, &[]), &mut out);
+    write_lines(
+        &event(Kind::Received { client: client(), checked: Summary::default() }, &[]),
+        &mut out,
+    );
     let text = String::from_utf8(out).unwrap();
     assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
 }

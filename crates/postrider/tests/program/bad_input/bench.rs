@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The server's listeners by name, with the keys that differ from the default.
-const LISTENERS: [(&str, &str); 17] = [
+const LISTENERS: [(&str, &str); 18] = [
     ("in", RELAY),
     (
         "small",
@@ -32,6 +32,11 @@ const LISTENERS: [(&str, &str); 17] = [
     ("strangers", "relay_from = []\ngreeting_delay = \"10s\""),
     ("access", RELAY),
     ("patient", "relay_from = []\nearly_talkers = \"accept\"\ngreeting_delay = \"10s\""),
+    (
+        "checks",
+        "relay_from = []\ngreeting_delay = \"0s\"\n\
+         checks = { spf = \"mark\", dkim = \"mark\", dmarc = \"reject\", arc = \"mark\" }",
+    ),
 ];
 const RELAY: &str = "relay_from = [\"127.0.0.0/8\"]";
 
@@ -235,17 +240,20 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
 /// A message without the fields that Postrider put on top.
 fn content(message: &[u8]) -> &[u8] {
     let mut rest = message;
-    let mut in_trace = true;
+    let (mut in_trace, mut goes_on) = (true, false);
     while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
         let (line, behind) = rest.split_at(end + 1);
         let begins = |name: &str| line.starts_with(name.as_bytes());
         let trace = begins("Return-Path: ") || begins("Delivered-To: ");
         let ours = begins("Received: from client.test ") && in_trace;
-        if !(trace || ours || (begins("\t") || begins(" ")) && !in_trace) {
+        let checked = begins("Authentication-Results: relay.test;") && in_trace;
+        let more = (begins("\t") || begins(" ")) && goes_on;
+        if !(trace || ours || checked || more) {
             break;
         }
-        // One Received field, with the lines that continue it.
-        in_trace = trace;
+        // One Received field, with the lines that continue it, is the last that is ours.
+        in_trace &= !ours;
+        goes_on = ours || checked || more;
         rest = behind;
     }
     rest

@@ -132,7 +132,7 @@ impl Line {
                     continue;
                 }
                 "X" => self.act(rest),
-                "M" | "A" | "H" => continue,
+                "M" | "A" | "H" | "O" => continue,
                 _ => {}
             }
             seen.push(line.clone());

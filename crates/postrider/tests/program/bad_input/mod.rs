@@ -11,6 +11,7 @@
 mod admin;
 mod bench;
 mod call_ahead;
+mod checks;
 mod config;
 mod copies;
 mod dialogue;

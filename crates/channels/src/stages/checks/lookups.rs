@@ -1,0 +1,76 @@
+//! What checks ask of the DNS: so much, and for so long.
+
+use auth::records::{Answer, Family, Records, Unanswered};
+use mail::Mono;
+use mta::alarm::Alarm;
+use mta::seams::{Dns, DnsError, Time, World, answer};
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// So long all checks of one message may take; what has no answer then gets none. Clients wait ten
+/// minutes for the reply (RFC 5321 §4.5.3.2.6), other stages want their part.
+pub(super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Questions about one message.
+pub(super) const LOOKUPS_MAX: u32 = 150;
+
+/// Questions under way at once on one shard; others wait.
+pub(super) const LOOKUPS_AT_ONCE_MAX: u32 = 50;
+
+/// The DNS for the checks of one message.
+pub(super) struct Lookups<'a, W: World> {
+    world: &'a W,
+    at_once: &'a Semaphore,
+    until: Mono,
+    left: Cell<u32>,
+}
+
+impl<'a, W: World> Lookups<'a, W> {
+    pub(super) fn new(world: &'a W, at_once: &'a Semaphore) -> Lookups<'a, W> {
+        let until = world.time().now() + CHECKS_TIME_MAX;
+        Lookups { world, at_once, until, left: Cell::new(LOOKUPS_MAX) }
+    }
+
+    /// The answer to a question, if there may be one more and it comes in time.
+    async fn ask<T>(&self, question: impl Future<Output = Result<Vec<T>, DnsError>>) -> Answer<T> {
+        let unanswered = |why: &str| Err(Unanswered(why.into()));
+        let Some(left) = self.left.get().checked_sub(1) else {
+            return unanswered("too many lookups for one message");
+        };
+        self.left.set(left);
+        let in_turn = async {
+            // It is never closed.
+            let _permit = self.at_once.acquire().await.ok();
+            question.await
+        };
+        let mut alarm = Alarm::new(self.world.time().clone());
+        match alarm.within(|_| self.until, in_turn).await {
+            Some(said) => answer(said),
+            None => unanswered("the checks take too long"),
+        }
+    }
+}
+
+impl<W: World> Records for Lookups<'_, W> {
+    async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
+        self.ask(self.world.dns().txt(name)).await
+    }
+
+    async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+        let mut addresses = self.ask(self.world.dns().addresses(host)).await?;
+        addresses.retain(|address| Family::of(*address) == family);
+        Ok(addresses)
+    }
+
+    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+        let mut hosts = self.ask(self.world.dns().mx(domain)).await?;
+        hosts.sort_by_key(|mx| mx.preference);
+        Ok(hosts.into_iter().map(|mx| mx.host).collect())
+    }
+
+    async fn names(&self, address: IpAddr) -> Answer<String> {
+        self.ask(self.world.dns().names(address)).await
+    }
+}

@@ -1,0 +1,142 @@
+//! Whether senders are who they say they are (`checks` of a listener).
+
+mod lookups;
+
+use crate::smtp::{Checks, checks_of};
+use auth::checks::{Subject, Verdicts, check};
+use auth::judgement::{Judgement, judge};
+use auth::results::lines;
+use auth::scan::{Scan, Scanned};
+use auth::spf::{Question, Sender};
+use config::Config;
+use lookups::{LOOKUPS_AT_ONCE_MAX, Lookups};
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
+use mta::seams::{Time, World};
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Checks messages from strangers, where listeners ask for it.
+pub(crate) struct Checking;
+
+impl<W: World> StageKind<W> for Checking {
+    fn stages(&self, config: &Config, world: &W, _console: &Rc<dyn Console>) -> Vec<Placed> {
+        if lookups_at_once(config) == 0 {
+            return Vec::new();
+        }
+        let stage = Checker {
+            world: world.clone(),
+            server: Arc::from(config.hostname.as_str()),
+            at_once: Rc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize)),
+        };
+        // What others do may depend on it.
+        vec![Placed { line: 0, stage: Rc::new(stage) }]
+    }
+}
+
+/// Lookups that checks have under way at once, at most, on each shard.
+#[must_use]
+pub fn lookups_at_once(config: &Config) -> u32 {
+    let is_checked = config.listeners.iter().any(|listener| checks_of(listener).is_some());
+    if is_checked { LOOKUPS_AT_ONCE_MAX } else { 0 }
+}
+
+struct Checker<W: World> {
+    world: W,
+    /// Our name.
+    server: Arc<str>,
+    at_once: Rc<Semaphore>,
+}
+
+/// Reads the message as it comes.
+struct Reader(Scan);
+
+impl Observer for Reader {
+    fn push(&mut self, piece: &[u8]) {
+        self.0.push(piece);
+    }
+}
+
+/// What is checked of a transaction; nothing of those whose client may relay.
+fn checks_for(transaction: &Transaction) -> Option<&Checks> {
+    let session = &transaction.session;
+    checks_of(session.listener()).filter(|_| !session.may_relay())
+}
+
+impl<W: World> Stage for Checker<W> {
+    fn name(&self) -> &'static str {
+        "checks"
+    }
+
+    fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+        let checks = checks_for(transaction)?;
+        Some(Box::new(Reader(checks.powers.asked().scan())))
+    }
+
+    fn speaks_as(&self, transaction: &Rc<Transaction>) -> Option<&str> {
+        checks_for(transaction).map(|_| &*self.server)
+    }
+
+    fn content<'a>(
+        &'a self,
+        transaction: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        let reader = observer.and_then(|observer| {
+            let observer: Box<dyn Any> = observer;
+            observer.downcast::<Reader>().ok()
+        });
+        let (Some(checks), Some(reader)) = (checks_for(transaction), reader) else {
+            return Decision::pass();
+        };
+        let message = reader.0.finish();
+        Answer::later(async move {
+            let verdicts = self.check(checks, transaction, &message).await;
+            draft.note_checked(verdicts.summary());
+            draft.prepend_folded(&lines(&self.server, &verdicts));
+            match judge(&checks.powers, &verdicts) {
+                Judgement::Take => Ok(()),
+                Judgement::Hold(reason) => {
+                    draft.hold(&reason);
+                    Ok(())
+                }
+                Judgement::Refuse(refusal) => Err(refusal),
+            }
+        })
+    }
+}
+
+impl<W: World> Checker<W> {
+    async fn check(
+        &self,
+        checks: &Checks,
+        transaction: &Transaction,
+        message: &Scanned,
+    ) -> Verdicts {
+        let client = transaction.session.client();
+        let sender = transaction.sender.as_ref();
+        let sender = sender.map(|sender| (sender.local_unquoted(), ascii_domain(sender)));
+        let time = self.world.time();
+        let now = time.wall().0 / 1_000;
+        let question = Question {
+            client: client.address.ip(),
+            sender: sender.as_ref().map(|(local, domain)| Sender { local, domain }),
+            helo: &client.helo,
+            receiver: &self.server,
+            now,
+        };
+        let chance = u8::try_from(time.random() % 100).unwrap_or(0);
+        let lookups = Lookups::new(&self.world, &self.at_once);
+        let subject = Subject { question: Some(question), message, now, chance };
+        check(&lookups, checks.powers.asked(), subject).await
+    }
+}
+
+/// As the DNS has it; as it was written where that can't be.
+fn ascii_domain(sender: &mail::Mailbox) -> String {
+    sender.domain().to_ascii().unwrap_or_else(|_| sender.domain_str().to_owned())
+}

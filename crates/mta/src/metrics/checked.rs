@@ -1,0 +1,61 @@
+//! What came of checks of who sends, counted.
+
+use super::{Counter, Metrics};
+use auth::checks::Summary;
+use auth::{arc, dkim, dmarc, spf};
+
+impl Metrics {
+    /// Counts the verdict of each check that was made.
+    pub fn note_checked(&self, checked: &Summary) {
+        let counters = [
+            checked.spf.map(|verdict| self.of_spf(verdict)),
+            checked.dkim.map(|verdict| self.of_dkim(verdict)),
+            checked.dmarc.map(|verdict| self.of_dmarc(verdict)),
+            checked.arc.map(|verdict| self.of_arc(verdict)),
+        ];
+        counters.into_iter().flatten().for_each(Counter::inc);
+    }
+
+    fn of_spf(&self, verdict: spf::Verdict) -> &Counter {
+        match verdict {
+            spf::Verdict::None => &self.checked_spf_none,
+            spf::Verdict::Neutral => &self.checked_spf_neutral,
+            spf::Verdict::Pass => &self.checked_spf_pass,
+            spf::Verdict::Fail => &self.checked_spf_fail,
+            spf::Verdict::SoftFail => &self.checked_spf_softfail,
+            spf::Verdict::TempError => &self.checked_spf_temperror,
+            spf::Verdict::PermError => &self.checked_spf_permerror,
+        }
+    }
+
+    fn of_dkim(&self, verdict: dkim::Verdict) -> &Counter {
+        match verdict {
+            dkim::Verdict::None => &self.checked_dkim_none,
+            dkim::Verdict::Pass => &self.checked_dkim_pass,
+            dkim::Verdict::Fail => &self.checked_dkim_fail,
+            dkim::Verdict::Policy => &self.checked_dkim_policy,
+            dkim::Verdict::Neutral => &self.checked_dkim_neutral,
+            dkim::Verdict::TempError => &self.checked_dkim_temperror,
+            dkim::Verdict::PermError => &self.checked_dkim_permerror,
+        }
+    }
+
+    fn of_dmarc(&self, verdict: dmarc::Verdict) -> &Counter {
+        match verdict {
+            dmarc::Verdict::None => &self.checked_dmarc_none,
+            dmarc::Verdict::Pass => &self.checked_dmarc_pass,
+            dmarc::Verdict::Fail => &self.checked_dmarc_fail,
+            dmarc::Verdict::TempError => &self.checked_dmarc_temperror,
+            dmarc::Verdict::PermError => &self.checked_dmarc_permerror,
+        }
+    }
+
+    fn of_arc(&self, verdict: arc::Verdict) -> &Counter {
+        match verdict {
+            arc::Verdict::None => &self.checked_arc_none,
+            arc::Verdict::Pass => &self.checked_arc_pass,
+            arc::Verdict::Fail => &self.checked_arc_fail,
+            arc::Verdict::TempError => &self.checked_arc_temperror,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Checks of who sends: the library against other people's suites and signers, and listeners that
+//! check.
+
+mod command;
+mod listeners;
+mod openspf;
+mod signers;
+mod zone;

@@ -1,0 +1,55 @@
+//! Messages that dkimpy and OpenDKIM signed, and chains that dkimpy sealed: the verdict is that of
+//! dkimpy, whatever was done to them since.
+
+use super::zone::{Zone, now};
+use crate::support::Files;
+use auth::checks::{Asked, Subject, Verdicts, check};
+use serde_json::Value;
+use std::process::Command;
+
+const SCRIPT: &str = include_str!("signers.py");
+
+/// What the script makes: `zone`, `dkim` and `arc`.
+fn made() -> Value {
+    let files = Files::new();
+    let mut python = Command::new("/usr/bin/python3");
+    let done = python.args(["-c", SCRIPT]).arg(files.dir()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+/// The verdicts on a message that comes in pieces of `step` octets.
+fn verdicts(zone: &Zone, message: &Value, step: usize) -> Verdicts {
+    let message: Vec<u8> =
+        message.as_str().unwrap().chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
+    let asked = Asked { dkim: true, arc: true, ..Asked::default() };
+    let mut scan = asked.scan();
+    message.chunks(step).for_each(|piece| scan.push(piece));
+    let message = scan.finish();
+    let subject = Subject { question: None, message: &message, now: 0, chance: 0 };
+    now(check(zone, asked, subject))
+}
+
+#[test]
+fn signatures_and_chains_get_the_verdicts_of_others() {
+    let made = made();
+    let zone = Zone::of(&made["zone"]);
+    let mut wrong = Vec::new();
+    for kind in ["dkim", "arc"] {
+        let cases = made[kind].as_array().unwrap();
+        assert!(cases.len() >= 15, "{kind}: {}", cases.len());
+        for (n, case) in cases.iter().enumerate() {
+            // Pieces of one octet and of many, among others.
+            let of = verdicts(&zone, &case[1], [1, 7, 64, 4096, 1 << 20][n % 5]);
+            let summary = of.summary();
+            let said = match kind {
+                "dkim" => summary.dkim.unwrap().as_str(),
+                _ => summary.arc.unwrap().as_str(),
+            };
+            if case[2] != said {
+                wrong.push(format!("{}: {said}, not {}: {of:?}", case[0], case[2]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
