@@ -8,6 +8,7 @@ pub mod dkim;
 pub mod dmarc;
 pub mod forged;
 pub mod judgement;
+pub mod mta_sts;
 pub mod password;
 pub mod records;
 pub mod results;
@@ -18,3 +19,4 @@ pub mod srs;
 mod tags;
 #[cfg(test)]
 mod testing;
+pub mod tlsa;

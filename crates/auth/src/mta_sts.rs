@@ -1,0 +1,325 @@
+//! MTA-STS: what a domain promises of TLS to its MX hosts, in a TXT record and a file (RFC 8461).
+
+use std::fmt;
+use std::time::Duration;
+
+/// Octets of a policy's file at most (RFC 8461 §3.3 has 64 kilobytes).
+pub const POLICY_BYTES_MAX: usize = 65_536;
+
+/// A policy is kept for a year at most (RFC 8461 §3.2), whatever it says.
+pub const AGE_MAX: Duration = Duration::from_secs(31_557_600);
+
+/// What the names of the record and of the policy's host begin with.
+const RECORD_LABEL: &str = "_mta-sts";
+const HOST_LABEL: &str = "mta-sts";
+
+/// Where a domain's TXT record is.
+#[must_use]
+pub fn record_name(domain: &str) -> String {
+    format!("{RECORD_LABEL}.{domain}")
+}
+
+/// The host that has a domain's policy.
+#[must_use]
+pub fn host_name(domain: &str) -> String {
+    format!("{HOST_LABEL}.{domain}")
+}
+
+/// Where it has it.
+pub const PATH: &str = "/.well-known/mta-sts.txt";
+
+/// The `id` of a domain's policy by its TXT records, each with its strings joined (RFC 8461 §3.1).
+/// `None`: the domain has no policy, for it has no such record, or several, or one that is malformed.
+#[must_use]
+pub fn policy_id(records: &[impl AsRef<[u8]>]) -> Option<&str> {
+    let mut ids = records.iter().filter_map(|record| {
+        let (version, fields) = split(record.as_ref(), b';')?;
+        (trimmed_end(version) == b"v=STSv1").then_some(fields)
+    });
+    let (Some(fields), None) = (ids.next(), ids.next()) else { return None };
+    let mut fields = fields.split(|byte| *byte == b';');
+    let id = fields.find_map(|field| trimmed(field).strip_prefix(b"id="))?;
+    let is_id = (1..=32).contains(&id.len()) && id.iter().all(u8::is_ascii_alphanumeric);
+    std::str::from_utf8(id).ok().filter(|_| is_id)
+}
+
+/// What is done when a host is not as the policy says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It gets no mail.
+    Enforce,
+    /// It gets mail all the same; the domain would like to hear of it.
+    Testing,
+    /// The domain has no policy any more.
+    None,
+}
+
+impl Mode {
+    /// As it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Enforce => "enforce",
+            Mode::Testing => "testing",
+            Mode::None => "none",
+        }
+    }
+}
+
+/// What a domain promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub mode: Mode,
+    /// How long it may be kept, [`AGE_MAX`] at most.
+    pub max_age: Duration,
+    /// Names of hosts, lower case, `*.` before some.
+    mx: Vec<Box<str>>,
+}
+
+/// Why a file is no policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    TooLong,
+    NoText,
+    /// A line has no colon.
+    NoPair,
+    Version,
+    Mode,
+    MaxAge,
+    NoMx,
+    Mx,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PolicyError::TooLong => "the policy is longer than 64 KiB",
+            PolicyError::NoText => "the policy is no text",
+            PolicyError::NoPair => "a line of the policy is no `key: value`",
+            PolicyError::Version => "the policy does not have `version: STSv1`",
+            PolicyError::Mode => "the policy has no `mode` that is enforce, testing or none",
+            PolicyError::MaxAge => "the policy has no `max_age` that is a number of seconds",
+            PolicyError::NoMx => "the policy names no `mx`",
+            PolicyError::Mx => "an `mx` of the policy is no name of a host",
+        })
+    }
+}
+
+impl Policy {
+    /// Reads a policy's file (RFC 8461 §3.2). Of a key that stands there again the first counts, but for
+    /// `mx`; keys that nobody knows are left out.
+    ///
+    /// # Errors
+    /// What is wrong with it first.
+    pub fn parse(bytes: &[u8]) -> Result<Policy, PolicyError> {
+        if bytes.len() > POLICY_BYTES_MAX {
+            return Err(PolicyError::TooLong);
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| PolicyError::NoText)?;
+        let (mut version, mut mode, mut max_age, mut mx) = (None, None, None, Vec::new());
+        for line in text.split('\n').map(|line| line.trim_matches([' ', '\t', '\r'])) {
+            if line.is_empty() {
+                continue;
+            }
+            let (key, value) = line.split_once(':').ok_or(PolicyError::NoPair)?;
+            let value = value.trim_matches([' ', '\t']);
+            match key.trim_end_matches([' ', '\t']) {
+                "version" => _ = version.get_or_insert(value),
+                "mode" => _ = mode.get_or_insert(value),
+                "max_age" => _ = max_age.get_or_insert(value),
+                "mx" => mx.push(pattern(value).ok_or(PolicyError::Mx)?),
+                _ => {}
+            }
+        }
+        if version != Some("STSv1") {
+            return Err(PolicyError::Version);
+        }
+        let mode = match mode {
+            Some("enforce") => Mode::Enforce,
+            Some("testing") => Mode::Testing,
+            Some("none") => Mode::None,
+            _ => return Err(PolicyError::Mode),
+        };
+        let max_age = max_age.and_then(seconds).ok_or(PolicyError::MaxAge)?;
+        if mx.is_empty() && mode != Mode::None {
+            return Err(PolicyError::NoMx);
+        }
+        Ok(Policy { mode, max_age: max_age.min(AGE_MAX), mx })
+    }
+
+    /// Whether a host of this name (A-labels) is one of the domain's (RFC 8461 §4.1): a wildcard stands
+    /// for one label.
+    #[must_use]
+    pub fn has_host(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let parent = host.split_once('.').map(|(_, parent)| parent);
+        self.mx.iter().any(|pattern| match pattern.strip_prefix("*.") {
+            Some(of) => parent.is_some_and(|parent| parent.eq_ignore_ascii_case(of)),
+            None => pattern.eq_ignore_ascii_case(host),
+        })
+    }
+
+    /// Its patterns, in the order of the file.
+    pub fn mx(&self) -> impl Iterator<Item = &str> {
+        self.mx.iter().map(|pattern| &**pattern)
+    }
+}
+
+/// A name, or one below `*.`, of letters, digits, hyphens and underscores.
+fn pattern(value: &str) -> Option<Box<str>> {
+    let name = value.strip_prefix("*.").unwrap_or(value);
+    let is_label = |label: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        (1..=63).contains(&label.len()) && label.bytes().all(is_part)
+    };
+    let is_name = name.len() <= 253 && name.split('.').all(is_label);
+    is_name.then(|| value.to_ascii_lowercase().into())
+}
+
+/// One to ten digits (RFC 8461 §3.2).
+fn seconds(value: &str) -> Option<Duration> {
+    let is_number = (1..=10).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_digit());
+    value.parse().ok().filter(|_| is_number).map(Duration::from_secs)
+}
+
+fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let place = bytes.iter().position(|byte| *byte == at)?;
+    Some((bytes.get(..place)?, bytes.get(place + 1..)?))
+}
+
+fn trimmed(bytes: &[u8]) -> &[u8] {
+    let start = bytes.iter().position(|byte| !matches!(byte, b' ' | b'\t'));
+    trimmed_end(start.and_then(|start| bytes.get(start..)).unwrap_or_default())
+}
+
+fn trimmed_end(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| !matches!(byte, b' ' | b'\t'));
+    end.and_then(|end| bytes.get(..=end)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const USUAL: &str = "version: STSv1\r\nmode: enforce\r\nmx: mail.example.com\r\n\
+                         mx: *.example.net\r\nmx: backupmx.example.com\r\nmax_age: 604800\r\n";
+
+    fn parse(text: &str) -> Result<Policy, PolicyError> {
+        Policy::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn the_policy_of_the_rfc_is_understood() {
+        let policy = parse(USUAL).unwrap();
+        assert_eq!((policy.mode, policy.max_age.as_secs()), (Mode::Enforce, 604_800));
+        let names: Vec<&str> = policy.mx().collect();
+        assert_eq!(names, ["mail.example.com", "*.example.net", "backupmx.example.com"]);
+        for host in ["mail.example.com", "MAIL.example.com.", "a.example.net", "B.Example.NET"] {
+            assert!(policy.has_host(host), "{host}");
+        }
+        for host in [
+            "",
+            ".",
+            "example.net",
+            "a.b.example.net",
+            "x.mail.example.com",
+            "com",
+            "*.example.com",
+        ] {
+            assert!(!policy.has_host(host), "{host}");
+        }
+        assert_eq!(parse(&USUAL.replace("\r\n", "\n")), Ok(policy));
+    }
+
+    #[test]
+    fn of_keys_that_stand_there_again_the_first_counts() {
+        let more = format!("{USUAL}mode: none\nmax_age: 1\nversion: STSv2\nfuture: a: b\n\n");
+        assert_eq!(parse(&more), parse(USUAL));
+        let spaced = USUAL.replace(": ", " :\t ").replace("\r\n", "  \r\n");
+        assert_eq!(parse(&spaced), parse(USUAL));
+    }
+
+    #[test]
+    fn what_is_missing_or_malformed_is_named() {
+        for (from, to, error) in [
+            ("version: STSv1", "version: STSv2", PolicyError::Version),
+            ("version: STSv1", "x: STSv1", PolicyError::Version),
+            ("mode: enforce", "mode: Enforce", PolicyError::Mode),
+            ("mode: enforce", "", PolicyError::Mode),
+            ("mode: enforce", "mode enforce", PolicyError::NoPair),
+            ("604800", "", PolicyError::MaxAge),
+            ("604800", "-1", PolicyError::MaxAge),
+            ("604800", "+1", PolicyError::MaxAge),
+            ("604800", "1d", PolicyError::MaxAge),
+            ("604800", "99999999999", PolicyError::MaxAge),
+            ("mx:", "nomx:", PolicyError::NoMx),
+            ("mail.example.com", "", PolicyError::Mx),
+            ("mail.example.com", "mail..example.com", PolicyError::Mx),
+            ("mail.example.com", "mail.*.com", PolicyError::Mx),
+            ("mail.example.com", "192.0.2.1:25", PolicyError::Mx),
+            ("mail.example.com", "m\u{e4}il.example.com", PolicyError::Mx),
+            ("mail.example.com", "*", PolicyError::Mx),
+        ] {
+            assert_eq!(parse(&USUAL.replace(from, to)), Err(error), "{from} -> {to}");
+        }
+        assert_eq!(Policy::parse(b"version: STSv1\nx: \xff\n"), Err(PolicyError::NoText));
+        assert_eq!(parse("<html>"), Err(PolicyError::NoPair));
+        assert_eq!(parse(""), Err(PolicyError::Version));
+    }
+
+    #[test]
+    fn its_limits_hold_at_their_edge() {
+        let filled = |length: usize| {
+            let rest = length - USUAL.len() - 4;
+            Policy::parse(format!("{USUAL}x: {}\n", "y".repeat(rest)).as_bytes())
+        };
+        assert_eq!(filled(POLICY_BYTES_MAX), parse(USUAL));
+        assert_eq!(filled(POLICY_BYTES_MAX + 1), Err(PolicyError::TooLong));
+        for (written, kept) in [
+            ("31557600", 31_557_600),
+            ("31557601", 31_557_600),
+            ("9999999999", 31_557_600),
+            ("0", 0),
+        ] {
+            let policy = parse(&USUAL.replace("604800", written)).unwrap();
+            assert_eq!(policy.max_age.as_secs(), kept);
+        }
+        let none = parse("version: STSv1\nmode: none\nmax_age: 86400").unwrap();
+        assert_eq!((none.mode, none.mx().count()), (Mode::None, 0));
+    }
+
+    #[test]
+    fn the_record_names_one_id() {
+        for (records, id) in [
+            (&["v=STSv1; id=20160831085700Z;"][..], Some("20160831085700Z")),
+            (&["v=STSv1;id=a", "v=spf1 -all"], Some("a")),
+            (&["v=STSv1 ; future=x ;\tid=a1 ; id=b"], Some("a1")),
+            (&["v=STSv1; id=a", "v=STSv1; id=a"], None),
+            (&["v=STSv1"], None),
+            (&["v=STSv1;"], None),
+            (&["v=STSv1; id="], None),
+            (&["v=STSv1; id=a-b"], None),
+            (&["v=STSv1; ID=a"], None),
+            (&["v=STSv1; id=123456789012345678901234567890123"], None),
+            (
+                &["v=STSv1; id=12345678901234567890123456789012"],
+                Some("12345678901234567890123456789012"),
+            ),
+            (&[" v=STSv1; id=a"], None),
+            (&["v=STSv2; id=a"], None),
+            (&["id=a; v=STSv1;"], None),
+            (&[], None),
+        ] {
+            assert_eq!(policy_id(records), id, "{records:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_fetched_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Policy::parse(&bytes);
+            let _ = policy_id(&[bytes]);
+        }
+    }
+}
