@@ -98,7 +98,7 @@ async fn deliver_each<W: World, S: Settings>(
         if is_known {
             tell_bearing(slot, &result);
         }
-        let hop = slot.hop().event_hop(&place, None);
+        let hop = slot.hop().event_hop(&place, None, None);
         let context = AttemptContext { hop, local: true, dsn_passed_on: false };
         slot.conclude(&message, &one, vec![result], &context);
     }

@@ -55,6 +55,11 @@ pub trait Settings: Any + Debug + Send + Sync {
         Limits::default()
     }
 
+    /// Who else than the file says how connections to its hosts are encrypted.
+    fn tls_sources(&self) -> TlsSources {
+        TlsSources::default()
+    }
+
     /// With [`Destination::ByEntry`]: the hosts of the recipient whose entry has these values, in groups as
     /// [`Destination::Hosts`] has them.
     ///
@@ -114,6 +119,15 @@ impl PartialEq for dyn Settings {
     fn eq(&self, other: &dyn Settings) -> bool {
         self.is_like(other)
     }
+}
+
+/// Who else than the file says how connections are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TlsSources {
+    /// TLSA records of the hosts, where DNSSEC vouches for them (RFC 7672).
+    pub dane: bool,
+    /// The policy of the recipient's domain (RFC 8461).
+    pub mta_sts: bool,
 }
 
 /// Where the mail of a route goes.

@@ -28,6 +28,9 @@ pub struct ExplainRequest<'a> {
     /// For `mx` routes: the hosts that the lookup gave, groups of equal preference, the best first,
     /// or why there is no answer. `None`: no lookup was made.
     pub mx: Option<Result<&'a [Vec<String>], &'a str>>,
+    /// Of these hosts those for which others than the file say how they are encrypted, each with what
+    /// comes of that.
+    pub tls: &'a [(String, String)],
     /// What tables say of the recipient.
     pub in_tables: InTables<'a>,
 }
@@ -357,6 +360,9 @@ impl Telling<'_> {
             Some(Ok(groups)) => {
                 let hosts: Vec<&str> = groups.iter().flatten().map(String::as_str).collect();
                 self.explainer.step("hosts", hosts.join(", "), Origin::Dns);
+                for (host, tls) in request.tls {
+                    self.explainer.step(format!("tls of {host}"), tls.as_str(), Origin::Dns);
+                }
                 let text = |host: &String| host_text(host, port);
                 let groups: Vec<Vec<String>> =
                     groups.iter().map(|group| group.iter().map(text).collect()).collect();

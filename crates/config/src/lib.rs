@@ -34,7 +34,9 @@ mod table_section;
 pub mod written;
 
 pub use certificate::{Certificate, NamePattern};
-pub use channel::{ChannelSection, Destination, Limits, Settings, SharedLimits, Values};
+pub use channel::{
+    ChannelSection, Destination, Limits, Settings, SharedLimits, TlsSources, Values,
+};
 pub use decision::Decision;
 pub use embedded::EMBEDDED;
 pub use explainer::{Explainer, NamedValues, Origin, Step, values_in};

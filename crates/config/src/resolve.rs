@@ -340,6 +340,7 @@ impl Resolver<'_> {
             attempts: written.attempts,
             cache_max: written.cache_max,
             max_lookups: written.max_lookups,
+            validating: written.validating,
         }
     }
 

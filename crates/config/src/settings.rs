@@ -133,6 +133,9 @@ pub struct Dns {
     pub cache_max: u32,
     /// Lookups at once.
     pub max_lookups: u32,
+    /// Whether the servers validate by DNSSEC, and what they say of it can be trusted; `None`: those on
+    /// this machine.
+    pub validating: Option<bool>,
 }
 
 /// Bytes of a control socket's path at most. sockaddr_un holds 108 with the final NUL, and the

@@ -220,6 +220,11 @@ pub struct DnsText {
     /// of open files is low: each takes up to six, and all together an eighth of them at most.
     #[schemars(range(min = 1, max = 65_536))]
     pub max_lookups: u32,
+    /// The name servers validate answers by DNSSEC, and nobody can change what they say of it (the AD
+    /// bit) on the way here: what `tls = "dane"` rests on. Without it: where all of them are at
+    /// loopback addresses. `false`: no answer counts as secure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub validating: Option<bool>,
 }
 
 impl Default for DnsText {
@@ -230,6 +235,7 @@ impl Default for DnsText {
             attempts: 2,
             cache_max: 65_536,
             max_lookups: 256,
+            validating: None,
         }
     }
 }

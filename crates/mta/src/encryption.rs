@@ -1,4 +1,7 @@
-//! How a connection is encrypted.
+//! How a connection is encrypted, and whom a peer's certificate must convince.
+
+use auth::tlsa::Tlsa;
+use std::sync::Arc;
 
 /// How a connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,4 +10,27 @@ pub struct Encryption {
     pub version: &'static str,
     /// The suite by its registered name: `TLS_AES_256_GCM_SHA384`.
     pub cipher: &'static str,
+}
+
+/// Which certificate a peer must have. Sessions that began with one are never resumed with another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Any: that keeps out who only listens (RFC 7435).
+    Anyone,
+    /// One that is valid by the roots of this machine, for the host's name: the route says so.
+    Roots,
+    /// The same, as the domain promises (RFC 8461 §4.2).
+    MtaSts,
+    /// One that the host's TLSA records are about (RFC 7672 §3).
+    Dane(Arc<DaneTrust>),
+}
+
+/// TLSA records of a host, and what it may be called.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DaneTrust {
+    /// One of these must be in the host's certificate, where a record is about an authority
+    /// (RFC 7672 §3.2.2). The first is what the host is asked for (§8.1).
+    pub names: Vec<Arc<str>>,
+    /// At least one, all usable.
+    pub records: Vec<Tlsa>,
 }

@@ -78,6 +78,8 @@ pub struct Hop {
     pub peer: Arc<str>,
     /// `None`: in clear, or on this server.
     pub tls: Option<Encryption>,
+    /// By which policy it is encrypted: `opportunistic`, `dane`, …
+    pub tls_policy: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]

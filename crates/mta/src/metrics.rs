@@ -277,6 +277,10 @@ metric_set! {
     tls_handshakes_failed: Counter = "tls_handshakes_failed" {} "TLS handshakes of clients that failed, or took too long.";
     tls_connections: Counter = "tls_connections" {} "Connections to next hops that were encrypted.";
     tls_connections_failed: Counter = "tls_connections_failed" {} "Connections to next hops whose TLS handshake failed.";
+    tls_dane: Counter = "tls_policy_connections" {policy = "dane"} "Connections to next hops that were encrypted as TLSA records or the domain say, by policy.";
+    tls_mta_sts: Counter = "tls_policy_connections" {policy = "mta-sts"} "Connections to next hops that were encrypted as TLSA records or the domain say, by policy.";
+    tls_dane_failed: Counter = "tls_policy_failures" {policy = "dane"} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
+    tls_mta_sts_failed: Counter = "tls_policy_failures" {policy = "mta-sts"} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
     messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
     recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
     bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";
@@ -381,6 +385,15 @@ metric_set! {
     written: Counter = "mailbox_messages" {} "Messages written to mailboxes.";
     batches: Counter = "mailbox_batches" {} "Times that a mailbox writer wrote what waited: messages in a batch share their syncs.";
     whole_syncs: Counter = "mailbox_whole_syncs" {} "Batches for which the whole file system was synced, instead of each file and each directory.";
+}
+
+metric_set! {
+    /// Of what domains promise of TLS (MTA-STS).
+    PolicyMetrics:
+
+    fetches: Counter = "mta_sts_fetches" {} "MTA-STS policies that were fetched.";
+    fetches_failed: Counter = "mta_sts_fetches_failed" {} "MTA-STS policies that could not be fetched, or were malformed.";
+    cached: Gauge = "mta_sts_policies" {} "MTA-STS policies in the cache.";
 }
 
 metric_set! {

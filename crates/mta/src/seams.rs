@@ -8,10 +8,11 @@
 
 mod mailbox;
 
-pub use crate::encryption::Encryption;
+pub use crate::encryption::{DaneTrust, Encryption, Trust};
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 
 use crate::answer::Answer;
+use auth::tlsa::Tlsa;
 use bytes::Bytes;
 use config::TableEntry;
 use lookup::{Entry, Trouble, TroubleKind};
@@ -37,6 +38,7 @@ pub trait World: Clone + 'static {
     /// Lookup tables.
     type Tables: Tables + Clone;
     type Hashing: Hashing;
+    type Policies: Policies;
 
     fn net(&self) -> &Self::Net;
     fn dns(&self) -> &Self::Dns;
@@ -48,6 +50,8 @@ pub trait World: Clone + 'static {
     fn tables(&self) -> &Self::Tables;
     /// Who hashes passwords.
     fn hashing(&self) -> &Self::Hashing;
+    /// What domains promise of TLS.
+    fn policies(&self) -> &Self::Policies;
 }
 
 /// Where a connection leads.
@@ -96,7 +100,7 @@ pub trait Net: 'static {
     ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
 
     /// Encrypts the connection to the host `name` (or address), on which nothing was read that belongs
-    /// to that. Where it `is_verified`, its certificate must be valid and have that name.
+    /// to that. Its certificate must be one that is to be trusted.
     ///
     /// # Errors
     /// What went wrong with the handshake; the connection is gone then.
@@ -104,7 +108,7 @@ pub trait Net: 'static {
         &self,
         stream: Self::Stream,
         name: &str,
-        is_verified: bool,
+        trust: &Trust,
     ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
 }
 
@@ -170,6 +174,24 @@ pub struct Mx {
     pub host: String,
 }
 
+/// An answer of the DNS, and whether DNSSEC vouches for it, however many aliases led there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vouched<T> {
+    pub answer: T,
+    pub is_secure: bool,
+}
+
+/// What DNSSEC says of a host (RFC 7672 §2.2.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostSecurity {
+    /// Where its aliases (CNAME) lead, if it has any.
+    pub alias: Option<String>,
+    /// Its addresses are vouched for, and all aliases on the way to them.
+    pub is_secure: bool,
+    /// The first alias is vouched for, at least.
+    pub is_alias_secure: bool,
+}
+
 /// What the DNS said instead of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsError {
@@ -221,6 +243,44 @@ pub trait Dns: 'static {
     /// The names of an address, without the final dot (PTR).
     fn names(&self, _address: IpAddr) -> impl Future<Output = Result<Vec<String>, DnsError>> {
         ready(Err(DnsError::NoRecords))
+    }
+
+    /// As [`Dns::mx`], and whether DNSSEC vouches for it. An answer that it shows to be false is
+    /// transient trouble, here and below. A world without DNSSEC vouches for nothing.
+    fn vouched_mx(&self, domain: &str) -> impl Future<Output = Result<Vouched<Vec<Mx>>, DnsError>> {
+        async { Ok(Vouched { answer: self.mx(domain).await?, is_secure: false }) }
+    }
+
+    /// What DNSSEC says of an ASCII host name.
+    fn host_security(&self, _host: &str) -> impl Future<Output = Result<HostSecurity, DnsError>> {
+        async { Ok(HostSecurity::default()) }
+    }
+
+    /// TLSA records of a name, `_25._tcp` and its like before that of a host.
+    fn tlsa(&self, _name: &str) -> impl Future<Output = Result<Vouched<Vec<Tlsa>>, DnsError>> {
+        async { Err(DnsError::NoRecords) }
+    }
+}
+
+/// What domains promise of TLS to their hosts (MTA-STS, RFC 8461).
+pub trait Policies: 'static {
+    /// The policy of an ASCII domain whose TXT record has this id, from the cache or fetched; without a
+    /// record, or an answer, what is cached. `None`: there is none, or it can't be had and none is
+    /// cached, which is the same (RFC 8461 §3.3).
+    fn mta_sts(
+        &self,
+        domain: &str,
+        id: Option<&str>,
+    ) -> impl Future<Output = Option<Arc<auth::mta_sts::Policy>>>;
+}
+
+/// A world in which no domain promises anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPolicies;
+
+impl Policies for NoPolicies {
+    async fn mta_sts(&self, _: &str, _: Option<&str>) -> Option<Arc<auth::mta_sts::Policy>> {
+        None
     }
 }
 

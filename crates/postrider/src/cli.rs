@@ -4,10 +4,12 @@
 mod auth;
 mod queue;
 mod table;
+mod tls;
 
 pub(crate) use auth::{AuthArgs, AuthCheckArgs, AuthCommand};
 pub(crate) use queue::QueueArgs;
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
+pub(crate) use tls::{TlsArgs, TlsCheckArgs, TlsCommand};
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use mail::Mailbox;
@@ -108,6 +110,8 @@ pub(crate) enum Command {
     Table(TableArgs),
     /// Who sends
     Auth(AuthArgs),
+    /// How connections to next hops are encrypted
+    Tls(TlsArgs),
     /// The configuration's reference, schema and default
     Config(ConfigArgs),
     /// Print shell completions

@@ -17,6 +17,7 @@ mod file_stamp;
 mod log_set;
 mod logs;
 mod mapped_file;
+mod mta_sts;
 mod mutex;
 mod node;
 mod panic;
@@ -54,5 +55,6 @@ fn main() -> ExitCode {
         Command::Spool(args) => commands::spool::run(&args),
         Command::Auth(args) => commands::auth::run(&args),
         Command::Table(args) => commands::table::run(&args),
+        Command::Tls(args) => commands::tls::run(&args),
     }
 }

@@ -6,6 +6,7 @@ use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::event_log::EventLog;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
+use crate::mta_sts::MtaSts;
 use crate::mutex::lock;
 use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::suspensions::Suspensions;
@@ -13,14 +14,14 @@ use crate::tables::{Registry, TableNumbers};
 use crate::world::{
     AcceptedSocket, HashingThreads, MailboxThreads, Resolver, Start, check_owners, wall_now,
 };
-use config::Config;
+use config::{Config, Route};
 use mail::Wall;
 use mta::clock::ClockDoubt;
 use mta::console::{Console as _, Level};
 use mta::control::{Scope, ShardPort, Suspension};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
-use mta::metrics::{EventMetrics, LogMetrics, MailboxMetrics, Metrics};
+use mta::metrics::{EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics};
 use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::net::SocketAddr;
@@ -38,6 +39,7 @@ pub(crate) struct NodeMetrics {
     pub(crate) logs: Vec<Arc<LogMetrics>>,
     pub(crate) events: Arc<EventMetrics>,
     pub(crate) mailboxes: Arc<MailboxMetrics>,
+    pub(crate) policies: Arc<PolicyMetrics>,
 }
 
 impl NodeMetrics {
@@ -47,6 +49,7 @@ impl NodeMetrics {
             logs: config.spool.paths.iter().map(|_| Arc::default()).collect(),
             events: Arc::default(),
             mailboxes: Arc::default(),
+            policies: Arc::default(),
         }
     }
 }
@@ -102,6 +105,7 @@ impl Node {
         // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;
         let shared = Arc::new(shared(config, shards, clock, descriptors));
+        let (resolver, policies) = advisers(config, &metrics, console);
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -112,7 +116,8 @@ impl Node {
             started,
             store: MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
                 .map_err(|e| format!("cannot start a thread: {e}"))?,
-            resolver: Resolver::new(&config.dns),
+            policies,
+            resolver,
             hashing: HashingThreads::new(),
             tables: Arc::clone(&tables),
             certificates: Arc::clone(&certificates),
@@ -129,10 +134,8 @@ impl Node {
         };
         let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
         distribution.finish();
-        let addresses = when_bound
-            .recv()
-            .map_err(|_| "the first shard ended before it listened".to_owned())?
-            .map_err(|error| error.to_string())?;
+        let ended = |_| "the first shard ended before it listened".to_owned();
+        let addresses = when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())?;
         Ok(Node {
             shards: senders,
             threads,
@@ -401,6 +404,33 @@ fn start_events(
     EventLog::start(options, usize::from(shards), events, report)
         .map(Some)
         .map_err(|error| format!("cannot open the event log {}: {error}", options.path.display()))
+}
+
+/// Who is asked where mail goes and how it is encrypted.
+fn advisers(
+    config: &Config,
+    metrics: &NodeMetrics,
+    console: &Arc<ConsoleLog>,
+) -> (Resolver, MtaSts) {
+    let resolver = Resolver::new(&config.dns);
+    warn_of_no_dnssec(config, &resolver, console);
+    let spool = &config.spool.paths[0];
+    let policies = MtaSts::new(spool, resolver.clone(), &metrics.policies, Arc::clone(console));
+    (resolver, policies)
+}
+
+/// Says that TLSA records are asked for in vain.
+fn warn_of_no_dnssec(config: &Config, resolver: &Resolver, console: &ConsoleLog) {
+    let wants = |route: &&Arc<Route>| route.channel.tls_sources().dane;
+    if let Some(route) = config.routes.iter().find(wants)
+        && let Some(why) = resolver.why_insecure()
+    {
+        let text = format_args!(
+            "TLSA records don't count, as route {} would have them: {why}",
+            route.name
+        );
+        console.line(Level::Warn, "dnssec", text);
+    }
 }
 
 /// Says where the process may open fewer files than the configuration counts on.

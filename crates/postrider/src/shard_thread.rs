@@ -3,6 +3,7 @@
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::logs::{Recovered, RecoveredReceiver};
+use crate::mta_sts::MtaSts;
 use crate::peer_tls::PeerTls;
 use crate::tables::{Registry, ShardTables};
 use crate::world::{
@@ -45,6 +46,7 @@ pub(crate) struct Common {
     pub(crate) tables: Arc<Registry>,
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) peer_tls: Arc<PeerTls>,
+    pub(crate) policies: MtaSts,
 }
 
 /// What one shard thread is given.
@@ -101,7 +103,15 @@ fn run_shard(seed: ShardSeed) {
         let clock = Clock::new(common.started, seed_of(seed.number));
         let tables = ShardTables::new(common.tables);
         let net = Sockets::new(common.certificates, common.peer_tls);
-        let world = Real::new(net, clock, common.resolver, common.store, tables, common.hashing);
+        let world = Real::new(
+            net,
+            clock,
+            common.resolver,
+            common.store,
+            tables,
+            common.hashing,
+            common.policies,
+        );
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {
             Some(queue) => Rc::new(SharedEvents(queue)),

@@ -84,6 +84,17 @@ impl Hosts {
         }
     }
 
+    /// One that the file names by its address.
+    pub(super) fn address(&self) -> Option<&HostPort> {
+        let is_address = |host: &&HostPort| matches!(host.host, Host::Address(_));
+        match self {
+            Hosts::Fixed(hosts) => hosts.iter().find(is_address),
+            Hosts::ByEntry { hosts, .. } => {
+                hosts.iter().filter_map(|setting| setting.host.fixed()).find(is_address)
+            }
+        }
+    }
+
     /// The hosts of the recipient whose entry has these values, in the order given, each once.
     ///
     /// # Errors

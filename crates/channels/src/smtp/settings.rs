@@ -4,7 +4,7 @@ use super::hosts::{HostTerms, Hosts};
 use config::quantity::{Period, write_duration};
 use config::{
     ChannelSection, Destination, Explainer, HostPort, Limits, Reader, Settings, SharedLimits,
-    Values, values_in,
+    TlsSources, Values, values_in,
 };
 use mail::{Domain, Mailbox};
 use schemars::JsonSchema;
@@ -41,7 +41,7 @@ pub enum EightBit {
 
 /// TLS towards a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum RouteTls {
     /// Never, even if it is offered.
     Off,
@@ -54,16 +54,36 @@ pub enum RouteTls {
     /// Always, with a certificate that is valid by this machine's roots and has the host's name: the
     /// one that the route names, or the MX record, or its address. Mail waits where it can't be had.
     Verified,
+    /// As the hosts' TLSA records say (RFC 7672), where DNSSEC vouches for them and for the MX records:
+    /// always, with a certificate that one of them is about. Mail waits where that can't be had, and
+    /// where DNSSEC shows an answer to be false. Without such records as with `"opportunistic"`. The name
+    /// servers must validate: `validating` of `[dns]`. Not with `lmtp`.
+    Dane,
+    /// As the recipient's domain promises (MTA-STS, RFC 8461): with a policy in force only hosts that it
+    /// has, and always with a certificate that is valid for the host's name; mail waits where that can't
+    /// be had. Hosts with TLSA records are as with `"dane"`. Without a policy as with `"opportunistic"`.
+    /// With `mx` only.
+    MtaSts,
 }
 
 impl RouteTls {
     /// As it is written.
-    fn word(self) -> &'static str {
+    #[must_use]
+    pub fn word(self) -> &'static str {
         match self {
             RouteTls::Off => "off",
             RouteTls::Opportunistic => "opportunistic",
             RouteTls::Required => "required",
             RouteTls::Verified => "verified",
+            RouteTls::Dane => "dane",
+            RouteTls::MtaSts => "mta-sts",
+        }
+    }
+
+    fn sources(self) -> TlsSources {
+        TlsSources {
+            dane: matches!(self, RouteTls::Dane | RouteTls::MtaSts),
+            mta_sts: self == RouteTls::MtaSts,
         }
     }
 }
@@ -298,6 +318,10 @@ impl Settings for Relay {
         }
     }
 
+    fn tls_sources(&self) -> TlsSources {
+        self.peer.tls.sources()
+    }
+
     fn may_be_routed_on(&self) -> bool {
         !self.is_lmtp()
     }
@@ -449,5 +473,32 @@ fn relay(
 ) -> Arc<dyn Settings> {
     named.check(reader);
     peer.check(reader);
+    check_tls(peer.tls, key, &hosts, reader);
     Arc::new(Relay { key, hosts, named, refuse_private: false, peer })
+}
+
+/// What only hosts of mail exchange have, or such as have a name.
+fn check_tls(tls: RouteTls, key: &str, hosts: &Hosts, reader: &mut Reader<'_, '_>) {
+    match tls {
+        RouteTls::MtaSts => {
+            let help = "it is about the MX hosts of domains; \"verified\" asks hosts that the file \
+                        names for the same";
+            reader.error("tls", format!("`tls = \"mta-sts\"` is for `mx`, not for `{key}`"), help);
+        }
+        RouteTls::Dane if key == LmtpText::KEY => {
+            let text = "`tls = \"dane\"` is for `mx` and `smtp`, not for `lmtp`";
+            reader.error(
+                "tls",
+                text,
+                "TLSA records are looked up for mail exchange only (RFC 7672)",
+            );
+        }
+        RouteTls::Dane => {
+            if let Some(host) = hosts.address() {
+                let text = format!("{host} has no TLSA records: it is an address");
+                reader.error("tls", text, "name the host, or ask for \"verified\"");
+            }
+        }
+        RouteTls::Off | RouteTls::Opportunistic | RouteTls::Required | RouteTls::Verified => {}
+    }
 }

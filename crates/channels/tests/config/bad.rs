@@ -46,6 +46,21 @@ const BAD: &[(&str, &str, &str)] = &[
         "domains = [\"a.example\"]\nlmtp = { hosts = [\"h\"], unasked_content = false, transactions_in_flight = 2 }",
         "5:75: `transactions_in_flight` above 1 needs `unasked_content = true`",
     ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], tls = \"mta-sts\" }",
+        "5:31: `tls = \"mta-sts\"` is for `mx`, not for `smtp`",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nlmtp = { hosts = [\"h\"], tls = \"dane\" }",
+        "5:31: `tls = \"dane\"` is for `mx` and `smtp`, not for `lmtp`",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"192.0.2.1\"], tls = \"dane\" }",
+        "5:39: 192.0.2.1:25 has no TLSA records: it is an address",
+    ),
     (END, "[spol]", "6:2: unknown key `spol`"),
     (LISTENER, "kind = \"lmtp\"", "3:8: no listener speaks \"lmtp\""),
     (

@@ -159,6 +159,7 @@ fn the_embedded_default_keeps_everything_and_relays_nothing() {
         listener: None,
         client: None,
         mx: None,
+        tls: &[],
         in_tables: InTables::default(),
     };
     let steps = config.explain(&request).unwrap().steps;
@@ -267,6 +268,7 @@ fn an_explanation_names_the_line_of_each_decision() {
         listener: None,
         client: None,
         mx: None,
+        tls: &[],
         in_tables: InTables::default(),
     };
     let explanation = config.explain(&request).unwrap();
@@ -289,6 +291,7 @@ fn an_explanation_of_a_refusal_and_of_mx() {
         listener: Some("relay"),
         client: None,
         mx: Some(Ok(&hosts)),
+        tls: &[],
         in_tables: InTables::default(),
     };
     let refused = config.explain(&request).unwrap();

@@ -9,7 +9,8 @@ use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
     Dns, DnsError, Encryption, Endpoint, Found, Hashing, Listener, MailStore, MailboxError,
-    MailboxPlace, Mx, Net, Overloaded, Sleep, Spawn, Stream, Tables, Task, Time, World,
+    MailboxPlace, Mx, Net, NoPolicies, Overloaded, Sleep, Spawn, Stream, Tables, Task, Time, Trust,
+    World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -152,6 +153,7 @@ impl World for TestWorld {
     type Store = Mailboxes;
     type Tables = TestTables;
     type Hashing = HashingHere;
+    type Policies = NoPolicies;
 
     fn net(&self) -> &TestNet {
         &self.0.net
@@ -171,8 +173,13 @@ impl World for TestWorld {
     fn tables(&self) -> &TestTables {
         &self.0.tables
     }
+
     fn hashing(&self) -> &HashingHere {
         &HashingHere
+    }
+
+    fn policies(&self) -> &NoPolicies {
+        &NoPolicies
     }
 }
 
@@ -227,7 +234,12 @@ impl Net for TestNet {
         Ok((pipe, Encryption { version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384" }))
     }
 
-    async fn encrypt_connected(&self, _: Pipe, _: &str, _: bool) -> io::Result<(Pipe, Encryption)> {
+    async fn encrypt_connected(
+        &self,
+        _: Pipe,
+        _: &str,
+        _: &Trust,
+    ) -> io::Result<(Pipe, Encryption)> {
         Err(ErrorKind::Unsupported.into())
     }
 }

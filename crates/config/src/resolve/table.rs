@@ -1,7 +1,7 @@
 //! `[[table]]`.
 
 use crate::Schema;
-use crate::channel::Destination;
+use crate::channel::{Destination, TlsSources};
 use crate::reader::Reader;
 use crate::resolver::Resolver;
 use crate::route::Route;
@@ -114,6 +114,12 @@ impl Resolver<'_> {
                     let message = format!("route \"{name}\" has no hosts that could be asked");
                     let help =
                         "only one with `smtp` or `lmtp`, and `hosts` that stand in this file";
+                    self.error(&path, message, help);
+                }
+                Some(route) if route.channel.tls_sources() != TlsSources::default() => {
+                    let message = format!("route \"{name}\" has `tls = \"dane\"`");
+                    let help = "who is asked for recipients is not looked up in the DNS like that; \
+                                \"verified\" can be asked for";
                     self.error(&path, message, help);
                 }
                 Some(_) => {}

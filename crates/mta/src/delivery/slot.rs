@@ -9,6 +9,7 @@ use crate::message::{Message, SentBy};
 use crate::metrics::Metrics;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
+use crate::routing::dane::{self, Dane};
 use crate::routing::hop::NextHop;
 use crate::routing::lookup::{Asker, InTurn};
 use crate::seams::{Dns as _, DnsError, World};
@@ -188,10 +189,22 @@ impl<W: World> Slot<W> {
     /// # Errors
     /// What the DNS says; never [`DnsError::Lack`].
     pub async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
+        self.dns().addresses(host).await
+    }
+
+    /// What the TLSA records of a host of this hop say, when the lookups' turn comes.
+    ///
+    /// # Errors
+    /// As [`dane::look_up`]; never [`DnsError::Lack`].
+    pub async fn dane(&self, host: &str, port: u16) -> Result<Dane, DnsError> {
+        dane::look_up(&self.dns(), host, port).await
+    }
+
+    fn dns(&self) -> InTurn<W> {
         let services = Rc::clone(&self.delivery.services);
         let who = Who::other(services.number, self.ready.0);
         let asker = Asker { who, standing: Standing::Unknown };
-        InTurn { services, asker }.addresses(host).await
+        InTurn { services, asker }
     }
 }
 

@@ -161,6 +161,9 @@ fn hop_fields(line: &mut Line<'_>, hop: &Hop) {
     line.plain("channel", hop.channel);
     line.text("next_hop", &hop.peer);
     tls_fields(line, hop.tls);
+    if let Some(policy) = hop.tls_policy {
+        line.plain("tls_policy", policy);
+    }
 }
 
 fn tls_fields(line: &mut Line<'_>, tls: Option<Encryption>) {

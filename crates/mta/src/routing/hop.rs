@@ -1,5 +1,6 @@
 //! Where a ready queue's messages go.
 
+use super::hop_tls::HopTls;
 use super::hosts::{HostGroup, HostStates};
 use crate::encryption::Encryption;
 use crate::event::Hop;
@@ -21,6 +22,8 @@ pub struct NextHop {
     pub hosts: Vec<HostGroup>,
     /// What is known about them.
     pub states: HostStates,
+    /// What others than the file say of TLS to them.
+    pub tls: HopTls,
     /// What we call ourselves there.
     pub hostname: Domain,
     /// The configuration says something else by now.
@@ -29,14 +32,16 @@ pub struct NextHop {
 }
 
 impl NextHop {
-    /// Where `route` leads: to these hosts, if it leads to any. We call ourselves `hostname` there.
+    /// Where `route` leads: to these hosts, if it leads to any, with `tls`. We call ourselves
+    /// `hostname` there.
     #[must_use]
-    pub fn new(route: &Route, hosts: Vec<HostGroup>, hostname: Domain) -> NextHop {
+    pub fn new(route: &Route, hosts: Vec<HostGroup>, tls: HopTls, hostname: Domain) -> NextHop {
         NextHop {
             route: Arc::clone(&route.name),
             channel: Arc::clone(&route.channel),
             hosts,
             states: HostStates::default(),
+            tls,
             hostname,
             superseded: Cell::new(false),
             memory: OnceCell::new(),
@@ -62,6 +67,7 @@ impl NextHop {
         self.route == other.route
             && *self.channel == *other.channel
             && self.hosts == other.hosts
+            && self.tls == other.tls
             && self.hostname == other.hostname
     }
 
@@ -75,13 +81,20 @@ impl NextHop {
         self.channel.key()
     }
 
-    /// What events call this hop, with `peer` at its other end.
-    pub fn event_hop(&self, peer: &str, tls: Option<Encryption>) -> Arc<Hop> {
+    /// What events call this hop, with `peer` at its other end, and how the connection to that is
+    /// encrypted, by which policy.
+    pub fn event_hop(
+        &self,
+        peer: &str,
+        tls: Option<Encryption>,
+        tls_policy: Option<&'static str>,
+    ) -> Arc<Hop> {
         Arc::new(Hop {
             route: Arc::clone(&self.route),
             channel: self.channel_name(),
             peer: Arc::from(peer),
             tls,
+            tls_policy,
         })
     }
 }

@@ -3,8 +3,9 @@
 
 use crate::lack;
 use crate::line::{Standing, Who};
-use crate::seams::{Dns, DnsError, Mx, Time, World};
+use crate::seams::{Dns, DnsError, HostSecurity, Mx, Time, Vouched, World};
 use crate::services::Services;
+use auth::tlsa::Tlsa;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -30,6 +31,26 @@ impl<W: World> Dns for InTurn<W> {
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
         let services = &self.services;
         look_up(services, self.asker, || services.world.dns().addresses(host)).await
+    }
+
+    async fn vouched_mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {
+        let services = &self.services;
+        look_up(services, self.asker, || services.world.dns().vouched_mx(domain)).await
+    }
+
+    async fn host_security(&self, host: &str) -> Result<HostSecurity, DnsError> {
+        let services = &self.services;
+        look_up(services, self.asker, || services.world.dns().host_security(host)).await
+    }
+
+    async fn tlsa(&self, name: &str) -> Result<Vouched<Vec<Tlsa>>, DnsError> {
+        let services = &self.services;
+        look_up(services, self.asker, || services.world.dns().tlsa(name)).await
+    }
+
+    async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
+        let services = &self.services;
+        look_up(services, self.asker, || services.world.dns().txt(name)).await
     }
 }
 

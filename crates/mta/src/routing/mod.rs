@@ -1,7 +1,9 @@
 //! Where mail goes: the configuration's route for a domain, and the hosts that it leads to.
 
+pub mod dane;
 pub(crate) mod find;
 pub mod hop;
+pub mod hop_tls;
 pub mod hosts;
 pub(crate) mod lookup;
 pub mod mx;

@@ -1,7 +1,7 @@
 //! The hosts that the DNS names for a domain (RFC 5321 §5.1).
 
 use super::hosts::{Host, HostGroup};
-use crate::seams::{Dns, DnsError, Mx};
+use crate::seams::{Dns, DnsError, Mx, Vouched};
 use config::Config;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure};
 use std::collections::BTreeSet;
@@ -11,7 +11,17 @@ use std::sync::Arc;
 /// Hosts of a domain that are looked at, best first.
 const HOSTS_MAX: usize = 16;
 
-/// The hosts of a domain, as the DNS names them.
+/// The hosts of a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MxHosts {
+    /// In the order in which they are tried, those of equal preference together.
+    pub groups: Vec<HostGroup>,
+    /// DNSSEC vouches for what named them, if that was asked; a domain without MX records, which is
+    /// its own host, needs nobody for that.
+    pub is_secure: bool,
+}
+
+/// The hosts of a domain, as the DNS names them; `by_dnssec`: and whether that can be trusted.
 ///
 /// # Errors
 /// Why there are none, for now or for good.
@@ -20,18 +30,27 @@ pub async fn resolve_mx(
     config: &Config,
     port: u16,
     domain: &Domain,
-) -> Result<Vec<HostGroup>, Failure> {
+    by_dnssec: bool,
+) -> Result<MxHosts, Failure> {
     if let Some(ip) = domain.literal() {
         let groups = vec![HostGroup { hosts: vec![Host { name: ip.to_string().into(), port }] }];
-        return refuse_ourselves(dns, config, domain, groups).await;
+        let groups = refuse_ourselves(dns, config, domain, groups).await?;
+        return Ok(MxHosts { groups, is_secure: false });
     }
     let ascii = domain.to_ascii().map_err(|error| {
         dns_failure(Class::Permanent, EnhancedStatus::new(5, 1, 2), domain, &error.to_string())
     })?;
-    let records = match dns.mx(&ascii).await {
+    let answer = match by_dnssec {
+        true => dns.vouched_mx(&ascii).await,
+        false => dns.mx(&ascii).await.map(|answer| Vouched { answer, is_secure: false }),
+    };
+    let Vouched { answer: records, is_secure } = match answer {
         Ok(records) => records,
         // RFC 5321 §5.1: without MX records the domain itself is the host.
-        Err(DnsError::NoRecords) => vec![Mx { preference: 0, host: ascii.clone() }],
+        Err(DnsError::NoRecords) => {
+            let answer = vec![Mx { preference: 0, host: ascii.clone() }];
+            Vouched { answer, is_secure: by_dnssec }
+        }
         Err(DnsError::NoSuchDomain) => {
             let text = "the domain does not exist";
             let status = EnhancedStatus::new(5, 1, 2);
@@ -57,7 +76,7 @@ pub async fn resolve_mx(
     } else {
         check_existence(dns, domain, &groups, is_whole).await?;
     }
-    Ok(groups)
+    Ok(MxHosts { groups, is_secure })
 }
 
 fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str) -> Failure {

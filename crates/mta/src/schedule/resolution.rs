@@ -10,13 +10,14 @@ use crate::line::{Standing, Who};
 use crate::routing::Active;
 use crate::routing::find::route_of_key;
 use crate::routing::hop::NextHop;
+use crate::routing::hop_tls::{HopTls, Promised, as_promised};
 use crate::routing::hosts::{Host, HostGroup};
 use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
 use crate::seams::World;
 use config::{Config, Destination, HostPort, Limits, Route};
 use lookup::Trouble;
-use mail::{Class, EnhancedStatus, Failure, Mono};
+use mail::{Class, Domain, EnhancedStatus, Failure, Mono};
 use queue::{
     Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
     ScheduledId, ScheduledKey,
@@ -78,11 +79,13 @@ fn resolve<W: World>(
     let port = match route.channel.destination() {
         Destination::Mx { port } => port,
         Destination::Hosts(groups) => {
-            let found = Found { hosts: host_groups(groups), fresh_until: Mono::NEVER };
+            let tls = HopTls::of_file(route.channel.tls_sources());
+            let found = Found { hosts: host_groups(groups), tls, fresh_until: Mono::NEVER };
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
         Destination::Here(_) => {
-            let found = Found { hosts: Vec::new(), fresh_until: Mono::NEVER };
+            let tls = HopTls::default();
+            let found = Found { hosts: Vec::new(), tls, fresh_until: Mono::NEVER };
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
         Destination::ByEntry => {
@@ -95,9 +98,8 @@ fn resolve<W: World>(
     let dns = InTurn { services: Rc::clone(&schedule.services), asker };
     let task = Rc::clone(schedule);
     schedule.services.spawn(async move {
-        match resolve_mx(&dns, &config, port, &key.domain).await {
-            Ok(hosts) => {
-                let found = Found { hosts, fresh_until: task.services.now() + MX_FRESH };
+        match hosts_of_domain(&task, &dns, &config, (port, &route), &key.domain).await {
+            Ok(found) => {
                 answer_hop(&task, scheduled, &config, &route, found);
             }
             Err(failure) => {
@@ -110,6 +112,24 @@ fn resolve<W: World>(
             }
         }
     });
+}
+
+/// The hosts of a domain, and what it and DNSSEC say of TLS to them.
+///
+/// # Errors
+/// Why there are none, for now or for good.
+async fn hosts_of_domain<W: World>(
+    schedule: &Schedule<W>,
+    dns: &InTurn<W>,
+    config: &Config,
+    (port, route): (u16, &Route),
+    domain: &Domain,
+) -> Result<Found, Failure> {
+    let sources = route.channel.tls_sources();
+    let found = resolve_mx(dns, config, port, domain, sources.dane).await?;
+    let policies = schedule.services.world.policies();
+    let Promised { groups, tls, .. } = as_promised((dns, policies), sources, domain, found).await?;
+    Ok(Found { hosts: groups, tls, fresh_until: schedule.services.now() + MX_FRESH })
 }
 
 /// No table says which route it is. RFC 3463 §3.5: 4.4.3, directory server failure.
@@ -163,6 +183,7 @@ fn answer<W: World>(
 /// The hosts of a next hop, and how long they are taken for granted.
 struct Found {
     hosts: Vec<HostGroup>,
+    tls: HopTls,
     fresh_until: Mono,
 }
 
@@ -173,12 +194,13 @@ fn answer_hop<W: World>(
     route: &Route,
     found: Found,
 ) {
-    let (key, shared) = names(schedule, route, &found.hosts);
+    let (key, shared) = names(schedule, route, &found.hosts, found.tls);
     let limits = limits_of(route.channel.limits());
     let named = key.clone();
     let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
     let Some(ready) = self::answer(schedule, scheduled, answer) else { return };
-    learn(schedule, ready, &named, NextHop::new(route, found.hosts, config.hostname.clone()));
+    let hop = NextHop::new(route, found.hosts, found.tls, config.hostname.clone());
+    learn(schedule, ready, &named, hop);
 }
 
 /// What is known of a ready queue that was named.
@@ -197,10 +219,11 @@ pub(crate) fn enter_located<W: World>(
     hosts: Vec<HostGroup>,
 ) -> Option<ReadyId> {
     let now = schedule.services.now();
-    let (key, shared) = names(schedule, route, &hosts);
+    let tls = HopTls::of_file(route.channel.tls_sources());
+    let (key, shared) = names(schedule, route, &hosts, tls);
     let limits = limits_of(route.channel.limits());
     let ready = schedule.queue_mut().enter_located(now, locating, &key, &limits, &shared)?;
-    learn(schedule, ready, &key, NextHop::new(route, hosts, config.hostname.clone()));
+    learn(schedule, ready, &key, NextHop::new(route, hosts, tls, config.hostname.clone()));
     Some(ready)
 }
 
@@ -239,6 +262,7 @@ fn names<W: World>(
     schedule: &Schedule<W>,
     route: &Route,
     hosts: &[HostGroup],
+    tls: HopTls,
 ) -> (ReadyKey, Vec<NamedLimit>) {
     let channel = route.channel.key();
     let text = |host: &Host| config::host_text(&host.name, host.port);
@@ -249,7 +273,11 @@ fn names<W: World>(
         None => config::next_hop(channel, &route.name, &groups),
     };
     let nothing = || schedule.router.nothing();
-    let key = ReadyKey { source: nothing(), next_hop: next_hop.into(), tls: nothing() };
+    let tls = match tls.key() {
+        "" => nothing(),
+        key => Arc::from(key),
+    };
+    let key = ReadyKey { source: nothing(), next_hop: next_hop.into(), tls };
     let shared = route.channel.limits().shared.map(|shared| NamedLimit {
         name: config::host_set(channel, &route.name, &groups).into(),
         connections_max: shared.connections_max,

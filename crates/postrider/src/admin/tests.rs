@@ -17,6 +17,7 @@ fn numbers() -> Numbers {
         events: Arc::new(EventMetrics::default()),
         tables: tables(),
         mailboxes: Arc::default(),
+        policies: Arc::default(),
         started: Start::now(),
     }
 }

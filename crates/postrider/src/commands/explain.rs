@@ -1,6 +1,6 @@
 //! `postrider explain`.
 
-use super::load;
+use super::{load, tls};
 use crate::cli::{ExplainArgs, exit};
 use crate::console::ConsoleLog;
 use crate::tables::{Registry, Traced};
@@ -10,7 +10,7 @@ use crate::world::resolver::Resolver;
 use channels::{AccessQuestion, ConsultedAccess, consult_access};
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, Explanation, InTables, Listener, NamedValues,
-    TableLookup,
+    TableLookup, TlsSources,
 };
 use lookup::Entry;
 use mail::{Class, Domain};
@@ -74,12 +74,20 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         _ => &args.recipient,
     };
     let route = config.route_of(recipient, asked.route).map(|(_, route)| route);
-    let found = match route.map(|route| route.channel.destination()) {
-        Some(Destination::Mx { port }) if !args.offline => {
-            Some(mx_hosts(&runtime, config, port, &recipient.domain()))
+    let survey = match route {
+        Some(route) if !args.offline && route.channel.tls_sources() != TlsSources::default() => {
+            runtime.block_on(tls::survey(config, route, &recipient.domain())).ok()
         }
         _ => None,
     };
+    let found = match route.map(|route| route.channel.destination()) {
+        Some(Destination::Mx { port }) if !args.offline => Some(match &survey {
+            Some(survey) => survey.mx(),
+            None => mx_hosts(&runtime, config, port, &recipient.domain()),
+        }),
+        _ => None,
+    };
+    let tls = survey.map(|survey| survey.of_hosts()).unwrap_or_default();
     let mx = found.as_ref().map(|found| match found {
         Ok(hosts) => Ok(hosts.as_slice()),
         Err(reason) => Err(reason.as_str()),
@@ -103,6 +111,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         listener: args.listener.as_deref(),
         client: args.client,
         mx,
+        tls: &tls,
         in_tables,
     };
     config.explain(&request).map_err(|error| (error, exit::USAGE))
@@ -190,12 +199,13 @@ fn mx_hosts(
     port: u16,
     domain: &Domain,
 ) -> Result<Vec<Vec<String>>, String> {
-    let found = runtime
-        .block_on(async { resolve_mx(&Resolver::new(&config.dns), config, port, domain).await });
-    let groups = found.map_err(|failure| match failure.class {
+    let found = runtime.block_on(async {
+        resolve_mx(&Resolver::new(&config.dns), config, port, domain, false).await
+    });
+    let found = found.map_err(|failure| match failure.class {
         Class::Permanent => failure.text.into(),
         Class::Transient => format!("no answer now: {}", failure.text),
     })?;
     let names = |group: HostGroup| group.hosts.iter().map(|h| h.name.to_string()).collect();
-    Ok(groups.into_iter().map(names).collect())
+    Ok(found.groups.into_iter().map(names).collect())
 }

@@ -10,6 +10,7 @@ pub(crate) mod reference;
 pub(crate) mod serve;
 pub(crate) mod spool;
 pub(crate) mod table;
+pub(crate) mod tls;
 
 use std::io::Write;
 

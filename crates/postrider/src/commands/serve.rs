@@ -229,6 +229,7 @@ fn start_admin(
             events: Arc::clone(&node.metrics.events),
             tables: node.table_numbers(),
             mailboxes: Arc::clone(&node.metrics.mailboxes),
+            policies: Arc::clone(&node.metrics.policies),
             started: node.started,
         },
         health: Arc::new(move || Health {

@@ -3,7 +3,8 @@
 use mta::seams::Encryption;
 use rustls::pki_types::ServerName;
 use rustls::{
-    CipherSuite, ClientConfig, CommonState, ConnectionCommon, ProtocolVersion, ServerConfig,
+    CertificateError, CipherSuite, ClientConfig, CommonState, ConnectionCommon, ProtocolVersion,
+    ServerConfig,
 };
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -41,9 +42,21 @@ pub(super) async fn connect(
     name: &str,
 ) -> io::Result<(Encrypted, Encryption)> {
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-    let stream = TlsConnector::from(client).connect(name, stream).await?;
+    let connected = TlsConnector::from(client).connect(name, stream).await;
+    let stream = connected.map_err(in_words)?;
     let encryption = encryption_of(stream.get_ref().1);
     Ok((Encrypted(stream.into()), encryption))
+}
+
+/// What a verifier of ours says is told as it says it.
+fn in_words(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(why))) => {
+            io::Error::other(why.to_string())
+        }
+        _ => error,
+    }
 }
 
 impl Encrypted {

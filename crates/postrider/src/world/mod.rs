@@ -15,6 +15,7 @@ pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
 pub(crate) use tokio_time::{Clock, Start, seed_of, wall_now};
 
+use crate::mta_sts::MtaSts;
 use crate::tables::ShardTables;
 use mta::seams::{Task, World};
 use std::rc::Rc;
@@ -31,6 +32,7 @@ struct Parts {
     store: MailboxFiles,
     tables: ShardTables,
     hashing: HashingThreads,
+    policies: MtaSts,
 }
 
 impl Real {
@@ -42,8 +44,10 @@ impl Real {
         store: MailboxFiles,
         tables: ShardTables,
         hashing: HashingThreads,
+        policies: MtaSts,
     ) -> Real {
-        Real(Rc::new(Parts { net, dns, time, spawn: LocalSpawn, store, tables, hashing }))
+        let spawn = LocalSpawn;
+        Real(Rc::new(Parts { net, dns, time, spawn, store, tables, hashing, policies }))
     }
 }
 
@@ -55,6 +59,7 @@ impl World for Real {
     type Store = MailboxFiles;
     type Tables = ShardTables;
     type Hashing = HashingThreads;
+    type Policies = MtaSts;
 
     fn net(&self) -> &Sockets {
         &self.0.net
@@ -82,6 +87,10 @@ impl World for Real {
 
     fn hashing(&self) -> &HashingThreads {
         &self.0.hashing
+    }
+
+    fn policies(&self) -> &MtaSts {
+        &self.0.policies
     }
 }
 

@@ -1,15 +1,19 @@
 //! Names by way of hickory-resolver.
 
+mod validated;
+
+use auth::tlsa::Tlsa;
 use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{NameServerConfig, ProtocolConfig, ResolverConfig};
+use hickory_resolver::config::{NameServerConfig, ProtocolConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError as NetDnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::{RData, Record};
+use hickory_resolver::proto::rr::{Name, RData, Record};
 use hickory_resolver::system_conf::read_system_conf;
 use mta::lack;
-use mta::seams::{Dns, DnsError, Mx};
+use mta::seams::{Dns, DnsError, HostSecurity, Mx, Vouched};
 use std::net::{IpAddr, SocketAddr};
+use validated::Validated;
 
 /// UDP sockets that one lookup has open at most: A and AAAA at once, and of each the question
 /// and the two that hickory asks again while it waits for the answer.
@@ -29,6 +33,7 @@ struct Ways {
     /// For what came garbled: servers that send more than was agreed without saying that it is
     /// truncated are understood over TCP (RFC 7766 §5).
     over_tcp: TokioResolver,
+    validated: Validated,
 }
 
 impl Resolver {
@@ -38,9 +43,21 @@ impl Resolver {
         let ways = || {
             let servers = servers(config)?;
             let tcp_only = servers.iter().cloned().map(without_udp).collect();
-            Ok(Ways { usual: build(config, servers)?, over_tcp: build(config, tcp_only)? })
+            let validated = Validated::new(config, &servers)?;
+            let (usual, over_tcp) = (build(config, servers)?, build(config, tcp_only)?);
+            Ok(Ways { usual, over_tcp, validated })
         };
         Resolver { ways: ways().map_err(|error: NetError| error.to_string()) }
+    }
+
+    fn ways(&self) -> Result<&Ways, DnsError> {
+        let none = |trouble| DnsError::Transient(format!("no resolver is configured: {trouble}"));
+        self.ways.as_ref().map_err(none)
+    }
+
+    /// Why no answer counts as secure, if so.
+    pub(crate) fn why_insecure(&self) -> Option<&'static str> {
+        self.ways.as_ref().ok().and_then(|ways| ways.validated.why_insecure())
     }
 
     /// Asks, and once more over TCP if the answer could not be read.
@@ -48,9 +65,7 @@ impl Resolver {
         &self,
         question: impl AsyncFn(&TokioResolver) -> Result<T, NetError>,
     ) -> Result<T, DnsError> {
-        let ways = self.ways.as_ref().map_err(|trouble| {
-            DnsError::Transient(format!("no resolver is configured: {trouble}"))
-        })?;
+        let ways = self.ways()?;
         let answer = match question(&ways.usual).await {
             Err(NetError::Proto(_)) => question(&ways.over_tcp).await,
             answer => answer,
@@ -82,7 +97,11 @@ fn without_udp(mut server: NameServerConfig) -> NameServerConfig {
 fn build(config: &config::Dns, servers: Vec<NameServerConfig>) -> Result<TokioResolver, NetError> {
     let parts = ResolverConfig::from_parts(None, Vec::new(), servers);
     let mut builder = TokioResolver::builder_with_config(parts, TokioRuntimeProvider::default());
-    let options = builder.options_mut();
+    set_options(builder.options_mut(), config);
+    builder.build()
+}
+
+fn set_options(options: &mut ResolverOpts, config: &config::Dns) {
     options.timeout = config.timeout;
     // The library counts what follows the first question.
     options.attempts = usize::from(config.attempts).saturating_sub(1);
@@ -92,7 +111,6 @@ fn build(config: &config::Dns, servers: Vec<NameServerConfig>) -> Result<TokioRe
     options.num_concurrent_reqs = 1;
     // A search list would turn a missing domain into one of our own.
     options.ndots = 0;
-    builder.build()
 }
 
 fn error_of(error: &NetError) -> DnsError {
@@ -113,21 +131,21 @@ fn absolute(name: &str) -> String {
     if name.ends_with('.') { name.to_owned() } else { format!("{name}.") }
 }
 
+/// A name as it is written, lower case, without the final dot.
+fn written(name: &Name) -> String {
+    name.to_ascii().trim_end_matches('.').to_ascii_lowercase()
+}
+
+fn mx_of(record: &Record) -> Option<Mx> {
+    let RData::MX(mx) = &record.data else { return None };
+    Some(Mx { preference: mx.preference, host: written(&mx.exchange) })
+}
+
 impl Dns for Resolver {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
         let name = absolute(domain);
         let lookup = self.ask(async |resolver| resolver.mx_lookup(name.as_str()).await).await?;
-        let records = lookup
-            .answers()
-            .iter()
-            .filter_map(|record| match &record.data {
-                RData::MX(mx) => Some(Mx {
-                    preference: mx.preference,
-                    host: mx.exchange.to_ascii().trim_end_matches('.').to_ascii_lowercase(),
-                }),
-                _ => None,
-            })
-            .collect::<Vec<_>>();
+        let records = lookup.answers().iter().filter_map(mx_of).collect::<Vec<_>>();
         if records.is_empty() { Err(DnsError::NoRecords) } else { Ok(records) }
     }
 
@@ -135,6 +153,18 @@ impl Dns for Resolver {
         let name = absolute(host);
         let lookup = self.ask(async |resolver| resolver.lookup_ip(name.as_str()).await).await?;
         Ok(lookup.iter().collect())
+    }
+
+    async fn vouched_mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {
+        self.ways()?.validated.mx(domain).await
+    }
+
+    async fn host_security(&self, host: &str) -> Result<HostSecurity, DnsError> {
+        self.ways()?.validated.host(host).await
+    }
+
+    async fn tlsa(&self, name: &str) -> Result<Vouched<Vec<Tlsa>>, DnsError> {
+        self.ways()?.validated.tlsa(name).await
     }
 
     async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
@@ -182,6 +212,7 @@ mod tests {
             attempts: 1,
             cache_max: 16,
             max_lookups: 16,
+            validating: None,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let answer = runtime.block_on(async { Resolver::new(&config).mx("far.test").await });
@@ -197,6 +228,7 @@ mod tests {
             attempts,
             cache_max: 16,
             max_lookups: 16,
+            validating: None,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let answer = runtime.block_on(async { Resolver::new(&config).mx("far.test").await });

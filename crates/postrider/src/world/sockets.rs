@@ -4,7 +4,7 @@ use super::encrypted::{self, Encrypted};
 use super::listening_socket::{AcceptedSocket, ListeningSocket};
 use crate::certificates::Certificates;
 use crate::peer_tls::PeerTls;
-use mta::seams::{Encryption, Endpoint, Net, Stream};
+use mta::seams::{Encryption, Endpoint, Net, Stream, Trust};
 use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
@@ -83,10 +83,10 @@ impl Net for Sockets {
         &self,
         stream: Connection,
         name: &str,
-        is_verified: bool,
+        trust: &Trust,
     ) -> io::Result<(Connection, Encryption)> {
         let Connection::Tcp(stream) = stream else { return Err(io::ErrorKind::Unsupported.into()) };
-        let client = self.peers.client(is_verified)?;
+        let client = self.peers.client(trust)?;
         let (stream, encryption) = encrypted::connect(stream, client, name).await?;
         Ok((Connection::Encrypted(Box::new(stream)), encryption))
     }

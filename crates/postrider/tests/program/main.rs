@@ -27,4 +27,5 @@ mod submission;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+mod tls_policies;
 mod verification;

@@ -30,3 +30,28 @@ pub fn make_certificate(dir: &Path, file: &str, kind: &str, names: &[&str]) {
 pub fn section(file: &str, names: &[&str]) -> String {
     format!("[[certificate]]\nnames = {names:?}\nchain = \"{file}.pem\"\nkey = \"{file}.key\"\n")
 }
+
+/// An authority in `CA.pem`, and certificates that it issues, each in `NAME.pem` with the authority's
+/// behind it and `NAME.key`.
+pub fn make_issued(dir: &Path, ca: &str, issued: &[(&str, &str)]) {
+    let at =
+        |file: &str, extension: &str| dir.join(format!("{file}.{extension}")).display().to_string();
+    let (ca_pem, ca_key) = (at(ca, "pem"), at(ca, "key"));
+    let authority = format!(
+        "openssl req -x509 -newkey {EC} -nodes -days 2 -subj /CN={ca} \
+         -addext basicConstraints=critical,CA:TRUE -keyout {ca_key} -out {ca_pem}"
+    );
+    tool::succeed("sh", &["-c", &authority]);
+    for (file, names) in issued {
+        let alternatives = names.split(' ').map(|name| format!("DNS:{name}")).collect::<Vec<_>>();
+        let command = format!(
+            "openssl req -x509 -newkey {EC} -nodes -days 2 -subj /CN={file} -CA {ca_pem} \
+             -CAkey {ca_key} -addext subjectAltName={} -addext basicConstraints=critical,CA:FALSE \
+             -keyout {} -out {pem} && cat {ca_pem} >> {pem}",
+            alternatives.join(","),
+            at(file, "key"),
+            pem = at(file, "pem"),
+        );
+        tool::succeed("sh", &["-c", &command]);
+    }
+}

@@ -5,10 +5,13 @@ use super::lessons::Lessons;
 use super::relay_of;
 use super::wire::Wire;
 use crate::settings::RouteTls;
-use mail::{EnhancedStatus, Failure};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Step};
 use mta::delivery::Slot;
+use mta::metrics::Metrics;
+use mta::routing::dane::Dane;
 use mta::routing::hop::NextHop;
-use mta::seams::{Encryption, Endpoint, Net as _, World};
+use mta::routing::hosts::Host;
+use mta::seams::{DnsError, Encryption, Endpoint, Net as _, Trust, World};
 use smtp::client::{Lesson, StartTls};
 use std::io;
 use std::time::Duration;
@@ -16,49 +19,173 @@ use std::time::Duration;
 /// How long a handshake may take; less where a command has less.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 
-/// Whether a session with this host asks for TLS.
-pub(super) fn policy<W: World>(slot: &Slot<W>, hop: &NextHop, peer: &Endpoint) -> StartTls {
-    match (relay_of(hop).peer.tls, peer) {
-        // Nobody but this machine listens on its sockets.
-        (RouteTls::Off, _) | (_, Endpoint::Unix(_)) => StartTls::Off,
-        (RouteTls::Required | RouteTls::Verified, _) => StartTls::Required,
-        (RouteTls::Opportunistic, _) => {
-            match hop.memory::<Lessons>().is_tls_unusable(slot.now(), peer) {
-                true => StartTls::Off,
-                false => StartTls::Opportunistic,
+/// How connections to one host are encrypted.
+pub(super) struct HostTls {
+    asks: StartTls,
+    trust: Trust,
+    /// As events and failures name it.
+    policy: &'static str,
+}
+
+impl HostTls {
+    const OPPORTUNISTIC: HostTls =
+        HostTls { asks: StartTls::Opportunistic, trust: Trust::Anyone, policy: "opportunistic" };
+
+    fn required(trust: Trust, policy: &'static str) -> HostTls {
+        HostTls { asks: StartTls::Required, trust, policy }
+    }
+
+    /// Whether a session with this address of the host asks for TLS.
+    pub(super) fn asks<W: World>(
+        &self,
+        slot: &Slot<W>,
+        hop: &NextHop,
+        peer: &Endpoint,
+    ) -> StartTls {
+        match self.asks {
+            StartTls::Opportunistic
+                if hop.memory::<Lessons>().is_tls_unusable(slot.now(), peer) =>
+            {
+                StartTls::Off
+            }
+            asks => asks,
+        }
+    }
+
+    /// Whether mail goes in clear to an address with which a handshake failed; it is remembered.
+    pub(super) fn goes_on_in_clear<W: World>(
+        &self,
+        slot: &Slot<W>,
+        hop: &NextHop,
+        peer: &Endpoint,
+    ) -> bool {
+        let is_so = self.asks == StartTls::Opportunistic;
+        if is_so {
+            hop.memory::<Lessons>().learn(slot.now(), peer, Lesson::TlsUnusable);
+        }
+        is_so
+    }
+
+    /// The policy that a connection is encrypted by.
+    pub(super) fn policy(&self) -> &'static str {
+        self.policy
+    }
+
+    /// Counts that a host is as the policy says, or not.
+    fn count(&self, metrics: &Metrics, is_met: bool) {
+        match (self.policy, is_met) {
+            (DANE, true) => metrics.tls_dane.inc(),
+            (DANE, false) => metrics.tls_dane_failed.inc(),
+            (MTA_STS, true) => metrics.tls_mta_sts.inc(),
+            (MTA_STS, false) => metrics.tls_mta_sts_failed.inc(),
+            _ => {}
+        }
+    }
+
+    /// What is wrong with a host, with the policy that it was found by where that is not the route's
+    /// alone.
+    pub(super) fn named(&self, metrics: &Metrics, mut failure: Failure) -> Failure {
+        let by = match &self.trust {
+            Trust::Dane(trust) => format!(
+                "by the TLSA records of {}",
+                trust.names.first().map_or("the host", |name| name)
+            ),
+            Trust::MtaSts => "by the MTA-STS policy of the domain".to_owned(),
+            Trust::Anyone if self.policy == DANE => "by the host's TLSA records".to_owned(),
+            Trust::Anyone | Trust::Roots => return failure,
+        };
+        let is_of_tls = failure.step.map_or(failure.reply.is_none(), |step| step == Step::StartTls);
+        // RFC 3463 §3.8: what has to do with security.
+        if is_of_tls && failure.status.subject == 7 {
+            self.count(metrics, false);
+            failure.text = format!("{by}: {}", failure.text).into();
+        }
+        failure
+    }
+}
+
+/// The policy of hosts that have TLSA records.
+const DANE: &str = "dane";
+
+/// That of hosts whose domain promises something.
+const MTA_STS: &str = "mta-sts";
+
+/// How connections to this host are encrypted, as the route says and those whom it heeds.
+///
+/// # Errors
+/// The DNS gives no answer about its TLSA records, or a false one.
+pub(super) async fn host_tls<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    host: &Host,
+) -> Result<HostTls, Failure> {
+    let tls = relay_of(hop).peer.tls;
+    // Nobody but this machine listens on its sockets.
+    if tls == RouteTls::Off || host.socket().is_some() {
+        return Ok(HostTls { asks: StartTls::Off, trust: Trust::Anyone, policy: "off" });
+    }
+    match tls {
+        RouteTls::Required => return Ok(HostTls::required(Trust::Anyone, tls.word())),
+        RouteTls::Verified => return Ok(HostTls::required(Trust::Roots, tls.word())),
+        RouteTls::Off | RouteTls::Opportunistic => return Ok(HostTls::OPPORTUNISTIC),
+        RouteTls::Dane | RouteTls::MtaSts => {}
+    }
+    if hop.tls.dane {
+        match slot.dane(&host.name, host.port).await {
+            Ok(Dane::Authenticated(trust)) => {
+                return Ok(HostTls::required(Trust::Dane(trust), DANE));
+            }
+            Ok(Dane::Encrypted) => return Ok(HostTls::required(Trust::Anyone, DANE)),
+            Ok(Dane::Nothing(_)) => {}
+            Err(error) => {
+                slot.metrics().tls_dane_failed.inc();
+                return Err(no_answer(host, &error));
             }
         }
     }
+    Ok(match hop.tls.mta_sts {
+        true => HostTls::required(Trust::MtaSts, MTA_STS),
+        false => HostTls::OPPORTUNISTIC,
+    })
 }
 
-/// Whether mail goes in clear to a host with which a handshake failed; it is remembered.
-pub(super) fn goes_on_in_clear<W: World>(slot: &Slot<W>, hop: &NextHop, peer: &Endpoint) -> bool {
-    let is_so = relay_of(hop).peer.tls == RouteTls::Opportunistic;
-    if is_so {
-        hop.memory::<Lessons>().learn(slot.now(), peer, Lesson::TlsUnusable);
+/// RFC 7672 §2.1.1: nothing is sent to a host whose records may be there and can't be had. RFC 3463
+/// §3.5: 4.4.3, directory server failure.
+fn no_answer(host: &Host, error: &DnsError) -> Failure {
+    Failure {
+        class: Class::Transient,
+        culprit: Culprit::Dns(Box::from(&*host.name)),
+        status: EnhancedStatus::new(4, 4, 3),
+        reply: None,
+        step: None,
+        text: format!("DANE: the lookup of the host's TLSA records failed: {error}").into(),
     }
-    is_so
 }
 
-/// Encrypts a connection whose session asks for it now. `host` is the host's name or address, `name`
-/// what failures call the peer.
+/// Encrypts a connection whose session asks for it now, as `tls` says. `host` is the host's name or
+/// address, `name` what failures call the peer.
 ///
 /// # Errors
 /// What went wrong with the handshake; the connection is gone.
 pub(super) async fn encrypt<W: World>(
     slot: &Slot<W>,
-    hop: &NextHop,
+    tls: &HostTls,
     (host, name): (&str, &str),
     dialogue: Dialogue<W>,
 ) -> Result<(Dialogue<W>, Encryption), Failure> {
     let Wire { stream, mut session, mut alarm } = dialogue.wire;
     let until = session.deadline().min(slot.now() + HANDSHAKE_MAX);
-    let is_verified = relay_of(hop).peer.tls == RouteTls::Verified;
-    let begun = slot.world().net().encrypt_connected(stream, host, is_verified);
+    // RFC 7672 §8.1: the host is asked for by the name that has the records.
+    let host = match &tls.trust {
+        Trust::Dane(trust) => trust.names.first().map_or(host, |name| name),
+        Trust::Anyone | Trust::Roots | Trust::MtaSts => host,
+    };
+    let begun = slot.world().net().encrypt_connected(stream, host, &tls.trust);
     let done = alarm.within(|_| until, begun).await;
     match done.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
         Ok((stream, encryption)) => {
             slot.metrics().tls_connections.inc();
+            tls.count(slot.metrics(), true);
             session.handle_tls_started(slot.now());
             Ok((Dialogue::new(Wire { stream, session, alarm }), encryption))
         }

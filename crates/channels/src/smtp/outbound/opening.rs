@@ -2,7 +2,7 @@
 
 use super::addresses::{interleaved, is_private};
 use super::dialogue::Dialogue;
-use super::encrypting;
+use super::encrypting::{self, HostTls};
 use super::lessons::Lessons;
 use super::relay_of;
 use super::seat::{self, Seat};
@@ -114,6 +114,7 @@ async fn open_host<W: World>(
     tried: &mut Tried,
 ) -> Result<Option<Opened<W>>, Failure> {
     let (host, states) = (&candidate.host, &hop.states);
+    let tls = encrypting::host_tls(slot, hop, host).await?;
     let found = endpoints(slot, hop, host).await?;
     let mut last = None;
     for peer in &found {
@@ -126,9 +127,9 @@ async fn open_host<W: World>(
             continue;
         }
         tried.addresses += 1;
-        match open_endpoint(slot, hop, candidate, peer).await {
+        match open_endpoint(slot, hop, (candidate, &tls), peer).await {
             Ok(opened) => return Ok(opened),
-            Err(failure) => last = Some(failure),
+            Err(failure) => last = Some(tls.named(slot.metrics(), failure)),
         }
     }
     // A host is not to blame for what this process lacks.
@@ -267,13 +268,13 @@ impl From<Failure> for NoGreeting {
 async fn open_endpoint<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
-    candidate: &Candidate,
+    (candidate, tls): (&Candidate, &HostTls),
     peer: &Endpoint,
 ) -> Result<Option<Opened<W>>, Failure> {
-    match open_once(slot, hop, candidate, peer).await {
+    match open_once(slot, hop, (candidate, tls), peer).await {
         Ok(opened) => Ok(opened),
-        Err(NoGreeting::NotEncrypted(_)) if encrypting::goes_on_in_clear(slot, hop, peer) => {
-            let again = open_once(slot, hop, candidate, peer).await;
+        Err(NoGreeting::NotEncrypted(_)) if tls.goes_on_in_clear(slot, hop, peer) => {
+            let again = open_once(slot, hop, (candidate, tls), peer).await;
             again.map_err(NoGreeting::failure)
         }
         Err(why) => Err(why.failure()),
@@ -283,7 +284,7 @@ async fn open_endpoint<W: World>(
 async fn open_once<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
-    candidate: &Candidate,
+    (candidate, tls): (&Candidate, &HostTls),
     peer: &Endpoint,
 ) -> Result<Option<Opened<W>>, NoGreeting> {
     let host = &candidate.host;
@@ -306,15 +307,15 @@ async fn open_once<W: World>(
     {
         return Err(ourselves::loops(&name).into());
     }
-    let session = session(slot, hop, peer, &name);
+    let session = session(slot, hop, (peer, tls), &name);
     let dialogue = Dialogue::new(Wire { stream, session, alarm });
-    let (dialogue, encryption) = greeted(slot, hop, dialogue, (&host.name, &name)).await?;
+    let (dialogue, encryption) = greeted(slot, (hop, tls), dialogue, (&host.name, &name)).await?;
     let seat = Seat::take(slot.world().time().clone(), hop, host);
     let mut permit = permit;
     permit.prove();
     Ok(Some(Opened {
         dialogue,
-        event_hop: hop.event_hop(&name, encryption),
+        event_hop: hop.event_hop(&name, encryption, encryption.map(|_| tls.policy())),
         peer: peer.clone(),
         leave_at: match candidate.is_backup {
             true => time.now() + BACKUP_FOR,
@@ -329,11 +330,11 @@ async fn open_once<W: World>(
 fn session<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
-    peer: &Endpoint,
+    (peer, tls): (&Endpoint, &HostTls),
     name: &str,
 ) -> ClientSession {
     let mut config = relay_of(hop).client_config(&hop.hostname, name);
-    config.starttls = encrypting::policy(slot, hop, peer);
+    config.starttls = tls.asks(slot, hop, peer);
     config.chunking &= !hop.memory::<Lessons>().is_bdat_unusable(slot.now(), peer);
     #[cfg(feature = "planted")]
     if slot.has_planted(Planted::UnaskedContent) {
@@ -348,7 +349,7 @@ fn session<W: World>(
 /// Waits until the host has greeted us, and is not ourselves; encrypts the connection on the way.
 async fn greeted<W: World>(
     slot: &Slot<W>,
-    hop: &NextHop,
+    (hop, tls): (&NextHop, &HostTls),
     mut dialogue: Dialogue<W>,
     (host, name): (&str, &str),
 ) -> Result<(Dialogue<W>, Option<Encryption>), NoGreeting> {
@@ -366,7 +367,7 @@ async fn greeted<W: World>(
             }
             ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(no_hosts).into()),
             ClientEvent::StartTls => {
-                let encrypted = encrypting::encrypt(slot, hop, (host, name), dialogue).await;
+                let encrypted = encrypting::encrypt(slot, tls, (host, name), dialogue).await;
                 let encrypted = encrypted.map_err(NoGreeting::NotEncrypted)?;
                 (dialogue, encryption) = (encrypted.0, Some(encrypted.1));
             }

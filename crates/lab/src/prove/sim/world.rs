@@ -13,8 +13,8 @@ use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
-    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoHashing, Sleep, Spawn, Task, Time,
-    World,
+    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoHashing, NoPolicies, Sleep, Spawn,
+    Task, Time, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -73,6 +73,7 @@ impl World for SimWorld {
     type Store = SimStore;
     type Tables = SimTables;
     type Hashing = NoHashing;
+    type Policies = NoPolicies;
 
     fn net(&self) -> &SimNet {
         &self.0.net
@@ -100,6 +101,10 @@ impl World for SimWorld {
 
     fn hashing(&self) -> &NoHashing {
         &NoHashing
+    }
+
+    fn policies(&self) -> &NoPolicies {
+        &NoPolicies
     }
 }
 

@@ -63,6 +63,7 @@ fn hop() -> Arc<Hop> {
         channel: "smtp",
         peer: "mx.example.net[192.0.2.1]:25".into(),
         tls: None,
+        tls_policy: None,
     })
 }
 

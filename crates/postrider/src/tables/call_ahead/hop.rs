@@ -8,6 +8,7 @@ use channels::settings::{Relay, RouteTls};
 use config::{Config, Destination, Host, HostPort, Settings, TableEntry};
 use lookup::{Trouble, TroubleKind};
 use mail::Domain;
+use mta::seams::Trust;
 use rustls::pki_types::ServerName;
 use smtp::client::{ClientConfig, StartTls};
 use std::fmt;
@@ -90,13 +91,20 @@ impl AskedHop {
             // If the handshake fails it goes in clear, as mail does (RFC 7435).
             (RouteTls::Opportunistic, _) => (StartTls::Opportunistic, Some(StartTls::Off)),
             (RouteTls::Required | RouteTls::Verified, _) => (StartTls::Required, None),
+            // No such route can be named.
+            (RouteTls::Dane | RouteTls::MtaSts, _) => {
+                return Err("the route asks the DNS how it is encrypted".to_owned());
+            }
         };
         config.starttls = first;
-        let is_verified = relay.peer.tls == RouteTls::Verified;
-        match (self.open_once(&server, config.clone(), host, is_verified).await, then) {
+        let trust = match relay.peer.tls {
+            RouteTls::Verified => Trust::Roots,
+            _ => Trust::Anyone,
+        };
+        match (self.open_once(&server, config.clone(), host, &trust).await, then) {
             (Err(NoGreeting::NotEncrypted(_)), Some(then)) => {
                 config.starttls = then;
-                let again = self.open_once(&server, config, host, is_verified).await;
+                let again = self.open_once(&server, config, host, &trust).await;
                 again.map_err(|why| why.to_string())
             }
             (opened, _) => opened.map_err(|why| why.to_string()),
@@ -108,7 +116,7 @@ impl AskedHop {
         server: &Server,
         config: ClientConfig,
         host: &HostPort,
-        is_verified: bool,
+        trust: &Trust,
     ) -> Result<Conversation, NoGreeting> {
         let failed = |why: String| NoGreeting::Failed(words(why.as_bytes()));
         let wire = server.open().await.map_err(|error| failed(format!("{server}: {error}")))?;
@@ -117,7 +125,7 @@ impl AskedHop {
             conversation = match conversation.open().await.map_err(|why| failed(why.to_string()))? {
                 Opening::Ready(conversation) => return Ok(conversation),
                 Opening::StartTls(begun) => {
-                    let begun = begun.encrypt(|wire| self.encrypt(wire, host, is_verified)).await;
+                    let begun = begun.encrypt(|wire| self.encrypt(wire, host, trust)).await;
                     let text = |error| format!("{server}: the TLS handshake failed: {error}");
                     begun
                         .map_err(|error| NoGreeting::NotEncrypted(words(text(error).as_bytes())))?
@@ -130,7 +138,7 @@ impl AskedHop {
         &self,
         wire: Box<dyn Wire>,
         host: &HostPort,
-        is_verified: bool,
+        trust: &Trust,
     ) -> io::Result<Box<dyn Wire>> {
         let name = match &host.host {
             Host::Address(address) => ServerName::from(*address),
@@ -139,7 +147,7 @@ impl AskedHop {
             }
             Host::Socket(_) => return Err(io::Error::other("a socket has no TLS")),
         };
-        let connector = TlsConnector::from(self.tls.client(is_verified)?);
+        let connector = TlsConnector::from(self.tls.client(trust)?);
         Ok(Box::new(connector.connect(name, wire).await?))
     }
 }

@@ -5,7 +5,7 @@ use super::stream::{Counted, SimStream};
 use super::{Backlog, Network};
 use crate::prove::sim::executor::Group;
 use crate::prove::sim::open_files::{OpenFile, OpenFiles};
-use mta::seams::{Encryption, Endpoint, Listener, Net};
+use mta::seams::{Encryption, Endpoint, Listener, Net, Trust};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -185,7 +185,7 @@ impl Net for SimNet {
         &self,
         _: SimStream,
         _: &str,
-        _: bool,
+        _: &Trust,
     ) -> io::Result<(SimStream, Encryption)> {
         Err(ErrorKind::Unsupported.into())
     }

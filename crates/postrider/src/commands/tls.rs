@@ -1,0 +1,303 @@
+//! `postrider tls check`, and what `explain` has of it.
+
+use super::load;
+use crate::cli::{TlsArgs, TlsCheckArgs, TlsCommand, exit};
+use crate::mta_sts;
+use crate::world::resolver::Resolver;
+use auth::mta_sts::{Policy, policy_id, record_name};
+use channels::settings::{Relay, RouteTls};
+use config::{Config, Destination, Route, TlsSources};
+use mail::{Domain, Failure};
+use mta::routing::dane::{self, Dane};
+use mta::routing::hop_tls::{HopTls, as_promised};
+use mta::routing::hosts::{Host, HostGroup};
+use mta::routing::mx::resolve_mx;
+use mta::seams::{DaneTrust, Dns as _, Policies};
+use serde::Serialize;
+use std::fmt::{self, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// What is said of TLS to the hosts of a domain, and what comes of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Survey {
+    domain: String,
+    route: String,
+    /// What the route says.
+    tls: &'static str,
+    /// DNSSEC vouches for the MX records.
+    mx_secure: bool,
+    /// Why no answer counts as secure, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dnssec: Option<&'static str>,
+    mta_sts: Promise,
+    /// In the order in which they are tried.
+    hosts: Vec<SurveyedHost>,
+    /// Why mail waits, or is returned, whatever the hosts are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+    /// The hosts that the policy leaves, as the ready queue names them.
+    #[serde(skip)]
+    groups: Vec<Vec<String>>,
+}
+
+/// The domain's policy, or why there is none.
+#[derive(Debug, Default, Serialize)]
+struct Promise {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_age_s: Option<u64>,
+    mx: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct SurveyedHost {
+    host: String,
+    /// `off`, `opportunistic`, `required`, `verified`, `dane`, `mta-sts`; `left_out`.
+    outcome: &'static str,
+    why: String,
+    /// The records that can be used, as zone files have them.
+    tlsa: Vec<String>,
+}
+
+/// What was fetched stands for what a server would have cached.
+struct Fetched(Option<Arc<Policy>>);
+
+impl Policies for Fetched {
+    async fn mta_sts(&self, _: &str, _: Option<&str>) -> Option<Arc<Policy>> {
+        self.0.clone()
+    }
+}
+
+/// Runs `postrider tls …`.
+pub(crate) fn run(args: &TlsArgs) -> ExitCode {
+    let TlsCommand::Check(args) = &args.command;
+    check(args)
+}
+
+fn check(args: &TlsCheckArgs) -> ExitCode {
+    let config = match load::load(args.file.config.as_deref()) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let surveyed = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
+        let domain = Domain::parse(&args.domain).map_err(|error| error.to_string())?;
+        let route = config.route_for(&domain, None).map(|(_, route)| route);
+        let route = route.ok_or_else(|| format!("no route leads to {domain}"))?;
+        runtime.block_on(survey(&config, route, &domain))
+    });
+    let survey = match surveyed {
+        Ok(survey) => survey,
+        Err(error) => {
+            eprintln!("postrider: {error}");
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    match args.json {
+        true => super::print(&format!("{:#}\n", serde_json::json!(survey))),
+        false => super::print(&survey.to_string()),
+    }
+    match survey.hosts.iter().any(|host| host.outcome != LEFT_OUT) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(exit::FAILED),
+    }
+}
+
+const LEFT_OUT: &str = "left_out";
+
+/// Asks for all that a server would ask for, whatever the route says, and for what comes of it by that.
+///
+/// # Errors
+/// The route does not lead to MX hosts of the domain.
+pub(super) async fn survey(
+    config: &Config,
+    route: &Route,
+    domain: &Domain,
+) -> Result<Survey, String> {
+    let relay: Option<&Relay> = route.channel.of();
+    let (Destination::Mx { port }, Some(relay)) = (route.channel.destination(), relay) else {
+        let text = "has no MX hosts: nobody but the file says how they are encrypted";
+        return Err(format!("route {} {text}", route.name));
+    };
+    let (resolver, tls) = (Resolver::new(&config.dns), relay.peer.tls);
+    let (mta_sts, policy) = promise(&resolver, domain).await;
+    let mut survey = Survey {
+        domain: domain.to_string(),
+        route: route.name.to_string(),
+        tls: tls.word(),
+        mx_secure: false,
+        dnssec: resolver.why_insecure(),
+        mta_sts,
+        hosts: Vec::new(),
+        failure: None,
+        groups: Vec::new(),
+    };
+    let found = match resolve_mx(&resolver, config, port, domain, true).await {
+        Ok(found) => found,
+        Err(failure) => {
+            survey.failure = Some(told(&failure));
+            return Ok(survey);
+        }
+    };
+    survey.mx_secure = found.is_secure;
+    let all = hosts_of(&found.groups);
+    let sources = route.channel.tls_sources();
+    let fetched = Fetched(policy);
+    let hop = match as_promised((&resolver, &fetched), sources, domain, found).await {
+        Ok(promised) => {
+            survey.groups = promised.groups.iter().map(names_of).collect();
+            promised.tls
+        }
+        Err(failure) => {
+            survey.failure = Some(told(&failure));
+            HopTls::default()
+        }
+    };
+    for host in all {
+        let is_kept = survey.groups.iter().flatten().any(|name| **name == *host.name);
+        let seen = surveyed_host(&resolver, (tls, sources, hop), &host, is_kept).await;
+        survey.hosts.push(seen);
+    }
+    Ok(survey)
+}
+
+fn told(failure: &Failure) -> String {
+    format!("{} {}", failure.status, failure.text)
+}
+
+fn names_of(group: &HostGroup) -> Vec<String> {
+    group.hosts.iter().map(|host| host.name.to_string()).collect()
+}
+
+fn hosts_of(groups: &[HostGroup]) -> Vec<Host> {
+    groups.iter().flat_map(|group| &group.hosts).cloned().collect()
+}
+
+/// The policy of a domain as it is now.
+async fn promise(resolver: &Resolver, domain: &Domain) -> (Promise, Option<Arc<Policy>>) {
+    let none =
+        |id, trouble: String| (Promise { id, trouble: Some(trouble), ..Promise::default() }, None);
+    let Ok(ascii) = domain.to_ascii() else { return none(None, "it has no such name".to_owned()) };
+    let name = record_name(&ascii);
+    let records = match resolver.txt(&name).await {
+        Ok(records) => records,
+        Err(error) => return none(None, format!("{name}: {error}")),
+    };
+    let Some(id) = policy_id(&records).map(str::to_owned) else {
+        return none(None, format!("{name} is not one record of the form `v=STSv1; id=…`"));
+    };
+    match mta_sts::fetch_now(resolver.clone(), &ascii).await {
+        Err(trouble) => none(Some(id), trouble),
+        Ok(policy) => {
+            let promise = Promise {
+                id: Some(id),
+                mode: Some(policy.mode.word()),
+                max_age_s: Some(policy.max_age.as_secs()),
+                mx: policy.mx().map(str::to_owned).collect(),
+                trouble: None,
+            };
+            (promise, Some(Arc::new(policy)))
+        }
+    }
+}
+
+async fn surveyed_host(
+    resolver: &Resolver,
+    (tls, sources, hop): (RouteTls, TlsSources, HopTls),
+    host: &Host,
+    is_kept: bool,
+) -> SurveyedHost {
+    let found = dane::look_up(resolver, &host.name, host.port).await;
+    let tlsa = match &found {
+        Ok(Dane::Authenticated(trust)) => records(trust),
+        _ => Vec::new(),
+    };
+    let (outcome, why) = match (&found, hop) {
+        _ if !is_kept => (LEFT_OUT, "the policy of the domain does not have it".to_owned()),
+        _ if sources == TlsSources::default() => (tls.word(), "the route says so".to_owned()),
+        (Ok(Dane::Authenticated(_)), HopTls { dane: true, .. }) => {
+            ("dane", "by its TLSA records".to_owned())
+        }
+        (Ok(Dane::Encrypted), HopTls { dane: true, .. }) => {
+            ("dane", "with any certificate, for none of its TLSA records can be used".to_owned())
+        }
+        (Err(error), HopTls { dane: true, .. }) => {
+            (LEFT_OUT, format!("the lookup of its TLSA records failed: {error}"))
+        }
+        (_, HopTls { mta_sts: true, .. }) => ("mta-sts", "by the policy of the domain".to_owned()),
+        (Ok(Dane::Nothing(why)), HopTls { dane: true, .. }) => ("opportunistic", (*why).to_owned()),
+        _ if sources.mta_sts => (
+            "opportunistic",
+            "DNSSEC doesn't vouch for the MX records, and no policy is in force".to_owned(),
+        ),
+        _ => ("opportunistic", "DNSSEC doesn't vouch for the MX records".to_owned()),
+    };
+    SurveyedHost { host: host.name.to_string(), outcome, why, tlsa }
+}
+
+fn records(trust: &DaneTrust) -> Vec<String> {
+    let text = |record: &auth::tlsa::Tlsa| {
+        let mut text = format!("{} {} {} ", record.usage, record.selector, record.matching);
+        for byte in &record.data {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    };
+    trust.records.iter().map(text).collect()
+}
+
+impl Survey {
+    /// The hosts that mail would be sent to, groups of equal preference, the best first, or why there are
+    /// none.
+    pub(super) fn mx(&self) -> Result<Vec<Vec<String>>, String> {
+        self.failure.clone().map_or_else(|| Ok(self.groups.clone()), Err)
+    }
+
+    /// What `explain` shows of each host.
+    pub(super) fn of_hosts(&self) -> Vec<(String, String)> {
+        let text =
+            |host: &SurveyedHost| format!("{}: {}", host.outcome.replace('_', " "), host.why);
+        self.hosts.iter().map(|host| (host.host.clone(), text(host))).collect()
+    }
+}
+
+impl fmt::Display for Survey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: route {}, tls = \"{}\"", self.domain, self.route, self.tls)?;
+        let secure = if self.mx_secure { "secure by DNSSEC" } else { "not secure by DNSSEC" };
+        match self.dnssec {
+            Some(why) => writeln!(f, "MX records: {secure}: {why}")?,
+            None => writeln!(f, "MX records: {secure}")?,
+        }
+        match &self.mta_sts {
+            Promise { mode: Some(mode), id, max_age_s, mx, .. } => writeln!(
+                f,
+                "MTA-STS: {mode}, id {}, max_age {} s, mx {}",
+                id.as_deref().unwrap_or_default(),
+                max_age_s.unwrap_or_default(),
+                mx.join(" "),
+            )?,
+            promise => {
+                let why = promise.trouble.as_deref().unwrap_or_default();
+                writeln!(f, "MTA-STS: none: {}", crate::terminal::clean(why))?;
+            }
+        }
+        for host in &self.hosts {
+            let outcome = host.outcome.replace('_', " ");
+            writeln!(f, "{}: {outcome}: {}", host.host, crate::terminal::clean(&host.why))?;
+            for record in &host.tlsa {
+                writeln!(f, "  TLSA {record}")?;
+            }
+        }
+        match &self.failure {
+            Some(failure) => writeln!(f, "no mail: {}", crate::terminal::clean(failure)),
+            None => Ok(()),
+        }
+    }
+}

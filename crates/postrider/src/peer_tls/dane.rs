@@ -1,0 +1,192 @@
+//! Certificates that a host's TLSA records are about (RFC 7672 §3.1, §3.2).
+
+use mta::seams::DaneTrust;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
+use std::fmt;
+use std::sync::Arc;
+
+/// Certificates above the host's that are compared with its records.
+const CHAIN_MAX: usize = 16;
+
+/// Takes a certificate that one of a host's records is about, or that comes from an authority that one
+/// is about.
+#[derive(Debug)]
+pub(super) struct DaneVerifier {
+    trust: Arc<DaneTrust>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl DaneVerifier {
+    pub(super) fn new(trust: Arc<DaneTrust>, provider: Arc<CryptoProvider>) -> DaneVerifier {
+        DaneVerifier { trust, provider }
+    }
+
+    /// Authorities that records are about: those of the chain, and those that records have whole.
+    fn anchors(&self, chain: &[CertificateDer<'_>]) -> RootCertStore {
+        let records = || self.trust.records.iter().filter(|record| record.is_trust_anchor());
+        let mut anchors = RootCertStore::empty();
+        for certificate in chain.iter().take(CHAIN_MAX) {
+            if records().any(|record| record.matches(certificate)) {
+                // What can't be read vouches for nothing.
+                let _ = anchors.add(certificate.clone().into_owned());
+            }
+        }
+        for whole in records().filter_map(|record| record.anchor()) {
+            let _ = anchors.add(CertificateDer::from(whole.to_vec()));
+        }
+        anchors
+    }
+
+    /// RFC 7672 §3.1.2: as usual from the authority on, with one of the host's names in it.
+    fn verify_by_anchor(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let anchors = self.anchors(chain);
+        if anchors.is_empty() {
+            return Err(unmatched());
+        }
+        let certificate = ParsedCertificate::try_from(certificate)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&certificate, &anchors, chain, now, algorithms)?;
+        // Of several names the first is the one to tell of.
+        let mut misnamed = None;
+        for name in self.trust.names.iter().filter_map(|name| ServerName::try_from(&**name).ok()) {
+            match verify_server_name(&certificate, &name) {
+                Ok(()) => return Ok(()),
+                Err(error) => misnamed = misnamed.or(Some(error)),
+            }
+        }
+        Err(misnamed.unwrap_or_else(unmatched))
+    }
+}
+
+impl ServerCertVerifier for DaneVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        // RFC 7672 §3.1.1: neither its names nor its times count then.
+        let mut records = self.trust.records.iter().filter(|record| record.is_end_entity());
+        if !records.any(|record| record.matches(certificate)) {
+            self.verify_by_anchor(certificate, chain, now)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// No certificate is one that the records are about.
+#[derive(Debug)]
+struct Unmatched;
+
+impl fmt::Display for Unmatched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no TLSA record is about the certificate, or about one above it")
+    }
+}
+
+impl std::error::Error for Unmatched {}
+
+fn unmatched() -> Error {
+    CertificateError::Other(OtherError(Arc::new(Unmatched))).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use auth::tlsa::Tlsa;
+    use rustls::crypto::aws_lc_rs;
+    use std::time::Duration;
+
+    /// For `mx.example.org`, issued by the other one; both from November 2026 on for ten years.
+    const HOST: &[u8] = include_bytes!("../../tests/certificates/host.der");
+    const AUTHORITY: &[u8] = include_bytes!("../../tests/certificates/authority.der");
+    const IN_TIME: u64 = 1_800_000_000;
+    const TOO_LATE: u64 = 2_200_000_000;
+
+    fn whole(usage: u8, certificate: &[u8]) -> Tlsa {
+        Tlsa { usage, selector: 0, matching: 0, data: certificate.into() }
+    }
+
+    /// What is said of the host's certificate with these others, at this time, by one record.
+    fn verdict(record: Tlsa, names: &[&str], chain: &[&[u8]], at: u64) -> Result<(), String> {
+        let names = names.iter().map(|name| Arc::from(*name)).collect();
+        let trust = Arc::new(DaneTrust { names, records: vec![record] });
+        let verifier = DaneVerifier::new(trust, Arc::new(aws_lc_rs::default_provider()));
+        let chain: Vec<_> = chain.iter().map(|der| CertificateDer::from(*der)).collect();
+        let asked = ServerName::try_from("mx.example.org").unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(at));
+        let host = CertificateDer::from(HOST);
+        let verdict = verifier.verify_server_cert(&host, &chain, &asked, &[], now);
+        verdict.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    const NAME: &[&str] = &["mx.example.org"];
+
+    #[test]
+    fn of_the_hosts_own_certificate_neither_names_nor_times_nor_issuer_count() {
+        for (names, at) in [(NAME, IN_TIME), (NAME, TOO_LATE), (&["other.test"][..], IN_TIME)] {
+            assert_eq!(verdict(whole(3, HOST), names, &[], at), Ok(()));
+        }
+        let error = verdict(whole(3, AUTHORITY), NAME, &[AUTHORITY], IN_TIME).unwrap_err();
+        assert!(error.contains("Unmatched"), "{error}");
+    }
+
+    #[test]
+    fn an_authority_vouches_for_names_and_times() {
+        let by_authority = || whole(2, AUTHORITY);
+        assert_eq!(verdict(by_authority(), NAME, &[AUTHORITY], IN_TIME), Ok(()));
+        // The record has all of it: it need not be sent.
+        assert_eq!(verdict(by_authority(), NAME, &[], IN_TIME), Ok(()));
+        let names = ["end.of.alias.test", "mx.example.org"];
+        assert_eq!(verdict(by_authority(), &names, &[AUTHORITY], IN_TIME), Ok(()));
+        let late = verdict(by_authority(), NAME, &[AUTHORITY], TOO_LATE).unwrap_err();
+        assert!(late.contains("expired"), "{late}");
+        let misnamed = verdict(by_authority(), &["other.test"], &[AUTHORITY], IN_TIME).unwrap_err();
+        assert!(misnamed.contains("not valid for name \"other.test\""), "{misnamed}");
+        // The host's own certificate is no authority.
+        assert!(verdict(whole(2, HOST), NAME, &[AUTHORITY], IN_TIME).is_err());
+    }
+
+    #[test]
+    fn who_merely_sends_an_authoritys_certificate_is_not_issued_by_it() {
+        let other = include_bytes!("../../../auth/tests/mx.der");
+        let error = verdict(whole(2, other), NAME, &[other, AUTHORITY], IN_TIME).unwrap_err();
+        assert!(error.contains("UnknownIssuer"), "{error}");
+    }
+}
