@@ -82,12 +82,23 @@ struct Check<'a, R> {
 
 impl<R: Records> Check<'_, R> {
     /// The policy of `domain`, and what it says. One that includes another waits for it here; that
-    /// they are no more than [`LOOKUPS_MAX`] deep follows from the count of lookups.
+    /// they are no more than [`LOOKUPS_MAX`] deep follows from the count of lookups. Never inline: what
+    /// one of them takes of the stack would be there for each.
+    #[inline(never)]
     fn evaluate(&self, domain: String) -> Pin<Box<dyn Future<Output = Result<Found, Stop>> + '_>> {
-        Box::pin(async move {
+        Box::pin(self.follow(domain))
+    }
+
+    /// The same, and those that it redirects to.
+    async fn follow(&self, mut domain: String) -> Result<Found, Stop> {
+        let mut redirected_by = None;
+        loop {
             let Some(record) = self.record(&domain).await? else {
                 let reason = format!("{domain} has no policy");
-                return Ok(Found { verdict: Verdict::None, reason, explanation: None });
+                return match redirected_by {
+                    Some(by) => Err(wrong(format!("redirect of {by}: {reason}"))),
+                    None => Ok(Found { verdict: Verdict::None, reason, explanation: None }),
+                };
             };
             for directive in &record.directives {
                 if self.matches(&directive.mechanism, &domain).await? {
@@ -103,12 +114,8 @@ impl<R: Records> Check<'_, R> {
             };
             self.count_lookup()?;
             let target = self.expand(redirect, &domain).await;
-            let found = self.evaluate(target).await?;
-            match found.verdict {
-                Verdict::None => Err(wrong(format!("redirect of {domain}: {}", found.reason))),
-                _ => Ok(found),
-            }
-        })
+            redirected_by = Some(std::mem::replace(&mut domain, target));
+        }
     }
 
     /// RFC 7208 §4.3 to §4.6.

@@ -3,6 +3,7 @@
 use auth::records::{Answer, Family, Records, Unanswered};
 use mail::Mono;
 use mta::alarm::Alarm;
+use mta::answer::Later;
 use mta::seams::{Dns, DnsError, Time, World, answer};
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -34,7 +35,7 @@ impl<'a, W: World> Lookups<'a, W> {
     }
 
     /// The answer to a question, if there may be one more and it comes in time.
-    async fn ask<T>(&self, question: impl Future<Output = Result<Vec<T>, DnsError>>) -> Answer<T> {
+    async fn ask<T>(&self, question: Later<'_, Result<Vec<T>, DnsError>>) -> Answer<T> {
         let unanswered = |why: &str| Err(Unanswered(why.into()));
         let Some(left) = self.left.get().checked_sub(1) else {
             return unanswered("too many lookups for one message");
@@ -53,24 +54,31 @@ impl<'a, W: World> Lookups<'a, W> {
     }
 }
 
+/// A question to the DNS may be large, and waits at the end of policies that include each other: it goes to
+/// the heap from here, not by way of the stacks of all who wait for it.
+#[inline(never)]
+fn boxed<'q, Q: Future + 'q>(ask: impl FnOnce() -> Q) -> Later<'q, Q::Output> {
+    Box::pin(ask())
+}
+
 impl<W: World> Records for Lookups<'_, W> {
     async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
-        self.ask(self.world.dns().txt(name)).await
+        self.ask(boxed(|| self.world.dns().txt(name))).await
     }
 
     async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
-        let mut addresses = self.ask(self.world.dns().addresses(host)).await?;
+        let mut addresses = self.ask(boxed(|| self.world.dns().addresses(host))).await?;
         addresses.retain(|address| Family::of(*address) == family);
         Ok(addresses)
     }
 
     async fn mail_hosts(&self, domain: &str) -> Answer<String> {
-        let mut hosts = self.ask(self.world.dns().mx(domain)).await?;
+        let mut hosts = self.ask(boxed(|| self.world.dns().mx(domain))).await?;
         hosts.sort_by_key(|mx| mx.preference);
         Ok(hosts.into_iter().map(|mx| mx.host).collect())
     }
 
     async fn names(&self, address: IpAddr) -> Answer<String> {
-        self.ask(self.world.dns().names(address)).await
+        self.ask(boxed(|| self.world.dns().names(address))).await
     }
 }
