@@ -210,18 +210,24 @@ impl Telling<'_> {
             }
         };
         self.explainer.step("acceptance", value, origin);
-        if let Some(members) = request.in_tables.stands_for {
-            let origin = self.last_table();
-            self.explainer.step("stands for", members, origin.clone());
-            if let Some(owner) = request.in_tables.owner {
-                let value = format!("{owner}, unless there is none");
-                self.explainer.step("sender for them", value, origin);
-            }
-        }
+        self.standing_for(&request.in_tables);
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
-        if request.client.is_none_or(|client| listener.relay_network(client).is_none()) {
+        let is_stranger =
+            request.client.is_none_or(|client| listener.relay_network(client).is_none());
+        if is_stranger && !listener.protocol.needs_login() {
             self.explainer.section = at;
             listener.protocol.explain_for_strangers(&mut self.explainer);
+        }
+    }
+
+    /// What an alias stands for.
+    fn standing_for(&mut self, tables: &InTables<'_>) {
+        let Some(members) = tables.stands_for else { return };
+        let origin = self.last_table();
+        self.explainer.step("stands for", members, origin.clone());
+        if let Some(owner) = tables.owner {
+            let value = format!("{owner}, unless there is none");
+            self.explainer.step("sender for them", value, origin);
         }
     }
 

@@ -124,6 +124,10 @@ impl ProtocolSection for SubmissionText {
         reader: &mut Reader<'_, '_>,
     ) -> Option<Arc<dyn ProtocolSettings>> {
         let mut listener = SmtpListener::read(&text.smtp, reader);
+        if text.smtp.checks.is_some() {
+            let help = "checks are for the mail of strangers, on a listener with kind = \"smtp\"";
+            reader.error("checks", "nobody is checked who has logged in", help);
+        }
         if text.mechanisms.is_empty() {
             let help = "the usual ones are [\"plain\", \"login\"]";
             reader.error("mechanisms", "nobody can log in without a mechanism", help);
