@@ -286,7 +286,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         SUBMISSION,
         "logins = { table = \"p\" }\n[[listener]]\naddress = \"127.0.0.1:25\"\nlogins = { table = \"p\" }",
-        "12:1: unknown field `logins`",
+        "12:1: unknown field `logins`, expected one of `banner`, `max_command_bytes`, `max_line_bytes`, `max_commands`, `max_errors`, `max_refused_recipients`, `max_messages`, `command_timeout`, `content_timeout`, `transfer_timeout`, `session_timeout`, `early_talkers`, `greeting_delay`, `bare_newline`, `nul`, `chunking`, `pipelining`, `smtputf8`, `dsn`, `checks`",
     ),
     (
         "[[table]]\nname = \"p\"\ninline = { a = \"b\" }\n<HERE>\n[[route]]\ndiscard = {}\n",
