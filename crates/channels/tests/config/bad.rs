@@ -261,7 +261,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         SUBMISSION,
         "logins = { table = \"p\" }\nchecks = { spf = \"mark\" }",
-        "12:10: nobody is checked who has logged in",
+        "12:1: nobody is checked who has logged in",
     ),
     (
         SUBMISSION,

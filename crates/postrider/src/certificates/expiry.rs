@@ -73,14 +73,14 @@ mod tests {
         let text = "the certificate in /etc/mx.pem ends in 3 days, at 2027-01-15T08:00:00.000Z";
         assert_eq!(first.as_deref(), Some(text));
         assert_eq!(told(before(2 * DAY + Duration::from_secs(1)), 3 * DAY), None, "within a day");
-        let seconds = Duration::from_secs(5);
-        for (time, part) in
-            [(2 * DAY, "ends in 2 days"), (DAY, "ends in a day"), (seconds, "today")]
-        {
+        for (time, part) in [(2 * DAY, "ends in 2 days"), (DAY, "ends in a day")] {
             let text = told(before(time), 3 * DAY);
             assert!(text.as_deref().is_some_and(|text| text.contains(part)), "{text:?}");
         }
-        let over = told(ends.after(DAY), 3 * DAY);
+        let mut late = Expiry { told: None, ..expiry.clone() };
+        let last = late.due(before(Duration::from_secs(5)), 3 * DAY);
+        assert!(last.as_deref().is_some_and(|text| text.contains("ends today")), "{last:?}");
+        let over = expiry.due(ends.after(DAY), 3 * DAY);
         assert!(over.as_deref().is_some_and(|text| text.contains("has ended at")), "{over:?}");
         // Read again it is not told anew; another one is.
         let mut same = Expiry { told: None, ..expiry.clone() };
