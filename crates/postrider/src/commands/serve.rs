@@ -128,7 +128,7 @@ async fn serve(
     let (jobs, mut node_jobs) = mpsc::channel(16);
     let admin = start_admin(&config, &node, jobs, Arc::clone(&stopping))?;
     if let Some(address) = admin.address() {
-        console.line(Level::Info, "listen", format_args!("metrics and health on {address}"));
+        console.line(Level::Info, "admin", format_args!("metrics and health on {address}"));
     }
     // The last line of a start: who waits for it finds every socket open.
     console.line(

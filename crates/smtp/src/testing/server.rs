@@ -160,9 +160,10 @@ impl<P: Policy> Driver<P> {
                 Need::Input => return assert!(rest.is_empty(), "input left over"),
                 Need::StartTls => {
                     assert!(rest.is_empty() && self.config.starttls, "input in clear left over");
-                    self.session.answer_starttls(self.now, Ok(()));
-                    self.drain();
-                    self.tls_wanted = true;
+                    if !std::mem::replace(&mut self.tls_wanted, true) {
+                        self.session.answer_starttls(self.now, Ok(()));
+                        self.drain();
+                    }
                     return;
                 }
                 Need::Answers => {
