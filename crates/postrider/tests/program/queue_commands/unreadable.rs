@@ -5,6 +5,7 @@ use crate::support::client::Client;
 use crate::support::peer::Peer;
 use crate::support::server::{self, Server};
 use crate::support::{Files, config, wait_until};
+use memchr::memmem;
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
 
@@ -20,12 +21,9 @@ fn turn_bit(files: &Files, texts: [&str; 2]) {
         // One that is no longer needed may go meanwhile.
         let Ok(bytes) = std::fs::read(&path) else { continue };
         let file = std::fs::File::options().write(true).open(&path).expect("a segment");
-        let places = bytes.iter().enumerate().filter(|(_, byte)| b"RS".contains(byte));
-        for (at, byte) in places {
-            if texts.iter().any(|text| bytes[at..].starts_with(text.as_bytes())) {
-                file.write_all_at(&[byte ^ 1], at as u64).expect("a write");
-                turned += 1;
-            }
+        for at in texts.iter().flat_map(|text| memmem::find_iter(&bytes, text.as_bytes())) {
+            file.write_all_at(&[bytes[at] ^ 1], at as u64).expect("a write");
+            turned += 1;
         }
     }
     assert!(turned > 0, "{texts:?}");
@@ -45,12 +43,16 @@ fn unread(files: &Files) -> (Server, [String; 3]) {
     let ids = [LOST, FOUND, LATE].map(|subject| {
         client.mail("a@one.test", &["x@far.test"], &format!("{}\r\n\r\n", subject[0]))
     });
+    // Nobody reads them before they are changed.
+    let far = ["--domain", "far.test"];
+    assert_eq!(server.command(&[&["queue", "suspend"], &far[..]].concat()).code, 0);
     server.stop();
     // After a start nothing of them is in memory.
     let server = Server::start_again(files);
     for subject in [LOST, FOUND, LATE] {
         turn_bit(files, subject);
     }
+    assert_eq!(server.command(&[&["queue", "resume"], &far[..]].concat()).code, 0);
     (server, ids)
 }
 
