@@ -209,6 +209,8 @@ fn server(choice: Choice) -> Result<ServerConfig, String> {
         .map_err(unusable)?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(choice));
+    // All suites are good; that the server chooses is what those who audit it look for.
+    server.ignore_client_order = true;
     // Sessions are resumed by tickets, whose keys change every six hours: nothing is kept here.
     server.ticketer = Ticketer::new().map_err(unusable)?;
     server.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
