@@ -63,7 +63,9 @@ fn what_happened_while_nobody_listened_is_caught_up_with() {
             admin.replace(JOE, "description", "/srv/mail/elsewhere");
             admin.delete("uid=two,ou=people,dc=example,dc=test");
             let users = open();
-            assert_eq!(text(&users, "joe@example.test"), "/srv/mail/joe");
+            // It may be known by now, or not.
+            let first = text(&users, "joe@example.test");
+            assert!(["/srv/mail/joe", "/srv/mail/elsewhere"].contains(&first.as_str()), "{first}");
             becomes(&users, "joe@example.test", "/srv/mail/elsewhere").await;
             becomes(&users, "zwei@example.test", "-").await;
             assert_eq!(text(&users, "new@example.test"), "new");
