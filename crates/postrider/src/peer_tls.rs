@@ -4,7 +4,7 @@ mod dane;
 
 use crate::mutex::lock;
 use crate::pem;
-use dane::DaneVerifier;
+use dane::Dane;
 use mta::seams::{DaneTrust, Trust};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -12,6 +12,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -61,9 +62,7 @@ impl PeerTls {
         if dane.len() >= DANE_MAX {
             dane.clear();
         }
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifier = DaneVerifier::new(Arc::clone(trust), Arc::clone(&provider));
-        let mut config = verified_by(Arc::new(verifier), provider)?;
+        let mut config = judged_by(Dane(Arc::clone(trust)))?;
         config.resumption = Resumption::in_memory_sessions(DANE_SESSIONS_MAX);
         let config = Arc::new(config);
         dane.insert(Arc::clone(trust), Arc::clone(&config));
@@ -72,14 +71,13 @@ impl PeerTls {
 }
 
 fn taking_anyone() -> io::Result<ClientConfig> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    verified_by(Arc::new(Anyone(Arc::clone(&provider))), provider)
+    judged_by(Anyone)
 }
 
-fn verified_by(
-    verifier: Arc<dyn ServerCertVerifier>,
-    provider: Arc<CryptoProvider>,
-) -> io::Result<ClientConfig> {
+/// Takes the certificates that a judge lets pass.
+fn judged_by(judge: impl Judge) -> io::Result<ClientConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = Arc::new(Judged { judge, provider: Arc::clone(&provider) });
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
@@ -102,20 +100,52 @@ pub(crate) fn verifying() -> io::Result<ClientConfig> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Takes whatever certificate there is, whose key the peer must have all the same: encryption alone
-/// keeps those out who only listen (RFC 7435).
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+/// Whose certificate will do.
+trait Judge: fmt::Debug + Send + Sync + 'static {
+    /// # Errors
+    /// What is wrong with it. `chain`: those that came with it.
+    fn judge(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+        provider: &CryptoProvider,
+    ) -> Result<(), Error>;
+}
 
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
+/// Takes whatever certificate there is: encryption alone keeps those out who only listen (RFC 7435).
+#[derive(Debug)]
+struct Anyone;
+
+impl Judge for Anyone {
+    fn judge(
         &self,
         _: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
+        _: UnixTime,
+        _: &CryptoProvider,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Whatever the judge says, the peer must have the key of its certificate.
+#[derive(Debug)]
+struct Judged<J> {
+    judge: J,
+    provider: Arc<CryptoProvider>,
+}
+
+impl<J: Judge> ServerCertVerifier for Judged<J> {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
-        _: UnixTime,
+        now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        self.judge.judge(certificate, chain, now, &self.provider)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -125,7 +155,7 @@ impl ServerCertVerifier for Anyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -134,10 +164,10 @@ impl ServerCertVerifier for Anyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -1,14 +1,12 @@
 //! Certificates that a host's TLSA records are about (RFC 7672 §3.1, §3.2).
 
+use super::Judge;
 use mta::seams::DaneTrust;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{
-    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, Error, OtherError, RootCertStore};
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,19 +16,12 @@ const CHAIN_MAX: usize = 16;
 /// Takes a certificate that one of a host's records is about, or that comes from an authority that one
 /// is about.
 #[derive(Debug)]
-pub(super) struct DaneVerifier {
-    trust: Arc<DaneTrust>,
-    provider: Arc<CryptoProvider>,
-}
+pub(super) struct Dane(pub(super) Arc<DaneTrust>);
 
-impl DaneVerifier {
-    pub(super) fn new(trust: Arc<DaneTrust>, provider: Arc<CryptoProvider>) -> DaneVerifier {
-        DaneVerifier { trust, provider }
-    }
-
+impl Dane {
     /// Authorities that records are about: those of the chain, and those that records have whole.
     fn anchors(&self, chain: &[CertificateDer<'_>]) -> RootCertStore {
-        let records = || self.trust.records.iter().filter(|record| record.is_trust_anchor());
+        let records = || self.0.records.iter().filter(|record| record.is_trust_anchor());
         let mut anchors = RootCertStore::empty();
         for certificate in chain.iter().take(CHAIN_MAX) {
             if records().any(|record| record.matches(certificate)) {
@@ -50,17 +41,18 @@ impl DaneVerifier {
         certificate: &CertificateDer<'_>,
         chain: &[CertificateDer<'_>],
         now: UnixTime,
+        provider: &CryptoProvider,
     ) -> Result<(), Error> {
         let anchors = self.anchors(chain);
         if anchors.is_empty() {
             return Err(unmatched());
         }
         let certificate = ParsedCertificate::try_from(certificate)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
+        let algorithms = provider.signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&certificate, &anchors, chain, now, algorithms)?;
         // Of several names the first is the one to tell of.
         let mut misnamed = None;
-        for name in self.trust.names.iter().filter_map(|name| ServerName::try_from(&**name).ok()) {
+        for name in self.0.names.iter().filter_map(|name| ServerName::try_from(&**name).ok()) {
             match verify_server_name(&certificate, &name) {
                 Ok(()) => return Ok(()),
                 Err(error) => misnamed = misnamed.or(Some(error)),
@@ -70,43 +62,20 @@ impl DaneVerifier {
     }
 }
 
-impl ServerCertVerifier for DaneVerifier {
-    fn verify_server_cert(
+impl Judge for Dane {
+    fn judge(
         &self,
         certificate: &CertificateDer<'_>,
         chain: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
+        provider: &CryptoProvider,
+    ) -> Result<(), Error> {
         // RFC 7672 §3.1.1: neither its names nor its times count then.
-        let mut records = self.trust.records.iter().filter(|record| record.is_end_entity());
-        if !records.any(|record| record.matches(certificate)) {
-            self.verify_by_anchor(certificate, chain, now)?;
+        let mut records = self.0.records.iter().filter(|record| record.is_end_entity());
+        match records.any(|record| record.matches(certificate)) {
+            true => Ok(()),
+            false => self.verify_by_anchor(certificate, chain, now, provider),
         }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -146,14 +115,12 @@ mod tests {
     /// What is said of the host's certificate with these others, at this time, by one record.
     fn verdict(record: Tlsa, names: &[&str], chain: &[&[u8]], at: u64) -> Result<(), String> {
         let names = names.iter().map(|name| Arc::from(*name)).collect();
-        let trust = Arc::new(DaneTrust { names, records: vec![record] });
-        let verifier = DaneVerifier::new(trust, Arc::new(aws_lc_rs::default_provider()));
+        let dane = Dane(Arc::new(DaneTrust { names, records: vec![record] }));
         let chain: Vec<_> = chain.iter().map(|der| CertificateDer::from(*der)).collect();
-        let asked = ServerName::try_from("mx.example.org").unwrap();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(at));
         let host = CertificateDer::from(HOST);
-        let verdict = verifier.verify_server_cert(&host, &chain, &asked, &[], now);
-        verdict.map(|_| ()).map_err(|error| error.to_string())
+        let verdict = dane.judge(&host, &chain, now, &aws_lc_rs::default_provider());
+        verdict.map_err(|error| error.to_string())
     }
 
     const NAME: &[&str] = &["mx.example.org"];
