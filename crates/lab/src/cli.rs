@@ -4,7 +4,7 @@ use crate::bench;
 use crate::prove::{crash, limits, sim};
 use crate::stand::long_path as path;
 use clap::{Parser, Subcommand};
-use load::{cpu, floor, ledger, sink, source};
+use load::{cpu, floor, guess, ledger, sink, source};
 use std::process::ExitCode;
 
 /// Load tools for mail relays: send mail, receive mail, account for every message.
@@ -21,6 +21,7 @@ enum Command {
     Sink(sink::SinkOptions),
     Ledger(ledger::LedgerOptions),
     Floor(floor::FloorOptions),
+    Guess(guess::GuessOptions),
     Sim(sim::SimOptions),
     Crash(crash::CrashOptions),
     Limits(limits::LimitsOptions),
@@ -38,6 +39,7 @@ impl Cli {
             Command::Sink(options) => sink::run(&options),
             Command::Ledger(options) => ledger::run(&options),
             Command::Floor(options) => floor::run(&options),
+            Command::Guess(options) => guess::run(&options),
             Command::Sim(options) => sim::run_command(&options),
             Command::Crash(options) => crash::run(&options),
             Command::Limits(options) => limits::run(&options),

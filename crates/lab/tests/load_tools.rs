@@ -404,3 +404,48 @@ impl Drop for Ended {
         let _ = self.0.wait();
     }
 }
+
+#[test]
+fn encrypted_load_arrives_whole_resumed_or_not() {
+    let files = Files::new();
+    let openssl = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-nodes",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+        ])
+        .args(["-subj", "/CN=sink.test", "-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", &files.name("key.pem"), "-out", &files.name("chain.pem")])
+        .output()
+        .expect("openssl is there");
+    assert!(openssl.status.success(), "{openssl:?}");
+    for handshakes in ["resumed", "full"] {
+        let (sent, arrived) = (files.name("sent"), files.name("arrived"));
+        let tls =
+            ["--tls-certificate", &files.name("chain.pem"), "--tls-key", &files.name("key.pem")];
+        let mut sink = sink(
+            &[&tls[..], &["--tls-handshakes", handshakes, "--ledger", &arrived, "--expect", "40"]]
+                .concat(),
+        );
+        let more =
+            ["--tls", handshakes, "--body-bytes", "200000", "--ledger", &sent, "--sessions", "2"];
+        let (code, report) = source(&sink.address, 40, &more).finish();
+        assert_eq!(code, 0, "{report}");
+        let (_, taken) = sink.finish();
+        for value in [&report, &taken] {
+            assert_eq!(number(value, "handshakes"), 40, "{value}");
+            let resumed = number(value, "handshakes_resumed");
+            assert_eq!(resumed > 30, handshakes == "resumed", "{value}");
+        }
+        assert_eq!(audit(&files.path("sent"), &files.path("arrived")).0, 0);
+    }
+    let clear = sink(&[]);
+    let refused = ["--tls", "full", "--reconnect", "0"];
+    let (code, report) = source(&clear.address, 1, &refused).finish();
+    assert_eq!(code, 3, "{report}");
+    assert!(report["connect_failures"]["STARTTLS is not offered"].is_u64(), "{report}");
+}

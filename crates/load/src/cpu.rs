@@ -2,8 +2,10 @@
 
 use crate::outcome::{CommandError, Outcome};
 use crate::proc::{Memory, Usage};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Prints a process's CPU time and memory as JSON.
 ///
@@ -46,4 +48,11 @@ pub fn run(options: &CpuOptions) -> Outcome {
     };
     println!("{}", serde_json::json!(shown));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What this thread has used of a processor.
+#[must_use]
+pub fn thread_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }

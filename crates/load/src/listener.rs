@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket};
 
 /// Connections that may wait to be accepted.
 const BACKLOG_MAX: u32 = 4096;
@@ -91,7 +91,7 @@ impl ReadBuffer {
     /// Reads once and gives what came to `take`; empty at the end of the stream.
     pub async fn read<T>(
         &self,
-        stream: &mut TcpStream,
+        stream: &mut (impl AsyncRead + Unpin),
         mut take: impl FnMut(&[u8]) -> T,
     ) -> io::Result<T> {
         // poll_read instead of readable() and try_read(): it knows from a short read that the

@@ -15,6 +15,7 @@ mod scenario;
 mod series;
 mod steady_state;
 mod table;
+mod tls_cost;
 mod trial;
 mod workload;
 
@@ -26,6 +27,7 @@ use load::file::{self, FileError};
 use load::outcome::{CommandError, Outcome};
 use load::process::this_program;
 use load::stop::StopFlag;
+use load::tls::Handshakes;
 use report::{Manifest, Report, Round, Skipped};
 use run_directory::RunDirectory;
 use scenario::{Case, Kind, Scenario};
@@ -57,6 +59,8 @@ on no real disk); 2 the command line is wrong, or nothing could be measured.
 Examples:
   postrider-lab bench relay-400
   postrider-lab bench relay-64k --against postrider,postfix --scale 0.1 --rounds 5
+  postrider-lab bench relay-400 --tls resumed --against postrider,postfix --seconds 60
+  postrider-lab bench tls
   postrider-lab bench all --minutes 60 --out bench-all")]
 pub struct BenchOptions {
     /// The scenario, one of its variants (alerts-10k/50ms), or `all`; --list shows them
@@ -106,6 +110,10 @@ pub struct BenchOptions {
     /// removed, so that the disk of a long run holds the mail of so long only
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub read_after: Option<u64>,
+    /// Encrypt mail on its way in and out by STARTTLS, where a scenario only relays; contenders that
+    /// aren't set up for it here are left out
+    #[arg(long, value_name = "HANDSHAKES")]
+    pub tls: Option<Handshakes>,
     /// Take a scale that fits into about so many minutes
     #[arg(long, value_name = "M", conflicts_with = "scale")]
     pub minutes: Option<f64>,
@@ -132,6 +140,9 @@ pub fn run(options: &BenchOptions) -> Outcome {
     if options.list {
         list();
         return Ok(ExitCode::SUCCESS);
+    }
+    if options.scenario.as_deref() == Some(tls_cost::NAME) {
+        return tls_cost::run(options.seconds, options.json);
     }
     let report = Bench::prepare(options)
         .and_then(Bench::run)
@@ -160,6 +171,7 @@ fn list() {
         line("", &format!("contenders: {}", scenario.contenders.join(",")));
     }
     line("all", "every one of them");
+    line(tls_cost::NAME, "no scenario: what TLS alone costs here, to hold runs with --tls against");
     println!("Contenders:");
     for contender in &contenders {
         let text = format!("{}; {}", contender.title(), contender.durability().sentence);
@@ -286,7 +298,7 @@ impl Bench {
         }
         let runs = if shown.unavailable.is_some() { 0 } else { rounds };
         let names: Vec<String> = self.contenders.iter().map(|c| c.name().to_owned()).collect();
-        shown.left_out = left_out(case, &self.contenders);
+        shown.left_out = left_out(case, load.tls, &self.contenders);
         let is_left_out = |name: &String| shown.left_out.iter().any(|other| other.name == *name);
         let measured: Vec<String> =
             names.iter().filter(|name| !is_left_out(name)).cloned().collect();
@@ -342,6 +354,7 @@ impl Bench {
             postrider: self.postrider.clone(),
             path: case.path,
             egress: case.egress,
+            tls: load.tls,
             population: self.population.clone().filter(|_| case.keeps_mail()),
             read_after: self.options.read_after.map(Duration::from_secs),
             seed: load.seed,
@@ -443,7 +456,11 @@ fn describe(contender: &dyn Contender, version: String) -> report::Contender {
 }
 
 /// Contenders that a case makes no sense for.
-fn left_out(case: &Case, contenders: &[Rc<dyn Contender>]) -> Vec<Skipped> {
+fn left_out(
+    case: &Case,
+    tls: Option<Handshakes>,
+    contenders: &[Rc<dyn Contender>],
+) -> Vec<Skipped> {
     let kills = case.kind == Kind::LargeQueue { kill: true };
     let why = |contender: &dyn Contender| {
         if case.keeps_mail() != contender.lookup().is_some() {
@@ -451,6 +468,8 @@ fn left_out(case: &Case, contenders: &[Rc<dyn Contender>]) -> Vec<Skipped> {
                 true => "it keeps no mail here",
                 false => "it keeps mail, and relays none",
             })
+        } else if tls.is_some() && !contender.encrypts() {
+            Some("it is not set up to encrypt here")
         } else if kills && !contender.survives_a_kill() {
             Some("it keeps nothing when it is killed, or is not ours to kill")
         } else if matches!(case.egress, Egress::Limited(_)) && !contender.limits_connections() {

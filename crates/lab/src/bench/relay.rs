@@ -4,7 +4,7 @@ use super::machine::disk_used_bytes;
 use super::measurement::{Figures, accept_seconds, conclude, mark_gave_up, percentiles};
 use super::report::{Mark, Measurement, Severity};
 use super::trial::{Trial, Waited};
-use crate::stand::{Load, Result, Tool};
+use crate::stand::{Load, Result, SourceReport, Tool};
 use load::proc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,9 @@ pub(super) fn measure(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Res
     }
     figures.lower("accept_seconds", "time to accept all", "s", accept_seconds);
     figures.lower("deliver_seconds", "time to deliver all", "s", deliver_seconds);
+    if load.tls.is_some() {
+        figures.neither("resumed_percent", "handshakes resumed", "%", resumed_percent(&reports));
+    }
     if let Some(latency) = &latency {
         figures.lower("latency_p50_ms", "latency, half of them", "ms", latency.p50_us / 1e3);
         figures.lower("latency_p99_ms", "latency, 99 % of them", "ms", latency.p99_us / 1e3);
@@ -70,6 +73,13 @@ pub(super) fn measure(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Res
     }
     measurement.figures = figures.done();
     Ok(measurement)
+}
+
+/// Of the sources' handshakes, those that went on with an earlier session.
+fn resumed_percent(reports: &[SourceReport]) -> f64 {
+    let all: u64 = reports.iter().map(|report| report.handshakes).sum();
+    let resumed: u64 = reports.iter().map(|report| report.handshakes_resumed).sum();
+    100.0 * resumed as f64 / all.max(1) as f64
 }
 
 /// How the intake ended.

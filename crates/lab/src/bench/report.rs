@@ -208,6 +208,9 @@ pub struct Workload {
     /// Domains with a route of their own; 0 for one route for all.
     #[serde(default)]
     pub routes: u32,
+    /// Connections were encrypted, in and out: `resumed` or `full` handshakes; none: in clear.
+    #[serde(default)]
+    pub tls: Option<String>,
     /// Sources were stopped after so many seconds; 0: when they had sent all.
     #[serde(default)]
     pub seconds: f64,

@@ -5,6 +5,7 @@ use crate::stand::contender::RoughRates;
 use crate::stand::long_path::PathShape;
 use crate::stand::{Egress, Error, Load, Result, Tool};
 use load::source::Span;
+use load::tls::Handshakes;
 use std::time::Duration;
 
 /// The project's own figures from before a line was written.
@@ -78,6 +79,7 @@ impl Case {
             rate: None,
             lasts: None,
             cut_off: None,
+            tls: None,
             seed,
             tool: match self.kind {
                 Kind::Mailboxes { tool, .. } => tool,
@@ -101,6 +103,11 @@ impl Case {
     /// The rate at which messages are offered, where that is for the command line to say.
     pub(super) fn rate(&self, given: Option<f64>) -> Option<f64> {
         given.filter(|_| matches!(self.kind, Kind::Relay | Kind::Mailboxes { .. }))
+    }
+
+    /// How connections are encrypted, where that is for the command line to say.
+    pub(super) fn tls(&self, given: Option<Handshakes>) -> Option<Handshakes> {
+        given.filter(|_| self.kind == Kind::Relay)
     }
 
     /// Whether mail is kept in mailboxes, not relayed.

@@ -6,13 +6,14 @@ use comfy_table::{Cell, CellAlignment, Color, Table, TableStyle, presets};
 use std::io::IsTerminal as _;
 
 /// The columns, as figure and heading; those that no contender has are left out.
-const COLUMNS: [(&str, &str); 29] = [
+const COLUMNS: [(&str, &str); 30] = [
     ("accepted_per_second", "in/s"),
     ("accepted_of_offered", "of offered %"),
     ("delivered_per_second", "out/s"),
     ("best_delivered_per_second", "best out/s"),
     ("accept_seconds", "in s"),
     ("deliver_seconds", "out s"),
+    ("resumed_percent", "resumed %"),
     ("latency_p50_ms", "p50 ms"),
     ("latency_p99_ms", "p99 ms"),
     ("reference_accepted_per_second", "in/s, empty"),
@@ -88,6 +89,9 @@ fn case_text<'a>(
     let mut out = format!("\n{} {}: {}, {}", scenario.name, case.name, scenario.title, case.title);
     if load.messages > 0 {
         out += &format!(", {} messages of {} bytes", load.messages, load.body_bytes);
+    }
+    if let Some(handshakes) = &load.tls {
+        out += &format!(", encrypted with {handshakes} handshakes");
     }
     load.offered().into_iter().chain(load.read()).for_each(|text| out += &format!(", {text}"));
     out.push('\n');

@@ -4,6 +4,7 @@ use super::machine::device_written_bytes;
 use super::minutes::{Minutes, Stock};
 use super::report::{Account, ConfigFile, Mark, Minute, Severity};
 use super::series::{Recorder, Sample};
+use crate::stand::certificate::{Certificate, Encryption, KeyKind};
 use crate::stand::contender::{self, Contender};
 use crate::stand::directory::slapd::Slapd;
 use crate::stand::directory::{Lookup, OWNER, Population};
@@ -18,6 +19,7 @@ use load::mailboxes::Mailboxes;
 use load::proc::{Busy, Usage};
 use load::stats::Tenths;
 use load::stop::StopFlag;
+use load::tls::Handshakes;
 use load::tree;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -76,6 +78,8 @@ pub(super) struct Site {
     pub(super) path: Option<PathShape>,
     /// Connections to the sink.
     pub(super) egress: Egress,
+    /// Mail is encrypted on its way in and out.
+    pub(super) tls: Option<Handshakes>,
     /// Whose mail is kept; without them it is relayed to a sink.
     pub(super) population: Option<Rc<Population>>,
     /// Users read and remove mail that is so old.
@@ -92,6 +96,15 @@ impl Site {
     pub(super) fn mail(&self) -> PathBuf {
         self.directory.join("mail")
     }
+}
+
+/// What mail is encrypted with, if it is.
+fn encryption(site: &Site) -> Result<Option<Encryption>> {
+    let encryption = site.tls.map(|handshakes| {
+        let certificate = Certificate::make(&site.directory.join("tls"), KeyKind::EcdsaP256)?;
+        Ok(Encryption { certificate, handshakes })
+    });
+    encryption.transpose()
 }
 
 /// A contender on the stand.
@@ -134,6 +147,7 @@ impl<'a> Trial<'a> {
             admin_port: port()?,
             postrider: site.postrider.clone(),
             egress: site.egress,
+            encryption: encryption(site)?,
             mail: None,
             group: Group::create(&format!("postrider-bench-{own_port}")).map(Rc::new),
         };
@@ -201,7 +215,9 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// When it can't be started.
     pub(super) fn start_sink(&mut self) -> Result<()> {
-        self.stand.start_sink(&[])
+        let encryption = self.place.encryption.as_ref().map(Encryption::sink_arguments);
+        let arguments: Vec<&str> = encryption.iter().flatten().map(String::as_str).collect();
+        self.stand.start_sink(&arguments)
     }
 
     /// Takes the next hop down.

@@ -13,6 +13,7 @@ pub(super) fn load(case: &Case, options: &BenchOptions, scale: f64, seed: u64) -
     Load {
         cut_off: options.cut_off.map(Duration::from_secs),
         rate: case.rate(options.rate),
+        tls: case.tls(options.tls),
         ..case.load(scale, seed).lasting(lasts)
     }
 }
@@ -43,6 +44,7 @@ pub(super) fn shown(case: &Case, load: &Load, options: &BenchOptions) -> Workloa
         path_loss: case.path.map_or(0.0, |path| path.loss),
         connections_max: case.egress.in_sum().unwrap_or(0),
         routes: case.egress.domains(),
+        tls: load.tls.map(|handshakes| handshakes.name().to_owned()),
     }
 }
 
@@ -54,6 +56,14 @@ pub(super) fn differences(scenario: &Scenario, options: &BenchOptions) -> Vec<St
     {
         differences.push(format!(
             "{rate} messages are offered in a second, evenly; the publication sends as many as are taken"
+        ));
+    }
+    if let Some(handshakes) = options.tls
+        && scenario.cases.iter().any(|case| case.tls(Some(handshakes)).is_some())
+    {
+        differences.push(format!(
+            "mail is encrypted on its way in and out (STARTTLS, an ECDSA P-256 certificate; handshakes: {})",
+            handshakes.name()
         ));
     }
     if let Some(seconds) = options.read_after

@@ -62,6 +62,11 @@ pub(crate) trait Contender: Debug {
         true
     }
 
+    /// Whether it encrypts what comes in and goes out, if [`Place::encryption`] says so.
+    fn encrypts(&self) -> bool {
+        false
+    }
+
     /// Whether [`Place::egress`] means anything to it.
     fn limits_connections(&self) -> bool {
         true

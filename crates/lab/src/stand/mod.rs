@@ -2,6 +2,7 @@
 //! directory. Whoever measures or proves something puts them up here, takes them down, kills,
 //! drains, and has every message accounted for.
 
+pub(crate) mod certificate;
 pub(crate) mod contender;
 pub(crate) mod contenders;
 pub(crate) mod directory;

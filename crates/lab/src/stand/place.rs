@@ -1,5 +1,6 @@
 //! Where a server under test works, and what it talks to.
 
+use super::certificate::Encryption;
 use super::directory::Population;
 use super::error::{Error, Result};
 use super::group::Group;
@@ -90,6 +91,8 @@ pub(crate) struct Place {
     /// The postrider program.
     pub(crate) postrider: PathBuf,
     pub(crate) egress: Egress,
+    /// Where mail is encrypted on its way in and out.
+    pub(crate) encryption: Option<Encryption>,
     /// For one that keeps mail instead of relaying it.
     pub(crate) mail: Option<MailPlace>,
     /// For all its processes, where there is such a thing.

@@ -8,6 +8,7 @@ use load::ledger::Followed;
 use load::process::{Process, ProcessError, this_program};
 use load::source::Span;
 use load::stats::Latency;
+use load::tls::Handshakes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::io::Write as _;
@@ -43,6 +44,8 @@ pub(crate) struct Load {
     pub(crate) lasts: Option<Duration>,
     /// A server that hasn't taken all by then is not waited for.
     pub(crate) cut_off: Option<Duration>,
+    /// Connections are encrypted, in and out.
+    pub(crate) tls: Option<Handshakes>,
     pub(crate) seed: u64,
     pub(crate) tool: Tool,
 }
@@ -79,6 +82,9 @@ impl Load {
             Some(file) => add("--recipients", file.display().to_string()),
             None => add("--domains", domain(number)),
         }
+        if let Some(handshakes) = self.tls {
+            add("--tls", handshakes.name().to_owned());
+        }
         if let Some(rate) = self.rate {
             add("--rate", (rate / f64::from(self.sources)).to_string());
         }
@@ -103,6 +109,8 @@ pub(crate) struct SourceReport {
     pub(crate) seconds: f64,
     pub(crate) acked: u64,
     pub(crate) sessions_gave_up: u64,
+    pub(crate) handshakes: u64,
+    pub(crate) handshakes_resumed: u64,
     pub(super) latency_us_counts: Vec<(u64, u64)>,
     /// As `source --help` explains it.
     #[serde(skip)]

@@ -21,6 +21,8 @@ pub struct Offer {
     /// A refused chunk is read and dropped, as RFC 3030 §2 wants it. If not, what follows a refused
     /// BDAT is read as commands.
     pub discards: bool,
+    /// RFC 3207.
+    pub starttls: bool,
 }
 
 /// Where content goes, without the dots that DATA added, in pieces split anywhere.
@@ -51,6 +53,8 @@ pub enum Event {
     Data,
     /// The content is complete.
     Message,
+    /// STARTTLS: once 220 is written the handshake follows, then [`Dialogue::encrypted`].
+    StartTls,
     /// 221 is in the output (or 500, after a line beyond all bounds): write it and close.
     Quit,
 }
@@ -244,6 +248,9 @@ impl Dialogue {
                 self.say("221 2.0.0 Bye");
                 return Some(Event::Quit);
             }
+            _ if self.offer.starttls && verb.eq_ignore_ascii_case(b"STARTTLS") => {
+                return Some(Event::StartTls);
+            }
             _ => {
                 self.unknown_count += 1;
                 self.say("500 5.5.2 Unknown command");
@@ -267,6 +274,9 @@ impl Dialogue {
         }
         if self.offer.dsn {
             self.output.extend_from_slice(b"250-DSN\r\n");
+        }
+        if self.offer.starttls {
+            self.output.extend_from_slice(b"250-STARTTLS\r\n");
         }
         self.say("250-8BITMIME\r\n250-SMTPUTF8\r\n250 ENHANCEDSTATUSCODES");
         Event::Hello
@@ -374,7 +384,15 @@ impl Dialogue {
                 self.say("250 2.0.0 Ok");
                 self.reset();
             }
+            Event::StartTls => self.say("220 2.0.0 Go ahead"),
         }
+    }
+
+    /// The handshake is done: the session begins anew (RFC 3207 §4.2).
+    pub fn encrypted(&mut self) {
+        self.offer.starttls = false;
+        self.partial.clear();
+        self.reset();
     }
 
     /// A no to the last event.

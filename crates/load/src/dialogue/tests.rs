@@ -2,7 +2,8 @@
 
 use super::{Dialogue, Event, Offer};
 
-const OFFER: Offer = Offer { chunking: true, pipelining: true, dsn: true, discards: true };
+const OFFER: Offer =
+    Offer { chunking: true, pipelining: true, dsn: true, discards: true, starttls: false };
 
 /// Feeds `input` in pieces of `step` bytes, accepts all; gives contents and replies.
 fn converse(input: &[u8], step: usize) -> (Vec<Vec<u8>>, String) {
@@ -108,4 +109,26 @@ fn a_line_without_end_ends_the_session() {
     let mut content = Vec::new();
     let (_, event) = Dialogue::new(OFFER).advance(&[b'x'; 5000], &mut content);
     assert_eq!(event, Event::Quit);
+}
+
+#[test]
+fn a_session_begins_anew_behind_the_handshake() {
+    let mut dialogue = Dialogue::new(Offer { starttls: true, ..OFFER });
+    let mut content = Vec::new();
+    let mut say = |dialogue: &mut Dialogue, line: &str| {
+        dialogue.output().clear();
+        let (used, event) = dialogue.advance(line.as_bytes(), &mut content);
+        if event != Event::Input {
+            dialogue.accept();
+        }
+        (used, event, String::from_utf8(dialogue.output().clone()).expect("replies are ASCII"))
+    };
+    assert!(say(&mut dialogue, "EHLO x\r\n").2.contains("250-STARTTLS\r\n"));
+    say(&mut dialogue, "MAIL FROM:<a@b>\r\n");
+    let (used, event, reply) = say(&mut dialogue, "STARTTLS\r\nNOOP\r\n");
+    assert_eq!((used, event, &reply[..3]), (10, Event::StartTls, "220"));
+    dialogue.encrypted();
+    assert!(!say(&mut dialogue, "EHLO x\r\n").2.contains("STARTTLS"));
+    assert_eq!(say(&mut dialogue, "MAIL FROM:<a@b>\r\n").1, Event::Mail);
+    assert!(say(&mut dialogue, "STARTTLS\r\n").2.starts_with("500"));
 }

@@ -1,6 +1,6 @@
 //! A cost that is known beforehand, to prove a meter with.
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::cpu::thread_time;
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -71,15 +71,10 @@ impl KnownCost {
     }
 }
 
-/// What this thread has used of a processor.
-fn thread_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{KnownCost, thread_time};
+    use super::KnownCost;
+    use crate::cpu::thread_time;
     use std::time::Duration;
 
     #[test]

@@ -137,6 +137,7 @@ pub fn run(options: &FloorOptions) -> Outcome {
             pipelining: true,
             dsn: true,
             discards: true,
+            starttls: false,
         },
         is_hasty: options.unasked_content,
         to: resolve(&options.to).map_err(failed(&options.to))?,

@@ -14,6 +14,7 @@ use crate::progress::Progress;
 use crate::random::Random;
 use crate::stats::{rate, value_table};
 use crate::stop::Stop;
+use crate::tls::{HandshakeCount, Handshakes, Server};
 use serde_json::json;
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;
@@ -56,6 +57,15 @@ pub struct SinkOptions {
     /// Write id and recipient of each accepted message
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
+    /// Offer STARTTLS with this certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// With TLS: whether sessions can be resumed
+    #[arg(long, value_name = "HANDSHAKES", default_value = "resumed")]
+    pub tls_handshakes: Handshakes,
     /// Don't offer CHUNKING
     #[arg(long)]
     pub no_chunking: bool,
@@ -90,6 +100,8 @@ const FAREWELL_MAX: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 struct Sink {
     offer: Offer,
+    tls: Option<Server>,
+    handshakes: HandshakeCount,
     latency: Duration,
     refusals: Vec<Refuse>,
     drops: Vec<Drop>,
@@ -123,13 +135,20 @@ fn add(cell: &Cell<u64>, count: u64) {
 
 impl Sink {
     fn new(options: &SinkOptions) -> std::io::Result<Sink> {
+        let files = options.tls_certificate.as_deref().zip(options.tls_key.as_deref());
+        let tls = files
+            .map(|(certificate, key)| Server::from_files(certificate, key, options.tls_handshakes));
+        let tls = tls.transpose()?;
         Ok(Sink {
             offer: Offer {
                 chunking: !options.no_chunking,
                 pipelining: !options.no_pipelining,
                 dsn: !options.no_dsn,
                 discards: true,
+                starttls: tls.is_some(),
             },
+            tls,
+            handshakes: HandshakeCount::default(),
             latency: Duration::from_millis(options.latency),
             refusals: options.refuse.clone(),
             drops: options.drop.clone(),
@@ -187,6 +206,8 @@ impl Sink {
             ("damaged", &totals.damaged),
             ("refused", &totals.refused),
             ("dropped", &totals.dropped),
+            ("handshakes", &self.handshakes.all),
+            ("handshakes_resumed", &self.handshakes.resumed),
         ]
         .map(|(name, cell)| (name, cell.get()))
         .to_vec()
@@ -223,7 +244,7 @@ pub fn run(options: &SinkOptions) -> Outcome {
         let what = what.to_owned();
         move |error: std::io::Error| CommandError::new(format!("{what}: {error}"))
     };
-    let sink = Rc::new(Sink::new(options).map_err(failed("ledger"))?);
+    let sink = Rc::new(Sink::new(options).map_err(failed("ledger or certificate"))?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(failed("runtime"))?;
     let tasks = LocalSet::new();

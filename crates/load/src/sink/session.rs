@@ -3,6 +3,7 @@
 use super::message::Incoming;
 use super::{Phase, Sink, add};
 use crate::dialogue::{Dialogue, Event};
+use crate::wire::Wire;
 use std::time::Instant;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -13,6 +14,8 @@ enum Next {
     Read,
     /// Write the replies, then close.
     Close,
+    /// Write the reply, then encrypt.
+    Encrypt,
     /// Close at once.
     Break,
 }
@@ -25,7 +28,8 @@ struct Session {
 }
 
 /// Serves one connection to its end. An error of the network ends it like the peer's closing does.
-pub(super) async fn serve(mut stream: TcpStream, sink: &Sink) {
+pub(super) async fn serve(stream: TcpStream, sink: &Sink) {
+    let mut stream = Wire::Clear(stream);
     let dialogue = Dialogue::new(sink.offer);
     let mut session = Session { dialogue, message: Incoming::default(), cut: false };
     let mut next = Next::Read;
@@ -35,7 +39,7 @@ pub(super) async fn serve(mut stream: TcpStream, sink: &Sink) {
             if !sink.latency.is_zero() {
                 tokio::time::sleep(sink.latency).await;
             }
-            if stream.write_all(output).await.is_err() {
+            if stream.write_all(output).await.is_err() || stream.flush().await.is_err() {
                 return;
             }
             output.clear();
@@ -47,13 +51,19 @@ pub(super) async fn serve(mut stream: TcpStream, sink: &Sink) {
         if next == Next::Close {
             return;
         }
+        if next == Next::Encrypt {
+            let (Wire::Clear(clear), Some(server)) = (stream, &sink.tls) else { return };
+            let Ok(encrypted) = server.encrypt(clear, &sink.handshakes).await else { return };
+            session.dialogue.encrypted();
+            stream = Wire::Encrypted(Box::new(encrypted));
+        }
         match sink.reading.read(&mut stream, |input| session.take(sink, input)).await {
             Ok(after) => next = after,
             Err(_) => return,
         }
     }
     // A break is a reset, not a polite end.
-    let _ = socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO));
+    let _ = socket2::SockRef::from(stream.socket()).set_linger(Some(std::time::Duration::ZERO));
 }
 
 impl Session {
@@ -71,6 +81,12 @@ impl Session {
             let phase = match event {
                 Event::Input => return Next::Read,
                 Event::Quit => return Next::Close,
+                // RFC 3207 §4.2: what a stranger could have put behind it is no part of the session.
+                Event::StartTls if !input.is_empty() => return Next::Break,
+                Event::StartTls => {
+                    self.dialogue.accept();
+                    return Next::Encrypt;
+                }
                 Event::Hello => Phase::Ehlo,
                 Event::Mail => Phase::Mail,
                 Event::Rcpt => Phase::Rcpt,

@@ -21,6 +21,7 @@ use crate::outcome::{CommandError, Outcome};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::stop::Stop;
+use crate::tls::{Client, HandshakeCount, Handshakes};
 use minutes::{MINUTE, Minutes};
 use report::Tally;
 use session::{Run, Session};
@@ -109,6 +110,9 @@ pub struct SourceOptions {
     /// Use BDAT if the peer offers CHUNKING; with --pipelining, one write carries all
     #[arg(long)]
     pub chunking: bool,
+    /// Encrypt connections by STARTTLS, whatever certificate the server has
+    #[arg(long, value_name = "HANDSHAKES")]
+    pub tls: Option<Handshakes>,
     /// Try to connect for so long without a success
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub reconnect: u64,
@@ -180,6 +184,12 @@ impl SourceOptions {
             per_session: self.per_session,
             pipelining: self.pipelining,
             chunking: self.chunking,
+            tls: self
+                .tls
+                .map(Client::new)
+                .transpose()
+                .map_err(|error| format!("--tls: {error}"))?,
+            handshakes: HandshakeCount::default(),
             reconnect: Duration::from_secs(self.reconnect),
             timeout: Duration::from_secs(self.timeout),
             tally: RefCell::new(Tally::new(pace.start(), self.messages)),
@@ -214,7 +224,10 @@ pub fn run(options: &SourceOptions) -> Outcome {
     flushed.map_err(|error| CommandError::new(format!("ledger: {error}")))?;
     let tally = run.tally.borrow();
     if options.json {
-        println!("{}", tally.to_json(&run.run_id, &options.body_bytes.to_string()));
+        println!(
+            "{}",
+            tally.to_json(&run.run_id, &options.body_bytes.to_string(), &run.handshakes)
+        );
     } else {
         tally.warnings().iter().for_each(|warning| eprintln!("postrider-lab: {warning}"));
         println!("{}", tally.to_table());

@@ -1,8 +1,7 @@
 //! Reads replies (RFC 5321 §4.2).
 
 use std::io;
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// A reply longer than this is no reply.
 const REPLY_BYTES_MAX: usize = 16 * 1024;
@@ -19,6 +18,8 @@ pub(crate) struct Offered {
     pub(crate) chunking: bool,
     /// RFC 6152.
     pub(crate) eight_bit: bool,
+    /// RFC 3207.
+    pub(crate) starttls: bool,
 }
 
 /// Bytes that came and the replies in them.
@@ -30,6 +31,11 @@ pub(crate) struct ReplyReader {
 }
 
 impl ReplyReader {
+    /// Whether something came behind the last reply.
+    pub(crate) fn has_more(&self) -> bool {
+        self.taken < self.buffer.len()
+    }
+
     /// Forgets what a former connection sent.
     pub(crate) fn reset(&mut self) {
         self.buffer.clear();
@@ -42,7 +48,7 @@ impl ReplyReader {
     /// The connection broke or ended, or what came is no reply.
     pub(crate) async fn read(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut (impl AsyncRead + Unpin),
         mut line: impl FnMut(&[u8]),
     ) -> io::Result<u16> {
         loop {
@@ -97,6 +103,7 @@ impl Offered {
             () if keyword.eq_ignore_ascii_case(b"PIPELINING") => self.pipelining = true,
             () if keyword.eq_ignore_ascii_case(b"CHUNKING") => self.chunking = true,
             () if keyword.eq_ignore_ascii_case(b"8BITMIME") => self.eight_bit = true,
+            () if keyword.eq_ignore_ascii_case(b"STARTTLS") => self.starttls = true,
             () => {}
         }
     }
@@ -125,6 +132,7 @@ mod tests {
         for line in [&b"host.example"[..], b"pipelining", b"SIZE 1000", b"ChunkinG", b"8BITMIMEX"] {
             offered.take(line);
         }
-        assert_eq!(offered, Offered { pipelining: true, chunking: true, eight_bit: false });
+        let seen = Offered { pipelining: true, chunking: true, ..Offered::default() };
+        assert_eq!(offered, seen);
     }
 }

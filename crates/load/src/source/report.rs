@@ -3,6 +3,7 @@
 use super::minutes::Counts;
 use crate::ledger::Fate;
 use crate::stats::{Latency, Tenths, latency_table, rate, value_table};
+use crate::tls::HandshakeCount;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -144,7 +145,12 @@ impl Tally {
         .collect()
     }
 
-    pub(super) fn to_json(&self, run_id: &str, body_bytes: &str) -> Value {
+    pub(super) fn to_json(
+        &self,
+        run_id: &str,
+        body_bytes: &str,
+        handshakes: &HandshakeCount,
+    ) -> Value {
         let replies = self.refused_by_reply.iter();
         let replies: BTreeMap<String, u64> =
             replies.map(|((phase, code), count)| (format!("{phase} {code}"), *count)).collect();
@@ -162,6 +168,8 @@ impl Tally {
             "refused_by_reply": replies,
             "recipients_refused_by_reply": self.recipients_refused,
             "connections": self.connections,
+            "handshakes": handshakes.all.get(),
+            "handshakes_resumed": handshakes.resumed.get(),
             "connections_broken": self.broken,
             "connect_failures": self.connect_failures,
             "sessions_gave_up": self.gave_up,

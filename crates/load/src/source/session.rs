@@ -8,6 +8,8 @@ use super::report::Tally;
 use super::span::Span;
 use crate::ledger::{Fate, LedgerWriter, Sent};
 use crate::random::Random;
+use crate::tls::{Client, HandshakeCount};
+use crate::wire::Wire;
 use bytes::Buf;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -41,6 +43,9 @@ pub(super) struct Run {
     pub(super) per_session: Span,
     pub(super) pipelining: bool,
     pub(super) chunking: bool,
+    /// Connections are encrypted.
+    pub(super) tls: Option<Client>,
+    pub(super) handshakes: HandshakeCount,
     /// How long a session tries to connect without a success.
     pub(super) reconnect: Duration,
     /// For a connection to be ready and for a transaction to end.
@@ -116,7 +121,7 @@ impl Drop for Message<'_> {
 
 /// A connection after EHLO.
 struct Connection {
-    stream: TcpStream,
+    stream: Wire,
     offered: Offered,
     /// Messages begun on it.
     sent: u64,
@@ -145,6 +150,8 @@ fn is_positive(code: u16) -> bool {
 /// A session with its buffers.
 pub(super) struct Session {
     run: Rc<Run>,
+    /// Remembers sessions of its own, as a client of its own would.
+    tls: Option<Client>,
     replies: ReplyReader,
     out: Vec<u8>,
     connection: Option<Connection>,
@@ -156,6 +163,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(run: Rc<Run>) -> Session {
         Session {
+            tls: run.tls.as_ref().map(Client::another),
             run,
             replies: ReplyReader::default(),
             out: Vec::new(),
@@ -250,23 +258,18 @@ impl Session {
     async fn try_connect(&mut self, run: &Run) -> Result<Connection, String> {
         let text = |error: io::Error| error.to_string();
         self.replies.reset();
-        let mut stream = TcpStream::connect(run.to).await.map_err(text)?;
+        let stream = TcpStream::connect(run.to).await.map_err(text)?;
         stream.set_nodelay(true).map_err(text)?;
+        let mut stream = Wire::Clear(stream);
         let greeting = self.replies.read(&mut stream, |_| {}).await.map_err(text)?;
         if !is_positive(greeting) {
             return Err(format!("{greeting} at the greeting"));
         }
-        let mut offered = Offered::default();
-        stream.write_all(b"EHLO postrider-lab.invalid\r\n").await.map_err(text)?;
-        let mut code =
-            self.replies.read(&mut stream, |line| offered.take(line)).await.map_err(text)?;
-        if (500..600).contains(&code) {
-            offered = Offered::default();
-            stream.write_all(b"HELO postrider-lab.invalid\r\n").await.map_err(text)?;
-            code = self.replies.read(&mut stream, |_| {}).await.map_err(text)?;
-        }
-        if !is_positive(code) {
-            return Err(format!("{code} at EHLO"));
+        let mut offered = self.hello(&mut stream).await?;
+        if self.tls.is_some() {
+            stream = self.encrypt(stream, offered, &run.handshakes).await?;
+            // RFC 3207 §4.2: what was offered before is void.
+            offered = self.hello(&mut stream).await?;
         }
         run.tally.borrow_mut().lacks(
             run.pipelining && !offered.pipelining,
@@ -277,10 +280,51 @@ impl Session {
         Ok(Connection { stream, offered, sent: 0, sent_max })
     }
 
+    async fn hello(&mut self, stream: &mut Wire) -> Result<Offered, String> {
+        let text = |error: io::Error| error.to_string();
+        let mut offered = Offered::default();
+        write(stream, b"EHLO postrider-lab.invalid\r\n").await.map_err(text)?;
+        let mut code = self.replies.read(stream, |line| offered.take(line)).await.map_err(text)?;
+        if (500..600).contains(&code) {
+            offered = Offered::default();
+            write(stream, b"HELO postrider-lab.invalid\r\n").await.map_err(text)?;
+            code = self.replies.read(stream, |_| {}).await.map_err(text)?;
+        }
+        if !is_positive(code) {
+            return Err(format!("{code} at EHLO"));
+        }
+        Ok(offered)
+    }
+
+    async fn encrypt(
+        &mut self,
+        stream: Wire,
+        offered: Offered,
+        count: &HandshakeCount,
+    ) -> Result<Wire, String> {
+        let text = |error: io::Error| error.to_string();
+        let (Wire::Clear(mut stream), Some(client)) = (stream, &self.tls) else {
+            return Err("it is encrypted".to_owned());
+        };
+        if !offered.starttls {
+            return Err("STARTTLS is not offered".to_owned());
+        }
+        stream.write_all(b"STARTTLS\r\n").await.map_err(text)?;
+        let code = self.replies.read(&mut stream, |_| {}).await.map_err(text)?;
+        if code != 220 {
+            return Err(format!("{code} at STARTTLS"));
+        }
+        if self.replies.has_more() {
+            return Err("clear bytes behind the reply to STARTTLS".to_owned());
+        }
+        let stream = client.encrypt(stream, count).await;
+        Ok(Wire::Encrypted(Box::new(stream.map_err(|error| format!("TLS: {error}"))?)))
+    }
+
     /// Ends a half-done transaction, so that the connection can be used again.
     async fn clear(&mut self, mut connection: Connection) {
         let reset = async {
-            connection.stream.write_all(b"RSET\r\n").await?;
+            write(&mut connection.stream, b"RSET\r\n").await?;
             self.replies.read(&mut connection.stream, |_| {}).await
         };
         let result = tokio::time::timeout(self.run.timeout, reset).await;
@@ -292,14 +336,14 @@ impl Session {
     async fn quit(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         let quit = async {
-            connection.stream.write_all(b"QUIT\r\n").await?;
+            write(&mut connection.stream, b"QUIT\r\n").await?;
             self.replies.read(&mut connection.stream, |_| {}).await
         };
         // Everything was answered: whether QUIT is changes nothing.
         let _ = tokio::time::timeout(self.run.timeout, quit).await;
         // The last word was said on both sides. Closing without TIME_WAIT, as smtp-source does,
         // lets one machine open more than its 28,000 ports' worth of connections a minute.
-        let _ = socket2::SockRef::from(&connection.stream).set_linger(Some(Duration::ZERO));
+        let _ = socket2::SockRef::from(connection.stream.socket()).set_linger(Some(Duration::ZERO));
     }
 
     async fn transact(
@@ -420,7 +464,7 @@ impl Session {
     }
 
     async fn flush(&mut self, connection: &mut Connection) -> io::Result<()> {
-        connection.stream.write_all(&self.out).await?;
+        write(&mut connection.stream, &self.out).await?;
         self.out.clear();
         Ok(())
     }
@@ -451,6 +495,7 @@ impl Session {
         } else {
             let mut bytes = self.out.as_slice().chain(body.as_slice());
             connection.stream.write_all_buf(&mut bytes).await?;
+            connection.stream.flush().await?;
             self.out.clear();
         }
         message.written = Some(Instant::now());
@@ -480,6 +525,12 @@ impl Session {
             (after, _) => after,
         })
     }
+}
+
+/// Writes all, also what TLS would hold back.
+async fn write(stream: &mut Wire, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }
 
 fn mail_command(run: &Run, body: &Body, offered: Offered, out: &mut Vec<u8>) {

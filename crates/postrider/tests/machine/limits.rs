@@ -53,6 +53,13 @@ fn idle_sessions_cost_little_and_are_ended() {
 }
 
 #[test]
+fn encrypted_idle_sessions_cost_little_more() {
+    let more = ["--tls", "--sessions", "300", "--messages", "100", "--idle-timeout", "15"];
+    let report = limit("idle-sessions", &more).expect("needs no rights");
+    assert!(report["measured"]["bytes per idle session"].as_u64() < Some(48 * 1024), "{report}");
+}
+
+#[test]
 fn a_next_hop_may_vanish_and_return() {
     let report = limit("sink-away", &["--messages", "200", "--times", "2"]);
     report.expect("needs no rights");

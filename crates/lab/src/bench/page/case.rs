@@ -70,6 +70,9 @@ fn workload(workload: &Workload) -> String {
     if workload.routes > 0 {
         text += &format!(" on {}", plural(workload.routes.into(), "route"));
     }
+    if let Some(handshakes) = &workload.tls {
+        text += &format!(", encrypted with {handshakes} handshakes");
+    }
     if workload.seconds > 0.0 {
         text += &format!(", for {:.0} seconds", workload.seconds);
     }

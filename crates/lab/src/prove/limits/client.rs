@@ -1,17 +1,22 @@
 //! A client that says little and reads every reply.
 
 use crate::stand::{Error, Result};
-use std::io::{BufRead as _, BufReader, Write as _};
+use load::tls;
+use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A reply comes within this time, or not at all; some come when idleness has lasted long enough.
 const REPLY_MAX: Duration = Duration::from_secs(180);
 
+/// What may be encrypted.
+trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
+
 /// A connection to the relay.
-#[derive(Debug)]
 pub(super) struct Client {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Stream>>,
 }
 
 impl Client {
@@ -27,8 +32,27 @@ impl Client {
         socket.bind(&SocketAddr::from((from, 0)).into()).map_err(failed)?;
         socket.connect(&to.into()).map_err(failed)?;
         socket.set_read_timeout(Some(REPLY_MAX)).map_err(failed)?;
-        // One reply is short; thousands of clients must not have large buffers.
-        Ok(Client { stream: BufReader::with_capacity(512, socket.into()) })
+        Ok(Client::over(Box::new(TcpStream::from(socket))))
+    }
+
+    /// One reply is short; thousands of clients must not have large buffers.
+    fn over(stream: Box<dyn Stream>) -> Client {
+        Client { stream: BufReader::with_capacity(512, stream) }
+    }
+
+    /// The same connection, encrypted, after the greeting was read.
+    ///
+    /// # Errors
+    /// When the relay doesn't offer STARTTLS, or the handshake fails.
+    pub(super) fn encrypted(mut self, client: &tls::Client) -> Result<Client> {
+        self.say("EHLO probe.test")?;
+        let reply = self.say("STARTTLS")?;
+        if !reply.starts_with("220") {
+            return Err(Error::Server(format!("STARTTLS: {reply}")));
+        }
+        let failed = |error: io::Error| Error::Server(format!("TLS: {error}"));
+        let stream = client.encrypt_blocking(self.stream.into_inner()).map_err(failed)?;
+        Ok(Client::over(Box::new(stream)))
     }
 
     /// Reads a reply, its lines joined with `\n`; empty at the connection's end.
@@ -60,7 +84,9 @@ impl Client {
     /// # Errors
     /// When it can't be said, or nothing is answered.
     pub(super) fn say(&mut self, line: &str) -> Result<String> {
-        let written = self.stream.get_mut().write_all(format!("{line}\r\n").as_bytes());
+        let stream = self.stream.get_mut();
+        let written =
+            stream.write_all(format!("{line}\r\n").as_bytes()).and_then(|()| stream.flush());
         written.map_err(|error| Error::Server(format!("{line}: {error}")))?;
         self.reply()
     }

@@ -3,9 +3,11 @@
 use super::client::Client;
 use super::{Findings, LimitsOptions, config, open_files};
 use crate::prove::relay::Relay;
+use crate::stand::certificate::{Certificate, KeyKind};
 use crate::stand::{Error, Result};
 use load::ledger::Audit;
 use load::proc::Memory;
+use load::tls::{self, Handshakes};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -34,7 +36,13 @@ pub(super) fn examine(
          command_timeout = \"{timeout}s\""
     );
     relay.stand.start_sink(&[])?;
-    relay.configure(&config(relay, "", &listener))?;
+    let encryption = options.tls.then(|| encryption(relay)).transpose()?;
+    let (certificate, tls) = encryption.unzip();
+    let (listener, certificate) = match certificate {
+        Some(section) => (listener + "\ntls = \"starttls\"", section),
+        None => (listener, String::new()),
+    };
+    relay.configure(&(config(relay, "", &listener) + &certificate))?;
     relay.start()?;
     relay.wait_listening()?;
     // What is allocated once is no cost of a session.
@@ -43,19 +51,7 @@ pub(super) fn examine(
     let pid = relay.pid()?;
     let memory = resident_bytes(pid)?;
     let begun = Instant::now();
-    let mut held = Vec::new();
-    for number in 0..options.sessions {
-        let from = Ipv4Addr::new(127, 0, 0, 2 + (number / PER_ADDRESS) as u8);
-        let mut client = Client::connect(&relay.address, from)?;
-        let greeting = client.reply()?;
-        if !greeting.starts_with("220") {
-            let text = format!("session {number} was greeted with {greeting}");
-            return Err(Error::Server(text));
-        }
-        // Idle after EHLO, as a peer that keeps its connection is.
-        client.say("EHLO idle.test")?;
-        held.push(client);
-    }
+    let mut held = open(options.sessions, relay, tls.as_ref())?;
     findings.note("seconds to open them", begun.elapsed().as_secs_f64());
     let with_them = resident_bytes(pid)?;
     let each = with_them.saturating_sub(memory) / u64::from(options.sessions.max(1));
@@ -80,6 +76,34 @@ pub(super) fn examine(
     findings.expect(after["acked"] == options.messages, || format!("afterwards: {after}"));
     findings.note("open files afterwards", open_files(pid)?);
     findings.account(relay, 0)
+}
+
+/// Opens so many sessions that are idle after EHLO.
+fn open(sessions: u32, relay: &Relay, tls: Option<&tls::Client>) -> Result<Vec<Client>> {
+    let mut held = Vec::new();
+    for number in 0..sessions {
+        let from = Ipv4Addr::new(127, 0, 0, 2 + (number / PER_ADDRESS) as u8);
+        let mut client = Client::connect(&relay.address, from)?;
+        let greeting = client.reply()?;
+        if !greeting.starts_with("220") {
+            let text = format!("session {number} was greeted with {greeting}");
+            return Err(Error::Server(text));
+        }
+        if let Some(tls) = tls {
+            client = client.encrypted(tls)?;
+        }
+        // Idle after EHLO, as a peer that keeps its connection is.
+        client.say("EHLO idle.test")?;
+        held.push(client);
+    }
+    Ok(held)
+}
+
+/// The section of a certificate that is made for it, and what connects to it.
+fn encryption(relay: &Relay) -> Result<(String, tls::Client)> {
+    let certificate = Certificate::make(&relay.directory().join("tls"), KeyKind::EcdsaP256)?;
+    let client = tls::Client::new(Handshakes::Full);
+    Ok((certificate.section(), client.map_err(|error| Error::Server(format!("TLS: {error}")))?))
 }
 
 /// Goes over the limit of sessions, and back.

@@ -47,6 +47,9 @@ pub struct LimitsOptions {
     /// take less
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     idle_timeout: u64,
+    /// idle-sessions: the sessions are encrypted, with a handshake of its own each
+    #[arg(long)]
+    tls: bool,
     /// descriptors: how many files the relay may have open
     #[arg(long, value_name = "N", default_value_t = 256)]
     files: u64,

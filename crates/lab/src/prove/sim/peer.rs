@@ -178,7 +178,7 @@ const DRIP_US: u64 = 900_000;
 impl Session {
     fn new(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr) -> Session {
         let Hop { chunking, pipelining, discards, .. } = **hop;
-        let offer = Offer { chunking, pipelining, dsn: true, discards };
+        let offer = Offer { chunking, pipelining, dsn: true, discards, starttls: false };
         Session {
             peers: Rc::clone(peers),
             dialogue: Dialogue::new(offer),

@@ -178,6 +178,7 @@ mod tests {
     #[test]
     fn the_configuration_has_the_ports_and_the_next_hop() {
         let place = Place {
+            encryption: None,
             directory: PathBuf::from("/x"),
             sink: "198.18.0.1:4025".to_owned(),
             port: 2525,

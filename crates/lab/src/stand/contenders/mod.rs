@@ -22,6 +22,7 @@ pub(crate) fn all() -> Vec<Rc<dyn Contender>> {
     vec![
         Rc::new(Postrider::durable("postrider", "sync")),
         Rc::new(Postrider::in_flight("postrider-in-flight", 8)),
+        Rc::new(Postrider::guessed("postrider-guessed")),
         Rc::new(Postrider::durable("postrider-os", "os")),
         Rc::new(Floor::in_memory()),
         Rc::new(Floor::with_log()),

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Services that it needs to encrypt.
+const TLS_SERVICES: &str = "tlsmgr unix - - n 1000? 1 tlsmgr\ntlsproxy unix - - n - 0 tlsproxy\n";
+
 const STOP_MAX: Duration = Duration::from_secs(30);
 
 struct Running {
@@ -71,7 +74,15 @@ impl Contender for Postfix {
     }
 
     fn start(&self, place: &Place) -> Result<Box<dyn Server>> {
-        start(place, &relay_cf(place), "", "")
+        let tls_services = match &place.encryption {
+            Some(_) => TLS_SERVICES,
+            None => "",
+        };
+        start(place, &(relay_cf(place) + &tls_cf(place)), tls_services, "")
+    }
+
+    fn encrypts(&self) -> bool {
+        true
     }
 
     fn rough_rates(&self) -> RoughRates {
@@ -131,6 +142,22 @@ fn relay_cf(place: &Place) -> String {
         "default_destination_concurrency_limit = {concurrency}
 initial_destination_concurrency = {initial}
 relayhost = [{host}]:{port}
+"
+    )
+}
+
+/// What it has there if mail is encrypted. Sessions are resumed by tickets where mail comes in, by a
+/// cache where it goes out; a resumed one is what a sink without tickets never grants.
+fn tls_cf(place: &Place) -> String {
+    let Some(encryption) = &place.encryption else { return String::new() };
+    let (chain, key) =
+        (encryption.certificate.chain.display(), encryption.certificate.key.display());
+    format!(
+        "smtpd_tls_cert_file = {chain}
+smtpd_tls_key_file = {key}
+smtpd_tls_security_level = may
+smtp_tls_security_level = encrypt
+smtp_tls_session_cache_database = btree:${{data_directory}}/smtp_scache
 "
     )
 }

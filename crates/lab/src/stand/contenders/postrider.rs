@@ -1,6 +1,7 @@
 //! Postrider itself.
 
 mod mail;
+mod submission;
 
 use crate::stand::contender::{Contender, Durability};
 use crate::stand::directory::{Lookup, slapd};
@@ -15,6 +16,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use submission::Submission;
 
 /// It may take so long to end.
 const STOP_MAX: Duration = Duration::from_secs(30);
@@ -42,6 +44,8 @@ pub(crate) struct Postrider {
     durability: &'static str,
     /// Transactions in flight on one connection.
     in_flight: u32,
+    /// Passwords are guessed at a submission listener meanwhile.
+    is_guessed: bool,
     /// Of one that keeps mail.
     lookup: Option<Lookup>,
 }
@@ -49,12 +53,17 @@ pub(crate) struct Postrider {
 impl Postrider {
     /// With this durability, one transaction at a time.
     pub(crate) fn durable(name: &'static str, durability: &'static str) -> Postrider {
-        Postrider { name, durability, in_flight: 1, lookup: None }
+        Postrider { name, durability, in_flight: 1, is_guessed: false, lookup: None }
     }
 
     /// With so many transactions in flight on one connection.
     pub(crate) fn in_flight(name: &'static str, in_flight: u32) -> Postrider {
         Postrider { in_flight, ..Postrider::durable(name, "sync") }
+    }
+
+    /// One at which passwords are guessed while it relays.
+    pub(crate) fn guessed(name: &'static str) -> Postrider {
+        Postrider { is_guessed: true, ..Postrider::durable(name, "sync") }
     }
 
     /// One that keeps mail for users whom it looks up there.
@@ -79,6 +88,9 @@ impl Contender for Postrider {
         let title = format!("Postrider, durability \"{}\"", self.durability);
         if let Some(lookup) = self.lookup {
             return format!("{title}, Maildirs, users in {}", mail::shown(lookup));
+        }
+        if self.is_guessed {
+            return format!("{title}, {} wrong logins a second meanwhile", submission::GUESSES);
         }
         match self.in_flight {
             1 => title,
@@ -107,7 +119,17 @@ impl Contender for Postrider {
             Some(Lookup::Snapshot) => Some(place.mail()?.population.count()),
             _ => None,
         };
-        start(place, self.durability, &self.routes(place)?, users_to_copy)
+        if !self.is_guessed {
+            return start(place, self.durability, &self.routes(place)?, users_to_copy);
+        }
+        let submission = Submission::at_free_port(place)?;
+        let sections = submission.sections() + &self.routes(place)?;
+        let server = start(place, self.durability, &sections, None)?;
+        submission.guess_at(server)
+    }
+
+    fn encrypts(&self) -> bool {
+        true
     }
 
     fn survives_a_kill(&self) -> bool {
@@ -162,13 +184,14 @@ fn start(
 /// Everything goes to the next hop.
 fn relay_routes(place: &Place, in_flight: u32) -> String {
     let sink = &place.sink;
+    let tls = if place.encryption.is_some() { "required" } else { "off" };
     let in_flight = match in_flight {
         1 => String::new(),
         more => format!(", unasked_content = true, transactions_in_flight = {more}"),
     };
     let route = |domains: &str, connections: u32| {
         format!(
-            "[[route]]\n{domains}smtp = {{ hosts = [\"{sink}\"], tls = \"off\", \
+            "[[route]]\n{domains}smtp = {{ hosts = [\"{sink}\"], tls = \"{tls}\", \
              max_connections = {connections}{in_flight} }}\n\n"
         )
     };
@@ -187,6 +210,10 @@ fn config(place: &Place, durability: &str, routes: &str) -> String {
     // The directory's path may be too long for a socket: whoever runs this chooses it.
     let control = std::env::temp_dir().join(format!("postrider-bench-{}.sock", place.port));
     let control = control.display();
+    let (certificate, tls) = match &place.encryption {
+        Some(encryption) => (encryption.certificate.section(), "starttls"),
+        None => (String::new(), "off"),
+    };
     format!(
         r#"hostname = "relay.bench.grey"
 
@@ -194,10 +221,11 @@ fn config(place: &Place, durability: &str, routes: &str) -> String {
 path = "{directory}/spool"
 durability = "{durability}"
 
-[[listener]]
+{certificate}[[listener]]
 name = "bench"
 address = "{address}"
 relay_from = ["127.0.0.0/8"]
+tls = "{tls}"
 
 {routes}[admin]
 address = "127.0.0.1:{admin}"
