@@ -21,7 +21,17 @@ impl Asked {
     /// Reads the message that comes.
     #[must_use]
     pub fn scan(self) -> Scan {
-        Scan::new(Wanted { dkim: self.dkim || self.dmarc, arc: self.arc })
+        Scan::new(self.wanted(false))
+    }
+
+    /// The same of one that is signed as well.
+    #[must_use]
+    pub fn scan_to_sign(self) -> Scan {
+        Scan::new(self.wanted(true))
+    }
+
+    fn wanted(self, to_sign: bool) -> Wanted {
+        Wanted { dkim: self.dkim || self.dmarc, arc: self.arc, to_sign }
     }
 }
 
