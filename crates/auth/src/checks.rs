@@ -55,6 +55,8 @@ pub struct Summary {
     pub dkim: Option<dkim::Verdict>,
     pub dmarc: Option<dmarc::Verdict>,
     pub arc: Option<arc::Verdict>,
+    /// What the seal that the message got here says of the chain before it.
+    pub sealed: Option<&'static str>,
 }
 
 impl Verdicts {
@@ -65,6 +67,7 @@ impl Verdicts {
             dkim: self.dkim.as_deref().map(dkim::overall),
             dmarc: self.dmarc.as_ref().map(|outcome| outcome.verdict),
             arc: self.arc.as_ref().map(|outcome| outcome.verdict),
+            sealed: None,
         }
     }
 }

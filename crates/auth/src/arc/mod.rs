@@ -2,7 +2,7 @@
 
 mod sealing;
 
-pub use sealing::{Sealing, Unsealed, seal};
+pub use sealing::{Sealed, Sealing, Unsealed, seal};
 
 use crate::dkim::canonical::{Form, write_field};
 use crate::dkim::signature::{Seal, Signature};

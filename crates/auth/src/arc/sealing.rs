@@ -59,11 +59,20 @@ impl From<Unsigned> for Unsealed {
     }
 }
 
-/// The three fields of a new set, each as lines that are to be folded, the one that goes lowest first.
+/// A new set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// What it says of the chain before it (`cv`).
+    pub says: &'static str,
+    /// Its three fields, each as lines that are to be folded, the one that goes lowest first.
+    pub fields: [Vec<String>; 3],
+}
+
+/// Makes a new set.
 ///
 /// # Errors
 /// Why there is none.
-pub fn seal(sealing: &Sealing<'_>) -> Result<[Vec<String>; 3], Unsealed> {
+pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed, Unsealed> {
     let Sealing { signer, message, now, .. } = *sealing;
     let (instance, says) = place(sealing)?;
     let body = message.body_to_sign().ok_or(Unsealed::Unverified)?;
@@ -84,7 +93,7 @@ pub fn seal(sealing: &Sealing<'_>) -> Result<[Vec<String>; 3], Unsealed> {
     let mut seal = vec![format!("ARC-Seal: i={instance}; cv={says};")];
     seal.extend(signer.tags(now));
     let seal = signer.end(seal, signed)?;
-    Ok([results, signature, seal])
+    Ok(Sealed { says, fields: [results, signature, seal] })
 }
 
 /// The instance of the new set, and what it says of those before (RFC 8617 §5.1, steps 2 and 3).
@@ -129,7 +138,6 @@ mod tests {
     use crate::dkim::SigningKey;
     use crate::dkim::signing::folded;
     use crate::testing::{Zone, now};
-    use aws_lc_rs::encoding::AsDer as _;
     use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
@@ -169,7 +177,7 @@ mod tests {
             now: 1_000,
         };
         let set = seal(&sealing)?;
-        let fields = set.iter().rev().map(|lines| String::from_utf8(folded(lines)).unwrap());
+        let fields = set.fields.iter().rev().map(|lines| String::from_utf8(folded(lines)).unwrap());
         Ok(fields.collect::<String>() + added + message)
     }
 
