@@ -50,6 +50,9 @@ fn pass(files: &Files, server: &Server, passed: &mut usize) -> String {
     let sets = |message: &[u8]| String::from_utf8_lossy(message).matches("ARC-Seal:").count();
     all.sort_by_key(|message| sets(message));
     let message = String::from_utf8(all.pop().unwrap()).unwrap().replace('\n', "\r\n");
+    // What a mailbox adds.
+    let start = message.find("ARC-Seal:").expect("a seal");
+    let message = message[start..].to_owned();
     std::fs::write(files.path("message.eml"), &message).unwrap();
     message
 }
