@@ -21,7 +21,17 @@ impl Asked {
     /// Reads the message that comes.
     #[must_use]
     pub fn scan(self) -> Scan {
-        Scan::new(Wanted { dkim: self.dkim || self.dmarc, arc: self.arc })
+        Scan::new(self.wanted(false))
+    }
+
+    /// The same of one that is signed as well.
+    #[must_use]
+    pub fn scan_to_sign(self) -> Scan {
+        Scan::new(self.wanted(true))
+    }
+
+    fn wanted(self, to_sign: bool) -> Wanted {
+        Wanted { dkim: self.dkim || self.dmarc, arc: self.arc, to_sign }
     }
 }
 
@@ -45,6 +55,8 @@ pub struct Summary {
     pub dkim: Option<dkim::Verdict>,
     pub dmarc: Option<dmarc::Verdict>,
     pub arc: Option<arc::Verdict>,
+    /// What the seal that the message got here says of the chain before it.
+    pub sealed: Option<&'static str>,
 }
 
 impl Verdicts {
@@ -55,6 +67,7 @@ impl Verdicts {
             dkim: self.dkim.as_deref().map(dkim::overall),
             dmarc: self.dmarc.as_ref().map(|outcome| outcome.verdict),
             arc: self.arc.as_ref().map(|outcome| outcome.verdict),
+            sealed: None,
         }
     }
 }

@@ -15,6 +15,15 @@ const REASON_BYTES_MAX: usize = 120;
 /// longer than 998 octets. `server` is our name.
 #[must_use]
 pub fn lines(server: &str, verdicts: &Verdicts) -> Vec<String> {
+    lines_from(format!("{FIELD}: {};", value(server)), verdicts)
+}
+
+/// The same in an ARC set (RFC 8617 §4.1.1).
+pub(crate) fn lines_of_set(instance: u32, server: &str, verdicts: &Verdicts) -> Vec<String> {
+    lines_from(format!("ARC-{FIELD}: i={instance}; {};", value(server)), verdicts)
+}
+
+fn lines_from(first: String, verdicts: &Verdicts) -> Vec<String> {
     let mut results = Vec::new();
     results.extend(verdicts.spf.as_ref().map(of_spf));
     match verdicts.dkim.as_deref() {
@@ -31,7 +40,7 @@ pub fn lines(server: &str, verdicts: &Verdicts) -> Vec<String> {
     if results.is_empty() {
         results.push("none".to_owned());
     }
-    let mut lines = vec![format!("{FIELD}: {};", value(server))];
+    let mut lines = vec![first];
     let last = results.len() - 1;
     for (n, mut result) in results.into_iter().enumerate() {
         if n < last {

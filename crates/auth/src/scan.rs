@@ -1,7 +1,7 @@
 //! A message as it passes: its header is kept, and its body hashed as its signatures want it. Nothing
 //! else of it stays in memory.
 
-use crate::arc::{Chain, Sets};
+use crate::arc::{Chain, Newest, Sets};
 use crate::dkim::canonical::{BodyDigest, BodyHash, Form};
 use crate::dkim::signature::Signature;
 use mail::header;
@@ -23,6 +23,8 @@ pub struct Wanted {
     pub dkim: bool,
     /// ARC sets.
     pub arc: bool,
+    /// What is signed of its body.
+    pub to_sign: bool,
 }
 
 /// Reads a message.
@@ -45,6 +47,9 @@ struct Body {
 
 /// How a body is hashed: form and length (`l=`).
 type BodyForm = (Form, Option<u64>);
+
+/// How our own signatures have it.
+const SIGNED_BODY: BodyForm = (Form::Relaxed, None);
 
 /// What stands in a header.
 #[derive(Default)]
@@ -69,6 +74,7 @@ pub struct Scanned {
     pub(crate) signatures: Vec<(usize, Result<Signature, &'static str>)>,
     /// Signatures that were not looked at.
     pub(crate) signatures_left: usize,
+    pub(crate) newest_set: Option<Newest>,
     pub(crate) chain: Chain,
     bodies: Vec<(BodyForm, BodyDigest)>,
 }
@@ -106,8 +112,10 @@ impl Scan {
         }
         let mut hashes: Vec<(BodyForm, BodyHash)> = Vec::new();
         let parsed = found.signatures.iter().filter_map(|(_, parsed)| parsed.as_ref().ok());
-        for signature in found.sets.newest_signature().into_iter().chain(parsed) {
-            let (form, limit) = body_form(signature);
+        let to_sign = self.wanted.to_sign.then_some(SIGNED_BODY);
+        let newest = found.sets.newest_signature();
+        let wanted = newest.into_iter().chain(parsed).map(body_form);
+        for (form, limit) in to_sign.into_iter().chain(wanted) {
             let is_known = hashes.iter().any(|(known, _)| *known == (form, limit));
             if !is_known && hashes.len() < BODY_HASHES_MAX {
                 hashes.push(((form, limit), BodyHash::new(form, limit)));
@@ -128,9 +136,19 @@ impl Scan {
         };
         let bodies = hashes.into_iter().map(|(form, hash)| (form, hash.finish())).collect();
         let Found { is_beyond, fields, signatures, signatures_left, sets } = found;
+        let newest_set = sets.newest();
         let chain = sets.into_chain();
         let header = self.header;
-        Scanned { header, is_beyond, fields, signatures, signatures_left, chain, bodies }
+        Scanned {
+            header,
+            is_beyond,
+            fields,
+            signatures,
+            signatures_left,
+            newest_set,
+            chain,
+            bodies,
+        }
     }
 }
 
@@ -180,7 +198,15 @@ impl Scanned {
 
     /// What the body comes to as a signature has it hashed; `None`: it was not hashed so.
     pub(crate) fn body(&self, signature: &Signature) -> Option<&BodyDigest> {
-        let form = body_form(signature);
+        self.body_as(body_form(signature))
+    }
+
+    /// What it comes to for our own signatures; `None`: that was not wanted.
+    pub(crate) fn body_to_sign(&self) -> Option<&BodyDigest> {
+        self.body_as(SIGNED_BODY)
+    }
+
+    fn body_as(&self, form: BodyForm) -> Option<&BodyDigest> {
         self.bodies.iter().find(|(known, _)| *known == form).map(|(_, digest)| digest)
     }
 
@@ -196,7 +222,7 @@ mod tests {
     use super::*;
 
     fn scan(content: &[u8], step: usize) -> Scanned {
-        let mut scan = Scan::new(Wanted { dkim: true, arc: true });
+        let mut scan = Scan::new(Wanted { dkim: true, arc: true, to_sign: false });
         content.chunks(step).for_each(|piece| scan.push(piece));
         scan.finish()
     }

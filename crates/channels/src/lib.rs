@@ -2,6 +2,7 @@
 //! its own, and a line in each list below.
 
 mod discard;
+mod key_file;
 mod local;
 mod maildir;
 mod smtp;
@@ -9,6 +10,7 @@ mod stages;
 mod tables;
 mod values;
 
+pub use key_file::KeyFile;
 pub use smtp::settings;
 pub use stages::{AccessQuestion, ConsultedAccess, consult_access, lookups_at_once};
 pub use tables::{DatabaseFile, LocalTable, local};
@@ -68,6 +70,11 @@ pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
         let (keeping, by_entry) = route.channel.of::<maildir::Maildir>()?.keeping();
         Some(RouteKeeping { route: &route.name, keeping, by_entry })
     })
+}
+
+/// All files with keys that sign mail, as a configuration names them.
+pub fn key_files(config: &Config) -> impl Iterator<Item = &KeyFile> {
+    config.listeners.iter().filter_map(|listener| smtp::seal_of(listener)).map(|seal| &seal.key)
 }
 
 /// All ways in, for one shard.

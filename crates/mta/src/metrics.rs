@@ -313,6 +313,9 @@ metric_set! {
     checked_arc_pass: Counter = "checked" {check = "arc", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
     checked_arc_fail: Counter = "checked" {check = "arc", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
     checked_arc_temperror: Counter = "checked" {check = "arc", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
+    sealed_none: Counter = "sealed" {says = "none"} "Messages that got an ARC seal, by what it says of the chain before it.";
+    sealed_pass: Counter = "sealed" {says = "pass"} "Messages that got an ARC seal, by what it says of the chain before it.";
+    sealed_fail: Counter = "sealed" {says = "fail"} "Messages that got an ARC seal, by what it says of the chain before it.";
     queue_full: Counter = "queue_full_refusals" {} "Transactions answered with 452 because the queue had no slots left.";
     commit_refused: Counter = "commit_refusals" {} "Messages answered with 451 or 452 because the spool could not take them.";
     content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";

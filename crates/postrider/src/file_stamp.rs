@@ -40,6 +40,29 @@ impl Seen {
     }
 }
 
+/// Looks at files again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    last: Vec<Option<Seen>>,
+    /// What was seen last has been read, or tried to be.
+    is_read: bool,
+}
+
+impl Looks {
+    /// Looks once more; whether files are others than these and are to be read. They may be written still
+    /// when a change is seen first: they are read at the next look, if nothing has changed by then.
+    pub(crate) fn find_change(&mut self, stamps: &[Stamp]) -> bool {
+        let seen: Vec<_> = stamps.iter().map(|stamp| Seen::at(stamp.path())).collect();
+        let is_same = stamps.iter().zip(&seen).all(|(stamp, seen)| stamp.is(*seen));
+        if is_same || self.last != seen {
+            self.is_read = is_same;
+            self.last = seen;
+            return false;
+        }
+        !std::mem::replace(&mut self.is_read, true)
+    }
+}
+
 impl Stamp {
     pub(crate) fn new(path: &Path, seen: Seen) -> Stamp {
         Stamp { path: path.to_owned(), seen }

@@ -26,6 +26,7 @@ mod pem;
 mod replacement;
 mod secrets;
 mod shard_thread;
+mod signing_keys;
 mod suspensions;
 mod tables;
 mod terminal;

@@ -9,6 +9,7 @@ use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_log
 use crate::mta_sts::MtaSts;
 use crate::mutex::lock;
 use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
+use crate::signing_keys::{self, SigningKeys};
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
 use crate::world::{
@@ -75,6 +76,7 @@ pub(crate) struct Node {
     shared: Arc<Shared>,
     tables: Arc<Registry>,
     certificates: Arc<Certificates>,
+    signing_keys: Arc<SigningKeys>,
 }
 
 impl Node {
@@ -91,6 +93,7 @@ impl Node {
         // First of all: what is wrong with them is told like mistakes of the configuration.
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
         let certificates = Certificates::open(config, console)?;
+        let signing_keys = SigningKeys::open(config, console)?;
         check_owners(config)?;
         let (senders, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
@@ -150,6 +153,7 @@ impl Node {
             shared,
             tables,
             certificates,
+            signing_keys,
         })
     }
 
@@ -193,8 +197,10 @@ impl Node {
     /// What is wrong with its certificates or tables, each in a sentence. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Arc<Config>) -> Result<(), String> {
         let certificates = certificates::read(&config.certificates)?;
+        let signing_keys = signing_keys::read(config)?;
         self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
         self.certificates.adopt(config, certificates)?;
+        self.signing_keys.adopt(config, signing_keys)?;
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
         }

@@ -2,9 +2,13 @@
 
 pub(crate) mod canonical;
 pub(crate) mod key;
+mod private_key;
 pub(crate) mod signature;
+pub(crate) mod signing;
 
+pub use private_key::{KeyError, SigningKey};
 pub use signature::Algorithm;
+pub use signing::{SigningIdentity, Unsigned};
 
 use crate::records::Records;
 use crate::scan::Scanned;
@@ -150,17 +154,32 @@ pub(crate) fn fits_body(
 /// without its value (RFC 6376 §3.7, §5.4.2).
 pub(crate) fn signed_header(message: &Scanned, own: usize, signature: &Signature) -> Vec<u8> {
     let mut signed = Vec::with_capacity(1024);
-    let mut is_used = vec![false; message.fields.len()];
-    for name in &signature.fields {
-        let is_next =
-            |index: &usize| !is_used[*index] && is_called(message.field(*index), name.as_bytes());
-        if let Some(index) = (0..message.fields.len()).rev().find(is_next) {
-            is_used[index] = true;
-            write_field(message.field(index), signature.header_form, &mut signed);
-        }
-    }
+    let fields: Vec<&[u8]> = (0..message.fields.len()).map(|index| message.field(index)).collect();
+    let names = signature.fields.iter().map(String::as_str);
+    write_named(&fields, names, signature.header_form, &mut signed);
     write_last_field(message.field(own), signature.header_form, &mut signed);
     signed
+}
+
+/// Those of the fields that are named, from the bottom up; a name once more than there are fields of it
+/// stands for none.
+fn write_named<'n>(
+    fields: &[&[u8]],
+    names: impl Iterator<Item = &'n str>,
+    form: Form,
+    signed: &mut Vec<u8>,
+) {
+    let mut is_used = vec![false; fields.len()];
+    for name in names {
+        let is_next = |(is_used, field): (&bool, &&[u8])| {
+            !is_used && is_called(field, name.as_bytes())
+        };
+        let index = is_used.iter().zip(fields).rposition(is_next);
+        if let Some((is_used, field)) = index.and_then(|i| is_used.get_mut(i).zip(fields.get(i))) {
+            *is_used = true;
+            write_field(field, form, signed);
+        }
+    }
 }
 
 /// The field of a signature, which goes without its value and its line end.

@@ -243,6 +243,26 @@ const BAD: &[(&str, &str, &str)] = &[
         "6:8: a listener named \"a\" exists already",
     ),
     (LISTENER, "[[listener]]\nname = \"b\"", "3:1: a listener without `address`"),
+    (
+        LISTENER,
+        "seal = { domain = \"a.test\", selector = \"s\", key = \"/k\" }",
+        "3:1: `seal` without checks of ARC",
+    ),
+    (
+        LISTENER,
+        "checks = { arc = \"mark\" }\nseal = { domain = \"a.test\", selector = \"s\" }",
+        "4:1: a seal without `key`",
+    ),
+    (
+        LISTENER,
+        "checks = { arc = \"mark\" }\nseal = { selector = \"s\", key = \"/k\" }",
+        "4:1: a seal without `domain`",
+    ),
+    (
+        LISTENER,
+        "checks = { arc = \"mark\" }\nseal = { domain = \"a.test\", selector = \"s t\", key = \"/k\" }",
+        "4:40: \"s t\" is not a name for the DNS",
+    ),
     // Submission.
     (LISTENER, "kind = \"submissions\"", "3:8: no listener speaks \"submissions\""),
     (LISTENER, "kind = \"submission\"", "1:1: a submission listener without `logins`"),
@@ -286,7 +306,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         SUBMISSION,
         "logins = { table = \"p\" }\n[[listener]]\naddress = \"127.0.0.1:25\"\nlogins = { table = \"p\" }",
-        "12:1: unknown field `logins`, expected one of `banner`, `max_command_bytes`, `max_line_bytes`, `max_commands`, `max_errors`, `max_refused_recipients`, `max_messages`, `command_timeout`, `content_timeout`, `transfer_timeout`, `session_timeout`, `early_talkers`, `greeting_delay`, `bare_newline`, `nul`, `chunking`, `pipelining`, `smtputf8`, `dsn`, `checks`",
+        "12:1: unknown field `logins`, expected one of `banner`, `max_command_bytes`, `max_line_bytes`, `max_commands`, `max_errors`, `max_refused_recipients`, `max_messages`, `command_timeout`, `content_timeout`, `transfer_timeout`, `session_timeout`, `early_talkers`, `greeting_delay`, `bare_newline`, `nul`, `chunking`, `pipelining`, `smtputf8`, `dsn`, `checks`, `seal`",
     ),
     (
         "[[table]]\nname = \"p\"\ninline = { a = \"b\" }\n<HERE>\n[[route]]\ndiscard = {}\n",

@@ -148,6 +148,7 @@ fn checked_fields(line: &mut Line<'_>, checked: &Summary) {
         ("dkim", checked.dkim.map(auth::dkim::Verdict::as_str)),
         ("dmarc", checked.dmarc.map(auth::dmarc::Verdict::as_str)),
         ("arc", checked.arc.map(auth::arc::Verdict::as_str)),
+        ("sealed", checked.sealed),
     ];
     for (check, verdict) in words {
         if let Some(verdict) = verdict {

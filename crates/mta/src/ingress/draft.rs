@@ -7,6 +7,7 @@ use auth::checks::Summary;
 use bytes::Bytes;
 use mail::{ContentFacts, Envelope, MessageId, Recipient};
 use spool::Meta;
+use std::any::Any;
 use std::sync::Arc;
 
 /// Header fields longer than this are cut (RFC 5322 §2.1.1).
@@ -79,6 +80,27 @@ impl Draft {
         self.additions.checked = checked;
     }
 
+    /// It has got a seal, which says this of the chain before it.
+    pub fn note_sealed(&mut self, says: &'static str) {
+        self.additions.checked.sealed = Some(says);
+    }
+
+    /// What stages have added above the content so far, in whole lines.
+    #[must_use]
+    pub fn added_fields(&self) -> &[u8] {
+        self.additions.fields()
+    }
+
+    /// Leaves something for a later stage, which knows its type; what was left before is gone.
+    pub fn leave(&mut self, what: Box<dyn Any>) {
+        self.additions.left = Some(what);
+    }
+
+    /// What an earlier stage has left, if it is of this type.
+    pub fn take_left<T: Any>(&mut self) -> Option<Box<T>> {
+        self.additions.left.take()?.downcast().ok()
+    }
+
     /// The message is kept, and waits for an operator. What was said first counts.
     pub fn hold(&mut self, reason: &str) {
         self.additions.hold(reason);
@@ -102,6 +124,8 @@ pub(super) struct Additions {
     meta: Vec<(u16, Bytes)>,
     /// What came of the checks of who sends.
     pub(super) checked: Summary,
+    /// For a later stage.
+    left: Option<Box<dyn Any>>,
 }
 
 impl Additions {

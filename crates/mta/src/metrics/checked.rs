@@ -14,6 +14,13 @@ impl Metrics {
             checked.arc.map(|verdict| self.of_arc(verdict)),
         ];
         counters.into_iter().flatten().for_each(Counter::inc);
+        if let Some(says) = checked.sealed {
+            match says {
+                "pass" => self.sealed_pass.inc(),
+                "fail" => self.sealed_fail.inc(),
+                _ => self.sealed_none.inc(),
+            }
+        }
     }
 
     fn of_spf(&self, verdict: spf::Verdict) -> &Counter {

@@ -5,7 +5,7 @@ mod choice;
 mod expiry;
 
 use crate::console::ConsoleLog;
-use crate::file_stamp::{LOOK_EVERY, Seen, Stamp};
+use crate::file_stamp::{LOOK_EVERY, Looks, Seen, Stamp};
 use crate::mutex::lock;
 use crate::pem;
 use crate::world::wall_now;
@@ -147,20 +147,12 @@ impl Certificates {
 
 /// Looks at the files for as long as the certificates live.
 fn look_on(certificates: &Weak<Certificates>) {
-    // What was seen at the last look, and whether that was read.
-    let (mut last, mut is_read) = (Vec::new(), true);
+    let mut looks = Looks::default();
     loop {
         thread::sleep(LOOK_EVERY);
         let Some(certificates) = certificates.upgrade() else { return };
         let stamps = lock(&certificates.state).stamps.clone();
-        let seen: Vec<_> = stamps.iter().map(|stamp| Seen::at(stamp.path())).collect();
-        if stamps.iter().zip(&seen).all(|(stamp, seen)| stamp.is(*seen)) {
-            (last, is_read) = (seen, true);
-        } else if last != seen {
-            // They may be written still: at the next look, if nothing has changed by then.
-            (last, is_read) = (seen, false);
-        } else if !is_read {
-            is_read = true;
+        if looks.find_change(&stamps) {
             certificates.read_anew();
         }
         certificates.tell_expiries();

@@ -4,6 +4,7 @@ mod checks;
 mod farewell;
 mod fields;
 mod login;
+mod seal;
 mod session;
 mod settings;
 mod submission;
@@ -14,6 +15,7 @@ use config::{Config, Listener, ListenerTls, ProtocolSection};
 use mta::console::Console;
 use mta::ingress::{Entrance, Handler, Protocol, Stage};
 use mta::seams::{Net, Task, World};
+pub(crate) use seal::Seal;
 use session::Session;
 use settings::SmtpListener;
 pub(crate) use settings::SmtpListenerText;
@@ -68,6 +70,11 @@ impl<W: World> Protocol<W> for Inbound {
 pub(crate) fn checks_of(listener: &Listener) -> Option<&Checks> {
     let checks = &listener.protocol.of::<SmtpListener>()?.checks;
     (checks.powers.asked() != Asked::default()).then_some(checks)
+}
+
+/// In whose name messages that were checked at a listener are sealed; `None`: they are not.
+pub(crate) fn seal_of(listener: &Listener) -> Option<&Seal> {
+    listener.protocol.of::<SmtpListener>()?.seal.as_ref()
 }
 
 /// What a listener asks of its sessions.

@@ -1,6 +1,7 @@
 //! What a listener is told of SMTP.
 
 use super::checks::{Checks, ChecksText};
+use super::seal::{Seal, SealText};
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, ProtocolSection, ProtocolSettings, Reader};
@@ -78,6 +79,10 @@ pub(crate) struct SmtpListenerText {
     /// `"reject"` (it is refused). `temporary` says what becomes of a message that could have been held or
     /// refused, had the DNS answered: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
     pub checks: Option<ChecksText>,
+    /// Messages that `checks` with `arc` has looked at get a seal (ARC, RFC 8617), by which those who get them from here can
+    /// know what the checks came to: `{ domain = "example.org", selector = "s2026", key = "FILE" }`. See
+    /// `docs/checks.md`.
+    pub seal: Option<SealText>,
 }
 
 impl Default for SmtpListenerText {
@@ -103,6 +108,7 @@ impl Default for SmtpListenerText {
             smtputf8: true,
             dsn: true,
             checks: None,
+            seal: None,
         }
     }
 }
@@ -151,6 +157,8 @@ pub(super) struct SmtpListener {
     pub(super) greeting_delay: Duration,
     /// Of strangers' messages.
     pub(super) checks: Checks,
+    /// In whose name these are sealed once they are checked.
+    pub(super) seal: Option<Seal>,
     /// `None`: nobody logs in.
     pub(super) submission: Option<Arc<Submission>>,
 }
@@ -158,6 +166,7 @@ pub(super) struct SmtpListener {
 impl ProtocolSettings for SmtpListener {
     fn explain_for_strangers(&self, explainer: &mut Explainer<'_>) {
         self.checks.explain(explainer);
+        self.seal.iter().for_each(|seal| seal.explain(explainer));
     }
 
     fn needs_login(&self) -> bool {
@@ -210,7 +219,12 @@ impl SmtpListener {
         };
         let greeting_delay = greeting_delay(text, reader);
         let checks = text.checks.clone().unwrap_or_default().read();
-        SmtpListener { server, greeting_delay, checks, submission: None }
+        let seal = text.seal.as_ref().and_then(|seal| seal.read(reader));
+        if text.seal.is_some() && !checks.powers.asked().arc {
+            let help = "a seal says what came of them: add arc = \"mark\" to `checks`";
+            reader.error("seal", "`seal` without checks of ARC", help);
+        }
+        SmtpListener { server, greeting_delay, checks, seal, submission: None }
     }
 }
 

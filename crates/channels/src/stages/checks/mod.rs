@@ -1,8 +1,9 @@
 //! Whether senders are who they say they are (`checks` of a listener).
 
 mod lookups;
+mod sealing;
 
-use crate::smtp::{Checks, checks_of};
+use crate::smtp::{Checks, checks_of, seal_of};
 use auth::checks::{Subject, Verdicts, check};
 use auth::judgement::{Judgement, judge};
 use auth::results::lines;
@@ -14,6 +15,7 @@ use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
 use mta::seams::{Time, World};
+use sealing::{Sealer, Verified};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +25,7 @@ use tokio::sync::Semaphore;
 pub(crate) struct Checking;
 
 impl<W: World> StageKind<W> for Checking {
-    fn stages(&self, config: &Config, world: &W, _console: &Rc<dyn Console>) -> Vec<Placed> {
+    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
         if lookups_at_once(config) == 0 {
             return Vec::new();
         }
@@ -32,8 +34,13 @@ impl<W: World> StageKind<W> for Checking {
             server: Arc::from(config.hostname.as_str()),
             at_once: Rc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize)),
         };
-        // What others do may depend on it.
-        vec![Placed { line: 0, stage: Rc::new(stage) }]
+        let sealer = Sealer::new(world, Arc::clone(&stage.server), console);
+        // What others do may depend on it, and the seal covers what they add.
+        let mut stages = vec![Placed { line: 0, stage: Rc::new(stage) }];
+        if config.listeners.iter().any(|listener| seal_of(listener).is_some()) {
+            stages.push(Placed { line: u32::MAX, stage: Rc::new(sealer) });
+        }
+        stages
     }
 }
 
@@ -73,7 +80,11 @@ impl<W: World> Stage for Checker<W> {
 
     fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
         let checks = checks_for(transaction)?;
-        Some(Box::new(Reader(checks.powers.asked().scan())))
+        let asked = checks.powers.asked();
+        Some(Box::new(Reader(match seal_of(transaction.session.listener()) {
+            Some(_) => asked.scan_to_sign(),
+            None => asked.scan(),
+        })))
     }
 
     fn speaks_as(&self, transaction: &Rc<Transaction>) -> Option<&str> {
@@ -99,13 +110,14 @@ impl<W: World> Stage for Checker<W> {
             draft.note_checked(verdicts.summary());
             draft.prepend_folded(&lines(&self.server, &verdicts));
             match judge(&checks.powers, &verdicts) {
-                Judgement::Take => Ok(()),
-                Judgement::Hold(reason) => {
-                    draft.hold(&reason);
-                    Ok(())
-                }
-                Judgement::Refuse(refusal) => Err(refusal),
+                Judgement::Take => {}
+                Judgement::Hold(reason) => draft.hold(&reason),
+                Judgement::Refuse(refusal) => return Err(refusal),
             }
+            if seal_of(transaction.session.listener()).is_some() {
+                draft.leave(Box::new(Verified { message, verdicts }));
+            }
+            Ok(())
         })
     }
 }

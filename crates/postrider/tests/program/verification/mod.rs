@@ -4,5 +4,6 @@
 mod command;
 mod listeners;
 mod openspf;
+mod sealing;
 mod signers;
 mod zone;

@@ -1,5 +1,9 @@
 //! What others said of a message before they passed it on: ARC chains (RFC 8617).
 
+mod sealing;
+
+pub use sealing::{Sealed, Sealing, Unsealed, seal};
+
 use crate::dkim::canonical::{Form, write_field};
 use crate::dkim::signature::{Seal, Signature};
 use crate::dkim::{
@@ -44,6 +48,14 @@ pub struct Outcome {
     pub reason: String,
     /// Those who sealed it, the first one first, as far as it is whole.
     pub sealers: Vec<String>,
+}
+
+/// The set with the highest instance, whatever is wrong with the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newest {
+    instance: u32,
+    /// Its seal says that the chain before it is broken: nothing more is to be said of it.
+    says_fail: bool,
 }
 
 /// The fields of one set as they turn up.
@@ -141,6 +153,13 @@ impl Sets {
     pub(crate) fn newest_signature(&self) -> Option<&Signature> {
         let (_, newest) = self.by_instance.last_key_value()?;
         newest.signature.as_ref().and_then(|(_, parsed)| parsed.as_ref().ok())
+    }
+
+    pub(crate) fn newest(&self) -> Option<Newest> {
+        let (instance, set) = self.by_instance.last_key_value()?;
+        let seal = set.seal.as_ref().and_then(|(_, parsed)| parsed.as_ref().ok());
+        let says_fail = seal.is_some_and(|seal| seal.says == Said::Fail);
+        Some(Newest { instance: *instance, says_fail })
     }
 
     /// RFC 8617 §5.2, steps 1 to 3.

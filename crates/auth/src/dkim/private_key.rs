@@ -1,0 +1,87 @@
+//! Keys that sign (RFC 8301 §3, RFC 8463 §3).
+
+use super::signature::Algorithm;
+use super::signing::Unsigned;
+use aws_lc_rs::digest;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use std::fmt;
+
+/// A private key.
+pub struct SigningKey(Pair);
+
+enum Pair {
+    Rsa(Box<RsaKeyPair>),
+    Ed25519(Box<Ed25519KeyPair>),
+}
+
+/// Why something is no key to sign with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyError {
+    /// RFC 8301 §3.2: who signs should have 2,048 bits.
+    TooSmall,
+    /// It is neither an RSA nor an Ed25519 key.
+    Unknown,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyError::TooSmall => "an RSA key of less than 2048 bits",
+            KeyError::Unknown => "neither an RSA nor an Ed25519 private key",
+        })
+    }
+}
+
+/// Nobody is shown it.
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({})", self.algorithm().as_str())
+    }
+}
+
+impl SigningKey {
+    /// Reads PKCS #8, or PKCS #1 as older tools write it for RSA.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_der(der: &[u8]) -> Result<SigningKey, KeyError> {
+        if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
+            return Ok(SigningKey(Pair::Ed25519(Box::new(pair))));
+        }
+        let mut error = KeyError::Unknown;
+        for read in [RsaKeyPair::from_pkcs8(der), RsaKeyPair::from_der(der)] {
+            match read {
+                Ok(pair) => return Ok(SigningKey(Pair::Rsa(Box::new(pair)))),
+                Err(rejected) if rejected.to_string() == "TooSmall" => error = KeyError::TooSmall,
+                Err(_) => {}
+            }
+        }
+        Err(error)
+    }
+
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        match &self.0 {
+            Pair::Rsa(_) => Algorithm::RsaSha256,
+            Pair::Ed25519(_) => Algorithm::Ed25519Sha256,
+        }
+    }
+
+    /// The signature of what is signed.
+    pub(crate) fn sign(&self, signed: &[u8]) -> Result<Vec<u8>, Unsigned> {
+        match &self.0 {
+            Pair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), signed, &mut signature)
+                    .map_err(|_| Unsigned)?;
+                Ok(signature)
+            }
+            Pair::Ed25519(pair) => {
+                // RFC 8463 §3: what is signed is the hash.
+                let hash = digest::digest(&digest::SHA256, signed);
+                Ok(pair.sign(hash.as_ref()).as_ref().to_vec())
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Signing: what a signature of ours covers, and the fields that carry it (RFC 6376 §5). ARC's sets are
+//! made of the same (RFC 8617 §4.1).
+
+use super::canonical::{BodyDigest, Form, write_field};
+use super::private_key::SigningKey;
+use super::{write_last_field, write_named};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mail::header;
+use std::sync::Arc;
+
+/// Named once more than they are there: one that somebody adds breaks the signature (RFC 6376 §8.15).
+const OVERSIGNED: [&str; 6] = ["From", "To", "Cc", "Subject", "Date", "Reply-To"];
+
+/// Named as often as they are there.
+const SIGNED: [&str; 21] = [
+    "Message-ID",
+    "In-Reply-To",
+    "References",
+    "Sender",
+    "MIME-Version",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "Content-ID",
+    "Content-Description",
+    "Content-Disposition",
+    "Content-Language",
+    "List-Id",
+    "List-Help",
+    "List-Unsubscribe",
+    "List-Unsubscribe-Post",
+    "List-Subscribe",
+    "List-Post",
+    "List-Owner",
+    "List-Archive",
+    "Feedback-ID",
+    "CFBL-Address",
+];
+
+/// Fields that one signature of ours names; those beyond are not signed. Verifiers stop at a hundred.
+const NAMED_MAX: usize = 90;
+
+/// A line of a field has no more octets, with the tab that folds it (RFC 5322 §2.1.1).
+const LINE_BYTES_MAX: usize = 76;
+
+/// In whose name something is signed, and with what.
+#[derive(Clone, Debug)]
+pub struct SigningIdentity {
+    /// `d`, in ASCII and lower case.
+    pub domain: String,
+    /// `s`.
+    pub selector: String,
+    pub key: Arc<SigningKey>,
+}
+
+/// The key made no signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsigned;
+
+impl SigningIdentity {
+    /// The tags that every signature has, in two lines.
+    pub(crate) fn tags(&self, now: u64) -> [String; 2] {
+        let (domain, selector) = (&self.domain, &self.selector);
+        let algorithm = self.key.algorithm().as_str();
+        [format!("a={algorithm}; t={now}; d={domain};"), format!("s={selector};")]
+    }
+
+    /// Ends a field, whose first line has its name and which goes on line by line, with the signature
+    /// over `before` (what else is signed, in canonical form) and over itself.
+    ///
+    /// # Errors
+    /// The key does not sign.
+    pub(crate) fn end(
+        &self,
+        mut lines: Vec<String>,
+        mut before: Vec<u8>,
+    ) -> Result<Vec<String>, Unsigned> {
+        lines.push("b=".to_owned());
+        write_last_field(&folded(&lines), Form::Relaxed, &mut before);
+        lines.pop();
+        let signature = STANDARD.encode(self.key.sign(&before)?);
+        lines.extend(wrapped("b=", signature.as_bytes()));
+        Ok(lines)
+    }
+}
+
+/// The tags about content, with both forms relaxed: what is signed of the header, which comes in parts,
+/// each of whole fields, the upper ones first. `more`: a field to be signed beside the usual ones.
+pub(crate) fn content_tags(
+    header: [&[u8]; 2],
+    more: &str,
+    body: &BodyDigest,
+) -> (Vec<String>, Vec<u8>) {
+    let fields: Vec<&[u8]> = header
+        .iter()
+        .flat_map(|part| header::fields(part).filter_map(|field| part.get(field.range)))
+        .collect();
+    let names = names_of(&fields, more);
+    let mut signed = Vec::with_capacity(1024);
+    write_named(&fields, names.iter().copied(), Form::Relaxed, &mut signed);
+    let mut lines = vec!["c=relaxed/relaxed;".to_owned()];
+    lines.extend(listed(&names));
+    lines.push(format!("bh={};", STANDARD.encode(&body.hash)));
+    (lines, signed)
+}
+
+/// The fields that a signature names, each as often as it is to be.
+fn names_of(fields: &[&[u8]], more: &str) -> Vec<&'static str> {
+    let count = |name: &str| {
+        fields.iter().filter(|field| super::is_called(field, name.as_bytes())).count()
+    };
+    let mut names = Vec::with_capacity(24);
+    for name in OVERSIGNED {
+        names.extend(std::iter::repeat_n(name, (count(name) + 1).min(NAMED_MAX)));
+    }
+    let of_arc = ["DKIM-Signature"].into_iter().filter(|name| *name == more);
+    for name in SIGNED.into_iter().chain(of_arc) {
+        names.extend(std::iter::repeat_n(name, count(name).min(NAMED_MAX)));
+    }
+    names.truncate(NAMED_MAX);
+    names
+}
+
+/// `h=` in lines.
+fn listed(names: &[&str]) -> Vec<String> {
+    let mut lines = vec!["h=".to_owned()];
+    for (n, name) in names.iter().enumerate() {
+        let end = if n + 1 < names.len() { ':' } else { ';' };
+        match lines.last_mut().filter(|line| line.len() + name.len() + 1 < LINE_BYTES_MAX) {
+            Some(line) => {
+                line.push_str(name);
+                line.push(end);
+            }
+            None => lines.push(format!("{name}{end}")),
+        }
+    }
+    lines
+}
+
+/// A long value in lines.
+fn wrapped(tag: &str, value: &[u8]) -> Vec<String> {
+    let pieces = value.chunks(LINE_BYTES_MAX - 1 - tag.len());
+    let text = |piece: &[u8]| String::from_utf8_lossy(piece).into_owned();
+    let mut lines: Vec<String> = pieces.map(text).collect();
+    if let Some(first) = lines.first_mut() {
+        first.insert_str(0, tag);
+    }
+    lines
+}
+
+/// A field as it stands in the message: its lines, each folded but the first.
+pub(crate) fn folded(lines: &[String]) -> Vec<u8> {
+    let mut field = lines.join("\r\n\t").into_bytes();
+    field.extend_from_slice(b"\r\n");
+    field
+}
+
+/// A field in its canonical form behind those that are signed already.
+pub(crate) fn write_folded(lines: &[String], signed: &mut Vec<u8>) {
+    write_field(&folded(lines), Form::Relaxed, signed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_is_named_once_more_than_it_is_there() {
+        let header: &[u8] = b"From: a\r\nto: b\r\nTo: c\r\nX: y\r\nMessage-ID: z\r\n";
+        let parts: Vec<&[u8]> =
+            header::fields(header).filter_map(|field| header.get(field.range)).collect();
+        assert_eq!(
+            names_of(&parts, "").join(":"),
+            "From:From:To:To:To:Cc:Subject:Date:Reply-To:Message-ID"
+        );
+        let many = b"DKIM-Signature: x\r\n".repeat(200);
+        let parts: Vec<&[u8]> = many.chunks(19).collect();
+        assert_eq!(names_of(&parts, "").len(), OVERSIGNED.len());
+        assert_eq!(names_of(&parts, "DKIM-Signature").len(), NAMED_MAX);
+        let many = b"From: x\r\n".repeat(200);
+        let parts: Vec<&[u8]> = many.chunks(9).collect();
+        assert_eq!(names_of(&parts, ""), ["From"; NAMED_MAX]);
+    }
+
+    #[test]
+    fn no_line_is_long() {
+        let names = ["Content-Transfer-Encoding"; NAMED_MAX];
+        let lines = listed(&names).into_iter().chain(wrapped("b=", &[b'x'; 700]));
+        let lines: Vec<String> = lines.collect();
+        assert!(lines.iter().all(|line| line.len() < LINE_BYTES_MAX), "{lines:?}");
+        assert_eq!(lines.concat().matches("Content").count(), NAMED_MAX);
+        assert_eq!(lines.concat().matches('x').count(), 700);
+        assert_eq!(folded(&["A: b".into(), "c".into()]), b"A: b\r\n\tc\r\n");
+    }
+}

@@ -1,0 +1,88 @@
+//! What a listener is told of seals (`seal`, ARC).
+
+use crate::key_file::KeyFile;
+use auth::dkim::SigningIdentity;
+use config::{Explainer, Reader};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// In whose name messages are sealed.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct SealText {
+    /// The domain that answers for the seal, one of this server's. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
+    /// Where the public key is: the TXT record `SELECTOR._domainkey.DOMAIN`, as for DKIM. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selector: Option<String>,
+    /// The file with the private key, in PEM: RSA of at least 2,048 bits, or Ed25519 (RFC 8463), which few
+    /// can verify yet. Nobody but its owner and group may be able to read it; one that changes is read anew
+    /// within seconds. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+/// In whose name messages are sealed.
+#[derive(Debug)]
+pub(crate) struct Seal {
+    domain: String,
+    selector: String,
+    pub(crate) key: KeyFile,
+}
+
+impl SealText {
+    /// `None`: there is a mistake in it.
+    pub(super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Seal> {
+        let domain = dns_name(reader, "domain", self.domain.as_deref(), "\"example.org\"");
+        let selector = dns_name(reader, "selector", self.selector.as_deref(), "\"s2026\"");
+        let Some(key) = &self.key else {
+            let help = "name the file, such as key = \"/etc/postrider/arc.pem\"";
+            reader.error("seal", "a seal without `key`", help);
+            return None;
+        };
+        let key = KeyFile::new(reader.file_path("seal.key", key));
+        Some(Seal { domain: domain?, selector: selector?, key })
+    }
+}
+
+/// A name that the DNS may be asked for, in ASCII and lower case.
+fn dns_name(
+    reader: &mut Reader<'_, '_>,
+    key: &str,
+    text: Option<&str>,
+    example: &str,
+) -> Option<String> {
+    let help = format!("such as {key} = {example}");
+    let Some(text) = text else {
+        reader.error("seal", format!("a seal without `{key}`"), &help);
+        return None;
+    };
+    let read = mail::Domain::parse(text).ok().filter(|domain| domain.literal().is_none());
+    let ascii = read.and_then(|domain| Some(domain.to_ascii().ok()?.to_ascii_lowercase()));
+    if ascii.is_none() {
+        let message = format!("\"{text}\" is not a name for the DNS");
+        reader.error(&format!("seal.{key}"), message, &help);
+    }
+    ascii
+}
+
+impl Seal {
+    /// Who seals now; `None`: the key was not read.
+    pub(crate) fn identity(&self) -> Option<SigningIdentity> {
+        let (domain, selector) = (self.domain.clone(), self.selector.clone());
+        Some(SigningIdentity { domain, selector, key: self.key.key()? })
+    }
+
+    pub(super) fn explain(&self, explainer: &mut Explainer<'_>) {
+        explainer.own_key("seal", self.to_string());
+    }
+}
+
+impl fmt::Display for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Seal { domain, selector, key } = self;
+        write!(f, "ARC by {selector}._domainkey.{domain}, key {}", key.path().display())
+    }
+}

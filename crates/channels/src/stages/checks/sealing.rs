@@ -1,0 +1,73 @@
+//! Sealing what was checked (`seal` of a listener), when all other stages are done with it: the seal covers
+//! what they have added.
+
+use crate::smtp::seal_of;
+use auth::arc::{Sealing, seal};
+use auth::checks::Verdicts;
+use auth::scan::Scanned;
+use mta::answer::Decision;
+use mta::console::Console;
+use mta::ingress::{Draft, Observer, Stage, Transaction};
+use mta::seams::{Time as _, World};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What the checks leave for the seal.
+pub(super) struct Verified {
+    pub(super) message: Scanned,
+    pub(super) verdicts: Verdicts,
+}
+
+/// Seals. It signs twice, on the shard that accepts: a handshake with an RSA key costs as much as one of
+/// the signatures.
+pub(super) struct Sealer<W: World> {
+    world: W,
+    /// Our name.
+    server: Arc<str>,
+    console: Rc<dyn Console>,
+}
+
+impl<W: World> Sealer<W> {
+    pub(super) fn new(world: &W, server: Arc<str>, console: &Rc<dyn Console>) -> Sealer<W> {
+        Sealer { world: world.clone(), server, console: Rc::clone(console) }
+    }
+}
+
+impl<W: World> Stage for Sealer<W> {
+    fn name(&self) -> &'static str {
+        "seal"
+    }
+
+    fn content<'a>(
+        &'a self,
+        transaction: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        _: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        let verified = draft.take_left::<Verified>();
+        let told = seal_of(transaction.session.listener());
+        let (Some(verified), Some(signer)) = (verified, told.and_then(|told| told.identity()))
+        else {
+            return Decision::pass();
+        };
+        let sealed = seal(&Sealing {
+            signer: &signer,
+            server: &self.server,
+            verdicts: &verified.verdicts,
+            message: &verified.message,
+            added: draft.added_fields(),
+            now: self.world.time().wall().0 / 1_000,
+        });
+        match sealed {
+            Ok(sealed) => {
+                sealed.fields.iter().for_each(|field| draft.prepend_folded(field));
+                draft.note_sealed(sealed.says);
+            }
+            Err(why) => {
+                let id = draft.id();
+                self.console.debug("seal", format_args!("not sealed: {} id={id}", why.as_str()));
+            }
+        }
+        Decision::pass()
+    }
+}

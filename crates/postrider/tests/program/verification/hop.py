@@ -1,0 +1,66 @@
+"""A hop that seals with dkimpy, and what dkimpy says of a chain.
+
+argv: a directory, which has message.eml, zone.json and keys; then `key NAME` (makes one, and prints its
+record), `seal NAME` (by NAME.test) or `verify`.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+
+import dkim
+
+place, order = sys.argv[1:3]
+zone_file = os.path.join(place, "zone.json")
+mail_file = os.path.join(place, "message.eml")
+
+
+def output(*words):
+    return subprocess.run(words, check=True, capture_output=True).stdout
+
+
+def zone():
+    with open(zone_file) as file:
+        return json.load(file)
+
+
+def records(name, timeout=5):
+    found = zone().get(name.decode().rstrip("."))
+    return found.encode() if found else None
+
+
+def verdict(message):
+    found, _, reason = dkim.arc_verify(message, dnsfunc=records)
+    return found.decode(), reason
+
+
+if order == "key":
+    name = sys.argv[3]
+    path = os.path.join(place, name)
+    output("openssl", "genrsa", "-traditional", "-out", path, "2048")
+    os.chmod(path, 0o600)
+    public = output("openssl", "rsa", "-in", path, "-pubout", "-outform", "DER")
+    record = "v=DKIM1; k=rsa; p=" + base64.b64encode(public).decode()
+    known = zone() if os.path.exists(zone_file) else {}
+    known[f"s._domainkey.{name}.test"] = record
+    with open(zone_file, "w") as file:
+        json.dump(known, file)
+    print(record, end="")
+else:
+    with open(mail_file, "rb") as file:
+        message = file.read()
+    before, reason = verdict(message)
+    if order == "verify":
+        print(before, reason)
+    else:
+        name = sys.argv[3].encode()
+        with open(os.path.join(place, sys.argv[3]), "rb") as file:
+            key = file.read()
+        server = name + b".test"
+        message = b"Authentication-Results: " + server + b"; arc=" + before.encode() + b"\r\n" + message
+        fields = dkim.arc_sign(message, b"s", server, key, server)
+        assert len(fields) == 3, fields
+        with open(mail_file, "wb") as file:
+            file.write(b"".join(fields) + message)
