@@ -1,6 +1,7 @@
 //! SMTP as a way in.
 
 mod checks;
+mod connection;
 mod farewell;
 mod fields;
 mod login;

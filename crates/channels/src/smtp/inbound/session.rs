@@ -4,62 +4,34 @@ use super::Settings;
 use super::farewell::{greeting, last_words};
 use super::login::Dialogue;
 use config::ListenerTls;
-use mail::{Mono, Recipient, Refusal, Reply};
+use mail::{Recipient, Refusal, Reply};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
-use mta::ingress::{Entrance, Intake, Refused, Resolved, Submitted};
-use mta::seams::{Net, Stream, World};
-use mta::services::SCRATCH_BYTES;
+use mta::ingress::{Entrance, Refused, Resolved, Submitted};
+use mta::seams::{Net, World};
 use mta::stopping::Stopping;
-use smtp::server::{ContentSink, MailCommand, Need, Progress, ServerSession, Transaction};
+use smtp::server::{MailCommand, Need, ServerSession, Transaction};
 use std::cell::RefCell;
-use std::future::{Future as _, poll_fn};
-use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
-
-/// How long a client that still sends is read before its connection is closed on it: a close with
-/// input unread may take away the last reply before the client has seen it.
-const LINGER: Duration = Duration::from_secs(1);
-/// How much of it is read.
-const LINGER_BYTES: usize = 1024 * 1024;
-
-/// How long a client may take for its TLS handshake; less where it would have less for a command.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
-
-/// How much of what may be commands is handled before their replies are looked at.
-const COMMANDS_BYTES: usize = 4 * 1024;
-/// Replies that are due are written before more commands are handled: a client that reads none
-/// gets no more memory than this and what the replies to `COMMANDS_BYTES` add.
-const REPLIES_BYTES: usize = 16 * 1024;
-
-/// Whether anything is said after what is written.
-#[derive(Clone, Copy)]
-enum Writing {
-    More,
-    /// The connection is closed next.
-    Last,
-}
 
 /// One session.
 pub(super) struct Session<W: World> {
     pub(super) entrance: Box<Entrance<W>>,
     /// `None` only while it is being encrypted.
-    stream: Option<<W::Net as Net>::Stream>,
+    pub(super) stream: Option<<W::Net as Net>::Stream>,
     pub(super) machine: ServerSession,
-    alarm: Alarm<W::Time>,
+    pub(super) alarm: Alarm<W::Time>,
     /// The shard's read buffer.
-    scratch: Rc<RefCell<Box<[u8]>>>,
-    stopping: Rc<Stopping>,
+    pub(super) scratch: Rc<RefCell<Box<[u8]>>>,
+    pub(super) stopping: Rc<Stopping>,
     /// Input behind a need, kept while the need is answered.
-    rest: Vec<u8>,
+    pub(super) rest: Vec<u8>,
     /// How much of `rest` the machine has taken.
-    rest_from: usize,
+    pub(super) rest_from: usize,
     /// Recipients that are not decided, at most [`smtp::server::RECIPIENTS_OPEN_MAX`].
     open: Vec<Open>,
     /// How the client logs in, as far as it has come.
@@ -72,15 +44,6 @@ struct Open {
     number: u32,
     recipient: Recipient,
     decision: Later<'static, Result<Resolved, Refusal>>,
-}
-
-/// Content goes into the intake.
-struct Sink<'a, W: World>(&'a mut Intake<W>);
-
-impl<W: World> ContentSink for Sink<'_, W> {
-    fn push(&mut self, piece: &[u8]) {
-        self.0.push(piece);
-    }
 }
 
 impl<W: World> Session<W> {
@@ -240,7 +203,7 @@ impl<W: World> Session<W> {
     }
 
     /// Answers for the recipients that are decided; whether there was one.
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn poll_open(&mut self, cx: &mut Context<'_>) -> bool {
         let (mut at, before) = (0, self.open.len());
         while let Some(open) = self.open.get_mut(at) {
             match open.decision.as_mut().poll(cx) {
@@ -292,36 +255,6 @@ impl<W: World> Session<W> {
         self.entrance.introduce(self.machine.helo(), self.machine.protocol());
     }
 
-    /// Whether the client says anything before it is greeted. A stop ends the wait.
-    async fn speaks_within(
-        &mut self,
-        delay: Duration,
-        mut stop: Pin<&mut Notified<'_>>,
-    ) -> io::Result<bool> {
-        let until = self.entrance.now() + delay;
-        poll_fn(|cx| {
-            let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(false)) };
-            let mut scratch = self.scratch.borrow_mut();
-            match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
-                Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-                }
-                Poll::Ready(Ok(n)) => {
-                    self.rest.extend_from_slice(&scratch[..n]);
-                    return Poll::Ready(Ok(true));
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {}
-            }
-            drop(scratch);
-            if self.stopping.until().is_some() || stop.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Ok(false));
-            }
-            self.alarm.poll(cx, until).map(|()| Ok(false))
-        })
-        .await
-    }
-
     /// RFC 5321 §3.1: no mail from whoever does not wait for the greeting.
     fn refuse_early_talker(&mut self) {
         let early = Refusal::permanent((5, 1), "You spoke before you were greeted");
@@ -335,100 +268,6 @@ impl<W: World> Session<W> {
             reply: told,
         });
         self.turn_away(reply);
-    }
-
-    /// Goes on with the input that was behind the last need.
-    pub(super) fn resume(&mut self) -> Need {
-        let now = self.entrance.now();
-        let input = &self.rest[self.rest_from..];
-        let mut sink = Sink(self.entrance.intake());
-        let progress = feed(&mut self.machine, &mut sink, now, input);
-        self.rest_from += progress.consumed;
-        if self.rest_from == self.rest.len() {
-            // Idle sessions hold no buffer.
-            self.rest = Vec::new();
-            self.rest_from = 0;
-        }
-        progress.need
-    }
-
-    /// Waits for input, if it `reads`, and for open recipients to be decided. `None`: the session
-    /// ends (timeout or shutdown), its last words are in the output.
-    async fn wait<'n>(
-        &mut self,
-        reads: bool,
-        notify: &'n Notify,
-        mut stop: Pin<&mut Notified<'n>>,
-    ) -> io::Result<Option<Need>> {
-        poll_fn(|cx| {
-            if self.poll_open(cx) {
-                return Poll::Ready(Ok(Some(Need::Input)));
-            }
-            // Before input: a client that never pauses would be read for ever.
-            if self.is_over() {
-                self.machine.handle_shutdown();
-                return Poll::Ready(Ok(None));
-            }
-            if reads && let Poll::Ready(done) = self.poll_read(cx) {
-                return Poll::Ready(done);
-            }
-            if self.entrance.intake().is_stalled() {
-                // What it holds goes to disk.
-                return Poll::Ready(Ok(Some(Need::Input)));
-            }
-            // One registration serves the whole session; it wakes when the stop begins, and once
-            // more when the grace is over.
-            if stop.as_mut().poll(cx).is_ready() {
-                stop.set(notify.notified());
-                let _ = stop.as_mut().poll(cx);
-            }
-            self.poll_end(cx)
-        })
-        .await
-    }
-
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
-        let Some(stream) = &mut self.stream else {
-            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
-        };
-        let mut scratch = self.scratch.borrow_mut();
-        let n = match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            Poll::Ready(Ok(n)) => n,
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            Poll::Pending => return Poll::Pending,
-        };
-        let now = self.entrance.now();
-        self.entrance.intake().note_heard(now);
-        let mut sink = Sink(self.entrance.intake());
-        let progress = feed(&mut self.machine, &mut sink, now, &scratch[..n]);
-        if progress.consumed < n {
-            self.rest.extend_from_slice(&scratch[progress.consumed..n]);
-        }
-        Poll::Ready(Ok(Some(progress.need)))
-    }
-
-    /// Whether the server stops, and nothing here must be finished first, or no more time is left.
-    fn is_over(&self) -> bool {
-        self.stopping
-            .until()
-            .is_some_and(|until| !self.machine.in_transaction() || self.entrance.now() >= until)
-    }
-
-    /// Whether the session ends without further input.
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
-        loop {
-            let deadline = self.machine.deadline().min(self.entrance.intake().next_look());
-            if self.alarm.poll(cx, deadline).is_pending() {
-                return Poll::Pending;
-            }
-            if self.machine.handle_timeout(self.entrance.now()) {
-                return Poll::Ready(Ok(None));
-            }
-            if self.entrance.intake().is_stalled() {
-                return Poll::Ready(Ok(Some(Need::Input)));
-            }
-        }
     }
 
     /// Puts what the machine refused into the account.
@@ -445,70 +284,6 @@ impl<W: World> Session<W> {
         self.entrance.account(refused);
     }
 
-    /// Says the last words; to a client that still sends so that it hears them.
-    async fn end(&mut self) -> io::Result<()> {
-        if !self.machine.was_cut() {
-            return self.write_out(Writing::Last).await;
-        }
-        self.flush().await?;
-        let until = self.entrance.now() + LINGER;
-        let mut left = LINGER_BYTES;
-        poll_fn(|cx| {
-            while let Some(stream) = &mut self.stream {
-                let mut scratch = self.scratch.borrow_mut();
-                match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
-                    Poll::Ready(Ok(n)) if n > 0 && n < left => left -= n,
-                    Poll::Ready(_) => break,
-                    // Nothing came so far: nothing is lost by closing.
-                    Poll::Pending if left == LINGER_BYTES => break,
-                    Poll::Pending => return self.alarm.poll(cx, until),
-                }
-            }
-            Poll::Ready(())
-        })
-        .await;
-        Ok(())
-    }
-
-    /// Writes the replies that piled up.
-    async fn flush(&mut self) -> io::Result<()> {
-        self.write_out(Writing::More).await
-    }
-
-    async fn write_out(&mut self, writing: Writing) -> io::Result<()> {
-        self.account_refusals();
-        let mut from = 0;
-        while from < self.machine.output().len() {
-            from += poll_fn(|cx| self.poll_write(cx, from, writing)).await?;
-        }
-        self.machine.output().clear();
-        Ok(())
-    }
-
-    /// A client that reads no replies is timed out like one that sends nothing.
-    fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: usize,
-        writing: Writing,
-    ) -> Poll<io::Result<usize>> {
-        let Some(stream) = &mut self.stream else {
-            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
-        };
-        let bytes = &self.machine.output()[from..];
-        let written = match writing {
-            Writing::More => stream.poll_write(cx, &[IoSlice::new(bytes)]),
-            Writing::Last => stream.poll_write_last(cx, bytes),
-        };
-        match written {
-            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            Poll::Pending if self.alarm.poll(cx, self.machine.deadline()).is_ready() => {
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-            }
-            other => other,
-        }
-    }
-
     /// RFC 3207 §4.
     async fn starttls(&mut self) -> io::Result<Need> {
         if let Err(refusal) = self.entrance.may_encrypt() {
@@ -521,74 +296,5 @@ impl<W: World> Session<W> {
         self.encrypt().await?;
         self.machine.handle_tls_started(self.entrance.now());
         Ok(Need::Input)
-    }
-
-    async fn encrypt(&mut self) -> io::Result<()> {
-        // What came in clear behind STARTTLS is not part of the encrypted session (RFC 3207 §4.2).
-        self.rest = Vec::new();
-        self.rest_from = 0;
-        let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
-        let until = self.machine.deadline().min(self.entrance.now() + HANDSHAKE_MAX);
-        self.stream = Some(self.entrance.encrypt(stream, &mut self.alarm, until).await?);
-        Ok(())
-    }
-}
-
-/// Handles input up to a need, to its end, or until there are replies enough to be written.
-fn feed(
-    machine: &mut ServerSession,
-    sink: &mut dyn ContentSink,
-    now: Mono,
-    input: &[u8],
-) -> Progress {
-    let mut consumed = 0;
-    loop {
-        let rest = &input[consumed..];
-        let whole = machine.reads_content();
-        let piece = &rest[..if whole { rest.len() } else { rest.len().min(COMMANDS_BYTES) }];
-        let mut progress = machine.handle_input(now, piece, sink);
-        consumed += progress.consumed;
-        progress.consumed = consumed;
-        let is_input = matches!(progress.need, Need::Input);
-        if !is_input || consumed == input.len() || machine.output().len() >= REPLIES_BYTES {
-            return progress;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use smtp::server::ServerConfig;
-
-    struct Nowhere;
-
-    impl ContentSink for Nowhere {
-        fn push(&mut self, _piece: &[u8]) {}
-    }
-
-    #[test]
-    fn a_client_that_reads_nothing_has_no_more_commands_handled() {
-        let mut machine = ServerSession::new(Arc::new(ServerConfig::default()), Mono(0));
-        for (command, reply_max) in [("NOOP\r\n", 40), ("EHLO a\r\n", 400)] {
-            machine.output().clear();
-            let sent = command.repeat(SCRATCH_BYTES / command.len());
-            let (mut rest, mut answered, mut rounds) = (sent.as_bytes(), 0, 0);
-            while !rest.is_empty() {
-                let progress = feed(&mut machine, &mut Nowhere, Mono(0), rest);
-                rest = &rest[progress.consumed..];
-                let written = machine.output().len();
-                assert!(written >= REPLIES_BYTES || rest.is_empty(), "{written}");
-                let most = REPLIES_BYTES + COMMANDS_BYTES / command.len() * reply_max;
-                assert!(written < most, "{written} bytes of replies wait");
-                // As if the client had read them.
-                let text = String::from_utf8_lossy(machine.output());
-                answered += text.lines().filter(|line| line.starts_with("250 ")).count();
-                machine.output().clear();
-                rounds += 1;
-            }
-            assert_eq!(answered, sent.len() / command.len());
-            assert!(rounds > 4, "{command:?}: {rounds}");
-        }
     }
 }

@@ -1,0 +1,307 @@
+//! What a session reads and writes, and what it waits for meanwhile.
+
+use super::session::Session;
+use mail::Mono;
+use mta::ingress::Intake;
+use mta::seams::{Stream, World};
+use mta::services::SCRATCH_BYTES;
+use smtp::server::{ContentSink, Need, Progress, ServerSession};
+use std::future::{Future as _, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// How long a client that still sends is read before its connection is closed on it: a close with
+/// input unread may take away the last reply before the client has seen it.
+const LINGER: Duration = Duration::from_secs(1);
+/// How much of it is read.
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// How long a client may take for its TLS handshake; less where it would have less for a command.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+
+/// How much of what may be commands is handled before their replies are looked at.
+const COMMANDS_BYTES: usize = 4 * 1024;
+/// Replies that are due are written before more commands are handled: a client that reads none
+/// gets no more memory than this and what the replies to `COMMANDS_BYTES` add.
+const REPLIES_BYTES: usize = 16 * 1024;
+
+/// Whether anything is said after what is written.
+#[derive(Clone, Copy)]
+enum Writing {
+    More,
+    /// The connection is closed next.
+    Last,
+}
+
+/// Content goes into the intake.
+struct Sink<'a, W: World>(&'a mut Intake<W>);
+
+impl<W: World> ContentSink for Sink<'_, W> {
+    fn push(&mut self, piece: &[u8]) {
+        self.0.push(piece);
+    }
+}
+
+impl<W: World> Session<W> {
+    /// Whether the client says anything before it is greeted. A stop ends the wait.
+    pub(super) async fn speaks_within(
+        &mut self,
+        delay: Duration,
+        mut stop: Pin<&mut Notified<'_>>,
+    ) -> io::Result<bool> {
+        let until = self.entrance.now() + delay;
+        poll_fn(|cx| {
+            let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(false)) };
+            let mut scratch = self.scratch.borrow_mut();
+            match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Poll::Ready(Ok(n)) => {
+                    self.rest.extend_from_slice(&scratch[..n]);
+                    return Poll::Ready(Ok(true));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => {}
+            }
+            drop(scratch);
+            if self.stopping.until().is_some() || stop.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Ok(false));
+            }
+            self.alarm.poll(cx, until).map(|()| Ok(false))
+        })
+        .await
+    }
+
+    /// Goes on with the input that was behind the last need.
+    pub(super) fn resume(&mut self) -> Need {
+        let now = self.entrance.now();
+        let input = &self.rest[self.rest_from..];
+        let mut sink = Sink(self.entrance.intake());
+        let progress = feed(&mut self.machine, &mut sink, now, input);
+        self.rest_from += progress.consumed;
+        if self.rest_from == self.rest.len() {
+            // Idle sessions hold no buffer.
+            self.rest = Vec::new();
+            self.rest_from = 0;
+        }
+        progress.need
+    }
+
+    /// Waits for input, if it `reads`, and for open recipients to be decided. `None`: the session
+    /// ends (timeout or shutdown), its last words are in the output.
+    pub(super) async fn wait<'n>(
+        &mut self,
+        reads: bool,
+        notify: &'n Notify,
+        mut stop: Pin<&mut Notified<'n>>,
+    ) -> io::Result<Option<Need>> {
+        poll_fn(|cx| {
+            if self.poll_open(cx) {
+                return Poll::Ready(Ok(Some(Need::Input)));
+            }
+            // Before input: a client that never pauses would be read for ever.
+            if self.is_over() {
+                self.machine.handle_shutdown();
+                return Poll::Ready(Ok(None));
+            }
+            if reads && let Poll::Ready(done) = self.poll_read(cx) {
+                return Poll::Ready(done);
+            }
+            if self.entrance.intake().is_stalled() {
+                // What it holds goes to disk.
+                return Poll::Ready(Ok(Some(Need::Input)));
+            }
+            // One registration serves the whole session; it wakes when the stop begins, and once
+            // more when the grace is over.
+            if stop.as_mut().poll(cx).is_ready() {
+                stop.set(notify.notified());
+                let _ = stop.as_mut().poll(cx);
+            }
+            self.poll_end(cx)
+        })
+        .await
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        let mut scratch = self.scratch.borrow_mut();
+        let n = match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => return Poll::Pending,
+        };
+        let now = self.entrance.now();
+        self.entrance.intake().note_heard(now);
+        let mut sink = Sink(self.entrance.intake());
+        let progress = feed(&mut self.machine, &mut sink, now, &scratch[..n]);
+        if progress.consumed < n {
+            self.rest.extend_from_slice(&scratch[progress.consumed..n]);
+        }
+        Poll::Ready(Ok(Some(progress.need)))
+    }
+
+    /// Whether the server stops, and nothing here must be finished first, or no more time is left.
+    fn is_over(&self) -> bool {
+        self.stopping
+            .until()
+            .is_some_and(|until| !self.machine.in_transaction() || self.entrance.now() >= until)
+    }
+
+    /// Whether the session ends without further input.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
+        loop {
+            let deadline = self.machine.deadline().min(self.entrance.intake().next_look());
+            if self.alarm.poll(cx, deadline).is_pending() {
+                return Poll::Pending;
+            }
+            if self.machine.handle_timeout(self.entrance.now()) {
+                return Poll::Ready(Ok(None));
+            }
+            if self.entrance.intake().is_stalled() {
+                return Poll::Ready(Ok(Some(Need::Input)));
+            }
+        }
+    }
+
+    /// Says the last words; to a client that still sends so that it hears them.
+    pub(super) async fn end(&mut self) -> io::Result<()> {
+        if !self.machine.was_cut() {
+            return self.write_out(Writing::Last).await;
+        }
+        self.flush().await?;
+        let until = self.entrance.now() + LINGER;
+        let mut left = LINGER_BYTES;
+        poll_fn(|cx| {
+            while let Some(stream) = &mut self.stream {
+                let mut scratch = self.scratch.borrow_mut();
+                match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
+                    Poll::Ready(Ok(n)) if n > 0 && n < left => left -= n,
+                    Poll::Ready(_) => break,
+                    // Nothing came so far: nothing is lost by closing.
+                    Poll::Pending if left == LINGER_BYTES => break,
+                    Poll::Pending => return self.alarm.poll(cx, until),
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Writes the replies that piled up.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        self.write_out(Writing::More).await
+    }
+
+    async fn write_out(&mut self, writing: Writing) -> io::Result<()> {
+        self.account_refusals();
+        let mut from = 0;
+        while from < self.machine.output().len() {
+            from += poll_fn(|cx| self.poll_write(cx, from, writing)).await?;
+        }
+        self.machine.output().clear();
+        Ok(())
+    }
+
+    /// A client that reads no replies is timed out like one that sends nothing.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: usize,
+        writing: Writing,
+    ) -> Poll<io::Result<usize>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        let bytes = &self.machine.output()[from..];
+        let written = match writing {
+            Writing::More => stream.poll_write(cx, &[IoSlice::new(bytes)]),
+            Writing::Last => stream.poll_write_last(cx, bytes),
+        };
+        match written {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Pending if self.alarm.poll(cx, self.machine.deadline()).is_ready() => {
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            other => other,
+        }
+    }
+
+    pub(super) async fn encrypt(&mut self) -> io::Result<()> {
+        // What came in clear behind STARTTLS is not part of the encrypted session (RFC 3207 §4.2).
+        self.rest = Vec::new();
+        self.rest_from = 0;
+        let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
+        let until = self.machine.deadline().min(self.entrance.now() + HANDSHAKE_MAX);
+        self.stream = Some(self.entrance.encrypt(stream, &mut self.alarm, until).await?);
+        Ok(())
+    }
+}
+
+/// Handles input up to a need, to its end, or until there are replies enough to be written.
+fn feed(
+    machine: &mut ServerSession,
+    sink: &mut dyn ContentSink,
+    now: Mono,
+    input: &[u8],
+) -> Progress {
+    let mut consumed = 0;
+    loop {
+        let rest = &input[consumed..];
+        let whole = machine.reads_content();
+        let piece = &rest[..if whole { rest.len() } else { rest.len().min(COMMANDS_BYTES) }];
+        let mut progress = machine.handle_input(now, piece, sink);
+        consumed += progress.consumed;
+        progress.consumed = consumed;
+        let is_input = matches!(progress.need, Need::Input);
+        if !is_input || consumed == input.len() || machine.output().len() >= REPLIES_BYTES {
+            return progress;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smtp::server::ServerConfig;
+    use std::sync::Arc;
+
+    struct Nowhere;
+
+    impl ContentSink for Nowhere {
+        fn push(&mut self, _piece: &[u8]) {}
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_has_no_more_commands_handled() {
+        let mut machine = ServerSession::new(Arc::new(ServerConfig::default()), Mono(0));
+        for (command, reply_max) in [("NOOP\r\n", 40), ("EHLO a\r\n", 400)] {
+            machine.output().clear();
+            let sent = command.repeat(SCRATCH_BYTES / command.len());
+            let (mut rest, mut answered, mut rounds) = (sent.as_bytes(), 0, 0);
+            while !rest.is_empty() {
+                let progress = feed(&mut machine, &mut Nowhere, Mono(0), rest);
+                rest = &rest[progress.consumed..];
+                let written = machine.output().len();
+                assert!(written >= REPLIES_BYTES || rest.is_empty(), "{written}");
+                let most = REPLIES_BYTES + COMMANDS_BYTES / command.len() * reply_max;
+                assert!(written < most, "{written} bytes of replies wait");
+                // As if the client had read them.
+                let text = String::from_utf8_lossy(machine.output());
+                answered += text.lines().filter(|line| line.starts_with("250 ")).count();
+                machine.output().clear();
+                rounds += 1;
+            }
+            assert_eq!(answered, sent.len() / command.len());
+            assert!(rounds > 4, "{command:?}: {rounds}");
+        }
+    }
+}
