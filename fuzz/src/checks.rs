@@ -88,7 +88,7 @@ impl Records for Any<'_> {
 }
 
 fn verdicts(message: &[u8], step: usize, records: &[&[u8]]) -> Verdicts {
-    let asked = Asked { spf: true, dkim: true, dmarc: true, arc: true };
+    let asked = Asked { spf: true, dkim: true, dmarc: true, arc: true, iprev: false };
     let mut scan = asked.scan();
     message.chunks(step).for_each(|piece| scan.push(piece));
     let message = scan.finish();

@@ -98,9 +98,8 @@ fn transaction(commands: &[u8]) -> Option<Transaction> {
                 return Some(*transaction);
             }
             Need::Abandon => {}
-            Need::Input | Need::Answers | Need::StartTls | Need::Login(_) | Need::Close => {
-                return None;
-            }
+            Need::Input | Need::Answers | Need::StartTls | Need::Close => return None,
+            Need::Login(_) | Need::Xclient(_) => return None,
         }
     }
 }

@@ -11,11 +11,13 @@ pub mod database;
 pub mod dsn;
 pub mod header;
 pub mod ldap_answers;
+pub mod proxy_header;
 pub mod sasl;
 pub mod server_session;
 pub mod spool_records;
 pub mod spool_recovery;
 pub mod table_files;
+pub mod xclient;
 
 mod stream;
 

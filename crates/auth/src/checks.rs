@@ -2,14 +2,17 @@
 
 use crate::records::Records;
 use crate::scan::{Scan, Scanned, Wanted};
-use crate::{arc, dkim, dmarc, spf};
+use crate::{arc, dkim, dmarc, iprev, spf};
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::task::Poll;
 
 /// Which checks are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
+    /// What belongs to a client and not to its messages: [`check`] does not make it.
+    pub iprev: bool,
     pub spf: bool,
     pub dkim: bool,
     /// Needs the two before, which are made for it if they are not asked for.
@@ -38,6 +41,8 @@ impl Asked {
 /// What came of the checks that were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
+    /// The client's address, and its name.
+    pub iprev: Option<(IpAddr, iprev::Outcome)>,
     pub spf: Option<spf::Outcome>,
     /// By signatures, in their order.
     pub dkim: Option<Vec<dkim::Outcome>>,
@@ -50,6 +55,7 @@ pub struct Verdicts {
 /// The verdicts alone, a word for each check that was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
+    pub iprev: Option<iprev::Verdict>,
     pub spf: Option<spf::Verdict>,
     /// Of all signatures together, see [`dkim::overall`].
     pub dkim: Option<dkim::Verdict>,
@@ -63,6 +69,7 @@ impl Verdicts {
     #[must_use]
     pub fn summary(&self) -> Summary {
         Summary {
+            iprev: self.iprev.as_ref().map(|(_, outcome)| outcome.verdict),
             spf: self.spf.as_ref().map(|outcome| outcome.verdict),
             dkim: self.dkim.as_deref().map(dkim::overall),
             dmarc: self.dmarc.as_ref().map(|outcome| outcome.verdict),
@@ -120,7 +127,7 @@ pub async fn check<R: Records>(records: &R, asked: Asked, subject: Subject<'_>) 
         (Some(Err(outcome)), ..) => Some(outcome),
         _ => None,
     };
-    Verdicts { spf, dkim, signatures_left: message.signatures_left, dmarc, arc }
+    Verdicts { iprev: None, spf, dkim, signatures_left: message.signatures_left, dmarc, arc }
 }
 
 /// What both give; they wait together.

@@ -2,7 +2,7 @@
 
 use crate::checks::{Asked, Verdicts};
 use crate::dmarc::Wish;
-use crate::{arc, dkim, dmarc, spf};
+use crate::{arc, dkim, dmarc, iprev, spf};
 use mail::Refusal;
 use std::borrow::Cow;
 
@@ -23,6 +23,8 @@ pub enum Power {
 /// How much each check may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Powers {
+    /// Of a client without a name; what refuses it does so before its message.
+    pub client_name: Power,
     pub spf: Power,
     pub dkim: Power,
     pub dmarc: Power,
@@ -37,6 +39,7 @@ impl Powers {
     pub fn asked(&self) -> Asked {
         let is_made = |power| power > Power::None;
         Asked {
+            iprev: is_made(self.client_name),
             spf: is_made(self.spf),
             dkim: is_made(self.dkim),
             dmarc: is_made(self.dmarc),
@@ -67,6 +70,7 @@ struct Objection {
 #[must_use]
 pub fn judge(powers: &Powers, verdicts: &Verdicts) -> Judgement {
     let objections: Vec<Objection> = [
+        client_name(powers, verdicts),
         spf(powers, verdicts),
         dkim(powers, verdicts),
         dmarc(powers, verdicts),
@@ -89,6 +93,15 @@ pub fn judge(powers: &Powers, verdicts: &Verdicts) -> Judgement {
 /// Replies and reasons to hold are text; what strangers wrote need not be.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
+}
+
+/// Who is to be refused was refused before, and its mail to the postmaster is taken.
+fn client_name(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
+    let (_, outcome) = verdicts.iprev.as_ref()?;
+    let is_failed = matches!(outcome.verdict, iprev::Verdict::Fail | iprev::Verdict::PermError);
+    let why = "the client's address has no name that leads back to it".to_owned();
+    let holds = is_failed && powers.client_name == Power::Hold;
+    holds.then_some(Objection { power: Power::Hold, status: (7, 25), why })
 }
 
 fn spf(powers: &Powers, verdicts: &Verdicts) -> Option<Objection> {
@@ -213,6 +226,22 @@ mod tests {
         let open = dmarc_of(dmarc::Verdict::TempError, Wish::None);
         assert_eq!(word(of(Power::Reject, false), &open), "take");
         assert_eq!(word(of(Power::Reject, true), &open), "451 4.4.3");
+    }
+
+    #[test]
+    fn a_client_without_a_name_is_held_where_that_is_asked_for() {
+        let of = |client_name| Powers { client_name, defers: true, ..Powers::default() };
+        let found = |verdict| {
+            let outcome = iprev::Outcome::without_name(verdict);
+            let iprev = Some(("192.0.2.1".parse().unwrap(), outcome));
+            Verdicts { iprev, ..Verdicts::default() }
+        };
+        for verdict in [iprev::Verdict::Fail, iprev::Verdict::PermError] {
+            assert_eq!(word(of(Power::Mark), &found(verdict)), "take");
+            assert_eq!(word(of(Power::Hold), &found(verdict)), "hold");
+            assert_eq!(word(of(Power::Reject), &found(verdict)), "take");
+        }
+        assert_eq!(word(of(Power::Hold), &found(iprev::Verdict::TempError)), "take");
     }
 
     #[test]

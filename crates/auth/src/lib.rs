@@ -7,6 +7,7 @@ pub mod checks;
 pub mod dkim;
 pub mod dmarc;
 pub mod forged;
+pub mod iprev;
 pub mod judgement;
 pub mod mta_sts;
 pub mod password;

@@ -2,8 +2,9 @@
 
 use crate::checks::Verdicts;
 use crate::spf::Identity;
-use crate::{arc, dkim, dmarc, spf};
+use crate::{arc, dkim, dmarc, iprev, spf};
 use std::fmt::Write as _;
+use std::net::IpAddr;
 
 /// The name of the field.
 pub const FIELD: &str = "Authentication-Results";
@@ -25,6 +26,7 @@ pub(crate) fn lines_of_set(instance: u32, server: &str, verdicts: &Verdicts) -> 
 
 fn lines_from(first: String, verdicts: &Verdicts) -> Vec<String> {
     let mut results = Vec::new();
+    results.extend(verdicts.iprev.as_ref().map(of_client));
     results.extend(verdicts.spf.as_ref().map(of_spf));
     match verdicts.dkim.as_deref() {
         Some([]) => results.push("dkim=none".to_owned()),
@@ -49,6 +51,16 @@ fn lines_from(first: String, verdicts: &Verdicts) -> Vec<String> {
         lines.push(result);
     }
     lines
+}
+
+/// RFC 8601 §2.7.3.
+fn of_client((address, outcome): &(IpAddr, iprev::Outcome)) -> String {
+    let mut text = result("iprev", outcome.verdict.as_str(), "", true);
+    add(&mut text, "policy.iprev", &address.to_canonical().to_string());
+    if let Some(name) = &outcome.name {
+        let _ = write!(text, " ({name})");
+    }
+    text
 }
 
 fn of_spf(outcome: &spf::Outcome) -> String {
@@ -145,6 +157,21 @@ mod tests {
         assert!(lines[1].starts_with("spf=permerror reason=\"a;'' dkim=pass 'x'"), "{}", lines[1]);
         assert!(lines[1].ends_with(" smtp.helo=\"a;'' dkim=pass 'x'\";"), "{}", lines[1]);
         assert!(lines.iter().all(|line| line.len() < 998 && !line.contains(['\r', '\n'])));
+    }
+
+    #[test]
+    fn a_client_is_named_with_its_address() {
+        let line = |address: &str, outcome| {
+            let iprev = Some((address.parse().unwrap(), outcome));
+            super::lines("mx", &Verdicts { iprev, ..Verdicts::default() }).pop().unwrap()
+        };
+        let named = iprev::Outcome::of_name("mail.test");
+        assert_eq!(
+            line("::ffff:192.0.2.1", named),
+            "iprev=pass policy.iprev=192.0.2.1 (mail.test)"
+        );
+        let none = iprev::Outcome::without_name(iprev::Verdict::PermError);
+        assert_eq!(line("2001:db8::1", none), "iprev=permerror policy.iprev=\"2001:db8::1\"");
     }
 
     #[test]

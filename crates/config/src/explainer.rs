@@ -1,6 +1,7 @@
 //! Takes the steps of an explanation, and finds the line that decided each.
 
 use super::document::Document;
+use ipnet::IpNet;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -94,6 +95,14 @@ impl<'a> Explainer<'a> {
     pub fn own_limit(&mut self, key: &str, limit: u32) {
         let value = if limit == 0 { "no limit".to_owned() } else { limit.to_string() };
         self.own_key(key, value);
+    }
+
+    /// The same for networks, unless there are none.
+    pub fn own_networks(&mut self, key: &str, networks: &[IpNet]) {
+        if !networks.is_empty() {
+            let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
+            self.own_key(key, networks.join(", "));
+        }
     }
 
     /// Something that was decided.

@@ -21,6 +21,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// Whose clients may send to any domain.
     pub relay_from: Vec<IpNet>,
+    /// Proxies, which say first whose connection it is.
+    pub proxy_protocol_from: Vec<IpNet>,
     /// SIZE.
     pub max_message_bytes: u64,
     /// Recipients per transaction.
@@ -57,8 +59,13 @@ impl Listener {
     /// Whether the limits per client don't concern this one.
     #[must_use]
     pub fn is_exempt(&self, client: IpAddr) -> bool {
-        let client = client.to_canonical();
-        self.exempt_from_limits.iter().any(|network| network.contains(&client))
+        has(&self.exempt_from_limits, client) || self.protocol.may_speak_for_others(client)
+    }
+
+    /// Whether connections from there begin with a PROXY header.
+    #[must_use]
+    pub fn is_proxy(&self, peer: IpAddr) -> bool {
+        has(&self.proxy_protocol_from, peer)
     }
 
     /// The network of `relay_from` that lets this client send to any domain.
@@ -68,4 +75,10 @@ impl Listener {
         let client = client.to_canonical();
         self.relay_from.iter().copied().enumerate().find(|(_, net)| net.contains(&client))
     }
+}
+
+fn has(networks: &[IpNet], address: IpAddr) -> bool {
+    // As above.
+    let address = address.to_canonical();
+    networks.iter().any(|network| network.contains(&address))
 }

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::any::Any;
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The keys of one protocol in `[[listener]]`, beside those that every listener has.
@@ -31,6 +32,15 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
     fn needs_login(&self) -> bool {
         false
     }
+
+    /// Whether a client may say that it speaks for another one, and is believed. The limits per client
+    /// don't concern it then, but whom it speaks for.
+    fn may_speak_for_others(&self, _client: IpAddr) -> bool {
+        false
+    }
+
+    /// Says what concerns every client.
+    fn explain(&self, _explainer: &mut Explainer<'_>) {}
 
     /// Says what a message from a stranger must pass here, beyond what holds for its recipient.
     fn explain_for_strangers(&self, _explainer: &mut Explainer<'_>) {}

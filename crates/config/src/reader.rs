@@ -3,6 +3,7 @@
 use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
 use super::table::TableEntry;
+use ipnet::IpNet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,6 +86,11 @@ impl<'a, 'd> Reader<'a, 'd> {
     /// A duration that must not be nothing.
     pub fn timeout(&mut self, key: &str, text: &DurationText) -> Duration {
         self.resolver.timeout(&self.path(key), text)
+    }
+
+    /// Networks whose clients are believed when they say who the client is.
+    pub fn believed(&mut self, key: &str, written: &[String]) -> Vec<IpNet> {
+        self.resolver.believed(&self.path(key), written)
     }
 
     /// Text that goes into protocol lines and logs.

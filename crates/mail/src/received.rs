@@ -10,6 +10,8 @@ pub struct Received<'a> {
     pub helo: &'a str,
     /// The client's address; `None`: where it came from is nobody's business.
     pub client: Option<IpAddr>,
+    /// What the client's address is called in the DNS, if that leads back to it.
+    pub client_name: Option<&'a str>,
     /// This server's name.
     pub by: &'a str,
     /// `ESMTP`, `SMTP`, `UTF8SMTP`, … (RFC 3848, RFC 6531 §4.3).
@@ -44,7 +46,7 @@ impl Received<'_> {
             line.out.extend_from_slice(b"from");
             line.space(self.helo.len());
             write_name(line.out, self.helo);
-            line.client(client);
+            line.client(client, self.client_name);
             line.fold();
         }
         line.out.extend_from_slice(b"by ");
@@ -105,19 +107,28 @@ impl Line<'_> {
         self.out.extend_from_slice(word);
     }
 
-    /// TCP-info: `([192.0.2.1])` or `([IPv6:2001:db8::1])`.
-    fn client(&mut self, client: IpAddr) {
+    /// TCP-info: `([192.0.2.1])`, `([IPv6:2001:db8::1])`, or either with a name before it.
+    fn client(&mut self, client: IpAddr, name: Option<&str>) {
+        let begin = |line: &mut Self, address_bytes: usize| {
+            let name_bytes = name.map_or(0, |name| name.len() + 1);
+            line.space("([])".len() + name_bytes + address_bytes);
+            line.out.push(b'(');
+            if let Some(name) = name {
+                write_name(line.out, name);
+                line.out.push(b' ');
+            }
+        };
         // An IPv4 client of a dual-stack socket has come over IPv4.
         match client.to_canonical() {
             IpAddr::V4(ip) => {
-                self.space("([255.255.255.255])".len());
-                self.out.extend_from_slice(b"([");
+                begin(self, "255.255.255.255".len());
+                self.out.push(b'[');
                 write_ipv4(self.out, ip);
             }
             IpAddr::V6(ip) => {
                 let text = ip.to_string();
-                self.space("([IPv6:])".len() + text.len());
-                self.out.extend_from_slice(b"([IPv6:");
+                begin(self, "IPv6:".len() + text.len());
+                self.out.extend_from_slice(b"[IPv6:");
                 self.out.extend_from_slice(text.as_bytes());
             }
         }
@@ -188,6 +199,7 @@ mod tests {
         Received {
             helo: "client.example.com",
             client: Some(IpAddr::from([192, 0, 2, 1])),
+            client_name: None,
             by: "relay.example.org",
             with: "ESMTP",
             id: MessageId(0x1234_0700_0000_002a),
@@ -253,6 +265,27 @@ mod tests {
         );
         let mapped = Received { client: Some("::ffff:192.0.2.1".parse().unwrap()), ..field() };
         assert_eq!(written(mapped), written(field()));
+    }
+
+    #[test]
+    fn a_name_that_is_confirmed_stands_before_the_address() {
+        let from = |client_name: &str, client: &str| {
+            let client = Some(client.parse().unwrap());
+            let text = written(Received { client, client_name: Some(client_name), ..field() });
+            text[..text.find("by relay").unwrap()].to_owned()
+        };
+        assert_eq!(
+            from("mail.example.com", "192.0.2.1"),
+            "Received: from client.example.com (mail.example.com [192.0.2.1])\r\n\t"
+        );
+        assert_eq!(
+            from(&"n".repeat(60), "2001:db8::1"),
+            format!(
+                "Received: from client.example.com\r\n\t({} [IPv6:2001:db8::1])\r\n\t",
+                "n".repeat(60)
+            )
+        );
+        assert!(from("a)\r\nX: b", "192.0.2.1").contains("(a???X??b [192.0.2.1])"));
     }
 
     #[test]

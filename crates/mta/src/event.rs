@@ -7,11 +7,12 @@ pub mod json;
 
 use crate::encryption::Encryption;
 use auth::checks::Summary;
+use auth::iprev;
 use mail::{Envelope, Failure, MessageId, Mono, Reply, Wall};
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 
 /// Where in the spool the record stands from which an event derives. Positions of one log only
 /// grow, so a reader can tell what it has seen already.
@@ -54,8 +55,12 @@ pub struct Message {
 /// Who handed in a message; made once per session and shared by its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// The peer's address and port.
+    /// Its address and port.
     pub address: SocketAddr,
+    /// Who says that they are these, if the connection is another's.
+    pub proxy: Option<IpAddr>,
+    /// What its address is called in the DNS, once that was looked up.
+    pub name: OnceLock<iprev::Outcome>,
     /// Its EHLO argument; empty before EHLO.
     pub helo: Arc<str>,
     pub listener: Arc<str>,
@@ -65,6 +70,14 @@ pub struct Client {
     pub tls: Option<Encryption>,
     /// Who has logged in.
     pub login: Option<Arc<str>>,
+}
+
+impl Client {
+    /// The name of its address, if that was looked up and leads back to it.
+    #[must_use]
+    pub fn confirmed_name(&self) -> Option<&str> {
+        self.name.get().and_then(|found| found.name.as_deref())
+    }
 }
 
 /// Where an attempt went; made once per connection and shared by its events.

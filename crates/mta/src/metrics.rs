@@ -272,6 +272,8 @@ metric_set! {
     logins: Counter = "logins" {} "Logins of clients.";
     login_failures: Counter = "login_failures" {} "Logins that failed: a wrong password, an unknown user, a proof that is none.";
     logins_deferred: Counter = "logins_deferred" {} "Logins put off with 421 or 454: a limit, a table without an answer, too many passwords to hash.";
+    early_talkers: Counter = "early_talkers" {} "Clients that were refused because they spoke before they were greeted.";
+    proxy_headers_refused: Counter = "proxy_headers_refused" {} "Connections of proxies that were closed because their PROXY header was none, or took too long.";
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
     tls_handshakes: Counter = "tls_handshakes" {} "TLS handshakes of clients that were done.";
     tls_handshakes_failed: Counter = "tls_handshakes_failed" {} "TLS handshakes of clients that failed, or took too long.";
@@ -290,6 +292,10 @@ metric_set! {
     refused_policy: Counter = "refused" {reason = "policy"} "Refusals at intake, by their reason.";
     refused_limit: Counter = "refused" {reason = "limit"} "Refusals at intake, by their reason.";
     refused_resources: Counter = "refused" {reason = "resources"} "Refusals at intake, by their reason.";
+    checked_iprev_pass: Counter = "checked" {check = "iprev", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_iprev_fail: Counter = "checked" {check = "iprev", verdict = "fail"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_iprev_temperror: Counter = "checked" {check = "iprev", verdict = "temperror"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_iprev_permerror: Counter = "checked" {check = "iprev", verdict = "permerror"} "Messages from strangers whose sender was checked, by check and verdict.";
     checked_spf_none: Counter = "checked" {check = "spf", verdict = "none"} "Messages from strangers whose sender was checked, by check and verdict.";
     checked_spf_neutral: Counter = "checked" {check = "spf", verdict = "neutral"} "Messages from strangers whose sender was checked, by check and verdict.";
     checked_spf_pass: Counter = "checked" {check = "spf", verdict = "pass"} "Messages from strangers whose sender was checked, by check and verdict.";

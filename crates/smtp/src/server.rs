@@ -26,11 +26,13 @@ mod refusing;
 mod replies;
 mod session;
 mod transfer;
+mod xclient;
 
 pub use config::{BareNewline, Nul, RECIPIENTS_OPEN_MAX, ServerConfig};
 pub use login::{LOGIN_LINE_BYTES_MAX, LoginAnswer, LoginRules};
 pub use refusal::Refused;
 pub use session::ServerSession;
+pub use xclient::{XCLIENT_VALUE_BYTES_MAX, Xclient, XclientName};
 
 use mail::{BodyType, ContentFacts, Envelope, Mailbox, Recipient};
 use std::fmt;
@@ -80,6 +82,10 @@ pub enum Need {
     Input,
     /// Answer with [`ServerSession::answer_login`].
     Login(LoginSaid),
+    /// Whoever speaks is another client from here on: answer with [`ServerSession::answer_xclient`], or
+    /// with another session ([`ServerSession::refused`]) if that one may not proceed. What was received
+    /// behind the command is that one's.
+    Xclient(Box<Xclient>),
     /// Answer with [`ServerSession::answer_mail`].
     Mail(MailCommand),
     /// Answer with [`ServerSession::answer_rcpt`], at once or later: this recipient is then open,

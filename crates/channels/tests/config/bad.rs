@@ -306,13 +306,19 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         SUBMISSION,
         "logins = { table = \"p\" }\n[[listener]]\naddress = \"127.0.0.1:25\"\nlogins = { table = \"p\" }",
-        "12:1: unknown field `logins`, expected one of `banner`, `max_command_bytes`, `max_line_bytes`, `max_commands`, `max_errors`, `max_refused_recipients`, `max_messages`, `command_timeout`, `content_timeout`, `transfer_timeout`, `session_timeout`, `early_talkers`, `greeting_delay`, `bare_newline`, `nul`, `chunking`, `pipelining`, `smtputf8`, `dsn`, `checks`, `seal`",
+        "12:1: unknown field `logins`, expected one of `banner`, `max_command_bytes`, `max_line_bytes`, `max_commands`, `max_errors`, `max_refused_recipients`, `max_messages`, `command_timeout`, `content_timeout`, `transfer_timeout`, `session_timeout`, `xclient_from`, `early_talkers`, `greeting_delay`, `bare_newline`, `nul`, `chunking`, `pipelining`, `smtputf8`, `dsn`, `checks`, `seal`",
     ),
     (
         "[[table]]\nname = \"p\"\ninline = { a = \"b\" }\n<HERE>\n[[route]]\ndiscard = {}\n",
         "[[listener]]\naddress = \"127.0.0.1:587\"\nkind = \"submission\"\nlogins = { table = \"p\" }",
         "6:8: logins, and no [[certificate]] to encrypt them with",
     ),
+    (
+        LISTENER,
+        "proxy_protocol_from = [\"10.0.0.1\", \"proxy.example\"]",
+        "3:36: \"proxy.example\" is not a network",
+    ),
+    (LISTENER, "xclient_from = [\"10.0.0.0/33\"]", "3:17: \"10.0.0.0/33\" is not a network"),
     (END, "[spool]\npath = \"/a\"\npaths = [\"/b\"]", "8:9: both `path` and `paths` are set"),
     (END, "[spool]\npaths = [\"/a\", \"/a\"]", "7:16: \"/a\" is listed twice"),
     (END, "[spool]\npaths = []", "7:9: between 1 and 256 directories are wanted"),

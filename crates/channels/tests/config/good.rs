@@ -170,6 +170,31 @@ fn the_embedded_default_keeps_everything_and_relays_nothing() {
 }
 
 #[test]
+fn who_believes_everybody_is_warned() {
+    for key in ["proxy_protocol_from", "xclient_from"] {
+        for (networks, warns) in [("10.0.0.0/8", false), ("10.0.0.0/8\", \"::/0", true)] {
+            let keys = format!("{key} = [\"{networks}\"]\nrelay_from");
+            let config = config(&DESIGN.replace("relay_from", &keys));
+            let found = |w: &config::Problem| w.message.contains("believes everybody");
+            assert_eq!(config.warnings.iter().any(found), warns, "{key} {networks}");
+            let recipient = mailbox("jo@any.example");
+            let request = ExplainRequest {
+                recipient: &recipient,
+                sender: None,
+                listener: None,
+                client: None,
+                mx: None,
+                tls: &[],
+                in_tables: InTables::default(),
+            };
+            let steps = config.explain(&request).unwrap().steps;
+            let shown = steps.iter().find(|step| step.what == key).unwrap();
+            assert!(shown.value.starts_with("10.0.0.0/8"), "{shown:?}");
+        }
+    }
+}
+
+#[test]
 fn an_open_relay_is_warned_of() {
     for network in ["0.0.0.0/0", "::/0", "192.0.2.7/0"] {
         let text = DESIGN.replace("127.0.0.0/8", network);

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod access;
+mod arrivals;
 mod client;
 mod copies;
 mod custody;

@@ -101,6 +101,11 @@ impl TestWorld {
         self.0.dns.addresses.borrow_mut().insert(host.to_owned(), answer);
     }
 
+    /// What an address is called.
+    pub(crate) fn set_names(&self, address: IpAddr, answer: Result<Vec<String>, DnsError>) {
+        self.0.dns.names.borrow_mut().insert(address, answer);
+    }
+
     /// What a table says of a key.
     pub(crate) fn set_entry(&self, table: &str, key: &str, answer: Result<&str, Trouble>) {
         let answer = answer.map(|text| Arc::new(Entry::text(text)));
@@ -291,6 +296,7 @@ impl Stream for Pipe {
 pub(crate) struct TestDns {
     mx: RefCell<BTreeMap<String, Result<Vec<Mx>, DnsError>>>,
     addresses: RefCell<BTreeMap<String, Result<Vec<IpAddr>, DnsError>>>,
+    names: RefCell<BTreeMap<IpAddr, Result<Vec<String>, DnsError>>>,
 }
 
 impl Dns for TestDns {
@@ -301,6 +307,11 @@ impl Dns for TestDns {
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
         let answer = self.addresses.borrow().get(host).cloned();
+        answer.unwrap_or(Err(DnsError::NoSuchDomain))
+    }
+
+    async fn names(&self, address: IpAddr) -> Result<Vec<String>, DnsError> {
+        let answer = self.names.borrow().get(&address).cloned();
         answer.unwrap_or(Err(DnsError::NoSuchDomain))
     }
 }

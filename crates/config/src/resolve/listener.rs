@@ -85,6 +85,7 @@ impl Resolver<'_> {
         let key = |name: &str| format!("{at}.{name}");
         let relay_from = self.relay_from(at, &text.relay_from);
         let exempt = self.networks(&key("exempt_from_limits"), &text.exempt_from_limits);
+        let proxies = self.believed(&key("proxy_protocol_from"), &text.proxy_protocol_from);
         let max_message_bytes = self.size_within(
             &key("max_message_bytes"),
             &text.max_message_bytes,
@@ -99,6 +100,7 @@ impl Resolver<'_> {
             tls,
             address,
             relay_from,
+            proxy_protocol_from: proxies,
             max_message_bytes,
             max_recipients: text.max_recipients,
             max_hops: text.max_hops,
@@ -175,6 +177,19 @@ impl Resolver<'_> {
             networks.push(network);
         }
         networks
+    }
+
+    /// The networks whose clients say who the client is.
+    pub(crate) fn believed(&mut self, list: &str, written: &[String]) -> Vec<IpNet> {
+        let found = self.networks(list, written);
+        for (path, network) in &found {
+            if network.prefix_len() == 0 {
+                let help = "whoever reaches this listener decides which client it is, and whether it \
+                            may relay: that is safe only if strangers can't";
+                self.warn(path, format!("\"{network}\" believes everybody"), help);
+            }
+        }
+        found.into_iter().map(|(_, network)| network).collect()
     }
 
     /// The networks of a list, each with its path in the file.

@@ -23,6 +23,12 @@ pub struct ListenerText {
     /// that a route names (and to any domain when everything else stays on this server).
     #[schemars(extend("items" = { "type": "string", "title": "network" }))]
     pub relay_from: Vec<String>,
+    /// Networks of proxies (HAProxy with `send-proxy` or `send-proxy-v2`, and others that speak the
+    /// PROXY protocol). Each connection from there must begin with a header, before TLS too, that says
+    /// who the client is, and everything that this server decides or says of a client is of that one.
+    /// From anywhere else no header is read. See `docs/proxies.md`.
+    #[schemars(extend("items" = { "type": "string", "title": "network" }))]
+    pub proxy_protocol_from: Vec<String>,
     /// TLS on this listener. Without this key: `"starttls"` if there is a `[[certificate]]`, else
     /// `"off"`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,6 +82,7 @@ impl Default for ListenerText {
             kind: "smtp".into(),
             address: None,
             relay_from: Vec::new(),
+            proxy_protocol_from: Vec::new(),
             tls: None,
             max_message_bytes: 52_428_800.into(),
             max_recipients: 1_000,

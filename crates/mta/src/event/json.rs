@@ -4,6 +4,7 @@ use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Suspensi
 use crate::encryption::Encryption;
 use auth::checks::Summary;
 use mail::{EnhancedStatus, Failure, MessageId, Reply, Wall};
+use std::net::IpAddr;
 
 /// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
 pub fn write_lines(event: &Event, out: &mut Vec<u8>) {
@@ -126,12 +127,14 @@ fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipie
 }
 
 fn client_fields(line: &mut Line<'_>, client: &Client) {
-    line.key("client");
-    line.out.push(b'"');
-    // An IP address needs no escaping.
-    mail::received::write_address(line.out, client.address.ip().to_canonical());
-    line.out.push(b'"');
+    line.address("client", client.address.ip());
     line.number("client_port", u64::from(client.address.port()));
+    if let Some(proxy) = client.proxy {
+        line.address("proxy", proxy);
+    }
+    if let Some(name) = client.confirmed_name() {
+        line.plain("client_name", name);
+    }
     line.text("helo", &client.helo);
     line.text("listener", &client.listener);
     line.plain("protocol", client.protocol);
@@ -144,6 +147,7 @@ fn client_fields(line: &mut Line<'_>, client: &Client) {
 /// A field for each check that was made.
 fn checked_fields(line: &mut Line<'_>, checked: &Summary) {
     let words = [
+        ("iprev", checked.iprev.map(auth::iprev::Verdict::as_str)),
         ("spf", checked.spf.map(auth::spf::Verdict::as_str)),
         ("dkim", checked.dkim.map(auth::dkim::Verdict::as_str)),
         ("dmarc", checked.dmarc.map(auth::dmarc::Verdict::as_str)),
@@ -282,6 +286,14 @@ impl Line<'_> {
         self.key(name);
         self.out.push(b'"');
         value.write_rfc3339(self.out);
+        self.out.push(b'"');
+    }
+
+    /// An IP address, which needs no escaping.
+    fn address(&mut self, name: &str, value: IpAddr) {
+        self.key(name);
+        self.out.push(b'"');
+        mail::received::write_address(self.out, value.to_canonical());
         self.out.push(b'"');
     }
 

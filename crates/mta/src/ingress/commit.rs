@@ -122,6 +122,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     Received {
         helo: &client.helo,
         client: (!hides_client).then(|| client.address.ip()),
+        client_name: client.confirmed_name(),
         by: active.config.hostname.as_str(),
         with: client.protocol,
         id: content.id,

@@ -23,7 +23,7 @@ use config::Listener;
 use mail::{ContentFacts, Envelope, Mailbox, MessageId, Mono, Recipient, Refusal, Reply};
 use std::cell::RefCell;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -68,17 +68,18 @@ pub enum Submitted {
 impl<W: World> Entrance<W> {
     pub(super) fn new(
         ingress: &Rc<Ingress<W>>,
-        peer: SocketAddr,
+        client: SocketAddr,
+        proxy: Option<IpAddr>,
         socket: usize,
         listener: &Arc<Listener>,
     ) -> Entrance<W> {
         let (services, router) = (&ingress.services, &ingress.router);
-        let count = ClientCount::new(ingress, socket, listener, peer.ip());
+        let count = ClientCount::new(ingress, socket, listener, client.ip());
         let blob_bytes = router.active().config.spool.blob_bytes;
         services.metrics.sessions.inc();
         services.metrics.sessions_open.inc();
         Entrance {
-            session: Session::new(peer, listener, count.may_relay, router.nothing()),
+            session: Session::new(client, proxy, listener, count.may_relay, router.nothing()),
             count,
             stages: ingress.stages(socket),
             transaction: None,
@@ -193,6 +194,11 @@ impl<W: World> Entrance<W> {
         let refused =
             Refused { step: "connect", sender: None, recipient: None, login: None, reply };
         account(&self.ingress, self.session.client(), refused);
+    }
+
+    /// The client spoke before it was greeted, which was put into the account.
+    pub fn note_early_talker(&self) {
+        self.ingress.services.metrics.early_talkers.inc();
     }
 
     /// Puts a refusal into the account, and charges the client with it.

@@ -2,6 +2,7 @@
 //! way into the spool.
 
 mod account;
+mod announced;
 mod commit;
 mod consultation;
 mod decisions;
@@ -15,6 +16,8 @@ mod login;
 mod observer;
 mod pieces;
 mod protocol;
+mod proxied;
+mod proxy_header;
 mod recipients;
 mod refusals;
 mod rules;
@@ -31,6 +34,8 @@ pub use intake::Intake;
 pub use login::{Attempt, Logins};
 pub use observer::Observer;
 pub use protocol::{Handler, Protocol, Protocols};
+pub use proxied::PROXY_HEADER_TIME_MAX;
+pub use proxy_header::{Announced, Mistake, ProxyHeader, V1_BYTES_MAX, V2_REST_BYTES_MAX};
 pub use refusals::{NO_ANSWER, no_answer};
 pub use session::Session;
 pub use stage::{Placed, Resolved, Stage, StageKind, StageKinds, Substitute, Transaction};

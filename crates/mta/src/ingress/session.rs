@@ -2,10 +2,11 @@
 
 use crate::event::Client;
 use crate::seams::Encryption;
+use auth::iprev;
 use config::Listener;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What is known of a client while it is connected.
 #[derive(Clone, Debug)]
@@ -16,16 +17,19 @@ pub struct Session {
 }
 
 impl Session {
-    /// A client that has said nothing yet; `nothing` is the empty text.
+    /// A client that has said nothing yet, behind a proxy perhaps; `nothing` is the empty text.
     pub(super) fn new(
-        peer: SocketAddr,
+        address: SocketAddr,
+        proxy: Option<IpAddr>,
         listener: &Arc<Listener>,
         may_relay: bool,
         nothing: Arc<str>,
     ) -> Rc<Session> {
         let name = Arc::clone(&listener.name);
         let client = Client {
-            address: peer,
+            address,
+            proxy,
+            name: OnceLock::new(),
             helo: nothing,
             listener: name,
             protocol: "",
@@ -51,6 +55,11 @@ impl Session {
     #[must_use]
     pub fn may_relay(&self) -> bool {
         self.may_relay
+    }
+
+    /// What was found of the name of the client's address; what was found first counts.
+    pub fn note_name(&self, found: iprev::Outcome) {
+        let _ = self.client.name.set(found);
     }
 
     /// The connection is encrypted from now on.

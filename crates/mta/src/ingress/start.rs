@@ -1,5 +1,6 @@
 //! Starts a session.
 
+use super::proxied::client_behind;
 use super::{Entrance, Ingress};
 use crate::seams::{Net, World};
 use std::net::SocketAddr;
@@ -32,6 +33,20 @@ pub(crate) fn start_session<W: World>(
         console.error("listener", what);
         return;
     };
-    let entrance = Box::new(Entrance::new(ingress, peer, socket, &rules.listener));
-    ingress.services.run(handler.serve(entrance, stream));
+    if !listener.is_proxy(peer.ip()) {
+        let entrance = Box::new(Entrance::new(ingress, peer, None, socket, listener));
+        return ingress.services.run(handler.serve(entrance, stream));
+    }
+    // Nothing is counted or decided before it is known whose the connection is.
+    let (ingress, mut stream) = (Rc::clone(ingress), stream);
+    let services = Rc::clone(&ingress.services);
+    services.spawn(async move {
+        let listener = &rules.listener;
+        let Some(client) = client_behind(&ingress, &mut stream, peer, listener).await else {
+            return ingress.count_end();
+        };
+        let proxy = (client != peer).then(|| peer.ip());
+        let entrance = Box::new(Entrance::new(&ingress, client, proxy, socket, listener));
+        handler.serve(entrance, stream).await;
+    });
 }

@@ -2,12 +2,13 @@
 
 use super::{Counter, Metrics};
 use auth::checks::Summary;
-use auth::{arc, dkim, dmarc, spf};
+use auth::{arc, dkim, dmarc, iprev, spf};
 
 impl Metrics {
     /// Counts the verdict of each check that was made.
     pub fn note_checked(&self, checked: &Summary) {
         let counters = [
+            checked.iprev.map(|verdict| self.of_iprev(verdict)),
             checked.spf.map(|verdict| self.of_spf(verdict)),
             checked.dkim.map(|verdict| self.of_dkim(verdict)),
             checked.dmarc.map(|verdict| self.of_dmarc(verdict)),
@@ -20,6 +21,15 @@ impl Metrics {
                 "fail" => self.sealed_fail.inc(),
                 _ => self.sealed_none.inc(),
             }
+        }
+    }
+
+    fn of_iprev(&self, verdict: iprev::Verdict) -> &Counter {
+        match verdict {
+            iprev::Verdict::Pass => &self.checked_iprev_pass,
+            iprev::Verdict::Fail => &self.checked_iprev_fail,
+            iprev::Verdict::TempError => &self.checked_iprev_temperror,
+            iprev::Verdict::PermError => &self.checked_iprev_permerror,
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod access;
 mod aliases;
+mod arrivals;
 mod bad_input;
 mod bad_peers;
 mod client_limits;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 const A: u16 = 1;
 const CNAME: u16 = 5;
+const PTR: u16 = 12;
 const MX: u16 = 15;
 const TXT: u16 = 16;
 const AAAA: u16 = 28;
@@ -36,6 +37,8 @@ struct Name {
     mx: Vec<(u16, String)>,
     addresses: Vec<IpAddr>,
     texts: Vec<String>,
+    /// What an address is called.
+    names: Vec<String>,
     alias: Option<String>,
     fault: Option<Fault>,
 }
@@ -116,6 +119,13 @@ impl NameServer {
     pub fn host(&self, host: &str, addresses: &[&str]) {
         let addresses = addresses.iter().map(|address| address.parse().expect("an address"));
         self.change(host, |name| name.addresses = addresses.collect());
+    }
+
+    /// The IPv4 address has these names from now on (RFC 1035 §3.5).
+    pub fn names(&self, address: [u8; 4], names: &[&str]) {
+        let [a, b, c, d] = address;
+        let names = names.iter().map(|name| (*name).to_owned());
+        self.change(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"), |name| name.names = names.collect());
     }
 
     /// The name is another one's alias (RFC 1035 §3.3.1).
@@ -225,6 +235,7 @@ impl State {
         };
         let data: Vec<_> = match question.kind {
             MX => name.mx.iter().map(mx).collect(),
+            PTR => name.names.iter().map(|name| written(name)).collect(),
             TXT => name.texts.iter().map(|text| strings(text)).collect(),
             _ => name.addresses.iter().filter_map(of_family).collect(),
         };

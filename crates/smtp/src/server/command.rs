@@ -31,6 +31,8 @@ pub(super) enum Verb {
     StartTls,
     /// RFC 4954 §4.
     Auth,
+    /// Postfix's XCLIENT_README.
+    Xclient,
     /// A command of SMTP or of an extension that this server does not perform.
     Unimplemented,
     /// A browser or a forged request that speaks HTTP.
@@ -108,6 +110,7 @@ fn verb(word: &str) -> Verb {
         b"QUIT" => Verb::Quit,
         b"STARTTLS" => Verb::StartTls,
         b"AUTH" => Verb::Auth,
+        b"XCLIENT" => Verb::Xclient,
         // RFC 5321 §4.1.1.7 and appendix F.1, F.6; RFC 1985; RFC 2645; RFC 4468.
         b"EXPN" | b"TURN" | b"SEND" | b"SOML" | b"SAML" | b"ETRN" | b"ATRN" | b"BURL" => {
             Verb::Unimplemented

@@ -96,6 +96,7 @@ impl ServerSession {
             }
             Verb::StartTls => self.starttls(argument),
             Verb::Auth => self.auth(argument),
+            Verb::Xclient => self.xclient(argument),
             Verb::Unimplemented => Err(replies::unimplemented()),
             Verb::Http => {
                 self.end(About::step("command"), (4, 7, 0), "This is not an HTTP server");
@@ -148,7 +149,8 @@ impl ServerSession {
         } else {
             let tls = self.offers_tls();
             let mechanisms = self.offered_mechanisms().to_vec();
-            replies::write_extensions(&mut self.output, &self.config, tls, &mechanisms);
+            let xclient = self.xclient_offer();
+            replies::write_extensions(&mut self.output, &self.config, tls, &mechanisms, &xclient);
         }
         Ok(self.end_transaction())
     }
@@ -368,13 +370,15 @@ impl ServerSession {
         }
     }
 
-    /// The same behind a login, which is never in clear.
+    /// The same behind a login, which is in clear only where the client is spoken for.
     fn protocol_of_login(&self, smtputf8: bool) -> &'static str {
-        match (self.greeting, smtputf8) {
-            (Greeting::Lhlo, false) => "LMTPSA",
-            (Greeting::Lhlo, true) => "UTF8LMTPSA",
-            (Greeting::Ehlo, false) => "ESMTPSA",
-            (Greeting::Ehlo, true) => "UTF8SMTPSA",
+        match (self.greeting, smtputf8, self.tls) {
+            (Greeting::Lhlo, false, true) => "LMTPSA",
+            (Greeting::Lhlo, true, true) => "UTF8LMTPSA",
+            (Greeting::Ehlo, false, true) => "ESMTPSA",
+            (Greeting::Ehlo, true, true) => "UTF8SMTPSA",
+            (Greeting::Ehlo, false, false) => "ESMTPA",
+            (Greeting::Ehlo, true, false) => "UTF8SMTPA",
             // HELO after a login: as RFC 3848 has no word for it, the one without extensions.
             _ => "SMTP",
         }

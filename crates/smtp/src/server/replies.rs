@@ -46,6 +46,7 @@ pub(super) fn write_extensions(
     config: &ServerConfig,
     starttls: bool,
     mechanisms: &[&str],
+    xclient: &str,
 ) {
     out.extend_from_slice(b"250-");
     out.extend_from_slice(config.hostname.as_bytes());
@@ -73,6 +74,7 @@ pub(super) fn write_extensions(
         }
         offer(true, b"\r\n");
     }
+    offer(true, xclient.as_bytes());
     offer(true, b"250 HELP\r\n");
 }
 

@@ -28,6 +28,8 @@ pub struct ServerSession {
     pub(super) greeting: Greeting,
     pub(super) helo: Option<Arc<str>>,
     pub(super) tls: bool,
+    /// See [`ServerSession::believe`].
+    pub(super) is_believed: bool,
     /// The client has proved who it is.
     pub(super) is_logged_in: bool,
     /// Since it did, or since the start.
@@ -90,6 +92,7 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     Login,
+    Xclient,
     Mail,
     Data,
     Chunk(Chunk),
@@ -143,6 +146,7 @@ impl ServerSession {
             greeting: Greeting::None,
             helo: None,
             tls: false,
+            is_believed: false,
             is_logged_in: false,
             login_failures: 0,
             transaction: None,

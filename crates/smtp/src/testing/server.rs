@@ -180,6 +180,7 @@ impl<P: Policy> Driver<P> {
     fn obey(&mut self, need: Need) {
         match need {
             Need::Login(said) => self.answer_login(&said),
+            Need::Xclient(_) => unreachable!("nobody is believed here"),
             Need::Mail(mail) => {
                 assert!(self.config.logins.is_none() || self.is_logged_in, "mail before login");
                 assert!(self.sink.0.is_empty() && self.content.is_none());

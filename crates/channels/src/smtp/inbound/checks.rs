@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ChecksText {
+    /// Whether the client's address has a name in the DNS that leads back to it (RFC 1912 §2.1, `iprev`
+    /// in RFC 8601). A client without is refused at RCPT (550 5.7.25), or its mail held; its mail to
+    /// `<postmaster>` is taken.
+    client_name: Check,
     /// Whether the domain of the sender (or of EHLO, where there is no sender) lets the client send
     /// for it (RFC 7208). Only `fail` is held or refused (550 5.7.23): forwarded mail fails often.
     spf: Check,
@@ -50,15 +54,22 @@ enum Temporary {
     /// It is taken.
     #[default]
     Accept,
-    /// It is put off: with 451 4.7.24 for SPF, with 451 4.4.3 for the others.
+    /// It is put off: with 450 4.7.25 for the client's name, with 451 4.7.24 for SPF, with 451 4.4.3 for the
+    /// others.
     Defer,
 }
 
 impl Checks {
     /// Those that are made, and how much each may do.
     pub(super) fn explain(&self, explainer: &mut Explainer<'_>) {
-        let Powers { spf, dkim, dmarc, arc, .. } = self.powers;
-        let made = [("spf", spf), ("dkim", dkim), ("dmarc", dmarc), ("arc", arc)];
+        let Powers { client_name, spf, dkim, dmarc, arc, .. } = self.powers;
+        let made = [
+            ("client_name", client_name),
+            ("spf", spf),
+            ("dkim", dkim),
+            ("dmarc", dmarc),
+            ("arc", arc),
+        ];
         let made = made.into_iter().filter_map(|(check, power)| match power {
             Power::None => None,
             Power::Mark => Some(format!("{check} marks")),
@@ -88,6 +99,7 @@ impl ChecksText {
         };
         Checks {
             powers: Powers {
+                client_name: power(self.client_name),
                 spf: power(self.spf),
                 dkim: power(self.dkim),
                 dmarc: power(self.dmarc),

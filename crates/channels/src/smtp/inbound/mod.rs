@@ -9,6 +9,7 @@ mod seal;
 mod session;
 mod settings;
 mod submission;
+mod xclient;
 
 use auth::checks::Asked;
 pub(crate) use checks::Checks;

@@ -98,7 +98,7 @@ impl<W: World> Session<W> {
     }
 
     /// Whether the session may proceed.
-    async fn admit(&mut self) -> Result<(), Refusal> {
+    pub(super) async fn admit(&mut self) -> Result<(), Refusal> {
         self.entrance.admit().await?;
         match &self.settings.submission {
             Some(submission) => self.entrance.admit_logins(&submission.logins),
@@ -107,7 +107,7 @@ impl<W: World> Session<W> {
     }
 
     /// The client hears this instead of a greeting.
-    fn turn_away(&mut self, reply: Reply) {
+    pub(super) fn turn_away(&mut self, reply: Reply) {
         let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
         self.machine = ServerSession::refused(server, reply, self.entrance.now());
     }
@@ -119,6 +119,7 @@ impl<W: World> Session<W> {
         if !greeting_delay.is_zero() && self.speaks_within(greeting_delay, stop.as_mut()).await? {
             self.refuse_early_talker();
         }
+        self.offer_xclient();
         // Held from MAIL to the final reply is written: a stop waits for that.
         let mut busy = None;
         // A session that was turned away needs nothing of the client: it says so at once.
@@ -145,6 +146,7 @@ impl<W: World> Session<W> {
                     }
                 }
                 Need::Login(said) => self.answer_login(said).await,
+                Need::Xclient(said) => self.answer_xclient(*said).await,
                 Need::Mail(command) => {
                     self.answer_mail(command).await;
                     self.resume()
@@ -246,7 +248,7 @@ impl<W: World> Session<W> {
     }
 
     /// This server's name.
-    fn host(&self) -> String {
+    pub(super) fn host(&self) -> String {
         self.settings.server.hostname.clone()
     }
 
@@ -267,6 +269,7 @@ impl<W: World> Session<W> {
             login: None,
             reply: told,
         });
+        self.entrance.note_early_talker();
         self.turn_away(reply);
     }
 

@@ -4,10 +4,11 @@ use super::checks::{Checks, ChecksText};
 use super::seal::{Seal, SealText};
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
-use config::{Explainer, ProtocolSection, ProtocolSettings, Reader};
+use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smtp::server::{self, ServerConfig};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,12 @@ pub(crate) struct SmtpListenerText {
     pub transfer_timeout: DurationText,
     /// The whole session.
     pub session_timeout: DurationText,
+    /// Networks of clients that may say for whom they speak (XCLIENT): a proxy that speaks SMTP itself,
+    /// or a content filter that gives mail back. Everything that this server decides or says of a client is
+    /// of that one then, and limits per client concern them only as far as they speak for nobody. See
+    /// `docs/proxies.md`.
+    #[schemars(extend("items" = { "type": "string", "title": "network" }))]
+    pub xclient_from: Vec<String>,
     /// What becomes of clients that may not relay, and are not exempt from limits, and speak before
     /// they are greeted. Who does is no mail server (RFC 5321 §3.1: the client waits): a program
     /// that only sends, or a browser that was led here.
@@ -74,7 +81,7 @@ pub(crate) struct SmtpListenerText {
     /// choice.
     pub dsn: bool,
     /// What is checked of messages from clients that may not relay, so that senders are who they say
-    /// they are: `spf`, `dkim`, `dmarc` and `arc`, each `"none"` (the default), `"mark"` (what comes of it
+    /// they are: `client_name`, `spf`, `dkim`, `dmarc` and `arc`, each `"none"` (the default), `"mark"` (what comes of it
     /// stands in Authentication-Results), `"hold"` (what fails waits for an operator as well) or
     /// `"reject"` (it is refused). `temporary` says what becomes of a message that could have been held or
     /// refused, had the DNS answered: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
@@ -99,6 +106,7 @@ impl Default for SmtpListenerText {
             content_timeout: "5m".into(),
             transfer_timeout: "30m".into(),
             session_timeout: "6h".into(),
+            xclient_from: Vec::new(),
             early_talkers: EarlyTalkers::Reject,
             greeting_delay: "100ms".into(),
             bare_newline: BareNewline::Reject,
@@ -155,6 +163,8 @@ pub(super) struct SmtpListener {
     pub(super) server: ServerConfig,
     /// So long it is seen whether a stranger speaks before it is greeted; nothing: not at all.
     pub(super) greeting_delay: Duration,
+    /// Who is believed when it says for whom it speaks.
+    xclient_from: Vec<IpNet>,
     /// Of strangers' messages.
     pub(super) checks: Checks,
     /// In whose name these are sealed once they are checked.
@@ -164,6 +174,15 @@ pub(super) struct SmtpListener {
 }
 
 impl ProtocolSettings for SmtpListener {
+    fn explain(&self, explainer: &mut Explainer<'_>) {
+        explainer.own_networks("xclient_from", &self.xclient_from);
+    }
+
+    fn may_speak_for_others(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        self.xclient_from.iter().any(|network| network.contains(&client))
+    }
+
     fn explain_for_strangers(&self, explainer: &mut Explainer<'_>) {
         self.checks.explain(explainer);
         self.seal.iter().for_each(|seal| seal.explain(explainer));
@@ -218,13 +237,14 @@ impl SmtpListener {
             ..ServerConfig::default()
         };
         let greeting_delay = greeting_delay(text, reader);
+        let xclient_from = reader.believed("xclient_from", &text.xclient_from);
         let checks = text.checks.clone().unwrap_or_default().read();
         let seal = text.seal.as_ref().and_then(|seal| seal.read(reader));
         if text.seal.is_some() && !checks.powers.asked().arc {
             let help = "a seal says what came of them: add arc = \"mark\" to `checks`";
             reader.error("seal", "`seal` without checks of ARC", help);
         }
-        SmtpListener { server, greeting_delay, checks, seal, submission: None }
+        SmtpListener { server, greeting_delay, xclient_from, checks, seal, submission: None }
     }
 }
 

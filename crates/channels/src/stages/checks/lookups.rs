@@ -30,8 +30,18 @@ pub(super) struct Lookups<'a, W: World> {
 
 impl<'a, W: World> Lookups<'a, W> {
     pub(super) fn new(world: &'a W, at_once: &'a Semaphore) -> Lookups<'a, W> {
-        let until = world.time().now() + CHECKS_TIME_MAX;
-        Lookups { world, at_once, until, left: Cell::new(LOOKUPS_MAX) }
+        Lookups::within(world, at_once, CHECKS_TIME_MAX, LOOKUPS_MAX)
+    }
+
+    /// For one check with limits of its own.
+    pub(super) fn within(
+        world: &'a W,
+        at_once: &'a Semaphore,
+        time_max: Duration,
+        lookups_max: u32,
+    ) -> Lookups<'a, W> {
+        let until = world.time().now() + time_max;
+        Lookups { world, at_once, until, left: Cell::new(lookups_max) }
     }
 
     /// The answer to a question, if there may be one more and it comes in time.

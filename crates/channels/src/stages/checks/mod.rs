@@ -1,5 +1,6 @@
 //! Whether senders are who they say they are (`checks` of a listener).
 
+mod client_name;
 mod lookups;
 mod sealing;
 
@@ -9,6 +10,7 @@ use auth::judgement::{Judgement, judge};
 use auth::results::lines;
 use auth::scan::{Scan, Scanned};
 use auth::spf::{Question, Sender};
+use client_name::ClientNames;
 use config::Config;
 use lookups::{LOOKUPS_AT_ONCE_MAX, Lookups};
 use mta::answer::{Answer, Decision};
@@ -29,14 +31,16 @@ impl<W: World> StageKind<W> for Checking {
         if lookups_at_once(config) == 0 {
             return Vec::new();
         }
-        let stage = Checker {
-            world: world.clone(),
-            server: Arc::from(config.hostname.as_str()),
-            at_once: Rc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize)),
-        };
+        let at_once = Rc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize));
+        let names = ClientNames { world: world.clone(), at_once: Rc::clone(&at_once) };
+        let stage =
+            Checker { world: world.clone(), server: Arc::from(config.hostname.as_str()), at_once };
         let sealer = Sealer::new(world, Arc::clone(&stage.server), console);
-        // What others do may depend on it, and the seal covers what they add.
-        let mut stages = vec![Placed { line: 0, stage: Rc::new(stage) }];
+        // What others do may depend on them, and the seal covers what they add.
+        let mut stages = vec![
+            Placed { line: 0, stage: Rc::new(names) },
+            Placed { line: 0, stage: Rc::new(stage) },
+        ];
         if config.listeners.iter().any(|listener| seal_of(listener).is_some()) {
             stages.push(Placed { line: u32::MAX, stage: Rc::new(sealer) });
         }
@@ -106,7 +110,12 @@ impl<W: World> Stage for Checker<W> {
         };
         let message = reader.0.finish();
         Answer::later(async move {
-            let verdicts = self.check(checks, transaction, &message).await;
+            let mut verdicts = self.check(checks, transaction, &message).await;
+            if checks.powers.asked().iprev {
+                let client = transaction.session.client();
+                let found = client.name.get().cloned();
+                verdicts.iprev = found.map(|found| (client.address.ip(), found));
+            }
             draft.note_checked(verdicts.summary());
             draft.prepend_folded(&lines(&self.server, &verdicts));
             match judge(&checks.powers, &verdicts) {

@@ -29,9 +29,10 @@ impl Request<'_> {
         put("protocol_name", client.protocol);
         put("client_address", &client.address.ip().to_canonical().to_string());
         put("client_port", &client.address.port().to_string());
-        // No name is looked up.
-        put("client_name", "unknown");
-        put("reverse_client_name", "unknown");
+        // It is known where `checks` ask for it.
+        let name = client.confirmed_name().unwrap_or("unknown");
+        put("client_name", name);
+        put("reverse_client_name", name);
         put("server_address", &session.listener().address.ip().to_canonical().to_string());
         put("server_port", &session.listener().address.port().to_string());
         put("helo_name", &client.helo);

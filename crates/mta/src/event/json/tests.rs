@@ -49,6 +49,8 @@ fn lines(event: &Event) -> Vec<serde_json::Value> {
 fn client() -> Arc<Client> {
     Arc::new(Client {
         address: "[::ffff:192.0.2.7]:4711".parse().unwrap(),
+        proxy: Some("::ffff:10.0.0.2".parse().unwrap()),
+        name: auth::iprev::Outcome::of_name("mail.example").into(),
         helo: "ev\u{1b}[2Jil\u{9b}\"\\".into(),
         listener: "relay".into(),
         protocol: "ESMTP",
@@ -84,6 +86,10 @@ fn received_lists_all_recipients_on_one_line() {
     assert_eq!(line["recipients"][0], "\"q\\\"uote\"@one.example");
     assert_eq!(line["recipients"][1], "b@two.example");
     assert_eq!((&line["client"], &line["login"]), (&"192.0.2.7".into(), &"jo".into()));
+    assert_eq!(
+        (&line["proxy"], &line["client_name"]),
+        (&"10.0.0.2".into(), &"mail.example".into())
+    );
     assert_eq!(line["helo"], "ev\u{1b}[2Jil\u{9b}\"\\");
     assert_eq!(line["size"], 400);
     assert_eq!((&line["spf"], &line["dmarc"]), (&"softfail".into(), &"pass".into()));

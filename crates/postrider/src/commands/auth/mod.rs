@@ -43,7 +43,7 @@ fn checked(args: &AuthCheckArgs, config: &Config) -> Result<Shown, String> {
     let content = content.map_err(|error| format!("cannot read {path}: {error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let asked = Asked { spf: true, dkim: true, dmarc: true, arc: true };
+    let asked = Asked { spf: true, dkim: true, dmarc: true, arc: true, iprev: false };
     let mut scan = asked.scan();
     scan.push(&with_crlf(content));
     let message = scan.finish();

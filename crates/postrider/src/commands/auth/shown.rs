@@ -17,7 +17,7 @@ pub(super) struct Shown {
 
 impl Shown {
     pub(super) fn to_json(&self) -> Value {
-        let Verdicts { spf, dkim, signatures_left, dmarc, arc } = &self.verdicts;
+        let Verdicts { spf, dkim, signatures_left, dmarc, arc, .. } = &self.verdicts;
         let signatures = dkim.iter().flatten().map(|outcome| {
             let signer = outcome.signer.as_ref();
             json!({

@@ -9,6 +9,7 @@
 //! tables and the page, for review; `BAD_INPUT=ID` plays one row alone.
 
 mod admin;
+mod arrivals;
 mod bench;
 mod call_ahead;
 mod checks;

@@ -23,6 +23,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "directory",
         "copies",
         "call_ahead",
+        "arrivals",
         "login",
         "checks",
     ],

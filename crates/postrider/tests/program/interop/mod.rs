@@ -11,6 +11,7 @@ mod contents;
 mod dovecot;
 mod exim;
 mod go_smtp;
+mod haproxy;
 mod opensmtpd;
 pub(crate) mod place;
 mod policy;
@@ -29,6 +30,13 @@ use place::is_possible;
 fn postfix_takes_and_passes_on() {
     if is_possible(&["postgrey"]) {
         play(&Chain::start(postfix::start));
+    }
+}
+
+#[test]
+fn haproxy_passes_connections_on() {
+    if is_possible(&["haproxy"]) {
+        haproxy::clients_are_known_behind_it();
     }
 }
 

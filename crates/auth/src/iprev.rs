@@ -1,0 +1,199 @@
+//! The name of a client: one that its address has by the DNS, and that has the address (RFC 8601 §3,
+//! "iprev"; RFC 1912 §2.1).
+
+use crate::records::{Family, Records};
+use mail::Refusal;
+use std::net::IpAddr;
+
+/// Names of an address that are asked for it. A mail server has one (RFC 1912 §2.1).
+pub const NAMES_MAX: usize = 5;
+
+/// A name of the DNS has no more octets (RFC 1035 §2.3.4).
+const NAME_BYTES_MAX: usize = 253;
+
+/// RFC 8601 §2.7.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The address has a name that has the address.
+    Pass,
+    /// It has names, and none has the address.
+    Fail,
+    /// There was no answer.
+    TempError,
+    /// It has no name.
+    PermError,
+}
+
+impl Verdict {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "fail",
+            Verdict::TempError => "temperror",
+            Verdict::PermError => "permerror",
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub verdict: Verdict,
+    /// The name that both ways agree about: letters, digits, hyphens, underscores and dots.
+    pub name: Option<Box<str>>,
+}
+
+impl Outcome {
+    /// One that there is no name for.
+    #[must_use]
+    pub fn without_name(verdict: Verdict) -> Outcome {
+        Outcome { verdict, name: None }
+    }
+
+    /// A name that both ways agree about; what can't be one counts for a mismatch.
+    #[must_use]
+    pub fn of_name(name: &str) -> Outcome {
+        match is_name(name) {
+            true => Outcome { verdict: Verdict::Pass, name: Some(name.into()) },
+            false => Outcome::without_name(Verdict::Fail),
+        }
+    }
+
+    /// What whoever asks for a name says to a client without one (RFC 7372 §3.3); `None`: it has one, or
+    /// nobody knows, and whoever asks does not put that off (`defers`).
+    #[must_use]
+    pub fn refusal(&self, defers: bool) -> Option<Refusal> {
+        let (refusal, text) = match self.verdict {
+            Verdict::Pass => return None,
+            Verdict::TempError if !defers => return None,
+            Verdict::TempError => {
+                let text = "No answer of the DNS about the name of your address; try again later";
+                (Refusal::transient((7, 25), ""), text)
+            }
+            Verdict::Fail => (
+                Refusal::permanent((7, 25), ""),
+                "The name of your address does not lead back to it",
+            ),
+            Verdict::PermError => {
+                (Refusal::permanent((7, 25), ""), "Your address has no name in the DNS")
+            }
+        };
+        Some(Refusal { text: text.into(), ..refusal })
+    }
+}
+
+/// Looks the name of a client up.
+pub async fn check<R: Records>(records: &R, client: IpAddr) -> Outcome {
+    let client = client.to_canonical();
+    let Ok(names) = records.names(client).await else {
+        return Outcome::without_name(Verdict::TempError);
+    };
+    if names.is_empty() {
+        return Outcome::without_name(Verdict::PermError);
+    }
+    let mut verdict = Verdict::Fail;
+    for name in names.iter().filter(|name| is_name(name)).take(NAMES_MAX) {
+        match records.addresses(name, Family::of(client)).await {
+            Ok(addresses) if addresses.contains(&client) => return Outcome::of_name(name),
+            Ok(_) => {}
+            Err(_) => verdict = Verdict::TempError,
+        }
+    }
+    Outcome::without_name(verdict)
+}
+
+/// Whether it may stand where a host's name stands, in a header too.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::{Answer, Unanswered};
+    use crate::testing::now;
+    use std::cell::Cell;
+
+    /// The names of every address, and the hosts that have `192.0.2.1`; `?` has no answer.
+    struct Dns {
+        names: Vec<String>,
+        hosts: &'static [&'static str],
+        asked: Cell<usize>,
+    }
+
+    impl Records for Dns {
+        async fn txt(&self, _name: &str) -> Answer<Vec<u8>> {
+            Ok(Vec::new())
+        }
+
+        async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
+            self.asked.set(self.asked.get() + 1);
+            assert_eq!(family, Family::V4);
+            match host {
+                "unanswered.test" => Err(Unanswered("timeout".into())),
+                host if self.hosts.contains(&host) => {
+                    Ok(vec![[192, 0, 2, 9].into(), [192, 0, 2, 1].into()])
+                }
+                _ => Ok(vec![[192, 0, 2, 9].into()]),
+            }
+        }
+
+        async fn mail_hosts(&self, _domain: &str) -> Answer<String> {
+            Ok(Vec::new())
+        }
+
+        async fn names(&self, _address: IpAddr) -> Answer<String> {
+            match self.names.iter().any(|name| name == "?") {
+                true => Err(Unanswered("timeout".into())),
+                false => Ok(self.names.clone()),
+            }
+        }
+    }
+
+    fn found(names: &[&str]) -> (&'static str, Option<Box<str>>, usize) {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let dns = Dns { names, hosts: &["mail.test"], asked: Cell::new(0) };
+        let outcome = now(check(&dns, "::ffff:192.0.2.1".parse().unwrap()));
+        (outcome.verdict.as_str(), outcome.name, dns.asked.get())
+    }
+
+    #[test]
+    fn a_name_counts_when_both_ways_agree() {
+        assert_eq!(found(&["mail.test"]), ("pass", Some("mail.test".into()), 1));
+        assert_eq!(found(&["other.test", "mail.test"]), ("pass", Some("mail.test".into()), 2));
+        assert_eq!(found(&["unanswered.test", "mail.test"]).0, "pass");
+        assert_eq!(found(&["other.test"]), ("fail", None, 1));
+        assert_eq!(found(&["unanswered.test", "other.test"]), ("temperror", None, 2));
+        assert_eq!(found(&[]), ("permerror", None, 0));
+        assert_eq!(found(&["?"]), ("temperror", None, 0));
+        // What is no name is not asked for.
+        assert_eq!(found(&["a b", "x\r\ny", "", &"x".repeat(254)]), ("fail", None, 0));
+    }
+
+    #[test]
+    fn the_first_five_names_are_asked_for() {
+        let many = |before: usize| {
+            let others: Vec<String> = (0..before).map(|n| format!("n{n}.test")).collect();
+            let names: Vec<&str> = others.iter().map(String::as_str).chain(["mail.test"]).collect();
+            found(&names).0
+        };
+        assert_eq!((many(NAMES_MAX - 1), many(NAMES_MAX)), ("pass", "fail"));
+    }
+
+    #[test]
+    fn what_a_client_without_a_name_is_told() {
+        let told = |verdict, defers| {
+            let refusal = Outcome::without_name(verdict).refusal(defers)?;
+            Some(format!("{} {}", refusal.code(), refusal.status))
+        };
+        for defers in [false, true] {
+            assert_eq!(told(Verdict::Pass, defers), None);
+            assert_eq!(told(Verdict::Fail, defers).as_deref(), Some("550 5.7.25"));
+            assert_eq!(told(Verdict::PermError, defers).as_deref(), Some("550 5.7.25"));
+        }
+        assert_eq!(told(Verdict::TempError, false), None);
+        assert_eq!(told(Verdict::TempError, true).as_deref(), Some("450 4.7.25"));
+    }
+}

@@ -1,0 +1,58 @@
+//! Clients that speak for others (XCLIENT).
+
+use super::farewell::greeting;
+use super::login::Dialogue;
+use super::session::Session;
+use auth::iprev;
+use mta::seams::World;
+use smtp::server::{Need, Xclient, XclientName};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+impl<W: World> Session<W> {
+    /// Offers it to whom the listener believes.
+    pub(super) fn offer_xclient(&mut self) {
+        let client = self.entrance.session().client().address.ip();
+        if self.settings.listener.protocol.may_speak_for_others(client) {
+            self.machine.believe();
+        }
+    }
+
+    /// Whoever speaks is another one: all that was decided about the one before is decided anew.
+    pub(super) async fn answer_xclient(&mut self, said: Xclient) -> Need {
+        // On the account of the one before.
+        self.account_refusals();
+        let known = self.entrance.session().client().address;
+        let address = match said.address {
+            Some(address) => SocketAddr::new(address, said.port.unwrap_or(0)),
+            None => SocketAddr::new(known.ip(), said.port.unwrap_or(known.port())),
+        };
+        self.entrance.announce(address, said.name.as_ref().map(found_of));
+        self.dialogue = Dialogue::default();
+        if let Err(refusal) = self.admit().await {
+            let reply = greeting(&self.host(), refusal);
+            self.entrance.turn_away(reply.clone());
+            // Replies to what came before may not be written yet.
+            let mut output = std::mem::take(self.machine.output());
+            self.turn_away(reply);
+            output.append(self.machine.output());
+            *self.machine.output() = output;
+            return self.resume();
+        }
+        if let Some(user) = &said.login {
+            self.entrance.note_login(user);
+        }
+        let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
+        self.machine.answer_xclient(self.entrance.now(), server, &said);
+        self.resume()
+    }
+}
+
+/// What is said of a name, as if it had been looked up here.
+fn found_of(name: &XclientName) -> iprev::Outcome {
+    match name {
+        XclientName::Is(name) => iprev::Outcome::of_name(name),
+        XclientName::Unavailable => iprev::Outcome::without_name(iprev::Verdict::PermError),
+        XclientName::NotNow => iprev::Outcome::without_name(iprev::Verdict::TempError),
+    }
+}

@@ -1,0 +1,66 @@
+//! What the client's address is called.
+
+use super::checks_for;
+use super::lookups::Lookups;
+use auth::iprev::{self, NAMES_MAX};
+use auth::judgement::Power;
+use mail::Recipient;
+use mta::answer::{Answer, Decision};
+use mta::ingress::{Resolved, Stage, Transaction};
+use mta::seams::World;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// So long MAIL waits for it; then nobody knows.
+const NAME_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Its names, and the addresses of those.
+const NAME_LOOKUPS_MAX: u32 = 1 + NAMES_MAX as u32;
+
+/// Looks clients up, once in a session, where it is asked for.
+pub(super) struct ClientNames<W: World> {
+    pub(super) world: W,
+    pub(super) at_once: Rc<Semaphore>,
+}
+
+impl<W: World> Stage for ClientNames<W> {
+    fn name(&self) -> &'static str {
+        "client_name"
+    }
+
+    fn sender<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+        let client = transaction.session.client();
+        let is_wanted = checks_for(transaction).is_some_and(|checks| checks.powers.asked().iprev);
+        if !is_wanted || client.name.get().is_some() {
+            return Decision::pass();
+        }
+        Answer::later(async move {
+            let lookups =
+                Lookups::within(&self.world, &self.at_once, NAME_TIME_MAX, NAME_LOOKUPS_MAX);
+            let found = iprev::check(&lookups, client.address.ip()).await;
+            transaction.session.note_name(found);
+            Ok(())
+        })
+    }
+
+    fn recipient(
+        &self,
+        transaction: &Rc<Transaction>,
+        recipient: &Recipient,
+        _is_routed: bool,
+    ) -> Decision<'static, Option<Resolved>> {
+        let found = transaction.session.client().name.get();
+        let (Some(checks), Some(found)) = (checks_for(transaction), found) else {
+            return Answer::Now(Ok(None));
+        };
+        let power = checks.powers.client_name;
+        let refusal = found.refusal(checks.powers.defers);
+        let refusal = refusal.filter(|_| match found.verdict {
+            iprev::Verdict::TempError => power >= Power::Hold,
+            _ => power == Power::Reject,
+        });
+        let is_postmaster = recipient.mailbox.domain_str().is_empty();
+        Answer::Now(refusal.filter(|_| !is_postmaster).map_or(Ok(None), Err))
+    }
+}

@@ -1,0 +1,401 @@
+//! What a proxy says before the first octet of a connection that it passes on: whose it is (HAProxy's
+//! PROXY protocol, versions 1 and 2).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// A header of version 1 with its CRLF (§2.1).
+pub const V1_BYTES_MAX: usize = 107;
+/// The shortest one is `PROXY UNKNOWN` and its CRLF.
+const V1_BYTES_MIN: usize = 15;
+
+/// What follows the first sixteen octets of version 2: addresses, and what else a proxy may tell of the
+/// client (TLV), which nobody here asks for. The protocol allows 65,535.
+pub const V2_REST_BYTES_MAX: usize = 4_096;
+/// Signature, version, command, family, length (§2.2).
+const V2_HEAD_BYTES: usize = 16;
+const V2_SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+
+/// What makes a header useless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// It begins as neither version does.
+    NoHeader,
+    /// It is longer than [`V1_BYTES_MAX`] or [`V2_REST_BYTES_MAX`] allows.
+    TooLong,
+    /// Version 1: not a line of the words that it has.
+    BadLine,
+    /// An address or a port is none.
+    BadAddress,
+    /// Version 2: a version, a command or a family that there isn't.
+    BadHead,
+    /// Version 2: shorter than the addresses that it must hold.
+    TooShort,
+}
+
+impl Mistake {
+    /// For logs.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Mistake::NoHeader => "it is no PROXY header",
+            Mistake::TooLong => "it is too long",
+            Mistake::BadLine => "it is not a line of version 1",
+            Mistake::BadAddress => "it has a bad address or port",
+            Mistake::BadHead => "it has an unknown version, command or family",
+            Mistake::TooShort => "it is shorter than its addresses",
+        }
+    }
+}
+
+/// A header that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// Who the client is. `None`: the proxy speaks for itself, or does not know.
+    pub client: Option<SocketAddr>,
+}
+
+/// Reads a header, however it arrives, and nothing of what follows it.
+#[derive(Clone, Debug)]
+pub struct ProxyHeader {
+    /// Version 1, or of version 2 what stands before the part that is passed over.
+    held: [u8; V1_BYTES_MAX],
+    held_bytes: usize,
+    /// Of version 2, behind the addresses.
+    passed_over: usize,
+}
+
+/// What comes next.
+enum Next {
+    /// So many octets, at least, that are looked at.
+    Held(usize),
+    /// So many that are not.
+    PassedOver(usize),
+    Done(Announced),
+}
+
+impl Default for ProxyHeader {
+    fn default() -> ProxyHeader {
+        ProxyHeader { held: [0; V1_BYTES_MAX], held_bytes: 0, passed_over: 0 }
+    }
+}
+
+impl ProxyHeader {
+    /// How many octets are missing at the least: so many may be read without taking any of what
+    /// follows. 0: none, or what came is no header.
+    #[must_use]
+    pub fn wanted(&self) -> usize {
+        match self.next() {
+            Ok(Next::Held(bytes) | Next::PassedOver(bytes)) => bytes,
+            Ok(Next::Done(_)) | Err(_) => 0,
+        }
+    }
+
+    /// Whether nothing has come so far.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.held_bytes == 0
+    }
+
+    /// Takes what belongs to the header from the front of `input`. `None`: more must come.
+    ///
+    /// # Errors
+    /// What came is no header.
+    pub fn take(&mut self, input: &mut &[u8]) -> Result<Option<Announced>, Mistake> {
+        loop {
+            let next = self.next()?;
+            let wanted = match next {
+                Next::Done(announced) => return Ok(Some(announced)),
+                Next::Held(bytes) | Next::PassedOver(bytes) => bytes,
+            };
+            let (taken, rest) = input.split_at(wanted.min(input.len()));
+            if taken.is_empty() {
+                return Ok(None);
+            }
+            if matches!(next, Next::PassedOver(_)) {
+                self.passed_over += taken.len();
+            } else {
+                let end = self.held_bytes + taken.len();
+                let place = self.held.get_mut(self.held_bytes..end).ok_or(Mistake::TooLong)?;
+                place.copy_from_slice(taken);
+                self.held_bytes = end;
+            }
+            *input = rest;
+        }
+    }
+
+    fn next(&self) -> Result<Next, Mistake> {
+        let held = self.held.get(..self.held_bytes).unwrap_or_default();
+        let begins_as = |start: &[u8]| held.iter().zip(start).all(|(held, start)| held == start);
+        if begins_as(b"PROXY ") {
+            version_1(held)
+        } else if begins_as(&V2_SIGNATURE) {
+            version_2(held, self.passed_over)
+        } else {
+            Err(Mistake::NoHeader)
+        }
+    }
+}
+
+/// §2.1, from the front on.
+fn version_1(held: &[u8]) -> Result<Next, Mistake> {
+    if let Some(line) = held.strip_suffix(b"\r\n") {
+        return Ok(Next::Done(Announced { client: client_of_line(line)? }));
+    }
+    if held.contains(&b'\n') {
+        return Err(Mistake::BadLine);
+    }
+    match V1_BYTES_MAX - held.len() {
+        0 => Err(Mistake::TooLong),
+        room => Ok(Next::Held(missing_of_line(held).min(room))),
+    }
+}
+
+/// How many octets a good line that begins so lacks at the least.
+fn missing_of_line(held: &[u8]) -> usize {
+    if held.len() < V1_BYTES_MIN {
+        return V1_BYTES_MIN - held.len();
+    }
+    let line_end = if held.ends_with(b"\r") { 1 } else { 2 };
+    let mut words = held.split(|byte| *byte == b' ');
+    let address = match words.nth(1) {
+        Some(b"TCP4") => "1.1.1.1".len(),
+        Some(b"TCP6") => "::".len(),
+        _ => return line_end,
+    };
+    let written: Vec<&[u8]> = words.collect();
+    // Source, destination, and their ports.
+    let least = [address, address, 1, 1];
+    let missing = |(at, least): (usize, usize)| match written.get(at) {
+        Some(word) => least.saturating_sub(word.len()),
+        None => 1 + least,
+    };
+    least.into_iter().enumerate().map(missing).sum::<usize>() + line_end
+}
+
+fn client_of_line(line: &[u8]) -> Result<Option<SocketAddr>, Mistake> {
+    let line = std::str::from_utf8(line).map_err(|_| Mistake::BadLine)?;
+    let mut words = line.split(' ').skip(1);
+    let family = words.next().ok_or(Mistake::BadLine)?;
+    if family == "UNKNOWN" {
+        // Whatever follows.
+        return Ok(None);
+    }
+    let [source, destination, source_port, destination_port] =
+        <[&str; 4]>::try_from(words.collect::<Vec<_>>()).map_err(|_| Mistake::BadLine)?;
+    let address = |text: &str| -> Option<IpAddr> {
+        match family {
+            "TCP4" => text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+            "TCP6" => text.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+            _ => None,
+        }
+    };
+    if !matches!(family, "TCP4" | "TCP6") {
+        return Err(Mistake::BadLine);
+    }
+    let client = || {
+        address(destination).zip(port(destination_port))?;
+        Some(SocketAddr::new(address(source)?, port(source_port)?))
+    };
+    client().map(Some).ok_or(Mistake::BadAddress)
+}
+
+/// Digits without zeros in front.
+fn port(text: &str) -> Option<u16> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    if is_plain || text == "0" { text.parse().ok() } else { None }
+}
+
+/// §2.2.
+fn version_2(held: &[u8], passed_over: usize) -> Result<Next, Mistake> {
+    let Some(&[.., version_and_command, family, high, low]) = held.first_chunk::<V2_HEAD_BYTES>()
+    else {
+        return Ok(Next::Held(V2_HEAD_BYTES - held.len()));
+    };
+    let is_local = match version_and_command {
+        0x20 => true,
+        0x21 => false,
+        _ => return Err(Mistake::BadHead),
+    };
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    if length > V2_REST_BYTES_MAX {
+        return Err(Mistake::TooLong);
+    }
+    let address_bytes = match family {
+        // Addresses of a proxy's own are nobody's business, nor is a family behind LOCAL.
+        _ if is_local => 0,
+        // Unspecified, or a Unix socket on the proxy's machine.
+        0x00 | 0x31 => 0,
+        0x11 => 12,
+        0x21 => 36,
+        _ => return Err(Mistake::BadHead),
+    };
+    let left = length.checked_sub(address_bytes).ok_or(Mistake::TooShort)?;
+    let addresses = held.get(V2_HEAD_BYTES..).unwrap_or_default();
+    if addresses.len() < address_bytes {
+        return Ok(Next::Held(address_bytes - addresses.len()));
+    }
+    match left.saturating_sub(passed_over) {
+        0 => Ok(Next::Done(Announced { client: client_of_addresses(addresses) })),
+        more => Ok(Next::PassedOver(more)),
+    }
+}
+
+/// Source, destination, and their ports; `None` if there are none.
+fn client_of_addresses(addresses: &[u8]) -> Option<SocketAddr> {
+    let port = |at: usize| {
+        let port = addresses.get(at..)?.first_chunk::<2>()?;
+        Some(u16::from_be_bytes(*port))
+    };
+    match addresses.len() {
+        12 => Some(SocketAddr::new((*addresses.first_chunk::<4>()?).into(), port(8)?)),
+        36 => Some(SocketAddr::new((*addresses.first_chunk::<16>()?).into(), port(32)?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a header comes to, however it is cut, and that it takes nothing of what follows it, also
+    /// when only as much is read as is wanted.
+    fn read(header: &[u8]) -> Result<Option<SocketAddr>, Mistake> {
+        let whole = [header, b"EHLO client.test\r\n"].concat();
+        let mut outcomes = Vec::new();
+        for piece in [1, 2, 15, 16, 17, whole.len()] {
+            let (mut reader, mut rest) = (ProxyHeader::default(), &whole[..]);
+            let outcome = loop {
+                let mut input = &rest[..piece.min(rest.len())];
+                let before = input.len();
+                match reader.take(&mut input) {
+                    Ok(Some(announced)) => {
+                        rest = &rest[before - input.len()..];
+                        assert_eq!(rest, b"EHLO client.test\r\n", "in pieces of {piece}");
+                        break Ok(announced.client);
+                    }
+                    Ok(None) => rest = &rest[before..],
+                    Err(mistake) => break Err(mistake),
+                }
+            };
+            outcomes.push(outcome);
+        }
+        assert!(outcomes.iter().all(|outcome| outcome.is_ok() == outcomes[0].is_ok()));
+        let mut reader = ProxyHeader::default();
+        let mut at = 0;
+        while reader.wanted() > 0 {
+            let mut input = &whole[at..whole.len().min(at + reader.wanted())];
+            at += input.len();
+            let done = reader.take(&mut input);
+            assert!(input.is_empty() || done.is_err(), "it wanted more than it took");
+        }
+        assert!(outcomes[0].is_err() || at == header.len(), "it wanted what follows");
+        outcomes.pop().unwrap()
+    }
+
+    fn v2(command: u8, family: u8, length: u16, rest: &[u8]) -> Vec<u8> {
+        let head = [0x20 | command, family];
+        [&V2_SIGNATURE[..], &head, &length.to_be_bytes(), rest].concat()
+    }
+
+    const V4: [u8; 12] = [192, 0, 2, 17, 10, 0, 0, 1, 0xd4, 0x31, 0, 25];
+
+    fn v6() -> [u8; 36] {
+        let mut addresses = [0; 36];
+        addresses[..4].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
+        addresses[15] = 9;
+        addresses[32..34].copy_from_slice(&[1, 2]);
+        addresses
+    }
+
+    #[test]
+    fn version_1_names_the_client() {
+        for (line, client) in [
+            ("PROXY TCP4 192.0.2.17 10.0.0.1 54321 25", Some("192.0.2.17:54321")),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 1", Some("1.1.1.1:1")),
+            (
+                "PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535",
+                Some("255.255.255.255:65535"),
+            ),
+            ("PROXY TCP6 :: :: 0 0", Some("[::]:0")),
+            ("PROXY TCP6 2001:db8::9 2001:db8::1 4711 587", Some("[2001:db8::9]:4711")),
+            ("PROXY UNKNOWN", None),
+            ("PROXY UNKNOWN ffff:f...f:ffff ffff:f...f:ffff 65535 65535", None),
+        ] {
+            let found = read(format!("{line}\r\n").as_bytes());
+            assert_eq!(found, Ok(client.map(|client| client.parse().unwrap())), "{line}");
+        }
+    }
+
+    #[test]
+    fn version_1_is_taken_by_the_letter() {
+        for (line, mistake) in [
+            ("EHLO client.test\r\n", Mistake::NoHeader),
+            ("proxy TCP4 1.1.1.1 1.1.1.1 1 1\r\n", Mistake::NoHeader),
+            ("PROXYTCP4 1.1.1.1 1.1.1.1 1 1\r\n", Mistake::NoHeader),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 1\n", Mistake::BadLine),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 1\r\n", Mistake::BadLine),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 1 1\r\n", Mistake::BadLine),
+            ("PROXY TCP4  1.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadLine),
+            ("PROXY TCP5 1.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadLine),
+            ("PROXY UNKNOWNX 1.1.1.1\r\n", Mistake::BadLine),
+            ("PROXY \r\n", Mistake::BadLine),
+            ("PROXY TCP4 \u{e9}.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP4 999.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP4 01.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP4 2001:db8::1 ::1 1 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP6 1.1.1.1 1.1.1.1 1 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP6 fe80::1%eth0 ::1 1 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP4 1.1.1.1 host.test 1 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 65536 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 +1 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 01 1\r\n", Mistake::BadAddress),
+            ("PROXY TCP4 1.1.1.1 1.1.1.1 1 -1\r\n", Mistake::BadAddress),
+        ] {
+            assert_eq!(read(line.as_bytes()), Err(mistake), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn version_1_has_107_octets_at_most() {
+        let line = |bytes: usize| format!("PROXY UNKNOWN {}\r\n", "x".repeat(bytes - 16));
+        assert_eq!(read(line(V1_BYTES_MAX).as_bytes()), Ok(None));
+        assert_eq!(read(line(V1_BYTES_MAX + 1).as_bytes()), Err(Mistake::TooLong));
+    }
+
+    #[test]
+    fn version_2_names_the_client_and_what_follows_is_passed_over() {
+        let v4 = Ok(Some("192.0.2.17:54321".parse().unwrap()));
+        assert_eq!(read(&v2(1, 0x11, 12, &V4)), v4);
+        let with_tlv = [&V4[..], &[0x04, 0, 3, 0, 0, 0], b"\r\n"].concat();
+        assert_eq!(read(&v2(1, 0x11, 20, &with_tlv)), v4);
+        let v6 = v6();
+        assert_eq!(read(&v2(1, 0x21, 36, &v6)), Ok(Some("[2001:db8::9]:258".parse().unwrap())));
+        assert_eq!(read(&v2(1, 0x31, 216, &[b'/'; 216])), Ok(None), "a Unix socket");
+        assert_eq!(read(&v2(1, 0x00, 0, b"")), Ok(None), "unspecified");
+        // The proxy's own connection, whatever it says of addresses.
+        assert_eq!(read(&v2(0, 0x00, 0, b"")), Ok(None));
+        assert_eq!(read(&v2(0, 0x11, 12, &V4)), Ok(None));
+        assert_eq!(read(&v2(0, 0xff, 5, b"12345")), Ok(None));
+    }
+
+    #[test]
+    fn version_2_is_taken_by_the_letter() {
+        assert_eq!(read(&v2(2, 0x11, 12, &V4)), Err(Mistake::BadHead));
+        let other_version = [&V2_SIGNATURE[..], &[0x31, 0x11, 0, 12], &V4].concat();
+        assert_eq!(read(&other_version), Err(Mistake::BadHead));
+        for family in [0x01, 0x10, 0x12, 0x22, 0x32, 0x41, 0xff] {
+            assert_eq!(read(&v2(1, family, 12, &V4)), Err(Mistake::BadHead), "{family:#x}");
+        }
+        assert_eq!(read(&v2(1, 0x11, 11, &V4)), Err(Mistake::TooShort));
+        assert_eq!(read(&v2(1, 0x21, 35, &v6())), Err(Mistake::TooShort));
+    }
+
+    #[test]
+    fn version_2_has_4096_octets_behind_its_head_at_most() {
+        let of = |bytes: usize| {
+            let rest = [&V4[..], &vec![0; bytes - 12]].concat();
+            read(&v2(1, 0x11, u16::try_from(bytes).unwrap(), &rest)).is_ok()
+        };
+        assert!(of(V2_REST_BYTES_MAX) && !of(V2_REST_BYTES_MAX + 1));
+    }
+}

@@ -1,0 +1,287 @@
+//! XCLIENT: a client that is believed says for whom it speaks (Postfix's XCLIENT_README).
+
+use super::Need;
+use super::ServerConfig;
+use super::replies;
+use super::session::{Awaited, Greeting, Phase, ServerSession};
+use mail::dsn::xtext;
+use mail::{Mono, Reply};
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// The value of an attribute, decoded; 501 5.5.4 beyond it.
+pub const XCLIENT_VALUE_BYTES_MAX: usize = 255;
+
+/// What is said of an attribute that does not have a value, or does not have it now.
+const UNAVAILABLE: &str = "[UNAVAILABLE]";
+const TEMPORARILY_UNAVAILABLE: &str = "[TEMPUNAVAIL]";
+
+/// For whom a client speaks, as far as it says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Xclient {
+    /// `None`: nothing was said of it.
+    pub name: Option<XclientName>,
+    /// One that is not known is [`Ipv4Addr::UNSPECIFIED`].
+    pub address: Option<IpAddr>,
+    /// One that is not known is 0.
+    pub port: Option<u16>,
+    /// What the client called itself: printable ASCII without blanks.
+    pub helo: Option<Arc<str>>,
+    /// It did so by EHLO.
+    pub is_extended: bool,
+    /// Who has logged in, without control characters. Only where logins are asked for.
+    pub login: Option<Box<str>>,
+}
+
+/// The name of the one who is spoken for, which belongs to its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum XclientName {
+    /// Letters, digits, hyphens, underscores and dots.
+    Is(Box<str>),
+    /// It has none.
+    Unavailable,
+    /// Nobody knew at that moment.
+    NotNow,
+}
+
+impl Xclient {
+    /// Reads what stands behind the command. `LOGIN` is an attribute if `takes_login`.
+    ///
+    /// # Errors
+    /// The reply that refuses the command.
+    pub fn parse(argument: &str, takes_login: bool) -> Result<Xclient, Reply> {
+        let mut said = Xclient::default();
+        let mut seen: Vec<&'static str> = Vec::new();
+        for attribute in argument.split([' ', '\t']).filter(|attribute| !attribute.is_empty()) {
+            let (name, value) = attribute
+                .split_once('=')
+                .ok_or_else(|| replies::argument("Syntax: XCLIENT attribute=value ..."))?;
+            let known = attributes(takes_login).find(|known| known.eq_ignore_ascii_case(name));
+            let known = known.ok_or_else(|| replies::argument("Unknown XCLIENT attribute"))?;
+            if seen.contains(&known) {
+                return Err(bad(known));
+            }
+            seen.push(known);
+            let value = value_of(value).ok_or_else(|| bad(known))?;
+            said.take(known, &value).ok_or_else(|| bad(known))?;
+        }
+        if seen.is_empty() {
+            return Err(replies::argument("Syntax: XCLIENT attribute=value ..."));
+        }
+        Ok(said)
+    }
+
+    /// `None`: the attribute can't have this value.
+    fn take(&mut self, attribute: &str, value: &str) -> Option<()> {
+        let is_known = !is_unavailable(value);
+        match attribute {
+            "NAME" => self.name = Some(name_of(value)?),
+            "ADDR" => self.address = Some(address_of(value)?),
+            "PORT" => self.port = Some(port_of(value)?),
+            "PROTO" if value.eq_ignore_ascii_case("ESMTP") => self.is_extended = true,
+            "PROTO" => return value.eq_ignore_ascii_case("SMTP").then_some(()),
+            "HELO" if is_known => self.helo = Some(helo_of(value)?),
+            "LOGIN" if is_known => {
+                self.login = Some((!value.contains(char::is_control)).then(|| value.into())?);
+            }
+            // Where the client has connected to is checked, and of no use here.
+            "DESTADDR" => return address_of(value).map(drop),
+            "DESTPORT" => return port_of(value).map(drop),
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+/// As EHLO offers them.
+fn attributes(takes_login: bool) -> impl Iterator<Item = &'static str> {
+    let known = ["NAME", "ADDR", "PORT", "PROTO", "HELO", "LOGIN", "DESTADDR", "DESTPORT"];
+    known.into_iter().filter(move |name| takes_login || *name != "LOGIN")
+}
+
+fn bad(attribute: &str) -> Reply {
+    Reply { text: format!("Bad XCLIENT {attribute}").into(), ..replies::argument("") }
+}
+
+/// A value, decoded (RFC 3461 §4). What says that there is none is not encoded.
+fn value_of(text: &str) -> Option<Cow<'_, str>> {
+    let value = match is_unavailable(text) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(xtext::decode(text)?),
+    };
+    (1..=XCLIENT_VALUE_BYTES_MAX).contains(&value.len()).then_some(value)
+}
+
+fn is_unavailable(value: &str) -> bool {
+    [UNAVAILABLE, TEMPORARILY_UNAVAILABLE].iter().any(|none| value.eq_ignore_ascii_case(none))
+}
+
+fn name_of(value: &str) -> Option<XclientName> {
+    if value.eq_ignore_ascii_case(TEMPORARILY_UNAVAILABLE) {
+        return Some(XclientName::NotNow);
+    }
+    if is_unavailable(value) {
+        return Some(XclientName::Unavailable);
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    value.bytes().all(is_plain).then(|| XclientName::Is(value.to_ascii_lowercase().into()))
+}
+
+fn address_of(value: &str) -> Option<IpAddr> {
+    if is_unavailable(value) {
+        return Some(Ipv4Addr::UNSPECIFIED.into());
+    }
+    match value.split_at_checked("IPV6:".len()) {
+        Some((prefix, address)) if prefix.eq_ignore_ascii_case("IPV6:") => {
+            address.parse::<Ipv6Addr>().ok().map(|address| address.to_canonical())
+        }
+        _ => value.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+    }
+}
+
+fn port_of(value: &str) -> Option<u16> {
+    if is_unavailable(value) {
+        return Some(0);
+    }
+    value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
+}
+
+/// As EHLO takes it.
+fn helo_of(value: &str) -> Option<Arc<str>> {
+    value.bytes().all(|byte| byte.is_ascii_graphic()).then(|| value.into())
+}
+
+impl ServerSession {
+    /// The client is believed when it says for whom it speaks: XCLIENT is offered.
+    pub fn believe(&mut self) {
+        self.is_believed = true;
+    }
+
+    /// What EHLO says of it; empty where it is not offered.
+    pub(super) fn xclient_offer(&self) -> String {
+        if !self.is_believed {
+            return String::new();
+        }
+        let names: Vec<_> = attributes(self.config.logins.is_some()).collect();
+        format!("250-XCLIENT {}\r\n", names.join(" "))
+    }
+
+    /// `XCLIENT attribute=value …`.
+    pub(super) fn xclient(&mut self, argument: &str) -> Result<Option<Need>, Reply> {
+        if !self.is_believed {
+            return Err(Reply::new(550, (5, 7, 0), "You may not speak for other clients"));
+        }
+        if self.transaction.is_some() {
+            return Err(replies::sequence("No XCLIENT within a transaction"));
+        }
+        let said = Xclient::parse(argument, self.config.logins.is_some())?;
+        self.phase = Phase::Answer(Awaited::Xclient);
+        Ok(Some(Need::Xclient(Box::new(said))))
+    }
+
+    /// The answer to [`Need::Xclient`] for one that may proceed: the session begins anew with it, as it
+    /// is told now. One that may not gets a session of [`ServerSession::refused`] instead.
+    pub fn answer_xclient(&mut self, now: Mono, config: Arc<ServerConfig>, said: &Xclient) {
+        if self.take_awaited(now, |awaited| awaited == Awaited::Xclient).is_none() {
+            return;
+        }
+        self.config = config;
+        self.is_logged_in = said.login.is_some();
+        self.login_failures = 0;
+        self.helo = said.helo.clone();
+        self.greeting = match (&said.helo, said.is_extended) {
+            (None, _) => Greeting::None,
+            (Some(_), true) => Greeting::Ehlo,
+            (Some(_), false) => Greeting::Helo,
+        };
+        replies::write_greeting(&mut self.output, &self.config);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(argument: &str) -> Result<Xclient, Reply> {
+        Xclient::parse(argument, true)
+    }
+
+    #[test]
+    fn all_that_can_be_said_of_a_client() {
+        let said = parse(
+            "NAME=Mail.Example.com addr=192.0.2.17 PORT=54321 PROTO=ESMTP HELO=[192.0.2.17] \
+             LOGIN=jo+40x.test DESTADDR=IPV6:2001:db8::1  DESTPORT=25",
+        );
+        let expected = Xclient {
+            name: Some(XclientName::Is("mail.example.com".into())),
+            address: Some("192.0.2.17".parse().unwrap()),
+            port: Some(54_321),
+            helo: Some("[192.0.2.17]".into()),
+            is_extended: true,
+            login: Some("jo@x.test".into()),
+        };
+        assert_eq!(said, Ok(expected));
+        let address = |argument| parse(argument).unwrap().address;
+        assert_eq!(address("ADDR=ipv6:2001:DB8::9"), Some("2001:db8::9".parse().unwrap()));
+        assert_eq!(address("ADDR=IPV6:::ffff:192.0.2.1"), Some("192.0.2.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_not_known_is_said_to_be_so() {
+        let said = parse(
+            "NAME=[UNAVAILABLE] ADDR=[UNAVAILABLE] PORT=[unavailable] HELO=[UNAVAILABLE] \
+             LOGIN=[UNAVAILABLE] PROTO=SMTP DESTADDR=[UNAVAILABLE] DESTPORT=[UNAVAILABLE]",
+        );
+        let expected = Xclient {
+            name: Some(XclientName::Unavailable),
+            address: Some(Ipv4Addr::UNSPECIFIED.into()),
+            port: Some(0),
+            ..Xclient::default()
+        };
+        assert_eq!(said, Ok(expected));
+        assert_eq!(parse("NAME=[TEMPUNAVAIL]").unwrap().name, Some(XclientName::NotNow));
+    }
+
+    #[test]
+    fn bad_attributes_are_refused_by_name() {
+        let long = format!("HELO={}", "x".repeat(XCLIENT_VALUE_BYTES_MAX + 1));
+        for (argument, text) in [
+            ("", "Syntax: XCLIENT attribute=value ..."),
+            ("NAME", "Syntax: XCLIENT attribute=value ..."),
+            ("NAME=a b", "Syntax: XCLIENT attribute=value ..."),
+            ("FOO=bar", "Unknown XCLIENT attribute"),
+            ("=a", "Unknown XCLIENT attribute"),
+            ("ADDR=1.1.1.1 ADDR=1.1.1.2", "Bad XCLIENT ADDR"),
+            ("NAME=", "Bad XCLIENT NAME"),
+            ("NAME=a+0D+0AMAIL", "Bad XCLIENT NAME"),
+            ("NAME=a+00b", "Bad XCLIENT NAME"),
+            ("NAME=a+2", "Bad XCLIENT NAME"),
+            ("NAME=a=b", "Bad XCLIENT NAME"),
+            ("NAME=(a)", "Bad XCLIENT NAME"),
+            ("NAME=b\u{fc}cher.test", "Bad XCLIENT NAME"),
+            ("ADDR=1.1.1", "Bad XCLIENT ADDR"),
+            ("ADDR=2001:db8::1", "Bad XCLIENT ADDR"),
+            ("ADDR=IPV6:1.1.1.1", "Bad XCLIENT ADDR"),
+            ("PORT=65536", "Bad XCLIENT PORT"),
+            ("PORT=+2B1", "Bad XCLIENT PORT"),
+            ("PROTO=LMTP", "Bad XCLIENT PROTO"),
+            ("HELO=a+20b", "Bad XCLIENT HELO"),
+            ("HELO=a+0D+0Ab", "Bad XCLIENT HELO"),
+            ("LOGIN=jo+00", "Bad XCLIENT LOGIN"),
+            ("LOGIN=+FF", "Bad XCLIENT LOGIN"),
+            ("DESTADDR=here", "Bad XCLIENT DESTADDR"),
+            ("DESTPORT=smtp", "Bad XCLIENT DESTPORT"),
+            (long.as_str(), "Bad XCLIENT HELO"),
+        ] {
+            let reply = parse(argument).unwrap_err();
+            let shown = (reply.code, reply.enhanced.map(|status| status.to_string()), &*reply.text);
+            assert_eq!(shown, (501, Some("5.5.4".into()), text), "{argument:?}");
+        }
+        assert!(parse(&long[..long.len() - 1]).is_ok());
+        assert_eq!(
+            Xclient::parse("LOGIN=jo", false).unwrap_err().text,
+            "Unknown XCLIENT attribute"
+        );
+    }
+}
