@@ -319,7 +319,7 @@ fn a_login_is_believed_where_users_log_in() {
 
 /// STRANGER's name in the DNS, and where that leads.
 fn call(node: &Node, address: IpAddr) {
-    node.world.set_names(STRANGER, Ok(vec!["mail.stranger.test".to_owned()]));
+    node.world.set_names(STRANGER, Some(Ok(vec!["mail.stranger.test".to_owned()])));
     node.world.set_addresses("mail.stranger.test", Ok(vec![address]));
 }
 
@@ -371,7 +371,8 @@ fn a_client_without_a_name_is_refused_or_put_off_or_held_as_the_listener_says() 
             match found {
                 Some(Ok(address)) => call(&node, address),
                 Some(Err(())) => {
-                    node.world.set_names(STRANGER, Err(DnsError::Transient("timeout".into())));
+                    let error = Err(DnsError::Transient("timeout".into()));
+                    node.world.set_names(STRANGER, Some(error));
                 }
                 None => {}
             }
@@ -385,6 +386,22 @@ fn a_client_without_a_name_is_refused_or_put_off_or_held_as_the_listener_says() 
         let reply = client.send("me@source.test", &["you@ours.test"], CONTENT).await;
         assert!(reply.starts_with("250 2.0.0"), "{reply}");
         assert_eq!(node.count("held"), 1);
+    });
+}
+
+#[test]
+fn a_name_that_does_not_come_is_waited_for_once_and_ten_seconds() {
+    play(|| async {
+        let keys = "checks = { client_name = \"reject\", temporary = \"defer\" }";
+        let node = node(keys).await;
+        node.world.set_names(STRANGER, None);
+        let mut client = Client::connect(&node, STRANGER).await;
+        for seconds in [10, 0] {
+            let begun = node.age();
+            let reply = asked(&mut client, "you@ours.test").await;
+            assert!(reply.starts_with("450 4.7.25"), "{reply}");
+            assert_eq!((node.age() - begun).as_secs(), seconds);
+        }
     });
 }
 

@@ -101,8 +101,8 @@ impl TestWorld {
         self.0.dns.addresses.borrow_mut().insert(host.to_owned(), answer);
     }
 
-    /// What an address is called.
-    pub(crate) fn set_names(&self, address: IpAddr, answer: Result<Vec<String>, DnsError>) {
+    /// What an address is called; `None`: nobody answers.
+    pub(crate) fn set_names(&self, address: IpAddr, answer: Option<Result<Vec<String>, DnsError>>) {
         self.0.dns.names.borrow_mut().insert(address, answer);
     }
 
@@ -296,7 +296,7 @@ impl Stream for Pipe {
 pub(crate) struct TestDns {
     mx: RefCell<BTreeMap<String, Result<Vec<Mx>, DnsError>>>,
     addresses: RefCell<BTreeMap<String, Result<Vec<IpAddr>, DnsError>>>,
-    names: RefCell<BTreeMap<IpAddr, Result<Vec<String>, DnsError>>>,
+    names: RefCell<BTreeMap<IpAddr, Option<Result<Vec<String>, DnsError>>>>,
 }
 
 impl Dns for TestDns {
@@ -312,7 +312,10 @@ impl Dns for TestDns {
 
     async fn names(&self, address: IpAddr) -> Result<Vec<String>, DnsError> {
         let answer = self.names.borrow().get(&address).cloned();
-        answer.unwrap_or(Err(DnsError::NoSuchDomain))
+        match answer.unwrap_or(Some(Err(DnsError::NoSuchDomain))) {
+            Some(answer) => answer,
+            None => std::future::pending().await,
+        }
     }
 }
 

@@ -57,6 +57,8 @@ fn reason_counter<'a>(metrics: &'a Metrics, reply: &Reply) -> &'a Counter {
     let Some(status) = reply.enhanced else { return &metrics.refused_protocol };
     match (status.class, status.subject, status.detail) {
         (5, 3, 4) => &metrics.refused_size,
+        // Of checks of who sends (RFC 7372).
+        (4, 7, 20..=29) => &metrics.refused_policy,
         (_, 3, 2) | (4, 7, _) | (4, 5, 3) => &metrics.refused_limit,
         (_, 3, _) => &metrics.refused_resources,
         (_, 6, _) | (5, 4, 6) => &metrics.refused_content,
@@ -93,6 +95,8 @@ mod tests {
             (550, (5, 6, 0), "content"),
             (554, (5, 4, 6), "content"),
             (550, (5, 7, 1), "policy"),
+            (450, (4, 7, 25), "policy"),
+            (450, (4, 7, 1), "limit"),
             (550, (5, 1, 2), "policy"),
             (421, (4, 7, 0), "limit"),
             (421, (4, 3, 2), "limit"),

@@ -28,7 +28,7 @@ fn server(files: &Files) -> Server {
             "hostname = \"mx.here.test\"\nspool = {{ path = \"spool\" }}\n\
              [admin]\naddress = \"127.0.0.1:0\"\n{}{}{}\
              [[route]]\ndomains = [\"here.test\"]\nmaildir = {{ path = \"mail/{{local}}\" }}\n\
-             [[route]]\ndiscard = {{}}\n",
+             [[route]]\nsmtp = {{ hosts = [\"127.0.0.1:9\"] }}\n",
             section("mx", &["mx.here.test"]),
             listener("mx", "starttls"),
             listener("smtps", "implicit"),
