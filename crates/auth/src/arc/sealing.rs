@@ -144,7 +144,7 @@ mod tests {
     use std::sync::Arc;
 
     const NAME: &str = "s._domainkey.mx.test";
-    const ASKED: Asked = Asked { spf: false, dkim: true, dmarc: false, arc: true };
+    const ASKED: Asked = Asked { spf: false, dkim: true, dmarc: false, arc: true, iprev: false };
 
     /// Who seals, and where the key is.
     fn signer() -> (SigningIdentity, Zone) {
