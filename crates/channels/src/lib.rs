@@ -2,6 +2,7 @@
 //! its own, and a line in each list below.
 
 mod discard;
+mod endpoint;
 mod local;
 mod maildir;
 mod smtp;
@@ -10,7 +11,7 @@ mod tables;
 mod values;
 
 pub use smtp::settings;
-pub use stages::{AccessQuestion, ConsultedAccess, consult_access, lookups_at_once};
+pub use stages::{AccessQuestion, ConsultedAccess, consult_access, lookups_at_once, milter_connections};
 pub use tables::{DatabaseFile, LocalTable, local};
 
 use config::{Config, Schema};
@@ -83,6 +84,7 @@ pub fn stages<W: World>() -> StageKinds<W> {
         Rc::new(stages::Checking),
         Rc::new(stages::Accesses),
         Rc::new(stages::Copies),
+        Rc::new(stages::Milters),
         Rc::new(stages::Policies),
     ]
 }

@@ -214,8 +214,9 @@ impl Telling<'_> {
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
         let is_stranger =
             request.client.is_none_or(|client| listener.relay_network(client).is_none());
+        self.explainer.section = at;
+        listener.protocol.explain(&mut self.explainer);
         if is_stranger && !listener.protocol.needs_login() {
-            self.explainer.section = at;
             listener.protocol.explain_for_strangers(&mut self.explainer);
         }
     }

@@ -32,6 +32,9 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
         false
     }
 
+    /// Says what every message must pass here, beyond what holds for its recipient.
+    fn explain(&self, _explainer: &mut Explainer<'_>) {}
+
     /// Says what a message from a stranger must pass here, beyond what holds for its recipient.
     fn explain_for_strangers(&self, _explainer: &mut Explainer<'_>) {}
 }

@@ -5,5 +5,7 @@ mod inbound;
 mod outbound;
 pub mod settings;
 
-pub(crate) use inbound::{Checks, Inbound, SmtpListenerText, SubmissionText, checks_of};
+pub(crate) use inbound::{
+    Checks, Inbound, Milter, OnFailure, SmtpListenerText, SubmissionText, checks_of, milters_of,
+};
 pub(crate) use outbound::Outbound;

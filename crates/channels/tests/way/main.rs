@@ -14,6 +14,7 @@ mod forwarding;
 mod hosts;
 mod ingress;
 mod mailboxes;
+mod milters;
 mod node;
 mod operator;
 mod outcome;

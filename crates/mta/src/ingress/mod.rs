@@ -4,6 +4,7 @@
 mod account;
 mod commit;
 mod consultation;
+mod content;
 mod decisions;
 mod directory;
 mod draft;
@@ -25,6 +26,7 @@ pub(crate) mod start;
 pub use crate::meta::Owner;
 pub use account::Refused;
 pub use consultation::{Consulted, consult, consult_route};
+pub use content::{Gathered, Gathering};
 pub use draft::Draft;
 pub use entrance::{Entrance, Submitted};
 pub use intake::Intake;

@@ -4,12 +4,14 @@ mod checks;
 mod farewell;
 mod fields;
 mod login;
+mod milters;
 mod session;
 mod settings;
 mod submission;
 
 use auth::checks::Asked;
 pub(crate) use checks::Checks;
+pub(crate) use milters::{Milter, OnFailure};
 use config::{Config, Listener, ListenerTls, ProtocolSection};
 use mta::console::Console;
 use mta::ingress::{Entrance, Handler, Protocol, Stage};
@@ -68,6 +70,11 @@ impl<W: World> Protocol<W> for Inbound {
 pub(crate) fn checks_of(listener: &Listener) -> Option<&Checks> {
     let checks = &listener.protocol.of::<SmtpListener>()?.checks;
     (checks.powers.asked() != Asked::default()).then_some(checks)
+}
+
+/// The filters that are asked at a listener.
+pub(crate) fn milters_of(listener: &Listener) -> &[Milter] {
+    listener.protocol.of::<SmtpListener>().map_or(&[], |listener| &listener.milters)
 }
 
 /// What a listener asks of its sessions.

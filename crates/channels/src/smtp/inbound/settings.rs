@@ -1,6 +1,7 @@
 //! What a listener is told of SMTP.
 
 use super::checks::{Checks, ChecksText};
+use super::milters::{self, Milter, MilterText};
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, ProtocolSection, ProtocolSettings, Reader};
@@ -78,6 +79,14 @@ pub(crate) struct SmtpListenerText {
     /// `"reject"` (it is refused). `temporary` says what becomes of a message that could have been held or
     /// refused, had the DNS answered: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
     pub checks: Option<ChecksText>,
+    /// Filters that are asked about all sessions and messages here, by Sendmail's milter protocol, in this
+    /// order: each sees what those before it made. Such as
+    /// `[{ address = "127.0.0.1:11332", on_failure = "accept" }]`; `address` is an IP address and port, or
+    /// `unix:` and the path of a socket; `on_failure` what becomes of mail about which the filter says
+    /// nothing: `"tempfail"` (the default), `"accept"` or `"reject"`; `connect_timeout` (30s),
+    /// `command_timeout` (30s) and `content_timeout` (5m) how long it is waited for. See
+    /// `docs/milters.md`.
+    pub milters: Vec<MilterText>,
 }
 
 impl Default for SmtpListenerText {
@@ -103,6 +112,7 @@ impl Default for SmtpListenerText {
             smtputf8: true,
             dsn: true,
             checks: None,
+            milters: Vec::new(),
         }
     }
 }
@@ -151,6 +161,8 @@ pub(super) struct SmtpListener {
     pub(super) greeting_delay: Duration,
     /// Of strangers' messages.
     pub(super) checks: Checks,
+    /// Of everybody's sessions and messages.
+    pub(super) milters: Vec<Milter>,
     /// `None`: nobody logs in.
     pub(super) submission: Option<Arc<Submission>>,
 }
@@ -158,6 +170,10 @@ pub(super) struct SmtpListener {
 impl ProtocolSettings for SmtpListener {
     fn explain_for_strangers(&self, explainer: &mut Explainer<'_>) {
         self.checks.explain(explainer);
+    }
+
+    fn explain(&self, explainer: &mut Explainer<'_>) {
+        milters::explain(&self.milters, explainer);
     }
 
     fn needs_login(&self) -> bool {
@@ -210,7 +226,8 @@ impl SmtpListener {
         };
         let greeting_delay = greeting_delay(text, reader);
         let checks = text.checks.clone().unwrap_or_default().read();
-        SmtpListener { server, greeting_delay, checks, submission: None }
+        let milters = milters::read(&text.milters, reader);
+        SmtpListener { server, greeting_delay, checks, milters, submission: None }
     }
 }
 

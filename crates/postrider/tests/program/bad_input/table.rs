@@ -23,6 +23,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "directory",
         "copies",
         "call_ahead",
+        "milters",
         "login",
         "checks",
     ],
