@@ -11,6 +11,7 @@ pub mod database;
 pub mod dsn;
 pub mod header;
 pub mod ldap_answers;
+pub mod milter_packets;
 pub mod sasl;
 pub mod server_session;
 pub mod spool_records;

@@ -11,7 +11,9 @@ mod tables;
 mod values;
 
 pub use smtp::settings;
-pub use stages::{AccessQuestion, ConsultedAccess, consult_access, lookups_at_once, milter_connections};
+pub use stages::{
+    AccessQuestion, ConsultedAccess, consult_access, lookups_at_once, milter_connections,
+};
 pub use tables::{DatabaseFile, LocalTable, local};
 
 use config::{Config, Schema};

@@ -34,11 +34,22 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A field at the end of the header.
-    AddField { name: Vec<u8>, value: Vec<u8> },
+    AddField {
+        name: Vec<u8>,
+        value: Vec<u8>,
+    },
     /// A field at a place: 0 before all, 1 behind the Received field of this server, and so on.
-    InsertField { index: u32, name: Vec<u8>, value: Vec<u8> },
+    InsertField {
+        index: u32,
+        name: Vec<u8>,
+        value: Vec<u8>,
+    },
     /// Another value for one of the fields called so, counted from 1; an empty one removes it.
-    ChangeField { index: u32, name: Vec<u8>, value: Vec<u8> },
+    ChangeField {
+        index: u32,
+        name: Vec<u8>,
+        value: Vec<u8>,
+    },
     /// The next piece of another body.
     Body(Vec<u8>),
     /// One recipient more. What stands behind it as parameters of RCPT is not passed on.

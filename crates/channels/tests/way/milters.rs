@@ -220,7 +220,7 @@ fn a_filter_is_told_all_it_wants_over_one_connection() {
         client.say("RSET").await;
         send(&mut client).await;
         let told = script.told();
-        assert_eq!(told[..4], ["A", "M <>", "A", "M <me@source.test>"]);
+        assert_eq!(told[..3], ["M <>", "A", "M <me@source.test>"]);
         client.say("QUIT").await;
         node.wait_for("delivered", 3).await;
         assert_eq!(script.told(), ["Q"]);
@@ -234,7 +234,8 @@ fn a_filter_is_told_all_it_wants_over_one_connection() {
 fn what_was_not_asked_for_is_not_told() {
     play(|| async {
         // No connect, HELO, recipients, body, fields, DATA, end of header.
-        let (node, script) = filtered("tempfail", 0, 0x1 | 0x2 | 0x8 | 0x10 | 0x20 | 0x40 | 0x200).await;
+        let (node, script) =
+            filtered("tempfail", 0, 0x1 | 0x2 | 0x8 | 0x10 | 0x20 | 0x40 | 0x200).await;
         let mut client = Client::connect(&node, FRIEND).await;
         send(&mut client).await;
         assert_eq!(script.told(), ["M <me@source.test>", "E"]);
@@ -327,7 +328,8 @@ fn what_a_filter_changes_is_changed_and_the_next_one_sees_it() {
         assert!(send(&mut client).await.starts_with("250 2.0.0 Ok: queued"));
         node.wait_for("delivered", 1).await;
         let told = second.told();
-        let fields = ["L X-First  1", "L From  a@b.test", "L subject  changed\n\tto this", "L X-Last  2"];
+        let fields =
+            ["L X-First  1", "L From  a@b.test", "L subject  changed\n\tto this", "L X-Last  2"];
         assert!(told.windows(4).any(|window| window == fields), "{told:?}");
         assert_eq!(*second.0.body.borrow(), b"another\r\nbody\r\n.\r\n");
         assert!(contents(&node, "you").is_empty());
@@ -336,10 +338,11 @@ fn what_a_filter_changes_is_changed_and_the_next_one_sees_it() {
                        another\r\nbody\r\n.\r\n";
         assert!(got.ends_with(changed), "{got}");
         assert!(got.contains("X-First: 1\r\nReceived: "), "{got}");
-        assert_eq!(node.of("delivered")[0]["sender"], "other@source.test");
+        assert_eq!(node.of("received")[0]["sender"], "other@source.test");
         assert_eq!(node.metrics.milter_rewrites.get(), 1);
         // In front alone: the content is what it was.
-        first.says(b'E', &[packet(b'i', b"\0\0\0\0X-First\0 1\0"), packet(b'q', b"odd\0"), go_on()]);
+        first
+            .says(b'E', &[packet(b'i', b"\0\0\0\0X-First\0 1\0"), packet(b'q', b"odd\0"), go_on()]);
         send(&mut client).await;
         assert_eq!(node.of("held")[0]["reason"], format!("milter {FILTER}: odd"));
         assert_eq!(node.metrics.milter_rewrites.get(), 1);
@@ -358,7 +361,8 @@ fn a_message_that_went_to_disk_is_told_and_rewritten_in_pieces() {
         let spool = "[spool]\npath = \"/spool\"\nblob_bytes = \"128KiB\"";
         let node = start(world, &milter, spool).await;
         let mut client = Client::connect(&node, FRIEND).await;
-        let body: String = (0..20_000).map(|n| format!("line {n} of the body, and more\r\n")).collect();
+        let body: String =
+            (0..20_000).map(|n| format!("line {n} of the body, and more\r\n")).collect();
         let content = format!("Subject: one\r\n\r\n{body}");
         let reply = client.send("me@source.test", &["you@ours.test"], &content).await;
         assert!(reply.starts_with("250 2.0.0 Ok: queued"), "{reply}");
@@ -407,10 +411,10 @@ fn a_filter_that_fails_is_told_of_once_and_tried_again_with_the_next_message() {
         assert!(contents(&node, "you").iter().all(|got| got.ends_with(CONTENT)));
         let warned = |text: &str| node.lines().iter().filter(|line| line.contains(text)).count();
         assert_eq!(warned("a packet without a command; on failure: accept"), 1);
-        assert_eq!(warned("answers again"), 1, "HELO was answered in between");
+        assert_eq!(warned("answers again"), 0);
         script.heal();
         send(&mut client).await;
-        assert_eq!(warned("answers again"), 2);
+        assert_eq!(warned("answers again"), 1);
         assert_eq!(node.metrics.milter_failures.get(), 2);
         assert_eq!(script.0.connections.get(), 3);
     });

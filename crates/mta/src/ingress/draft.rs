@@ -116,7 +116,9 @@ impl Draft {
             return false;
         }
         let mut indexes = 0..;
-        self.envelope.recipients.retain(|_| indexes.next().is_some_and(|i| places.contains_key(&i)));
+        self.envelope
+            .recipients
+            .retain(|_| indexes.next().is_some_and(|i| places.contains_key(&i)));
         let moved = |index: &u32| places.get(index).copied();
         self.forwarded = self.forwarded.iter().filter_map(moved).collect();
         for members in self.owners.values_mut() {

@@ -11,8 +11,8 @@ mod submission;
 
 use auth::checks::Asked;
 pub(crate) use checks::Checks;
-pub(crate) use milters::{Milter, OnFailure};
 use config::{Config, Listener, ListenerTls, ProtocolSection};
+pub(crate) use milters::{Milter, OnFailure};
 use mta::console::Console;
 use mta::ingress::{Entrance, Handler, Protocol, Stage};
 use mta::seams::{Net, Task, World};

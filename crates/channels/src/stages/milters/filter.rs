@@ -115,8 +115,8 @@ impl<W: World> Filter<W> {
         let introduced = (Arc::clone(&client.helo), client.tls);
         if self.standing == Standing::Ready && self.introduced.as_ref() != Some(&introduced) {
             let verdict = self.ask(&Step::Helo(&introduced.0), known, until).await;
-            self.introduced = Some(introduced);
             self.heed_of_session(verdict, known)?;
+            self.introduced = Some(introduced);
         }
         if self.standing != Standing::Ready {
             return self.failed_already();
@@ -183,17 +183,24 @@ impl<W: World> Filter<W> {
         let said = message.tell(&mut link, draft, known, (timeout, until)).await;
         self.standing = Standing::Done;
         let (verdict, wanted) = match said {
-            Ok(said) => said,
+            Ok((verdict, Some(wanted))) => {
+                // It was told the end: nothing is to be aborted.
+                self.standing = Standing::Ready;
+                (verdict, wanted)
+            }
+            Ok((verdict, None)) => (verdict, Wanted::default()),
             Err(Halt::Ours(refusal)) => return Err(refusal),
             Err(Halt::Trouble(trouble)) => {
                 return self.fail(&trouble, known).map(|()| Fate::Kept);
             }
         };
-        let leading_space =
-            link.dialogue.agreed().is_some_and(milter::Agreed::has_leading_space);
+        let leading_space = link.dialogue.agreed().is_some_and(milter::Agreed::has_leading_space);
         self.link = Some(link);
         match verdict {
-            Verdict::Refuse(_) => self.heed(Ok(verdict), known).map(|()| Fate::Kept),
+            Verdict::Refuse(refusal) => {
+                self.note(None);
+                Err(refused(refusal, known))
+            }
             Verdict::Discard => {
                 self.note(None);
                 Ok(Fate::Discarded)
@@ -275,16 +282,18 @@ impl<W: World> Filter<W> {
             Ok(verdict) => verdict,
             Err(trouble) => return self.fail(&trouble, known),
         };
-        self.note(None);
         match verdict {
-            Verdict::GoOn | Verdict::Skip => {}
+            // Whether all goes well shows at the end.
+            Verdict::GoOn | Verdict::Skip => return Ok(()),
             Verdict::Accept => self.standing = Standing::Done,
             Verdict::Discard => self.standing = Standing::Discarding,
             Verdict::Refuse(refusal) => {
+                self.note(None);
                 self.standing = Standing::Done;
                 return Err(refused(refusal, known));
             }
         }
+        self.note(None);
         Ok(())
     }
 

@@ -139,7 +139,9 @@ impl<W: World> Drop for Link<W> {
         let mut farewell = Vec::new();
         quit(&mut farewell);
         // A few bytes, if there is room for them: nobody waits for the farewell.
-        let _ = self.stream.poll_write(&mut Context::from_waker(Waker::noop()), &[IoSlice::new(&farewell)]);
+        let _ = self
+            .stream
+            .poll_write(&mut Context::from_waker(Waker::noop()), &[IoSlice::new(&farewell)]);
     }
 }
 

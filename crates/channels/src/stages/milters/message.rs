@@ -92,7 +92,7 @@ impl Message {
         }
     }
 
-    /// Tells a filter all of it; what it says. No answer is waited for longer than so long, and none beyond
+    /// Tells a filter all of it; what it says, and, if it was told the end, what it wants changed. No answer is waited for longer than so long, and none beyond
     /// that moment.
     pub(super) async fn tell<W: World>(
         &self,
@@ -100,23 +100,24 @@ impl Message {
         draft: &Draft,
         known: &Known<'_>,
         times: (Duration, Mono),
-    ) -> Result<(Verdict, Wanted), Halt> {
+    ) -> Result<(Verdict, Option<Wanted>), Halt> {
         let mut telling = Telling { link, known, times };
         for (name, value) in self.header.fields() {
             match telling.step(&Step::Header { name, value }).await? {
                 Verdict::GoOn => {}
                 Verdict::Skip => break,
-                verdict => return Ok((verdict, Wanted::default())),
+                verdict => return Ok((verdict, None)),
             }
         }
         match telling.step(&Step::EndOfHeader).await? {
             Verdict::GoOn | Verdict::Skip => {}
-            verdict => return Ok((verdict, Wanted::default())),
+            verdict => return Ok((verdict, None)),
         }
         if let Some(verdict) = self.tell_body(&mut telling, draft).await? {
-            return Ok((verdict, Wanted::default()));
+            return Ok((verdict, None));
         }
-        telling.end(draft).await
+        let (verdict, wanted) = telling.end(draft).await?;
+        Ok((verdict, Some(wanted)))
     }
 
     /// A verdict, if the filter has one before the end.

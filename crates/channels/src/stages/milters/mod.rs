@@ -45,14 +45,16 @@ impl<W: World> StageKind<W> for Milters {
             return Vec::new();
         }
         let shared = |milter: &_| {
-            let (world, milter, console) = (world.clone(), Clone::clone(milter), Rc::clone(console));
+            let (world, milter, console) =
+                (world.clone(), Clone::clone(milter), Rc::clone(console));
             Rc::new(Shared { world, milter, console, is_failing: Cell::new(false) })
         };
         let of_listeners = config.listeners.iter().map(|listener| {
             (Arc::clone(&listener.name), milters_of(listener).iter().map(shared).collect())
         });
         let host = Rc::from(config.hostname.as_str());
-        let stage = MilterStage { world: world.clone(), host, of_listeners: of_listeners.collect() };
+        let stage =
+            MilterStage { world: world.clone(), host, of_listeners: of_listeners.collect() };
         // Filters see what the other stages did, and are not asked about what those refuse.
         vec![Placed { line: u32::MAX, stage: Rc::new(stage) }]
     }
@@ -127,11 +129,7 @@ impl<W: World> Stage for MilterStage<W> {
         })
     }
 
-    fn taken(
-        &self,
-        transaction: &Rc<Transaction>,
-        recipient: &Recipient,
-    ) -> Decision<'static, ()> {
+    fn taken(&self, transaction: &Rc<Transaction>, recipient: &Recipient) -> Decision<'static, ()> {
         let Some(filters) = self.filters(&transaction.session) else { return Decision::pass() };
         let (transaction, host) = (Rc::clone(transaction), Rc::clone(&self.host));
         let (mailbox, until) = (recipient.mailbox.clone(), self.until(STEP_TIME_MAX));

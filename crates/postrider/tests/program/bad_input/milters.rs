@@ -57,11 +57,7 @@ const WAYS: [(&str, &str, Way); 29] = [
         "accept",
         Way::Says(b'E', b"\0\0\0\x1ahX-A\0b\r\n\r\nbody\r\nBcc: evil\0\0\0\0\x01c"),
     ),
-    (
-        "smuggles",
-        "accept",
-        Way::Says(b'E', b"\0\0\0\x14bone\n.\nMAIL\r.\r\ntwo\0\n\0\0\0\x01c"),
-    ),
+    ("smuggles", "accept", Way::Says(b'E', b"\0\0\0\x14bone\n.\nMAIL\r.\r\ntwo\0\n\0\0\0\x01c")),
     ("nobody", "accept", Way::Says(b'E', b"\0\0\0\x09+nobody\r\0\0\0\0\x01c")),
     ("body", "accept", Way::Body(801)),
     ("recipients", "accept", Way::Recipients(10_000)),
@@ -89,7 +85,9 @@ fn play(mut stream: TcpStream, way: Way) -> std::io::Result<()> {
             (b'O', Way::Opens(opening)) => opening.to_vec(),
             (b'O', Way::Agrees(actions, protocol)) => negotiated(actions, protocol),
             (b'O', _) => negotiated(0x1ff, 0),
-            (other, Way::Says(to, answer) | Way::Dies(to, answer)) if other == to => answer.to_vec(),
+            (other, Way::Says(to, answer) | Way::Dies(to, answer)) if other == to => {
+                answer.to_vec()
+            }
             // It has not negotiated that it may.
             (b'E', Way::Agrees(..)) => packet(b'b', b"another body\r\n"),
             (b'E', Way::Body(count)) => {

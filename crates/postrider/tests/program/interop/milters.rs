@@ -45,8 +45,15 @@ fn rspamd(place: &mut Place) -> (u16, u32) {
     let text = RSPAMD.replace("DIR", &place.dir()).replace("PORT", &port.to_string());
     place.write("rspamd.conf", &text);
     let conf = place.path("rspamd.conf").display().to_string();
-    let words =
-        ["rspamd", "--user=nobody", "--group=nogroup", "--insecure", "--no-fork", "--config", &conf];
+    let words = [
+        "rspamd",
+        "--user=nobody",
+        "--group=nogroup",
+        "--insecure",
+        "--no-fork",
+        "--config",
+        &conf,
+    ];
     let command = place.command("rspamd", &words);
     let id = place.start(command, "rspamd.log");
     place.wait_listening(port);
@@ -251,9 +258,8 @@ pub(crate) fn libmilter_changes_what_it_may() {
     client.say("MAIL FROM:<me@client.test>", "250");
     client.say("RCPT TO:<refused@far.test>", "550 5.1.1 100% not here");
     client.say("RSET", "250");
-    let subject = |words: &str| {
-        format!("Subject: {words}\r\nTo: you\r\nX-Gone: 1\r\n\r\nthe body\r\n")
-    };
+    let subject =
+        |words: &str| format!("Subject: {words}\r\nTo: you\r\nX-Gone: 1\r\n\r\nthe body\r\n");
     let all = "insert add change remove body recipients sender wait";
     send(&mut client, &subject(all), "250 2.0.0 Ok: queued as");
     let got = arrived(&files, "more", 1).remove(0);
