@@ -12,6 +12,7 @@ pub mod dsn;
 pub mod header;
 pub mod ldap_answers;
 pub mod proxy_header;
+pub mod milter_packets;
 pub mod sasl;
 pub mod server_session;
 pub mod spool_records;

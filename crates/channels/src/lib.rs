@@ -3,6 +3,7 @@
 
 mod discard;
 mod key_file;
+mod endpoint;
 mod local;
 mod maildir;
 mod smtp;
@@ -12,7 +13,9 @@ mod values;
 
 pub use key_file::KeyFile;
 pub use smtp::settings;
-pub use stages::{AccessQuestion, ConsultedAccess, consult_access, lookups_at_once};
+pub use stages::{
+    AccessQuestion, ConsultedAccess, consult_access, lookups_at_once, milter_connections,
+};
 pub use tables::{DatabaseFile, LocalTable, local};
 
 use config::{Config, Schema};
@@ -90,6 +93,7 @@ pub fn stages<W: World>() -> StageKinds<W> {
         Rc::new(stages::Checking),
         Rc::new(stages::Accesses),
         Rc::new(stages::Copies),
+        Rc::new(stages::Milters),
         Rc::new(stages::Policies),
     ]
 }

@@ -39,7 +39,7 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
         false
     }
 
-    /// Says what concerns every client.
+    /// Says what every message must pass here, beyond what holds for its recipient.
     fn explain(&self, _explainer: &mut Explainer<'_>) {}
 
     /// Says what a message from a stranger must pass here, beyond what holds for its recipient.

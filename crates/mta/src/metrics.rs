@@ -336,6 +336,10 @@ metric_set! {
     dsns_failed: Counter = "dsns" {action = "failed"} "Notifications queued, by what they say.";
     dsns_delayed: Counter = "dsns" {action = "delayed"} "Notifications queued, by what they say.";
     dsns_success: Counter = "dsns" {action = "success"} "Notifications queued, by what they say.";
+    milter_failures: Counter = "milter_failures" {} "Times a milter could not be reached, said nothing in time, or what the protocol does not have.";
+    milter_refusals: Counter = "milter_refusals" {} "Sessions, senders, recipients and messages that milters refused or put off.";
+    milter_rewrites: Counter = "milter_rewrites" {} "Messages that were stored with another header or body than they came with, because milters changed it.";
+    milter_discards: Counter = "milter_discards" {} "Messages of which nothing was kept, because milters wanted it so.";
     dsns_suppressed: Counter = "dsns_suppressed" {} "Notifications that were due and not made, because reports are off or their sender had enough of them in the hour.";
     connections_opened: Counter = "connections_opened" {} "Connections to next hops that got through to a greeting.";
     connections_failed: Counter = "connections_failed" {} "Connections to next hops that failed before they could carry mail.";

@@ -25,6 +25,8 @@ struct Wanted {
     lookups: u64,
     /// Connections and lookups of stages, on all shards.
     stages: u64,
+    /// Connections that each session has beside its own.
+    beside: u64,
 }
 
 /// The descriptors of the process, divided. Sessions must not take what delivery needs, and
@@ -57,6 +59,7 @@ impl Descriptors {
             logs: config.spool.paths.len() as u64,
             lookups: u64::from(config.dns.max_lookups),
             stages: (stages.sum::<u64>() + checks) * u64::from(shards),
+            beside: u64::from(channels::milter_connections(config)),
         };
         Descriptors::divide(count.unwrap_or(u64::MAX), wanted)
     }
@@ -72,7 +75,8 @@ impl Descriptors {
         let connections = limit - reserve - lookups * SOCKETS_PER_LOOKUP - stages;
         let egress_max = (connections / 3).max(1);
         let turned_away = u64::from(mta::acceptor::TURNED_AWAY_MAX);
-        let sessions = (connections - egress_max).saturating_sub(turned_away).max(1);
+        let sessions = (connections - egress_max).saturating_sub(turned_away);
+        let sessions = (sessions / (1 + wanted.beside)).max(1);
         let log_files = (reserve.saturating_sub(house) / logs).saturating_sub(LOG_SPARE);
         Descriptors {
             sessions_max: u32::try_from(sessions).unwrap_or(u32::MAX),
@@ -93,7 +97,8 @@ mod tests {
         for limit in [256, 1024, 4096, 20_000, 524_288, u64::MAX] {
             for logs in [1, 2, 8] {
                 for stages in [0, 40, 256_000] {
-                    let parts = Descriptors::divide(limit, Wanted { logs, lookups: 256, stages });
+                    let wanted = Wanted { logs, lookups: 256, stages, beside: 0 };
+                    let parts = Descriptors::divide(limit, wanted);
                     let taken = u64::from(parts.sessions_max)
                         + parts.egress_max
                         + u64::from(parts.lookups_max) * SOCKETS_PER_LOOKUP
@@ -113,7 +118,7 @@ mod tests {
     #[test]
     fn the_usual_limit_is_divided_so() {
         let divide = |limit, lookups, stages| {
-            Descriptors::divide(limit, Wanted { logs: 1, lookups, stages })
+            Descriptors::divide(limit, Wanted { logs: 1, lookups, stages, beside: 0 })
         };
         let parts = divide(1024, 256, 0);
         assert_eq!((parts.sessions_max, parts.egress_max, parts.log_files_max), (402, 208, 128));
@@ -123,5 +128,8 @@ mod tests {
         // One policy service on two shards: 40 connections are neither sessions nor next hops.
         let parts = divide(1024, 256, 40);
         assert_eq!((parts.sessions_max, parts.egress_max), (375, 195));
+        // Two milters at a listener: each session there has three connections.
+        let wanted = Wanted { logs: 1, lookups: 256, stages: 0, beside: 2 };
+        assert_eq!(Descriptors::divide(1024, wanted).sessions_max, 134);
     }
 }

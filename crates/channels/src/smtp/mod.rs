@@ -6,6 +6,7 @@ mod outbound;
 pub mod settings;
 
 pub(crate) use inbound::{
-    Checks, Inbound, SmtpListenerText, SubmissionText, checks_of, seal_of,
+    Checks, Inbound, Milter, OnFailure, SmtpListenerText, SubmissionText, checks_of, milters_of,
+    seal_of,
 };
 pub(crate) use outbound::Outbound;

@@ -121,6 +121,33 @@ const BAD: &[(&str, &str, &str)] = &[
         "[[policy]]\nservice = \"127.0.0.1:1\"\ntimeout = \"2m\"",
         "8:11: no answer is waited for longer than 90 seconds",
     ),
+    // Milters.
+    (LISTENER, "milters = [{}]", "3:12: a milter without `address`"),
+    (
+        LISTENER,
+        "milters = [{ address = \"127.0.0.1:1\" }, { address = \"rspamd:1\" }]",
+        "3:55: \"rspamd:1\" is not a milter",
+    ),
+    (
+        LISTENER,
+        "milters = [{ address = \"unix:/m\", connect_timeout = \"61s\" }]",
+        "3:54: no answer is waited for longer than 60 s",
+    ),
+    (
+        LISTENER,
+        "milters = [{ address = \"unix:/m\", content_timeout = \"0s\" }]",
+        "3:54: a timeout must be longer than nothing",
+    ),
+    (
+        LISTENER,
+        "milters = [{ address = \"unix:/m\", on_failure = \"defer\" }]",
+        "3:49: `milters[0].on_failure` can't be \"defer\"",
+    ),
+    (
+        LISTENER,
+        "milters = [{ address = \"unix:/m\", timeout = \"1s\" }]",
+        "3:36: unknown key `timeout` in `listener.milters`",
+    ),
     // Tables.
     (END, "[[table]]\nname = \"t\"", "6:1: table \"t\" has no source of answers"),
     (
@@ -306,7 +333,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         SUBMISSION,
         "logins = { table = \"p\" }\n[[listener]]\naddress = \"127.0.0.1:25\"\nlogins = { table = \"p\" }",
-        "12:1: unknown field `logins`, expected one of `banner`, `max_command_bytes`, `max_line_bytes`, `max_commands`, `max_errors`, `max_refused_recipients`, `max_messages`, `command_timeout`, `content_timeout`, `transfer_timeout`, `session_timeout`, `xclient_from`, `early_talkers`, `greeting_delay`, `bare_newline`, `nul`, `chunking`, `pipelining`, `smtputf8`, `dsn`, `checks`, `seal`",
+        "12:1: unknown field `logins`, expected one of `banner`, `max_command_bytes`, `max_line_bytes`, `max_commands`, `max_errors`, `max_refused_recipients`, `max_messages`, `command_timeout`, `content_timeout`, `transfer_timeout`, `session_timeout`, `xclient_from`, `early_talkers`, `greeting_delay`, `bare_newline`, `nul`, `chunking`, `pipelining`, `smtputf8`, `dsn`, `checks`, `seal`, `milters`",
     ),
     (
         "[[table]]\nname = \"p\"\ninline = { a = \"b\" }\n<HERE>\n[[route]]\ndiscard = {}\n",

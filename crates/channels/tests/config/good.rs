@@ -333,6 +333,31 @@ fn an_explanation_of_a_refusal_and_of_mx() {
 }
 
 #[test]
+fn an_explanation_names_the_milters_for_everybody() {
+    let text = "[[listener]]\naddress = \"127.0.0.1:25\"\nrelay_from = [\"127.0.0.0/8\"]\n\
+                milters = [{ address = \"127.0.0.1:1\", on_failure = \"accept\" },\n\
+                { address = \"unix:/m\" }]\n[[route]]\ndiscard = {}\n";
+    let config = config(text);
+    let recipient = mailbox("someone@example.org");
+    for client in [None, Some("127.0.0.1".parse().unwrap())] {
+        let request = ExplainRequest {
+            recipient: &recipient,
+            sender: None,
+            listener: None,
+            client,
+            mx: None,
+            tls: &[],
+            in_tables: InTables::default(),
+        };
+        let steps = config.explain(&request).unwrap().steps;
+        let step = steps.iter().find(|step| step.what == "milters").unwrap();
+        let value = "127.0.0.1:1 (on failure: accept), then unix:/m (on failure: tempfail)";
+        assert_eq!(step.value, value);
+        assert_eq!(step.decided_by.to_string(), "postrider.toml:4");
+    }
+}
+
+#[test]
 fn dotted_keys_and_inline_sections_are_found_too() {
     let text = "spool.path = \"/a\"\nlistener = [{ address = \"127.0.0.1:25\" }]\n\
                 route = [{ domains = [\".example.org\"], mx = { max_connections = 7 } }]\n";

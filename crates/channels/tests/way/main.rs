@@ -15,6 +15,7 @@ mod forwarding;
 mod hosts;
 mod ingress;
 mod mailboxes;
+mod milters;
 mod node;
 mod operator;
 mod outcome;

@@ -9,7 +9,7 @@ use crate::services::Services;
 use bytes::Bytes;
 use config::Config;
 use mail::MessageId;
-use spool::{BlobId, Completion, LoadError, Request, checksums};
+use spool::{BlobId, Completion, LoadError, Meta, Request, checksums};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -190,10 +190,25 @@ impl<W: World> Messages<W> {
         blob: BlobId,
         offset: u64,
     ) -> Result<Bytes, LoadError> {
-        let read = match checksums::piece(&message.meta, message.facts.body_bytes, offset) {
+        self.load_piece(message.id, &message.meta, message.facts.body_bytes, blob, offset).await
+    }
+
+    /// The same, of a body of `body_bytes` whose checksums are in `meta`, which may not be durable yet.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not what was written.
+    pub(crate) async fn load_piece(
+        &self,
+        id: MessageId,
+        meta: &Meta,
+        body_bytes: u64,
+        blob: BlobId,
+        offset: u64,
+    ) -> Result<Bytes, LoadError> {
+        let read = match checksums::piece(meta, body_bytes, offset) {
             Ok(piece) => {
                 let request = |ticket| Request::BlobRead { ticket, blob, offset, piece };
-                self.client.request(message.id, request).await
+                self.client.request(id, request).await
             }
             Err(error) => Completion::LoadFailed(error),
         };
@@ -201,7 +216,7 @@ impl<W: World> Messages<W> {
             Completion::BlobData(data) if !data.is_empty() => Ok(data),
             other => {
                 let why = refusal(other);
-                self.tell_unreadable(message.id, &why);
+                self.tell_unreadable(id, &why);
                 Err(why)
             }
         }

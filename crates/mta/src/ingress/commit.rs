@@ -48,6 +48,8 @@ pub(super) async fn commit<W: World>(
     }
     let (client, hold) = (Arc::clone(&draft.client), draft.additions.hold.take());
     let checked = draft.additions.checked;
+    // Until it is durable.
+    let _memory = draft.memory.take();
     let message = Rc::new(build(ingress, draft));
     let (answer, answered) = oneshot::channel();
     let owner = Rc::clone(ingress);

@@ -3,7 +3,7 @@
 use super::directory::Directory;
 use super::refusals;
 use super::session::Session;
-use super::stage::{Resolved, Stages, Transaction};
+use super::stage::{DECISION_MAX, Resolved, Stages, Transaction};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision, Later};
 use crate::routing::{Active, find};
@@ -18,10 +18,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
-
-/// So long a decision is waited for; 451 4.3.0 beyond it. Clients wait five minutes and more (RFC
-/// 5321 §4.5.3.2).
-const DECISION_MAX: Duration = Duration::from_secs(100);
 
 /// How long a stop lets a decision take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +34,19 @@ pub(super) async fn decided<W: World, T>(
     decision: Decision<'_, T>,
     grace: Grace,
 ) -> Result<T, Refusal> {
+    decided_within(services, decision, grace, DECISION_MAX).await
+}
+
+/// The same, for so long.
+pub(super) async fn decided_within<W: World, T>(
+    services: &Services<W>,
+    decision: Decision<'_, T>,
+    grace: Grace,
+    time: Duration,
+) -> Result<T, Refusal> {
     match decision {
         Answer::Now(decided) => decided,
-        Answer::Later(later) => wait(services, later, grace).await,
+        Answer::Later(later) => wait_for(services, later, grace, time).await,
     }
 }
 
@@ -49,7 +55,16 @@ async fn wait<W: World, T>(
     later: Later<'_, Result<T, Refusal>>,
     grace: Grace,
 ) -> Result<T, Refusal> {
-    let undecided = services.now() + DECISION_MAX;
+    wait_for(services, later, grace, DECISION_MAX).await
+}
+
+async fn wait_for<W: World, T>(
+    services: &Services<W>,
+    later: Later<'_, Result<T, Refusal>>,
+    grace: Grace,
+    time: Duration,
+) -> Result<T, Refusal> {
+    let undecided = services.now() + time;
     let mut stopped = Mono::NEVER;
     let notify = &services.stopping.notify;
     let mut stop = pin!(notify.notified());
@@ -85,6 +100,20 @@ pub(super) struct Asked<W: World> {
 impl<W: World> Asked<W> {
     /// What becomes of a recipient.
     pub(super) fn ask(self, recipient: &Recipient) -> Decision<'static, Resolved> {
+        let Some(transaction) = self.transaction.clone() else { return self.resolve(recipient) };
+        let (services, stages) = (Rc::clone(&self.services), Rc::clone(&self.stages));
+        let taken = Taken { services, stages, transaction };
+        match self.resolve(recipient) {
+            Answer::Now(Ok(resolved)) => taken.ask(recipient, resolved),
+            Answer::Now(Err(refusal)) => Answer::Now(Err(refusal)),
+            Answer::Later(later) => {
+                let recipient = recipient.clone();
+                Answer::later(async move { taken.ask(&recipient, later.await?).get().await })
+            }
+        }
+    }
+
+    fn resolve(self, recipient: &Recipient) -> Decision<'static, Resolved> {
         let original = match self.original_of(&recipient.mailbox) {
             Ok(original) => original,
             Err(refusal) => return Answer::Now(Err(refusal)),
@@ -164,6 +193,44 @@ impl<W: World> Asked<W> {
             directory,
         };
         question.ask(0)
+    }
+}
+
+/// Who is asked about recipients that are taken.
+struct Taken<W: World> {
+    services: Rc<Services<W>>,
+    stages: Stages,
+    transaction: Rc<Transaction>,
+}
+
+impl<W: World> Taken<W> {
+    fn ask(self, recipient: &Recipient, resolved: Resolved) -> Decision<'static, Resolved> {
+        for (place, stage) in self.stages.iter().enumerate() {
+            match stage.taken(&self.transaction, recipient) {
+                Answer::Now(Ok(())) => {}
+                Answer::Now(Err(refusal)) => return Answer::Now(Err(refusal)),
+                Answer::Later(later) => {
+                    let recipient = recipient.clone();
+                    return Answer::later(self.go_on(later, place + 1, recipient, resolved));
+                }
+            }
+        }
+        Answer::Now(Ok(resolved))
+    }
+
+    async fn go_on(
+        self,
+        later: Later<'static, Result<(), Refusal>>,
+        next: usize,
+        recipient: Recipient,
+        resolved: Resolved,
+    ) -> Result<Resolved, Refusal> {
+        wait(&self.services, later, Grace::OfTransactions).await?;
+        for stage in self.stages.iter().skip(next) {
+            let decision = stage.taken(&self.transaction, &recipient);
+            decided(&self.services, decision, Grace::OfTransactions).await?;
+        }
+        Ok(resolved)
     }
 }
 

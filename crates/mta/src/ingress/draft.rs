@@ -1,13 +1,16 @@
 //! A message that isn't durable yet.
 
+use super::content::{self, Contents, Gathered, Gathering, Gathers};
 use super::intake::Content;
 use crate::event::Client;
 use crate::meta::Owners;
 use auth::checks::Summary;
 use bytes::Bytes;
-use mail::{ContentFacts, Envelope, MessageId, Recipient};
+use mail::{ContentFacts, Envelope, Mailbox, MessageId, Recipient, Refusal};
 use spool::Meta;
 use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Header fields longer than this are cut (RFC 5322 §2.1.1).
@@ -29,6 +32,13 @@ pub struct Draft {
     pub(super) additions: Additions,
     /// Received does not say where it came from.
     pub(super) hides_client: bool,
+    /// Which recipients stand for which that were given; empty: each for itself.
+    pub(super) given: Vec<(Mailbox, u32)>,
+    /// Nothing is kept, and why.
+    pub(super) discarded: Option<Arc<str>>,
+    pub(super) contents: Rc<dyn Contents>,
+    /// What covers content that is not what came.
+    pub(super) memory: Option<Box<dyn Gathers>>,
 }
 
 impl Draft {
@@ -68,6 +78,91 @@ impl Draft {
     /// Nobody who gets the message is to learn of the client's name and address. Events have them.
     pub fn hide_client(&mut self) {
         self.hides_client = true;
+    }
+
+    /// The header fields that were added so far.
+    #[must_use]
+    pub fn added_fields(&self) -> &[u8] {
+        &self.additions.fields
+    }
+
+    /// Others in their place: whole lines, that make fields.
+    pub fn replace_added_fields(&mut self, fields: Vec<u8>) {
+        self.additions.fields = fields;
+    }
+
+    /// Another reverse-path; `None` is `<>`.
+    pub fn set_sender(&mut self, sender: Option<Mailbox>) {
+        self.envelope.reverse_path = sender;
+    }
+
+    /// One recipient less, as it was given: with all that stand for it and for no other. Whether one is
+    /// left; if not, nothing is changed.
+    #[must_use]
+    pub fn remove_recipient(&mut self, recipient: &Mailbox) -> bool {
+        let stood: BTreeSet<u32> = self.given.iter().map(|(_, index)| *index).collect();
+        let given = self.given.iter().filter(|(given, _)| !given.is_same(recipient));
+        let stand: BTreeSet<u32> = given.map(|(_, index)| *index).collect();
+        let is_kept = |index: u32, own: &Mailbox| match stood.contains(&index) {
+            true => stand.contains(&index),
+            false => !own.is_same(recipient),
+        };
+        let mut places = BTreeMap::new();
+        for (own, index) in self.envelope.recipients.iter().zip(0..) {
+            if is_kept(index, &own.mailbox) {
+                places.insert(index, u32::try_from(places.len()).unwrap_or(u32::MAX));
+            }
+        }
+        if places.is_empty() {
+            return false;
+        }
+        let mut indexes = 0..;
+        self.envelope
+            .recipients
+            .retain(|_| indexes.next().is_some_and(|i| places.contains_key(&i)));
+        let moved = |index: &u32| places.get(index).copied();
+        self.forwarded = self.forwarded.iter().filter_map(moved).collect();
+        for members in self.owners.values_mut() {
+            *members = members.iter().filter_map(moved).collect();
+        }
+        self.owners.retain(|_, members| !members.is_empty());
+        self.given.retain(|(given, _)| !given.is_same(recipient));
+        for (_, index) in &mut self.given {
+            *index = moved(index).unwrap_or(*index);
+        }
+        true
+    }
+
+    /// The client is told that the message was taken, and nothing is kept.
+    pub fn discard(&mut self, reason: &str) {
+        self.discarded.get_or_insert_with(|| Arc::from(reason));
+    }
+
+    /// What stands in the content from `offset` on, as much as is at hand at once; empty at the end.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub async fn read(&self, offset: u64) -> Result<Bytes, Refusal> {
+        content::read(&*self.contents, &self.content, self.facts.body_bytes, offset).await
+    }
+
+    /// Other content for it begins.
+    #[must_use]
+    pub fn gather(&self) -> Gathering {
+        Gathering::new(&self.contents, self.content.id)
+    }
+
+    /// Other content takes the place of what it has. That is not changed, but forgotten.
+    pub fn replace_content(&mut self, other: Gathered) {
+        self.forget_blob();
+        self.memory = Some(other.replace(&mut self.content, &mut self.facts));
+    }
+
+    /// The file of the content is not needed, if it has one.
+    pub(super) fn forget_blob(&mut self) {
+        if let Some((blob, _)) = self.content.blob.take() {
+            self.contents.forget(self.content.id, blob);
+        }
     }
 
     /// The same, a field in several lines: they are folded, each with a tab before it but the first.

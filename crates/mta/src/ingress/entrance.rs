@@ -2,7 +2,7 @@
 
 use super::account::{Refused, account, content_refused};
 use super::commit::commit;
-use super::decisions::{Asked, Grace, decided, kept_by};
+use super::decisions::{Asked, Grace, decided, decided_within, kept_by};
 use super::draft::{Additions, Draft};
 use super::forwarding::leaving;
 use super::intake::Intake;
@@ -79,7 +79,14 @@ impl<W: World> Entrance<W> {
         services.metrics.sessions.inc();
         services.metrics.sessions_open.inc();
         Entrance {
-            session: Session::new(client, proxy, listener, count.may_relay, router.nothing()),
+            session: Session::new(
+                client,
+                proxy,
+                listener,
+                count.may_relay,
+                router.nothing(),
+                &services.metrics,
+            ),
             count,
             stages: ingress.stages(socket),
             transaction: None,
@@ -311,8 +318,8 @@ impl<W: World> Entrance<W> {
     /// what is committed always fits.
     ///
     /// # Errors
-    /// When there is none, or nothing can be written.
-    pub fn reserve(&mut self, recipients: usize) -> Result<(), Refusal> {
+    /// When there is none, or nothing can be written, or a stage wants no content.
+    pub async fn reserve(&mut self, recipients: usize) -> Result<(), Refusal> {
         if self.ingress.custody.is_poisoned() {
             return Err(refusals::CANNOT_WRITE);
         }
@@ -326,6 +333,8 @@ impl<W: World> Entrance<W> {
         }
         if let Some(transaction) = &self.transaction {
             for (place, stage) in self.stages.iter().enumerate() {
+                let decision = stage.data(transaction);
+                decided(&self.ingress.services, decision, Grace::OfTransactions).await?;
                 if let Some(observer) = stage.observe(transaction) {
                     self.intake.observe(place, observer);
                 }
@@ -375,21 +384,28 @@ impl<W: World> Entrance<W> {
             owners: Owners::new(),
             additions,
             hides_client: false,
+            given: Vec::new(),
+            discarded: None,
+            contents: Rc::clone(&ingress) as _,
+            memory: None,
         };
         let (id, body_bytes) = (draft.id(), draft.facts.body_bytes);
-        let Applied { dropped, instead, owners } = self.resolutions.apply(&mut draft.envelope);
-        draft.owners = owners;
+        let Applied { dropped, instead, owners, given } =
+            self.resolutions.apply(&mut draft.envelope);
+        (draft.owners, draft.given) = (owners, given);
         let completed = self.complete(&mut draft, instead).await;
         ingress.services.metrics.note_checked(&draft.additions.checked);
         if let Err(refusal) = completed {
-            if let Some((blob, _)) = draft.content.blob {
-                ingress.custody.drop_blob(draft.content.id, blob);
-            }
+            draft.forget_blob();
             return Err(self.refuse_content(&draft.envelope, refusal));
         }
         let slots = Share::none(&ingress.services.shared.queue_slots);
         let slots = std::mem::replace(&mut self.slots, slots);
         let submitted = if draft.envelope.recipients.is_empty() {
+            Ok(Submitted::Discarded)
+        } else if let Some(reason) = draft.discarded.take() {
+            draft.forget_blob();
+            self.tell_dropped(Dropped::all(draft.envelope, reason), id, body_bytes);
             Ok(Submitted::Discarded)
         } else {
             commit(&ingress, draft, slots).await.map(Submitted::Queued)
@@ -434,7 +450,11 @@ impl<W: World> Entrance<W> {
         for (place, stage) in self.stages.iter().enumerate() {
             let observer = observers.next_if(|(of, _)| *of == place).map(|(_, observer)| observer);
             let decision = stage.content(transaction, draft, observer);
-            decided(&self.ingress.services, decision, Grace::OfTransactions).await?;
+            let (services, time) = (&self.ingress.services, stage.content_time_max());
+            decided_within(services, decision, Grace::OfTransactions, time).await?;
+            if draft.discarded.is_some() {
+                break;
+            }
         }
         let count = draft.envelope.recipients.len() as u64;
         let more = count.saturating_sub(self.slots.amount());

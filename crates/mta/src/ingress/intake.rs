@@ -66,6 +66,17 @@ impl<W: World> Intake<W> {
         }
     }
 
+    /// One for other content of a message that has its id.
+    pub(super) fn for_message(
+        id: MessageId,
+        services: &Rc<Services<W>>,
+        custody: &Rc<Custody<W>>,
+        blob_bytes: u64,
+    ) -> Intake<W> {
+        let intake = Intake::new(services, custody, blob_bytes);
+        Intake { owner: Some(id), ..intake }
+    }
+
     /// Takes the next piece of content. [`Intake::attend`] must follow before more is read.
     pub fn push(&mut self, piece: &[u8]) {
         for (_, observer) in &mut self.observers {

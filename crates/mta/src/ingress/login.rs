@@ -129,6 +129,11 @@ impl<W: World> Entrance<W> {
         self.count.may_relay = true;
     }
 
+    /// It was this mechanism by which it did.
+    pub fn note_mechanism(&mut self, mechanism: &'static str) {
+        self.session.note_mechanism(mechanism);
+    }
+
     /// The client has not. Comes back when it may be told.
     pub async fn login_failed(&self, logins: &Logins, attempt: &Attempt) -> Refusal {
         let services = &self.ingress.services;

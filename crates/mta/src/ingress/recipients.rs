@@ -19,6 +19,8 @@ pub(super) struct Applied {
     pub(super) instead: Vec<u32>,
     /// Those that get it from the owner of a list.
     pub(super) owners: Owners,
+    /// Which recipients stand for which that were given; empty: each for itself.
+    pub(super) given: Vec<(Mailbox, u32)>,
 }
 
 /// Recipients for which nothing is kept.
@@ -28,6 +30,14 @@ pub(super) struct Dropped {
     pub(super) envelope: Arc<Envelope>,
     /// Indexes into it, by why.
     pub(super) reasons: BTreeMap<Arc<str>, Vec<u32>>,
+}
+
+impl Dropped {
+    /// All of an envelope.
+    pub(super) fn all(envelope: Envelope, reason: Arc<str>) -> Dropped {
+        let indexes = (0..).take(envelope.recipients.len()).collect();
+        Dropped { envelope: Arc::new(envelope), reasons: BTreeMap::from([(reason, indexes)]) }
+    }
 }
 
 impl Resolutions {
@@ -61,13 +71,16 @@ impl Resolutions {
         let given = envelope.clone();
         let mut reasons: BTreeMap<Arc<str>, Vec<u32>> = BTreeMap::new();
         let mut places = BTreeMap::new();
+        let mut stand = Vec::with_capacity(envelope.recipients.len());
         let before = std::mem::take(&mut envelope.recipients);
         for (recipient, index) in before.into_iter().zip(0..) {
             match self.0.remove(&recipient.mailbox) {
                 None | Some(Resolved::Kept) => {
-                    put(recipient, envelope, &mut places);
+                    let mailbox = recipient.mailbox.clone();
+                    stand.push((mailbox, put(recipient, envelope, &mut places).index));
                 }
                 Some(Resolved::Replaced(others)) => {
+                    let given = recipient.mailbox;
                     for Substitute { mut recipient, owner } in others {
                         // Mail without a sender stays without.
                         let owner = owner.filter(|_| envelope.reverse_path.is_some());
@@ -75,12 +88,12 @@ impl Resolutions {
                             // Who has sent it to a list is not told of the members (RFC 3461 §5.2.7.3).
                             (recipient.notify, recipient.orcpt) = (Notify::UNSPECIFIED, None);
                         }
-                        match (put(recipient, envelope, &mut places), owner) {
-                            (Some(index), Some(owner)) => {
-                                owners.entry(owner).or_default().push(index);
-                            }
-                            (Some(index), None) => instead.push(index),
-                            (None, _) => {}
+                        let Put { index, is_new } = put(recipient, envelope, &mut places);
+                        stand.push((given.clone(), index));
+                        match owner.filter(|_| is_new) {
+                            Some(owner) => owners.entry(owner).or_default().push(index),
+                            None if is_new => instead.push(index),
+                            None => {}
                         }
                     }
                 }
@@ -88,28 +101,33 @@ impl Resolutions {
             }
         }
         let dropped = (!reasons.is_empty()).then(|| Dropped { envelope: Arc::new(given), reasons });
-        Applied { dropped, instead, owners }
+        Applied { dropped, instead, owners, given: stand }
     }
 }
 
-/// Its index, unless it is there already.
+/// Where a recipient is.
+struct Put {
+    index: u32,
+    /// It was not there before.
+    is_new: bool,
+}
+
 fn put(
     recipient: Recipient,
     envelope: &mut Envelope,
     places: &mut BTreeMap<Mailbox, usize>,
-) -> Option<u32> {
-    match places.get(&recipient.mailbox).and_then(|at| envelope.recipients.get_mut(*at)) {
-        Some(known) => {
-            known.notify = known.notify.union(recipient.notify);
-            None
-        }
-        None => {
-            let index = envelope.recipients.len();
-            places.insert(recipient.mailbox.clone(), index);
-            envelope.recipients.push(recipient);
-            u32::try_from(index).ok()
-        }
+) -> Put {
+    let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
+    if let Some(at) = places.get(&recipient.mailbox)
+        && let Some(known) = envelope.recipients.get_mut(*at)
+    {
+        known.notify = known.notify.union(recipient.notify);
+        return Put { index: number(*at), is_new: false };
     }
+    let index = envelope.recipients.len();
+    places.insert(recipient.mailbox.clone(), index);
+    envelope.recipients.push(recipient);
+    Put { index: number(index), is_new: true }
 }
 
 #[cfg(test)]
@@ -140,10 +158,12 @@ mod tests {
             ret: None,
             envid: None,
         };
-        let Applied { dropped, instead, owners } = resolutions.apply(&mut envelope);
+        let Applied { dropped, instead, owners, given } = resolutions.apply(&mut envelope);
         assert!(owners.is_empty());
         let dropped = dropped.unwrap();
         assert_eq!(instead, [1, 2]);
+        let stand: Vec<(&str, u32)> = given.iter().map(|(m, at)| (m.local(), *at)).collect();
+        assert_eq!(stand, [("a", 0), ("list", 1), ("list", 2), ("b", 1)]);
         let kept: Vec<&str> = envelope.recipients.iter().map(|r| r.mailbox.local()).collect();
         assert_eq!(kept, ["a", "b", "c"]);
         assert_eq!(dropped.reasons, BTreeMap::from([("unread".into(), vec![1, 3])]));

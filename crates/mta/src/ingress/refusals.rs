@@ -12,6 +12,9 @@ pub(super) const CANNOT_WRITE: Refusal =
 /// The disk.
 pub(super) const NEARLY_FULL: Refusal =
     Refusal::transient((3, 1), "The spool's disk is nearly full; try again later");
+/// What came of a message can't be had back from the disk.
+pub(super) const CANNOT_READ: Refusal =
+    Refusal::transient((3, 0), "The spool cannot read the message; try again later");
 /// Descriptors or memory.
 pub(super) const SCARCE: Refusal =
     Refusal::transient((3, 1), "The server is short of files or memory; try again later");

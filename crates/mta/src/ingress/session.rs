@@ -1,9 +1,13 @@
 //! Who is at the other end.
 
 use crate::event::Client;
+use crate::metrics::Metrics;
 use crate::seams::Encryption;
 use auth::iprev;
 use config::Listener;
+use std::any::Any;
+use std::cell::OnceCell;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -14,6 +18,20 @@ pub struct Session {
     client: Arc<Client>,
     listener: Arc<Listener>,
     may_relay: bool,
+    /// How it has logged in.
+    mechanism: Option<&'static str>,
+    attached: Attached,
+    metrics: Arc<Metrics>,
+}
+
+/// What a stage keeps for a session.
+#[derive(Clone, Default)]
+struct Attached(OnceCell<Rc<dyn Any>>);
+
+impl fmt::Debug for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Attached")
+    }
 }
 
 impl Session {
@@ -24,6 +42,7 @@ impl Session {
         listener: &Arc<Listener>,
         may_relay: bool,
         nothing: Arc<str>,
+        metrics: &Arc<Metrics>,
     ) -> Rc<Session> {
         let name = Arc::clone(&listener.name);
         let client = Client {
@@ -36,7 +55,14 @@ impl Session {
             tls: None,
             login: None,
         };
-        Rc::new(Session { client: Arc::new(client), listener: Arc::clone(listener), may_relay })
+        Rc::new(Session {
+            client: Arc::new(client),
+            listener: Arc::clone(listener),
+            may_relay,
+            mechanism: None,
+            attached: Attached::default(),
+            metrics: Arc::clone(metrics),
+        })
     }
 
     /// As events name it: address, name, listener, protocol.
@@ -60,6 +86,30 @@ impl Session {
     /// What was found of the name of the client's address; what was found first counts.
     pub fn note_name(&self, found: iprev::Outcome) {
         let _ = self.client.name.set(found);
+    }
+
+    /// How the client has logged in: `PLAIN`, `SCRAM-SHA-256`, …
+    #[must_use]
+    pub fn mechanism(&self) -> Option<&'static str> {
+        self.mechanism
+    }
+
+    /// What a stage keeps for the session, to its end; `make` makes it, the first time. `None`: another
+    /// stage keeps something.
+    pub fn attached<T: Any>(&self, make: impl FnOnce() -> Rc<T>) -> Option<Rc<T>> {
+        let attached = self.attached.0.get_or_init(|| make());
+        Rc::clone(attached).downcast().ok()
+    }
+
+    /// Numbers of the shard.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// It was this mechanism by which the client has logged in.
+    pub(super) fn note_mechanism(self: &mut Rc<Session>, mechanism: &'static str) {
+        Rc::make_mut(self).mechanism = Some(mechanism);
     }
 
     /// The connection is encrypted from now on.

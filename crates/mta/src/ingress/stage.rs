@@ -13,6 +13,7 @@ use mail::{Mailbox, Recipient};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A step before a message is durable. Each of its answers is there at once, or comes later: then
 /// the core waits, though not for ever.
@@ -42,6 +43,20 @@ pub trait Stage: 'static {
         Answer::Now(Ok(None))
     }
 
+    /// Whether a recipient that all stages and the routes take may be kept: the last word about it.
+    fn taken(
+        &self,
+        _transaction: &Rc<Transaction>,
+        _recipient: &Recipient,
+    ) -> Decision<'static, ()> {
+        Decision::pass()
+    }
+
+    /// Whether content may come.
+    fn data<'a>(&'a self, _transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+        Decision::pass()
+    }
+
     /// Who sees the content as it arrives, also what goes to disk meanwhile.
     fn observe(&self, _transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
         None
@@ -54,7 +69,7 @@ pub trait Stage: 'static {
     }
 
     /// The content is complete: may add header fields, recipients and facts, hold, refuse.
-    /// `observer` is what [`Stage::observe`] gave, for a downcast.
+    /// `observer` is what [`Stage::observe`] gave, for a downcast. Other content may take its place.
     fn content<'a>(
         &'a self,
         _transaction: &'a Rc<Transaction>,
@@ -63,7 +78,16 @@ pub trait Stage: 'static {
     ) -> Decision<'a, ()> {
         Decision::pass()
     }
+
+    /// So long [`Stage::content`] may take; 451 beyond it.
+    fn content_time_max(&self) -> Duration {
+        DECISION_MAX
+    }
 }
+
+/// So long a decision is waited for; 451 4.3.0 beyond it. Clients wait five minutes and more (RFC
+/// 5321 §4.5.3.2).
+pub(super) const DECISION_MAX: Duration = Duration::from_secs(100);
 
 /// What becomes of a recipient that is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]

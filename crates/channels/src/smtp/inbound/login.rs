@@ -18,6 +18,7 @@ const BAD_FORM: &str = "This is not what the mechanism has here";
 #[derive(Debug, Default)]
 pub(super) struct Dialogue {
     exchange: Option<Box<Exchange>>,
+    mechanism: Option<Mechanism>,
     /// From the moment at which the client has said who it is, if the exchange goes on behind that.
     attempt: Option<Attempt>,
     /// Who the client said to be last, until that is refused.
@@ -52,6 +53,7 @@ impl<W: World> Session<W> {
         let (mut exchange, step) = match said {
             LoginSaid::Begin { mechanism, initial } => {
                 self.dialogue.attempt = None;
+                self.dialogue.mechanism = known(mechanism);
                 let mut exchange = Box::new(self.exchange(mechanism));
                 let step = exchange.start(initial.as_deref());
                 (exchange, step)
@@ -65,6 +67,9 @@ impl<W: World> Session<W> {
         };
         match self.follow(&submission, &mut exchange, step).await {
             Ok(answer) => {
+                if let (LoginAnswer::Accepted, Some(by)) = (&answer, self.dialogue.mechanism) {
+                    self.entrance.note_mechanism(by.name());
+                }
                 self.dialogue.exchange = Some(exchange);
                 answer
             }
@@ -73,9 +78,8 @@ impl<W: World> Session<W> {
     }
 
     fn exchange(&self, name: &str) -> Exchange {
-        let known = MECHANISMS.iter().find(|mechanism| mechanism.name() == name);
         let nonce = || STANDARD_NO_PAD.encode(self.entrance.secret());
-        Exchange::new(known.copied().unwrap_or(Mechanism::Plain), nonce)
+        Exchange::new(known(name).unwrap_or(Mechanism::Plain), nonce)
     }
 
     /// Does what a step asks for.
@@ -122,6 +126,10 @@ impl<W: World> Session<W> {
             Step::Failed(Failure::Form) => refused(501, (5, 5, 2), BAD_FORM),
         })
     }
+}
+
+fn known(name: &str) -> Option<Mechanism> {
+    MECHANISMS.iter().find(|mechanism| mechanism.name() == name).copied()
 }
 
 fn refused(code: u16, status: (u8, u16, u16), text: &'static str) -> LoginAnswer {

@@ -6,6 +6,7 @@ mod farewell;
 mod fields;
 mod login;
 mod seal;
+mod milters;
 mod session;
 mod settings;
 mod submission;
@@ -14,6 +15,7 @@ mod xclient;
 use auth::checks::Asked;
 pub(crate) use checks::Checks;
 use config::{Config, Listener, ListenerTls, ProtocolSection};
+pub(crate) use milters::{Milter, OnFailure};
 use mta::console::Console;
 use mta::ingress::{Entrance, Handler, Protocol, Stage};
 use mta::seams::{Net, Task, World};
@@ -77,6 +79,9 @@ pub(crate) fn checks_of(listener: &Listener) -> Option<&Checks> {
 /// In whose name messages that were checked at a listener are sealed; `None`: they are not.
 pub(crate) fn seal_of(listener: &Listener) -> Option<&Seal> {
     listener.protocol.of::<SmtpListener>()?.seal.as_ref()
+/// The filters that are asked at a listener.
+pub(crate) fn milters_of(listener: &Listener) -> &[Milter] {
+    listener.protocol.of::<SmtpListener>().map_or(&[], |listener| &listener.milters)
 }
 
 /// What a listener asks of its sessions.

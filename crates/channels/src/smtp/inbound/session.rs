@@ -160,7 +160,7 @@ impl<W: World> Session<W> {
                     self.resume()
                 }
                 Need::Data { recipients, .. } => {
-                    let answer = self.entrance.reserve(recipients).map_err(Reply::from);
+                    let answer = self.entrance.reserve(recipients).await.map_err(Reply::from);
                     self.machine.answer_data(self.entrance.now(), answer);
                     self.resume()
                 }

@@ -2,6 +2,7 @@
 
 use super::checks::{Checks, ChecksText};
 use super::seal::{Seal, SealText};
+use super::milters::{self, Milter, MilterText};
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};
@@ -90,6 +91,14 @@ pub(crate) struct SmtpListenerText {
     /// know what the checks came to: `{ domain = "example.org", selector = "s2026", key = "FILE" }`. See
     /// `docs/checks.md`.
     pub seal: Option<SealText>,
+    /// Filters that are asked about all sessions and messages here, by Sendmail's milter protocol, in this
+    /// order: each sees what those before it made. Such as
+    /// `[{ address = "127.0.0.1:11332", on_failure = "accept" }]`; `address` is an IP address and port, or
+    /// `unix:` and the path of a socket; `on_failure` what becomes of mail about which the filter says
+    /// nothing: `"tempfail"` (the default), `"accept"` or `"reject"`; `connect_timeout` (30s),
+    /// `command_timeout` (30s) and `content_timeout` (5m) how long it is waited for. See
+    /// `docs/milters.md`.
+    pub milters: Vec<MilterText>,
 }
 
 impl Default for SmtpListenerText {
@@ -117,6 +126,7 @@ impl Default for SmtpListenerText {
             dsn: true,
             checks: None,
             seal: None,
+            milters: Vec::new(),
         }
     }
 }
@@ -169,6 +179,8 @@ pub(super) struct SmtpListener {
     pub(super) checks: Checks,
     /// In whose name these are sealed once they are checked.
     pub(super) seal: Option<Seal>,
+    /// Of everybody's sessions and messages.
+    pub(super) milters: Vec<Milter>,
     /// `None`: nobody logs in.
     pub(super) submission: Option<Arc<Submission>>,
 }
@@ -176,6 +188,7 @@ pub(super) struct SmtpListener {
 impl ProtocolSettings for SmtpListener {
     fn explain(&self, explainer: &mut Explainer<'_>) {
         explainer.own_networks("xclient_from", &self.xclient_from);
+        milters::explain(&self.milters, explainer);
     }
 
     fn may_speak_for_others(&self, client: IpAddr) -> bool {
@@ -244,7 +257,8 @@ impl SmtpListener {
             let help = "a seal says what came of them: add arc = \"mark\" to `checks`";
             reader.error("seal", "`seal` without checks of ARC", help);
         }
-        SmtpListener { server, greeting_delay, xclient_from, checks, seal, submission: None }
+        let milters = milters::read(&text.milters, reader);
+        SmtpListener { server, greeting_delay, xclient_from, checks, seal, milters, submission: None }
     }
 }
 

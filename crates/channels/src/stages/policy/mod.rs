@@ -5,6 +5,7 @@ mod service;
 
 use super::action::{Action, Outcome};
 use super::is_for_listener;
+use crate::endpoint;
 use config::quantity::Period;
 use config::{Config, Reader, StageSection, StageSettings};
 use mail::{Recipient, Refusal};
@@ -18,8 +19,6 @@ use serde::{Deserialize, Serialize};
 use service::Service;
 use std::cell::Cell;
 use std::fmt;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,21 +105,12 @@ impl StageSection for PolicyText {
             reader.error("", "a policy without `service`", help);
             return None;
         }
-        let Some(endpoint) = endpoint(&text.service) else {
-            let help = "an IP address and port are wanted, such as \"127.0.0.1:10023\", or \
-                        \"unix:\" and a path";
-            reader.error("service", format!("\"{}\" is not a service", text.service), help);
+        let Some(endpoint) = endpoint::read(&text.service) else {
+            let message = format!("\"{}\" is not a service", text.service);
+            reader.error("service", message, endpoint::HELP);
             return None;
         };
         Some(Arc::new(Policy { endpoint, text }))
-    }
-}
-
-fn endpoint(text: &str) -> Option<Endpoint> {
-    match text.strip_prefix("unix:") {
-        Some("") => None,
-        Some(path) => Some(Endpoint::Unix(Arc::from(Path::new(path)))),
-        None => text.parse::<SocketAddr>().ok().map(Endpoint::Tcp),
     }
 }
 

@@ -19,6 +19,7 @@ mod dialogue;
 mod directory;
 mod entries;
 mod login;
+mod milters;
 mod page;
 mod spool;
 mod table;

@@ -24,6 +24,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "copies",
         "call_ahead",
         "arrivals",
+        "milters",
         "login",
         "checks",
     ],

@@ -12,6 +12,7 @@ mod dovecot;
 mod exim;
 mod go_smtp;
 mod haproxy;
+mod milters;
 mod opensmtpd;
 pub(crate) mod place;
 mod policy;
@@ -58,6 +59,27 @@ fn postgrey_is_asked_about_recipients() {
 fn postfwd_is_asked_about_recipients() {
     if is_possible(&["postfwd"]) {
         policy::postfwd_goes_by_its_rules();
+    }
+}
+
+#[test]
+fn rspamd_is_asked_about_messages() {
+    if is_possible(&["rspamd"]) {
+        milters::rspamd_marks_and_refuses();
+    }
+}
+
+#[test]
+fn opendkim_signs_and_verifies_as_a_milter() {
+    if is_possible(&["opendkim"]) {
+        milters::opendkim_signs_and_verifies();
+    }
+}
+
+#[test]
+fn libmilter_changes_messages() {
+    if is_possible(&["python3-milter"]) {
+        milters::libmilter_changes_what_it_may();
     }
 }
 

@@ -2,6 +2,7 @@
 //! check.
 
 mod command;
+mod judges;
 mod listeners;
 mod openspf;
 mod sealing;

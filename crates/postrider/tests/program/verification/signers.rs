@@ -1,7 +1,9 @@
 //! Messages that dkimpy and OpenDKIM signed, and chains that dkimpy sealed: the verdict is that of
-//! dkimpy, whatever was done to them since.
+//! dkimpy, OpenDKIM and rspamd, whatever was done to them since.
 
+use super::judges::Judges;
 use super::zone::{Zone, now};
+use crate::interop::place::is_possible;
 use crate::support::Files;
 use auth::checks::{Asked, Subject, Verdicts, check};
 use serde_json::Value;
@@ -50,6 +52,10 @@ fn signatures_and_chains_get_the_verdicts_of_others() {
                 wrong.push(format!("{}: {said}, not {}: {of:?}", case[0], case[2]));
             }
         }
+    }
+    if is_possible(&["opendkim", "rspamd"]) {
+        let cases = made["dkim"].as_array().unwrap();
+        wrong.extend(Judges::start(&made["zone"]).disagree(cases));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,0 +1,140 @@
+//! What a listener is told of milters (`milters`).
+
+use crate::endpoint;
+use config::quantity::Period;
+use config::{Explainer, Reader};
+use mta::seams::Endpoint;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// No single answer is waited for longer: clients wait five minutes for replies to commands (RFC 5321
+/// §4.5.3.2.3).
+const COMMAND_TIMEOUT_MAX: Duration = Duration::from_secs(60);
+/// The same for content: they wait ten minutes for the last reply (RFC 5321 §4.5.3.2.6).
+const CONTENT_TIMEOUT_MAX: Duration = Duration::from_secs(480);
+/// Filters at one listener. Each has a connection beside that of the client.
+const MILTERS_MAX: usize = 10;
+
+/// A filter that is asked about sessions and their messages.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct MilterText {
+    /// Where it listens: an IP address and port, or `unix:` and the path of a socket. Required.
+    #[schemars(extend("title" = "address:port or unix:path"))]
+    address: String,
+    /// What becomes of what it is asked about when it can't be reached, says nothing in time, or nothing
+    /// that is understood.
+    on_failure: OnFailure,
+    /// Wait for a connection, and for what is negotiated at its beginning. At most a minute.
+    connect_timeout: Period,
+    /// Wait for one answer before the content. At most a minute.
+    command_timeout: Period,
+    /// Wait for one answer to a piece of the content, and after each sign of life at its end. At most eight
+    /// minutes, for all milters together.
+    content_timeout: Period,
+}
+
+impl Default for MilterText {
+    fn default() -> MilterText {
+        MilterText {
+            address: String::new(),
+            on_failure: OnFailure::Tempfail,
+            connect_timeout: "30s".into(),
+            command_timeout: "30s".into(),
+            content_timeout: "5m".into(),
+        }
+    }
+}
+
+/// What becomes of what a filter has said nothing about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnFailure {
+    /// It is put off, with 451 4.7.1.
+    #[default]
+    Tempfail,
+    /// It is taken as if there were no such filter.
+    Accept,
+    /// It is refused, with 550 5.7.1.
+    Reject,
+}
+
+impl fmt::Display for OnFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OnFailure::Tempfail => "tempfail",
+            OnFailure::Accept => "accept",
+            OnFailure::Reject => "reject",
+        })
+    }
+}
+
+/// A filter, and how long it is waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct Milter {
+    pub(crate) endpoint: Endpoint,
+    /// As it is written.
+    pub(crate) name: String,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) content_timeout: Duration,
+}
+
+/// Reads them.
+pub(super) fn read(texts: &[MilterText], reader: &mut Reader<'_, '_>) -> Vec<Milter> {
+    if texts.len() > MILTERS_MAX {
+        let message = format!("{} milters at one listener", texts.len());
+        reader.error("milters", message, &format!("there may be {MILTERS_MAX}"));
+    }
+    let milters = texts.iter().enumerate();
+    milters.filter_map(|(at, text)| text.read(&format!("milters[{at}]"), reader)).collect()
+}
+
+impl MilterText {
+    fn read(&self, at: &str, reader: &mut Reader<'_, '_>) -> Option<Milter> {
+        for (key, timeout, max) in [
+            ("connect_timeout", &self.connect_timeout, COMMAND_TIMEOUT_MAX),
+            ("command_timeout", &self.command_timeout, COMMAND_TIMEOUT_MAX),
+            ("content_timeout", &self.content_timeout, CONTENT_TIMEOUT_MAX),
+        ] {
+            let key = format!("{at}.{key}");
+            reader.check_timeout(&key, timeout);
+            if timeout.get() > max {
+                let message = format!("no answer is waited for longer than {} s", max.as_secs());
+                reader.error(&key, message, "clients wait no longer than a few minutes");
+            }
+        }
+        if self.address.is_empty() {
+            let help = "say where it listens, such as address = \"127.0.0.1:11332\"";
+            reader.error(at, "a milter without `address`", help);
+            return None;
+        }
+        let Some(endpoint) = endpoint::read(&self.address) else {
+            let message = format!("\"{}\" is not a milter", self.address);
+            reader.error(&format!("{at}.address"), message, endpoint::HELP);
+            return None;
+        };
+        Some(Milter {
+            endpoint,
+            name: self.address.clone(),
+            on_failure: self.on_failure,
+            connect_timeout: self.connect_timeout.get(),
+            command_timeout: self.command_timeout.get(),
+            content_timeout: self.content_timeout.get(),
+        })
+    }
+}
+
+/// Which are asked, in their order, and what their failure does.
+pub(super) fn explain(milters: &[Milter], explainer: &mut Explainer<'_>) {
+    let shown: Vec<String> = milters
+        .iter()
+        .map(|milter| format!("{} (on failure: {})", milter.name, milter.on_failure))
+        .collect();
+    if !shown.is_empty() {
+        explainer.own_key("milters", shown.join(", then "));
+    }
+}

@@ -1,0 +1,335 @@
+//! One filter in one session.
+
+use super::link::{Heard, Link, Trouble};
+use super::message::{Halt, Message, Wanted};
+use super::symbols::{Known, NO_NAME, address_of};
+use crate::smtp::{Milter, OnFailure};
+use mail::{Mailbox, Mono, Refusal};
+use milter::{Step, Verdict};
+use mta::console::Console;
+use mta::ingress::Draft;
+use mta::seams::{Encryption, World};
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A filter that must be heard gives no answer.
+const NO_ANSWER: Refusal =
+    Refusal::transient((7, 1), "A filter does not answer; try again later").with_code(451);
+/// The same, where that is for good.
+const UNHEARD: Refusal = Refusal::permanent((7, 1), "A filter does not answer");
+
+/// What all sessions of a listener on one shard know of a filter.
+pub(super) struct Shared<W: World> {
+    pub(super) world: W,
+    pub(super) milter: Milter,
+    pub(super) console: Rc<dyn Console>,
+    /// It gave no answer the last time: said once, however many messages there are.
+    pub(super) is_failing: Cell<bool>,
+}
+
+/// How far a filter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It has been told nothing, or its connection is lost: the next message begins anew.
+    Away,
+    /// It has accepted the session: it wants to know nothing more.
+    Satisfied,
+    /// Between messages.
+    Ready,
+    /// In the middle of a message.
+    Busy,
+    /// It wants to know nothing more of the message under way.
+    Done,
+    /// The same, and nothing of it is to be kept.
+    Discarding,
+    /// It has failed in the message under way.
+    Failed,
+}
+
+/// Who the client said to be, and over what.
+type Introduced = (Arc<str>, Option<Encryption>);
+
+/// What becomes of a message, as one filter has it.
+pub(super) enum Fate {
+    Kept,
+    Discarded,
+}
+
+/// A filter in a session.
+pub(super) struct Filter<W: World> {
+    shared: Rc<Shared<W>>,
+    /// Taken out while something is told, so that whoever gives up in the middle leaves none.
+    link: Option<Link<W>>,
+    standing: Standing,
+    introduced: Option<Introduced>,
+}
+
+impl<W: World> fmt::Display for Filter<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "milter {}", self.shared.milter.name)
+    }
+}
+
+impl<W: World> Filter<W> {
+    pub(super) fn new(shared: &Rc<Shared<W>>) -> Filter<W> {
+        let shared = Rc::clone(shared);
+        Filter { shared, link: None, standing: Standing::Away, introduced: None }
+    }
+
+    /// The session begins.
+    pub(super) async fn connect(&mut self, known: &Known<'_>, until: Mono) -> Result<(), Refusal> {
+        let address = address_of(known.session);
+        let step = Step::Connect { name: NO_NAME, address: address.ip(), port: address.port() };
+        self.introduced = None;
+        let link = Link::open(&self.shared.world, &self.shared.milter, until).await;
+        let verdict = match link {
+            Ok(link) => {
+                self.link = Some(link);
+                self.standing = Standing::Ready;
+                self.ask(&step, known, until).await
+            }
+            Err(trouble) => Err(trouble),
+        };
+        self.heed_of_session(verdict, known)
+    }
+
+    /// A message begins: ends the one before it, and says who sends.
+    pub(super) async fn mail(
+        &mut self,
+        known: &Known<'_>,
+        parameters: &[&str],
+        until: Mono,
+    ) -> Result<(), Refusal> {
+        if self.standing == Standing::Satisfied {
+            return Ok(());
+        }
+        if self.link.is_none() {
+            self.connect(known, until).await?;
+        } else if self.standing != Standing::Ready {
+            self.link.iter_mut().for_each(Link::abort);
+            self.standing = Standing::Ready;
+        }
+        let client = known.session.client();
+        let introduced = (Arc::clone(&client.helo), client.tls);
+        if self.standing == Standing::Ready && self.introduced.as_ref() != Some(&introduced) {
+            let verdict = self.ask(&Step::Helo(&introduced.0), known, until).await;
+            self.heed_of_session(verdict, known)?;
+            self.introduced = Some(introduced);
+        }
+        if self.standing != Standing::Ready {
+            return self.failed_already();
+        }
+        let sender = known.transaction.and_then(|transaction| transaction.sender.as_ref());
+        let sender = sender.map_or("", Mailbox::as_str);
+        self.standing = Standing::Busy;
+        let verdict = self.ask(&Step::Mail { sender, parameters }, known, until).await;
+        self.heed(verdict, known)
+    }
+
+    /// One recipient.
+    pub(super) async fn rcpt(
+        &mut self,
+        recipient: &Mailbox,
+        known: &Known<'_>,
+        until: Mono,
+    ) -> Result<(), Refusal> {
+        if self.standing != Standing::Busy {
+            return self.failed_already();
+        }
+        let verdict = self.ask(&Step::Rcpt(recipient.as_str()), known, until).await;
+        match verdict {
+            // The others go on.
+            Ok(Verdict::Refuse(refusal)) => {
+                self.note(None);
+                Err(refused(refusal, known))
+            }
+            verdict => self.heed(verdict, known),
+        }
+    }
+
+    /// Content is about to come.
+    pub(super) async fn data(&mut self, known: &Known<'_>, until: Mono) -> Result<(), Refusal> {
+        if self.standing != Standing::Busy {
+            return self.failed_already();
+        }
+        let verdict = self.ask(&Step::Data, known, until).await;
+        self.heed(verdict, known)
+    }
+
+    /// Whether it has a say in the message whose content is complete.
+    pub(super) fn is_concerned(&self) -> bool {
+        matches!(self.standing, Standing::Busy | Standing::Discarding | Standing::Failed)
+    }
+
+    /// The whole message. What it wants changed is done in `message` and `draft` when it has said all.
+    pub(super) async fn content(
+        &mut self,
+        message: &mut Message,
+        draft: &mut Draft,
+        known: &Known<'_>,
+        until: Mono,
+    ) -> Result<Fate, Refusal> {
+        match self.standing {
+            Standing::Busy => {}
+            Standing::Discarding => return Ok(Fate::Discarded),
+            _ => return self.failed_already().map(|()| Fate::Kept),
+        }
+        let Some(mut link) = self.link.take() else {
+            return self.fail("its connection is gone", known).map(|()| Fate::Kept);
+        };
+        let timeout = self.shared.milter.content_timeout;
+        let said = message.tell(&mut link, draft, known, (timeout, until)).await;
+        self.standing = Standing::Done;
+        let (verdict, wanted) = match said {
+            Ok((verdict, Some(wanted))) => {
+                // It was told the end: nothing is to be aborted.
+                self.standing = Standing::Ready;
+                (verdict, wanted)
+            }
+            Ok((verdict, None)) => (verdict, Wanted::default()),
+            Err(Halt::Ours(refusal)) => return Err(refusal),
+            Err(Halt::Trouble(trouble)) => {
+                return self.fail(&trouble, known).map(|()| Fate::Kept);
+            }
+        };
+        let leading_space = link.dialogue.agreed().is_some_and(milter::Agreed::has_leading_space);
+        self.link = Some(link);
+        match verdict {
+            Verdict::Refuse(refusal) => {
+                self.note(None);
+                Err(refused(refusal, known))
+            }
+            Verdict::Discard => {
+                self.note(None);
+                Ok(Fate::Discarded)
+            }
+            _ => self.make(wanted, message, draft, leading_space, known),
+        }
+    }
+
+    /// Does what it wants.
+    fn make(
+        &mut self,
+        wanted: Wanted,
+        message: &mut Message,
+        draft: &mut Draft,
+        leading_space: bool,
+        known: &Known<'_>,
+    ) -> Result<Fate, Refusal> {
+        match message.make(wanted, draft, leading_space, &self.to_string()) {
+            Ok(fate) => {
+                self.note(None);
+                Ok(fate)
+            }
+            Err(trouble) => self.fail(&trouble, known).map(|()| Fate::Kept),
+        }
+    }
+
+    /// Tells a step before the content; what comes of it.
+    async fn ask(
+        &mut self,
+        step: &Step<'_>,
+        known: &Known<'_>,
+        until: Mono,
+    ) -> Result<Verdict, Trouble> {
+        let mut link = self.link.take().ok_or_else(|| "its connection is gone".to_owned())?;
+        let timeout = self.shared.milter.command_timeout;
+        let symbols = |name: &str| known.symbol(name);
+        let verdict = match link.tell(step, &symbols, timeout, until).await? {
+            false => Verdict::GoOn,
+            true => match link.hear(timeout, until).await? {
+                Heard::Verdict(verdict) => verdict,
+                Heard::Change(_) => return Err("a change before the end".to_owned()),
+            },
+        };
+        self.link = Some(link);
+        Ok(verdict)
+    }
+
+    /// What follows from an answer about the session.
+    fn heed_of_session(
+        &mut self,
+        verdict: Result<Verdict, Trouble>,
+        known: &Known<'_>,
+    ) -> Result<(), Refusal> {
+        match verdict {
+            Ok(Verdict::Accept) => {
+                self.note(None);
+                // It is told nothing more: the connection is of no use.
+                (self.link, self.standing) = (None, Standing::Satisfied);
+                Ok(())
+            }
+            verdict => {
+                let standing = self.standing;
+                let heeded = self.heed(verdict, known);
+                if self.standing == Standing::Done {
+                    self.standing = standing;
+                }
+                heeded
+            }
+        }
+    }
+
+    /// What follows from an answer about the message.
+    fn heed(
+        &mut self,
+        verdict: Result<Verdict, Trouble>,
+        known: &Known<'_>,
+    ) -> Result<(), Refusal> {
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(trouble) => return self.fail(&trouble, known),
+        };
+        match verdict {
+            // Whether all goes well shows at the end.
+            Verdict::GoOn | Verdict::Skip => return Ok(()),
+            Verdict::Accept => self.standing = Standing::Done,
+            Verdict::Discard => self.standing = Standing::Discarding,
+            Verdict::Refuse(refusal) => {
+                self.note(None);
+                self.standing = Standing::Done;
+                return Err(refused(refusal, known));
+            }
+        }
+        self.note(None);
+        Ok(())
+    }
+
+    /// It gave no answer.
+    fn fail(&mut self, why: &str, known: &Known<'_>) -> Result<(), Refusal> {
+        known.session.metrics().milter_failures.inc();
+        self.note(Some(why));
+        (self.link, self.standing) = (None, Standing::Failed);
+        self.failed_already()
+    }
+
+    /// What follows for the rest of the message from its failure, if it has failed.
+    fn failed_already(&self) -> Result<(), Refusal> {
+        match (self.standing, self.shared.milter.on_failure) {
+            (Standing::Failed, OnFailure::Tempfail) => Err(NO_ANSWER),
+            (Standing::Failed, OnFailure::Reject) => Err(UNHEARD),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says when the filter begins to fail, and when that is over.
+    fn note(&self, trouble: Option<&str>) {
+        let Shared { is_failing, console, milter, .. } = &*self.shared;
+        let was_failing = is_failing.replace(trouble.is_some());
+        let (name, on_failure) = (&milter.name, milter.on_failure);
+        match trouble {
+            Some(why) if !was_failing => {
+                console.warn("milter", format_args!("{name}: {why}; on failure: {on_failure}"));
+            }
+            None if was_failing => console.warn("milter", format_args!("{name}: answers again")),
+            _ => {}
+        }
+    }
+}
+
+fn refused(refusal: Refusal, known: &Known<'_>) -> Refusal {
+    known.session.metrics().milter_refusals.inc();
+    refusal
+}

@@ -1,0 +1,157 @@
+//! One connection to a filter.
+
+use crate::smtp::Milter;
+use mail::Mono;
+use milter::{Answer, Change, Dialogue, Moment, Step, Symbols, Verdict, abort, offer, quit};
+use mta::alarm::Alarm;
+use mta::seams::{Net, Stream, Time, World};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// What is told without waiting for an answer is written when there is so much of it.
+const UNWRITTEN_BYTES_MAX: usize = 64 * 1024;
+
+/// How much is read at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Why a filter gave no answer, for people.
+pub(super) type Trouble = String;
+
+/// What a filter said besides its verdict.
+pub(super) enum Heard {
+    Change(Change),
+    Verdict(Verdict),
+}
+
+/// A connection on which it was agreed what is told. Dropped, it is closed.
+pub(super) struct Link<W: World> {
+    world: W,
+    stream: <W::Net as Net>::Stream,
+    pub(super) dialogue: Dialogue,
+    unwritten: Vec<u8>,
+}
+
+impl<W: World> Link<W> {
+    /// Connects and negotiates.
+    pub(super) async fn open(world: &W, milter: &Milter, until: Mono) -> Result<Link<W>, Trouble> {
+        let until = until.min(world.time().now() + milter.connect_timeout);
+        let mut alarm = Alarm::new(world.time().clone());
+        let opening = async {
+            let stream = world.net().connect(&milter.endpoint, None).await?;
+            let mut link = Link {
+                world: world.clone(),
+                stream,
+                dialogue: Dialogue::default(),
+                unwritten: Vec::new(),
+            };
+            offer(&mut link.unwritten);
+            link.write().await?;
+            loop {
+                match link.dialogue.poll_agreed() {
+                    Ok(true) => return Ok(link),
+                    Ok(false) => link.read().await?,
+                    Err(fault) => return Err(io::Error::other(fault.to_string())),
+                }
+            }
+        };
+        let opened = alarm.within(|_| until, opening).await;
+        let opened = opened.ok_or_else(|| "no connection in time".to_owned())?;
+        opened.map_err(|error| described(&error))
+    }
+
+    /// Tells a step, if the filter wants to be told of it; whether there is an answer to wait for, for
+    /// which [`Link::hear`] is called.
+    pub(super) async fn tell(
+        &mut self,
+        step: &Step<'_>,
+        symbols: Symbols<'_>,
+        timeout: Duration,
+        until: Mono,
+    ) -> Result<bool, Trouble> {
+        let told = self.dialogue.tell(step, symbols, &mut self.unwritten);
+        let is_due = told.map_err(|fault| fault.to_string())?;
+        if is_due || self.unwritten.len() >= UNWRITTEN_BYTES_MAX {
+            let until = until.min(self.world.time().now() + timeout);
+            let mut alarm = Alarm::new(self.world.time().clone());
+            let written = alarm.within(|_| until, self.write()).await;
+            written.ok_or_else(silent)?.map_err(|error| described(&error))?;
+        }
+        Ok(is_due)
+    }
+
+    /// The next thing that the filter says to that. It may take `timeout` again for each sign of life.
+    pub(super) async fn hear(&mut self, timeout: Duration, until: Mono) -> Result<Heard, Trouble> {
+        let time = self.world.time().clone();
+        let mut alarm = Alarm::new(time.clone());
+        let mut deadline = until.min(time.now() + timeout);
+        loop {
+            match self.dialogue.poll_answer().map_err(|fault| fault.to_string())? {
+                Some(Answer::Progress) => deadline = until.min(time.now() + timeout),
+                Some(Answer::Change(change)) => return Ok(Heard::Change(change)),
+                Some(Answer::Verdict(verdict)) => return Ok(Heard::Verdict(verdict)),
+                None => {
+                    let read = alarm.within(|_| deadline, self.read()).await;
+                    read.ok_or_else(silent)?.map_err(|error| described(&error))?;
+                }
+            }
+        }
+    }
+
+    /// The message under way has ended for us; told with what follows.
+    pub(super) fn abort(&mut self) {
+        abort(&mut self.unwritten);
+    }
+
+    pub(super) fn is_told(&self, moment: Moment) -> bool {
+        self.dialogue.is_told(moment)
+    }
+
+    async fn write(&mut self) -> io::Result<()> {
+        let mut from = 0;
+        while let Some(rest) = self.unwritten.get(from..).filter(|rest| !rest.is_empty()) {
+            let piece = [IoSlice::new(rest)];
+            let written = poll_fn(|cx| self.stream.poll_write(cx, &piece)).await?;
+            if written == 0 {
+                return Err(ErrorKind::BrokenPipe.into());
+            }
+            from += written;
+        }
+        // Sessions that wait hold no buffer.
+        self.unwritten = Vec::new();
+        Ok(())
+    }
+
+    async fn read(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; READ_BYTES];
+        let length = poll_fn(|cx| self.stream.poll_read(cx, &mut buffer)).await?;
+        if length == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        self.dialogue.handle_input(buffer.get(..length).unwrap_or_default());
+        Ok(())
+    }
+}
+
+impl<W: World> Drop for Link<W> {
+    fn drop(&mut self) {
+        let mut farewell = Vec::new();
+        quit(&mut farewell);
+        // A few bytes, if there is room for them: nobody waits for the farewell.
+        let _ = self
+            .stream
+            .poll_write(&mut Context::from_waker(Waker::noop()), &[IoSlice::new(&farewell)]);
+    }
+}
+
+fn silent() -> Trouble {
+    "no answer in time".to_owned()
+}
+
+fn described(error: &io::Error) -> Trouble {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => "it hung up".to_owned(),
+        _ => error.to_string(),
+    }
+}

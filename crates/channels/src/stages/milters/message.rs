@@ -1,0 +1,369 @@
+//! A message as filters see it, and as they change it.
+
+use super::filter::Fate;
+use super::link::{Heard, Link, Trouble};
+use super::symbols::Known;
+use bytes::Bytes;
+use mail::{Mailbox, Mono, Notify, Recipient, Refusal};
+use milter::{BODY_BYTES_MAX, Change, Header, Moment, Step, Verdict};
+use mta::ingress::{Draft, Gathered, Gathering};
+use mta::seams::World;
+use std::time::Duration;
+
+/// A message with a longer header is not given to filters, and refused.
+const HEADER_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a filter wants changed, the body aside, takes no more memory.
+const CHANGES_BYTES_MAX: usize = 1024 * 1024;
+
+/// See [`HEADER_BYTES_MAX`] and [`milter::FIELDS_MAX`].
+const HEADER_TOO_LARGE: Refusal =
+    Refusal::permanent((3, 4), "The header is too large for the filters");
+
+/// Why a filter gave no verdict.
+pub(super) enum Halt {
+    /// It is the filter's fault.
+    Trouble(Trouble),
+    /// It is ours.
+    Ours(Refusal),
+}
+
+impl From<Trouble> for Halt {
+    fn from(trouble: Trouble) -> Halt {
+        Halt::Trouble(trouble)
+    }
+}
+
+impl From<Refusal> for Halt {
+    fn from(refusal: Refusal) -> Halt {
+        Halt::Ours(refusal)
+    }
+}
+
+/// What a filter wants changed, in its order.
+#[derive(Default)]
+pub(super) struct Wanted {
+    changes: Vec<Change>,
+    bytes: usize,
+    body: Option<Gathered>,
+}
+
+/// The header, and where the body is.
+pub(super) struct Message {
+    header: Header,
+    /// What stands between them: an empty line, unless the header ends otherwise.
+    separator: Bytes,
+    body: Body,
+}
+
+enum Body {
+    /// In the content of the draft, from there on.
+    Content(u64),
+    Other(Gathered),
+}
+
+impl Message {
+    /// Reads the header of a draft.
+    pub(super) async fn read(draft: &Draft) -> Result<Message, Refusal> {
+        let mut text = Vec::new();
+        let end = loop {
+            let piece = draft.read(text.len() as u64).await?;
+            let room = HEADER_BYTES_MAX - text.len().min(HEADER_BYTES_MAX);
+            text.extend_from_slice(piece.get(..piece.len().min(room)).unwrap_or_default());
+            match mail::header::end(&text) {
+                Some(end) => break end,
+                None if piece.is_empty() => break all_header(&text),
+                None if piece.len() >= room => return Err(HEADER_TOO_LARGE),
+                None => {}
+            }
+        };
+        let fields = text.get(..end.fields_end).unwrap_or_default();
+        let separator = text.get(end.fields_end..end.body_start).unwrap_or_default();
+        let header = Header::read(draft.added_fields(), fields).ok_or(HEADER_TOO_LARGE)?;
+        let separator = Bytes::copy_from_slice(separator);
+        Ok(Message { header, separator, body: Body::Content(end.body_start as u64) })
+    }
+
+    /// What stands in the body from `offset` on; empty at its end.
+    async fn body(&self, draft: &Draft, offset: u64) -> Result<Bytes, Refusal> {
+        match &self.body {
+            Body::Content(from) => draft.read(from + offset).await,
+            Body::Other(body) => body.read(offset).await,
+        }
+    }
+
+    /// Tells a filter all of it; what it says, and, if it was told the end, what it wants changed. No answer is waited for longer than so long, and none beyond
+    /// that moment.
+    pub(super) async fn tell<W: World>(
+        &self,
+        link: &mut Link<W>,
+        draft: &Draft,
+        known: &Known<'_>,
+        times: (Duration, Mono),
+    ) -> Result<(Verdict, Option<Wanted>), Halt> {
+        let mut telling = Telling { link, known, times };
+        for (name, value) in self.header.fields() {
+            match telling.step(&Step::Header { name, value }).await? {
+                Verdict::GoOn => {}
+                Verdict::Skip => break,
+                verdict => return Ok((verdict, None)),
+            }
+        }
+        match telling.step(&Step::EndOfHeader).await? {
+            Verdict::GoOn | Verdict::Skip => {}
+            verdict => return Ok((verdict, None)),
+        }
+        if let Some(verdict) = self.tell_body(&mut telling, draft).await? {
+            return Ok((verdict, None));
+        }
+        let (verdict, wanted) = telling.end(draft).await?;
+        Ok((verdict, Some(wanted)))
+    }
+
+    /// A verdict, if the filter has one before the end.
+    async fn tell_body<W: World>(
+        &self,
+        telling: &mut Telling<'_, '_, W>,
+        draft: &Draft,
+    ) -> Result<Option<Verdict>, Halt> {
+        if !telling.link.is_told(Moment::Body) {
+            return Ok(None);
+        }
+        let mut offset = 0;
+        loop {
+            let piece = self.body(draft, offset).await?;
+            if piece.is_empty() {
+                return Ok(None);
+            }
+            for piece in piece.chunks(BODY_BYTES_MAX) {
+                match telling.step(&Step::Body(piece)).await? {
+                    Verdict::GoOn => {}
+                    Verdict::Skip => return Ok(None),
+                    verdict => return Ok(Some(verdict)),
+                }
+            }
+            offset += piece.len() as u64;
+        }
+    }
+
+    /// Does what a filter wants; what becomes of the message then.
+    ///
+    /// # Errors
+    /// It wants what can't be; nothing is changed.
+    pub(super) fn make(
+        &mut self,
+        wanted: Wanted,
+        draft: &mut Draft,
+        leading_space: bool,
+        who: &str,
+    ) -> Result<Fate, Trouble> {
+        let Wanted { changes, body, .. } = wanted;
+        let mut envelope = EnvelopeChanges::default();
+        for change in &changes {
+            envelope.read(change)?;
+        }
+        for change in &changes {
+            self.header.apply(change, leading_space);
+        }
+        if let Some(body) = body {
+            self.body = Body::Other(body);
+        }
+        if let Some(sender) = envelope.sender {
+            draft.set_sender(sender);
+        }
+        if let Some(reason) = envelope.hold {
+            draft.hold(&format!("{who}: {reason}"));
+        }
+        for mailbox in envelope.added {
+            // The sender has not named it, and is told nothing of it.
+            draft.add_recipient(Recipient { mailbox, notify: Notify::NEVER, orcpt: None });
+        }
+        for mailbox in envelope.removed {
+            if !draft.remove_recipient(&mailbox) {
+                return Ok(Fate::Discarded);
+            }
+        }
+        Ok(Fate::Kept)
+    }
+
+    /// Puts what has changed into the draft; whether it got other content.
+    pub(super) async fn put(self, draft: &mut Draft) -> Result<bool, Refusal> {
+        if let Some(fields) = self.header.added() {
+            draft.replace_added_fields(fields);
+        }
+        if !self.header.is_content_changed() && matches!(self.body, Body::Content(_)) {
+            return Ok(false);
+        }
+        let mut content = draft.gather();
+        content.push(&self.header.content()).await?;
+        let separator = match self.body {
+            Body::Other(_) if self.separator.is_empty() => &b"\r\n"[..],
+            _ => &self.separator,
+        };
+        content.push(separator).await?;
+        let mut offset = 0;
+        loop {
+            let piece = self.body(draft, offset).await?;
+            if piece.is_empty() {
+                break;
+            }
+            content.push(&piece).await?;
+            offset += piece.len() as u64;
+        }
+        draft.replace_content(content.finish().await?);
+        Ok(true)
+    }
+}
+
+/// Where a header ends behind which nothing stands; what begins like a field and is none is body.
+fn all_header(text: &[u8]) -> mail::header::End {
+    let last = mail::header::fields(text).last();
+    let end = last.map_or(0, |field| field.range.end);
+    mail::header::End { fields_end: end, body_start: end }
+}
+
+/// One filter that is told a message.
+struct Telling<'a, 'k, W: World> {
+    link: &'a mut Link<W>,
+    known: &'a Known<'k>,
+    /// For one answer, and for all.
+    times: (Duration, Mono),
+}
+
+impl<W: World> Telling<'_, '_, W> {
+    async fn step(&mut self, step: &Step<'_>) -> Result<Verdict, Halt> {
+        let (timeout, until) = self.times;
+        let symbols = |name: &str| self.known.symbol(name);
+        if !self.link.tell(step, &symbols, timeout, until).await? {
+            return Ok(Verdict::GoOn);
+        }
+        match self.link.hear(timeout, until).await? {
+            Heard::Verdict(verdict) => Ok(verdict),
+            Heard::Change(_) => Err(Halt::Trouble("a change before the end".to_owned())),
+        }
+    }
+
+    /// The end of the message: what is to be changed, and the verdict.
+    async fn end(self, draft: &Draft) -> Result<(Verdict, Wanted), Halt> {
+        let (timeout, until) = self.times;
+        let symbols = |name: &str| self.known.symbol(name);
+        let mut wanted = Wanted::default();
+        let mut body: Option<OtherBody> = None;
+        self.link.tell(&Step::EndOfBody, &symbols, timeout, until).await?;
+        let listener = self.known.session.listener();
+        let body_bytes_max = listener.max_message_bytes;
+        let verdict = loop {
+            match self.link.hear(timeout, until).await? {
+                Heard::Verdict(verdict) => break verdict,
+                Heard::Change(Change::Body(piece)) => {
+                    let body = body.get_or_insert_with(|| OtherBody::new(draft));
+                    body.push(&piece, body_bytes_max).await?;
+                }
+                Heard::Change(change) => {
+                    wanted.bytes += change.bytes();
+                    if wanted.bytes > CHANGES_BYTES_MAX {
+                        return Err(Halt::Trouble("too many changes of one message".to_owned()));
+                    }
+                    wanted.changes.push(change);
+                }
+            }
+        };
+        let recipients = wanted.changes.iter().filter(|c| matches!(c, Change::AddRecipient(_)));
+        if recipients.count() > listener.max_recipients as usize {
+            return Err(Halt::Trouble("more recipients than a message may have".to_owned()));
+        }
+        if let Some(body) = body {
+            wanted.body = Some(body.finish().await?);
+        }
+        Ok((verdict, wanted))
+    }
+}
+
+/// A body that takes the place of another. Its lines end with CRLF and have no NUL, whatever the filter
+/// sends: what servers behind us would disagree about doesn't come from here.
+struct OtherBody {
+    gathering: Gathering,
+    bytes: u64,
+    ends_with_cr: bool,
+}
+
+impl OtherBody {
+    fn new(draft: &Draft) -> OtherBody {
+        OtherBody { gathering: draft.gather(), bytes: 0, ends_with_cr: false }
+    }
+
+    async fn push(&mut self, piece: &[u8], bytes_max: u64) -> Result<(), Halt> {
+        let clean = self.clean(piece);
+        self.bytes += clean.len() as u64;
+        if bytes_max > 0 && self.bytes > bytes_max {
+            return Err(Halt::Trouble("a body larger than max_message_bytes".to_owned()));
+        }
+        Ok(self.gathering.push(&clean).await?)
+    }
+
+    fn clean(&mut self, piece: &[u8]) -> Vec<u8> {
+        let mut clean = Vec::with_capacity(piece.len() + piece.len() / 32);
+        for &byte in piece.iter().filter(|byte| **byte != 0) {
+            // The CR of a CRLF is written with its LF.
+            let is_after_cr = std::mem::replace(&mut self.ends_with_cr, byte == b'\r');
+            match byte {
+                b'\n' => clean.extend_from_slice(b"\r\n"),
+                b'\r' if is_after_cr => clean.extend_from_slice(b"\r\n"),
+                b'\r' => {}
+                other if is_after_cr => clean.extend_from_slice(&[b'\r', b'\n', other]),
+                other => clean.push(other),
+            }
+        }
+        clean
+    }
+
+    async fn finish(mut self) -> Result<Gathered, Halt> {
+        if self.ends_with_cr {
+            self.gathering.push(b"\r\n").await?;
+        }
+        Ok(self.gathering.finish().await?)
+    }
+}
+
+/// What is wanted changed of the envelope.
+#[derive(Default)]
+struct EnvelopeChanges {
+    sender: Option<Option<Mailbox>>,
+    hold: Option<String>,
+    added: Vec<Mailbox>,
+    removed: Vec<Mailbox>,
+}
+
+impl EnvelopeChanges {
+    fn read(&mut self, change: &Change) -> Result<(), Trouble> {
+        match change {
+            Change::Sender(path) if bare(path).is_empty() => self.sender = Some(None),
+            Change::Sender(path) => self.sender = Some(Some(mailbox(path)?)),
+            Change::AddRecipient(path) => self.added.push(mailbox(path)?),
+            Change::RemoveRecipient(path) => self.removed.push(mailbox(path)?),
+            Change::Hold(reason) => {
+                let reason = String::from_utf8_lossy(reason);
+                let clean = reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX);
+                self.hold = Some(clean.collect());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Of a reason for a hold.
+const REASON_CHARS_MAX: usize = 400;
+
+/// An address without its angle brackets.
+fn bare(path: &[u8]) -> &[u8] {
+    let path = path.trim_ascii();
+    path.strip_prefix(b"<").and_then(|path| path.strip_suffix(b">")).unwrap_or(path)
+}
+
+fn mailbox(path: &[u8]) -> Result<Mailbox, Trouble> {
+    let text = String::from_utf8_lossy(bare(path));
+    let mailbox = Mailbox::parse(&text, true).ok();
+    let whole = mailbox.filter(|mailbox| !mailbox.domain_str().is_empty());
+    whole.ok_or_else(|| format!("{text:?} is not an address"))
+}

@@ -1,0 +1,207 @@
+//! Filters that are asked about sessions and messages by Sendmail's milter protocol (`milters` of a
+//! listener).
+//!
+//! Each session has a connection to each filter, from its beginning to its end. A filter is told of
+//! messages as they come; of their content when it is complete, from where it gathered, so that a message
+//! waits where it would wait anyway and costs nothing more. Only then it may change it.
+
+mod filter;
+mod link;
+mod message;
+mod symbols;
+
+use crate::smtp::milters_of;
+use config::Config;
+use filter::{Fate, Filter, Shared};
+use mail::{Mono, Recipient, Refusal};
+use message::Message;
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, Transaction};
+use mta::seams::{Time, World};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use symbols::Known;
+use tokio::sync::{Mutex, MutexGuard};
+
+/// All filters together have so long for what is said before the content; then it counts as a failure.
+/// Clients wait five minutes (RFC 5321 §4.5.3.2.3), others want their part, and no decision takes longer
+/// than 100 seconds.
+const STEP_TIME_MAX: Duration = Duration::from_secs(90);
+/// The same for the content; clients wait ten minutes (RFC 5321 §4.5.3.2.6).
+const CONTENT_TIME_MAX: Duration = Duration::from_secs(480);
+/// Before it the filters' failure decides.
+const CONTENT_PATIENCE: Duration = Duration::from_secs(500);
+
+/// Asks the filters of listeners.
+pub(crate) struct Milters;
+
+impl<W: World> StageKind<W> for Milters {
+    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+        if milter_connections(config) == 0 {
+            return Vec::new();
+        }
+        let shared = |milter: &_| {
+            let (world, milter, console) =
+                (world.clone(), Clone::clone(milter), Rc::clone(console));
+            Rc::new(Shared { world, milter, console, is_failing: Cell::new(false) })
+        };
+        let of_listeners = config.listeners.iter().map(|listener| {
+            (Arc::clone(&listener.name), milters_of(listener).iter().map(shared).collect())
+        });
+        let host = Rc::from(config.hostname.as_str());
+        let stage =
+            MilterStage { world: world.clone(), host, of_listeners: of_listeners.collect() };
+        // Filters see what the other stages did, and are not asked about what those refuse.
+        vec![Placed { line: u32::MAX, stage: Rc::new(stage) }]
+    }
+}
+
+/// Connections to filters that a session has beside its own, at most.
+#[must_use]
+pub fn milter_connections(config: &Config) -> u32 {
+    let counts = config.listeners.iter().map(|listener| milters_of(listener).len());
+    u32::try_from(counts.max().unwrap_or(0)).unwrap_or(u32::MAX)
+}
+
+struct MilterStage<W: World> {
+    world: W,
+    /// Our name.
+    host: Rc<str>,
+    of_listeners: BTreeMap<Arc<str>, Vec<Rc<Shared<W>>>>,
+}
+
+/// The filters of a session. One recipient is asked about after the other.
+type Filters<W> = Rc<Mutex<Vec<Filter<W>>>>;
+
+impl<W: World> MilterStage<W> {
+    /// Those of a session, which keeps them to its end; `None`: there are none.
+    fn filters(&self, session: &Session) -> Option<Filters<W>> {
+        let shared = self.of_listeners.get(&*session.listener().name)?;
+        if shared.is_empty() {
+            return None;
+        }
+        session.attached(|| Rc::new(Mutex::new(shared.iter().map(Filter::new).collect())))
+    }
+
+    fn known<'a>(&'a self, session: &'a Session) -> Known<'a> {
+        Known { host: &self.host, session, transaction: None, recipient: None, id: None }
+    }
+
+    fn known_of<'a>(&'a self, transaction: &'a Transaction) -> Known<'a> {
+        Known { transaction: Some(transaction), ..self.known(&transaction.session) }
+    }
+
+    fn until(&self, time: Duration) -> Mono {
+        self.world.time().now() + time
+    }
+}
+
+impl<W: World> Stage for MilterStage<W> {
+    fn name(&self) -> &'static str {
+        "milters"
+    }
+
+    fn connect<'a>(&'a self, session: &'a Rc<Session>) -> Decision<'a, ()> {
+        let Some(filters) = self.filters(session) else { return Decision::pass() };
+        Answer::later(async move {
+            let (known, until) = (self.known(session), self.until(STEP_TIME_MAX));
+            for filter in filters.lock().await.iter_mut() {
+                filter.connect(&known, until).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn sender<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+        let Some(filters) = self.filters(&transaction.session) else { return Decision::pass() };
+        Answer::later(async move {
+            let (known, until) = (self.known_of(transaction), self.until(STEP_TIME_MAX));
+            let size = transaction.size.map(|size| format!("SIZE={size}"));
+            let parameters: Vec<&str> = size.as_deref().into_iter().collect();
+            for filter in filters.lock().await.iter_mut() {
+                filter.mail(&known, &parameters, until).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn taken(&self, transaction: &Rc<Transaction>, recipient: &Recipient) -> Decision<'static, ()> {
+        let Some(filters) = self.filters(&transaction.session) else { return Decision::pass() };
+        let (transaction, host) = (Rc::clone(transaction), Rc::clone(&self.host));
+        let (mailbox, until) = (recipient.mailbox.clone(), self.until(STEP_TIME_MAX));
+        Answer::later(async move {
+            let known = Known {
+                host: &host,
+                session: &transaction.session,
+                transaction: Some(&transaction),
+                recipient: Some(&mailbox),
+                id: None,
+            };
+            for filter in filters.lock().await.iter_mut() {
+                filter.rcpt(&mailbox, &known, until).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn data<'a>(&'a self, transaction: &'a Rc<Transaction>) -> Decision<'a, ()> {
+        let Some(filters) = self.filters(&transaction.session) else { return Decision::pass() };
+        Answer::later(async move {
+            let (known, until) = (self.known_of(transaction), self.until(STEP_TIME_MAX));
+            for filter in filters.lock().await.iter_mut() {
+                filter.data(&known, until).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn content<'a>(
+        &'a self,
+        transaction: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        _observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        let Some(filters) = self.filters(&transaction.session) else { return Decision::pass() };
+        Answer::later(async move {
+            let id = Some(draft.id().to_string());
+            let known = Known { id, ..self.known_of(transaction) };
+            let until = self.until(CONTENT_TIME_MAX);
+            let mut filters = filters.lock().await;
+            if let Some(by) = pass(&mut filters, draft, &known, until).await? {
+                transaction.session.metrics().milter_discards.inc();
+                draft.discard(&format!("{by} discards it"));
+            }
+            Ok(())
+        })
+    }
+
+    fn content_time_max(&self) -> Duration {
+        CONTENT_PATIENCE
+    }
+}
+
+/// Has the filters look at the message, one after the other. Who discards it, if one does.
+async fn pass<W: World>(
+    filters: &mut MutexGuard<'_, Vec<Filter<W>>>,
+    draft: &mut Draft,
+    known: &Known<'_>,
+    until: Mono,
+) -> Result<Option<String>, Refusal> {
+    if !filters.iter().any(Filter::is_concerned) {
+        return Ok(None);
+    }
+    let mut message = Message::read(draft).await?;
+    for filter in filters.iter_mut() {
+        if let Fate::Discarded = filter.content(&mut message, draft, known, until).await? {
+            return Ok(Some(filter.to_string()));
+        }
+    }
+    if message.put(draft).await? {
+        known.session.metrics().milter_rewrites.inc();
+    }
+    Ok(None)
+}

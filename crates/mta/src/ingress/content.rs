@@ -1,0 +1,242 @@
+//! Content that is complete and not durable: it can be read again, and other content take its place.
+
+use super::Ingress;
+use super::intake::{Content, Intake};
+use super::refusals;
+use crate::answer::Later;
+use crate::seams::World;
+use bytes::Bytes;
+use mail::{ContentFacts, ContentScanner, MessageId, Refusal};
+use spool::checksums::PIECE_BYTES;
+use spool::{BlobId, BodyChecksums, Meta};
+use std::fmt;
+use std::rc::Rc;
+
+/// Where the contents of a shard are, whatever its world.
+pub(super) trait Contents {
+    /// Another content for a message begins.
+    fn gather(&self, id: MessageId) -> Box<dyn Gathers>;
+
+    /// The piece of a body in a file that begins at `offset`, a multiple of [`PIECE_BYTES`].
+    fn read<'a>(
+        &'a self,
+        id: MessageId,
+        body: (BlobId, &BodyChecksums),
+        body_bytes: u64,
+        offset: u64,
+    ) -> Later<'a, Result<Bytes, Refusal>>;
+
+    /// Nobody needs the file any more.
+    fn forget(&self, id: MessageId, blob: BlobId);
+}
+
+/// Content that gathers as it does in an [`Intake`], whatever its world. Dropped, it is forgotten.
+pub(super) trait Gathers {
+    fn push(&mut self, piece: &[u8]);
+    /// See [`Intake::attend`].
+    fn attend(&mut self) -> Later<'_, Result<(), Refusal>>;
+    /// See [`Intake::finish`]. What is in memory stays covered while this lives.
+    fn finish(&mut self) -> Later<'_, Result<Content, Refusal>>;
+}
+
+impl fmt::Debug for dyn Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Contents")
+    }
+}
+
+impl fmt::Debug for dyn Gathers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gathers")
+    }
+}
+
+impl<W: World> Contents for Ingress<W> {
+    fn gather(&self, id: MessageId) -> Box<dyn Gathers> {
+        let blob_bytes = self.router.active().config.spool.blob_bytes;
+        Box::new(Another(Intake::for_message(id, &self.services, &self.custody, blob_bytes)))
+    }
+
+    fn read<'a>(
+        &'a self,
+        id: MessageId,
+        (blob, checksums): (BlobId, &BodyChecksums),
+        body_bytes: u64,
+        offset: u64,
+    ) -> Later<'a, Result<Bytes, Refusal>> {
+        let meta = Meta { fields: vec![checksums.clone().finish()] };
+        Box::pin(async move {
+            let piece = self.custody.messages.load_piece(id, &meta, body_bytes, blob, offset).await;
+            piece.map_err(|_| refusals::CANNOT_READ)
+        })
+    }
+
+    fn forget(&self, id: MessageId, blob: BlobId) {
+        self.custody.drop_blob(id, blob);
+    }
+}
+
+struct Another<W: World>(Intake<W>);
+
+impl<W: World> Gathers for Another<W> {
+    fn push(&mut self, piece: &[u8]) {
+        self.0.push(piece);
+    }
+
+    fn attend(&mut self) -> Later<'_, Result<(), Refusal>> {
+        Box::pin(self.0.attend())
+    }
+
+    fn finish(&mut self) -> Later<'_, Result<Content, Refusal>> {
+        Box::pin(self.0.finish())
+    }
+}
+
+impl<W: World> Drop for Another<W> {
+    fn drop(&mut self) {
+        self.0.reset();
+    }
+}
+
+/// Content while it gathers: in memory as far as the budget of all bodies allows it, and beyond in a file
+/// of its own, as what clients send.
+#[derive(Debug)]
+pub struct Gathering {
+    gathers: Box<dyn Gathers>,
+    scanner: ContentScanner,
+    contents: Rc<dyn Contents>,
+}
+
+impl Gathering {
+    pub(super) fn new(contents: &Rc<dyn Contents>, id: MessageId) -> Gathering {
+        let (gathers, contents) = (contents.gather(id), Rc::clone(contents));
+        Gathering { gathers, scanner: ContentScanner::default(), contents }
+    }
+
+    /// Takes the next piece, with CRLF line ends.
+    ///
+    /// # Errors
+    /// There is no place for it.
+    pub async fn push(&mut self, piece: &[u8]) -> Result<(), Refusal> {
+        self.scanner.push(piece);
+        self.gathers.push(piece);
+        self.gathers.attend().await
+    }
+
+    /// The content is complete.
+    ///
+    /// # Errors
+    /// There is no place for it.
+    pub async fn finish(mut self) -> Result<Gathered, Refusal> {
+        let content = self.gathers.finish().await?;
+        let Gathering { gathers, scanner, contents } = self;
+        Ok(Gathered { content, facts: scanner.finish(), memory: gathers, contents })
+    }
+}
+
+/// Content that has gathered, and belongs to no message yet. Dropped, it is forgotten.
+#[derive(Debug)]
+pub struct Gathered {
+    pub(super) content: Content,
+    pub(super) facts: ContentFacts,
+    /// What covers the part that is in memory.
+    memory: Box<dyn Gathers>,
+    contents: Rc<dyn Contents>,
+}
+
+impl Gathered {
+    /// How long it is.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.facts.body_bytes
+    }
+
+    /// What stands from `offset` on, as much as is at hand at once; empty at the end.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub async fn read(&self, offset: u64) -> Result<Bytes, Refusal> {
+        read(&*self.contents, &self.content, self.facts.body_bytes, offset).await
+    }
+
+    /// Puts it in the place of `content` and `facts`; returns what covers it.
+    pub(super) fn replace(
+        mut self,
+        content: &mut Content,
+        facts: &mut ContentFacts,
+    ) -> Box<dyn Gathers> {
+        std::mem::swap(&mut self.content, content);
+        *facts = self.facts;
+        let nothing: Box<dyn Gathers> = Box::new(Nothing);
+        std::mem::replace(&mut self.memory, nothing)
+    }
+}
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        if let Some((blob, _)) = self.content.blob.take() {
+            self.contents.forget(self.content.id, blob);
+        }
+    }
+}
+
+/// Covers nothing.
+struct Nothing;
+
+impl Gathers for Nothing {
+    fn push(&mut self, _piece: &[u8]) {}
+
+    fn attend(&mut self) -> Later<'_, Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn finish(&mut self) -> Later<'_, Result<Content, Refusal>> {
+        Box::pin(std::future::ready(Err(refusals::CANNOT_READ)))
+    }
+}
+
+/// What stands in a content from `offset` on, as much as is at hand at once; empty at the end.
+pub(super) async fn read(
+    contents: &dyn Contents,
+    content: &Content,
+    body_bytes: u64,
+    offset: u64,
+) -> Result<Bytes, Refusal> {
+    if offset >= body_bytes {
+        return Ok(Bytes::new());
+    }
+    let Some((blob, checksums)) = &content.blob else { return Ok(in_pieces(content, offset)) };
+    let begin = offset - offset % PIECE_BYTES as u64;
+    let piece = contents.read(content.id, (*blob, checksums), body_bytes, begin).await?;
+    let from = usize::try_from(offset - begin).unwrap_or(usize::MAX);
+    if from >= piece.len() {
+        return Err(refusals::CANNOT_READ);
+    }
+    Ok(piece.slice(from..))
+}
+
+/// The rest of the piece in memory in which `offset` is.
+fn in_pieces(content: &Content, offset: u64) -> Bytes {
+    let mut from = usize::try_from(offset).unwrap_or(usize::MAX);
+    for piece in &content.pieces {
+        if from < piece.len() {
+            return piece.slice(from..);
+        }
+        from -= piece.len();
+    }
+    Bytes::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_in_memory_are_read_from_anywhere_on() {
+        let pieces = vec![Bytes::from_static(b"abc"), Bytes::from_static(b"de")];
+        let content = Content { id: MessageId::new(1, 0, 1), blob: None, pieces };
+        let read = |offset| in_pieces(&content, offset);
+        assert_eq!([read(0), read(2), read(3), read(4)], ["abc", "c", "de", "e"]);
+        assert!(read(5).is_empty() && read(u64::MAX).is_empty());
+    }
+}
