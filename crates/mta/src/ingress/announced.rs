@@ -20,7 +20,8 @@ impl<W: World> Entrance<W> {
         self.count = ClientCount::new(&self.ingress, self.count.socket, &listener, address.ip());
         let proxy = Some(before.proxy.unwrap_or(before.address.ip()));
         let nothing = self.ingress.router.nothing();
-        self.session = Session::new(address, proxy, &listener, self.count.may_relay, nothing);
+        let (may_relay, metrics) = (self.count.may_relay, &self.ingress.services.metrics);
+        self.session = Session::new(address, proxy, &listener, may_relay, nothing, metrics);
         if let Some(name) = name {
             self.session.note_name(name);
         }

@@ -154,6 +154,8 @@ impl Draft {
 
     /// Other content takes the place of what it has. That is not changed, but forgotten.
     pub fn replace_content(&mut self, other: Gathered) {
+        // What an earlier stage has found was about the content that goes.
+        self.additions.left = None;
         self.forget_blob();
         self.memory = Some(other.replace(&mut self.content, &mut self.facts));
     }
@@ -178,12 +180,6 @@ impl Draft {
     /// It has got a seal, which says this of the chain before it.
     pub fn note_sealed(&mut self, says: &'static str) {
         self.additions.checked.sealed = Some(says);
-    }
-
-    /// What stages have added above the content so far, in whole lines.
-    #[must_use]
-    pub fn added_fields(&self) -> &[u8] {
-        self.additions.fields()
     }
 
     /// Leaves something for a later stage, which knows its type; what was left before is gone.

@@ -79,6 +79,8 @@ pub(crate) fn checks_of(listener: &Listener) -> Option<&Checks> {
 /// In whose name messages that were checked at a listener are sealed; `None`: they are not.
 pub(crate) fn seal_of(listener: &Listener) -> Option<&Seal> {
     listener.protocol.of::<SmtpListener>()?.seal.as_ref()
+}
+
 /// The filters that are asked at a listener.
 pub(crate) fn milters_of(listener: &Listener) -> &[Milter] {
     listener.protocol.of::<SmtpListener>().map_or(&[], |listener| &listener.milters)
