@@ -126,27 +126,27 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         LISTENER,
         "milters = [{ address = \"127.0.0.1:1\" }, { address = \"rspamd:1\" }]",
-        "3:55: \"rspamd:1\" is not a milter",
+        "3:53: \"rspamd:1\" is not a milter",
     ),
     (
         LISTENER,
         "milters = [{ address = \"unix:/m\", connect_timeout = \"61s\" }]",
-        "3:54: no answer is waited for longer than 60 s",
+        "3:53: no answer is waited for longer than 60 s",
     ),
     (
         LISTENER,
         "milters = [{ address = \"unix:/m\", content_timeout = \"0s\" }]",
-        "3:54: a timeout must be longer than nothing",
+        "3:53: a timeout must be longer than nothing",
     ),
     (
         LISTENER,
         "milters = [{ address = \"unix:/m\", on_failure = \"defer\" }]",
-        "3:49: `milters[0].on_failure` can't be \"defer\"",
+        "3:48: `on_failure` can't be \"defer\"",
     ),
     (
         LISTENER,
         "milters = [{ address = \"unix:/m\", timeout = \"1s\" }]",
-        "3:36: unknown key `timeout` in `listener.milters`",
+        "3:35: unknown key `timeout` in `listener.milters`",
     ),
     // Tables.
     (END, "[[table]]\nname = \"t\"", "6:1: table \"t\" has no source of answers"),

@@ -4,8 +4,9 @@
 use super::bench::Bench;
 use super::table;
 use super::wire;
+use crate::support::tool::free_port;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 /// What a milter does.
 #[derive(Clone, Copy)]
@@ -118,10 +119,10 @@ fn serve(listener: TcpListener, way: Way) {
     }
 }
 
-/// The listener of one milter.
-fn section(name: &str, on_failure: &str, port: u16) -> String {
+/// The listener of one milter, at a port.
+fn section(name: &str, on_failure: &str, listens_at: u16, port: u16) -> String {
     format!(
-        "[[listener]]\nname = \"milter-{name}\"\naddress = \"127.0.0.1:0\"\n\
+        "[[listener]]\nname = \"milter-{name}\"\naddress = \"127.0.0.1:{listens_at}\"\n\
          relay_from = [\"127.0.0.0/8\"]\n\
          milters = [{{ address = \"127.0.0.1:{port}\", on_failure = \"{on_failure}\", \
          connect_timeout = \"500ms\", command_timeout = \"500ms\", content_timeout = \"5s\" }}]\n"
@@ -130,10 +131,12 @@ fn section(name: &str, on_failure: &str, port: u16) -> String {
 
 #[test]
 fn milters() {
+    // The console doesn't name so many listeners at once.
+    let ports = WAYS.map(|_| free_port());
     let mut text = String::new();
-    for (name, on_failure, way) in WAYS {
+    for ((name, on_failure, way), at) in WAYS.into_iter().zip(ports) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        text += &section(name, on_failure, listener.local_addr().expect("bound").port());
+        text += &section(name, on_failure, at, listener.local_addr().expect("bound").port());
         match way {
             Way::Gone => drop(listener),
             way => drop(std::thread::spawn(move || serve(listener, way))),
@@ -144,9 +147,8 @@ fn milters() {
         let name = row.setting("at").expect("a listener").strip_prefix("milter-");
         let name = name.expect("a listener with a milter");
         let place = WAYS.iter().position(|(way, ..)| *way == name);
-        let behind = WAYS.len() - place.unwrap_or_else(|| panic!("no listener {name}"));
-        let address = bench.server.addresses[bench.server.addresses.len() - behind];
-        wire::play_at(&bench, row, address)
+        let port = ports[place.unwrap_or_else(|| panic!("no listener {name}"))];
+        wire::play_at(&bench, row, SocketAddr::from(([127, 0, 0, 1], port)))
     });
     bench.server.stop();
 }

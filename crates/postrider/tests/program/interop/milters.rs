@@ -28,7 +28,7 @@ fn arrived(files: &Files, local: &str, count: usize) -> Vec<String> {
 const RSPAMD: &str = r#"
 options {
     pidfile = "DIR/pid"; tempdir = "DIR"; hs_cache_dir = "DIR"; url_tld = "DIR/tld"; filters = "";
-    control_socket = "DIR/control mode=0600"; gtube_patterns = "all";
+    control_socket = "DIR/control mode=0600"; enable_test_patterns = true;
     dns { nameserver = ["127.0.0.1:1"]; timeout = 100ms; retransmits = 1; }
 }
 logging { type = "console"; level = "info"; }
@@ -128,14 +128,16 @@ fn opendkim(place: &mut Place, mode: &str, record: &str) -> u16 {
     let (port, dir) = (free_port(), place.dir());
     place.write("dns", &format!("one._domainkey.client.test {record}\n"));
     let conf = format!("opendkim-{mode}.conf");
-    place.write(
-        &conf,
-        &format!(
-            "Socket inet:{port}@127.0.0.1\nMode {mode}\nDomain client.test\nSelector one\n\
-             KeyFile {dir}/key\nRequireSafeKeys no\nCanonicalization relaxed/simple\n\
-             SignatureAlgorithm rsa-sha256\nTestDNSData {dir}/dns\nBackground no\nUMask 002\n"
-        ),
+    let key = format!(
+        "Domain client.test\nSelector one\nKeyFile {dir}/key\nRequireSafeKeys no\n\
+         Canonicalization relaxed/simple\nSignatureAlgorithm rsa-sha256\n"
     );
+    let key = if mode == "s" { key } else { String::new() };
+    let text = format!(
+        "Socket inet:{port}@127.0.0.1\nMode {mode}\n{key}TestDNSData {dir}/dns\nBackground no\n\
+         UMask 002\n"
+    );
+    place.write(&conf, &text);
     let path = place.path(&conf).display().to_string();
     let command = place.command("opendkim", &["opendkim", "-f", "-x", &path]);
     place.start(command, &format!("opendkim-{mode}.log"));
@@ -205,7 +207,7 @@ class Filter(Milter.Base):
         return Milter.CONTINUE
     def envrcpt(self, recipient, *parameters):
         if recipient == "<refused@far.test>":
-            self.setreply("550", "5.1.1", "100% not here")
+            self.setreply("550", "5.1.1", "100%% not here")
             return Milter.REJECT
         return Milter.CONTINUE
     def header(self, name, value):
