@@ -80,13 +80,7 @@ impl Draft {
         self.hides_client = true;
     }
 
-    /// The header fields that were added so far.
-    #[must_use]
-    pub fn added_fields(&self) -> &[u8] {
-        &self.additions.fields
-    }
-
-    /// Others in their place: whole lines, that make fields.
+    /// Other fields in the place of all that were added: whole lines, that make fields.
     pub fn replace_added_fields(&mut self, fields: Vec<u8>) {
         self.additions.fields = fields;
     }
@@ -158,6 +152,12 @@ impl Draft {
         self.additions.left = None;
         self.forget_blob();
         self.memory = Some(other.replace(&mut self.content, &mut self.facts));
+    }
+
+    /// Whether its content is not what came.
+    #[must_use]
+    pub fn is_rewritten(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// The file of the content is not needed, if it has one.

@@ -1,8 +1,8 @@
 //! What a listener is told of SMTP.
 
 use super::checks::{Checks, ChecksText};
-use super::seal::{Seal, SealText};
 use super::milters::{self, Milter, MilterText};
+use super::seal::{Seal, SealText};
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};

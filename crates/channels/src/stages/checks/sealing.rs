@@ -1,11 +1,12 @@
 //! Sealing what was checked (`seal` of a listener), when all other stages are done with it: the seal covers
 //! what they have added.
 
-use crate::smtp::seal_of;
+use crate::smtp::{checks_of, seal_of};
 use auth::arc::{Sealing, seal};
 use auth::checks::Verdicts;
+use auth::dkim::SigningIdentity;
 use auth::scan::Scanned;
-use mta::answer::Decision;
+use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Stage, Transaction};
 use mta::seams::{Time as _, World};
@@ -44,14 +45,39 @@ impl<W: World> Stage for Sealer<W> {
         draft: &'a mut Draft,
         _: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
+        let listener = transaction.session.listener();
         let verified = draft.take_left::<Verified>();
-        let told = seal_of(transaction.session.listener());
-        let (Some(verified), Some(signer)) = (verified, told.and_then(|told| told.identity()))
-        else {
+        let signer = seal_of(listener).and_then(|told| told.identity());
+        let (Some(mut verified), Some(signer)) = (verified, signer) else {
             return Decision::pass();
         };
+        if !draft.is_rewritten() {
+            self.seal(draft, &verified, &signer);
+            return Decision::pass();
+        }
+        // What is sealed is what leaves here.
+        let asked = checks_of(listener).map(|checks| checks.powers.asked()).unwrap_or_default();
+        Answer::later(async move {
+            let (mut scan, mut offset) = (asked.scan_to_sign(), 0);
+            loop {
+                let piece = draft.read(offset).await?;
+                if piece.is_empty() {
+                    break;
+                }
+                scan.push(&piece);
+                offset += piece.len() as u64;
+            }
+            verified.message = scan.finish();
+            self.seal(draft, &verified, &signer);
+            Ok(())
+        })
+    }
+}
+
+impl<W: World> Sealer<W> {
+    fn seal(&self, draft: &mut Draft, verified: &Verified, signer: &SigningIdentity) {
         let sealed = seal(&Sealing {
-            signer: &signer,
+            signer,
             server: &self.server,
             verdicts: &verified.verdicts,
             message: &verified.message,
@@ -68,6 +94,5 @@ impl<W: World> Stage for Sealer<W> {
                 self.console.debug("seal", format_args!("not sealed: {} id={id}", why.as_str()));
             }
         }
-        Decision::pass()
     }
 }

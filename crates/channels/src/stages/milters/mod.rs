@@ -55,8 +55,9 @@ impl<W: World> StageKind<W> for Milters {
         let host = Rc::from(config.hostname.as_str());
         let stage =
             MilterStage { world: world.clone(), host, of_listeners: of_listeners.collect() };
-        // Filters see what the other stages did, and are not asked about what those refuse.
-        vec![Placed { line: u32::MAX, stage: Rc::new(stage) }]
+        // Filters see what the other stages did, and are not asked about what those refuse. Only a seal
+        // comes later.
+        vec![Placed { line: u32::MAX - 1, stage: Rc::new(stage) }]
     }
 }
 
