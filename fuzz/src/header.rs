@@ -76,9 +76,9 @@ fn received(
     // The names of suites are ours, not a stranger's.
     let tls = (id % 2 == 1).then_some("TLS_AES_256_GCM_SHA384");
     let client = (id % 4 != 3).then_some(client);
-    let (by, id) = ("relay.example", MessageId(id));
     // Names that the DNS has told are written as those that a client says.
     let client_name = (id % 8 == 2).then_some(helo);
+    let (by, id) = ("relay.example", MessageId(id));
     let field = Received { helo, client, client_name, by, with, id, for_recipient, tls, at };
     let mut out = Vec::new();
     field.write_to(&mut out);

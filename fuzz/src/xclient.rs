@@ -68,7 +68,9 @@ fn parsed(argument: &str, takes_login: bool) -> Option<Xclient> {
 fn check(said: &Xclient) {
     let fits = |text: &str| (1..=XCLIENT_VALUE_BYTES_MAX).contains(&text.len());
     if let Some(XclientName::Is(name)) = &said.name {
-        assert!(fits(name) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)));
+        assert!(
+            fits(name) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        );
     }
     if let Some(helo) = &said.helo {
         assert!(fits(helo) && helo.bytes().all(|byte| byte.is_ascii_graphic()));
