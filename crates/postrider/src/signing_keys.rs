@@ -151,14 +151,14 @@ mod tests {
         let make = |words: &[&str]| {
             let made = Command::new("openssl").args(words).output().unwrap();
             std::fs::write(&path, made.stdout).unwrap();
-            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
             read_one(&path).map(|key| key.algorithm().as_str())
         };
         assert!(read_one(&path).unwrap_err().contains("No such file"));
         assert_eq!(make(&["genpkey", "-algorithm", "ed25519"]), Ok("ed25519-sha256"));
         assert_eq!(make(&["genrsa", "2048"]), Ok("rsa-sha256"));
         assert_eq!(make(&["genrsa", "-traditional", "2048"]), Ok("rsa-sha256"));
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(read_one(&path).unwrap_err().ends_with("(chmod o=)"));
         for small in [&["genrsa", "1024"][..], &["genrsa", "-traditional", "1024"]] {
             assert!(make(small).unwrap_err().ends_with("an RSA key of less than 2048 bits"));

@@ -2,6 +2,7 @@
 //! check.
 
 mod command;
+mod dmarc_reports;
 mod listeners;
 mod openspf;
 mod sealing;
