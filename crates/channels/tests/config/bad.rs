@@ -313,7 +313,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "[[listener]]\naddress = \"127.0.0.1:587\"\nkind = \"submission\"\nlogins = { table = \"p\" }",
         "6:8: logins, and no [[certificate]] to encrypt them with",
     ),
-    (END, "[dmarc_reports]\nhour = 24", "7:8: `hour` must be at most 23"),
+    (END, "[dmarc_reports]\nhour = 24", "7:8: `hour` must be between 0 and 23"),
     (END, "[dmarc_reports]\nfrom = \"nobody\"", "7:8: \"nobody\" is not an address"),
     (END, "[dmarc_reports]\ncontact = \"a@b.test\"", "7:11: `contact` without `from`"),
     (END, "[spool]\npath = \"/a\"\npaths = [\"/b\"]", "8:9: both `path` and `paths` are set"),
