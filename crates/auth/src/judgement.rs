@@ -178,7 +178,7 @@ mod tests {
 
     fn dmarc_of(verdict: dmarc::Verdict, wish: Wish) -> Verdicts {
         let (domain, reason) = (Some("a.example".to_owned()), String::new());
-        let outcome = dmarc::Outcome { verdict, domain, wish, reason };
+        let outcome = dmarc::Outcome { verdict, domain, wish, reason, applied: None };
         Verdicts { dmarc: Some(outcome), ..Verdicts::default() }
     }
 

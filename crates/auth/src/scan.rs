@@ -117,7 +117,9 @@ impl Scan {
         let wanted = newest.into_iter().chain(parsed).map(body_form);
         for (form, limit) in to_sign.into_iter().chain(wanted) {
             let is_known = hashes.iter().any(|(known, _)| *known == (form, limit));
-            if !is_known && hashes.len() < BODY_HASHES_MAX {
+            // What is signed takes nobody's place.
+            let max = BODY_HASHES_MAX + usize::from(self.wanted.to_sign);
+            if !is_known && hashes.len() < max {
                 hashes.push(((form, limit), BodyHash::new(form, limit)));
             }
         }

@@ -7,17 +7,19 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// TXT records by names; other kinds there are none of. A name with the text `?` gets no answer.
+/// TXT records by names, and hosts; other kinds there are none of. A name with the text `?` gets no answer.
 #[derive(Debug, Default)]
 pub(crate) struct Zone {
     pub(crate) txt: Vec<(&'static str, String)>,
+    /// Names that have mail hosts.
+    pub(crate) hosts: Vec<&'static str>,
     pub(crate) asked: Cell<u32>,
 }
 
 impl Zone {
     pub(crate) fn of(txt: &[(&'static str, &str)]) -> Zone {
         let txt = txt.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
-        Zone { txt, asked: Cell::new(0) }
+        Zone { txt, ..Zone::default() }
     }
 }
 
@@ -36,8 +38,8 @@ impl Records for Zone {
         Ok(Vec::new())
     }
 
-    async fn mail_hosts(&self, _domain: &str) -> Answer<String> {
-        Ok(Vec::new())
+    async fn mail_hosts(&self, domain: &str) -> Answer<String> {
+        Ok(self.hosts.iter().filter(|host| **host == domain).map(|host| (*host).into()).collect())
     }
 
     async fn names(&self, _address: IpAddr) -> Answer<String> {

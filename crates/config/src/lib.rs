@@ -51,8 +51,8 @@ pub use reader::Reader;
 pub use route::{DomainPattern, Route, RouteTable};
 pub use schema::Schema;
 pub use settings::{
-    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, REPORT_GIVE_UP_AFTER, ReportRetry,
-    ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
+    Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster,
+    REPORT_GIVE_UP_AFTER, ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
 };
 pub use stage::{StageEntry, StageSection, StageSettings};
 pub use table::{Composition, ENTRY_TEXT, Rewrite, TableCache, TableEntry, TableSettings};
@@ -95,6 +95,8 @@ pub struct Config {
     pub report_retry: ReportRetry,
     /// Senders of what is sent on for others; `None`: they stay as they are.
     pub srs: Option<Srs>,
+    /// What owners of domains are told of mail in their name; `None`: nothing.
+    pub dmarc_reports: Option<DmarcReports>,
     /// TLS of clients, on all listeners together.
     pub tls: Tls,
     /// How names are resolved.

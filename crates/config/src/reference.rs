@@ -173,7 +173,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 15] = [
+const SECTIONS: [(&str, &str, &str); 16] = [
     ("spool", "[spool]", "SpoolText"),
     ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),
@@ -186,6 +186,7 @@ const SECTIONS: [(&str, &str, &str); 15] = [
     ("tls", "[tls]", "TlsText"),
     ("dns", "[dns]", "DnsText"),
     ("srs", "[srs]", "SrsText"),
+    ("dmarc_reports", "[dmarc_reports]", "DmarcReportsText"),
     ("admin", "[admin]", "AdminText"),
     ("events", "[events]", "EventsTable"),
     ("log", "[log]", "LogText"),

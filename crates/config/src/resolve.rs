@@ -1,6 +1,7 @@
 //! From what is written to what is used: every value read, every mistake collected.
 
 mod certificate;
+mod dmarc_reports;
 mod listener;
 mod reports;
 mod route;
@@ -13,8 +14,8 @@ use super::problem::{ConfigErrors, Problem};
 use super::reader::Reader;
 use super::resolver::Resolver;
 use super::settings::{
-    Admin, CONTROL_PATH_BYTES_MAX, Dns, Events, Log, Postmaster, ReportRetry, Reports, Retry,
-    SpoolSection, Srs, Tls,
+    Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster, ReportRetry,
+    Reports, Retry, SpoolSection, Srs, Tls,
 };
 use super::stage::StageEntry;
 use super::table::TableEntry;
@@ -76,6 +77,7 @@ struct Parts {
     reports: Arc<Reports>,
     report_retry: ReportRetry,
     srs: Option<Srs>,
+    dmarc_reports: Option<DmarcReports>,
     tls: Tls,
     dns: Dns,
     admin: Admin,
@@ -100,6 +102,7 @@ impl Parts {
             reports: self.reports,
             report_retry: self.report_retry,
             srs: self.srs,
+            dmarc_reports: self.dmarc_reports,
             tls: self.tls,
             dns: self.dns,
             admin: self.admin,
@@ -140,6 +143,7 @@ impl Resolver<'_> {
         Some(Parts {
             shards: written.shards,
             srs: self.srs(&written.srs),
+            dmarc_reports: self.dmarc_reports(&written.dmarc_reports, &hostname),
             tls: Tls {
                 handshakes_max: written.tls.max_handshakes,
                 expiry_warning: self.duration("tls.expiry_warning", &written.tls.expiry_warning),

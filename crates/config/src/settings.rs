@@ -154,6 +154,19 @@ pub struct Srs {
     pub secrets: Vec<Secret>,
 }
 
+/// `[dmarc_reports]`, when they are on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DmarcReports {
+    /// Whom they come from.
+    pub from: Mailbox,
+    /// Who reports.
+    pub organization_name: Box<str>,
+    /// How that can be asked.
+    pub contact: Option<Box<str>>,
+    /// From this hour on (UTC) those of the day before are sent.
+    pub hour: u8,
+}
+
 /// What nobody is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub Box<[u8]>);

@@ -63,6 +63,8 @@ pub struct FileText {
     pub reports: ReportsText,
     /// Senders of what is sent on for others.
     pub srs: SrsText,
+    /// What owners of domains are told of mail in their name (DMARC).
+    pub dmarc_reports: DmarcReportsText,
     /// How names are resolved for `mx` routes and host names.
     pub dns: DnsText,
     /// The administration interface.
@@ -269,6 +271,27 @@ pub struct SrsText {
     /// Read at the start and at each reload. Servers that stand for each other have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<String>,
+}
+
+/// What owners of domains are told of mail in their name: one report a day to each domain whose DMARC
+/// record asks for it (`rua`), about messages that `checks` with `dmarc` of a listener has looked at. See
+/// `docs/checks.md`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DmarcReportsText {
+    /// The address that reports come from, in a domain that this server may send for. Without it none are
+    /// made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Who reports, for those who read it. Without it: `hostname`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization_name: Option<String>,
+    /// How those can ask about it: an address or a page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contact: Option<String>,
+    /// From this hour on (UTC) reports of the day before are sent.
+    #[schemars(range(max = 23))]
+    pub hour: u8,
 }
 
 /// The event log: `"off"`, `"on"`, or a table that says where and how.

@@ -1,12 +1,27 @@
 //! What reaches a shard from outside its thread.
 
 use crate::control::{ControlRequest, ShardAnswer, Suspension};
+use bytes::Bytes;
 use config::Config;
+use mail::{Mailbox, MessageId};
 use queue::lease::LeaseMessage;
 use spool::{Completion, Ticket};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
+
+/// A message that this server itself has to say, beside DSNs.
+#[derive(Debug)]
+pub struct OwnMessage {
+    pub sender: Mailbox,
+    pub recipients: Vec<Mailbox>,
+    /// With CRLF at line ends.
+    pub content: Bytes,
+    /// For events: what it is about.
+    pub about: Arc<str>,
+    /// Told its id once it is durable and queued, or why it is not.
+    pub answer: oneshot::Sender<Result<MessageId, String>>,
+}
 
 /// What comes to a shard from outside its thread.
 #[derive(Debug)]
@@ -33,6 +48,8 @@ pub enum ShardMessage<A> {
     /// An operator has suspended something, or resumed it: all that is suspended.
     Suspensions(Arc<[Suspension]>),
     Reload(Arc<Config>),
+    /// A message of this server's own.
+    Own(Box<OwnMessage>),
     /// Stop: transactions get `grace_ms`, then 421.
     Stop {
         grace_ms: u64,

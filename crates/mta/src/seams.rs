@@ -7,9 +7,11 @@
 //! several nodes can live in one process.
 
 mod mailbox;
+mod records;
 
 pub use crate::encryption::{DaneTrust, Encryption, Trust};
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
+pub use records::AsRecords;
 
 use crate::answer::Answer;
 use auth::tlsa::Tlsa;
@@ -39,6 +41,7 @@ pub trait World: Clone + 'static {
     type Tables: Tables + Clone;
     type Hashing: Hashing;
     type Policies: Policies;
+    type DomainReports: DomainReports;
 
     fn net(&self) -> &Self::Net;
     fn dns(&self) -> &Self::Dns;
@@ -52,6 +55,8 @@ pub trait World: Clone + 'static {
     fn hashing(&self) -> &Self::Hashing;
     /// What domains promise of TLS.
     fn policies(&self) -> &Self::Policies;
+    /// Who tells owners of domains of mail in their name.
+    fn domain_reports(&self) -> &Self::DomainReports;
 }
 
 /// Where a connection leads.
@@ -216,18 +221,6 @@ impl fmt::Display for DnsError {
     }
 }
 
-/// What the DNS said, as those take it who ask about senders.
-///
-/// # Errors
-/// When it said nothing.
-pub fn answer<T>(said: Result<Vec<T>, DnsError>) -> auth::records::Answer<T> {
-    match said {
-        Ok(records) => Ok(records),
-        Err(DnsError::NoSuchDomain | DnsError::NoRecords) => Ok(Vec::new()),
-        Err(error) => Err(auth::records::Unanswered(error.to_string().into())),
-    }
-}
-
 pub trait Dns: 'static {
     /// MX records of an ASCII domain, in any order.
     fn mx(&self, domain: &str) -> impl Future<Output = Result<Vec<Mx>, DnsError>>;
@@ -282,6 +275,27 @@ impl Policies for NoPolicies {
     async fn mta_sts(&self, _: &str, _: Option<&str>) -> Option<Arc<auth::mta_sts::Policy>> {
         None
     }
+}
+
+/// Who tells owners of domains of mail in their name (RFC 7489 §7.2).
+pub trait DomainReports: 'static {
+    /// Whether messages are counted now.
+    fn is_on(&self) -> bool;
+
+    /// Counts a message. Nobody waits for that.
+    fn note(&self, message: auth::dmarc::reporting::Message);
+}
+
+/// A world in which nobody is told anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDomainReports;
+
+impl DomainReports for NoDomainReports {
+    fn is_on(&self) -> bool {
+        false
+    }
+
+    fn note(&self, _: auth::dmarc::reporting::Message) {}
 }
 
 /// Clocks and chance.

@@ -179,6 +179,9 @@ impl<W: World> Shard<W> {
                 standing::set_suspensions(&self.schedule, suspensions);
             }
             ShardMessage::Reload(config) => self.reload(&config),
+            ShardMessage::Own(own) => {
+                self.services.spawn(ingress::own::submit(Rc::clone(&self.ingress), *own));
+            }
             ShardMessage::Stop { grace_ms, done } => {
                 let shard = Rc::clone(self);
                 self.services.spawn(async move { shard.stop(grace_ms, done).await });

@@ -11,6 +11,7 @@ mod commit_thread;
 mod console;
 mod control_socket;
 mod descriptors;
+mod dmarc_reports;
 mod event_log;
 mod file_disk;
 mod file_stamp;

@@ -4,6 +4,7 @@ use crate::certificates::{self, Certificates};
 use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
+use crate::dmarc_reports::DmarcReporting;
 use crate::event_log::EventLog;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mta_sts::MtaSts;
@@ -13,7 +14,8 @@ use crate::signing_keys::{self, SigningKeys};
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
 use crate::world::{
-    AcceptedSocket, HashingThreads, MailboxThreads, Resolver, Start, check_owners, wall_now,
+    AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Resolver, Start, check_owners,
+    wall_now,
 };
 use config::{Config, Route};
 use mail::Wall;
@@ -25,6 +27,7 @@ use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics};
 use mta::shared::Shared;
 use spool::SpoolStatus;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
@@ -77,6 +80,7 @@ pub(crate) struct Node {
     tables: Arc<Registry>,
     certificates: Arc<Certificates>,
     signing_keys: Arc<SigningKeys>,
+    dmarc_reports: DmarcReporting,
 }
 
 impl Node {
@@ -92,8 +96,7 @@ impl Node {
         let started = Start::now();
         // First of all: what is wrong with them is told like mistakes of the configuration.
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
-        let certificates = Certificates::open(config, console)?;
-        let signing_keys = SigningKeys::open(config, console)?;
+        let (certificates, signing_keys) = open_keys(config, console)?;
         check_owners(config)?;
         let (senders, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
@@ -107,23 +110,22 @@ impl Node {
         // After the spool: the event log usually lies in its directory, which only the spool may
         // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;
-        let shared = Arc::new(shared(config, shards, clock, descriptors));
         let (resolver, policies) = advisers(config, &metrics, console);
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
-            shared: Arc::clone(&shared),
+            shared: Arc::new(shared(config, shards, clock, descriptors)),
             shards: senders.clone(),
             suspensions: suspensions.in_force(wall_now()),
             console: Arc::clone(console),
             started,
-            store: MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
-                .map_err(|e| format!("cannot start a thread: {e}"))?,
+            store: start_mailboxes(&metrics, descriptors)?,
             policies,
+            dmarc_reports: reporting(config, &resolver, &senders[0], console)?,
             resolver,
             hashing: HashingThreads::new(),
-            tables: Arc::clone(&tables),
-            certificates: Arc::clone(&certificates),
+            tables,
+            certificates,
             peer_tls: Arc::default(),
         };
         let (stop_accepting, stop) = watch::channel(false);
@@ -137,8 +139,7 @@ impl Node {
         };
         let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
         distribution.finish();
-        let ended = |_| "the first shard ended before it listened".to_owned();
-        let addresses = when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())?;
+        let addresses = bound_addresses(&when_bound)?;
         Ok(Node {
             shards: senders,
             threads,
@@ -150,10 +151,11 @@ impl Node {
             started,
             first: Arc::clone(config),
             suspensions,
-            shared,
-            tables,
-            certificates,
+            shared: common.shared,
+            tables: common.tables,
+            certificates: common.certificates,
             signing_keys,
+            dmarc_reports: common.dmarc_reports,
         })
     }
 
@@ -201,6 +203,7 @@ impl Node {
         self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
         self.certificates.adopt(config, certificates)?;
         self.signing_keys.adopt(config, signing_keys)?;
+        self.dmarc_reports.adopt(config)?;
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
         }
@@ -303,6 +306,7 @@ impl Node {
             // An error means that the shard has ended already.
             let _ = stopped.await;
         }
+        self.dmarc_reports.finish();
         drop(self.shards);
         for log in self.logs {
             log.stop();
@@ -412,6 +416,30 @@ fn start_events(
         .map_err(|error| format!("cannot open the event log {}: {error}", options.path.display()))
 }
 
+/// Where the first shard listens, once it does.
+fn bound_addresses(
+    when_bound: &std_mpsc::Receiver<io::Result<Vec<SocketAddr>>>,
+) -> Result<Vec<SocketAddr>, String> {
+    let ended = |_| "the first shard ended before it listened".to_owned();
+    when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
+}
+
+fn start_mailboxes(
+    metrics: &NodeMetrics,
+    descriptors: Descriptors,
+) -> Result<MailboxFiles, String> {
+    MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
+        .map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+/// Certificates and keys that sign, as they are in files now.
+fn open_keys(
+    config: &Arc<Config>,
+    console: &Arc<ConsoleLog>,
+) -> Result<(Arc<Certificates>, Arc<SigningKeys>), String> {
+    Ok((Certificates::open(config, console)?, SigningKeys::open(config, console)?))
+}
+
 /// Who is asked where mail goes and how it is encrypted.
 fn advisers(
     config: &Config,
@@ -423,6 +451,19 @@ fn advisers(
     let spool = &config.spool.paths[0];
     let policies = MtaSts::new(spool, resolver.clone(), &metrics.policies, Arc::clone(console));
     (resolver, policies)
+}
+
+/// Who tells owners of domains of mail in their name, by mail that this shard queues.
+fn reporting(
+    config: &Config,
+    resolver: &Resolver,
+    shard: &ShardSender<AcceptedSocket>,
+    console: &Arc<ConsoleLog>,
+) -> Result<DmarcReporting, String> {
+    let spool = &config.spool.paths[0];
+    let reporting = DmarcReporting::new(spool, resolver.clone(), shard.clone(), console);
+    reporting.adopt(config)?;
+    Ok(reporting)
 }
 
 /// Says that TLSA records are asked for in vain.

@@ -2,12 +2,14 @@
 
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
+use crate::dmarc_reports::DmarcReporting;
 use crate::logs::{Recovered, RecoveredReceiver};
 use crate::mta_sts::MtaSts;
 use crate::peer_tls::PeerTls;
 use crate::tables::{Registry, ShardTables};
 use crate::world::{
-    AcceptedSocket, Clock, HashingThreads, MailboxFiles, Real, Resolver, Sockets, Start, seed_of,
+    AcceptedSocket, Clock, HashingThreads, MailboxFiles, Parts, Real, Resolver, Sockets, Start,
+    seed_of,
 };
 use config::Config;
 use mta::acceptor;
@@ -47,6 +49,7 @@ pub(crate) struct Common {
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) peer_tls: Arc<PeerTls>,
     pub(crate) policies: MtaSts,
+    pub(crate) dmarc_reports: DmarcReporting,
 }
 
 /// What one shard thread is given.
@@ -101,17 +104,16 @@ fn run_shard(seed: ShardSeed) {
     LocalSet::new().block_on(&runtime, async move {
         let common = seed.common;
         let clock = Clock::new(common.started, seed_of(seed.number));
-        let tables = ShardTables::new(common.tables);
-        let net = Sockets::new(common.certificates, common.peer_tls);
-        let world = Real::new(
-            net,
-            clock,
-            common.resolver,
-            common.store,
-            tables,
-            common.hashing,
-            common.policies,
-        );
+        let world = Real::new(Parts {
+            net: Sockets::new(common.certificates, common.peer_tls),
+            dns: common.resolver,
+            time: clock,
+            store: common.store,
+            tables: ShardTables::new(common.tables),
+            hashing: common.hashing,
+            policies: common.policies,
+            domain_reports: common.dmarc_reports,
+        });
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {
             Some(queue) => Rc::new(SharedEvents(queue)),

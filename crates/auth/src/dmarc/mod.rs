@@ -3,15 +3,17 @@
 //! without a list of public suffixes.
 
 mod record;
+pub mod reporting;
 
 pub use record::Wish;
 
 use crate::authors;
 use crate::dkim;
-use crate::records::{Records, Unanswered};
+use crate::records::{Family, Records, Unanswered};
 use crate::scan::Scanned;
 use crate::spf;
 use record::{Record, Registry};
+use reporting::Applied;
 
 /// Names that are asked about on the way from one domain up (RFC 9989 §4.10).
 pub const STEPS_MAX: usize = 8;
@@ -53,6 +55,8 @@ pub struct Outcome {
     pub wish: Wish,
     /// What led there.
     pub reason: String,
+    /// What whoever published the policy wants to hear of; `None`: nothing.
+    pub applied: Option<Box<Applied>>,
 }
 
 /// The author's domain and its policy.
@@ -79,6 +83,7 @@ pub async fn discover<R: Records>(records: &R, message: &Scanned) -> Result<Disc
         domain: None,
         wish: Wish::None,
         reason: reason.to_owned(),
+        applied: None,
     })?;
     match policy(records, &domain).await {
         Ok(policy) => Ok(Discovered { domain, policy }),
@@ -87,6 +92,7 @@ pub async fn discover<R: Records>(records: &R, message: &Scanned) -> Result<Disc
             domain: Some(domain),
             wish: Wish::None,
             reason: unanswered.to_string(),
+            applied: None,
         }),
     }
 }
@@ -180,32 +186,63 @@ pub async fn evaluate<R: Records>(
     let Some(policy) = policy else {
         let reason = format!("neither {domain} nor a domain above it has a policy");
         let (verdict, wish) = (Verdict::None, Wish::None);
-        return Outcome { verdict, domain: Some(domain), wish, reason };
+        return Outcome { verdict, domain: Some(domain), wish, reason, applied: None };
     };
-    let wish = wish(&policy, &domain, chance);
-    let (verdict, reason) = match aligned(records, &policy, &domain, spf, dkim).await {
-        Alignment::Some(what) => (Verdict::Pass, what),
-        Alignment::Unknown(why) => (Verdict::TempError, why),
-        Alignment::None => (
+    let full = wish(records, &policy, &domain).await;
+    let wish = if chance < policy.record.percent { full } else { full.milder() };
+    let found = aligned(records, &policy, &domain, spf, dkim).await;
+    let (is_spf_aligned, is_dkim_aligned) = (found.spf.is_some(), found.dkim.is_some());
+    let (verdict, reason) = match found {
+        Alignment { spf: Some(of), .. } => (Verdict::Pass, format!("SPF passed for {of}")),
+        Alignment { dkim: Some(of), .. } => (Verdict::Pass, format!("DKIM passed for {of}")),
+        Alignment { unknown: Some(why), .. } => (Verdict::TempError, why),
+        _ => (
             Verdict::Fail,
             format!("neither SPF nor DKIM passed for {domain}; policy of {}", policy.of),
         ),
     };
-    Outcome { verdict, domain: Some(domain), wish, reason }
+    let Policy { record, of, .. } = policy;
+    let is_milder = wish != full;
+    let applied = record
+        .report_to
+        .is_some()
+        .then(|| Box::new(Applied { of, record, is_spf_aligned, is_dkim_aligned, is_milder }));
+    Outcome { verdict, domain: Some(domain), wish, reason, applied }
 }
 
-fn wish(policy: &Policy, domain: &str, chance: u8) -> Wish {
+/// What the policy asks for mail of a domain that fails.
+async fn wish<R: Records>(records: &R, policy: &Policy, domain: &str) -> Wish {
     let record = &policy.record;
-    let wish = if policy.of == domain { record.wish } else { record.wish_below };
-    if chance < record.percent { wish } else { wish.milder() }
+    if policy.of == domain {
+        return record.wish;
+    }
+    let is_other = record.wish_absent != record.wish_below;
+    if is_other && is_absent(records, domain).await {
+        record.wish_absent
+    } else {
+        record.wish_below
+    }
 }
 
-enum Alignment {
-    /// By what.
-    Some(String),
-    None,
+/// Whether nothing at a name could have to do with mail (RFC 9989 §3.2.8). What gets no answer exists.
+async fn is_absent<R: Records>(records: &R, domain: &str) -> bool {
+    for family in [Family::V4, Family::V6] {
+        if !records.addresses(domain, family).await.is_ok_and(|found| found.is_empty()) {
+            return false;
+        }
+    }
+    records.mail_hosts(domain).await.is_ok_and(|found| found.is_empty())
+}
+
+/// What passed for the author's domain.
+#[derive(Default)]
+struct Alignment {
+    /// For which domain.
+    spf: Option<String>,
+    /// For which domain.
+    dkim: Option<String>,
     /// It could be found out later, and why not now.
-    Unknown(String),
+    unknown: Option<String>,
 }
 
 /// RFC 7489 §3.1.
@@ -216,17 +253,15 @@ async fn aligned<R: Records>(
     spf: &spf::Outcome,
     dkim: &[dkim::Outcome],
 ) -> Alignment {
-    let mut unknown = None;
+    let mut found = Alignment::default();
     let spf_domain = spf.domain.to_ascii_lowercase();
     let is_spf = matches!(spf.verdict, spf::Verdict::Pass | spf::Verdict::TempError);
     if is_spf {
         match belongs(records, policy, author, &spf_domain, policy.record.is_strict_spf).await {
-            Ok(true) if spf.verdict == spf::Verdict::Pass => {
-                return Alignment::Some(format!("SPF passed for {spf_domain}"));
-            }
-            Ok(true) => unknown = Some(spf.reason.clone()),
+            Ok(true) if spf.verdict == spf::Verdict::Pass => found.spf = Some(spf_domain),
+            Ok(true) => found.unknown = Some(spf.reason.clone()),
             Ok(false) => {}
-            Err(unanswered) => unknown = Some(unanswered.to_string()),
+            Err(unanswered) => found.unknown = Some(unanswered.to_string()),
         }
     }
     let is_open = |outcome: &&dkim::Outcome| {
@@ -237,14 +272,15 @@ async fn aligned<R: Records>(
         let of = &signer.domain;
         match belongs(records, policy, author, of, policy.record.is_strict_dkim).await {
             Ok(true) if outcome.verdict == dkim::Verdict::Pass => {
-                return Alignment::Some(format!("DKIM passed for {of}"));
+                found.dkim = Some(of.clone());
+                break;
             }
-            Ok(true) => unknown = Some(outcome.reason.clone()),
+            Ok(true) => found.unknown = Some(outcome.reason.clone()),
             Ok(false) => {}
-            Err(unanswered) => unknown = Some(unanswered.to_string()),
+            Err(unanswered) => found.unknown = Some(unanswered.to_string()),
         }
     }
-    unknown.map_or(Alignment::None, Alignment::Unknown)
+    found
 }
 
 /// Whether a domain is the author's, or of its organization where that is enough.

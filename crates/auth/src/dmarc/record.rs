@@ -50,6 +50,8 @@ pub(super) struct Record {
     pub(super) wish: Wish,
     /// `sp`, or `p`.
     pub(super) wish_below: Wish,
+    /// `np`, or what `sp` says: for names below that do not exist.
+    pub(super) wish_absent: Wish,
     /// `adkim=s`.
     pub(super) is_strict_dkim: bool,
     /// `aspf=s`.
@@ -58,6 +60,10 @@ pub(super) struct Record {
     pub(super) registry: Registry,
     /// `pct`: of a hundred messages, to so many it applies in full; `t=y`: to none.
     pub(super) percent: u8,
+    /// `rua`, as it is written: who wants to hear of it.
+    pub(super) report_to: Option<Box<str>>,
+    /// `fo`, as it is written.
+    pub(super) failure_options: Option<Box<str>>,
 }
 
 impl Record {
@@ -87,9 +93,11 @@ impl Record {
         let wish = value("p").and_then(Wish::parse);
         let wish = wish.or_else(|| value("rua").map(|_| Wish::None))?;
         let percent = value("pct").and_then(|percent| percent.parse::<u8>().ok());
+        let wish_below = value("sp").and_then(Wish::parse).unwrap_or(wish);
         Some(Record {
             wish,
-            wish_below: value("sp").and_then(Wish::parse).unwrap_or(wish),
+            wish_below,
+            wish_absent: value("np").and_then(Wish::parse).unwrap_or(wish_below),
             is_strict_dkim: is("adkim", "s"),
             is_strict_spf: is("aspf", "s"),
             registry: match value("psd") {
@@ -97,6 +105,8 @@ impl Record {
                 Some("n") => Registry::No,
                 _ => Registry::Unsaid,
             },
+            report_to: value("rua").map(Box::from),
+            failure_options: value("fo").map(Box::from),
             percent: if is("t", "y") { 0 } else { percent.unwrap_or(100).min(100) },
         })
     }
@@ -116,6 +126,10 @@ mod tests {
         assert_eq!((record.wish, record.wish_below), (Wish::Reject, Wish::None));
         assert!(record.is_strict_dkim && !record.is_strict_spf);
         assert_eq!((record.percent, record.registry), (30, Registry::No));
+        assert_eq!(record.wish_absent, Wish::None);
+        let absent = find(&["v=DMARC1; p=none; np=reject; rua=mailto:a@b.test"]).unwrap();
+        assert_eq!((absent.wish_below, absent.wish_absent), (Wish::None, Wish::Reject));
+        assert_eq!(absent.report_to.as_deref(), Some("mailto:a@b.test"));
         assert_eq!(find(&["v=DMARC1; p=none; t=y"]).unwrap().percent, 0);
         assert_eq!(find(&["v=DMARC1; p=nix; rua=mailto:a@b"]).unwrap().wish, Wish::None);
         for none in [

@@ -137,3 +137,33 @@ fn a_part_of_all_messages_gets_what_is_milder() {
     );
     assert_eq!(wish("a@t.example", 0), Wish::None);
 }
+
+#[test]
+fn names_that_do_not_exist_may_have_a_policy_of_their_own() {
+    let zone = Zone {
+        hosts: vec!["there.a.example"],
+        ..Zone::of(&[("_dmarc.a.example", "v=DMARC1; p=none; sp=quarantine; np=reject")])
+    };
+    assert_eq!(wish_for(&zone, "a@a.example").1, Wish::None);
+    assert_eq!(wish_for(&zone, "a@there.a.example").1, Wish::Quarantine);
+    assert_eq!(wish_for(&zone, "a@x.a.example").1, Wish::Reject);
+}
+
+#[test]
+fn what_is_wanted_to_be_heard_of_has_both_alignments() {
+    let zone = Zone::of(&[
+        ("_dmarc.a.example", "v=DMARC1; p=reject; pct=0; rua=mailto:r@a.example"),
+        ("_dmarc.b.example", "v=DMARC1; p=reject"),
+    ]);
+    let pass = spf(spf::Verdict::Pass, "a.example");
+    let signed = [dkim(dkim::Verdict::Pass, "a.example")];
+    let applied = |from, spf: &spf::Outcome, dkim: &[dkim::Outcome]| {
+        outcome(&zone, from, spf, dkim, 0).applied
+    };
+    let both = applied("x@y.a.example", &pass, &signed).unwrap();
+    assert!(both.is_spf_aligned && both.is_dkim_aligned && both.is_milder);
+    assert_eq!((both.of.as_str(), both.report_to()), ("a.example", "mailto:r@a.example"));
+    let one = applied("x@a.example", &pass, &[]).unwrap();
+    assert!(one.is_spf_aligned && !one.is_dkim_aligned);
+    assert_eq!(applied("x@b.example", &pass, &signed), None);
+}

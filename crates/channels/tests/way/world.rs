@@ -9,8 +9,8 @@ use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
     Dns, DnsError, Encryption, Endpoint, Found, Hashing, Listener, MailStore, MailboxError,
-    MailboxPlace, Mx, Net, NoPolicies, Overloaded, Sleep, Spawn, Stream, Tables, Task, Time, Trust,
-    World,
+    MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Overloaded, Sleep, Spawn, Stream, Tables,
+    Task, Time, Trust, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -159,6 +159,7 @@ impl World for TestWorld {
     type Tables = TestTables;
     type Hashing = HashingHere;
     type Policies = NoPolicies;
+    type DomainReports = NoDomainReports;
 
     fn net(&self) -> &TestNet {
         &self.0.net
@@ -185,6 +186,10 @@ impl World for TestWorld {
 
     fn policies(&self) -> &NoPolicies {
         &NoPolicies
+    }
+
+    fn domain_reports(&self) -> &NoDomainReports {
+        &NoDomainReports
     }
 }
 

@@ -15,6 +15,7 @@ mod intake;
 mod limits;
 mod login;
 mod observer;
+pub(crate) mod own;
 mod pieces;
 mod protocol;
 mod proxied;

@@ -4,7 +4,7 @@ use auth::records::{Answer, Family, Records, Unanswered};
 use mail::Mono;
 use mta::alarm::Alarm;
 use mta::answer::Later;
-use mta::seams::{Dns, DnsError, Time, World, answer};
+use mta::seams::{AsRecords, Time, World};
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl<'a, W: World> Lookups<'a, W> {
     }
 
     /// The answer to a question, if there may be one more and it comes in time.
-    async fn ask<T>(&self, question: Later<'_, Result<Vec<T>, DnsError>>) -> Answer<T> {
+    async fn ask<T>(&self, question: Later<'_, Answer<T>>) -> Answer<T> {
         let unanswered = |why: &str| Err(Unanswered(why.into()));
         let Some(left) = self.left.get().checked_sub(1) else {
             return unanswered("too many lookups for one message");
@@ -58,7 +58,7 @@ impl<'a, W: World> Lookups<'a, W> {
         };
         let mut alarm = Alarm::new(self.world.time().clone());
         match alarm.within(|_| self.until, in_turn).await {
-            Some(said) => answer(said),
+            Some(said) => said,
             None => unanswered("the checks take too long"),
         }
     }
@@ -71,24 +71,30 @@ fn boxed<'q, Q: Future + 'q>(ask: impl FnOnce() -> Q) -> Later<'q, Q::Output> {
     Box::pin(ask())
 }
 
+impl<W: World> Lookups<'_, W> {
+    fn dns(&self) -> AsRecords<'_, W::Dns> {
+        AsRecords(self.world.dns())
+    }
+}
+
 impl<W: World> Records for Lookups<'_, W> {
     async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
-        self.ask(boxed(|| self.world.dns().txt(name))).await
+        let dns = self.dns();
+        self.ask(boxed(|| dns.txt(name))).await
     }
 
     async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
-        let mut addresses = self.ask(boxed(|| self.world.dns().addresses(host))).await?;
-        addresses.retain(|address| Family::of(*address) == family);
-        Ok(addresses)
+        let dns = self.dns();
+        self.ask(boxed(|| dns.addresses(host, family))).await
     }
 
     async fn mail_hosts(&self, domain: &str) -> Answer<String> {
-        let mut hosts = self.ask(boxed(|| self.world.dns().mx(domain))).await?;
-        hosts.sort_by_key(|mx| mx.preference);
-        Ok(hosts.into_iter().map(|mx| mx.host).collect())
+        let dns = self.dns();
+        self.ask(boxed(|| dns.mail_hosts(domain))).await
     }
 
     async fn names(&self, address: IpAddr) -> Answer<String> {
-        self.ask(boxed(|| self.world.dns().names(address))).await
+        let dns = self.dns();
+        self.ask(boxed(|| dns.names(address))).await
     }
 }

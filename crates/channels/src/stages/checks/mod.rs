@@ -2,6 +2,7 @@
 
 mod client_name;
 mod lookups;
+mod reported;
 mod sealing;
 
 use crate::smtp::{Checks, checks_of, seal_of};
@@ -16,7 +17,7 @@ use lookups::{LOOKUPS_AT_ONCE_MAX, Lookups};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
-use mta::seams::{Time, World};
+use mta::seams::{DomainReports as _, Time, World};
 use sealing::{Sealer, Verified};
 use std::any::Any;
 use std::rc::Rc;
@@ -118,7 +119,13 @@ impl<W: World> Stage for Checker<W> {
             }
             draft.note_checked(verdicts.summary());
             draft.prepend_folded(&lines(&self.server, &verdicts));
-            match judge(&checks.powers, &verdicts) {
+            let judgement = judge(&checks.powers, &verdicts);
+            if self.world.domain_reports().is_on()
+                && let Some(message) = reported::message(transaction, &verdicts, &judgement)
+            {
+                self.world.domain_reports().note(message);
+            }
+            match judgement {
                 Judgement::Take => {}
                 Judgement::Hold(reason) => draft.hold(&reason),
                 Judgement::Refuse(refusal) => return Err(refusal),

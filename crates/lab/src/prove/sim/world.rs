@@ -13,8 +13,8 @@ use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
-    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoHashing, NoPolicies, Sleep, Spawn,
-    Task, Time, World,
+    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoDomainReports, NoHashing,
+    NoPolicies, Sleep, Spawn, Task, Time, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -74,6 +74,7 @@ impl World for SimWorld {
     type Tables = SimTables;
     type Hashing = NoHashing;
     type Policies = NoPolicies;
+    type DomainReports = NoDomainReports;
 
     fn net(&self) -> &SimNet {
         &self.0.net
@@ -105,6 +106,10 @@ impl World for SimWorld {
 
     fn policies(&self) -> &NoPolicies {
         &NoPolicies
+    }
+
+    fn domain_reports(&self) -> &NoDomainReports {
+        &NoDomainReports
     }
 }
 

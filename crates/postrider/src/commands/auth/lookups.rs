@@ -2,7 +2,7 @@
 
 use crate::world::resolver::Resolver;
 use auth::records::{Answer, Family, Records};
-use mta::seams::{Dns, DnsError, answer};
+use mta::seams::AsRecords;
 use std::cell::RefCell;
 use std::net::IpAddr;
 
@@ -42,10 +42,9 @@ impl Told {
         &self,
         kind: &'static str,
         name: &str,
-        said: Result<Vec<T>, DnsError>,
+        said: Answer<T>,
         shown: impl Fn(&T) -> String,
     ) -> Answer<T> {
-        let said = answer(said);
         let records = said.as_ref().map(|records| records.iter().map(shown).collect());
         let records = records.map_err(Clone::clone);
         self.answers.borrow_mut().push(Answered { kind, name: name.to_owned(), records });
@@ -55,30 +54,23 @@ impl Told {
 
 impl Records for Told {
     async fn txt(&self, name: &str) -> Answer<Vec<u8>> {
-        let said = self.dns.txt(name).await;
+        let said = AsRecords(&self.dns).txt(name).await;
         self.note("TXT", name, said, |text| String::from_utf8_lossy(text).into_owned())
     }
 
     async fn addresses(&self, host: &str, family: Family) -> Answer<IpAddr> {
-        let mut said = self.dns.addresses(host).await;
-        if let Ok(addresses) = &mut said {
-            addresses.retain(|address| Family::of(*address) == family);
-        }
+        let said = AsRecords(&self.dns).addresses(host, family).await;
         let kind = if family == Family::V4 { "A" } else { "AAAA" };
         self.note(kind, host, said, IpAddr::to_string)
     }
 
     async fn mail_hosts(&self, domain: &str) -> Answer<String> {
-        let mut said = self.dns.mx(domain).await;
-        if let Ok(hosts) = &mut said {
-            hosts.sort_by_key(|mx| mx.preference);
-        }
-        let hosts = self.note("MX", domain, said, |mx| format!("{} {}", mx.preference, mx.host))?;
-        Ok(hosts.into_iter().map(|mx| mx.host).collect())
+        let said = AsRecords(&self.dns).mail_hosts(domain).await;
+        self.note("MX", domain, said, String::clone)
     }
 
     async fn names(&self, address: IpAddr) -> Answer<String> {
-        let said = self.dns.names(address).await;
+        let said = AsRecords(&self.dns).names(address).await;
         self.note("PTR", &address.to_string(), said, String::clone)
     }
 }

@@ -3,6 +3,7 @@
 
 mod command;
 mod judges;
+mod dmarc_reports;
 mod listeners;
 mod openspf;
 mod sealing;
