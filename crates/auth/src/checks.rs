@@ -2,7 +2,7 @@
 
 use crate::records::Records;
 use crate::scan::{Scan, Scanned, Wanted};
-use crate::{arc, dkim, dmarc, spf};
+use crate::{arc, dkim, dmarc, dnsbl, spf};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -57,6 +57,8 @@ pub struct Summary {
     pub arc: Option<arc::Verdict>,
     /// What the seal that the message got here says of the chain before it.
     pub sealed: Option<&'static str>,
+    /// What lists in the DNS say of the client, where they were asked.
+    pub dnsbl: Option<dnsbl::Verdict>,
 }
 
 impl Verdicts {
@@ -68,6 +70,7 @@ impl Verdicts {
             dmarc: self.dmarc.as_ref().map(|outcome| outcome.verdict),
             arc: self.arc.as_ref().map(|outcome| outcome.verdict),
             sealed: None,
+            dnsbl: None,
         }
     }
 }
