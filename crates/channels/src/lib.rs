@@ -12,7 +12,9 @@ mod values;
 
 pub use key_file::KeyFile;
 pub use smtp::settings;
-pub use stages::{AccessQuestion, ConsultedAccess, consult_access, lookups_at_once};
+pub use stages::{
+    AccessQuestion, ConsultedAccess, asks_for_greylisting, consult_access, lookups_at_once,
+};
 pub use tables::{DatabaseFile, LocalTable, local};
 
 use config::{Config, Schema};
@@ -88,6 +90,7 @@ pub fn protocols<W: World>() -> Protocols<W> {
 pub fn stages<W: World>() -> StageKinds<W> {
     vec![
         Rc::new(stages::Checking),
+        Rc::new(stages::StrangerChecks),
         Rc::new(stages::Accesses),
         Rc::new(stages::Copies),
         Rc::new(stages::Policies),

@@ -9,18 +9,21 @@
 mod mailbox;
 
 pub use crate::encryption::{DaneTrust, Encryption, Trust};
+pub use auth::greylist::Book;
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 
 use crate::answer::Answer;
+use auth::greylist::{Rules, Triplet, Verdict};
 use auth::tlsa::Tlsa;
 use bytes::Bytes;
 use config::TableEntry;
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Mono, Wall};
+use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, ready};
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,6 +42,7 @@ pub trait World: Clone + 'static {
     type Tables: Tables + Clone;
     type Hashing: Hashing;
     type Policies: Policies;
+    type Greylist: Greylist;
 
     fn net(&self) -> &Self::Net;
     fn dns(&self) -> &Self::Dns;
@@ -52,6 +56,8 @@ pub trait World: Clone + 'static {
     fn hashing(&self) -> &Self::Hashing;
     /// What domains promise of TLS.
     fn policies(&self) -> &Self::Policies;
+    /// What is known of strangers who came before.
+    fn greylist(&self) -> &Self::Greylist;
 }
 
 /// Where a connection leads.
@@ -235,6 +241,17 @@ pub trait Dns: 'static {
     /// IPv4 and IPv6 addresses of an ASCII host name.
     fn addresses(&self, host: &str) -> impl Future<Output = Result<Vec<IpAddr>, DnsError>>;
 
+    /// IPv4 addresses alone, as lists in the DNS have them (RFC 5782 §2.1).
+    fn ipv4_addresses(&self, host: &str) -> impl Future<Output = Result<Vec<Ipv4Addr>, DnsError>> {
+        async {
+            let of_v4 = |address: IpAddr| match address {
+                IpAddr::V4(address) => Some(address),
+                IpAddr::V6(_) => None,
+            };
+            Ok(self.addresses(host).await?.into_iter().filter_map(of_v4).collect())
+        }
+    }
+
     /// TXT records of an ASCII name, each with its character strings joined.
     fn txt(&self, _name: &str) -> impl Future<Output = Result<Vec<Vec<u8>>, DnsError>> {
         ready(Err(DnsError::NoRecords))
@@ -281,6 +298,19 @@ pub struct NoPolicies;
 impl Policies for NoPolicies {
     async fn mta_sts(&self, _: &str, _: Option<&str>) -> Option<Arc<auth::mta_sts::Policy>> {
         None
+    }
+}
+
+/// What all shards know of strangers who came before.
+pub trait Greylist: 'static {
+    /// What becomes of a recipient; at once, and written down later.
+    fn judge(&self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict;
+}
+
+/// Of a world with one shard, which forgets all at its end.
+impl Greylist for RefCell<Book> {
+    fn judge(&self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict {
+        self.borrow_mut().judge(rules, triplet, now)
     }
 }
 

@@ -6,6 +6,7 @@ mod outbound;
 pub mod settings;
 
 pub(crate) use inbound::{
-    Checks, Inbound, SmtpListenerText, SubmissionText, checks_of, seal_of,
+    Checks, Dnsbl, Exempt, Greylist, Inbound, SmtpListenerText, Strangers, SubmissionText,
+    checks_of, is_stranger, seal_of, strangers_of,
 };
 pub(crate) use outbound::Outbound;

@@ -7,6 +7,7 @@ mod login;
 mod seal;
 mod session;
 mod settings;
+mod strangers;
 mod submission;
 
 use auth::checks::Asked;
@@ -24,6 +25,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use strangers::{Dnsbl, Exempt, Greylist, Strangers, is_stranger, strangers_of};
 pub(crate) use submission::SubmissionText;
 use submission::{Submission, SubmissionStage};
 

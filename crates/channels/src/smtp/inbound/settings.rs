@@ -2,6 +2,7 @@
 
 use super::checks::{Checks, ChecksText};
 use super::seal::{Seal, SealText};
+use super::strangers::Strangers;
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, ProtocolSection, ProtocolSettings, Reader};
@@ -74,7 +75,8 @@ pub(crate) struct SmtpListenerText {
     /// choice.
     pub dsn: bool,
     /// What is checked of messages from clients that may not relay, so that senders are who they say
-    /// they are: `spf`, `dkim`, `dmarc` and `arc`, each `"none"` (the default), `"mark"` (what comes of it
+    /// they are: `own_domains`, `sender_domain`, `dnsbl` and `greylist` before their message, `spf`,
+    /// `dkim`, `dmarc` and `arc` of it; most are `"none"` (the default), `"mark"` (what comes of it
     /// stands in Authentication-Results), `"hold"` (what fails waits for an operator as well) or
     /// `"reject"` (it is refused). `temporary` says what becomes of a message that could have been held or
     /// refused, had the DNS answered: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
@@ -159,13 +161,15 @@ pub(super) struct SmtpListener {
     pub(super) checks: Checks,
     /// In whose name these are sealed once they are checked.
     pub(super) seal: Option<Seal>,
+    /// Of strangers before their messages.
+    pub(super) strangers: Option<Arc<Strangers>>,
     /// `None`: nobody logs in.
     pub(super) submission: Option<Arc<Submission>>,
 }
 
 impl ProtocolSettings for SmtpListener {
     fn explain_for_strangers(&self, explainer: &mut Explainer<'_>) {
-        self.checks.explain(explainer);
+        self.checks.explain(self.strangers.as_deref(), explainer);
         self.seal.iter().for_each(|seal| seal.explain(explainer));
     }
 
@@ -218,13 +222,15 @@ impl SmtpListener {
             ..ServerConfig::default()
         };
         let greeting_delay = greeting_delay(text, reader);
-        let checks = text.checks.clone().unwrap_or_default().read();
+        let checks_text = text.checks.as_ref();
+        let checks = checks_text.map(ChecksText::read).unwrap_or_default();
+        let strangers = checks_text.and_then(|text| Strangers::read(text, reader));
         let seal = text.seal.as_ref().and_then(|seal| seal.read(reader));
         if text.seal.is_some() && !checks.powers.asked().arc {
             let help = "a seal says what came of them: add arc = \"mark\" to `checks`";
             reader.error("seal", "`seal` without checks of ARC", help);
         }
-        SmtpListener { server, greeting_delay, checks, seal, submission: None }
+        SmtpListener { server, greeting_delay, checks, seal, strangers, submission: None }
     }
 }
 
