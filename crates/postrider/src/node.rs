@@ -5,6 +5,7 @@ use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::event_log::EventLog;
+use crate::greylist::Greylisting;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mta_sts::MtaSts;
 use crate::mutex::lock;
@@ -13,7 +14,8 @@ use crate::signing_keys::{self, SigningKeys};
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
 use crate::world::{
-    AcceptedSocket, HashingThreads, MailboxThreads, Resolver, Start, check_owners, wall_now,
+    AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Resolver, Start, check_owners,
+    wall_now,
 };
 use config::{Config, Route};
 use mail::Wall;
@@ -25,6 +27,7 @@ use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics};
 use mta::shared::Shared;
 use spool::SpoolStatus;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
@@ -77,6 +80,7 @@ pub(crate) struct Node {
     tables: Arc<Registry>,
     certificates: Arc<Certificates>,
     signing_keys: Arc<SigningKeys>,
+    greylist: Greylisting,
 }
 
 impl Node {
@@ -104,11 +108,9 @@ impl Node {
         let suspensions = Suspensions::open(&config.spool.paths[0])?;
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
-        // After the spool: the event log usually lies in its directory, which only the spool may
-        // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;
         let shared = Arc::new(shared(config, shards, clock, descriptors));
-        let (resolver, policies) = advisers(config, &metrics, console);
+        let (resolver, policies, greylist) = advisers(config, &metrics, console);
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -117,9 +119,9 @@ impl Node {
             suspensions: suspensions.in_force(wall_now()),
             console: Arc::clone(console),
             started,
-            store: MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
-                .map_err(|e| format!("cannot start a thread: {e}"))?,
+            store: start_mailboxes(&metrics, descriptors)?,
             policies,
+            greylist: greylist.clone(),
             resolver,
             hashing: HashingThreads::new(),
             tables: Arc::clone(&tables),
@@ -137,8 +139,7 @@ impl Node {
         };
         let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
         distribution.finish();
-        let ended = |_| "the first shard ended before it listened".to_owned();
-        let addresses = when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())?;
+        let addresses = bound_addresses(&when_bound)?;
         Ok(Node {
             shards: senders,
             threads,
@@ -154,6 +155,7 @@ impl Node {
             tables,
             certificates,
             signing_keys,
+            greylist,
         })
     }
 
@@ -201,6 +203,7 @@ impl Node {
         self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
         self.certificates.adopt(config, certificates)?;
         self.signing_keys.adopt(config, signing_keys)?;
+        self.greylist.open_for(config);
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
         }
@@ -310,9 +313,26 @@ impl Node {
         if let Some(events) = self.events {
             events.finish();
         }
+        self.greylist.close();
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
+}
+
+fn start_mailboxes(
+    metrics: &NodeMetrics,
+    descriptors: Descriptors,
+) -> Result<MailboxFiles, String> {
+    MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
+        .map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+/// Where the first shard listens, once it does.
+fn bound_addresses(
+    when_bound: &std_mpsc::Receiver<io::Result<Vec<SocketAddr>>>,
+) -> Result<Vec<SocketAddr>, String> {
+    let ended = |_| "the first shard ended before it listened".to_owned();
+    when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
 }
 
 /// What all shards share.
@@ -395,6 +415,8 @@ fn problems_of(status: &SpoolStatus, ids_left: u64) -> Vec<String> {
     problems
 }
 
+/// After the spool is open: the log usually lies in its directory, which only the spool may make, with
+/// its mode, and whose errors are told as the spool's.
 fn start_events(
     config: &Config,
     shards: u16,
@@ -412,17 +434,19 @@ fn start_events(
         .map_err(|error| format!("cannot open the event log {}: {error}", options.path.display()))
 }
 
-/// Who is asked where mail goes and how it is encrypted.
+/// Who is asked where mail goes and how it is encrypted, and whether a stranger came before.
 fn advisers(
     config: &Config,
     metrics: &NodeMetrics,
     console: &Arc<ConsoleLog>,
-) -> (Resolver, MtaSts) {
+) -> (Resolver, MtaSts, Greylisting) {
     let resolver = Resolver::new(&config.dns);
     warn_of_no_dnssec(config, &resolver, console);
     let spool = &config.spool.paths[0];
     let policies = MtaSts::new(spool, resolver.clone(), &metrics.policies, Arc::clone(console));
-    (resolver, policies)
+    let greylist = Greylisting::new(spool, console);
+    greylist.open_for(config);
+    (resolver, policies, greylist)
 }
 
 /// Says that TLSA records are asked for in vain.

@@ -2,12 +2,14 @@
 
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
+use crate::greylist::Greylisting;
 use crate::logs::{Recovered, RecoveredReceiver};
 use crate::mta_sts::MtaSts;
 use crate::peer_tls::PeerTls;
 use crate::tables::{Registry, ShardTables};
 use crate::world::{
-    AcceptedSocket, Clock, HashingThreads, MailboxFiles, Real, Resolver, Sockets, Start, seed_of,
+    AcceptedSocket, Clock, HashingThreads, MailboxFiles, Parts, Real, Resolver, Sockets, Start,
+    seed_of,
 };
 use config::Config;
 use mta::acceptor;
@@ -47,6 +49,7 @@ pub(crate) struct Common {
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) peer_tls: Arc<PeerTls>,
     pub(crate) policies: MtaSts,
+    pub(crate) greylist: Greylisting,
 }
 
 /// What one shard thread is given.
@@ -103,15 +106,16 @@ fn run_shard(seed: ShardSeed) {
         let clock = Clock::new(common.started, seed_of(seed.number));
         let tables = ShardTables::new(common.tables);
         let net = Sockets::new(common.certificates, common.peer_tls);
-        let world = Real::new(
+        let world = Real::new(Parts {
             net,
-            clock,
-            common.resolver,
-            common.store,
+            dns: common.resolver,
+            time: clock,
+            store: common.store,
             tables,
-            common.hashing,
-            common.policies,
-        );
+            hashing: common.hashing,
+            policies: common.policies,
+            greylist: common.greylist,
+        });
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {
             Some(queue) => Rc::new(SharedEvents(queue)),

@@ -15,6 +15,7 @@ pub(crate) use resolver::{Resolver, SOCKETS_PER_LOOKUP};
 pub(crate) use sockets::Sockets;
 pub(crate) use tokio_time::{Clock, Start, seed_of, wall_now};
 
+use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
 use crate::tables::ShardTables;
 use mta::seams::{Task, World};
@@ -24,30 +25,22 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub(crate) struct Real(Rc<Parts>);
 
-struct Parts {
-    net: Sockets,
-    dns: Resolver,
-    time: Clock,
-    spawn: LocalSpawn,
-    store: MailboxFiles,
-    tables: ShardTables,
-    hashing: HashingThreads,
-    policies: MtaSts,
+/// What the world of one shard is made of.
+pub(crate) struct Parts {
+    pub(crate) net: Sockets,
+    pub(crate) dns: Resolver,
+    pub(crate) time: Clock,
+    pub(crate) store: MailboxFiles,
+    pub(crate) tables: ShardTables,
+    pub(crate) hashing: HashingThreads,
+    pub(crate) policies: MtaSts,
+    pub(crate) greylist: Greylisting,
 }
 
 impl Real {
     /// To be made on the shard's own thread.
-    pub(crate) fn new(
-        net: Sockets,
-        time: Clock,
-        dns: Resolver,
-        store: MailboxFiles,
-        tables: ShardTables,
-        hashing: HashingThreads,
-        policies: MtaSts,
-    ) -> Real {
-        let spawn = LocalSpawn;
-        Real(Rc::new(Parts { net, dns, time, spawn, store, tables, hashing, policies }))
+    pub(crate) fn new(parts: Parts) -> Real {
+        Real(Rc::new(parts))
     }
 }
 
@@ -60,6 +53,7 @@ impl World for Real {
     type Tables = ShardTables;
     type Hashing = HashingThreads;
     type Policies = MtaSts;
+    type Greylist = Greylisting;
 
     fn net(&self) -> &Sockets {
         &self.0.net
@@ -74,7 +68,7 @@ impl World for Real {
     }
 
     fn spawn(&self) -> &LocalSpawn {
-        &self.0.spawn
+        &LocalSpawn
     }
 
     fn store(&self) -> &MailboxFiles {
@@ -91,6 +85,10 @@ impl World for Real {
 
     fn policies(&self) -> &MtaSts {
         &self.0.policies
+    }
+
+    fn greylist(&self) -> &Greylisting {
+        &self.0.greylist
     }
 }
 

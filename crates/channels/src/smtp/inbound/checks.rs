@@ -84,18 +84,24 @@ impl Checks {
     pub(super) fn explain(&self, strangers: Option<&Strangers>, explainer: &mut Explainer<'_>) {
         let Powers { spf, dkim, dmarc, arc, .. } = self.powers;
         let made = [("spf", spf), ("dkim", dkim), ("dmarc", dmarc), ("arc", arc)];
-        let made = made.into_iter().filter_map(|(check, power)| match power {
-            Power::None => None,
-            Power::Mark => Some(format!("{check} marks")),
-            Power::Hold => Some(format!("{check} holds")),
-            Power::Reject => Some(format!("{check} refuses")),
-        });
+        let made = made.into_iter().filter_map(|(check, power)| said(check, power));
         let before = strangers.map(Strangers::explain).unwrap_or_default();
         let made: Vec<String> = before.into_iter().chain(made).collect();
         if !made.is_empty() {
             explainer.own_key("checks", made.join(", "));
         }
     }
+}
+
+/// What a check may do, for people; `None`: it is not made.
+pub(super) fn said(check: &str, power: Power) -> Option<String> {
+    let does = match power {
+        Power::None => return None,
+        Power::Mark => "marks",
+        Power::Hold => "holds",
+        Power::Reject => "refuses",
+    };
+    Some(format!("{check} {does}"))
 }
 
 /// What is checked, and how much that may do.

@@ -8,7 +8,7 @@ pub(super) use dnsbl::DnsblText;
 pub(crate) use greylist::Greylist;
 pub(super) use greylist::GreylistText;
 
-use super::checks::{Check, ChecksText};
+use super::checks::{Check, ChecksText, said};
 use auth::judgement::Power;
 use config::{Listener, Reader, TableEntry, TableRefText};
 use mta::ingress::Session;
@@ -75,18 +75,12 @@ impl Strangers {
 
     /// Those that are made, for people, in their order.
     pub(super) fn explain(&self) -> Vec<String> {
-        let word = |check: &str, power: Power| match power {
-            Power::None => None,
-            Power::Mark => Some(format!("{check} marks")),
-            Power::Hold => Some(format!("{check} holds")),
-            Power::Reject => Some(format!("{check} refuses")),
-        };
         let dnsbl = self.dnsbl.as_ref().and_then(|dnsbl| {
             let zones: Vec<&str> = dnsbl.lists.iter().map(|list| &*list.zone).collect();
-            word(&format!("dnsbl ({})", zones.join(" ")), dnsbl.power)
+            said(&format!("dnsbl ({})", zones.join(" ")), dnsbl.power)
         });
         let domains =
-            [word("own_domains", self.own_domains), word("sender_domain", self.sender_domain)];
+            [said("own_domains", self.own_domains), said("sender_domain", self.sender_domain)];
         let greylist = self
             .greylist
             .as_ref()

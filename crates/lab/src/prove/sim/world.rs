@@ -13,8 +13,8 @@ use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
-    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoHashing, NoPolicies, Sleep, Spawn,
-    Task, Time, World,
+    Book, Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoHashing, NoPolicies, Sleep,
+    Spawn, Task, Time, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -48,6 +48,7 @@ struct Seams {
     spawn: SimSpawn,
     store: SimStore,
     tables: SimTables,
+    greylist: RefCell<Book>,
 }
 
 impl SimWorld {
@@ -61,7 +62,8 @@ impl SimWorld {
         store: SimStore,
         tables: SimTables,
     ) -> SimWorld {
-        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables }))
+        let greylist = RefCell::default();
+        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables, greylist }))
     }
 }
 
@@ -74,6 +76,7 @@ impl World for SimWorld {
     type Tables = SimTables;
     type Hashing = NoHashing;
     type Policies = NoPolicies;
+    type Greylist = RefCell<Book>;
 
     fn net(&self) -> &SimNet {
         &self.0.net
@@ -105,6 +108,10 @@ impl World for SimWorld {
 
     fn policies(&self) -> &NoPolicies {
         &NoPolicies
+    }
+
+    fn greylist(&self) -> &RefCell<Book> {
+        &self.0.greylist
     }
 }
 

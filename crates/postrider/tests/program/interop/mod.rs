@@ -11,6 +11,7 @@ mod contents;
 mod dovecot;
 mod exim;
 mod go_smtp;
+mod greylist;
 mod opensmtpd;
 pub(crate) mod place;
 mod policy;
@@ -29,6 +30,13 @@ use place::is_possible;
 fn postfix_takes_and_passes_on() {
     if is_possible(&["postgrey"]) {
         play(&Chain::start(postfix::start));
+    }
+}
+
+#[test]
+fn postfix_is_put_off_and_remembered() {
+    if is_possible(&["postgrey"]) {
+        greylist::postfix_comes_again_and_is_remembered();
     }
 }
 

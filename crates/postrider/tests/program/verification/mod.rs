@@ -6,4 +6,5 @@ mod listeners;
 mod openspf;
 mod sealing;
 mod signers;
+mod strangers;
 mod zone;
