@@ -2,7 +2,7 @@
 
 use crate::records::Records;
 use crate::scan::{Scan, Scanned, Wanted};
-use crate::{arc, dkim, dmarc, iprev, spf};
+use crate::{arc, dkim, dmarc, dnsbl, iprev, spf};
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::pin;
@@ -63,6 +63,8 @@ pub struct Summary {
     pub arc: Option<arc::Verdict>,
     /// What the seal that the message got here says of the chain before it.
     pub sealed: Option<&'static str>,
+    /// What lists in the DNS say of the client, where they were asked.
+    pub dnsbl: Option<dnsbl::Verdict>,
 }
 
 impl Verdicts {
@@ -75,6 +77,7 @@ impl Verdicts {
             dmarc: self.dmarc.as_ref().map(|outcome| outcome.verdict),
             arc: self.arc.as_ref().map(|outcome| outcome.verdict),
             sealed: None,
+            dnsbl: None,
         }
     }
 }

@@ -20,6 +20,14 @@ pub enum Power {
     Reject,
 }
 
+impl Power {
+    /// Whether the check is made at all.
+    #[must_use]
+    pub fn is_made(self) -> bool {
+        self > Power::None
+    }
+}
+
 /// How much each check may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Powers {
@@ -37,13 +45,12 @@ impl Powers {
     /// The checks that are made.
     #[must_use]
     pub fn asked(&self) -> Asked {
-        let is_made = |power| power > Power::None;
         Asked {
-            iprev: is_made(self.client_name),
-            spf: is_made(self.spf),
-            dkim: is_made(self.dkim),
-            dmarc: is_made(self.dmarc),
-            arc: is_made(self.arc),
+            iprev: self.client_name.is_made(),
+            spf: self.spf.is_made(),
+            dkim: self.dkim.is_made(),
+            dmarc: self.dmarc.is_made(),
+            arc: self.arc.is_made(),
         }
     }
 }
@@ -91,7 +98,7 @@ pub fn judge(powers: &Powers, verdicts: &Verdicts) -> Judgement {
 }
 
 /// Replies and reasons to hold are text; what strangers wrote need not be.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
 }
 

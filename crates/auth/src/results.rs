@@ -1,6 +1,7 @@
 //! What the checks came to, for those who read the message: Authentication-Results (RFC 8601).
 
 use crate::checks::Verdicts;
+use crate::dnsbl::Standing;
 use crate::spf::Identity;
 use crate::{arc, dkim, dmarc, iprev, spf};
 use std::fmt::Write as _;
@@ -42,8 +43,27 @@ fn lines_from(first: String, verdicts: &Verdicts) -> Vec<String> {
     if results.is_empty() {
         results.push("none".to_owned());
     }
+    field(first, results)
+}
+
+/// A field of its own for the lists that speak for a client (RFC 8904); `None`: there is none.
+#[must_use]
+pub fn allowed(server: &str, standing: &Standing) -> Option<Vec<String>> {
+    let speak_for = standing.0.iter().filter(|listing| listing.score < 0);
+    let results: Vec<String> = speak_for
+        .map(|listing| {
+            let mut text = result("dnswl", "pass", "", true);
+            add(&mut text, "dns.zone", &listing.zone);
+            add(&mut text, "policy.ip", &listing.answer.to_string());
+            text
+        })
+        .collect();
+    (!results.is_empty()).then(|| field(format!("{FIELD}: {};", value(server)), results))
+}
+
+fn field(first: String, results: Vec<String>) -> Vec<String> {
     let mut lines = vec![first];
-    let last = results.len() - 1;
+    let last = results.len().saturating_sub(1);
     for (n, mut result) in results.into_iter().enumerate() {
         if n < last {
             result.push(';');
@@ -139,6 +159,8 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dnsbl::{By, Listing};
+    use std::net::Ipv4Addr;
 
     #[test]
     fn what_strangers_write_stays_within_its_value() {
@@ -172,6 +194,25 @@ mod tests {
         );
         let none = iprev::Outcome::without_name(iprev::Verdict::PermError);
         assert_eq!(line("2001:db8::1", none), "iprev=permerror policy.iprev=\"2001:db8::1\"");
+    }
+
+    #[test]
+    fn lists_that_speak_for_a_client_are_named() {
+        let listing = |zone: &str, score| Listing {
+            zone: zone.into(),
+            by: By::Client,
+            answer: Ipv4Addr::new(127, 0, 10, 1),
+            score,
+        };
+        let standing = Standing(vec![listing("block.example", 1), listing("allow.example", -2)]);
+        assert_eq!(
+            allowed("mx.example.org", &standing).unwrap(),
+            [
+                "Authentication-Results: mx.example.org;",
+                "dnswl=pass dns.zone=allow.example policy.ip=127.0.10.1"
+            ]
+        );
+        assert_eq!(allowed("mx.example.org", &Standing(vec![listing("a.example", 1)])), None);
     }
 
     #[test]

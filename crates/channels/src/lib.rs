@@ -14,7 +14,8 @@ mod values;
 pub use key_file::KeyFile;
 pub use smtp::settings;
 pub use stages::{
-    AccessQuestion, ConsultedAccess, consult_access, lookups_at_once, milter_connections,
+    AccessQuestion, ConsultedAccess, asks_for_greylisting, consult_access, lookups_at_once,
+    milter_connections,
 };
 pub use tables::{DatabaseFile, LocalTable, local};
 
@@ -91,6 +92,7 @@ pub fn protocols<W: World>() -> Protocols<W> {
 pub fn stages<W: World>() -> StageKinds<W> {
     vec![
         Rc::new(stages::Checking),
+        Rc::new(stages::StrangerChecks),
         Rc::new(stages::Accesses),
         Rc::new(stages::Copies),
         Rc::new(stages::Milters),

@@ -51,7 +51,7 @@ impl<'a, T> Answer<'a, T> {
 }
 
 /// What all of them give, in their order; they wait together.
-pub(crate) async fn all<T>(waiting: Vec<Later<'_, T>>) -> Vec<T> {
+pub async fn all<T>(waiting: Vec<Later<'_, T>>) -> Vec<T> {
     let mut waiting: Vec<(Later<'_, T>, Option<T>)> =
         waiting.into_iter().map(|later| (later, None)).collect();
     poll_fn(|cx| {

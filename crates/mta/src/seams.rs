@@ -10,19 +10,22 @@ mod mailbox;
 mod records;
 
 pub use crate::encryption::{DaneTrust, Encryption, Trust};
+pub use auth::greylist::Book;
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 pub use records::AsRecords;
 
 use crate::answer::Answer;
+use auth::greylist::{Rules, Triplet, Verdict};
 use auth::tlsa::Tlsa;
 use bytes::Bytes;
 use config::TableEntry;
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Mono, Wall};
+use std::cell::RefCell;
 use std::fmt;
 use std::future::{Future, ready};
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,6 +45,7 @@ pub trait World: Clone + 'static {
     type Hashing: Hashing;
     type Policies: Policies;
     type DomainReports: DomainReports;
+    type Greylist: Greylist;
 
     fn net(&self) -> &Self::Net;
     fn dns(&self) -> &Self::Dns;
@@ -57,6 +61,8 @@ pub trait World: Clone + 'static {
     fn policies(&self) -> &Self::Policies;
     /// Who tells owners of domains of mail in their name.
     fn domain_reports(&self) -> &Self::DomainReports;
+    /// What is known of strangers who came before.
+    fn greylist(&self) -> &Self::Greylist;
 }
 
 /// Where a connection leads.
@@ -228,6 +234,17 @@ pub trait Dns: 'static {
     /// IPv4 and IPv6 addresses of an ASCII host name.
     fn addresses(&self, host: &str) -> impl Future<Output = Result<Vec<IpAddr>, DnsError>>;
 
+    /// IPv4 addresses alone, as lists in the DNS have them (RFC 5782 §2.1).
+    fn ipv4_addresses(&self, host: &str) -> impl Future<Output = Result<Vec<Ipv4Addr>, DnsError>> {
+        async {
+            let of_v4 = |address: IpAddr| match address {
+                IpAddr::V4(address) => Some(address),
+                IpAddr::V6(_) => None,
+            };
+            Ok(self.addresses(host).await?.into_iter().filter_map(of_v4).collect())
+        }
+    }
+
     /// TXT records of an ASCII name, each with its character strings joined.
     fn txt(&self, _name: &str) -> impl Future<Output = Result<Vec<Vec<u8>>, DnsError>> {
         ready(Err(DnsError::NoRecords))
@@ -296,6 +313,19 @@ impl DomainReports for NoDomainReports {
     }
 
     fn note(&self, _: auth::dmarc::reporting::Message) {}
+}
+
+/// What all shards know of strangers who came before.
+pub trait Greylist: 'static {
+    /// What becomes of a recipient; at once, and written down later.
+    fn judge(&self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict;
+}
+
+/// Of a world with one shard, which forgets all at its end.
+impl Greylist for RefCell<Book> {
+    fn judge(&self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict {
+        self.borrow_mut().judge(rules, triplet, now)
+    }
 }
 
 /// Clocks and chance.

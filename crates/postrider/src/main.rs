@@ -15,6 +15,7 @@ mod dmarc_reports;
 mod event_log;
 mod file_disk;
 mod file_stamp;
+mod greylist;
 mod log_set;
 mod logs;
 mod mapped_file;

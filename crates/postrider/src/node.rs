@@ -6,6 +6,7 @@ use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::dmarc_reports::DmarcReporting;
 use crate::event_log::EventLog;
+use crate::greylist::Greylisting;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mta_sts::MtaSts;
 use crate::mutex::lock;
@@ -81,6 +82,7 @@ pub(crate) struct Node {
     certificates: Arc<Certificates>,
     signing_keys: Arc<SigningKeys>,
     dmarc_reports: DmarcReporting,
+    greylist: Greylisting,
 }
 
 impl Node {
@@ -107,10 +109,8 @@ impl Node {
         let suspensions = Suspensions::open(&config.spool.paths[0])?;
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
-        // After the spool: the event log usually lies in its directory, which only the spool may
-        // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;
-        let (resolver, policies) = advisers(config, &metrics, console);
+        let (resolver, policies, greylist) = advisers(config, &metrics, console);
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -122,6 +122,7 @@ impl Node {
             store: start_mailboxes(&metrics, descriptors)?,
             policies,
             dmarc_reports: reporting(config, &resolver, &senders[0], console)?,
+            greylist: greylist.clone(),
             resolver,
             hashing: HashingThreads::new(),
             tables,
@@ -156,6 +157,7 @@ impl Node {
             certificates: common.certificates,
             signing_keys,
             dmarc_reports: common.dmarc_reports,
+            greylist,
         })
     }
 
@@ -204,6 +206,7 @@ impl Node {
         self.certificates.adopt(config, certificates)?;
         self.signing_keys.adopt(config, signing_keys)?;
         self.dmarc_reports.adopt(config)?;
+        self.greylist.open_for(config);
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
         }
@@ -314,9 +317,26 @@ impl Node {
         if let Some(events) = self.events {
             events.finish();
         }
+        self.greylist.close();
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
+}
+
+fn start_mailboxes(
+    metrics: &NodeMetrics,
+    descriptors: Descriptors,
+) -> Result<MailboxFiles, String> {
+    MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
+        .map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+/// Where the first shard listens, once it does.
+fn bound_addresses(
+    when_bound: &std_mpsc::Receiver<io::Result<Vec<SocketAddr>>>,
+) -> Result<Vec<SocketAddr>, String> {
+    let ended = |_| "the first shard ended before it listened".to_owned();
+    when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
 }
 
 /// What all shards share.
@@ -399,6 +419,8 @@ fn problems_of(status: &SpoolStatus, ids_left: u64) -> Vec<String> {
     problems
 }
 
+/// After the spool is open: the log usually lies in its directory, which only the spool may make, with
+/// its mode, and whose errors are told as the spool's.
 fn start_events(
     config: &Config,
     shards: u16,
@@ -440,17 +462,19 @@ fn open_keys(
     Ok((Certificates::open(config, console)?, SigningKeys::open(config, console)?))
 }
 
-/// Who is asked where mail goes and how it is encrypted.
+/// Who is asked where mail goes and how it is encrypted, and whether a stranger came before.
 fn advisers(
     config: &Config,
     metrics: &NodeMetrics,
     console: &Arc<ConsoleLog>,
-) -> (Resolver, MtaSts) {
+) -> (Resolver, MtaSts, Greylisting) {
     let resolver = Resolver::new(&config.dns);
     warn_of_no_dnssec(config, &resolver, console);
     let spool = &config.spool.paths[0];
     let policies = MtaSts::new(spool, resolver.clone(), &metrics.policies, Arc::clone(console));
-    (resolver, policies)
+    let greylist = Greylisting::new(spool, console);
+    greylist.open_for(config);
+    (resolver, policies, greylist)
 }
 
 /// Who tells owners of domains of mail in their name, by mail that this shard queues.

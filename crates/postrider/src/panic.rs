@@ -6,13 +6,20 @@
 
 use std::panic;
 use std::process::abort;
+use std::thread;
+
+/// The thread with this name alone may panic: it has a library read and write a file that may be damaged,
+/// and without it only the file is missing.
+pub(crate) const MAY_PANIC: &str = "greylist";
 
 /// From now on a panic is told as usual, and then the process aborts.
 pub(crate) fn ends_the_process() {
     let tell = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         tell(info);
-        abort();
+        if thread::current().name() != Some(MAY_PANIC) {
+            abort();
+        }
     }));
 }
 

@@ -3,6 +3,7 @@
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::dmarc_reports::DmarcReporting;
+use crate::greylist::Greylisting;
 use crate::logs::{Recovered, RecoveredReceiver};
 use crate::mta_sts::MtaSts;
 use crate::peer_tls::PeerTls;
@@ -50,6 +51,7 @@ pub(crate) struct Common {
     pub(crate) peer_tls: Arc<PeerTls>,
     pub(crate) policies: MtaSts,
     pub(crate) dmarc_reports: DmarcReporting,
+    pub(crate) greylist: Greylisting,
 }
 
 /// What one shard thread is given.
@@ -113,6 +115,7 @@ fn run_shard(seed: ShardSeed) {
             hashing: common.hashing,
             policies: common.policies,
             domain_reports: common.dmarc_reports,
+            greylist: common.greylist,
         });
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let events: Rc<dyn EventSink> = match seed.events {

@@ -6,7 +6,7 @@ mod outbound;
 pub mod settings;
 
 pub(crate) use inbound::{
-    Checks, Inbound, Milter, OnFailure, SmtpListenerText, SubmissionText, checks_of, milters_of,
-    seal_of,
+    Checks, Dnsbl, Exempt, Greylist, Inbound, Milter, OnFailure, SmtpListenerText, Strangers,
+    SubmissionText, checks_of, is_stranger, milters_of, seal_of, strangers_of,
 };
 pub(crate) use outbound::Outbound;

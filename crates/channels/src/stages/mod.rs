@@ -4,17 +4,28 @@ mod access;
 mod action;
 mod checks;
 mod copy;
+mod keys;
 mod milters;
 mod policy;
+mod strangers;
 
 pub use access::{AccessQuestion, ConsultedAccess, consult_access};
 pub(crate) use access::{AccessText, Accesses};
 pub(crate) use checks::Checking;
-pub use checks::lookups_at_once;
 pub(crate) use copy::{Copies, CopyText};
 pub(crate) use milters::Milters;
 pub use milters::milter_connections;
 pub(crate) use policy::{Policies, PolicyText};
+pub(crate) use strangers::StrangerChecks;
+pub use strangers::asks_for_greylisting;
+
+use config::Config;
+
+/// Lookups that checks have under way at once, at most, on each shard.
+#[must_use]
+pub fn lookups_at_once(config: &Config) -> u32 {
+    checks::lookups_at_once(config) + strangers::lookups_at_once(config)
+}
 
 /// Whether a rule with these `listeners` is for one of this name; none named: for all.
 fn is_for_listener(names: &[String], listener: &str) -> bool {

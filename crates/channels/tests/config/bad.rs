@@ -1,11 +1,12 @@
 //! Bad files: each with the place and the message that it must give.
 
+use super::bad_checks::CHECKS;
 use channels::schema;
 
 /// A file that is right but for `<HERE>`, which stands on line 1 (before the sections).
 const TOP: &str = "<HERE>\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n";
 /// The same with `<HERE>` on line 3, inside the listener.
-const LISTENER: &str =
+pub(crate) const LISTENER: &str =
     "[[listener]]\naddress = \"127.0.0.1:25\"\n<HERE>\n[[route]]\ndiscard = {}\n";
 /// The same with `<HERE>` on line 4, inside the first route, which another one follows.
 const ROUTE: &str =
@@ -518,7 +519,7 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn each_mistake_is_shown_at_its_place() {
     let mut wrong = String::new();
-    for (frame, mistake, expected) in BAD {
+    for (frame, mistake, expected) in BAD.iter().chain(CHECKS) {
         let text = frame.replacen("<HERE>", mistake, 1);
         let found = match schema().parse(&text, "f.toml") {
             Ok(_) => "no error".to_owned(),

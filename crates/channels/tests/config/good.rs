@@ -305,6 +305,30 @@ fn an_explanation_names_the_line_of_each_decision() {
 }
 
 #[test]
+fn what_is_checked_of_strangers_is_explained() {
+    let text = "[[listener]]\naddress = \"127.0.0.1:25\"\n[listener.checks]\nspf = \"mark\"\n\
+                own_domains = \"reject\"\ngreylist = true\n[listener.checks.dnsbl]\n\
+                lists = [\"a.example*2\", \"b.example*-1\"]\naction = \"hold\"\n\
+                [[route]]\ndiscard = {}\n";
+    let config = config(text);
+    let recipient = mailbox("someone@example.org");
+    let request = ExplainRequest {
+        recipient: &recipient,
+        sender: None,
+        listener: None,
+        client: None,
+        mx: None,
+        tls: &[],
+        in_tables: InTables::default(),
+    };
+    let steps = config.explain(&request).unwrap().steps;
+    let checks = steps.iter().find(|step| step.what == "checks").map(|step| step.value.as_str());
+    let told = "own_domains refuses, dnsbl (a.example b.example) holds, \
+                greylist puts off for 300 s, spf marks";
+    assert_eq!(checks, Some(told));
+}
+
+#[test]
 fn an_explanation_of_a_refusal_and_of_mx() {
     let config = config(DESIGN);
     let recipient = mailbox("someone@elsewhere.example");

@@ -25,6 +25,7 @@ mod policies;
 mod report;
 mod routing;
 mod stages;
+mod strangers;
 mod submission;
 mod tables;
 mod values;

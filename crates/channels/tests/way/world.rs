@@ -8,12 +8,12 @@ use mail::{Mono, Wall};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Dns, DnsError, Encryption, Endpoint, Found, Hashing, Listener, MailStore, MailboxError,
+    Book, Dns, DnsError, Encryption, Endpoint, Found, Hashing, Listener, MailStore, MailboxError,
     MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Overloaded, Sleep, Spawn, Stream, Tables,
     Task, Time, Trust, World,
 };
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -50,6 +50,7 @@ struct Seams {
     spawn: LocalTasks,
     store: Mailboxes,
     tables: TestTables,
+    greylist: RefCell<Book>,
     stages: RefCell<Vec<Rc<dyn StageKind<TestWorld>>>>,
 }
 
@@ -62,6 +63,7 @@ impl TestWorld {
             spawn: LocalTasks::default(),
             store: Mailboxes::default(),
             tables: TestTables::default(),
+            greylist: RefCell::default(),
             stages: RefCell::default(),
         }))
     }
@@ -104,6 +106,21 @@ impl TestWorld {
     /// What an address is called; `None`: nobody answers.
     pub(crate) fn set_names(&self, address: IpAddr, answer: Option<Result<Vec<String>, DnsError>>) {
         self.0.dns.names.borrow_mut().insert(address, answer);
+    }
+
+    /// What TXT says of a name.
+    pub(crate) fn set_txt(&self, name: &str, text: &[u8]) {
+        self.0.dns.texts.borrow_mut().insert(name.to_owned(), text.to_vec());
+    }
+
+    /// Nobody answers questions about this name.
+    pub(crate) fn set_silent(&self, name: &str) {
+        self.0.dns.silent.borrow_mut().insert(name.to_owned());
+    }
+
+    /// Names that were asked for, in order.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.0.dns.asked.borrow().clone()
     }
 
     /// What a table says of a key.
@@ -160,6 +177,7 @@ impl World for TestWorld {
     type Hashing = HashingHere;
     type Policies = NoPolicies;
     type DomainReports = NoDomainReports;
+    type Greylist = RefCell<Book>;
 
     fn net(&self) -> &TestNet {
         &self.0.net
@@ -190,6 +208,10 @@ impl World for TestWorld {
 
     fn domain_reports(&self) -> &NoDomainReports {
         &NoDomainReports
+    }
+
+    fn greylist(&self) -> &RefCell<Book> {
+        &self.0.greylist
     }
 }
 
@@ -302,15 +324,35 @@ pub(crate) struct TestDns {
     mx: RefCell<BTreeMap<String, Result<Vec<Mx>, DnsError>>>,
     addresses: RefCell<BTreeMap<String, Result<Vec<IpAddr>, DnsError>>>,
     names: RefCell<BTreeMap<IpAddr, Option<Result<Vec<String>, DnsError>>>>,
+    texts: RefCell<BTreeMap<String, Vec<u8>>>,
+    silent: RefCell<BTreeSet<String>>,
+    asked: RefCell<Vec<String>>,
+}
+
+impl TestDns {
+    async fn hear(&self, name: &str) {
+        self.asked.borrow_mut().push(name.to_owned());
+        if self.silent.borrow().contains(name) {
+            std::future::pending().await
+        }
+    }
 }
 
 impl Dns for TestDns {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
+        self.hear(domain).await;
         let answer = self.mx.borrow().get(domain).cloned();
         answer.unwrap_or(Err(DnsError::NoSuchDomain))
     }
 
+    async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
+        self.hear(name).await;
+        let text = self.texts.borrow().get(name).cloned();
+        text.map(|text| vec![text]).ok_or(DnsError::NoSuchDomain)
+    }
+
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
+        self.hear(host).await;
         let answer = self.addresses.borrow().get(host).cloned();
         answer.unwrap_or(Err(DnsError::NoSuchDomain))
     }

@@ -153,6 +153,7 @@ fn checked_fields(line: &mut Line<'_>, checked: &Summary) {
         ("dmarc", checked.dmarc.map(auth::dmarc::Verdict::as_str)),
         ("arc", checked.arc.map(auth::arc::Verdict::as_str)),
         ("sealed", checked.sealed),
+        ("dnsbl", checked.dnsbl.map(auth::dnsbl::Verdict::as_str)),
     ];
     for (check, verdict) in words {
         if let Some(verdict) = verdict {

@@ -174,7 +174,13 @@ impl Draft {
 
     /// What came of the checks of who sends.
     pub fn note_checked(&mut self, checked: Summary) {
-        self.additions.checked = checked;
+        let dnsbl = self.additions.checked.dnsbl;
+        self.additions.checked = Summary { dnsbl, ..checked };
+    }
+
+    /// What lists in the DNS say of the client.
+    pub fn note_listed(&mut self, verdict: auth::dnsbl::Verdict) {
+        self.additions.checked.dnsbl = Some(verdict);
     }
 
     /// It has got a seal, which says this of the chain before it.

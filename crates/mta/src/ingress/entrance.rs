@@ -239,7 +239,8 @@ impl<W: World> Entrance<W> {
             return Ok(());
         }
         let serial = self.ingress.next_transaction();
-        let transaction = Transaction::new(&self.session, sender, size, serial);
+        let metrics = &self.ingress.services.metrics;
+        let transaction = Transaction::new(&self.session, sender, size, serial, metrics);
         for stage in &*self.stages {
             decided(&self.ingress.services, stage.sender(&transaction), Grace::None).await?;
         }

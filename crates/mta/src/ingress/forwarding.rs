@@ -1,10 +1,14 @@
-//! Which recipients get a message from a rewritten sender: those to whom it is sent on for others.
+//! Which recipients get a message from a rewritten sender: those to whom it is sent on for others; and
+//! which domains are ours.
 
 use super::{Ingress, refusals};
-use crate::routing::find;
-use crate::seams::World;
-use config::{Destination, Route};
-use mail::{Envelope, Refusal};
+use crate::routing::{Active, find};
+use crate::seams::{Tables, World};
+use config::{Config, Destination, Route};
+use lookup::Trouble;
+use mail::{Domain, Envelope, Refusal, Wall};
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// Of the recipients that stand for others, `instead`, those whose mail leaves our domains, or whose
 /// route says so, if the sender is of none of ours: their next hop might refuse mail that the sender's domain doesn't send itself.
@@ -26,16 +30,48 @@ pub(super) async fn leaving<W: World>(
             !route.channel.is_local() && route.srs.unwrap_or_else(|| !names_ours(route))
         })
     });
-    let domain = sender.domain();
-    if instead.is_empty() || domain == active.config.hostname {
+    if instead.is_empty() {
         return Ok(Vec::new());
     }
-    let in_tables = find::in_tables(ingress.services.world.tables(), &active, &domain).get().await;
+    let is_ours = is_ours(ingress.services.world.tables(), &active, &sender.domain()).await;
     let console = &*ingress.services.console;
-    let at = in_tables.map_err(|trouble| refusals::no_answer(console, &trouble))?;
-    let route = active.config.route_for(&domain, at);
-    let is_ours = route.is_some_and(|(_, route)| names_ours(route));
+    let is_ours = is_ours.map_err(|trouble| refusals::no_answer(console, &trouble))?;
     Ok(if is_ours { Vec::new() } else { instead })
+}
+
+/// Whether a domain is ours: this server's name, or one that a route names.
+async fn is_ours<T: Tables + Clone>(
+    tables: &T,
+    active: &Rc<Active>,
+    domain: &Domain,
+) -> Result<bool, Trouble> {
+    if *domain == active.config.hostname {
+        return Ok(true);
+    }
+    let at = find::in_tables(tables, active, domain).get().await?;
+    Ok(active.config.route_for(domain, at).is_some_and(|(_, route)| names_ours(route)))
+}
+
+/// The domains that are ours by one configuration: its `hostname`, and those that a route names, but for
+/// those of `mx` routes.
+pub struct OwnDomains<T> {
+    tables: T,
+    active: Rc<Active>,
+}
+
+impl<T: Tables + Clone> OwnDomains<T> {
+    pub fn new(tables: &T, config: &Config) -> OwnDomains<T> {
+        let active = Active::new(Arc::new(config.clone()), ("start", Wall(0)));
+        OwnDomains { tables: tables.clone(), active: Rc::new(active) }
+    }
+
+    /// Whether this domain is ours.
+    ///
+    /// # Errors
+    /// A table gives no answer.
+    pub async fn has(&self, domain: &Domain) -> Result<bool, Trouble> {
+        is_ours(&self.tables, &self.active, domain).await
+    }
 }
 
 /// Whether the domains that it names are ours: what goes where their MX leads may be anybody's.

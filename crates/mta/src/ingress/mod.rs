@@ -33,6 +33,7 @@ pub use consultation::{Consulted, consult, consult_route};
 pub use content::{Gathered, Gathering};
 pub use draft::Draft;
 pub use entrance::{Entrance, Submitted};
+pub use forwarding::OwnDomains;
 pub use intake::Intake;
 pub use login::{Attempt, Logins};
 pub use observer::Observer;

@@ -2,7 +2,7 @@
 
 use super::{Counter, Metrics};
 use auth::checks::Summary;
-use auth::{arc, dkim, dmarc, iprev, spf};
+use auth::{arc, dkim, dmarc, dnsbl, iprev, spf};
 
 impl Metrics {
     /// Counts the verdict of each check that was made.
@@ -13,6 +13,7 @@ impl Metrics {
             checked.dkim.map(|verdict| self.of_dkim(verdict)),
             checked.dmarc.map(|verdict| self.of_dmarc(verdict)),
             checked.arc.map(|verdict| self.of_arc(verdict)),
+            checked.dnsbl.map(|verdict| self.of_dnsbl(verdict)),
         ];
         counters.into_iter().flatten().for_each(Counter::inc);
         if let Some(says) = checked.sealed {
@@ -73,6 +74,15 @@ impl Metrics {
             arc::Verdict::Pass => &self.checked_arc_pass,
             arc::Verdict::Fail => &self.checked_arc_fail,
             arc::Verdict::TempError => &self.checked_arc_temperror,
+        }
+    }
+
+    fn of_dnsbl(&self, verdict: dnsbl::Verdict) -> &Counter {
+        match verdict {
+            dnsbl::Verdict::None => &self.checked_dnsbl_none,
+            dnsbl::Verdict::Allowed => &self.checked_dnsbl_allowed,
+            dnsbl::Verdict::Below => &self.checked_dnsbl_below,
+            dnsbl::Verdict::Listed => &self.checked_dnsbl_listed,
         }
     }
 }

@@ -104,7 +104,7 @@ impl Retries {
 }
 
 impl Active {
-    fn new(config: Arc<Config>, since: (&'static str, Wall)) -> Active {
+    pub(crate) fn new(config: Arc<Config>, since: (&'static str, Wall)) -> Active {
         Active {
             retries: config.routes.iter().map(|r| Retries::new(&config, &r.retry)).collect(),
             default_retry: Retries::new(&config, &config.retry),

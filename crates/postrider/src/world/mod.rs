@@ -16,6 +16,7 @@ pub(crate) use sockets::Sockets;
 pub(crate) use tokio_time::{Clock, Start, seed_of, wall_now};
 
 use crate::dmarc_reports::DmarcReporting;
+use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
 use crate::tables::ShardTables;
 use mta::seams::{Task, World};
@@ -35,6 +36,7 @@ pub(crate) struct Parts {
     pub(crate) hashing: HashingThreads,
     pub(crate) policies: MtaSts,
     pub(crate) domain_reports: DmarcReporting,
+    pub(crate) greylist: Greylisting,
 }
 
 impl Real {
@@ -54,6 +56,7 @@ impl World for Real {
     type Hashing = HashingThreads;
     type Policies = MtaSts;
     type DomainReports = DmarcReporting;
+    type Greylist = Greylisting;
 
     fn net(&self) -> &Sockets {
         &self.0.net
@@ -89,6 +92,10 @@ impl World for Real {
 
     fn domain_reports(&self) -> &DmarcReporting {
         &self.0.domain_reports
+    }
+
+    fn greylist(&self) -> &Greylisting {
+        &self.0.greylist
     }
 }
 

@@ -12,7 +12,7 @@ use hickory_resolver::proto::rr::{Name, RData, Record};
 use hickory_resolver::system_conf::read_system_conf;
 use mta::lack;
 use mta::seams::{Dns, DnsError, HostSecurity, Mx, Vouched};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use validated::Validated;
 
 /// UDP sockets that one lookup has open at most: A and AAAA at once, and of each the question
@@ -153,6 +153,16 @@ impl Dns for Resolver {
         let name = absolute(host);
         let lookup = self.ask(async |resolver| resolver.lookup_ip(name.as_str()).await).await?;
         Ok(lookup.iter().collect())
+    }
+
+    async fn ipv4_addresses(&self, host: &str) -> Result<Vec<Ipv4Addr>, DnsError> {
+        let name = absolute(host);
+        let lookup = self.ask(async |resolver| resolver.ipv4_lookup(name.as_str()).await).await?;
+        let address = |record: &Record| match &record.data {
+            RData::A(a) => Some(a.0),
+            _ => None,
+        };
+        Ok(lookup.answers().iter().filter_map(address).collect())
     }
 
     async fn vouched_mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {

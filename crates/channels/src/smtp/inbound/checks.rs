@@ -1,7 +1,8 @@
 //! What a listener is told of checks (`checks`).
 
+use super::strangers::{DnsblText, GreylistText, Strangers};
 use auth::judgement::{Power, Powers};
-use config::Explainer;
+use config::{Explainer, TableRefText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,12 +31,36 @@ pub(crate) struct ChecksText {
     arc: Check,
     /// What becomes of a message that a check could have held or refused, had the DNS answered.
     temporary: Temporary,
+    /// Whether a stranger names a sender of a domain of ours (550 5.7.1): this server's name, or a domain
+    /// that a route names, but for those of `mx` routes. Whoever may send from there relays or logs in.
+    pub(super) own_domains: Check,
+    /// Whether mail to the sender could go anywhere: its domain has MX or addresses. 550 5.1.8 if it does
+    /// not exist, 550 5.7.27 if it takes no mail (RFC 7505), 450 4.4.3 if the DNS does not say. No sender
+    /// at all is right.
+    pub(super) sender_domain: Check,
+    /// Lists in the DNS that are asked about the client (RFC 5782): `["zen.example"]`, or a table. Who is
+    /// on one is refused (550 5.7.1), unless the table says otherwise. A list that does not answer counts
+    /// for nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dnsbl: Option<DnsblText>,
+    /// Whether strangers that come for the first time are put off (450 4.7.1): `true`, or a table that says
+    /// how. A mail server comes again, most programs that send spam do not. Who it is, is told by network,
+    /// sender and recipient; who has come again is remembered, in a file of the first spool directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) greylist: Option<GreylistText>,
+    /// The table of clients, by address or network, whom the checks before the message do not concern:
+    /// `own_domains`, `sender_domain`, `dnsbl`, `greylist`. What it has for them is all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exempt_clients: Option<TableRefText>,
+    /// The same for recipients, by address or domain. A `postmaster` never needs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exempt_recipients: Option<TableRefText>,
 }
 
 /// What a check may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Check {
+pub(crate) enum Check {
     /// It is not made.
     #[default]
     None,
@@ -61,26 +86,27 @@ enum Temporary {
 
 impl Checks {
     /// Those that are made, and how much each may do.
-    pub(super) fn explain(&self, explainer: &mut Explainer<'_>) {
+    pub(super) fn explain(&self, strangers: Option<&Strangers>, explainer: &mut Explainer<'_>) {
         let Powers { client_name, spf, dkim, dmarc, arc, .. } = self.powers;
-        let made = [
-            ("client_name", client_name),
-            ("spf", spf),
-            ("dkim", dkim),
-            ("dmarc", dmarc),
-            ("arc", arc),
-        ];
-        let made = made.into_iter().filter_map(|(check, power)| match power {
-            Power::None => None,
-            Power::Mark => Some(format!("{check} marks")),
-            Power::Hold => Some(format!("{check} holds")),
-            Power::Reject => Some(format!("{check} refuses")),
-        });
-        let made: Vec<String> = made.collect();
+        let made = [("client_name", client_name), ("spf", spf), ("dkim", dkim), ("dmarc", dmarc), ("arc", arc)];
+        let made = made.into_iter().filter_map(|(check, power)| said(check, power));
+        let before = strangers.map(Strangers::explain).unwrap_or_default();
+        let made: Vec<String> = before.into_iter().chain(made).collect();
         if !made.is_empty() {
             explainer.own_key("checks", made.join(", "));
         }
     }
+}
+
+/// What a check may do, for people; `None`: it is not made.
+pub(super) fn said(check: &str, power: Power) -> Option<String> {
+    let does = match power {
+        Power::None => return None,
+        Power::Mark => "marks",
+        Power::Hold => "holds",
+        Power::Reject => "refuses",
+    };
+    Some(format!("{check} {does}"))
 }
 
 /// What is checked, and how much that may do.
@@ -91,19 +117,13 @@ pub(crate) struct Checks {
 
 impl ChecksText {
     pub(super) fn read(&self) -> Checks {
-        let power = |check| match check {
-            Check::None => Power::None,
-            Check::Mark => Power::Mark,
-            Check::Hold => Power::Hold,
-            Check::Reject => Power::Reject,
-        };
         Checks {
             powers: Powers {
-                client_name: power(self.client_name),
-                spf: power(self.spf),
-                dkim: power(self.dkim),
-                dmarc: power(self.dmarc),
-                arc: power(self.arc),
+                client_name: self.client_name.power(),
+                spf: self.spf.power(),
+                dkim: self.dkim.power(),
+                dmarc: self.dmarc.power(),
+                arc: self.arc.power(),
                 defers: self.temporary == Temporary::Defer,
             },
         }

@@ -9,6 +9,7 @@ mod seal;
 mod milters;
 mod session;
 mod settings;
+mod strangers;
 mod submission;
 mod xclient;
 
@@ -28,6 +29,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use strangers::{Dnsbl, Exempt, Greylist, Strangers, is_stranger, strangers_of};
 pub(crate) use submission::SubmissionText;
 use submission::{Submission, SubmissionStage};
 

@@ -3,6 +3,7 @@
 use super::checks::{Checks, ChecksText};
 use super::milters::{self, Milter, MilterText};
 use super::seal::{Seal, SealText};
+use super::strangers::Strangers;
 use super::submission::Submission;
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};
@@ -82,7 +83,8 @@ pub(crate) struct SmtpListenerText {
     /// choice.
     pub dsn: bool,
     /// What is checked of messages from clients that may not relay, so that senders are who they say
-    /// they are: `client_name`, `spf`, `dkim`, `dmarc` and `arc`, each `"none"` (the default), `"mark"` (what comes of it
+    /// they are: `own_domains`, `sender_domain`, `dnsbl` and `greylist` before their message, `client_name`,
+    /// `spf`, `dkim`, `dmarc` and `arc` of it; most are `"none"` (the default), `"mark"` (what comes of it
     /// stands in Authentication-Results), `"hold"` (what fails waits for an operator as well) or
     /// `"reject"` (it is refused). `temporary` says what becomes of a message that could have been held or
     /// refused, had the DNS answered: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
@@ -181,6 +183,8 @@ pub(super) struct SmtpListener {
     pub(super) seal: Option<Seal>,
     /// Of everybody's sessions and messages.
     pub(super) milters: Vec<Milter>,
+    /// Of strangers before their messages.
+    pub(super) strangers: Option<Arc<Strangers>>,
     /// `None`: nobody logs in.
     pub(super) submission: Option<Arc<Submission>>,
 }
@@ -197,7 +201,7 @@ impl ProtocolSettings for SmtpListener {
     }
 
     fn explain_for_strangers(&self, explainer: &mut Explainer<'_>) {
-        self.checks.explain(explainer);
+        self.checks.explain(self.strangers.as_deref(), explainer);
         self.seal.iter().for_each(|seal| seal.explain(explainer));
     }
 
@@ -251,14 +255,25 @@ impl SmtpListener {
         };
         let greeting_delay = greeting_delay(text, reader);
         let xclient_from = reader.believed("xclient_from", &text.xclient_from);
-        let checks = text.checks.clone().unwrap_or_default().read();
+        let checks_text = text.checks.as_ref();
+        let checks = checks_text.map(ChecksText::read).unwrap_or_default();
+        let strangers = checks_text.and_then(|text| Strangers::read(text, reader));
         let seal = text.seal.as_ref().and_then(|seal| seal.read(reader));
         if text.seal.is_some() && !checks.powers.asked().arc {
             let help = "a seal says what came of them: add arc = \"mark\" to `checks`";
             reader.error("seal", "`seal` without checks of ARC", help);
         }
         let milters = milters::read(&text.milters, reader);
-        SmtpListener { server, greeting_delay, xclient_from, checks, seal, milters, submission: None }
+        SmtpListener {
+            server,
+            greeting_delay,
+            xclient_from,
+            checks,
+            seal,
+            milters,
+            strangers,
+            submission: None,
+        }
     }
 }
 

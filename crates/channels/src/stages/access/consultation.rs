@@ -1,8 +1,8 @@
 //! What access rules would say of a recipient, for whoever only wants to know.
 
-use super::keys::Subject;
 use super::{MISTAKE, REFUSED, Rule, is_for_listener, rules};
 use crate::stages::action::Action;
+use crate::stages::keys::Subject;
 use config::{AccessStep, Config};
 use mail::{Mailbox, Refusal, Reply};
 use mta::ingress::NO_ANSWER;

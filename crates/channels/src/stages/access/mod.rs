@@ -1,14 +1,13 @@
 //! Who may send to whom, by tables (`[[access]]`).
 
 mod consultation;
-mod keys;
 
 pub use consultation::{AccessQuestion, ConsultedAccess, consult_access};
 
 use super::action::{Action, Outcome};
 use super::is_for_listener;
+use super::keys::{By, Subject};
 use config::{Config, Reader, StageEntry, StageSection, StageSettings, TableEntry};
-use keys::{By, Subject};
 use mail::{Mailbox, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;

@@ -18,10 +18,10 @@ pub(super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
 pub(super) const LOOKUPS_MAX: u32 = 150;
 
 /// Questions under way at once on one shard; others wait.
-pub(super) const LOOKUPS_AT_ONCE_MAX: u32 = 50;
+pub(in super::super) const LOOKUPS_AT_ONCE_MAX: u32 = 50;
 
 /// The DNS for the checks of one message.
-pub(super) struct Lookups<'a, W: World> {
+pub(in super::super) struct Lookups<'a, W: World> {
     world: &'a W,
     at_once: &'a Semaphore,
     until: Mono,
@@ -29,7 +29,7 @@ pub(super) struct Lookups<'a, W: World> {
 }
 
 impl<'a, W: World> Lookups<'a, W> {
-    pub(super) fn new(world: &'a W, at_once: &'a Semaphore) -> Lookups<'a, W> {
+    pub(in super::super) fn new(world: &'a W, at_once: &'a Semaphore) -> Lookups<'a, W> {
         Lookups::within(world, at_once, CHECKS_TIME_MAX, LOOKUPS_MAX)
     }
 

@@ -13,7 +13,7 @@ use auth::scan::{Scan, Scanned};
 use auth::spf::{Question, Sender};
 use client_name::ClientNames;
 use config::Config;
-use lookups::{LOOKUPS_AT_ONCE_MAX, Lookups};
+pub(super) use lookups::{LOOKUPS_AT_ONCE_MAX, Lookups};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
@@ -50,8 +50,7 @@ impl<W: World> StageKind<W> for Checking {
 }
 
 /// Lookups that checks have under way at once, at most, on each shard.
-#[must_use]
-pub fn lookups_at_once(config: &Config) -> u32 {
+pub(super) fn lookups_at_once(config: &Config) -> u32 {
     let is_checked = config.listeners.iter().any(|listener| checks_of(listener).is_some());
     if is_checked { LOOKUPS_AT_ONCE_MAX } else { 0 }
 }
@@ -165,6 +164,6 @@ impl<W: World> Checker<W> {
 }
 
 /// As the DNS has it; as it was written where that can't be.
-fn ascii_domain(sender: &mail::Mailbox) -> String {
+pub(super) fn ascii_domain(sender: &mail::Mailbox) -> String {
     sender.domain().to_ascii().unwrap_or_else(|_| sender.domain_str().to_owned())
 }

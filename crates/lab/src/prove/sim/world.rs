@@ -13,7 +13,7 @@ use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
-    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoDomainReports, NoHashing,
+    Book, Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoDomainReports, NoHashing,
     NoPolicies, Sleep, Spawn, Task, Time, World,
 };
 use std::cell::{Cell, RefCell};
@@ -48,6 +48,7 @@ struct Seams {
     spawn: SimSpawn,
     store: SimStore,
     tables: SimTables,
+    greylist: RefCell<Book>,
 }
 
 impl SimWorld {
@@ -61,7 +62,8 @@ impl SimWorld {
         store: SimStore,
         tables: SimTables,
     ) -> SimWorld {
-        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables }))
+        let greylist = RefCell::default();
+        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables, greylist }))
     }
 }
 
@@ -75,6 +77,7 @@ impl World for SimWorld {
     type Hashing = NoHashing;
     type Policies = NoPolicies;
     type DomainReports = NoDomainReports;
+    type Greylist = RefCell<Book>;
 
     fn net(&self) -> &SimNet {
         &self.0.net
@@ -110,6 +113,10 @@ impl World for SimWorld {
 
     fn domain_reports(&self) -> &NoDomainReports {
         &NoDomainReports
+    }
+
+    fn greylist(&self) -> &RefCell<Book> {
+        &self.0.greylist
     }
 }
 

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The server's listeners by name, with the keys that differ from the default.
-const LISTENERS: [(&str, &str); 18] = [
+const LISTENERS: [(&str, &str); 20] = [
     ("in", RELAY),
     (
         "small",
@@ -36,6 +36,16 @@ const LISTENERS: [(&str, &str); 18] = [
         "checks",
         "relay_from = []\ngreeting_delay = \"0s\"\n\
          checks = { spf = \"mark\", dkim = \"mark\", dmarc = \"reject\", arc = \"mark\" }",
+    ),
+    (
+        "grey",
+        "relay_from = []\ngreeting_delay = \"0s\"\n\
+         checks = { own_domains = \"reject\", greylist = { delay = \"1h\", by_spf = false } }",
+    ),
+    (
+        "lists",
+        "relay_from = []\ngreeting_delay = \"0s\"\nchecks = { sender_domain = \"reject\", \
+         dnsbl = { lists = [\"all.lists.test\"], sender_lists = [\"d.lists.test\"], timeout = \"1s\" } }",
     ),
 ];
 const RELAY: &str = "relay_from = [\"127.0.0.0/8\"]";

@@ -1,12 +1,12 @@
-//! Rows about messages whose senders are checked, over SMTP as in [`wire`](super::wire), at the listener
-//! `checks`.
+//! Rows about messages whose senders are checked, over SMTP as in [`wire`](super::wire), at the listeners
+//! `checks`, `lists` and `grey`.
 //!
 //! `O:` has the verdicts of the event of a message that was taken.
 
 use super::bench::Bench;
 use super::table::{self, Row};
 use super::wire;
-use crate::support::name_server::NameServer;
+use crate::support::name_server::{Fault, NameServer};
 use serde_json::Value;
 
 /// The zone: what domains say of themselves.
@@ -27,7 +27,33 @@ fn zone() -> NameServer {
     names.txt("garbage.test", &["v=spf1 \u{1}\u{7f}%{ ip4:999.1.1.1/77 -all"]);
     names.txt("_dmarc.two.test", &["v=DMARC1; p=reject", "v=DMARC1; p=none"]);
     names.txt("_dmarc.strict.test", &["v=DMARC1; p=reject"]);
+    lists(&names);
     names
+}
+
+/// Lists in the DNS, and the domains that one of them has. Clients come from 127.0.0.1: the list that has
+/// it has everything.
+fn lists(names: &NameServer) {
+    names.host("1.0.0.127.all.lists.test", &["127.0.0.2"]);
+    for domain in ["none", "long", "lines", "garbage", "silent", "failing", "sold", "refusing"] {
+        names.mx(&format!("{domain}.test"), &[(10, "mx.test")]);
+        if domain != "none" {
+            names.host(&format!("{domain}.test.d.lists.test"), &["127.0.0.2"]);
+        }
+    }
+    names.txt("long.test.d.lists.test", &[&"x".repeat(10_000)]);
+    names.txt("lines.test.d.lists.test", &["no\r\n250 2.1.5 yes\u{1b}[2J\u{e9}"]);
+    names.fault("garbage.test.d.lists.test", Fault::Garbage);
+    names.fault("silent.test.d.lists.test", Fault::Silent);
+    names.fault("failing.test.d.lists.test", Fault::Fails);
+    names.host("sold.test.d.lists.test", &["203.0.113.80"]);
+    names.host("refusing.test.d.lists.test", &["127.255.255.254"]);
+    names.mx("null.test", &[(0, ".")]);
+    names.txt("text.test", &["no mail here"]);
+    let hosts: Vec<String> = (0..1_000).map(|n| format!("mx{n}.thousand.test")).collect();
+    let records: Vec<_> = hosts.iter().map(|host| (10, host.as_str())).collect();
+    names.mx("thousand.test", &records);
+    names.fault("broken.test", Fault::Fails);
 }
 
 fn checked(bench: &Bench) -> Vec<Value> {

@@ -11,6 +11,7 @@ mod contents;
 mod dovecot;
 mod exim;
 mod go_smtp;
+mod greylist;
 mod haproxy;
 mod milters;
 mod opensmtpd;
@@ -38,6 +39,13 @@ fn postfix_takes_and_passes_on() {
 fn haproxy_passes_connections_on() {
     if is_possible(&["haproxy"]) {
         haproxy::clients_are_known_behind_it();
+    }
+}
+
+#[test]
+fn postfix_is_put_off_and_remembered() {
+    if is_possible(&["postgrey"]) {
+        greylist::postfix_comes_again_and_is_remembered();
     }
 }
 

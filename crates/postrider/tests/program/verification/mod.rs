@@ -8,4 +8,5 @@ mod listeners;
 mod openspf;
 mod sealing;
 mod signers;
+mod strangers;
 mod zone;

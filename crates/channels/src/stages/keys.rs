@@ -1,4 +1,5 @@
-//! The keys by which access rules are looked up, in the order in which they are tried.
+//! The keys by which tables of clients, senders and recipients are asked, in the order in which they
+//! are tried.
 
 use mail::Mailbox;
 use mta::tables::{FoundBy, keys_of};

@@ -1,0 +1,184 @@
+//! Everything that is known, in memory, and what of it is to be written down.
+
+use super::key::{of_client, of_triplet};
+use super::record::State;
+use super::{Key, Record, Rules, Triplet, Verdict};
+use mail::Wall;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::time::Duration;
+
+/// Triplets and clients that are known at once. About a hundred octets each.
+pub const ENTRIES_MAX: usize = 500_000;
+
+/// So many are looked at when one more is to be kept: which they are is chance, as their keys are.
+const LOOKED_AT: usize = 8;
+
+/// A client's triplets count once in so long: a flood of them shows nothing.
+const COUNTED_EVERY: Duration = Duration::from_secs(3_600);
+
+/// What is known is written down again when it has not been for so long: not each time.
+const RENEWED_EVERY: Duration = Duration::from_secs(86_400);
+
+/// All triplets and clients.
+#[derive(Debug)]
+pub struct Book {
+    entries: BTreeMap<Key, Record>,
+    entries_max: usize,
+    /// Those that were looked at last.
+    looked_at: Key,
+    /// Keys whose records differ from those that are written down.
+    changed: BTreeSet<Key>,
+}
+
+/// Records that are to be written down; without one a key is forgotten.
+pub type Changes = Vec<(Key, Option<Record>)>;
+
+impl Default for Book {
+    fn default() -> Book {
+        Book::with_room(ENTRIES_MAX)
+    }
+}
+
+impl Book {
+    fn with_room(entries_max: usize) -> Book {
+        let (entries, changed) = (BTreeMap::new(), BTreeSet::new());
+        Book { entries, entries_max, looked_at: Key::default(), changed }
+    }
+
+    /// With what was written down and holds, as much as there is room for. Where that is nothing, the
+    /// file may have all of it taken out.
+    pub fn read(&mut self, records: impl IntoIterator<Item = (Key, Option<Record>)>, now: Wall) {
+        for (key, record) in records {
+            let record = record.filter(|record| now < record.until);
+            match record.filter(|_| self.entries.len() < self.entries_max) {
+                Some(record) => _ = self.entries.insert(key, record),
+                None => _ = self.changed.insert(key),
+            }
+        }
+    }
+
+    /// How many triplets and clients are known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What has changed since it was asked last, no more than `count` records of it.
+    pub fn take_changes(&mut self, count: usize) -> Changes {
+        let mut changes = Changes::new();
+        while let Some(key) = (changes.len() < count).then(|| self.changed.pop_first()).flatten() {
+            changes.push((key, self.entries.get(&key).copied()));
+        }
+        changes
+    }
+
+    /// What becomes of a recipient.
+    pub fn judge(&mut self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict {
+        let until = now.after(rules.remember);
+        let client = of_client(triplet.client);
+        if let Some(State::Client { passed, counted }) = self.state(&client, now)
+            && rules.clients_after > 0
+            && passed >= rules.clients_after
+        {
+            self.renew(client, Record { state: State::Client { passed, counted }, until });
+            return Verdict::Client;
+        }
+        let key = of_triplet(triplet);
+        match self.state(&key, now) {
+            Some(State::Passed) => {
+                self.renew(key, Record { state: State::Passed, until });
+                Verdict::Known
+            }
+            Some(State::New(first)) => {
+                // A clock that was put back makes nothing older.
+                let waited = now.since(first);
+                if waited < rules.delay {
+                    return Verdict::Early(rules.delay - waited);
+                }
+                self.keep(key, Record { state: State::Passed, until }, now);
+                self.count(client, until, now);
+                Verdict::Passed(waited)
+            }
+            _ => {
+                let until = now.after(rules.retry_window);
+                self.keep(key, Record { state: State::New(now), until }, now);
+                Verdict::New(rules.delay)
+            }
+        }
+    }
+
+    /// What is known and holds.
+    fn state(&self, key: &Key, now: Wall) -> Option<State> {
+        let record = self.entries.get(key).filter(|record| now < record.until)?;
+        Some(record.state)
+    }
+
+    /// A triplet of a client has passed.
+    fn count(&mut self, client: Key, until: Wall, now: Wall) {
+        let (passed, counted) = match self.state(&client, now) {
+            Some(State::Client { passed, counted }) => (passed, Some(counted)),
+            _ => (0, None),
+        };
+        if counted.is_none_or(|counted| now.since(counted) >= COUNTED_EVERY) {
+            let passed = passed.saturating_add(1);
+            self.keep(client, Record { state: State::Client { passed, counted: now }, until }, now);
+        }
+    }
+
+    /// The same, known for longer.
+    fn renew(&mut self, key: Key, record: Record) {
+        if let Some(known) = self.entries.get_mut(&key)
+            && record.until.since(known.until) >= RENEWED_EVERY
+        {
+            self.changed.insert(key);
+            *known = record;
+        }
+    }
+
+    fn keep(&mut self, key: Key, record: Record, now: Wall) {
+        self.changed.insert(key);
+        if self.entries.insert(key, record).is_none() {
+            self.make_room(&key, now);
+        }
+    }
+
+    /// Forgets a few that no longer hold. When there is no room, and none of them was such, the one that
+    /// has shown least goes: whoever floods us with new ones drives out such.
+    fn make_room(&mut self, kept: &Key, now: Wall) {
+        let from = (Bound::Excluded(self.looked_at), Bound::Unbounded);
+        let some = self.entries.range(from).chain(self.entries.iter()).take(LOOKED_AT);
+        let some: Vec<(Key, Record)> = some.map(|(key, record)| (*key, *record)).collect();
+        self.looked_at = some.last().map_or(Key::default(), |(key, _)| *key);
+        for (key, _) in some.iter().filter(|(_, record)| now >= record.until) {
+            self.forget(*key);
+        }
+        if self.entries.len() > self.entries_max {
+            let others = some.iter().filter(|(key, _)| key != kept);
+            let least = others.min_by_key(|(_, record)| match record.state {
+                State::New(first) => (0, first),
+                State::Passed => (1, record.until),
+                State::Client { .. } => (2, record.until),
+            });
+            if let Some((key, _)) = least {
+                self.forget(*key);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: Key) {
+        if self.entries.remove(&key).is_some() {
+            self.changed.insert(key);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_room(entries_max: usize) -> Book {
+        Book::with_room(entries_max)
+    }
+}

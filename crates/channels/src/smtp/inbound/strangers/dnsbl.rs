@@ -1,0 +1,147 @@
+//! Which lists in the DNS are asked about strangers.
+
+use super::super::checks::Check;
+use auth::dnsbl::{By, Entry, List};
+use auth::judgement::Power;
+use config::Reader;
+use config::quantity::Period;
+use schemars::JsonSchema;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// Lists that one listener asks. Each client costs a question to each of them.
+const LISTS_MAX: usize = 32;
+
+/// No list is waited for longer: the client waits for its reply meanwhile.
+const TIMEOUT_MAX: Duration = Duration::from_secs(30);
+
+/// Lists in the DNS: their names, or a table that says what they weigh.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum DnsblText {
+    /// Each is enough to refuse a client.
+    Lists(Vec<String>),
+    /// What they weigh, and what follows.
+    Table(Box<DnsblTable>),
+}
+
+/// Lists in the DNS, and what they weigh.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DnsblTable {
+    /// Lists of client addresses, as Postfix writes them: `zone`, `zone=127.0.0.[2..11]` (only these
+    /// answers count), `zone=127.0.0.4*2` (and weigh so much). Without a weight it is 1; lists that
+    /// speak for a client have one below 0.
+    lists: Vec<String>,
+    /// Lists of domains, asked about the name that the client gives itself.
+    helo_lists: Vec<String>,
+    /// Lists of domains, asked about the domain of the sender.
+    sender_lists: Vec<String>,
+    /// So much must all lists together weigh for something to be done.
+    #[schemars(range(min = 1))]
+    threshold: u32,
+    /// What is done.
+    action: Check,
+    /// Wait for the answer of one list. No client waits longer than 10 seconds for all.
+    timeout: Period,
+}
+
+impl Default for DnsblTable {
+    fn default() -> DnsblTable {
+        DnsblTable {
+            lists: Vec::new(),
+            helo_lists: Vec::new(),
+            sender_lists: Vec::new(),
+            threshold: 1,
+            action: Check::Reject,
+            timeout: "3s".into(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for DnsblText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DnsblText, D::Error> {
+        deserializer.deserialize_any(ListsOrTable)
+    }
+}
+
+/// Says of each form what is wrong with it: a derived reader says only that it is neither.
+struct ListsOrTable;
+
+impl<'de> Visitor<'de> for ListsOrTable {
+    type Value = DnsblText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of lists or a table")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, lists: A) -> Result<DnsblText, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(lists)).map(DnsblText::Lists)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<DnsblText, A::Error> {
+        let table = DnsblTable::deserialize(MapAccessDeserializer::new(table))?;
+        Ok(DnsblText::Table(Box::new(table)))
+    }
+}
+
+/// Which lists are asked, and what follows.
+#[derive(Clone, Debug)]
+pub(crate) struct Dnsbl {
+    pub(crate) lists: Vec<List>,
+    pub(crate) threshold: i32,
+    pub(crate) power: Power,
+    /// Wait for one answer.
+    pub(crate) timeout: Duration,
+}
+
+impl DnsblText {
+    pub(super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Dnsbl> {
+        let default = DnsblTable::default();
+        let (table, keys) = match self {
+            DnsblText::Lists(lists) => {
+                let table = DnsblTable { lists: lists.clone(), ..default };
+                (table, ["checks.dnsbl", "", ""])
+            }
+            DnsblText::Table(table) => (
+                (**table).clone(),
+                ["checks.dnsbl.lists", "checks.dnsbl.helo_lists", "checks.dnsbl.sender_lists"],
+            ),
+        };
+        let kinds = [
+            (By::Client, &table.lists),
+            (By::Helo, &table.helo_lists),
+            (By::Sender, &table.sender_lists),
+        ];
+        let mut entries = Vec::new();
+        for ((by, texts), key) in kinds.into_iter().zip(keys) {
+            for (index, text) in texts.iter().enumerate() {
+                match Entry::parse(text) {
+                    Ok(entry) => entries.push((by, entry)),
+                    Err(why) => reader.error(&format!("{key}[{index}]"), why, HELP),
+                }
+            }
+        }
+        let lists = List::of(entries);
+        if lists.len() > LISTS_MAX {
+            let message = format!("no more than {LISTS_MAX} lists are asked about one client");
+            reader.error("checks.dnsbl", message, "");
+        }
+        reader.check_timeout("checks.dnsbl.timeout", &table.timeout);
+        if table.timeout.get() > TIMEOUT_MAX {
+            let message = "no list is waited for longer than 30 seconds";
+            reader.error("checks.dnsbl.timeout", message, "the client waits meanwhile");
+        }
+        let threshold = i32::try_from(table.threshold).unwrap_or(i32::MAX);
+        let (power, timeout) = (table.action.power(), table.timeout.get());
+        let is_asked = !lists.is_empty() && power.is_made();
+        is_asked.then_some(Dnsbl { lists, threshold, power, timeout })
+    }
+}
+
+/// How entries would be right.
+const HELP: &str = "a list is written \"zen.example\", \"zen.example=127.0.0.[2..11]\" or \
+                    \"zen.example=127.0.0.4*2\"";

@@ -1,0 +1,204 @@
+//! The checks of one listener, in their order.
+
+use super::super::checks::{Lookups, ascii_domain};
+use super::greylist::Greylister;
+use super::lists::{Lists, Subject};
+use super::memo::Memo;
+use super::sender::{self, SenderDomain};
+use crate::smtp::Strangers;
+use auth::dnsbl::{Standing, Verdict};
+use auth::judgement::Power;
+use auth::results::allowed;
+use mail::{Mailbox, Recipient, Refusal, RefusalClass};
+use mta::console::Console;
+use mta::ingress::{Draft, OwnDomains, Transaction, no_answer};
+use mta::metrics::Counter;
+use mta::seams::{Time, World};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// A stranger is not one of us.
+const NOT_YOURS: Refusal = Refusal::permanent(
+    (7, 1),
+    "Mail from this domain does not come from outside; its users log in to send",
+);
+
+/// What the checks of all listeners share.
+pub(super) struct Parts<W: World> {
+    pub(super) world: W,
+    pub(super) console: Rc<dyn Console>,
+    /// Our name.
+    pub(super) server: Arc<str>,
+    pub(super) own_domains: OwnDomains<W::Tables>,
+    /// Questions about senders; others wait. Whose servers answer them, strangers choose.
+    pub(super) of_senders: Semaphore,
+    /// Questions to lists, whose servers the operator has chosen; nobody else takes their turns.
+    pub(super) of_lists: Semaphore,
+}
+
+/// The checks of one listener.
+pub(super) struct Desk<W: World> {
+    parts: Rc<Parts<W>>,
+    told: Arc<Strangers>,
+    lists: Option<Lists<W>>,
+    greylister: Option<Greylister<W>>,
+    sender_domains: Memo<Box<str>, SenderDomain>,
+}
+
+impl<W: World> Desk<W> {
+    pub(super) fn new(parts: Rc<Parts<W>>, told: &Arc<Strangers>) -> Desk<W> {
+        let lists = told.dnsbl.clone().map(|dnsbl| Lists::new(Rc::clone(&parts), dnsbl));
+        let greylist = told.greylist.clone();
+        let greylister = greylist.map(|greylist| Greylister::new(Rc::clone(&parts), greylist));
+        let sender_domains = Memo::default();
+        Desk { parts, told: Arc::clone(told), lists, greylister, sender_domains }
+    }
+
+    /// Whether there is anything to be asked about a client that has said nothing yet.
+    pub(super) fn asks_lists(&self) -> bool {
+        self.lists.is_some()
+    }
+
+    /// Asks about a client ahead.
+    pub(super) async fn look_up(&self, client: IpAddr) {
+        if let Some(lists) = &self.lists {
+            lists.look_up(client).await;
+        }
+    }
+
+    /// Our name, if anything is said under it.
+    pub(super) fn speaks_as(&self) -> Option<&str> {
+        self.lists.as_ref().filter(|lists| lists.may_allow()).map(|_| &*self.parts.server)
+    }
+
+    /// Whether a recipient is taken from this stranger.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) async fn check(
+        &self,
+        transaction: &Transaction,
+        recipient: &Recipient,
+    ) -> Result<(), Refusal> {
+        let tables = self.parts.world.tables();
+        let is_exempt = self.told.exempt.has(tables, transaction, recipient).await;
+        if is_exempt.map_err(|trouble| no_answer(&*self.parts.console, &trouble))? {
+            return Ok(());
+        }
+        let metrics = &transaction.metrics;
+        counted(self.check_own_domain(transaction).await, &metrics.strangers_own_domains)?;
+        counted(self.check_sender_domain(transaction).await, &metrics.strangers_sender_domain)?;
+        let verdict = counted(self.check_lists(transaction).await, &metrics.strangers_dnsbl)?;
+        match &self.greylister {
+            // For whom lists speak, they know.
+            Some(greylister) if verdict != Verdict::Allowed => {
+                let put_off = greylister.check(transaction, recipient).await;
+                counted(put_off, &metrics.strangers_greylist)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn check_own_domain(&self, transaction: &Transaction) -> Result<(), Refusal> {
+        match self.is_own_domain(transaction).await? {
+            true => object(self.told.own_domains, transaction, NOT_YOURS),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the stranger says that it writes for a domain of ours.
+    async fn is_own_domain(&self, transaction: &Transaction) -> Result<bool, Refusal> {
+        let sender = transaction.sender.as_ref().filter(|_| self.told.own_domains.is_made());
+        let Some(sender) = sender else { return Ok(false) };
+        let is_ours = self.parts.own_domains.has(&sender.domain()).await;
+        is_ours.map_err(|trouble| no_answer(&*self.parts.console, &trouble))
+    }
+
+    async fn check_sender_domain(&self, transaction: &Transaction) -> Result<(), Refusal> {
+        match self.sender_domain(transaction).await.check() {
+            Ok(()) => Ok(()),
+            Err(refusal) => object(self.told.sender_domain, transaction, refusal),
+        }
+    }
+
+    /// What is known of the sender's domain, looked up once for all who want to know it now.
+    async fn sender_domain(&self, transaction: &Transaction) -> SenderDomain {
+        let sender = transaction.sender.as_ref().filter(|_| self.told.sender_domain.is_made());
+        // An address is where it is; the bare postmaster is of no domain.
+        let is_name =
+            |sender: &&Mailbox| !matches!(sender.domain_str().as_bytes(), [] | [b'[', ..]);
+        let Some(sender) = sender.filter(is_name) else { return SenderDomain::Found };
+        let domain = ascii_domain(sender);
+        let world = &self.parts.world;
+        let place = self.sender_domains.place(domain.clone().into(), world.time().now());
+        let lookups = Lookups::new(world, &self.parts.of_senders);
+        *place.get_or_init(|| sender::look_up(&lookups, &domain)).await
+    }
+
+    async fn check_lists(&self, transaction: &Transaction) -> Result<Verdict, Refusal> {
+        let Some(lists) = &self.lists else { return Ok(Verdict::None) };
+        let subject = subject(transaction);
+        let (standing, verdict) = lists.standing(&subject).await;
+        match (verdict, lists.power()) {
+            (Verdict::Listed, Power::Reject) => Err(lists.refusal(&subject, &standing).await),
+            (Verdict::Listed, Power::Hold) => {
+                let zone = standing.worst().map_or("", |worst| &worst.zone);
+                transaction.hold(&format!("listed by {zone}"));
+                Ok(verdict)
+            }
+            _ => Ok(verdict),
+        }
+    }
+
+    /// Says in the message and its event what came of it.
+    pub(super) async fn mark(&self, transaction: &Transaction, draft: &mut Draft) {
+        if let Some(lists) = &self.lists {
+            let subject = subject(transaction);
+            let (standing, verdict) = lists.standing(&subject).await;
+            draft.note_listed(verdict);
+            self.tell(&subject, &standing, draft);
+        }
+        let domain = self.sender_domain(transaction).await.check().err();
+        let is_own = self.is_own_domain(transaction).await.unwrap_or(false);
+        for warning in domain.into_iter().chain(is_own.then_some(NOT_YOURS)) {
+            draft.prepend(&format!("X-Sender-Warning: {}", warning.text));
+        }
+    }
+
+    fn tell(&self, subject: &Subject, standing: &Standing, draft: &mut Draft) {
+        for warning in Lists::<W>::warnings(subject, standing) {
+            draft.prepend(&warning);
+        }
+        if let Some(lines) = allowed(&self.parts.server, standing) {
+            draft.prepend_folded(&lines);
+        }
+    }
+}
+
+fn subject(transaction: &Transaction) -> Subject {
+    let client = transaction.session.client();
+    Subject {
+        client: client.address.ip(),
+        helo: client.helo.as_ref().into(),
+        sender_domain: transaction.sender.as_ref().map(|sender| ascii_domain(sender).into()),
+    }
+}
+
+/// Counts a refusal.
+fn counted<T>(checked: Result<T, Refusal>, counter: &Counter) -> Result<T, Refusal> {
+    checked.inspect_err(|_| counter.inc())
+}
+
+/// What a check may do about what it found.
+fn object(power: Power, transaction: &Transaction, refusal: Refusal) -> Result<(), Refusal> {
+    match power {
+        Power::Reject => return Err(refusal),
+        // The silence of the DNS is no reason to wait for an operator.
+        Power::Hold if refusal.class == RefusalClass::Transient => {}
+        Power::Hold => transaction.hold(&refusal.text),
+        Power::None | Power::Mark => {}
+    }
+    Ok(())
+}

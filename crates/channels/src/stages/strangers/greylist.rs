@@ -1,0 +1,112 @@
+//! Puts strangers off that come for the first time.
+
+use super::super::checks::{Lookups, ascii_domain};
+use super::desk::Parts;
+use super::memo::Memo;
+use crate::smtp::Greylist;
+use auth::greylist::{Client, Triplet, Verdict, network};
+use auth::spf::{self, Question, Sender};
+use mail::{Mailbox, Recipient, Refusal};
+use mta::ingress::{Transaction, no_answer};
+use mta::metrics::{Counter, Metrics};
+use mta::seams::{Greylist as _, Time, World};
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The greylisting of one listener.
+pub(super) struct Greylister<W: World> {
+    parts: Rc<Parts<W>>,
+    told: Greylist,
+    /// Whether senders' domains say that clients may send for them.
+    allowed: Memo<(IpAddr, Box<str>), bool>,
+}
+
+impl<W: World> Greylister<W> {
+    pub(super) fn new(parts: Rc<Parts<W>>, told: Greylist) -> Greylister<W> {
+        Greylister { parts, told, allowed: Memo::default() }
+    }
+
+    /// Whether a recipient is taken now.
+    ///
+    /// # Errors
+    /// It is put off.
+    pub(super) async fn check(
+        &self,
+        transaction: &Transaction,
+        recipient: &Recipient,
+    ) -> Result<(), Refusal> {
+        let world = &self.parts.world;
+        let is_exempt = self.told.exempt.has(world.tables(), transaction, recipient).await;
+        if is_exempt.map_err(|trouble| no_answer(&*self.parts.console, &trouble))? {
+            return Ok(());
+        }
+        let client = transaction.session.client().address.ip();
+        let sender = transaction.sender.as_ref();
+        let sender = sender.map(|sender| (sender.local_unquoted(), ascii_domain(sender)));
+        let sender = sender.as_ref().map(|(local, domain)| (&**local, domain.as_str()));
+        let client = match sender {
+            Some((_, domain)) if self.is_sent_for(transaction, domain).await => {
+                Client::Domain(domain)
+            }
+            _ => Client::Network(network(client, self.told.ipv4_prefix, self.told.ipv6_prefix)),
+        };
+        let recipient = address(&recipient.mailbox);
+        let triplet = Triplet { client, sender, recipient: &recipient };
+        let now = world.time().wall();
+        let verdict = world.greylist().judge(&self.told.rules, &triplet, now);
+        counter(&transaction.metrics, verdict).inc();
+        match verdict {
+            Verdict::New(wait) | Verdict::Early(wait) => Err(put_off(wait)),
+            Verdict::Passed(_) | Verdict::Known | Verdict::Client => Ok(()),
+        }
+    }
+
+    /// Whether the domain of the sender says that the client may send for it.
+    async fn is_sent_for(&self, transaction: &Transaction, domain: &str) -> bool {
+        if !self.told.by_spf || domain.is_empty() {
+            return false;
+        }
+        let world = &self.parts.world;
+        let client = transaction.session.client();
+        let (ip, helo) = (client.address.ip().to_canonical(), &*client.helo);
+        let time = world.time();
+        let lookups = Lookups::new(world, &self.parts.of_senders);
+        // The local part is left out: a policy may let it decide, and each sender would cost questions.
+        let question = Question {
+            client: ip,
+            sender: Some(Sender { local: "postmaster", domain }),
+            helo,
+            receiver: &self.parts.server,
+            now: time.wall().0 / 1_000,
+        };
+        let place = self.allowed.place((ip, domain.into()), time.now());
+        let allowed = place.get_or_init(|| async {
+            spf::check(&lookups, question).await.verdict == spf::Verdict::Pass
+        });
+        *allowed.await
+    }
+}
+
+/// The recipient as one, however its domain is written.
+fn address(mailbox: &Mailbox) -> String {
+    format!("{}@{}", mailbox.local_unquoted(), ascii_domain(mailbox))
+}
+
+fn put_off(wait: Duration) -> Refusal {
+    // Whole seconds, of which the last is over.
+    let seconds = wait.as_millis().div_ceil(1_000);
+    let text = format!("You are new here (greylisting); try again in {seconds} seconds");
+    Refusal { text: Cow::Owned(text), ..Refusal::transient((7, 1), "") }
+}
+
+fn counter(metrics: &Metrics, verdict: Verdict) -> &Counter {
+    match verdict {
+        Verdict::New(_) => &metrics.greylist_new,
+        Verdict::Early(_) => &metrics.greylist_early,
+        Verdict::Passed(_) => &metrics.greylist_passed,
+        Verdict::Known => &metrics.greylist_known,
+        Verdict::Client => &metrics.greylist_client,
+    }
+}

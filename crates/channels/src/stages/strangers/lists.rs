@@ -1,0 +1,227 @@
+//! Asks lists in the DNS: all at once, and none for long. What does not answer counts for nothing.
+
+use super::desk::Parts;
+use super::memo::Memo;
+use crate::smtp::Dnsbl;
+use auth::dnsbl::{By, Key, List, Listing, Standing, TestPoint, Verdict, printable};
+use auth::judgement::Power;
+use mail::{Mono, Refusal};
+use mta::alarm::Alarm;
+use mta::answer::{Later, all};
+use mta::seams::{Dns, DnsError, Time, World};
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// No client waits longer for all lists together.
+const LISTS_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// So long a list is taken to be alive, or dead, after that was looked at.
+const ALIVE_LASTS: Duration = Duration::from_secs(3_600);
+
+/// The console hears no more often of one list.
+const COMPLAINTS_EVERY: Duration = Duration::from_secs(600);
+
+/// What is known of the lists of one listener.
+pub(super) struct Lists<W: World> {
+    parts: Rc<Parts<W>>,
+    told: Dnsbl,
+    /// In the order of `told`.
+    health: Vec<Health>,
+    known: Memo<(By, Key), Rc<[Listing]>>,
+    /// What lists say in words, by the name that they have.
+    words: Memo<String, Option<String>>,
+}
+
+/// What is known of a list.
+#[derive(Default)]
+struct Health {
+    /// Until when it is taken to be dead, or alive.
+    is_dead: Cell<Option<(Mono, bool)>>,
+    quiet_until: Cell<Option<Mono>>,
+}
+
+/// Whom lists are asked about.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) client: IpAddr,
+    pub(super) helo: Rc<str>,
+    /// In ASCII; `None`: there is no sender.
+    pub(super) sender_domain: Option<Rc<str>>,
+}
+
+impl Subject {
+    fn key(&self, by: By) -> Option<Key> {
+        match by {
+            By::Client => Some(Key::Address(self.client.to_canonical())),
+            By::Helo => Key::domain(&self.helo),
+            By::Sender => self.sender_domain.as_deref().and_then(Key::domain),
+        }
+    }
+
+    /// For people.
+    fn name(&self, by: By) -> String {
+        match by {
+            By::Client => format!("[{}]", self.client.to_canonical()),
+            By::Helo => format!("Your name {}", self.helo),
+            By::Sender => format!("The domain {}", self.sender_domain.as_deref().unwrap_or("")),
+        }
+    }
+}
+
+impl<W: World> Lists<W> {
+    pub(super) fn new(parts: Rc<Parts<W>>, told: Dnsbl) -> Lists<W> {
+        let health = told.lists.iter().map(|_| Health::default()).collect();
+        Lists { parts, told, health, known: Memo::default(), words: Memo::default() }
+    }
+
+    /// What is done with what they have.
+    pub(super) fn power(&self) -> Power {
+        self.told.power
+    }
+
+    /// Whether any could speak for a client.
+    pub(super) fn may_allow(&self) -> bool {
+        self.told.lists.iter().any(List::may_allow)
+    }
+
+    /// Which lists have the client or one of its domains, and what follows.
+    pub(super) async fn standing(&self, subject: &Subject) -> (Standing, Verdict) {
+        let kinds = [By::Client, By::Helo, By::Sender];
+        let kinds = kinds.into_iter().filter(|by| self.told.lists.iter().any(|l| l.by == *by));
+        let asked = kinds.filter_map(|by| Some((by, subject.key(by)?)));
+        let later = |(by, key)| -> Later<'_, _> { Box::pin(self.listings(by, key)) };
+        let found = all(asked.map(later).collect()).await;
+        let standing = Standing(found.iter().flat_map(|found| found.iter().cloned()).collect());
+        let verdict = standing.verdict(self.told.threshold);
+        (standing, verdict)
+    }
+
+    /// Asks about an address ahead, if there is anything to ask.
+    pub(super) async fn look_up(&self, client: IpAddr) {
+        self.listings(By::Client, Key::Address(client.to_canonical())).await;
+    }
+
+    /// Those that have a key, asked once for all who want to know it now.
+    async fn listings(&self, by: By, key: Key) -> Rc<[Listing]> {
+        let now = self.parts.world.time().now();
+        let place = self.known.place((by, key.clone()), now);
+        let found = place.get_or_init(|| async {
+            let until = now + LISTS_TIME_MAX;
+            let lists = self.told.lists.iter().zip(&self.health);
+            let asked = lists.filter(|(list, _)| list.by == by);
+            let later =
+                |(list, health)| -> Later<'_, _> { Box::pin(self.ask(list, health, &key, until)) };
+            all(asked.map(later).collect()).await.into_iter().flatten().collect()
+        });
+        Rc::clone(found.await)
+    }
+
+    /// What one list says.
+    async fn ask(&self, list: &List, health: &Health, key: &Key, until: Mono) -> Option<Listing> {
+        let name = key.name_in(&list.zone)?;
+        let answers = match self.question(self.parts.world.dns().ipv4_addresses(&name), until).await
+        {
+            Ok(answers) => answers,
+            Err(DnsError::NoSuchDomain | DnsError::NoRecords) => return None,
+            Err(why) => {
+                self.complain(list, health, format_args!("no answer: {why}"));
+                return None;
+            }
+        };
+        let weighed = list.weigh(&answers);
+        if let Some(senseless) = weighed.senseless {
+            let text = format_args!("it answered {senseless}, by which no list lists anything");
+            self.complain(list, health, text);
+        }
+        let (answer, score) = weighed.listed?;
+        if self.is_dead(list, health, until).await {
+            let text = format_args!("it has what no list has, so it has everything (RFC 5782 §5)");
+            self.complain(list, health, text);
+            return None;
+        }
+        Some(Listing { zone: list.zone.clone(), by: list.by, answer, score })
+    }
+
+    /// Whether a list has everything, which is how dead ones are. Looked at when it has something.
+    async fn is_dead(&self, list: &List, health: &Health, until: Mono) -> bool {
+        let now = self.parts.world.time().now();
+        if let Some((_, is_dead)) = health.is_dead.get().filter(|(until, _)| now < *until) {
+            return is_dead;
+        }
+        let point = if list.by == By::Client { TestPoint::Address } else { TestPoint::Domain };
+        let name = point.name_in(&list.zone);
+        let said = self.question(self.parts.world.dns().ipv4_addresses(&name), until).await;
+        let is_dead = match said {
+            Ok(answers) => list.weigh(&answers).listed.is_some(),
+            Err(DnsError::NoSuchDomain | DnsError::NoRecords) => false,
+            // Not known, and looked at the next time.
+            Err(_) => return false,
+        };
+        health.is_dead.set(Some((now + ALIVE_LASTS, is_dead)));
+        is_dead
+    }
+
+    /// Asks the DNS, when it is this question's turn.
+    async fn question<T>(
+        &self,
+        question: impl Future<Output = Result<T, DnsError>>,
+        until: Mono,
+    ) -> Result<T, DnsError> {
+        let time = self.parts.world.time();
+        let in_turn = async {
+            // It is never closed.
+            let _permit = self.parts.of_lists.acquire().await.ok();
+            let deadline = time.now() + self.told.timeout;
+            Alarm::new(time.clone()).within(|_| deadline, question).await
+        };
+        let said = Alarm::new(time.clone()).within(|_| until, in_turn).await;
+        said.flatten().unwrap_or_else(|| Err(DnsError::Transient("not in time".into())))
+    }
+
+    /// Tells the operator of a list that is of no use, now and then.
+    fn complain(&self, list: &List, health: &Health, why: fmt::Arguments<'_>) {
+        let now = self.parts.world.time().now();
+        if health.quiet_until.get().is_none_or(|until| now >= until) {
+            health.quiet_until.set(Some(now + COMPLAINTS_EVERY));
+            let text = format_args!("{}: {why}; it counts for nothing", list.zone);
+            self.parts.console.warn("dnsbl", text);
+        }
+    }
+
+    /// The refusal of a client that lists speak against, in the words of the one that does most.
+    pub(super) async fn refusal(&self, subject: &Subject, standing: &Standing) -> Refusal {
+        let Some(worst) = standing.worst() else { return Refusal::permanent((7, 1), "Listed") };
+        let mut text = format!("{} is listed by {}", subject.name(worst.by), worst.zone);
+        if let Some(words) = self.words(subject, worst).await {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        Refusal { text: Cow::Owned(text), ..Refusal::permanent((7, 1), "") }
+    }
+
+    /// What the list says of it (RFC 5782 §2.1).
+    async fn words(&self, subject: &Subject, listing: &Listing) -> Option<String> {
+        let name = subject.key(listing.by)?.name_in(&listing.zone)?;
+        let now = self.parts.world.time().now();
+        let place = self.words.place(name.clone(), now);
+        let words = place.get_or_init(|| async {
+            let said = self.question(self.parts.world.dns().txt(&name), now + LISTS_TIME_MAX).await;
+            said.ok()?.first().and_then(|text| printable(text))
+        });
+        words.await.clone()
+    }
+
+    /// Fields for the message: the lists that speak against it.
+    pub(super) fn warnings(subject: &Subject, standing: &Standing) -> Vec<String> {
+        let against = standing.0.iter().filter(|listing| listing.score > 0);
+        let warning = |listing: &Listing| {
+            let (name, zone) = (subject.name(listing.by), &listing.zone);
+            format!("X-RBL-Warning: {name} is listed by {zone} ({})", listing.answer)
+        };
+        against.map(warning).collect()
+    }
+}

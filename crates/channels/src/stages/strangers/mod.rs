@@ -1,0 +1,134 @@
+//! What is checked of strangers before their message (`checks` of a listener): for whom they say that they
+//! write, and what is said of them.
+
+mod desk;
+mod exempt;
+mod greylist;
+mod lists;
+mod memo;
+mod sender;
+
+use super::checks::LOOKUPS_AT_ONCE_MAX;
+use crate::smtp::{is_stranger, strangers_of};
+use config::Config;
+use desk::{Desk, Parts};
+use mail::Recipient;
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{
+    Draft, Observer, OwnDomains, Placed, Resolved, Session, Stage, StageKind, Transaction,
+};
+use mta::seams::{Spawn as _, World};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Lookups that these checks have under way at once, at most, on each shard.
+pub(super) fn lookups_at_once(config: &Config) -> u32 {
+    // About senders, and of lists.
+    if is_asked_for(config) { 2 * LOOKUPS_AT_ONCE_MAX } else { 0 }
+}
+
+fn is_asked_for(config: &Config) -> bool {
+    config.listeners.iter().any(|listener| strangers_of(listener).is_some())
+}
+
+/// Whether strangers are put off at any listener.
+#[must_use]
+pub fn asks_for_greylisting(config: &Config) -> bool {
+    let mut checked = config.listeners.iter().filter_map(|listener| strangers_of(listener));
+    checked.any(|strangers| strangers.greylist.is_some())
+}
+
+/// Checks strangers, where listeners ask for it.
+pub(crate) struct StrangerChecks;
+
+impl<W: World> StageKind<W> for StrangerChecks {
+    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+        if !is_asked_for(config) {
+            return Vec::new();
+        }
+        let parts = Rc::new(Parts {
+            world: world.clone(),
+            console: Rc::clone(console),
+            server: config.hostname.as_str().into(),
+            own_domains: OwnDomains::new(world.tables(), config),
+            of_senders: Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize),
+            of_lists: Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize),
+        });
+        let desks = config.listeners.iter().filter_map(|listener| {
+            let desk = Desk::new(Rc::clone(&parts), strangers_of(listener)?);
+            Some((Arc::clone(&listener.name), Rc::new(desk)))
+        });
+        let stage = StrangersStage { world: world.clone(), desks: desks.collect() };
+        // What others do may depend on it.
+        vec![Placed { line: 0, stage: Rc::new(stage) }]
+    }
+}
+
+struct StrangersStage<W: World> {
+    world: W,
+    /// By names of listeners.
+    desks: BTreeMap<Arc<str>, Rc<Desk<W>>>,
+}
+
+impl<W: World> StrangersStage<W> {
+    /// Who checks this client; `None`: nobody does.
+    fn desk(&self, session: &Session) -> Option<&Rc<Desk<W>>> {
+        self.desks.get(&session.listener().name).filter(|_| is_stranger(session))
+    }
+}
+
+/// RFC 5321 §4.5.1: whoever is refused must be able to ask why.
+fn is_postmaster(recipient: &Recipient) -> bool {
+    recipient.mailbox.local().eq_ignore_ascii_case("postmaster")
+}
+
+impl<W: World> Stage for StrangersStage<W> {
+    fn name(&self) -> &'static str {
+        "strangers"
+    }
+
+    /// Has the lists asked already, which nobody waits for.
+    fn connect<'a>(&'a self, session: &'a Rc<Session>) -> Decision<'a, ()> {
+        if let Some(desk) = self.desk(session).filter(|desk| desk.asks_lists()) {
+            let (desk, client) = (Rc::clone(desk), session.client().address.ip());
+            self.world.spawn().spawn(Box::pin(async move { desk.look_up(client).await }));
+        }
+        Decision::pass()
+    }
+
+    fn recipient(
+        &self,
+        transaction: &Rc<Transaction>,
+        recipient: &Recipient,
+        is_routed: bool,
+    ) -> Decision<'static, Option<Resolved>> {
+        let desk = self.desk(&transaction.session);
+        // What the routes refuse is refused, whoever sends it.
+        let Some(desk) = desk.filter(|_| is_routed && !is_postmaster(recipient)) else {
+            return Answer::Now(Ok(None));
+        };
+        let (desk, transaction) = (Rc::clone(desk), Rc::clone(transaction));
+        let recipient = recipient.clone();
+        Answer::later(async move { desk.check(&transaction, &recipient).await.map(|()| None) })
+    }
+
+    fn speaks_as(&self, transaction: &Rc<Transaction>) -> Option<&str> {
+        self.desk(&transaction.session).and_then(|desk| desk.speaks_as())
+    }
+
+    fn content<'a>(
+        &'a self,
+        transaction: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        _observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        let Some(desk) = self.desk(&transaction.session) else { return Decision::pass() };
+        Answer::later(async move {
+            desk.mark(transaction, draft).await;
+            Ok(())
+        })
+    }
+}

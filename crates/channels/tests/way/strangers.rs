@@ -1,0 +1,394 @@
+//! Strangers, and what is checked of them before their message.
+
+use super::client::{Client, FRIEND, STRANGER};
+use super::node::{Node, play};
+use mta::seams::{DnsError, Mx};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+const CONTENT: &str = "Subject: one\r\n\r\nbody\r\n";
+
+fn config(checks: &str) -> String {
+    format!(
+        "hostname = \"relay.test\"\n\
+         [[listener]]\nname = \"in\"\naddress = \"192.0.2.250:25\"\n\
+         relay_from = [\"198.51.100.0/24\"]\nexempt_from_limits = [\"203.0.113.99\"]\n\
+         checks = {{ {checks} }}\n\
+         [[table]]\nname = \"clients\"\nscripted = {{ fields = [] }}\n\
+         [[table]]\nname = \"recipients\"\nscripted = {{ fields = [] }}\n\
+         [[route]]\ndomains = [\"here.test\"]\nmaildir = {{ path = \"/mail/{{local}}\" }}\n\
+         [[route]]\nmx = {{}}\n"
+    )
+}
+
+fn host(last: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(203, 0, 113, last))
+}
+
+/// The name of a client of the strangers' network in a list.
+fn name(last: u8, zone: &str) -> String {
+    format!("{last}.113.0.203.{zone}")
+}
+
+fn list(node: &Node, name: &str, answers: &[&str]) {
+    let answers = answers.iter().map(|answer| answer.parse().expect("an address")).collect();
+    node.world.set_addresses(name, Ok(answers));
+}
+
+/// The reply to a recipient, in a session of its own.
+async fn rcpt(node: &Node, from: IpAddr, sender: &str, recipient: &str) -> String {
+    let mut client = Client::connect(node, from).await;
+    let reply = client.say(&format!("MAIL FROM:<{sender}>")).await;
+    assert!(reply.starts_with("250"), "{reply}");
+    client.say(&format!("RCPT TO:<{recipient}>")).await
+}
+
+const SENDER: &str = "a@far.test";
+const READER: &str = "b@here.test";
+
+/// What a mailbox got first.
+fn got(node: &Node, mailbox: &str) -> String {
+    let path = std::path::PathBuf::from(format!("/mail/{mailbox}"));
+    node.world.mailboxes().get(&path).and_then(|mail| mail.first().cloned()).unwrap_or_default()
+}
+
+#[test]
+fn who_is_on_a_list_is_told_by_which_and_why() {
+    play(|| async {
+        let node = Node::start(&config("dnsbl = [\"zen.example\", \"b.example\"]")).await;
+        list(&node, &name(9, "zen.example"), &["127.0.0.4"]);
+        node.world.set_txt(&name(9, "zen.example"), b"see\r\n250 https://zen.example/9\xff");
+        let mut client = Client::connect(&node, STRANGER).await;
+        client.say(&format!("MAIL FROM:<{SENDER}>")).await;
+        let reply = client.say(&format!("RCPT TO:<{READER}>")).await;
+        assert_eq!(
+            reply,
+            "550 5.7.1 [203.0.113.9] is listed by zen.example: see??250 https://zen.example/9?"
+        );
+        // Whoever is refused may ask why, and what no route takes is refused as ever.
+        let reply = client.say("RCPT TO:<Postmaster@here.test>").await;
+        assert!(reply.starts_with("250"), "{reply}");
+        let reply = client.say("RCPT TO:<x@nowhere.test>").await;
+        assert_eq!(reply, "550 5.7.1 relay access denied");
+        // Lists were asked once, when the client came; and what zen.example would never have.
+        let reply = client.say("RCPT TO:<c@here.test>").await;
+        assert!(reply.starts_with("550 5.7.1 [203"), "{reply}");
+        let of_lists = |name: &String| name.ends_with(".example");
+        let mut asked: Vec<String> = node.world.asked().into_iter().filter(of_lists).collect();
+        asked.sort();
+        let wanted = [
+            "1.0.0.127.zen.example".to_owned(),
+            name(9, "b.example"),
+            name(9, "zen.example"),
+            name(9, "zen.example"),
+        ];
+        assert_eq!(asked, wanted);
+        assert_eq!(node.metrics.strangers_dnsbl.get(), 2);
+        // Neither those on no list nor those who are no strangers.
+        for from in [host(10), host(99), FRIEND] {
+            let reply = rcpt(&node, from, SENDER, READER).await;
+            assert!(reply.starts_with("250"), "{reply}");
+        }
+        assert_eq!(node.world.asked().iter().filter(|name| of_lists(name)).count(), 6);
+    });
+}
+
+#[test]
+fn lists_weigh_for_and_against() {
+    play(|| async {
+        let node = Node::start(&config(
+            "dnsbl = { lists = [\"a.example=127.0.0.[2..4]*2\", \"b.example\", \"ok.example*-2\"], \
+             threshold = 4, action = \"mark\", helo_lists = [\"names.example\"], \
+             sender_lists = [\"names.example\"] }",
+        ))
+        .await;
+        for (last, zones) in
+            [(1, &["a.example", "b.example"][..]), (2, &["a.example"]), (3, &["ok.example"])]
+        {
+            for zone in zones {
+                list(&node, &name(last, zone), &["127.0.0.3"]);
+            }
+        }
+        list(&node, "client.test.names.example", &["127.0.0.2"]);
+        for (last, verdict) in [(1, "listed"), (2, "below"), (3, "allowed"), (4, "below")] {
+            let mut client = Client::connect(&node, host(last)).await;
+            let reply = client.send(SENDER, &[&format!("r{last}@here.test")], CONTENT).await;
+            assert!(reply.starts_with("250"), "{reply}");
+            assert_eq!(node.of("received").last().unwrap()["dnsbl"], verdict, "{last}");
+        }
+        node.wait_for("delivered", 4).await;
+        let listed = got(&node, "r1");
+        for line in [
+            "X-RBL-Warning: [203.0.113.1] is listed by a.example (127.0.0.3)\n",
+            "X-RBL-Warning: [203.0.113.1] is listed by b.example (127.0.0.3)\n",
+            "X-RBL-Warning: Your name client.test is listed by names.example (127.0.0.2)\n",
+        ] {
+            assert!(listed.replace("\r\n", "\n").contains(line), "{line} in {listed}");
+        }
+        let allowed = got(&node, "r3").replace("\r\n", "\n");
+        let field = "Authentication-Results: relay.test;\n\
+                     \tdnswl=pass dns.zone=ok.example policy.ip=127.0.0.3\n";
+        assert!(allowed.contains(field), "{allowed}");
+        assert_eq!(node.metrics.checked_dnsbl_listed.get(), 1);
+        assert_eq!(node.metrics.checked_dnsbl_below.get(), 2);
+    });
+}
+
+#[test]
+fn a_list_that_fails_lies_or_is_dead_counts_for_nothing() {
+    play(|| async {
+        let lists =
+            ["silent", "failing", "wrong", "sold", "dead"].map(|n| format!("\"{n}.example\""));
+        let node = Node::start(&config(&format!("dnsbl = [{}]", lists.join(", ")))).await;
+        node.world.set_silent(&name(9, "silent.example"));
+        let failed = Err(DnsError::Transient("SERVFAIL".into()));
+        node.world.set_addresses(&name(9, "failing.example"), failed);
+        list(&node, &name(9, "wrong.example"), &["127.255.255.254"]);
+        list(&node, &name(9, "sold.example"), &["198.51.100.80"]);
+        list(&node, &name(9, "dead.example"), &["127.0.0.2"]);
+        list(&node, "1.0.0.127.dead.example", &["127.0.0.2"]);
+        let begun = node.age();
+        for _ in 0..2 {
+            let reply = rcpt(&node, STRANGER, SENDER, READER).await;
+            assert!(reply.starts_with("250"), "{reply}");
+        }
+        // It is waited for three seconds, once, however many ask.
+        let took = node.age() - begun;
+        assert!((3..4).contains(&took.as_secs()), "{took:?}");
+        let lines: Vec<String> =
+            node.lines().into_iter().filter(|line| line.contains("counts for nothing")).collect();
+        assert_eq!(lines.len(), 5, "{lines:#?}");
+        for (zone, why) in [
+            ("silent", "no answer: not in time"),
+            ("failing", "no answer: SERVFAIL"),
+            ("wrong", "it answered 127.255.255.254"),
+            ("sold", "it answered 198.51.100.80"),
+            ("dead", "it has what no list has"),
+        ] {
+            let line = lines.iter().find(|line| line.contains(&format!("{zone}.example")));
+            assert!(line.is_some_and(|line| line.contains(why)), "{zone}: {lines:#?}");
+        }
+    });
+}
+
+#[test]
+fn tables_say_whom_nothing_concerns() {
+    play(|| async {
+        let node = Node::start(&config(
+            "dnsbl = [\"zen.example\"], exempt_clients = { table = \"clients\" }, \
+             exempt_recipients = { table = \"recipients\" }",
+        ))
+        .await;
+        for last in [1, 2, 9] {
+            list(&node, &name(last, "zen.example"), &["127.0.0.2"]);
+        }
+        node.world.set_entry("clients", "203.0.113.1", Ok("yes"));
+        node.world.set_entry("recipients", "abuse@here.test", Ok("yes"));
+        for (last, recipient, reply) in [
+            (1, READER, "250"),
+            (2, "Abuse@here.test", "250"),
+            (2, READER, "550 5.7.1 [203.0.113.2] is listed by zen.example"),
+        ] {
+            let said = rcpt(&node, host(last), SENDER, recipient).await;
+            assert!(said.starts_with(reply), "{last} {recipient}: {said}");
+        }
+        node.world.set_table_delay(Some(Duration::from_secs(1)));
+        let said = rcpt(&node, host(1), SENDER, READER).await;
+        assert!(said.starts_with("250"), "{said}");
+    });
+}
+
+#[test]
+fn a_sender_must_be_one_that_could_be_answered() {
+    play(|| async {
+        let node = Node::start(&config("sender_domain = \"reject\"")).await;
+        let host = |host: &str| Mx { preference: 10, host: host.into() };
+        node.world.set_mx("mx.test", Ok((0..1_000).map(|n| host(&format!("m{n}.test"))).collect()));
+        node.world.set_mx("null.test", Ok(vec![Mx { preference: 0, host: String::new() }]));
+        node.world.set_mx("a.test", Err(DnsError::NoRecords));
+        list(&node, "a.test", &["192.0.2.1"]);
+        node.world.set_mx("six.test", Err(DnsError::NoRecords));
+        list(&node, "six.test", &["2001:db8::1"]);
+        node.world.set_mx("text.test", Err(DnsError::NoRecords));
+        node.world.set_addresses("text.test", Err(DnsError::NoRecords));
+        node.world.set_mx("failing.test", Err(DnsError::Transient("SERVFAIL".into())));
+        node.world.set_silent("silent.test");
+        let missing = "550 5.1.8 The domain of the sender does not exist, or has no mail server";
+        let unanswered =
+            "450 4.4.3 The DNS does not answer for the domain of the sender; try again later";
+        for (sender, reply) in [
+            ("x@mx.test", "250"),
+            ("x@a.test", "250"),
+            ("x@six.test", "250"),
+            ("", "250"),
+            ("x@[192.0.2.1]", "250"),
+            ("x@null.test", "550 5.7.27 The domain of the sender says that it takes no mail"),
+            ("x@text.test", missing),
+            ("x@nowhere.test", missing),
+            ("x@failing.test", unanswered),
+            ("x@silent.test", unanswered),
+        ] {
+            let said = rcpt(&node, STRANGER, sender, READER).await;
+            assert!(said.starts_with(reply), "{sender}: {said}");
+            let said = rcpt(&node, STRANGER, sender, "postmaster@here.test").await;
+            assert!(said.starts_with("250"), "{sender}: {said}");
+            let said = rcpt(&node, FRIEND, sender, READER).await;
+            assert!(said.starts_with("250"), "{sender}: {said}");
+        }
+        assert_eq!(node.metrics.strangers_sender_domain.get(), 5);
+    });
+}
+
+#[test]
+fn what_may_only_mark_or_hold_does_so() {
+    play(|| async {
+        let node = Node::start(&config("sender_domain = \"hold\", own_domains = \"mark\"")).await;
+        node.world.set_mx("failing.test", Err(DnsError::Transient("SERVFAIL".into())));
+        for sender in ["x@failing.test", "x@nowhere.test", "x@here.test"] {
+            let mut client = Client::connect(&node, STRANGER).await;
+            let reply = client.send(sender, &[READER], CONTENT).await;
+            assert!(reply.starts_with("250"), "{sender}: {reply}");
+        }
+        // here.test does not exist either, as far as this world's DNS knows.
+        assert_eq!(node.count("held"), 2, "{:#?}", node.events(&["sender", "reason"]));
+        let held = &node.of("held")[0];
+        let why = "The domain of the sender does not exist, or has no mail server";
+        assert_eq!((&held["sender"], &held["reason"]), (&"x@nowhere.test".into(), &why.into()));
+        node.wait_for("delivered", 1).await;
+        assert!(got(&node, "b").contains("X-Sender-Warning: The DNS does not answer"));
+    });
+}
+
+#[test]
+fn nobody_outside_is_one_of_us() {
+    play(|| async {
+        let node = Node::start(&config("own_domains = \"reject\"")).await;
+        let text = "550 5.7.1 Mail from this domain does not come from outside; its users log in to \
+                    send";
+        for (from, sender, reply) in [
+            (STRANGER, "boss@Here.test", text),
+            (STRANGER, "x@relay.test", text),
+            (STRANGER, "x@far.test", "250"),
+            (STRANGER, "", "250"),
+            (FRIEND, "boss@here.test", "250"),
+            (host(99), "boss@here.test", "250"),
+        ] {
+            let said = rcpt(&node, from, sender, READER).await;
+            assert!(said.starts_with(reply), "{sender}: {said}");
+        }
+        assert_eq!(node.metrics.strangers_own_domains.get(), 2);
+    });
+}
+
+#[test]
+fn a_reload_changes_what_is_asked() {
+    play(|| async {
+        let node = Node::start(&config("")).await;
+        list(&node, &name(9, "zen.example"), &["127.0.0.2"]);
+        let mut client = Client::connect(&node, STRANGER).await;
+        client.say(&format!("MAIL FROM:<{SENDER}>")).await;
+        assert!(client.say(&format!("RCPT TO:<{READER}>")).await.starts_with("250"));
+        assert!(node.world.asked().is_empty());
+        node.reload(&config("dnsbl = [\"zen.example\"]"));
+        client.say("RSET").await;
+        client.say(&format!("MAIL FROM:<{SENDER}>")).await;
+        let reply = client.say(&format!("RCPT TO:<{READER}>")).await;
+        assert_eq!(reply, "550 5.7.1 [203.0.113.9] is listed by zen.example");
+    });
+}
+
+/// A listener that puts off for a minute.
+fn greylist(keys: &str) -> String {
+    config(&format!("greylist = {{ delay = \"1m\", {keys} }}"))
+}
+
+const PUT_OFF: &str = "450 4.7.1 You are new here (greylisting); try again in 60 seconds";
+
+#[test]
+fn who_is_new_is_put_off_and_known_when_it_comes_again() {
+    play(|| async {
+        let node = Node::start(&greylist("retry_window = \"1h\", clients_after = 2")).await;
+        let mut client = Client::connect(&node, STRANGER).await;
+        client.say(&format!("MAIL FROM:<{SENDER}>")).await;
+        let rcpt_to = format!("RCPT TO:<{READER}>");
+        assert_eq!(client.say(&rcpt_to).await, PUT_OFF);
+        assert!(client.say("RCPT TO:<postmaster@here.test>").await.starts_with("250"));
+        tokio::time::sleep(Duration::from_millis(59_200)).await;
+        let early = "450 4.7.1 You are new here (greylisting); try again in 1 seconds";
+        assert_eq!(client.say(&rcpt_to).await, early);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // From the neighbour, by another session.
+        let reply = rcpt(&node, host(77), SENDER, READER).await;
+        assert!(reply.starts_with("250"), "{reply}");
+        assert!(client.say(&rcpt_to).await.starts_with("250"));
+        assert_eq!(rcpt(&node, STRANGER, SENDER, "c@here.test").await, PUT_OFF);
+        assert_eq!(rcpt(&node, STRANGER, "", READER).await, PUT_OFF);
+        // Too late.
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        assert_eq!(rcpt(&node, STRANGER, "", READER).await, PUT_OFF);
+        // The second that comes again, an hour after the first: the client is known now.
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(rcpt(&node, STRANGER, "", READER).await.starts_with("250"));
+        for _ in 0..2 {
+            let reply = rcpt(&node, STRANGER, "new@far.test", READER).await;
+            assert!(reply.starts_with("250"), "{reply}");
+        }
+        for from in [FRIEND, host(99)] {
+            assert!(rcpt(&node, from, SENDER, "d@here.test").await.starts_with("250"));
+        }
+        let metrics = &node.metrics;
+        let counts = [
+            &metrics.greylist_new,
+            &metrics.greylist_early,
+            &metrics.greylist_passed,
+            &metrics.greylist_known,
+            &metrics.greylist_client,
+            &metrics.strangers_greylist,
+        ];
+        assert_eq!(counts.map(|counter| counter.get()), [4, 1, 2, 1, 2, 5]);
+        let refused = node.of("refused");
+        assert_eq!(refused.len(), 5, "{refused:#?}");
+    });
+}
+
+#[test]
+fn pools_that_may_send_for_their_domain_are_one_client() {
+    play(|| async {
+        let node = Node::start(&greylist("")).await;
+        node.world.set_txt("pool.test", b"v=spf1 ip4:203.0.113.0/28 ip4:198.18.0.0/15 -all");
+        let far = IpAddr::V4(Ipv4Addr::new(198, 18, 7, 1));
+        assert_eq!(rcpt(&node, host(9), "bounce-1@pool.test", READER).await, PUT_OFF);
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        let reply = rcpt(&node, far, "bounce-2@pool.test", READER).await;
+        assert!(reply.starts_with("250"), "{reply}");
+        // Who may not send for it is none of them.
+        assert_eq!(rcpt(&node, host(40), "bounce-3@pool.test", READER).await, PUT_OFF);
+        let by_network = greylist("by_spf = false");
+        node.reload(&by_network);
+        let far = IpAddr::V4(Ipv4Addr::new(198, 18, 8, 1));
+        assert_eq!(rcpt(&node, far, "bounce-4@pool.test", READER).await, PUT_OFF);
+    });
+}
+
+#[test]
+fn whom_lists_or_tables_speak_for_is_not_put_off() {
+    play(|| async {
+        let node = Node::start(&config(
+            "dnsbl = [\"zen.example\", \"ok.example*-1\"], greylist = { delay = \"1m\", \
+             exempt_clients = { table = \"clients\" }, \
+             exempt_recipients = { table = \"recipients\" } }",
+        ))
+        .await;
+        list(&node, &name(1, "ok.example"), &["127.0.0.2"]);
+        list(&node, &name(2, "zen.example"), &["127.0.0.2"]);
+        node.world.set_entry("clients", "203.0.113.3", Ok("x"));
+        node.world.set_entry("recipients", "here.test", Ok("x"));
+        assert!(rcpt(&node, host(4), SENDER, READER).await.starts_with("250"));
+        node.world.remove_entry("recipients", "here.test");
+        for (last, reply) in [(1, "250"), (2, "550 5.7.1 [203.0.113.2]"), (3, "250"), (4, PUT_OFF)]
+        {
+            let said = rcpt(&node, host(last), SENDER, READER).await;
+            assert!(said.starts_with(reply), "{last}: {said}");
+        }
+    });
+}

@@ -1,0 +1,203 @@
+//! Which strangers came before (greylisting): in memory for all shards, and written to a file every few
+//! seconds by a thread of its own. Without the file all begin anew.
+
+mod file;
+
+use crate::console::ConsoleLog;
+use crate::mutex::lock;
+use crate::panic::MAY_PANIC;
+use crate::world::wall_now;
+use auth::greylist::{Book, Rules, Triplet, Verdict};
+use config::Config;
+use file::{File, Unreadable};
+use mail::Wall;
+use mta::console::{Console as _, Level};
+use mta::seams::Greylist;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The file in the first spool directory.
+const NAME: &str = "greylist.redb";
+
+/// What a file that can't be read is called from then on.
+const DAMAGED: &str = "greylist.redb.damaged";
+
+/// A crash forgets no more than what came in so long.
+const WRITTEN_EVERY: Duration = Duration::from_secs(5);
+
+/// Records that are taken from the book at once: shards wait meanwhile.
+const TAKEN_AT_ONCE: usize = 1_000;
+
+/// Records in one transaction of the file.
+const WRITTEN_AT_ONCE: usize = 50_000;
+
+/// Failed writes are told no more often.
+const COMPLAINTS_EVERY_MS: u64 = 600_000;
+
+/// What is known; clones are of one book.
+#[derive(Clone)]
+pub(crate) struct Greylisting(Arc<Inner>);
+
+struct Inner {
+    directory: PathBuf,
+    book: Mutex<Book>,
+    writer: Mutex<Writer>,
+    /// What the thread waits for beside the time.
+    closing: Mutex<bool>,
+    has_closed: Condvar,
+    console: Arc<ConsoleLog>,
+}
+
+/// Whoever writes the file.
+enum Writer {
+    /// Nobody has asked for greylisting yet.
+    None,
+    Thread(JoinHandle<()>),
+    /// There is no file to be written: all is in memory alone.
+    Failed,
+}
+
+impl Greylisting {
+    /// Keeps its file in this directory, once somebody asks for greylisting.
+    pub(crate) fn new(directory: &Path, console: &Arc<ConsoleLog>) -> Greylisting {
+        Greylisting(Arc::new(Inner {
+            directory: directory.to_owned(),
+            book: Mutex::default(),
+            writer: Mutex::new(Writer::None),
+            closing: Mutex::new(false),
+            has_closed: Condvar::new(),
+            console: Arc::clone(console),
+        }))
+    }
+
+    /// Reads the file, if this configuration is the first that asks for greylisting.
+    pub(crate) fn open_for(&self, config: &Config) {
+        let mut writer = lock(&self.0.writer);
+        if !matches!(*writer, Writer::None) || !channels::asks_for_greylisting(config) {
+            return;
+        }
+        *writer = match self.0.open() {
+            Some(file) => self.start(file),
+            None => Writer::Failed,
+        };
+    }
+
+    fn start(&self, file: File) -> Writer {
+        let inner = Arc::clone(&self.0);
+        let thread =
+            thread::Builder::new().name(MAY_PANIC.into()).spawn(move || inner.write(&file));
+        thread.map_or(Writer::Failed, Writer::Thread)
+    }
+
+    /// Writes what is not written yet.
+    pub(crate) fn close(&self) {
+        *lock(&self.0.closing) = true;
+        self.0.has_closed.notify_all();
+        let writer = std::mem::replace(&mut *lock(&self.0.writer), Writer::Failed);
+        if let Writer::Thread(thread) = writer {
+            // An error is a panic, which was told.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Greylist for Greylisting {
+    fn judge(&self, rules: &Rules, triplet: &Triplet<'_>, now: Wall) -> Verdict {
+        lock(&self.0.book).judge(rules, triplet, now)
+    }
+}
+
+impl Inner {
+    /// Opens the file and reads it; one that can't be read is put aside.
+    fn open(&self) -> Option<File> {
+        let path = self.directory.join(NAME);
+        let why = match self.read(&path) {
+            Ok(file) => return Some(file),
+            Err(Unreadable::NotNow(why)) => {
+                self.warn(format_args!(
+                    "cannot open {}: {why}; who comes is remembered until the next start only",
+                    path.display()
+                ));
+                return None;
+            }
+            Err(Unreadable::Damaged(why)) => why,
+        };
+        let aside = self.directory.join(DAMAGED);
+        self.warn(format_args!(
+            "{} is damaged: {why}; it is {} now, and all strangers are new",
+            path.display(),
+            aside.display()
+        ));
+        let renamed = std::fs::rename(&path, aside).map_err(|error| error.to_string());
+        let opened = renamed.and_then(|()| self.read(&path).map_err(|why| why.to_string()));
+        let told = |why: &String| {
+            self.warn(format_args!(
+                "cannot begin anew: {why}; nothing is kept beyond the next start"
+            ));
+        };
+        opened.inspect_err(told).ok()
+    }
+
+    /// Reads a file on a thread that may panic.
+    fn read(&self, path: &Path) -> Result<File, Unreadable> {
+        let path = path.to_owned();
+        let thread = thread::Builder::new().name(MAY_PANIC.into());
+        let thread = thread.spawn(move || File::open(&path));
+        let thread = thread.map_err(|error| Unreadable::NotNow(error.to_string()))?;
+        let panicked = |_| Unreadable::Damaged("it makes no sense".into());
+        let (file, records) = thread.join().map_err(panicked)??;
+        lock(&self.book).read(records, wall_now());
+        Ok(file)
+    }
+
+    /// Writes what changes, until the end.
+    fn write(&self, file: &File) {
+        let mut told_at = None;
+        loop {
+            let is_last = self.pause();
+            if let Err(why) = self.write_changes(file) {
+                let now = wall_now().0;
+                if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
+                    told_at = Some(now);
+                    let text = "the next start will not know of those who came";
+                    self.warn(format_args!("cannot write {NAME}: {why}; {text}"));
+                }
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Until it is time to write; whether it is the last time.
+    fn pause(&self) -> bool {
+        let closing = lock(&self.closing);
+        let waited =
+            self.has_closed.wait_timeout_while(closing, WRITTEN_EVERY, |closing| !*closing);
+        let (closing, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *closing
+    }
+
+    fn write_changes(&self, file: &File) -> Result<(), String> {
+        loop {
+            let mut changes = Vec::new();
+            while changes.len() < WRITTEN_AT_ONCE {
+                let more = lock(&self.book).take_changes(TAKEN_AT_ONCE);
+                if more.is_empty() {
+                    break;
+                }
+                changes.extend(more);
+            }
+            if changes.is_empty() {
+                return Ok(());
+            }
+            file.write(&changes)?;
+        }
+    }
+
+    fn warn(&self, text: std::fmt::Arguments<'_>) {
+        self.console.line(Level::Warn, "greylist", text);
+    }
+}
