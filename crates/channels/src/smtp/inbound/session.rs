@@ -3,6 +3,7 @@
 use super::Settings;
 use super::farewell::{greeting, last_words};
 use super::login::Dialogue;
+use crate::smtp::HANDSHAKE_MAX;
 use config::ListenerTls;
 use mail::{Mono, Recipient, Refusal, Reply};
 use mta::alarm::Alarm;
@@ -28,9 +29,6 @@ use tokio::sync::futures::Notified;
 const LINGER: Duration = Duration::from_secs(1);
 /// How much of it is read.
 const LINGER_BYTES: usize = 1024 * 1024;
-
-/// How long a client may take for its TLS handshake; less where it would have less for a command.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 
 /// How much of what may be commands is handled before their replies are looked at.
 const COMMANDS_BYTES: usize = 4 * 1024;
