@@ -6,15 +6,18 @@ use super::executor::{self, Executor, Group};
 use super::network::{HostSet, SimNet};
 use super::open_files::OpenFiles;
 use super::plan::{Mood, Zones};
+use super::promises::Promises;
 use super::ready_queues::ReadyQueues;
 use super::tables::SimTables;
 use super::trace::Trace;
+use auth::mta_sts::Policy;
+use auth::tlsa::Tlsa;
 use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
-    Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoHashing, NoPolicies, Sleep, Spawn,
-    Task, Time, World,
+    Dns, DnsError, HostSecurity, MailStore, MailboxError, MailboxPlace, Mx, NoHashing, Policies,
+    Sleep, Spawn, Task, Time, Vouched, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -48,6 +51,7 @@ struct Seams {
     spawn: SimSpawn,
     store: SimStore,
     tables: SimTables,
+    policies: SimPolicies,
 }
 
 impl SimWorld {
@@ -61,7 +65,8 @@ impl SimWorld {
         store: SimStore,
         tables: SimTables,
     ) -> SimWorld {
-        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables }))
+        let policies = SimPolicies { life: dns.asker.0, promises: Rc::clone(&dns.promises) };
+        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables, policies }))
     }
 }
 
@@ -73,7 +78,7 @@ impl World for SimWorld {
     type Store = SimStore;
     type Tables = SimTables;
     type Hashing = NoHashing;
-    type Policies = NoPolicies;
+    type Policies = SimPolicies;
 
     fn net(&self) -> &SimNet {
         &self.0.net
@@ -103,8 +108,8 @@ impl World for SimWorld {
         &NoHashing
     }
 
-    fn policies(&self) -> &NoPolicies {
-        &NoPolicies
+    fn policies(&self) -> &SimPolicies {
+        &self.0.policies
     }
 }
 
@@ -259,6 +264,8 @@ pub struct SimDns {
     asker: (Group, Rc<ReadyQueues>),
     /// Each question takes one.
     files: Arc<OpenFiles>,
+    /// What DNSSEC vouches for.
+    promises: Rc<Promises>,
 }
 
 impl SimDns {
@@ -270,9 +277,10 @@ impl SimDns {
         seed: u64,
         asker: (Group, Rc<ReadyQueues>),
         files: Arc<OpenFiles>,
+        promises: Rc<Promises>,
     ) -> SimDns {
         let random = Rc::new(RefCell::new(Random::new(seed)));
-        SimDns { executor, faults, random, asker, files }
+        SimDns { executor, faults, random, asker, files, promises }
     }
 
     /// The addresses of these hosts.
@@ -352,11 +360,43 @@ impl Dns for SimDns {
         let records = self.ask(domain, |zones| zones.mx.get(domain).cloned()).await?;
         let (group, queues) = &self.asker;
         queues.name(*group, self.host_set(&records));
-        Ok(records)
+        Ok(self.promises.vouch(*group, domain, records).answer)
+    }
+
+    async fn vouched_mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {
+        let records = self.mx(domain).await?;
+        Ok(self.promises.vouch(self.asker.0, domain, records))
+    }
+
+    async fn host_security(&self, host: &str) -> Result<HostSecurity, DnsError> {
+        self.addresses(host).await?;
+        Ok(self.promises.host_security(host))
+    }
+
+    async fn tlsa(&self, name: &str) -> Result<Vouched<Vec<Tlsa>>, DnsError> {
+        self.ask(name, |_| Some(vec![()])).await?;
+        self.promises.tlsa(name)
+    }
+
+    async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
+        self.ask(name, |_| self.promises.txt(name)).await
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
         self.ask(host, |zones| zones.addresses.get(host).cloned()).await
+    }
+}
+
+/// Policies as they are kept and fetched.
+#[derive(Clone, Debug)]
+pub struct SimPolicies {
+    life: Group,
+    promises: Rc<Promises>,
+}
+
+impl Policies for SimPolicies {
+    async fn mta_sts(&self, domain: &str, id: Option<&str>) -> Option<Arc<Policy>> {
+        self.promises.policy(self.life, domain, id).await
     }
 }
 
