@@ -166,7 +166,12 @@ mod tests {
     }
 
     /// The message after one hop that adds these fields.
-    fn hop(signer: &SigningIdentity, zone: &Zone, message: &str, added: &str) -> Result<String, Unsealed> {
+    fn hop(
+        signer: &SigningIdentity,
+        zone: &Zone,
+        message: &str,
+        added: &str,
+    ) -> Result<String, Unsealed> {
         let (scanned, verdicts) = verify(zone, message);
         let sealing = Sealing {
             signer,

@@ -171,9 +171,8 @@ fn write_named<'n>(
 ) {
     let mut is_used = vec![false; fields.len()];
     for name in names {
-        let is_next = |(is_used, field): (&bool, &&[u8])| {
-            !is_used && is_called(field, name.as_bytes())
-        };
+        let is_next =
+            |(is_used, field): (&bool, &&[u8])| !is_used && is_called(field, name.as_bytes());
         let index = is_used.iter().zip(fields).rposition(is_next);
         if let Some((is_used, field)) = index.and_then(|i| is_used.get_mut(i).zip(fields.get(i))) {
             *is_used = true;

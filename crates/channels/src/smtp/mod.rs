@@ -9,7 +9,5 @@ mod smarthost;
 /// How long a TLS handshake may take, in either direction; less where a command has less.
 const HANDSHAKE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
-pub(crate) use inbound::{
-    Checks, Inbound, SmtpListenerText, SubmissionText, checks_of, seal_of,
-};
+pub(crate) use inbound::{Checks, Inbound, SmtpListenerText, SubmissionText, checks_of, seal_of};
 pub(crate) use outbound::Outbound;

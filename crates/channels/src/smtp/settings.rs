@@ -332,7 +332,7 @@ impl Settings for Relay {
     }
 
     fn may_be_asked(&self) -> bool {
-        self.smarthost == Smarthost::default()
+        !self.smarthost.is_for_users()
     }
 
     fn secret_file(&self) -> Option<&Arc<SecretFile>> {

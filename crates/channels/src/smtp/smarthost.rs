@@ -105,6 +105,12 @@ pub struct Login {
 }
 
 impl Smarthost {
+    /// Its hosts take mail of users: TLS is not left to chance there.
+    #[must_use]
+    pub fn is_for_users(&self) -> bool {
+        self.login.is_some() || self.tls_start == TlsStart::Implicit
+    }
+
     /// Reads the keys of a route with these hosts.
     pub(super) fn read(
         text: SmarthostText,

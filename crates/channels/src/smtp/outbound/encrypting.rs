@@ -153,6 +153,10 @@ pub(super) async fn host_tls<W: World>(
     }
     Ok(match hop.tls.mta_sts {
         true => HostTls::required(Trust::MtaSts, MTA_STS),
+        // A password is shown to nobody whom nobody vouches for.
+        false if relay_of(hop).smarthost.is_for_users() => {
+            HostTls::required(Trust::Roots, RouteTls::Verified.word())
+        }
         false => HostTls::OPPORTUNISTIC,
     })
 }
