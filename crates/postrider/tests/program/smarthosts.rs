@@ -191,7 +191,7 @@ out:
   port = {next}
   hosts_require_tls = *
   hosts_require_auth = *
-  tls_try_verify_hosts =
+  tls_try_verify_hosts = 192.0.2.1
   allow_localhost
 
 begin retry
