@@ -64,12 +64,12 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         ROUTE,
         "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], login = { user = \"u\", password_file = \"p\" } }",
-        "5:33: `login` needs `tls` to be \"required\", \"verified\" or \"dane\"",
+        "5:25: `login` needs `tls` to be \"required\", \"verified\" or \"dane\"",
     ),
     (
         ROUTE,
         "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], tls = \"verified\", login = { user = \"u\" } }",
-        "5:51: either `password_file` or `token_file` is wanted",
+        "5:43: either `password_file` or `token_file` is wanted",
     ),
     (
         ROUTE,

@@ -470,7 +470,7 @@ fn exim_is_sent_to_as_its_records_and_domains_say() {
         std::fs::copy(web.path(&format!("issued.{extension}")), copy).expect("copied");
     }
     start_exim(&mut place, "");
-    let (digest, nobody, port) = (key_digest(&web.path("issued.pem")), "00".repeat(32), place.port);
+    let (digest, nobody, port) = (key_digest(&web.path("issued.pem")), "11".repeat(32), place.port);
     let signed = format!(
         "good IN A 127.0.0.1\nbad IN A 127.0.0.1\nright IN MX 10 good\nwrong IN MX 10 bad\n\
          _{port}._tcp.good IN TLSA 3 1 1 {digest}\n_{port}._tcp.bad IN TLSA 3 1 1 {nobody}\n"
