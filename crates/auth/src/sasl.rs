@@ -1,7 +1,8 @@
-//! SASL (RFC 4422), the server's side: what a client says in an exchange, as bytes that the protocol
+//! SASL (RFC 4422), the server's side (the client's is in [`client`]): what a client says in an exchange, as bytes that the protocol
 //! has decoded, and what it is answered. Who the users are, and what is stored of them, comes in as
 //! values.
 
+pub mod client;
 pub mod scram;
 
 use crate::password::Password;

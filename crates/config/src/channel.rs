@@ -6,6 +6,7 @@
 use super::explainer::Explainer;
 use super::host::HostPort;
 use super::reader::Reader;
+use super::secret_file::SecretFile;
 use mail::Mailbox;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -58,6 +59,16 @@ pub trait Settings: Any + Debug + Send + Sync {
     /// Who else than the file says how connections to its hosts are encrypted.
     fn tls_sources(&self) -> TlsSources {
         TlsSources::default()
+    }
+
+    /// Whether its hosts can be asked for recipients, without further ado.
+    fn may_be_asked(&self) -> bool {
+        true
+    }
+
+    /// What has the secret that it shows its hosts.
+    fn secret_file(&self) -> Option<&Arc<SecretFile>> {
+        None
     }
 
     /// With [`Destination::ByEntry`]: the hosts of the recipient whose entry has these values, in groups as

@@ -26,6 +26,7 @@ mod resolve;
 mod resolver;
 mod route;
 mod schema;
+mod secret_file;
 mod settings;
 mod shape;
 mod stage;
@@ -50,6 +51,7 @@ pub use protocol::{ProtocolSection, ProtocolSettings};
 pub use reader::Reader;
 pub use route::{DomainPattern, Route, RouteTable};
 pub use schema::Schema;
+pub use secret_file::SecretFile;
 pub use settings::{
     Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster,
     REPORT_GIVE_UP_AFTER, ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
@@ -118,6 +120,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Files with secrets that routes name.
+    pub fn secret_files(&self) -> impl Iterator<Item = (&Route, &Arc<SecretFile>)> {
+        self.routes.iter().filter_map(|route| Some((&**route, route.channel.secret_file()?)))
+    }
+
     /// The file this came from, for people.
     #[must_use]
     pub fn file_name(&self) -> &str {

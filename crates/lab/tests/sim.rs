@@ -147,6 +147,17 @@ fn content_that_nobody_asked_for_is_noticed() {
 }
 
 #[test]
+fn mail_in_clear_where_a_policy_forbids_it_is_noticed() {
+    let proof = |text: &str| text.contains("in clear, where [") && !text.contains("LeftOut");
+    assert_caught(Plant::InClearAnyway, proof);
+}
+
+#[test]
+fn mail_that_goes_by_what_another_domain_promises_is_noticed() {
+    assert_caught(Plant::PolicyOfAnother, |text| text.contains("was in force"));
+}
+
+#[test]
 fn who_defers_everything_and_is_asked_again_and_again_is_noticed() {
     assert_caught(Plant::NeverSuspend, |text| text.contains("attempts in a minute"));
 }

@@ -15,6 +15,8 @@ pub enum Step {
     Lhlo,
     /// STARTTLS and the handshake behind it.
     StartTls,
+    /// AUTH and what is said behind it.
+    Auth,
     /// MAIL.
     MailFrom,
     /// RCPT.
@@ -34,12 +36,13 @@ pub enum Step {
 }
 
 /// All of them; of two with the same words the one that reports mean stands first.
-const ALL: [Step; 13] = [
+const ALL: [Step; 14] = [
     Step::Connect,
     Step::Ehlo,
     Step::Helo,
     Step::Lhlo,
     Step::StartTls,
+    Step::Auth,
     Step::MailFrom,
     Step::RcptTo,
     Step::Data,
@@ -54,7 +57,10 @@ impl Step {
     /// Whether it opens the session, before any transaction.
     #[must_use]
     pub fn opens_session(self) -> bool {
-        matches!(self, Step::Connect | Step::Ehlo | Step::Helo | Step::Lhlo | Step::StartTls)
+        matches!(
+            self,
+            Step::Connect | Step::Ehlo | Step::Helo | Step::Lhlo | Step::StartTls | Step::Auth
+        )
     }
 
     /// As operators know it.
@@ -66,6 +72,7 @@ impl Step {
             Step::Helo => "HELO",
             Step::Lhlo => "LHLO",
             Step::StartTls => "STARTTLS",
+            Step::Auth => "AUTH",
             Step::MailFrom => "MAIL FROM",
             Step::RcptTo => "RCPT TO",
             Step::Data => "DATA",
@@ -87,6 +94,7 @@ impl Step {
             Step::Helo => "in reply to HELO command",
             Step::Lhlo => "in reply to LHLO command",
             Step::StartTls => "in reply to STARTTLS command",
+            Step::Auth => "in reply to AUTH command",
             Step::MailFrom => "in reply to MAIL FROM command",
             Step::RcptTo => "in reply to RCPT TO command",
             Step::Data => "in reply to DATA command",

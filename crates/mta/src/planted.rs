@@ -15,6 +15,10 @@ pub enum Planted {
     UnaskedContent,
     /// A next hop that refuses everything is not left alone.
     NeverSuspend,
+    /// Where TLS is asked for and fails, mail goes in clear, whatever the policy.
+    InClearAnyway,
+    /// Domains with the same hosts have one queue, whatever they promise.
+    PolicyOfAnother,
     /// A shard keeps to itself which next hops are well.
     KeepToItself,
 }

@@ -1,9 +1,15 @@
-//! The secrets of `[srs]`, which stand in a file of their own.
+//! Secrets that stand in files of their own: those of `[srs]`, and what routes log in with.
 
-use config::{Config, Secret};
+use crate::console::ConsoleLog;
+use crate::file_stamp::{LOOK_EVERY, Seen};
+use config::{Config, Secret, SecretFile};
+use mta::console::Console;
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread;
 
 /// A file has no more bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -13,6 +19,14 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// # Errors
 /// Why there are none, with the path of the file.
 pub(crate) fn read(config: &mut Config) -> Result<(), String> {
+    for (route, file) in config.secret_files() {
+        let read = read_login(file);
+        read.map_err(|why| format!("cannot take the login of route \"{}\": {why}", route.name))?;
+    }
+    read_srs(config)
+}
+
+fn read_srs(config: &mut Config) -> Result<(), String> {
     let Some(srs) = &mut config.srs else { return Ok(()) };
     let wrong = |why: &dyn std::fmt::Display| {
         format!("cannot take the secrets of [srs] from {}: {why}", srs.secret_file.display())
@@ -37,9 +51,125 @@ fn content_of(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(content)
 }
 
+/// What systemd hands over stands below the directory that it names in this variable.
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+
+/// Who may not read a secret: all others than its owner and its group.
+const OTHERS: u32 = 0o007;
+
+/// Reads what a route logs in with: the file has one line.
+///
+/// # Errors
+/// Why there is no secret, with the path of the file.
+fn read_login(file: &SecretFile) -> Result<(), String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.path().display());
+    let path = resolved(file.path()).ok_or_else(|| {
+        wrong(&format_args!("the environment has no {CREDENTIALS}: systemd sets it"))
+    })?;
+    let mode = std::fs::metadata(&path).map_err(|error| wrong(&error))?.mode();
+    if mode & OTHERS != 0 {
+        let mode = mode & 0o777;
+        return Err(wrong(&format_args!("everybody may read it (mode {mode:04o}): chmod o= FILE")));
+    }
+    let content = content_of(&path).map_err(|error| wrong(&error))?;
+    let line = content.strip_suffix(b"\n").unwrap_or(&content);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() || line.len() > auth::sasl::client::SECRET_BYTES_MAX {
+        let max = auth::sasl::client::SECRET_BYTES_MAX;
+        return Err(wrong(&format_args!("a line of 1 to {max} bytes is wanted")));
+    }
+    if line.iter().any(u8::is_ascii_control) {
+        return Err(wrong(&"one line is wanted, without control characters"));
+    }
+    file.put(Secret(line.into()));
+    Ok(())
+}
+
+/// The file itself; `None`: it would be one of systemd's, and there are none.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let Ok(name) = path.strip_prefix(format!("${CREDENTIALS}")) else {
+        return Some(path.to_owned());
+    };
+    Some(Path::new(&std::env::var_os(CREDENTIALS)?).join(name))
+}
+
+/// Reads what routes log in with again when it changes, for as long as the configuration is in force.
+///
+/// # Errors
+/// When the system gives no thread for that.
+pub(crate) fn watch(config: &Arc<Config>, console: Arc<ConsoleLog>) -> Result<(), String> {
+    let files = config.secret_files().map(|(_, file)| Arc::downgrade(file));
+    let files: Vec<Weak<SecretFile>> = files.collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let look = move || look_on(&files, &*console);
+    let thread = thread::Builder::new().name("secrets".to_owned()).spawn(look);
+    thread.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+fn look_on(files: &[Weak<SecretFile>], console: &dyn Console) {
+    let seen_now = |file: &SecretFile| resolved(file.path()).and_then(|path| Seen::at(&path));
+    let see = |file: &Weak<SecretFile>| file.upgrade().and_then(|file| seen_now(&file));
+    // What is read, and what was seen at the last look: a file may be written still.
+    let mut read: Vec<_> = files.iter().map(see).collect();
+    let mut last = read.clone();
+    loop {
+        thread::sleep(LOOK_EVERY);
+        if files.iter().all(|file| file.strong_count() == 0) {
+            return;
+        }
+        for (at, file) in files.iter().enumerate() {
+            let Some(file) = file.upgrade() else { continue };
+            let seen = seen_now(&file);
+            if seen != read[at] && seen == last[at] {
+                read[at] = seen;
+                match read_login(&file) {
+                    Ok(()) => {
+                        console.info("login", format_args!("{} read anew", file.path().display()));
+                    }
+                    Err(why) => {
+                        console.error("login", format_args!("the login stays as it was: {why}"));
+                    }
+                }
+            }
+            last[at] = seen;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_login_is_one_line_that_not_everybody_may_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("password");
+        let file = SecretFile::new(path.clone());
+        assert!(read_login(&file).unwrap_err().contains("No such file"));
+        let write = |content: &[u8], mode| {
+            std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            read_login(&file)
+        };
+        assert!(
+            write(b"secret\n", 0o644).unwrap_err().contains("everybody may read it (mode 0644)")
+        );
+        assert_eq!(write(b" a b\r\n", 0o640), Ok(()));
+        assert_eq!(file.secret(), Some(Secret(b" a b"[..].into())));
+        let most = auth::sasl::client::SECRET_BYTES_MAX;
+        assert_eq!(write(&vec![b'x'; most], 0o600), Ok(()));
+        for wrong in [&b""[..], b"\n", b"a\nb\n", &vec![b'x'; most + 1]] {
+            assert!(write(wrong, 0o600).unwrap_err().contains("line"), "{}", wrong.len());
+        }
+        // What was there before stays.
+        assert_eq!(file.secret().map(|secret| secret.0.len()), Some(most));
+        let handed = resolved(Path::new("$CREDENTIALS_DIRECTORY/relay"));
+        assert_eq!(handed.is_some(), std::env::var_os(CREDENTIALS).is_some());
+    }
 
     #[test]
     fn each_line_is_a_secret() {

@@ -1,4 +1,4 @@
-//! The client's side of one session: greeting, EHLO, (STARTTLS), any number of transactions, QUIT.
+//! The client's side of one session: greeting, EHLO, (STARTTLS), (AUTH), any number of transactions, QUIT.
 //!
 //! The driver loops: write what [`ClientSession::poll_output`] gives, act on what
 //! [`ClientSession::poll_event`] gives, feed what it reads with [`ClientSession::handle_input`].
@@ -10,6 +10,7 @@ mod capabilities;
 mod command;
 mod dot_stuffer;
 mod failing;
+mod login;
 mod opening;
 mod outbox;
 mod reply;
@@ -36,6 +37,10 @@ pub struct ClientConfig {
     pub lmtp: bool,
     /// Use STARTTLS: off, when offered, or not without.
     pub starttls: StartTls,
+    /// The connection is encrypted from its beginning (RFC 8314 §3.3).
+    pub is_encrypted: bool,
+    /// Whether the driver logs in before the first transaction.
+    pub login: LoginTerms,
     /// Use CHUNKING when offered.
     pub chunking: bool,
     /// Use PIPELINING when offered.
@@ -79,6 +84,17 @@ pub enum StartTls {
     Opportunistic,
     /// Fail with 4.7.4 if not offered.
     Required,
+}
+
+/// Whether a session logs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginTerms {
+    /// It does not.
+    Off,
+    /// It does, once the connection is encrypted, and ends with 4.7.11 where it is not.
+    Encrypted,
+    /// In clear too.
+    Anyway,
 }
 
 /// A transaction to perform.
@@ -162,8 +178,6 @@ pub enum Output {
 pub enum Lesson {
     /// It offers CHUNKING and doesn't know BDAT.
     BdatUnusable,
-    /// It offers STARTTLS, and no handshake with it succeeds; told by the driver.
-    TlsUnusable,
     /// It takes no more recipients than this in a transaction (RFC 5321 §4.5.3.1.10).
     RecipientsMax(usize),
 }
@@ -175,6 +189,13 @@ pub enum ClientEvent {
     Ready,
     /// Encrypt the connection, then call [`ClientSession::handle_tls_started`].
     StartTls,
+    /// The peer can be logged in to: [`ClientSession::log_in`] or [`ClientSession::give_up_login`].
+    Login,
+    /// The peer asks for more, in the exchange: [`ClientSession::respond`] or
+    /// [`ClientSession::give_up_login`].
+    Challenge(Vec<u8>),
+    /// The peer has said yes: [`ClientSession::handle_logged_in`] or [`ClientSession::give_up_login`].
+    LoggedIn,
     /// The transaction is over, the first that was started of those in flight; one outcome per
     /// recipient in order. `Ready` follows when another can start, `Closed` if none can.
     Done {

@@ -1,5 +1,6 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), both sides.
 
+use super::client::Wrong;
 use super::{Failure, user_of};
 use crate::password::Password;
 use base64::Engine as _;
@@ -48,19 +49,24 @@ impl Salted {
     /// The keys of a password.
     #[must_use]
     pub(crate) fn keys_of(&self, password: &Password) -> Keys {
-        // RFC 5802 §2.2: Hi is PBKDF2 of one block (RFC 8018 §5.2).
-        let mut last = hmac(password.bytes(), &[&self.salt, &1_u32.to_be_bytes()]);
-        let mut salted = Zeroizing::new(last);
-        for _ in 1..self.iterations {
-            last = hmac(password.bytes(), &[&last]);
-            salted.iter_mut().zip(last).for_each(|(sum, byte)| *sum ^= byte);
-        }
+        let salted = self.salted_password(password.bytes());
         let client_key = hmac(&*salted, &[b"Client Key"]);
         Keys {
             salted: self.clone(),
             stored: Sha256::digest(client_key).into(),
             server: hmac(&*salted, &[b"Server Key"]),
         }
+    }
+
+    /// RFC 5802 §2.2: Hi is PBKDF2 of one block (RFC 8018 §5.2).
+    fn salted_password(&self, password: &[u8]) -> Zeroizing<Key> {
+        let mut last = hmac(password, &[&self.salt, &1_u32.to_be_bytes()]);
+        let mut salted = Zeroizing::new(last);
+        for _ in 1..self.iterations {
+            last = hmac(password, &[&last]);
+            salted.iter_mut().zip(last).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        salted
     }
 
     /// Keys that no password is known to have; making them takes as long as from a password.
@@ -227,6 +233,91 @@ impl Challenged {
         let server_final = format!("v={}", STANDARD.encode(hmac(&self.keys.server, &parts)));
         Ok(Proved { user: self.first.user, server_final })
     }
+}
+
+/// A client that has said who it is.
+#[derive(Debug)]
+pub(super) struct ClientFirst {
+    bare: String,
+    nonce: String,
+}
+
+/// A client that has proved itself, and waits for the server to do so.
+#[derive(Debug)]
+pub(super) struct ClientFinal {
+    signature: Key,
+}
+
+/// RFC 5801 §4: no channel binding, and nobody else's identity.
+const GS2_HEADER: &str = "n,,";
+
+impl ClientFirst {
+    pub(super) fn new(user: &str, nonce: String) -> ClientFirst {
+        ClientFirst { bare: format!("n={},r={nonce}", escaped(user)), nonce }
+    }
+
+    /// RFC 5802 §7: client-first-message.
+    pub(super) fn text(&self) -> String {
+        format!("{GS2_HEADER}{}", self.bare)
+    }
+
+    /// Answers the server's first message with the proof (client-final-message).
+    ///
+    /// # Errors
+    /// It is none, or not an answer to us.
+    pub(super) fn handle_challenge(
+        self,
+        challenge: &[u8],
+        password: &[u8],
+    ) -> Result<(String, ClientFinal), Wrong> {
+        let text = std::str::from_utf8(challenge).map_err(|_| Wrong::Form)?;
+        let mut fields = text.split(',');
+        // `m=` first is an extension that must be understood, and none is.
+        let mut field = |name: &str| {
+            fields.next().and_then(|field| field.strip_prefix(name)).ok_or(Wrong::Form)
+        };
+        let (nonce, salt, iterations) = (field("r=")?, field("s=")?, field("i=")?);
+        let is_ours = nonce.strip_prefix(&*self.nonce).is_some_and(is_nonce);
+        if !is_ours || nonce.len() > 2 * NONCE_BYTES_MAX {
+            return Err(Wrong::Nonce);
+        }
+        let salt = STANDARD.decode(salt).map_err(|_| Wrong::Form)?;
+        if !(1..=SALT_BYTES_MAX).contains(&salt.len()) {
+            return Err(Wrong::Form);
+        }
+        let iterations: u32 = iterations.parse().map_err(|_| Wrong::Form)?;
+        if !(ITERATIONS_MIN..=ITERATIONS_MAX).contains(&iterations) {
+            return Err(Wrong::Iterations);
+        }
+        let salted = Salted { salt: salt.into(), iterations }.salted_password(password);
+        let client_key = Zeroizing::new(hmac(&*salted, &[b"Client Key"]));
+        let stored: Key = Sha256::digest(*client_key).into();
+        let signed = format!("c={},r={nonce}", STANDARD.encode(GS2_HEADER));
+        // RFC 5802 §3: AuthMessage.
+        let parts: [&[u8]; 5] =
+            [self.bare.as_bytes(), b",", text.as_bytes(), b",", signed.as_bytes()];
+        let mut proof = hmac(&stored, &parts);
+        proof.iter_mut().zip(*client_key).for_each(|(byte, key)| *byte ^= key);
+        let signature = hmac(&hmac(&*salted, &[b"Server Key"]), &parts);
+        Ok((format!("{signed},p={}", STANDARD.encode(proof)), ClientFinal { signature }))
+    }
+}
+
+impl ClientFinal {
+    /// Reads the server's last message.
+    ///
+    /// # Errors
+    /// It is no proof.
+    pub(super) fn check(&self, message: &[u8]) -> Result<(), Wrong> {
+        let signature = message.strip_prefix(b"v=").and_then(|v| STANDARD.decode(v).ok());
+        let is_right = signature.is_some_and(|found| found.ct_eq(&self.signature).into());
+        if is_right { Ok(()) } else { Err(Wrong::Signature) }
+    }
+}
+
+/// RFC 5802 §5.1: a name in which commas and equals signs have no meaning.
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('=', "=3D").replace(',', "=2C")
 }
 
 /// RFC 5802 §5.1: `=2C` and `=3D` stand for a comma and an equals sign, and no other `=` does.

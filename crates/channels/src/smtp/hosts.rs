@@ -84,6 +84,12 @@ impl Hosts {
         }
     }
 
+    /// All of them are addresses of this machine.
+    pub(super) fn are_here(&self) -> bool {
+        let is_here = |host: &HostPort| matches!(host.host, Host::Address(ip) if ip.is_loopback());
+        matches!(self, Hosts::Fixed(hosts) if hosts.iter().all(is_here))
+    }
+
     /// One that the file names by its address.
     pub(super) fn address(&self) -> Option<&HostPort> {
         let is_address = |host: &&HostPort| matches!(host.host, Host::Address(_));

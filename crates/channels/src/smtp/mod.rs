@@ -4,6 +4,10 @@ mod hosts;
 mod inbound;
 mod outbound;
 pub mod settings;
+mod smarthost;
+
+/// How long a TLS handshake may take, in either direction; less where a command has less.
+const HANDSHAKE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
 pub(crate) use inbound::{
     Checks, Dnsbl, Exempt, Greylist, Inbound, Milter, OnFailure, SmtpListenerText, Strangers,

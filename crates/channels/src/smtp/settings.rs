@@ -1,15 +1,16 @@
 //! What SMTP and LMTP routes are told: `smtp`, `lmtp` and `mx` in `[[route]]`.
 
 use super::hosts::{HostTerms, Hosts};
+use super::smarthost::{Smarthost, SmarthostText, TlsStart};
 use config::quantity::{Period, write_duration};
 use config::{
-    ChannelSection, Destination, Explainer, HostPort, Limits, Reader, Settings, SharedLimits,
-    TlsSources, Values, values_in,
+    ChannelSection, Destination, Explainer, HostPort, Limits, Reader, SecretFile, Settings,
+    SharedLimits, TlsSources, Values, values_in,
 };
 use mail::{Domain, Mailbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use smtp::client::{ClientConfig, StartTls};
+use smtp::client::{ClientConfig, LoginTerms, StartTls};
 use std::sync::Arc;
 
 /// Which of several hosts is used.
@@ -96,7 +97,7 @@ pub struct Peer {
     /// Port of hosts that are named without one.
     #[schemars(range(min = 1))]
     pub port: u16,
-    /// TLS towards the peer, by STARTTLS (RFC 3207).
+    /// TLS towards the peer, by STARTTLS (RFC 3207) where `tls_start` of `smtp` says nothing else.
     pub tls: RouteTls,
     /// Connections at once to a set of hosts by this route, over all shards: domains with the
     /// same hosts share them, in whatever order they name these.
@@ -237,6 +238,8 @@ pub struct Relay {
     pub named: Named,
     /// Addresses that are private or this machine's own are not followed.
     pub refuse_private: bool,
+    /// What only `smtp` is told.
+    pub smarthost: Smarthost,
     /// What all are told.
     pub peer: Peer,
 }
@@ -255,7 +258,7 @@ impl Relay {
     }
 
     /// The settings of a session with a host of this name, in which this server calls itself
-    /// `hostname`. It asks for no TLS.
+    /// `hostname`. It asks for no TLS by STARTTLS.
     #[must_use]
     pub fn client_config(&self, hostname: &Domain, peer: &str) -> ClientConfig {
         ClientConfig {
@@ -263,6 +266,12 @@ impl Relay {
             peer: Box::from(peer),
             lmtp: self.is_lmtp(),
             starttls: StartTls::Off,
+            is_encrypted: self.smarthost.tls_start == TlsStart::Implicit,
+            login: match &self.smarthost.login {
+                None => LoginTerms::Off,
+                Some(login) if login.in_clear => LoginTerms::Anyway,
+                Some(_) => LoginTerms::Encrypted,
+            },
             chunking: self.peer.chunking,
             pipelining: self.peer.pipelining,
             unasked_content: self.named.unasked_content,
@@ -322,6 +331,14 @@ impl Settings for Relay {
         self.peer.tls.sources()
     }
 
+    fn may_be_asked(&self) -> bool {
+        !self.smarthost.is_for_users()
+    }
+
+    fn secret_file(&self) -> Option<&Arc<SecretFile>> {
+        self.smarthost.login.as_ref().map(|login| &login.secret)
+    }
+
     fn may_be_routed_on(&self) -> bool {
         !self.is_lmtp()
     }
@@ -340,6 +357,7 @@ impl Settings for Relay {
     fn explain_limits(&self, explainer: &mut Explainer<'_>) {
         let peer = &self.peer;
         explainer.own_key("tls", peer.tls.word().to_owned());
+        self.smarthost.explain(explainer);
         explainer.own_limit("max_connections", peer.max_connections);
         explainer.own_limit("max_opens", peer.max_opens);
         explainer.own_limit("messages_per_connection", peer.messages_per_connection);
@@ -377,6 +395,8 @@ pub struct SmtpText {
     #[schemars(extend("items" = { "type": "string", "title": "host" }))]
     hosts: Vec<String>,
     #[serde(flatten)]
+    smarthost: SmarthostText,
+    #[serde(flatten)]
     named: Named,
     #[serde(flatten)]
     peer: Peer,
@@ -391,7 +411,9 @@ impl ChannelSection for SmtpText {
     fn read(text: SmtpText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
         let terms = HostTerms { port: text.peer.port, takes_sockets: false };
         let hosts = Hosts::read(&text.hosts, terms, reader);
-        Some(relay(SmtpText::KEY, hosts, text.named, text.peer, reader))
+        let smarthost = Smarthost::read(text.smarthost, text.peer.tls, &hosts, reader);
+        let relay = relay(SmtpText::KEY, hosts, text.named, text.peer, reader);
+        Some(Arc::new(Relay { smarthost, ..relay }))
     }
 }
 
@@ -421,7 +443,7 @@ impl ChannelSection for LmtpText {
     fn read(text: LmtpText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
         let terms = HostTerms { port: text.peer.port, takes_sockets: true };
         let hosts = Hosts::read(&text.hosts, terms, reader);
-        Some(relay(LmtpText::KEY, hosts, text.named, text.peer, reader))
+        Some(Arc::new(relay(LmtpText::KEY, hosts, text.named, text.peer, reader)))
     }
 }
 
@@ -459,6 +481,7 @@ impl ChannelSection for MxText {
             hosts: Hosts::Fixed(Vec::new()),
             named,
             refuse_private: text.refuse_private,
+            smarthost: Smarthost::default(),
             peer: text.peer,
         }))
     }
@@ -470,11 +493,12 @@ fn relay(
     named: Named,
     peer: Peer,
     reader: &mut Reader<'_, '_>,
-) -> Arc<dyn Settings> {
+) -> Relay {
     named.check(reader);
     peer.check(reader);
     check_tls(peer.tls, key, &hosts, reader);
-    Arc::new(Relay { key, hosts, named, refuse_private: false, peer })
+    let smarthost = Smarthost::default();
+    Relay { key, hosts, named, refuse_private: false, smarthost, peer }
 }
 
 /// What only hosts of mail exchange have, or such as have a name.

@@ -62,6 +62,36 @@ const BAD: &[(&str, &str, &str)] = &[
         "domains = [\"a.example\"]\nsmtp = { hosts = [\"192.0.2.1\"], tls = \"dane\" }",
         "5:39: 192.0.2.1:25 has no TLSA records: it is an address",
     ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], login = { user = \"u\", password_file = \"p\" } }",
+        "5:25: `login` needs `tls` to be \"required\", \"verified\" or \"dane\"",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], tls = \"verified\", login = { user = \"u\" } }",
+        "5:43: either `password_file` or `token_file` is wanted",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], tls = \"verified\", login = { user = \"\", token_file = \"t\" } }",
+        "5:60: 1 to 255 printable ASCII characters are wanted",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], tls = \"verified\", login = { user = \"u\", password_file = \"p\", mechanisms = [\"xoauth2\"] } }",
+        "5:100: XOAUTH2 is not for what `login.password_file` has",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], tls_start = \"implicit\" }",
+        "5:37: `tls_start = \"implicit\"` needs `tls` to be \"required\", \"verified\" or \"dane\"",
+    ),
+    (
+        ROUTE,
+        "domains = [\"a.example\"]\nmx = { login = { user = \"u\", password_file = \"p\" } }",
+        "5:8: unknown key `login` in `route.mx`",
+    ),
     (END, "[spol]", "6:2: unknown key `spol`"),
     (LISTENER, "kind = \"lmtp\"", "3:8: no listener speaks \"lmtp\""),
     (

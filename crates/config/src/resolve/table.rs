@@ -122,6 +122,13 @@ impl Resolver<'_> {
                                 \"verified\" can be asked for";
                     self.error(&path, message, help);
                 }
+                Some(route) if !route.channel.may_be_asked() => {
+                    let message =
+                        format!("route \"{name}\" has hosts that take mail of users only");
+                    let help =
+                        "who is asked for recipients is not logged in to, nor has implicit TLS";
+                    self.error(&path, message, help);
+                }
                 Some(_) => {}
             }
         }

@@ -7,6 +7,8 @@ use super::Schedule;
 use super::{standing, trouble};
 use crate::answer::Answer;
 use crate::line::{Standing, Who};
+#[cfg(feature = "planted")]
+use crate::planted::Planted;
 use crate::routing::Active;
 use crate::routing::find::route_of_key;
 use crate::routing::hop::NextHop;
@@ -275,6 +277,8 @@ fn names<W: World>(
     let nothing = || schedule.router.nothing();
     let tls = match tls.key() {
         "" => nothing(),
+        #[cfg(feature = "planted")]
+        _ if schedule.services.has_planted(Planted::PolicyOfAnother) => nothing(),
         key => Arc::from(key),
     };
     let key = ReadyKey { source: nothing(), next_hop: next_hop.into(), tls };

@@ -32,6 +32,10 @@ pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let config = Arc::new(config);
+    if let Err(text) = secrets::watch(&config, Arc::clone(&console)) {
+        console.line(Level::Error, "start", format_args!("{text}"));
+        return ExitCode::FAILURE;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -155,7 +159,7 @@ async fn run_until_stopped(
     signals: &mut Signals,
     jobs: &mut mpsc::Receiver<NodeJob>,
     file: Option<&Path>,
-    console: &ConsoleLog,
+    console: &Arc<ConsoleLog>,
 ) {
     loop {
         tokio::select! {
@@ -172,7 +176,7 @@ async fn run_until_stopped(
     }
 }
 
-fn handle_job(node: &mut Node, job: NodeJob, file: Option<&Path>, console: &ConsoleLog) {
+fn handle_job(node: &mut Node, job: NodeJob, file: Option<&Path>, console: &Arc<ConsoleLog>) {
     match job {
         NodeJob::Reload(answer) => {
             let _ = answer.send(reload(node, file, console));
@@ -257,7 +261,7 @@ fn status(node: &Node) -> Status {
 }
 
 /// Reads the configuration again and gives it to the shards, or keeps the old one and says why.
-fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<String, String> {
+fn reload(node: &Node, file: Option<&Path>, console: &Arc<ConsoleLog>) -> Result<String, String> {
     let config = load::config(file).map_err(|error| error.one_line());
     let config = config.and_then(|mut config| {
         check_owners(&config)?;
@@ -268,6 +272,7 @@ fn reload(node: &Node, file: Option<&Path>, console: &ConsoleLog) -> Result<Stri
             console.set_level(level_of(&config));
             let config = Arc::new(config);
             let reloaded = node.reload(&config);
+            let reloaded = reloaded.and_then(|()| secrets::watch(&config, Arc::clone(console)));
             let reloaded = reloaded.map(|()| {
                 let kept = node.kept_from_start(&config);
                 let mut text = format!("configuration reloaded from {}{kept}", config.file_name());

@@ -61,6 +61,9 @@ fn every_example_starts() {
         fs::create_dir(files.path("d")).expect("a directory");
         let listeners = text.matches("[[listener]]").count();
         make_certificate(files.dir(), "mail", EC, &["mail.example.org"]);
+        files.write("relay.password", "secret\n");
+        let private = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(files.path("relay.password"), private).expect("a file of ours");
         let certificates = files.dir().display().to_string();
         let startable = made_startable(&text, files.dir());
         let server = Server::start(&files, &startable.replace("/etc/postrider", &certificates));

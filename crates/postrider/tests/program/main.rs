@@ -23,6 +23,7 @@ mod queue_commands;
 mod relay;
 mod reports;
 mod shutdown;
+mod smarthosts;
 mod starts;
 mod submission;
 #[path = "../support/mod.rs"]

@@ -4,7 +4,8 @@
 mod files;
 mod zones;
 
-use crate::interop::place::is_possible;
+use crate::interop::place::{Place, is_possible};
+use crate::smarthosts::start_exim;
 use crate::support::certificate::{EC, make_certificate, make_issued, section};
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
@@ -45,13 +46,13 @@ impl Far {
 }
 
 /// A relay by MX that asks the validating resolver, and trusts these roots.
-fn relay(files: &Files, (zones, far): (&Zones, &Far), tls: &str, roots: &str) -> Server {
+fn relay(files: &Files, (zones, port): (&Zones, u16), tls: &str, roots: &str) -> Server {
     let config = format!(
         "hostname = \"near.test\"\nspool = {{ path = \"spool\" }}\n\
          dns = {{ servers = [\"{}\"] }}\n[admin]\naddress = \"127.0.0.1:0\"\n[[listener]]\n\
          address = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n[[route]]\n\
-         retry = {{ first = \"1s\", longest = \"2s\" }}\nmx = {{ port = {}, tls = \"{tls}\" }}\n",
-        zones.server, far.port
+         retry = {{ first = \"1s\", longest = \"2s\" }}\nmx = {{ port = {port}, tls = \"{tls}\" }}\n",
+        zones.server
     );
     files.write(CONFIG, &config);
     start(files, roots)
@@ -114,11 +115,11 @@ fn dane_certificates(files: &Files) -> Vec<(&'static str, &'static str)> {
 }
 
 /// The signed zone. Records of `bogus` are changed after they were signed.
-fn dane_zone(far: &Far) -> String {
-    let at = |name: &str| far.files.path(name);
+fn dane_zone(files: &Files, port: u16) -> String {
+    let at = |name: &str| files.path(name);
     let good = key_digest(&at("good.pem"));
     let authority = certificate_digest(&at("ca.pem"));
-    let (nobody, port) = ("00".repeat(32), far.port);
+    let nobody = "00".repeat(32);
     let tlsa = |host: &str, record: String| format!("_{port}._tcp.{host} IN TLSA {record}\n");
     let addresses = ["good", "bad", "odd", "issued", "misnamed", "bogus", "plain"]
         .map(|host| format!("{host} IN A 127.0.0.1\n"));
@@ -154,9 +155,9 @@ fn hosts_have_the_certificates_that_their_signed_records_are_about() {
     }
     let far = Far::start(dane_certificates);
     let unsigned = "insecure IN MX 10 good.dane.test.\n";
-    let zones = Zones::start(&dane_zone(&far), unsigned);
+    let zones = Zones::start(&dane_zone(&far.files, far.port), unsigned);
     let files = Files::new();
-    let near = relay(&files, (&zones, &far), "dane", "/dev/null");
+    let near = relay(&files, (&zones, far.port), "dane", "/dev/null");
     for (domain, how) in [
         ("ee.dane.test", "dane TLSv1.3"),
         ("mixed.dane.test", "dane TLSv1.3"),
@@ -200,9 +201,9 @@ fn without_a_validating_resolver_no_record_counts_and_that_is_told() {
         return;
     }
     let far = Far::start(dane_certificates);
-    let zones = Zones::start(&dane_zone(&far), "");
+    let zones = Zones::start(&dane_zone(&far.files, far.port), "");
     let files = Files::new();
-    let near = relay(&files, (&zones, &far), "dane", "/dev/null");
+    let near = relay(&files, (&zones, far.port), "dane", "/dev/null");
     let config = std::fs::read_to_string(files.path(CONFIG)).expect("it is there");
     near.stop();
     files.write(CONFIG, &config.replace("dns = { ", "dns = { validating = false, "));
@@ -284,7 +285,7 @@ fn sts() -> (PolicyFiles, Far, Zones, Files, Server) {
     let zones = Zones::start("", &sts_zone(&promises, web.address));
     let files = Files::new();
     let roots = web.path("authority.pem").display().to_string();
-    let near = relay(&files, (&zones, &far), "mta-sts", &roots);
+    let near = relay(&files, (&zones, far.port), "mta-sts", &roots);
     (web, far, zones, files, near)
 }
 
@@ -417,10 +418,10 @@ fn what_would_happen_is_shown_with_its_reasons() {
         ("enforced", Some(String::new()), "10 good\n IN MX 20 stranger"),
         ("silent", None, "10 good"),
     ];
-    let zones = Zones::start(&dane_zone(&far), &sts_zone(&promises, web.address));
+    let zones = Zones::start(&dane_zone(&far.files, far.port), &sts_zone(&promises, web.address));
     let files = Files::new();
     let roots = web.path("authority.pem").display().to_string();
-    let near = relay(&files, (&zones, &far), "mta-sts", &roots);
+    let near = relay(&files, (&zones, far.port), "mta-sts", &roots);
     let run = |words: &[&str]| {
         let mut command = Command::new(POSTRIDER);
         command.args(words).args(["--config", CONFIG]).current_dir(files.dir());
@@ -449,5 +450,47 @@ fn what_would_happen_is_shown_with_its_reasons() {
     assert!(line.is_some_and(|line| !line.contains("stranger")), "{text}");
     let line = text.lines().find(|line| line.trim_start().starts_with("tls  "));
     assert!(line.is_some_and(|line| line.contains("mta-sts") && line.contains(CONFIG)), "{text}");
+    near.stop();
+}
+
+#[test]
+fn exim_is_sent_to_as_its_records_and_domains_say() {
+    if !is_possible(&[PACKAGES, &["exim4-daemon-light"]].concat()) {
+        return;
+    }
+    let promises = [
+        ("enforced", Some(policy("enforce", &["good"])), "10 good"),
+        ("foreign", Some(policy("enforce", &["other"])), "10 good"),
+    ];
+    let answers = promises.iter().filter_map(|(name, policy, _)| Some((*name, policy.clone()?)));
+    let web = PolicyFiles::start(&answers.collect::<Vec<_>>(), "good.plain.test");
+    let mut place = Place::new(free_port());
+    for extension in ["pem", "key"] {
+        let copy = place.path(&format!("tls.{extension}"));
+        std::fs::copy(web.path(&format!("issued.{extension}")), copy).expect("copied");
+    }
+    start_exim(&mut place, "");
+    let (digest, nobody, port) = (key_digest(&web.path("issued.pem")), "11".repeat(32), place.port);
+    let signed = format!(
+        "good IN A 127.0.0.1\nbad IN A 127.0.0.1\nright IN MX 10 good\nwrong IN MX 10 bad\n\
+         _{port}._tcp.good IN TLSA 3 1 1 {digest}\n_{port}._tcp.bad IN TLSA 3 1 1 {nobody}\n"
+    );
+    let zones = Zones::start(&signed, &sts_zone(&promises, web.address));
+    let files = Files::new();
+    let roots = web.path("authority.pem").display().to_string();
+    let near = relay(&files, (&zones, port), "mta-sts", &roots);
+    for (domain, how) in
+        [("right.dane.test", "dane TLSv1.3"), ("enforced.plain.test", "mta-sts TLSv1.3")]
+    {
+        send(&near, domain);
+        assert_eq!(encryption(&relayed(&files, domain)), how, "{domain}");
+    }
+    for (domain, told) in [
+        ("wrong.dane.test", &["by the TLSA records of bad.dane.test: ", "no TLSA record is about"]),
+        ("foreign.plain.test", &["(enforce) has none of its MX hosts: good.plain.test", "4.7.5"]),
+    ] {
+        send(&near, domain);
+        wait_reason(&files, domain, told);
+    }
     near.stop();
 }

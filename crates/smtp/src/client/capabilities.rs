@@ -79,6 +79,21 @@ impl Capabilities {
     }
 }
 
+/// The mechanisms behind AUTH (RFC 4954 §3), or behind `AUTH=` as servers had it before that.
+pub(super) fn login_mechanisms(reply: &RawReply<'_>) -> Box<str> {
+    let mut mechanisms = String::new();
+    for line in reply.lines().skip(1) {
+        let is_auth = line.get(..5).is_some_and(|start| {
+            start[..4].eq_ignore_ascii_case(b"AUTH") && matches!(start[4], b' ' | b'=')
+        });
+        if is_auth {
+            mechanisms.push_str(&String::from_utf8_lossy(line.get(5..).unwrap_or_default()));
+            mechanisms.push(' ');
+        }
+    }
+    mechanisms.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,6 +12,7 @@ impl ClientSession {
             _ if self.outbox.is_sending_content() => Cow::Borrowed("sending the content"),
             State::Greeting => Cow::Borrowed("waiting for the greeting"),
             State::Handshake => Cow::Borrowed("starting TLS"),
+            State::Login => Cow::Borrowed("logging in"),
             State::Idle => Cow::Borrowed("idle"),
             _ => Cow::Owned(format!("waiting for the reply to {}", self.step())),
         };
@@ -89,6 +90,7 @@ impl ClientSession {
             State::Ehlo => Step::Ehlo,
             State::Helo => Step::Helo,
             State::StartTls | State::Handshake => Step::StartTls,
+            State::Login | State::Auth | State::Cancelled => Step::Auth,
             State::Mail => Step::MailFrom,
             State::Rcpt(_) => Step::RcptTo,
             State::Data => Step::Data,

@@ -32,6 +32,7 @@ impl ClientSession {
             let name = raw.lines().next().unwrap_or_default();
             let name = name.split(u8::is_ascii_whitespace).next().unwrap_or_default();
             self.peer_name = String::from_utf8_lossy(name).into();
+            self.mechanisms = super::capabilities::login_mechanisms(raw);
             self.choose_tls();
         } else if raw.is_refusal()
             && raw.code / 100 == 5
@@ -50,6 +51,7 @@ impl ClientSession {
     pub(super) fn on_helo(&mut self, raw: &RawReply<'_>) {
         if raw.is_positive() {
             self.offered = Capabilities::default();
+            self.mechanisms = Box::default();
             self.choose_tls();
         } else {
             self.refused(raw);
@@ -58,7 +60,7 @@ impl ClientSession {
 
     fn choose_tls(&mut self) {
         if self.is_encrypted || self.config.starttls == StartTls::Off {
-            self.become_ready();
+            self.choose_login();
         } else if self.offered.starttls {
             self.outbox.commands().extend_from_slice(b"STARTTLS\r\n");
             self.state = State::StartTls;
@@ -66,7 +68,7 @@ impl ClientSession {
             let failure = self.own_failure((4, 7, 4), "STARTTLS is required and not offered");
             self.part(failure);
         } else {
-            self.become_ready();
+            self.choose_login();
         }
     }
 
@@ -84,7 +86,7 @@ impl ClientSession {
             self.part(failure);
         } else {
             // RFC 3207 §4: the client may go on without.
-            self.become_ready();
+            self.choose_login();
         }
     }
 
@@ -92,6 +94,7 @@ impl ClientSession {
     pub(super) fn on_tls_started(&mut self) {
         self.is_encrypted = true;
         self.offered = Capabilities::default();
+        self.mechanisms = Box::default();
         self.say_ehlo();
     }
 

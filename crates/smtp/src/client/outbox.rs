@@ -92,6 +92,11 @@ impl Outbox {
         }
     }
 
+    /// Leaves nothing in memory of what was said, which the driver has written.
+    pub(super) fn forget(&mut self) {
+        self.buffer.fill(0);
+    }
+
     /// The driver has written what it was given; returns what that was.
     pub(super) fn handle_written(&mut self) -> Written {
         let written = std::mem::take(&mut self.writing);

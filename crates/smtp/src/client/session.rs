@@ -23,7 +23,14 @@ pub struct ClientSession {
     pub(super) offered: Capabilities,
     /// What the peer called itself.
     pub(super) peer_name: Box<str>,
+    /// What the peer offers to log in with.
+    pub(super) mechanisms: Box<str>,
+    /// An initial response that waits for the peer to ask for it.
+    pub(super) initial: Option<Box<str>>,
+    /// Why a login is given up.
+    pub(super) cancelled: Option<Failure>,
     pub(super) is_encrypted: bool,
+    is_starttls_broken: bool,
     /// The transaction whose replies come next.
     pub(super) transaction: Option<Transaction>,
     /// Transactions sent behind it before its replies were there, each after a RSET.
@@ -47,11 +54,15 @@ impl ClientSession {
     #[must_use]
     pub fn new(config: Arc<ClientConfig>, now: Mono) -> ClientSession {
         let mut session = ClientSession {
+            is_encrypted: config.is_encrypted,
             config,
             state: State::Greeting,
             offered: Capabilities::default(),
             peer_name: Box::default(),
-            is_encrypted: false,
+            mechanisms: Box::default(),
+            initial: None,
+            cancelled: None,
+            is_starttls_broken: false,
             transaction: None,
             following: VecDeque::new(),
             outbox: Outbox::default(),
@@ -85,6 +96,13 @@ impl ClientSession {
     #[must_use]
     pub fn peer_name(&self) -> &str {
         &self.peer_name
+    }
+
+    /// The session is over because nothing came of STARTTLS, which the peer offers: no reply, one that is
+    /// none, or something in clear behind it. In clear it may work.
+    #[must_use]
+    pub fn is_starttls_broken(&self) -> bool {
+        self.is_starttls_broken
     }
 
     /// Whether [`ClientSession::start`] may be called with this now: after `Ready`, or, without
@@ -219,13 +237,15 @@ impl ClientSession {
             State::Ehlo => self.on_ehlo(raw),
             State::Helo => self.on_helo(raw),
             State::StartTls => self.on_starttls(raw),
+            State::Auth => self.on_auth(raw),
+            State::Cancelled => self.on_cancelled(),
             State::Mail => self.on_mail(raw),
             State::Rcpt(index) => self.on_rcpt(index, raw),
             State::Data => self.on_data(raw),
             State::Final(index) => self.on_final(index, raw),
             State::LoneDot => self.on_lone_dot(raw),
             State::Rset => self.on_rset(raw),
-            State::Handshake | State::Idle | State::Quit | State::Closed => {
+            State::Handshake | State::Login | State::Idle | State::Quit | State::Closed => {
                 self.fail_unexpected(raw);
             }
         }
@@ -291,6 +311,9 @@ impl ClientSession {
         if self.state == State::Closed {
             return;
         }
+        if self.state == State::Auth {
+            self.outbox.forget();
+        }
         match self.outbox.handle_written() {
             Written::Nothing => return,
             Written::Commands => {}
@@ -323,6 +346,12 @@ impl ClientSession {
         }
     }
 
+    /// Something is said for which nothing had arrived before.
+    pub(super) fn rearm(&mut self, now: Mono) {
+        self.is_stale = self.reader.is_within_reply();
+        self.arm(now);
+    }
+
     /// The deadline counts from `now`, RFC 5321 §4.5.3.2.
     fn arm(&mut self, now: Mono) {
         self.deadline = self.timeout().map_or(Mono::NEVER, |timeout| now + timeout);
@@ -338,6 +367,9 @@ impl ClientSession {
             | State::Helo
             | State::StartTls
             | State::Handshake
+            | State::Login
+            | State::Auth
+            | State::Cancelled
             | State::Mail
             | State::Rcpt(_)
             | State::Rset => Some(self.config.command_timeout),
@@ -355,7 +387,7 @@ impl ClientSession {
 
     /// Whether a reply that comes now is a reply to nothing.
     pub(super) fn is_unasked(&self) -> bool {
-        self.is_stale || self.is_unsaid() || self.state == State::Idle
+        self.is_stale || self.is_unsaid() || matches!(self.state, State::Idle | State::Login)
     }
 
     pub(super) fn push_event(&mut self, event: ClientEvent) {
@@ -386,11 +418,23 @@ impl ClientSession {
 
     /// Takes back the offers to start that the driver hasn't polled.
     fn drop_offers(&mut self) {
-        self.events.retain(|e| !matches!(e, ClientEvent::Ready | ClientEvent::StartTls));
+        self.events.retain(|event| {
+            let is_offer = matches!(
+                event,
+                ClientEvent::Ready
+                    | ClientEvent::StartTls
+                    | ClientEvent::Login
+                    | ClientEvent::Challenge(_)
+                    | ClientEvent::LoggedIn
+            );
+            !is_offer
+        });
     }
 
     /// The recipients that are open get `failure`, and the session is over.
     pub(super) fn fail(&mut self, failure: Failure, verdict: Verdict) {
+        let is_of_tls = matches!(self.state, State::StartTls | State::Handshake);
+        self.is_starttls_broken |= is_of_tls && verdict == Verdict::Missing;
         self.settle_all(&failure, verdict);
         self.close(Some(failure));
     }

@@ -11,6 +11,12 @@ pub(super) enum State {
     StartTls,
     /// None: the driver performs the TLS handshake.
     Handshake,
+    /// None: the driver says how to log in, or whether it is satisfied.
+    Login,
+    /// What is said in a login.
+    Auth,
+    /// The end of a login that was given up.
+    Cancelled,
     /// None: a transaction can start.
     Idle,
     Mail,

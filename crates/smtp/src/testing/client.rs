@@ -1,7 +1,8 @@
 //! A client session with its driver.
 
 use crate::client::{
-    ClientConfig, ClientEvent, ClientSession, Outgoing, OutgoingRecipient, Output, StartTls,
+    ClientConfig, ClientEvent, ClientSession, LoginTerms, Outgoing, OutgoingRecipient, Output,
+    StartTls,
 };
 use mail::{BodyType, ContentFacts, Mailbox, Mono, Notify, Reply};
 use std::collections::VecDeque;
@@ -16,6 +17,8 @@ pub fn config() -> ClientConfig {
         peer: "mx.test[192.0.2.1]:25".into(),
         lmtp: false,
         starttls: StartTls::Off,
+        is_encrypted: false,
+        login: LoginTerms::Off,
         chunking: true,
         pipelining: true,
         unasked_content: false,
@@ -287,7 +290,9 @@ impl Driver {
             assert!(!self.is_closed, "{event:?} after Closed");
             if matches!(event, ClientEvent::Closed(_)) {
                 // Who does not look in between does not hear of what is over already.
-                let is_void = |line: &mut String| matches!(line.as_str(), "Ready" | "StartTls");
+                let is_void = |line: &mut String| {
+                    matches!(line.as_str(), "Ready" | "StartTls" | "Login" | "LoggedIn")
+                };
                 self.trace.pop_if(is_void);
             }
             // Nor does he hear, amid others in flight, that one more might have been started.
@@ -307,6 +312,10 @@ impl Driver {
                     assert!(self.config.starttls != StartTls::Off);
                     self.tls_wanted = true;
                 }
+                // It has one thing to say, however often it is asked.
+                ClientEvent::Login => self.session.log_in(self.now, "PLAIN", Some(b"secret")),
+                ClientEvent::Challenge(_) => self.session.respond(self.now, b"secret"),
+                ClientEvent::LoggedIn => self.session.handle_logged_in(self.now),
                 ClientEvent::Done { outcomes, doubtful, .. } => self.finish(&outcomes, doubtful),
                 ClientEvent::Closed(failure) => {
                     assert!(self.running.is_empty(), "Done comes before Closed");

@@ -1,9 +1,10 @@
 //! Dialogues with peers, one file each in `client_transcripts/`, replayed with the peer's bytes
 //! whole, one by one, and split at random. README.md there describes the form.
 
-use mail::{BodyType, Class, ContentFacts, Failure, Mailbox, Mono, Notify, Ret};
+use mail::{BodyType, Class, ContentFacts, EnhancedStatus, Failure, Mailbox, Mono, Notify, Ret};
 use smtp::client::{
-    ClientConfig, ClientEvent, ClientSession, Outgoing, OutgoingRecipient, Output, StartTls,
+    ClientConfig, ClientEvent, ClientSession, LoginTerms, Outgoing, OutgoingRecipient, Output,
+    StartTls,
 };
 use smtp::testing::client;
 use std::fmt::Write as _;
@@ -54,6 +55,9 @@ fn config(options: &str) -> Arc<ClientConfig> {
             "lmtp" => config.lmtp = true,
             "starttls=opportunistic" => config.starttls = StartTls::Opportunistic,
             "starttls=required" => config.starttls = StartTls::Required,
+            "encrypted" => config.is_encrypted = true,
+            "login" => config.login = LoginTerms::Encrypted,
+            "login=anyway" => config.login = LoginTerms::Anyway,
             "unasked-content" => config.unasked_content = true,
             "no-chunking" => config.chunking = false,
             "no-pipelining" => config.pipelining = false,
@@ -178,6 +182,23 @@ impl Replay {
                 self.session.probe(self.now, from, mailbox(to));
             }
             "quit" => self.session.quit(self.now),
+            "log in" => {
+                let (mechanism, initial) = value.split_once(' ').unwrap_or((value, ""));
+                let initial = match initial {
+                    "" => None,
+                    "empty" => Some("".to_owned()),
+                    "long" => Some("x".repeat(400)),
+                    text => Some(text.to_owned()),
+                };
+                self.session.log_in(self.now, mechanism, initial.as_deref().map(str::as_bytes));
+            }
+            "respond" => self.session.respond(self.now, value.as_bytes()),
+            "logged in" => self.session.handle_logged_in(self.now),
+            "give up" | "give up within" => {
+                let status = EnhancedStatus::new(4, 7, 0);
+                let failure = Failure::local(Class::Transient, status, "it looks wrong");
+                self.session.give_up_login(self.now, failure, word.ends_with("within"));
+            }
             "tls started" => self.session.handle_tls_started(self.now),
             "broken" => self.session.handle_broken(self.now, value),
             "writes take time" => self.holds_writes = true,
@@ -232,6 +253,15 @@ impl Replay {
         match event {
             ClientEvent::Ready => writeln!(log, "event: ready").unwrap(),
             ClientEvent::StartTls => writeln!(log, "event: starttls").unwrap(),
+            ClientEvent::Login => {
+                let offered: Vec<&str> = self.session.login_mechanisms().collect();
+                writeln!(log, "event: login ({})", offered.join(" ")).unwrap();
+            }
+            ClientEvent::Challenge(challenge) => {
+                let text = String::from_utf8_lossy(challenge);
+                writeln!(log, "event: challenge {text:?}").unwrap();
+            }
+            ClientEvent::LoggedIn => writeln!(log, "event: logged in").unwrap(),
             ClientEvent::Done { outcomes, doubtful, untried, lesson, .. } => {
                 let doubtful = if *doubtful { ", doubtful" } else { "" };
                 writeln!(log, "event: done{doubtful}").unwrap();

@@ -1,5 +1,6 @@
 //! What a session reads and writes, and what it waits for meanwhile.
 
+use crate::smtp::HANDSHAKE_MAX;
 use super::session::Session;
 use mail::Mono;
 use mta::ingress::Intake;
@@ -19,9 +20,6 @@ use tokio::sync::futures::Notified;
 const LINGER: Duration = Duration::from_secs(1);
 /// How much of it is read.
 const LINGER_BYTES: usize = 1024 * 1024;
-
-/// How long a client may take for its TLS handshake; less where it would have less for a command.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 
 /// How much of what may be commands is handled before their replies are looked at.
 const COMMANDS_BYTES: usize = 4 * 1024;

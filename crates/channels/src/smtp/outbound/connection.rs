@@ -356,7 +356,11 @@ impl<W: World> Connection<W> {
                     self.finish(done, hop, &mut finished);
                 }
                 ClientEvent::Ready => return Ok(()),
-                ClientEvent::StartTls => {}
+                // Of a session that is opened.
+                ClientEvent::StartTls
+                | ClientEvent::Login
+                | ClientEvent::Challenge(_)
+                | ClientEvent::LoggedIn => {}
                 ClientEvent::Closed(failure) => return Err(self.closed(failure, hop, &finished)),
             }
         }

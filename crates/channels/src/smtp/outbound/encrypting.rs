@@ -5,19 +5,22 @@ use super::lessons::Lessons;
 use super::relay_of;
 use super::wire::Wire;
 use crate::settings::RouteTls;
-use mail::{Class, Culprit, EnhancedStatus, Failure, Step};
+use crate::smtp::HANDSHAKE_MAX;
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
+use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::metrics::Metrics;
+#[cfg(feature = "planted")]
+use mta::planted::Planted;
 use mta::routing::dane::Dane;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
-use mta::seams::{DnsError, Encryption, Endpoint, Net as _, Trust, World};
-use smtp::client::{Lesson, StartTls};
+use mta::seams::{DnsError, Encryption, Endpoint, Net, Trust, World};
+use smtp::client::StartTls;
 use std::io;
-use std::time::Duration;
 
-/// How long a handshake may take; less where a command has less.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+/// A connection of this world.
+pub(super) type StreamOf<W> = <<W as World>::Net as Net>::Stream;
 
 /// How connections to one host are encrypted.
 pub(super) struct HostTls {
@@ -42,14 +45,19 @@ impl HostTls {
         hop: &NextHop,
         peer: &Endpoint,
     ) -> StartTls {
-        match self.asks {
-            StartTls::Opportunistic
-                if hop.memory::<Lessons>().is_tls_unusable(slot.now(), peer) =>
-            {
-                StartTls::Off
-            }
-            asks => asks,
+        let is_unusable = || hop.memory::<Lessons>().is_tls_unusable(slot.now(), peer);
+        match self.may_be_clear(slot) && is_unusable() {
+            true => StartTls::Off,
+            false => self.asks,
         }
+    }
+
+    fn may_be_clear<W: World>(&self, _slot: &Slot<W>) -> bool {
+        #[cfg(feature = "planted")]
+        if _slot.has_planted(Planted::InClearAnyway) {
+            return true;
+        }
+        self.asks == StartTls::Opportunistic
     }
 
     /// Whether mail goes in clear to an address with which a handshake failed; it is remembered.
@@ -59,9 +67,9 @@ impl HostTls {
         hop: &NextHop,
         peer: &Endpoint,
     ) -> bool {
-        let is_so = self.asks == StartTls::Opportunistic;
+        let is_so = self.may_be_clear(slot);
         if is_so {
-            hop.memory::<Lessons>().learn(slot.now(), peer, Lesson::TlsUnusable);
+            hop.memory::<Lessons>().learn_tls_unusable(slot.now(), peer);
         }
         is_so
     }
@@ -145,6 +153,10 @@ pub(super) async fn host_tls<W: World>(
     }
     Ok(match hop.tls.mta_sts {
         true => HostTls::required(Trust::MtaSts, MTA_STS),
+        // A password is shown to nobody whom nobody vouches for.
+        false if relay_of(hop).smarthost.is_for_users() => {
+            HostTls::required(Trust::Roots, RouteTls::Verified.word())
+        }
         false => HostTls::OPPORTUNISTIC,
     })
 }
@@ -174,7 +186,25 @@ pub(super) async fn encrypt<W: World>(
     dialogue: Dialogue<W>,
 ) -> Result<(Dialogue<W>, Encryption), Failure> {
     let Wire { stream, mut session, mut alarm } = dialogue.wire;
-    let until = session.deadline().min(slot.now() + HANDSHAKE_MAX);
+    let until = session.deadline();
+    let (stream, encryption) =
+        shake_hands(slot, tls, (host, name), stream, (&mut alarm, until)).await?;
+    session.handle_tls_started(slot.now());
+    Ok((Dialogue::new(Wire { stream, session, alarm }), encryption))
+}
+
+/// The handshake, which is over before `until`.
+///
+/// # Errors
+/// What went wrong with it; the connection is gone.
+pub(super) async fn shake_hands<W: World>(
+    slot: &Slot<W>,
+    tls: &HostTls,
+    (host, name): (&str, &str),
+    stream: StreamOf<W>,
+    (alarm, until): (&mut Alarm<W::Time>, Mono),
+) -> Result<(StreamOf<W>, Encryption), Failure> {
+    let until = until.min(slot.now() + HANDSHAKE_MAX);
     // RFC 7672 §8.1: the host is asked for by the name that has the records.
     let host = match &tls.trust {
         Trust::Dane(trust) => trust.names.first().map_or(host, |name| name),
@@ -186,8 +216,7 @@ pub(super) async fn encrypt<W: World>(
         Ok((stream, encryption)) => {
             slot.metrics().tls_connections.inc();
             tls.count(slot.metrics(), true);
-            session.handle_tls_started(slot.now());
-            Ok((Dialogue::new(Wire { stream, session, alarm }), encryption))
+            Ok((stream, encryption))
         }
         Err(error) => {
             slot.metrics().tls_connections_failed.inc();

@@ -8,6 +8,7 @@ mod dialogue;
 mod encoding;
 mod encrypting;
 mod lessons;
+mod login;
 mod opening;
 mod seat;
 mod wire;

@@ -2,11 +2,13 @@
 
 use super::addresses::{interleaved, is_private};
 use super::dialogue::Dialogue;
-use super::encrypting::{self, HostTls};
+use super::encrypting::{self, HostTls, StreamOf, shake_hands};
 use super::lessons::Lessons;
+use super::login::LoginDialogue;
 use super::relay_of;
 use super::seat::{self, Seat};
 use super::wire::Wire;
+use crate::smtp::smarthost::TlsStart;
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
@@ -227,7 +229,7 @@ async fn connect<W: World>(
     peer: &Endpoint,
     wait: Duration,
     alarm: &mut Alarm<W::Time>,
-) -> std::io::Result<Option<(<W::Net as Net>::Stream, Permit)>> {
+) -> std::io::Result<Option<(StreamOf<W>, Permit)>> {
     let time = slot.world().time();
     loop {
         let Some(permit) = slot.connection().await else { return Ok(None) };
@@ -248,7 +250,7 @@ async fn connect<W: World>(
 /// Why a host was not greeted by.
 enum NoGreeting {
     Failed(Failure),
-    /// The handshake failed: in clear it may work.
+    /// Nothing came of STARTTLS: in clear it may work.
     NotEncrypted(Failure),
 }
 
@@ -307,9 +309,17 @@ async fn open_once<W: World>(
     {
         return Err(ourselves::loops(&name).into());
     }
+    let (mut stream, mut encryption) = (stream, None);
+    if relay_of(hop).smarthost.tls_start == TlsStart::Implicit {
+        let until = slot.now() + relay_of(hop).peer.command_timeout.get();
+        let names = (&*host.name, &*name);
+        let shaken = shake_hands(slot, tls, names, stream, (&mut alarm, until)).await?;
+        (stream, encryption) = (shaken.0, Some(shaken.1));
+    }
     let session = session(slot, hop, (peer, tls), &name);
     let dialogue = Dialogue::new(Wire { stream, session, alarm });
-    let (dialogue, encryption) = greeted(slot, (hop, tls), dialogue, (&host.name, &name)).await?;
+    let greeted = greeted(slot, (hop, tls), dialogue, (&host.name, &name)).await?;
+    let (dialogue, encryption) = (greeted.0, greeted.1.or(encryption));
     let seat = Seat::take(slot.world().time().clone(), hop, host);
     let mut permit = permit;
     permit.prove();
@@ -355,7 +365,7 @@ async fn greeted<W: World>(
 ) -> Result<(Dialogue<W>, Option<Encryption>), NoGreeting> {
     // Of hosts that the configuration names, several may go by one name.
     let by_mx = relay_of(hop).is_by_mx();
-    let mut encryption = None;
+    let (mut encryption, mut login) = (None, LoginDialogue::default());
     loop {
         match dialogue.next_event(slot).await {
             ClientEvent::Ready => {
@@ -365,12 +375,28 @@ async fn greeted<W: World>(
                 }
                 return Ok((dialogue, encryption));
             }
-            ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(no_hosts).into()),
+            ClientEvent::Closed(failure) => {
+                let failure = failure.unwrap_or_else(no_hosts);
+                if !dialogue.wire.session.is_starttls_broken() {
+                    return Err(failure.into());
+                }
+                slot.metrics().tls_connections_failed.inc();
+                return Err(NoGreeting::NotEncrypted(failure));
+            }
             ClientEvent::StartTls => {
                 let encrypted = encrypting::encrypt(slot, tls, (host, name), dialogue).await;
                 let encrypted = encrypted.map_err(NoGreeting::NotEncrypted)?;
                 (dialogue, encryption) = (encrypted.0, Some(encrypted.1));
             }
+            ClientEvent::Login => {
+                if let Some(terms) = &relay_of(hop).smarthost.login {
+                    login.begin(slot, terms, (&mut dialogue, name));
+                }
+            }
+            ClientEvent::Challenge(challenge) => {
+                login.answer(slot, challenge, (&mut dialogue, name)).await;
+            }
+            ClientEvent::LoggedIn => login.conclude(slot, (&mut dialogue, name)),
             // No transaction was begun.
             ClientEvent::Done { .. } => {}
         }

@@ -154,6 +154,13 @@ impl Account {
             .collect()
     }
 
+    /// The recipients of a message.
+    #[must_use]
+    pub fn recipients_of(&self, name: &str) -> Vec<String> {
+        let records = self.records();
+        records.submissions.get(name).map_or_else(Vec::new, |s| s.recipients.clone())
+    }
+
     /// From now on refused messages may arrive: a sync has failed, and what the disk holds is not
     /// known.
     pub fn forgive_refused(&self) {

@@ -12,6 +12,7 @@ pub mod client;
 pub mod command;
 pub mod directory;
 pub mod executor;
+pub mod handshake;
 pub mod inspector;
 pub mod log;
 pub mod names;
@@ -22,10 +23,12 @@ pub mod peer;
 pub mod plan;
 pub mod plant;
 pub mod pool;
+pub mod promises;
 pub mod rates;
 pub mod ready_queues;
 pub mod tables;
 pub mod trace;
+mod verdict;
 pub mod world;
 
 pub use account::{Totals, Violation};
@@ -48,7 +51,8 @@ use node::{Environment, Node};
 use open_files::OpenFiles;
 use peer::Peers;
 use plan::{Act, ActKind, CROWD_FROM_US, Crash, CrashKind, DiskFailure, FaultRates, Hop, Mood};
-use rates::{Beginnings, RateLimit};
+use promises::Promises;
+use rates::Beginnings;
 use ready_queues::ReadyQueues;
 use spool::memdisk::Faults;
 use spool::{Disk as _, DiskErrorKind};
@@ -149,12 +153,14 @@ impl Simulation {
             Rc::new(SimDisk::new(random.next_u64(), DISK_BYTES, files, plant))
         };
         let directory = Directory::new(&plan, &executor, &account);
+        let ready_queues = ReadyQueues::new(executor.clone(), network.clone());
+        let promises = Promises::new(&plan, &executor, &account, &ready_queues);
         let environment = Environment {
             disks: (0..plan.logs).map(disk).collect(),
             executor: executor.clone(),
             trace,
             network: network.clone(),
-            ready_queues: ReadyQueues::new(executor.clone(), network.clone()),
+            ready_queues,
             dns: DnsFaults::new(plan.zones()),
             account: Rc::clone(&account),
             config: RefCell::new(configuration(&plan, 0, plant)),
@@ -166,6 +172,7 @@ impl Simulation {
             limits: plan.limits(),
             directory: directory.clone(),
             files,
+            promises: Rc::clone(&promises),
         };
         let peers = Rc::new(Peers {
             executor: executor.clone(),
@@ -178,6 +185,7 @@ impl Simulation {
             healed: Cell::new(false),
             plant,
             directory: directory.clone(),
+            promises,
         });
         let clients = Rc::new(Clients {
             net: network.attach(OUTSIDE, NODE),
@@ -267,6 +275,7 @@ impl Simulation {
         self.environment.network.forget_queues();
         self.limit(0);
         let group = Group(self.lives);
+        self.environment.promises.begin(group);
         // What the start needs is there.
         self.environment.files.set_max(u64::MAX);
         self.mend_disks();
@@ -366,6 +375,7 @@ impl Simulation {
     /// The configuration is changed, and read again.
     fn change(&self, node: &Node, number: usize) {
         self.changes.set(number + 1);
+        self.environment.promises.configure(number + 1);
         *self.environment.config.borrow_mut() =
             configuration(&self.plan, number + 1, self.environment.plant);
         self.limit(LOWERED_US);
@@ -515,34 +525,6 @@ impl Simulation {
         }
     }
 
-    /// No next hop got more transactions than its rate allows.
-    fn check_rates(&self) {
-        for hop in &self.plan.widest_hops() {
-            let Some(limit) = RateLimit::of(hop, self.plan.shards) else { continue };
-            let wrong = self.peers.beginnings.exceeded(hop, limit, &self.environment.ready_queues);
-            for text in wrong {
-                self.environment.account.violate(None, text);
-            }
-        }
-    }
-
-    /// Nobody who defers everything was asked again and again, and the resolver not more than it
-    /// may be.
-    fn check_attempts(&self) {
-        let (plan, account) = (&self.plan, &self.environment.account);
-        for hop in plan.hops.iter().filter(|hop| hop.defers_all_until_us > 0) {
-            for text in self.peers.deferred.exceeded(hop, plan.shards) {
-                account.violate(None, text);
-            }
-        }
-        let parts_max = plan.parts.map(|parts| parts.lookups_max);
-        let max = plan.lookups_max.unwrap_or(u32::MAX).min(parts_max.unwrap_or(u32::MAX));
-        let most = self.environment.dns.most_asked();
-        if most > max {
-            account.violate(None, format!("{most} lookups at once, at most {max} allowed"));
-        }
-    }
-
     /// Stops the node in good order.
     fn stop(&self, node: &Rc<Node>) {
         let stopped = Rc::new(Cell::new(false));
@@ -557,21 +539,6 @@ impl Simulation {
         executor.run(|| stopped.get() || executor.now_us() >= until_us);
         if !stopped.get() {
             self.environment.account.violate(None, "the node does not stop");
-        }
-    }
-
-    /// Nothing is wrong on the disks, and nothing is queued there.
-    fn verify(&self) {
-        for (number, disk) in self.environment.disks.iter().enumerate() {
-            let text = match spool::verify(&**disk) {
-                Ok(report) if report.damaged_count + report.live_count == 0 => continue,
-                Ok(report) => format!(
-                    "log {number}: {} damaged, {} live: {:?}",
-                    report.damaged_count, report.live_count, report.damage
-                ),
-                Err(error) => format!("log {number}: {error}"),
-            };
-            self.environment.account.violate(None, text);
         }
     }
 

@@ -9,6 +9,7 @@ use super::network::{Network, SimAccepted};
 use super::open_files::OpenFiles;
 use super::plan::Limits;
 use super::plant::Plant;
+use super::promises::Promises;
 use super::ready_queues::ReadyQueues;
 use super::tables::SimTables;
 use super::trace::Trace;
@@ -68,6 +69,8 @@ pub struct Environment {
     pub directory: Option<Rc<Directory>>,
     /// The descriptors of its process.
     pub files: Arc<OpenFiles>,
+    /// What DNSSEC and domains say of TLS.
+    pub promises: Rc<Promises>,
 }
 
 /// A running node.
@@ -172,6 +175,7 @@ impl Node {
                 seed(),
                 (self.group, Rc::clone(&environment.ready_queues)),
                 Arc::clone(&environment.files),
+                Rc::clone(&environment.promises),
             ),
             SimTime::new(executor.clone(), seed(), Rc::clone(&environment.wall_offset_ms)),
             SimSpawn::new(executor, self.group),

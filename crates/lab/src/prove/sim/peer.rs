@@ -4,10 +4,12 @@ use super::account::{Account, NEVER_REPLIED};
 use super::attempts::Deferred;
 use super::directory::Directory;
 use super::executor::{Executor, OUTSIDE};
+use super::handshake::{self, Certificate};
 use super::names::UNKNOWN_USER;
 use super::network::{Network, SimStream};
-use super::plan::{FaultRates, Hop};
+use super::plan::{FaultRates, Hop, TlsIllness, key_of};
 use super::plant::Plant;
+use super::promises::{Promises, Sight};
 use super::rates::Beginnings;
 use load::dialogue::{Dialogue, Event, Offer};
 use load::random::Random;
@@ -40,6 +42,8 @@ pub struct Peers {
     pub plant: Option<Plant>,
     /// Who knows where users are.
     pub directory: Option<Rc<Directory>>,
+    /// Who knows what TLS is asked for.
+    pub promises: Rc<Promises>,
 }
 
 impl Peers {
@@ -93,6 +97,8 @@ enum Next {
     Babble,
     /// Say nothing more.
     Mute,
+    /// Write the replies, then shake hands.
+    Encrypt,
 }
 
 /// A reply that never ends, as long as anybody listens.
@@ -168,6 +174,10 @@ struct Session {
     mute: bool,
     /// It writes and reads a byte now and then.
     drips: bool,
+    /// What goes wrong with its TLS.
+    tls_illness: Option<TlsIllness>,
+    /// What it has shown of itself.
+    shown: Option<Certificate>,
 }
 
 /// Who drips reads so much at once, and pauses so long at most, before each byte that it writes,
@@ -178,7 +188,9 @@ const DRIP_US: u64 = 900_000;
 impl Session {
     fn new(peers: &Rc<Peers>, hop: &Rc<Hop>, host: SocketAddr) -> Session {
         let Hop { chunking, pipelining, discards, .. } = **hop;
-        let offer = Offer { chunking, pipelining, dsn: true, discards, starttls: false };
+        let tls_illness = tls_illness(peers, hop, host);
+        let starttls = hop.tls.is_some() && tls_illness != Some(TlsIllness::Lacks);
+        let offer = Offer { chunking, pipelining, dsn: true, discards, starttls };
         Session {
             peers: Rc::clone(peers),
             dialogue: Dialogue::new(offer),
@@ -191,6 +203,8 @@ impl Session {
             garbled: false,
             mute: false,
             drips: peers.draws(hop, peers.fault_rates.peer_drip),
+            tls_illness,
+            shown: None,
         }
     }
 
@@ -214,6 +228,10 @@ impl Session {
                     self.reply(stream).await?;
                     babble(&self.peers, stream, b"250-and another thing\r\n").await?;
                 }
+                Next::Encrypt => {
+                    self.reply(stream).await?;
+                    return self.encrypt(stream).await;
+                }
                 Next::Close => {
                     self.reply(stream).await?;
                     return Ok(Then::Close);
@@ -226,6 +244,37 @@ impl Session {
                 Next::Break => return Ok(Then::Abort),
             }
         }
+    }
+
+    /// Shakes hands, or what there is instead. What came behind STARTTLS is dropped.
+    async fn encrypt(&mut self, stream: &mut SimStream) -> std::io::Result<Then> {
+        if self.tls_illness == Some(TlsIllness::Injects) {
+            stream.write_all(b"250 2.0.0 Go on in clear\r\n").await?;
+        }
+        self.taken_bytes += handshake::await_hello(stream).await?;
+        match self.tls_illness {
+            Some(TlsIllness::Breaks) => return Ok(Then::Close),
+            Some(TlsIllness::Silent) => {
+                while stream.read(&mut [0; 64]).await? > 0 {}
+                return Ok(Then::Close);
+            }
+            _ => {}
+        }
+        let number = self.hop.hosts.iter().position(|host| host.ip() == self.host).unwrap_or(0);
+        let certificate = match self.tls_illness {
+            Some(TlsIllness::Wrong) => {
+                Certificate { names: vec!["other.test".to_owned()], key: 0, is_valid: true }
+            }
+            illness => Certificate {
+                names: self.hop.names_of(number),
+                key: key_of(self.host),
+                is_valid: illness != Some(TlsIllness::Expired),
+            },
+        };
+        handshake::show(stream, &certificate).await?;
+        self.dialogue.encrypted();
+        self.shown = Some(certificate);
+        Ok(Then::ReadOn)
     }
 
     fn drips(&self) -> bool {
@@ -273,6 +322,9 @@ impl Session {
                 self.note_beginning(stream.id());
                 self.transactions_count += 1;
             }
+            if matches!(event, Event::Mail | Event::Rcpt) {
+                self.check_promises(event, stream.id());
+            }
             let fault_rates = self.peers.fault_rates;
             let drops = self.draws(fault_rates.peer_drop);
             let garbles = self.draws(fault_rates.peer_garble);
@@ -306,6 +358,9 @@ impl Session {
                 && let Some(next) = self.garble(event, begin)
             {
                 return (taken, next);
+            }
+            if event == Event::StartTls && !garbles && !self.refuses_tls() && !self.mute {
+                return (taken, Next::Encrypt);
             }
             if self.hop.dribbles {
                 return (taken, Next::Reply);
@@ -341,6 +396,24 @@ impl Session {
                 self.peers.deferred.note(self.host, group, at_us);
             }
         }
+    }
+
+    /// What names a sender or a recipient came as it was to come.
+    fn check_promises(&self, event: Event, connection: u64) {
+        let network = &self.peers.network;
+        let written_us = network.written_by_client_at(connection, self.taken_bytes);
+        if let (Some(life), Some(at_us)) = (network.client_of(connection), written_us) {
+            let sight = Sight { host: self.host, shown: self.shown.as_ref(), life, at_us };
+            let address = String::from_utf8_lossy(self.dialogue.candidate());
+            match event {
+                Event::Mail => self.peers.promises.check_sender(&address, sight),
+                _ => self.peers.promises.check_recipient(&address, sight),
+            }
+        }
+    }
+
+    fn refuses_tls(&self) -> bool {
+        self.tls_illness == Some(TlsIllness::Refuses)
     }
 
     /// A recipient is refused for good.
@@ -381,6 +454,7 @@ impl Session {
             Event::Rcpt if self.hop.refuses || is_unknown(self.dialogue.candidate()) => Some(550),
             Event::Rcpt if defers => Some(450),
             Event::Hello if self.draws(self.peers.fault_rates.peer_refuse / 4) => Some(421),
+            Event::StartTls if self.refuses_tls() => Some(454),
             Event::Mail if self.defers_all() => Some(450),
             Event::Mail | Event::Rcpt | Event::Data if refuses() => Some(for_now),
             // Drawn before.
@@ -408,6 +482,23 @@ impl Session {
         if twice && self.peers.random.borrow_mut().below(20) == 0 {
             account.handle_arrival(reverse_path, recipients, &content, from, reply_end);
         }
+    }
+}
+
+/// What goes wrong with TLS on a connection to a host.
+fn tls_illness(peers: &Peers, hop: &Hop, host: SocketAddr) -> Option<TlsIllness> {
+    let number = hop.hosts.iter().position(|own| *own == host)?;
+    let own = hop.tls.as_ref()?.hosts[number].illness;
+    match own {
+        _ if peers.healed.get() => None,
+        Some(TlsIllness::Stripped) => {
+            (peers.random.borrow_mut().below(2) == 0).then_some(TlsIllness::Lacks)
+        }
+        Some(own) => Some(own),
+        None if peers.draws(hop, peers.fault_rates.peer_tls) => {
+            Some(TlsIllness::any(peers.random.borrow_mut().next_u64()))
+        }
+        None => None,
     }
 }
 

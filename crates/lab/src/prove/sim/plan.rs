@@ -8,6 +8,7 @@ mod dns;
 mod file;
 mod places;
 mod shown;
+mod tls;
 mod variety;
 
 pub use act::{Act, ActKind, Crash, CrashKind, DiskFailure};
@@ -15,6 +16,7 @@ pub use bounds::{Horizon, Limits};
 pub use directory::{DirectoryPlan, Health, Illness};
 pub use dns::{Mood, Zones};
 pub use places::Places;
+pub use tls::{NOBODYS_KEY, TlsIllness, TlsPlan, TlsaPlan, key_of};
 pub use variety::{CROWD_DOMAIN, CROWD_FROM_US, Crowd};
 
 use super::names::{BOX_DOMAIN, DEAF_DOMAIN, SENDER_DOMAIN};
@@ -107,6 +109,8 @@ pub struct Change {
     pub goes_to: usize,
     /// There is no such route.
     pub gone: bool,
+    /// It asks for other TLS.
+    pub tls: Option<&'static str>,
 }
 
 /// What the DNS says from now on about the hop that is found by MX records.
@@ -151,6 +155,8 @@ pub struct FaultRates {
     pub peer_garble: u16,
     /// Messages that a client breaks off.
     pub client_abort: u16,
+    /// Connections on which a peer's TLS goes wrong.
+    pub peer_tls: u16,
 }
 
 /// A next hop.
@@ -196,6 +202,8 @@ pub struct Hop {
     pub gone: bool,
     /// Which of its hosts is meant stands in the recipient's entry.
     pub is_by_entry: bool,
+    /// Its hosts have TLS.
+    pub tls: Option<TlsPlan>,
 }
 
 impl Plan {
@@ -248,6 +256,7 @@ impl Plan {
         plan.wear_disks(&mut Random::new(seed ^ 0x6469_736B));
         plan.add_directory(&mut Random::new(seed ^ 0x6469_7265));
         plan.spread_users(&mut Random::new(seed ^ 0x7370_7264));
+        plan.add_tls(&mut Random::new(seed ^ 0x0074_6C73));
         plan.note_unasked();
         plan
     }
@@ -307,8 +316,14 @@ impl Plan {
             at_us += random.below(self.heal_us - at_us);
             let kind = ActKind::Change(self.changes.len());
             self.acts.push(Act { at_us, kind });
-            let gone = false;
-            self.changes.push(Change { hop, connections_max, in_flight_max, goes_to, gone });
+            self.changes.push(Change {
+                hop,
+                connections_max,
+                in_flight_max,
+                goes_to,
+                gone: false,
+                tls: None,
+            });
         }
     }
 
@@ -356,6 +371,9 @@ impl Plan {
             hop.connections_max = change.connections_max;
             hop.in_flight_max = change.in_flight_max;
             hop.gone = change.gone;
+            if let (Some(tls), Some(word)) = (&mut hop.tls, change.tls) {
+                tls.word = word;
+            }
         }
         hops
     }
@@ -397,6 +415,10 @@ impl Plan {
         }
         if self.hops[hop].is_by_entry {
             return self.hops[hop].hosts.len() as u32;
+        }
+        if self.hops[hop].tls.is_some() && hop == BY_MX {
+            // Of the hosts that the DNS names a policy may leave any out.
+            return (1 << self.hops[hop].hosts.len()) - 1;
         }
         (hops.len() + sets.len() - 1) as u32
     }
@@ -469,6 +491,7 @@ fn hop(random: &mut Random, number: u8, domains: &[&str], heal_us: u64) -> Hop {
         tarpits: 0,
         gone: false,
         is_by_entry: false,
+        tls: None,
     }
 }
 
@@ -491,5 +514,6 @@ fn fault_rates(random: &mut Random) -> FaultRates {
         client_halves: 0,
         peer_garble: some(60),
         client_abort: some(100),
+        peer_tls: 0,
     }
 }

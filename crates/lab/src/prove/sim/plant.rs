@@ -60,6 +60,12 @@ pub enum Plant {
     /// A next hop that refuses everything is not left alone
     #[cfg(feature = "planted")]
     NeverSuspend,
+    /// Where TLS is asked for and fails, mail goes in clear, whatever the policy
+    #[cfg(feature = "planted")]
+    InClearAnyway,
+    /// Domains with the same hosts have one queue, whatever they promise
+    #[cfg(feature = "planted")]
+    PolicyOfAnother,
     /// A shard keeps to itself which next hops are well
     #[cfg(feature = "planted")]
     KeepToItself,
@@ -77,6 +83,8 @@ impl Plant {
             Plant::ReportEach => Some(Planted::ReportEach),
             Plant::UnaskedContent => Some(Planted::UnaskedContent),
             Plant::NeverSuspend => Some(Planted::NeverSuspend),
+            Plant::InClearAnyway => Some(Planted::InClearAnyway),
+            Plant::PolicyOfAnother => Some(Planted::PolicyOfAnother),
             Plant::KeepToItself => Some(Planted::KeepToItself),
             _ => None,
         }

@@ -6,15 +6,18 @@ use super::executor::{self, Executor, Group};
 use super::network::{HostSet, SimNet};
 use super::open_files::OpenFiles;
 use super::plan::{Mood, Zones};
+use super::promises::Promises;
 use super::ready_queues::ReadyQueues;
 use super::tables::SimTables;
 use super::trace::Trace;
+use auth::mta_sts::Policy;
+use auth::tlsa::Tlsa;
 use bytes::Bytes;
 use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
-    Book, Dns, DnsError, MailStore, MailboxError, MailboxPlace, Mx, NoDomainReports, NoHashing,
-    NoPolicies, Sleep, Spawn, Task, Time, World,
+    Book, Dns, DnsError, HostSecurity, MailStore, MailboxError, MailboxPlace, Mx, NoDomainReports,
+    NoHashing, Policies, Sleep, Spawn, Task, Time, Vouched, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -49,6 +52,7 @@ struct Seams {
     store: SimStore,
     tables: SimTables,
     greylist: RefCell<Book>,
+    policies: SimPolicies,
 }
 
 impl SimWorld {
@@ -63,7 +67,17 @@ impl SimWorld {
         tables: SimTables,
     ) -> SimWorld {
         let greylist = RefCell::default();
-        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables, greylist }))
+        let policies = SimPolicies { life: dns.asker.0, promises: Rc::clone(&dns.promises) };
+        SimWorld(Rc::new(Seams {
+            net,
+            dns,
+            time,
+            spawn,
+            store,
+            tables,
+            greylist,
+            policies,
+        }))
     }
 }
 
@@ -75,7 +89,7 @@ impl World for SimWorld {
     type Store = SimStore;
     type Tables = SimTables;
     type Hashing = NoHashing;
-    type Policies = NoPolicies;
+    type Policies = SimPolicies;
     type DomainReports = NoDomainReports;
     type Greylist = RefCell<Book>;
 
@@ -107,8 +121,8 @@ impl World for SimWorld {
         &NoHashing
     }
 
-    fn policies(&self) -> &NoPolicies {
-        &NoPolicies
+    fn policies(&self) -> &SimPolicies {
+        &self.0.policies
     }
 
     fn domain_reports(&self) -> &NoDomainReports {
@@ -271,6 +285,8 @@ pub struct SimDns {
     asker: (Group, Rc<ReadyQueues>),
     /// Each question takes one.
     files: Arc<OpenFiles>,
+    /// What DNSSEC vouches for.
+    promises: Rc<Promises>,
 }
 
 impl SimDns {
@@ -282,9 +298,10 @@ impl SimDns {
         seed: u64,
         asker: (Group, Rc<ReadyQueues>),
         files: Arc<OpenFiles>,
+        promises: Rc<Promises>,
     ) -> SimDns {
         let random = Rc::new(RefCell::new(Random::new(seed)));
-        SimDns { executor, faults, random, asker, files }
+        SimDns { executor, faults, random, asker, files, promises }
     }
 
     /// The addresses of these hosts.
@@ -364,11 +381,43 @@ impl Dns for SimDns {
         let records = self.ask(domain, |zones| zones.mx.get(domain).cloned()).await?;
         let (group, queues) = &self.asker;
         queues.name(*group, self.host_set(&records));
-        Ok(records)
+        Ok(self.promises.vouch(*group, domain, records).answer)
+    }
+
+    async fn vouched_mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {
+        let records = self.mx(domain).await?;
+        Ok(self.promises.vouch(self.asker.0, domain, records))
+    }
+
+    async fn host_security(&self, host: &str) -> Result<HostSecurity, DnsError> {
+        self.addresses(host).await?;
+        Ok(self.promises.host_security(host))
+    }
+
+    async fn tlsa(&self, name: &str) -> Result<Vouched<Vec<Tlsa>>, DnsError> {
+        self.ask(name, |_| Some(vec![()])).await?;
+        self.promises.tlsa(name)
+    }
+
+    async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
+        self.ask(name, |_| self.promises.txt(name)).await
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
         self.ask(host, |zones| zones.addresses.get(host).cloned()).await
+    }
+}
+
+/// Policies as they are kept and fetched.
+#[derive(Clone, Debug)]
+pub struct SimPolicies {
+    life: Group,
+    promises: Rc<Promises>,
+}
+
+impl Policies for SimPolicies {
+    async fn mta_sts(&self, domain: &str, id: Option<&str>) -> Option<Arc<Policy>> {
+        self.promises.policy(self.life, domain, id).await
     }
 }
 

@@ -60,8 +60,11 @@ impl Conversation {
                 ClientEvent::Ready => return Ok(Opening::Ready(self)),
                 ClientEvent::StartTls => return Ok(Opening::StartTls(self)),
                 ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(over)),
-                // No transaction was begun.
-                ClientEvent::Done { .. } => {}
+                // No transaction was begun, and none of these hosts is logged in to.
+                ClientEvent::Done { .. }
+                | ClientEvent::Login
+                | ClientEvent::Challenge(_)
+                | ClientEvent::LoggedIn => {}
             }
         }
     }
@@ -138,7 +141,11 @@ impl Conversation {
                 ClientEvent::Closed(failure) => {
                     return (Err(failure.unwrap_or_else(over)), false);
                 }
-                ClientEvent::Ready | ClientEvent::StartTls => {}
+                ClientEvent::Ready
+                | ClientEvent::StartTls
+                | ClientEvent::Login
+                | ClientEvent::Challenge(_)
+                | ClientEvent::LoggedIn => {}
             }
         }
     }

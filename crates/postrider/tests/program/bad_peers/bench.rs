@@ -7,7 +7,9 @@ use crate::support::tool::free_port;
 use crate::support::{Files, config, wait_until};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 /// Rows that are not over by then are compared as they are.
@@ -26,6 +28,10 @@ pub(crate) fn play(mut plays: Vec<Play<'_>>) -> BTreeMap<String, Vec<String>> {
         "{}timeout = \"1s\"\nattempts = 1\n{routes}[[route]]\ndomains = [\"source.test\"]\ndiscard = {{}}\n",
         names.section()
     );
+    // Of rows that log in.
+    files.write("password", "pw\n");
+    let private = Permissions::from_mode(0o600);
+    std::fs::set_permissions(files.path("password"), private).expect("a file of ours");
     let server = Server::start(&files, &config(&more));
     let mut log = Log::default();
     let begun = Instant::now();

@@ -20,8 +20,8 @@ const CATALOGUE: Catalogue = Catalogue {
     folder: "bad_peers",
     variable: "BAD_PEERS",
     names: &[
-        "connect", "greeting", "ehlo", "tls", "mail", "rcpt", "data", "bdat", "content", "end",
-        "reuse", "quit", "lmtp", "mx",
+        "connect", "greeting", "ehlo", "tls", "login", "mail", "rcpt", "data", "bdat", "content",
+        "end", "reuse", "quit", "lmtp", "mx",
     ],
     render: page::render,
 };

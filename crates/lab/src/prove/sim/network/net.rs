@@ -4,6 +4,7 @@ use super::connection::{Connection, Pieces, Side};
 use super::stream::{Counted, SimStream};
 use super::{Backlog, Network};
 use crate::prove::sim::executor::Group;
+use crate::prove::sim::handshake;
 use crate::prove::sim::open_files::{OpenFile, OpenFiles};
 use mta::seams::{Encryption, Endpoint, Listener, Net, Trust};
 use std::collections::VecDeque;
@@ -183,11 +184,15 @@ impl Net for SimNet {
 
     async fn encrypt_connected(
         &self,
-        _: SimStream,
-        _: &str,
-        _: &Trust,
+        mut stream: SimStream,
+        name: &str,
+        trust: &Trust,
     ) -> io::Result<(SimStream, Encryption)> {
-        Err(ErrorKind::Unsupported.into())
+        let certificate = handshake::ask(&mut stream, name).await?;
+        if !certificate.convinces(name, trust) {
+            return Err(io::Error::new(ErrorKind::InvalidData, "the certificate is another's"));
+        }
+        Ok((stream, Encryption { version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384" }))
     }
 }
 

@@ -119,14 +119,15 @@ pub(super) fn mx_name(hop: &Hop, number: usize) -> String {
 
 impl Hop {
     fn channel(&self) -> String {
+        let tls = self.tls.as_ref().map_or(String::new(), |tls| format!("tls = {:?}, ", tls.word));
         if self.by_mx {
-            return "mx = { ".to_owned();
+            return format!("mx = {{ {tls}");
         }
         if self.is_by_entry {
             return "smtp = { hosts = [\"{value}\"], ".to_owned();
         }
         let hosts: Vec<String> = self.hosts.iter().map(|host| format!("\"{host}\"")).collect();
-        format!("smtp = {{ hosts = [{}], ", hosts.join(", "))
+        format!("smtp = {{ hosts = [{}], {tls}", hosts.join(", "))
     }
 
     /// Whether the node is told that it may send content unasked.

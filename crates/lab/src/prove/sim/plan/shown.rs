@@ -74,6 +74,9 @@ fn write_hop(f: &mut fmt::Formatter<'_>, hop: &Hop) -> fmt::Result {
     if hop.defers_all_until_us > 0 {
         writeln!(f, "    defers all until {} s", seconds(hop.defers_all_until_us))?;
     }
+    if let Some(tls) = &hop.tls {
+        writeln!(f, "    {tls:?}")?;
+    }
     if !hop.discards {
         writeln!(f, "    reads chunks that it refuses as commands")?;
     }

@@ -171,7 +171,8 @@ impl Plan {
         for (at_us, gone) in [(lost_us, true), (back_us, false)] {
             self.acts.push(Act { at_us, kind: ActKind::Change(self.changes.len()) });
             let Hop { connections_max, in_flight_max, .. } = hops[hop];
-            self.changes.push(Change { hop, connections_max, in_flight_max, goes_to, gone });
+            let tls = None;
+            self.changes.push(Change { hop, connections_max, in_flight_max, goes_to, gone, tls });
         }
     }
 

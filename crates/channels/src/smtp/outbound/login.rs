@@ -1,0 +1,164 @@
+//! Logging in to a host (RFC 4954): which mechanism, and what is said in it.
+
+use super::dialogue::Dialogue;
+use crate::smtp::smarthost::Login;
+use auth::sasl::client::{Credentials, Exchange, Mechanism, Wrong};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use mail::{Class, Culprit, EnhancedStatus, Failure};
+use mta::delivery::Slot;
+use mta::seams::{Hashing as _, World};
+use zeroize::Zeroizing;
+
+/// A login on one connection.
+#[derive(Debug, Default)]
+pub(super) struct LoginDialogue {
+    under_way: Option<(Mechanism, Exchange)>,
+}
+
+impl LoginDialogue {
+    /// The session asks how to log in to the host `name`.
+    pub(super) fn begin<W: World>(
+        &mut self,
+        slot: &Slot<W>,
+        login: &Login,
+        (dialogue, name): (&mut Dialogue<W>, &str),
+    ) {
+        let session = &mut dialogue.wire.session;
+        let offered: Vec<String> =
+            session.login_mechanisms().map(str::to_ascii_uppercase).collect();
+        let chosen = choose(&login.mechanisms, &offered, name);
+        let prepared = chosen.and_then(|mechanism| Ok((mechanism, credentials(login)?)));
+        match prepared {
+            Ok((mechanism, credentials)) => {
+                let nonce = || STANDARD_NO_PAD.encode(slot.world().hashing().secret());
+                let (exchange, initial) = Exchange::new(mechanism, &credentials, nonce);
+                let initial = initial.as_ref().map(|bytes| &bytes[..]);
+                session.log_in(slot.now(), mechanism.name(), initial);
+                self.under_way = Some((mechanism, exchange));
+            }
+            Err(failure) => session.give_up_login(slot.now(), failure, false),
+        }
+    }
+
+    /// The host asks for more.
+    pub(super) async fn answer<W: World>(
+        &mut self,
+        slot: &Slot<W>,
+        challenge: Vec<u8>,
+        (dialogue, name): (&mut Dialogue<W>, &str),
+    ) {
+        let answered = match self.under_way.take() {
+            Some((mechanism, exchange)) => {
+                answered(slot, mechanism, exchange, challenge).await.map(|(exchange, response)| {
+                    self.under_way = Some((mechanism, exchange));
+                    response
+                })
+            }
+            None => Err(Ended::Wrong(Wrong::Unexpected)),
+        };
+        let session = &mut dialogue.wire.session;
+        match answered {
+            Ok(response) => session.respond(slot.now(), &response),
+            Err(why) => session.give_up_login(slot.now(), why.failure(name), true),
+        }
+    }
+
+    /// The host has said yes.
+    pub(super) fn conclude<W: World>(
+        &mut self,
+        slot: &Slot<W>,
+        (dialogue, name): (&mut Dialogue<W>, &str),
+    ) {
+        let proved = match self.under_way.take() {
+            Some((_, exchange)) => exchange.handle_success(),
+            None => Err(Wrong::Unexpected),
+        };
+        let session = &mut dialogue.wire.session;
+        match proved {
+            Ok(()) => session.handle_logged_in(slot.now()),
+            Err(wrong) => {
+                session.give_up_login(slot.now(), Ended::Wrong(wrong).failure(name), false);
+            }
+        }
+    }
+}
+
+/// Why an exchange does not go on.
+enum Ended {
+    Wrong(Wrong),
+    /// More passwords wait to be hashed than may.
+    Overloaded,
+}
+
+impl Ended {
+    fn failure(self, name: &str) -> Failure {
+        match self {
+            // RFC 3463 §3.8: X.7.0, other security status.
+            Ended::Wrong(wrong) => of_host(name, 0, format!("in the login the host {wrong}")),
+            Ended::Overloaded => {
+                let status = EnhancedStatus::new(4, 3, 2);
+                Failure::local(Class::Transient, status, "too many passwords wait to be hashed")
+            }
+        }
+    }
+}
+
+async fn answered<W: World>(
+    slot: &Slot<W>,
+    mechanism: Mechanism,
+    mut exchange: Exchange,
+    challenge: Vec<u8>,
+) -> Result<(Exchange, Zeroizing<Vec<u8>>), Ended> {
+    let answer = move || {
+        let response = exchange.handle_challenge(&challenge);
+        response.map(|response| (exchange, response))
+    };
+    let answered = match mechanism {
+        // It hashes the password thousands of times: no shard waits for that.
+        Mechanism::ScramSha256 => {
+            let done = slot.world().hashing().run(answer).await;
+            done.map_err(|_| Ended::Overloaded)?
+        }
+        _ => answer(),
+    };
+    answered.map_err(Ended::Wrong)
+}
+
+/// The strongest that is allowed and offered. RFC 3463 §3.8: X.7.4, security features not supported.
+fn choose(allowed: &[Mechanism], offered: &[String], name: &str) -> Result<Mechanism, Failure> {
+    let is_offered = |mechanism: &&Mechanism| offered.iter().any(|word| word == mechanism.name());
+    if let Some(mechanism) = allowed.iter().find(is_offered) {
+        return Ok(*mechanism);
+    }
+    let names: Vec<&str> = allowed.iter().map(|mechanism| mechanism.name()).collect();
+    let has = match offered {
+        [] => "no login".to_owned(),
+        words => format!("logins by {} only", words.join(", ")),
+    };
+    let text = format!("the host offers {has}, and the route has {}", names.join(", "));
+    Err(of_host(name, 4, text))
+}
+
+/// Who we are, with the secret as its file has it now. RFC 3463 §3.4: X.3.5, system incorrectly
+/// configured.
+fn credentials(login: &Login) -> Result<Credentials, Failure> {
+    let secret = login.secret.secret();
+    let credentials = secret.and_then(|secret| Credentials::new(&login.user, &secret.0));
+    credentials.ok_or_else(|| {
+        let path = login.secret.path().display();
+        let text = format!("{path} has no secret that can be said in a login");
+        Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 5), text)
+    })
+}
+
+fn of_host(name: &str, detail: u16, text: String) -> Failure {
+    Failure {
+        class: Class::Transient,
+        culprit: Culprit::Peer(Box::from(name)),
+        status: EnhancedStatus::new(4, 7, detail),
+        reply: None,
+        step: None,
+        text: text.into(),
+    }
+}
