@@ -159,6 +159,18 @@ impl Resolver<'_> {
             self.error(&format!("{at}.kind"), message, &help);
             return None;
         };
+        let strange: Vec<&String> =
+            text.protocol.keys().filter(|key| !(found.has_key)(key)).collect();
+        for key in &strange {
+            let kinds = schema.protocols().iter().filter(|kind| (kind.has_key)(key));
+            let kinds: Vec<String> = kinds.map(|kind| format!("\"{}\"", kind.kind)).collect();
+            let message = format!("`{key}` where kind = \"{}\"", text.kind);
+            let help = format!("it is for a listener with kind = {}", kinds.join(" or "));
+            self.error(&format!("{at}.{key}"), message, &help);
+        }
+        if !strange.is_empty() {
+            return None;
+        }
         let mut reader = Reader::new(self, at.to_owned());
         (found.read)(text.protocol.clone(), &mut reader)
     }
