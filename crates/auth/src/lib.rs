@@ -6,6 +6,7 @@ mod authors;
 pub mod checks;
 pub mod dkim;
 pub mod dmarc;
+pub mod dovecot;
 pub mod forged;
 pub mod judgement;
 pub mod mta_sts;

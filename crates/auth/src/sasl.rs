@@ -6,6 +6,7 @@ pub mod scram;
 
 use crate::password::Password;
 use scram::{Challenged, First, ServerFirst};
+use zeroize::Zeroizing;
 
 /// Bytes of a user's name; RFC 4616 §2 asks for 255.
 pub const USER_BYTES_MAX: usize = 255;
@@ -40,6 +41,14 @@ impl Mechanism {
 pub struct Claim {
     pub user: String,
     pub password: Password,
+}
+
+impl Claim {
+    /// As PLAIN has it, for a server that checks it (RFC 4616 §2).
+    #[must_use]
+    pub fn plain(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([b"\0", self.user.as_bytes(), b"\0", self.password.bytes()].concat())
+    }
 }
 
 /// Why an exchange ends without a login.
@@ -156,6 +165,24 @@ impl Exchange {
     }
 }
 
+/// Whom the first message of an exchange is about, where another server speaks the mechanism and the
+/// message says so.
+#[must_use]
+pub fn claimed_user(mechanism: &str, initial: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(initial).ok()?;
+    let name = match mechanism {
+        "XOAUTH2" => text.strip_prefix("user=")?.split('\u{1}').next()?.to_owned(),
+        // RFC 7628 §3.1, RFC 5802 §7: the header of GS2 (RFC 5801 §4) has the identity.
+        "OAUTHBEARER" => scram::unescaped(text.split(',').nth(1)?.strip_prefix("a=")?)?,
+        _ if mechanism.starts_with("SCRAM-") => {
+            let name = text.split(',').nth(2)?.strip_prefix("n=")?;
+            scram::unescaped(name)?
+        }
+        _ => return None,
+    };
+    user_of(name.as_bytes())
+}
+
 /// RFC 4616 §2: `[authzid] NUL authcid NUL passwd`.
 fn plain(message: &[u8]) -> Result<Step, Failure> {
     let mut parts = message.splitn(3, |byte| *byte == 0);
@@ -175,7 +202,7 @@ fn plain(message: &[u8]) -> Result<Step, Failure> {
 }
 
 /// A name that may be looked up and logged.
-fn user_of(bytes: &[u8]) -> Option<String> {
+pub(crate) fn user_of(bytes: &[u8]) -> Option<String> {
     let user = std::str::from_utf8(bytes).ok()?;
     let is_name =
         !user.is_empty() && user.len() <= USER_BYTES_MAX && !user.chars().any(char::is_control);

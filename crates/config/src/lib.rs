@@ -54,7 +54,9 @@ pub use settings::{
     ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
 };
 pub use stage::{StageEntry, StageSection, StageSettings};
-pub use table::{Composition, ENTRY_TEXT, Rewrite, TableCache, TableEntry, TableSettings};
+pub use table::{
+    Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
+};
 pub use table_section::TableSection;
 pub use written::{Durability, ListenerTls, LogLevel, Returns, TableRefText};
 

@@ -271,7 +271,7 @@ metric_set! {
     sessions_refused: Counter = "sessions_refused" {} "Client connections turned away with 421 because of a limit.";
     logins: Counter = "logins" {} "Logins of clients.";
     login_failures: Counter = "login_failures" {} "Logins that failed: a wrong password, an unknown user, a proof that is none.";
-    logins_deferred: Counter = "logins_deferred" {} "Logins put off with 421 or 454: a limit, a table without an answer, too many passwords to hash.";
+    logins_deferred: Counter = "logins_deferred" {} "Logins put off with 421 or 454: a limit, a table or server without an answer, too many passwords to hash.";
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
     tls_handshakes: Counter = "tls_handshakes" {} "TLS handshakes of clients that were done.";
     tls_handshakes_failed: Counter = "tls_handshakes_failed" {} "TLS handshakes of clients that failed, or took too long.";

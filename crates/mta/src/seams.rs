@@ -1,14 +1,19 @@
 //! The four seams through which the message's way touches the world: [`Net`], [`Dns`], [`Time`]
 //! and [`Spawn`], gathered in a [`World`]. (The fifth, `Disk`, belongs to the spool; mailbox files
-//! go through [`MailStore`], lookup tables are [`Tables`], passwords are hashed by [`Hashing`].)
+//! go through [`MailStore`], lookup tables are [`Tables`], passwords are hashed by [`Hashing`],
+//! servers that know users are [`Authenticators`].)
 //!
 //! The program implements them with sockets, clocks and threads; the simulator with a virtual
 //! network and a virtual clock. Code on this floor is generic over them and holds no statics, so
 //! several nodes can live in one process.
 
+mod authenticators;
 mod mailbox;
 
 pub use crate::encryption::{DaneTrust, Encryption, Trust};
+pub use authenticators::{
+    Authenticators, Conversation, Heard, LoginEnds, LoginServer, NoAuthenticators,
+};
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 
 use crate::answer::Answer;
@@ -52,6 +57,10 @@ pub trait World: Clone + 'static {
     fn hashing(&self) -> &Self::Hashing;
     /// What domains promise of TLS.
     fn policies(&self) -> &Self::Policies;
+    /// Servers that know users.
+    fn authenticators(&self) -> &dyn Authenticators {
+        &NoAuthenticators
+    }
 }
 
 /// Where a connection leads.

@@ -15,6 +15,7 @@ mod event_log;
 mod file_disk;
 mod file_stamp;
 mod log_set;
+mod logins;
 mod logs;
 mod mapped_file;
 mod mta_sts;

@@ -230,7 +230,7 @@ impl Challenged {
 }
 
 /// RFC 5802 §5.1: `=2C` and `=3D` stand for a comma and an equals sign, and no other `=` does.
-fn unescaped(name: &str) -> Option<String> {
+pub(super) fn unescaped(name: &str) -> Option<String> {
     let mut parts = name.split('=');
     let mut out = parts.next()?.to_owned();
     for part in parts {

@@ -38,6 +38,7 @@ fn plain_has_three_parts() {
     let say = |message: &[u8]| begun(Mechanism::Plain).start(Some(message));
     assert_eq!(check(say(b"\0jo\0secret")), claim("jo", "secret"));
     assert_eq!(check(say(b"jo\0jo\0secret")), claim("jo", "secret"));
+    assert_eq!(claim("jo", "secret").plain().as_slice(), b"\0jo\0secret");
     assert_eq!(check(say("\0j\u{f6}@x\0p\u{e4}ss".as_bytes())), claim("j\u{f6}@x", "p\u{e4}ss"));
     assert_eq!(failure(say(b"al\0jo\0secret")), Failure::OtherIdentity);
     for bad in
@@ -187,4 +188,28 @@ fn first_messages_are_read_as_rfc_5802_has_them() {
     assert!(matches!(first(&long[..long.len() - 1]), Step::Keys(_)));
     // No keys were asked for.
     assert_eq!(failure(begun(Mechanism::Plain).handle_keys(keys())), Failure::Form);
+}
+
+#[test]
+fn a_first_message_tells_whom_it_is_about() {
+    let claimed = |mechanism, initial: &str| claimed_user(mechanism, initial.as_bytes());
+    let is = |mechanism, initial, user: &str| {
+        assert_eq!(claimed(mechanism, initial).as_deref(), Some(user), "{initial:?}");
+    };
+    is("SCRAM-SHA-1", "n,,n=a=2Cb,r=x", "a,b");
+    is("SCRAM-SHA-256", "y,a=al,n=jo,r=x,e=f", "jo");
+    is("XOAUTH2", "user=jo@x.test\x01auth=Bearer y\x01\x01", "jo@x.test");
+    is("OAUTHBEARER", "n,a=jo@x.test,\x01auth=Bearer y\x01\x01", "jo@x.test");
+    for (mechanism, initial) in [
+        ("CRAM-MD5", "n,,n=jo,r=x"),
+        ("SCRAM-SHA-1", "n,,jo"),
+        ("SCRAM-SHA-1", "n,,n=,r=x"),
+        ("XOAUTH2", "auth=Bearer y"),
+        ("XOAUTH2", "user=\x01"),
+        ("OAUTHBEARER", "n,,\x01auth=Bearer y\x01\x01"),
+        ("OAUTHBEARER", ""),
+    ] {
+        assert_eq!(claimed(mechanism, initial), None, "{initial:?}");
+    }
+    assert_eq!(claimed_user("SCRAM-SHA-1", b"n,,n=\xff,r=x"), None);
 }

@@ -266,6 +266,24 @@ const BAD: &[(&str, &str, &str)] = &[
     // Submission.
     (LISTENER, "kind = \"submissions\"", "3:8: no listener speaks \"submissions\""),
     (LISTENER, "kind = \"submission\"", "1:1: a submission listener without `logins`"),
+    (SUBMISSION, "logins = {}", "11:1: users are known to one table or server"),
+    (
+        SUBMISSION,
+        "logins = { table = \"p\", dovecot = \"/run/auth\" }",
+        "11:1: users are known to one table or server",
+    ),
+    (SUBMISSION, "logins = { ldap = \"none\" }", "11:19: there is no table named \"none\""),
+    (SUBMISSION, "logins = { ldap = \"p\" }", "11:19: table \"p\" asks no directory"),
+    (
+        SUBMISSION,
+        "logins = { dovecot = \"unix:auth\" }",
+        "11:22: \"unix:auth\" is not a server: the path of a socket begins with /",
+    ),
+    (
+        SUBMISSION,
+        "logins = { dovecot = \"auth.example\" }",
+        "11:22: \"auth.example\" is not a server: it has no port",
+    ),
     (SUBMISSION, "logins = { table = \"none\" }", "11:20: there is no table named \"none\""),
     (
         SUBMISSION,
@@ -291,7 +309,12 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         SUBMISSION,
         "logins = { table = \"p\" }\nmechanisms = [\"cram-md5\"]",
-        "12:15: `mechanisms[0]` can't be \"cram-md5\"",
+        "12:15: CRAM-MD5 is not spoken here",
+    ),
+    (
+        SUBMISSION,
+        "logins = { table = \"p\" }\nmechanisms = [\"kerberos\"]",
+        "12:15: `mechanisms[0]` can't be \"kerberos\"",
     ),
     (
         SUBMISSION,
@@ -306,7 +329,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         SUBMISSION,
         "logins = { table = \"p\" }\n[[listener]]\naddress = \"127.0.0.1:25\"\nlogins = { table = \"p\" }",
-        "12:1: unknown field `logins`, expected one of `banner`, `max_command_bytes`, `max_line_bytes`, `max_commands`, `max_errors`, `max_refused_recipients`, `max_messages`, `command_timeout`, `content_timeout`, `transfer_timeout`, `session_timeout`, `early_talkers`, `greeting_delay`, `bare_newline`, `nul`, `chunking`, `pipelining`, `smtputf8`, `dsn`, `checks`, `seal`",
+        "14:1: `logins` where kind = \"smtp\"",
     ),
     (
         "[[table]]\nname = \"p\"\ninline = { a = \"b\" }\n<HERE>\n[[route]]\ndiscard = {}\n",

@@ -17,7 +17,7 @@ pub(crate) use tokio_time::{Clock, Start, seed_of, wall_now};
 
 use crate::mta_sts::MtaSts;
 use crate::tables::ShardTables;
-use mta::seams::{Task, World};
+use mta::seams::{Authenticators, Task, World};
 use std::rc::Rc;
 
 /// The world of one shard.
@@ -91,6 +91,10 @@ impl World for Real {
 
     fn policies(&self) -> &MtaSts {
         &self.0.policies
+    }
+
+    fn authenticators(&self) -> &dyn Authenticators {
+        &self.0.tables
     }
 }
 

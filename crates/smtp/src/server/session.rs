@@ -30,6 +30,8 @@ pub struct ServerSession {
     pub(super) tls: bool,
     /// The client has proved who it is.
     pub(super) is_logged_in: bool,
+    /// What is offered on this connection; `None`: all that the rules have.
+    pub(super) mechanisms: Option<Box<[&'static str]>>,
     /// Since it did, or since the start.
     pub(super) login_failures: u32,
     /// The open transaction: from MAIL to the end of its content.
@@ -144,6 +146,7 @@ impl ServerSession {
             helo: None,
             tls: false,
             is_logged_in: false,
+            mechanisms: None,
             login_failures: 0,
             transaction: None,
             rcpt_given: false,

@@ -1,13 +1,14 @@
 //! How a client of a session logs in.
 
+use super::mechanism::{Speaker, is_offered, speaker};
 use super::session::Session;
-use super::submission::{MECHANISMS, Submission};
-use auth::sasl::{Exchange, Failure, Mechanism, Step};
+use super::submission::Submission;
+use auth::sasl::{self, Exchange, Failure, Mechanism, Step};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use mail::{Refusal, Reply};
-use mta::ingress::Attempt;
-use mta::seams::World;
+use mta::ingress::{Attempt, Elsewhere, LoginSource};
+use mta::seams::{Conversation, LoginEnds, LoginServer, Stream as _, World};
 use smtp::server::{LoginAnswer, LoginSaid, Need};
 use std::sync::Arc;
 
@@ -17,11 +18,18 @@ const BAD_FORM: &str = "This is not what the mechanism has here";
 /// An exchange that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Dialogue {
-    exchange: Option<Box<Exchange>>,
+    under_way: Option<UnderWay>,
     /// From the moment at which the client has said who it is, if the exchange goes on behind that.
     attempt: Option<Attempt>,
     /// Who the client said to be last, until that is refused.
     user: Option<Box<str>>,
+}
+
+/// Who has the client's next answer.
+#[derive(Debug)]
+enum UnderWay {
+    Here(Box<Exchange>),
+    There(Box<dyn Conversation>),
 }
 
 impl Dialogue {
@@ -44,38 +52,117 @@ impl<W: World> Session<W> {
         self.resume()
     }
 
-    /// What the client is answered.
-    async fn log_in(&mut self, said: LoginSaid) -> LoginAnswer {
-        let submission = self.settings.submission.as_ref().map(Arc::clone);
-        let Some(submission) = submission else { return refused(501, (5, 5, 2), BAD_FORM) };
-        self.dialogue.user = None;
-        let (mut exchange, step) = match said {
-            LoginSaid::Begin { mechanism, initial } => {
-                self.dialogue.attempt = None;
-                let mut exchange = Box::new(self.exchange(mechanism));
-                let step = exchange.start(initial.as_deref());
-                (exchange, step)
-            }
-            LoginSaid::Response(response) => {
-                let exchange = self.dialogue.exchange.take();
-                let Some(mut exchange) = exchange else { return refused(501, (5, 5, 2), BAD_FORM) };
-                let step = exchange.handle_response(&response);
-                (exchange, step)
-            }
-        };
-        match self.follow(&submission, &mut exchange, step).await {
-            Ok(answer) => {
-                self.dialogue.exchange = Some(exchange);
-                answer
-            }
-            Err(refusal) => LoginAnswer::Refused(Reply::from(refusal)),
+    /// Offers what can be used on this connection, once it is encrypted.
+    pub(super) async fn offer_logins(&mut self) {
+        let Some(submission) = self.settings.submission.as_ref().map(Arc::clone) else { return };
+        let LoginSource::Server(server) = &submission.logins.source else { return };
+        if let Some(offered) = self.entrance.offered_elsewhere(server).await {
+            self.machine.offer_logins(|name| is_offered(name, &offered));
         }
     }
 
-    fn exchange(&self, name: &str) -> Exchange {
-        let known = MECHANISMS.iter().find(|mechanism| mechanism.name() == name);
-        let nonce = || STANDARD_NO_PAD.encode(self.entrance.secret());
-        Exchange::new(known.copied().unwrap_or(Mechanism::Plain), nonce)
+    /// What the client is answered.
+    async fn log_in(&mut self, said: LoginSaid) -> LoginAnswer {
+        let submission = self.settings.submission.as_ref().map(Arc::clone);
+        let Some(submission) = submission else { return bad_form() };
+        self.dialogue.user = None;
+        let answered = match said {
+            LoginSaid::Begin { mechanism, initial } => {
+                self.dialogue.attempt = None;
+                self.dialogue.under_way = None;
+                match speaker(mechanism, &submission.logins.source) {
+                    Some(Speaker::Here(mechanism)) => {
+                        let mut exchange = Box::new(self.exchange(mechanism));
+                        let step = exchange.start(initial.as_deref());
+                        self.go_on(&submission, exchange, step).await
+                    }
+                    Some(Speaker::There(server)) => {
+                        self.begin_elsewhere(&submission, server, mechanism, initial).await
+                    }
+                    None => Ok(bad_form()),
+                }
+            }
+            LoginSaid::Response(response) => match self.dialogue.under_way.take() {
+                Some(UnderWay::Here(mut exchange)) => {
+                    let step = exchange.handle_response(&response);
+                    self.go_on(&submission, exchange, step).await
+                }
+                Some(UnderWay::There(conversation)) => {
+                    self.go_on_elsewhere(&submission, conversation, response).await
+                }
+                None => Ok(bad_form()),
+            },
+        };
+        answered.unwrap_or_else(|refusal| LoginAnswer::Refused(Reply::from(refusal)))
+    }
+
+    fn exchange(&self, mechanism: Mechanism) -> Exchange {
+        Exchange::new(mechanism, || STANDARD_NO_PAD.encode(self.entrance.secret()))
+    }
+
+    /// Where the client is, and where it came to.
+    fn ends(&self) -> LoginEnds {
+        let local = self.stream.as_ref().and_then(|stream| stream.local_addr().ok());
+        LoginEnds { remote: self.entrance.session().client().address, local }
+    }
+
+    async fn go_on(
+        &mut self,
+        submission: &Submission,
+        mut exchange: Box<Exchange>,
+        step: Step,
+    ) -> Result<LoginAnswer, Refusal> {
+        let answer = self.follow(submission, &mut exchange, step).await?;
+        self.dialogue.under_way = Some(UnderWay::Here(exchange));
+        Ok(answer)
+    }
+
+    async fn begin_elsewhere(
+        &mut self,
+        submission: &Submission,
+        server: &LoginServer,
+        mechanism: &'static str,
+        initial: Option<Vec<u8>>,
+    ) -> Result<LoginAnswer, Refusal> {
+        let logins = &submission.logins;
+        // Where the first message says who it is, the limits of that user hold from the beginning.
+        let user = initial.as_deref().and_then(|first| sasl::claimed_user(mechanism, first));
+        self.dialogue.user = user.as_deref().map(Box::from);
+        let mut attempt = self.entrance.begin_login(logins, user.as_deref())?;
+        let ends = self.ends();
+        let begun =
+            self.entrance.begin_elsewhere(logins, server, &mut attempt, mechanism, initial, ends);
+        let heard = begun.await;
+        self.heard(attempt, heard)
+    }
+
+    async fn go_on_elsewhere(
+        &mut self,
+        submission: &Submission,
+        conversation: Box<dyn Conversation>,
+        response: Vec<u8>,
+    ) -> Result<LoginAnswer, Refusal> {
+        let Some(mut attempt) = self.dialogue.attempt.take() else { return Ok(bad_form()) };
+        let logins = &submission.logins;
+        let gone_on = self.entrance.go_on_elsewhere(logins, &mut attempt, conversation, response);
+        let heard = gone_on.await;
+        self.heard(attempt, heard)
+    }
+
+    fn heard(
+        &mut self,
+        attempt: Attempt,
+        heard: Result<Elsewhere, Refusal>,
+    ) -> Result<LoginAnswer, Refusal> {
+        self.dialogue.user = attempt.user().map(Box::from);
+        Ok(match heard? {
+            Elsewhere::Challenge(challenge, conversation) => {
+                self.dialogue.under_way = Some(UnderWay::There(conversation));
+                self.dialogue.attempt = Some(attempt);
+                LoginAnswer::Challenge(challenge)
+            }
+            Elsewhere::LoggedIn => LoginAnswer::Accepted,
+        })
     }
 
     /// Does what a step asks for.
@@ -90,40 +177,42 @@ impl<W: World> Session<W> {
             Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
             Step::Check(claim) => {
                 self.dialogue.user = Some(claim.user.as_str().into());
-                self.entrance.log_in_with(logins, claim).await?;
+                let ends = self.ends();
+                self.entrance.log_in_with(logins, claim, ends).await?;
                 LoginAnswer::Accepted
             }
             Step::Keys(user) => {
                 self.dialogue.user = Some(user.as_str().into());
-                self.dialogue.attempt = Some(self.entrance.begin_login(logins, &user)?);
+                self.dialogue.attempt = Some(self.entrance.begin_login(logins, Some(&user))?);
                 let keys = self.entrance.scram_keys(logins, &user).await?;
                 match exchange.handle_keys(keys) {
                     Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
-                    _ => refused(501, (5, 5, 2), BAD_FORM),
+                    _ => bad_form(),
                 }
             }
-            Step::Proved(_) => match self.dialogue.attempt.take() {
-                Some(attempt) => {
-                    self.entrance.logged_in(&attempt);
-                    LoginAnswer::Accepted
-                }
-                None => refused(501, (5, 5, 2), BAD_FORM),
-            },
+            Step::Proved(user) => {
+                self.entrance.logged_in(&user);
+                LoginAnswer::Accepted
+            }
             Step::Failed(Failure::Proof) => match self.dialogue.attempt.take() {
                 Some(attempt) => {
-                    self.dialogue.user = Some(attempt.user().into());
+                    self.dialogue.user = attempt.user().map(Box::from);
                     return Err(self.entrance.login_failed(logins, &attempt).await);
                 }
-                None => refused(501, (5, 5, 2), BAD_FORM),
+                None => bad_form(),
             },
             Step::Failed(Failure::OtherIdentity) => {
                 refused(535, (5, 7, 8), "Nobody acts for another user here")
             }
-            Step::Failed(Failure::Form) => refused(501, (5, 5, 2), BAD_FORM),
+            Step::Failed(Failure::Form) => bad_form(),
         })
     }
 }
 
 fn refused(code: u16, status: (u8, u16, u16), text: &'static str) -> LoginAnswer {
     LoginAnswer::Refused(Reply::new(code, status, text))
+}
+
+fn bad_form() -> LoginAnswer {
+    refused(501, (5, 5, 2), BAD_FORM)
 }

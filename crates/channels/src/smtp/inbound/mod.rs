@@ -5,6 +5,8 @@ mod farewell;
 mod fields;
 mod login;
 mod seal;
+mod logins;
+mod mechanism;
 mod session;
 mod settings;
 mod submission;

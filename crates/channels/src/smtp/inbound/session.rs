@@ -50,7 +50,7 @@ enum Writing {
 pub(super) struct Session<W: World> {
     pub(super) entrance: Box<Entrance<W>>,
     /// `None` only while it is being encrypted.
-    stream: Option<<W::Net as Net>::Stream>,
+    pub(super) stream: Option<<W::Net as Net>::Stream>,
     pub(super) machine: ServerSession,
     alarm: Alarm<W::Time>,
     /// The shard's read buffer.
@@ -129,6 +129,7 @@ impl<W: World> Session<W> {
             }
             let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
             self.machine = ServerSession::encrypted(server, self.entrance.now());
+            self.offer_logins().await;
         }
         // An error here is the client's going away; what it had begun is dropped with the session.
         let _ = self.serve(greeting_delay).await;
@@ -520,6 +521,7 @@ impl<W: World> Session<W> {
         self.flush().await?;
         self.encrypt().await?;
         self.machine.handle_tls_started(self.entrance.now());
+        self.offer_logins().await;
         Ok(Need::Input)
     }
 

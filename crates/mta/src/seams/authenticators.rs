@@ -1,0 +1,119 @@
+//! Who knows users, where no table does.
+
+use crate::answer::{Answer, Later};
+use auth::sasl::Claim;
+use config::{HostPort, TableEntry};
+use lookup::{Trouble, TroubleKind};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A server that knows users, and that they are who they say to be.
+#[derive(Clone, Debug)]
+pub enum LoginServer {
+    /// Dovecot's, which speaks with clients by mechanisms of its own.
+    Dovecot(HostPort),
+    /// A directory in which this table finds users: it has an entry's password checked by a bind.
+    Directory(Arc<TableEntry>),
+}
+
+/// For people.
+impl fmt::Display for LoginServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoginServer::Dovecot(at) => write!(f, "Dovecot at {at}"),
+            LoginServer::Directory(table) => write!(f, "the directory of table {}", table.name),
+        }
+    }
+}
+
+/// Between which ends a client logs in.
+#[derive(Clone, Copy, Debug)]
+pub struct LoginEnds {
+    /// The client's.
+    pub remote: SocketAddr,
+    /// This machine's.
+    pub local: Option<SocketAddr>,
+}
+
+/// What a server made of a step of a login.
+pub enum Heard {
+    /// The client is told this; what it answers goes on with the conversation.
+    Challenge(Vec<u8>, Box<dyn Conversation>),
+    /// The client is this user.
+    Accepted(String),
+    /// It is not; the user that it said to be, if the server knows.
+    Refused(Option<String>),
+    /// What the client said is more than the server takes.
+    TooLong,
+}
+
+/// A login that a server is asked about in several steps. Dropped, it is given up.
+pub trait Conversation {
+    /// The client's answer to a challenge.
+    fn go_on(self: Box<Self>, response: Vec<u8>) -> Later<'static, Result<Heard, Trouble>>;
+}
+
+/// Shown in nobody's log.
+impl fmt::Debug for dyn Conversation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Conversation")
+    }
+}
+
+/// The way to such servers. All answers have deadlines.
+pub trait Authenticators {
+    /// The mechanisms that a server offers, in capitals; `None`: it has not said so yet, or any may be
+    /// offered for it.
+    fn offered(&self, server: &LoginServer) -> Answer<'static, Option<Arc<[Box<str>]>>>;
+
+    /// Whether a password is the user's, and how the server calls him. `None`: it is not.
+    fn check(
+        &self,
+        server: &LoginServer,
+        claim: Claim,
+        ends: LoginEnds,
+    ) -> Later<'static, Result<Option<String>, Trouble>>;
+
+    /// Has the server speak with the client.
+    fn begin(
+        &self,
+        server: &LoginServer,
+        mechanism: &'static str,
+        initial: Option<Vec<u8>>,
+        ends: LoginEnds,
+    ) -> Later<'static, Result<Heard, Trouble>>;
+}
+
+/// A world without such servers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoAuthenticators;
+
+fn nobody() -> Trouble {
+    Trouble::new(TroubleKind::Unreachable, "there are no servers here")
+}
+
+impl Authenticators for NoAuthenticators {
+    fn offered(&self, _: &LoginServer) -> Answer<'static, Option<Arc<[Box<str>]>>> {
+        Answer::Now(None)
+    }
+
+    fn check(
+        &self,
+        _: &LoginServer,
+        _: Claim,
+        _: LoginEnds,
+    ) -> Later<'static, Result<Option<String>, Trouble>> {
+        Box::pin(async { Err(nobody()) })
+    }
+
+    fn begin(
+        &self,
+        _: &LoginServer,
+        _: &'static str,
+        _: Option<Vec<u8>>,
+        _: LoginEnds,
+    ) -> Later<'static, Result<Heard, Trouble>> {
+        Box::pin(async { Err(nobody()) })
+    }
+}
