@@ -38,6 +38,7 @@ pub fn run(data: &[u8]) {
                 assert!(!format!("{claim:?}").contains("pencil") || claim.user.contains("pencil"));
                 return;
             }
+            Step::External(user) => return user.iter().for_each(|user| check_user(user)),
             Step::Proved(user) => panic!("{user} has proved to know what nobody knows"),
             Step::Failed(_) => {
                 // What is over stays so.

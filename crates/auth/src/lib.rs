@@ -7,6 +7,7 @@ pub mod checks;
 pub mod dkim;
 pub mod dmarc;
 pub mod dovecot;
+pub mod fingerprint;
 pub mod forged;
 pub mod judgement;
 pub mod mta_sts;

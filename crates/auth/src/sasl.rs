@@ -20,10 +20,13 @@ pub enum Mechanism {
     Login,
     /// RFC 7677: the password itself is never sent.
     ScramSha256,
+    /// RFC 4422 appendix A: what lies below has proved it, by a certificate.
+    External,
 }
 
 impl Mechanism {
-    pub const ALL: [Mechanism; 3] = [Mechanism::Plain, Mechanism::Login, Mechanism::ScramSha256];
+    pub const ALL: [Mechanism; 4] =
+        [Mechanism::Plain, Mechanism::Login, Mechanism::ScramSha256, Mechanism::External];
 
     /// As it is registered and offered.
     #[must_use]
@@ -32,6 +35,7 @@ impl Mechanism {
             Mechanism::Plain => "PLAIN",
             Mechanism::Login => "LOGIN",
             Mechanism::ScramSha256 => "SCRAM-SHA-256",
+            Mechanism::External => "EXTERNAL",
         }
     }
 }
@@ -73,6 +77,9 @@ pub enum Step {
     Keys(String),
     /// The exchange is over, and the client has proved to be this user.
     Proved(String),
+    /// The exchange is over, if what lies below has proved the client to be this user; without a name:
+    /// whomever it has proved it to be.
+    External(Option<String>),
     /// The exchange is over.
     Failed(Failure),
 }
@@ -86,6 +93,7 @@ enum State {
     Plain,
     LoginUser,
     LoginPassword(String),
+    External,
     ScramFirst {
         nonce: String,
     },
@@ -108,6 +116,7 @@ impl Exchange {
             Mechanism::Plain => State::Plain,
             Mechanism::Login => State::LoginUser,
             Mechanism::ScramSha256 => State::ScramFirst { nonce: nonce() },
+            Mechanism::External => State::External,
         })
     }
 
@@ -134,6 +143,11 @@ impl Exchange {
             },
             State::LoginPassword(user) => match Password::new(response) {
                 Some(password) => Ok(Step::Check(Claim { user, password })),
+                None => Err(Failure::Form),
+            },
+            State::External if response.is_empty() => Ok(Step::External(None)),
+            State::External => match user_of(response) {
+                Some(user) => Ok(Step::External(Some(user))),
                 None => Err(Failure::Form),
             },
             State::ScramFirst { nonce } => First::parse(response).map(|first| {

@@ -42,7 +42,7 @@ pub use embedded::EMBEDDED;
 pub use explainer::{Explainer, NamedValues, Origin, Step, values_in};
 pub use explanation::{AccessStep, ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
-pub use listener::Listener;
+pub use listener::{CertificateIdentity, ClientCertificates, Listener};
 pub use next_hop::{host_set, host_text, next_hop};
 pub use problem::{ConfigErrors, Problem};
 pub use protocol::{ProtocolSection, ProtocolSettings};

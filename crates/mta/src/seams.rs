@@ -10,16 +10,16 @@
 mod authenticators;
 mod mailbox;
 
-pub use crate::encryption::{DaneTrust, Encryption, Trust};
+pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, Trust};
 pub use authenticators::{
-    Authenticators, Conversation, Heard, LoginEnds, LoginServer, NoAuthenticators,
+    Authenticators, Conversation, Heard, LoginServer, LoginTerms, NoAuthenticators,
 };
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 
 use crate::answer::Answer;
 use auth::tlsa::Tlsa;
 use bytes::Bytes;
-use config::TableEntry;
+use config::{ClientCertificates, TableEntry};
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Mono, Wall};
 use std::fmt;
@@ -107,6 +107,23 @@ pub trait Net: 'static {
         &self,
         stream: Self::Stream,
     ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
+
+    /// As [`Net::encrypt_accepted`], with a certificate asked of the client: the one that it has shown, if
+    /// that counts.
+    ///
+    /// # Errors
+    /// The same.
+    fn encrypt_asking(
+        &self,
+        stream: Self::Stream,
+        _asked: &ClientCertificates,
+    ) -> impl Future<Output = io::Result<(Self::Stream, Encryption, Option<ClientCertificate>)>>
+    {
+        async {
+            let (stream, encryption) = self.encrypt_accepted(stream).await?;
+            Ok((stream, encryption, None))
+        }
+    }
 
     /// Encrypts the connection to the host `name` (or address), on which nothing was read that belongs
     /// to that. Its certificate must be one that is to be trusted.

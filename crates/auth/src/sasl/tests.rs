@@ -76,6 +76,24 @@ fn login_asks_twice_or_once() {
     assert_eq!(failure(exchange.handle_response(b"")), Failure::Form);
 }
 
+#[test]
+fn external_names_somebody_or_nobody() {
+    let named = |step: Step| match step {
+        Step::External(user) => user,
+        other => panic!("{other:?}"),
+    };
+    let say = |message: &[u8]| begun(Mechanism::External).start(Some(message));
+    assert_eq!(named(say(b"")), None);
+    assert_eq!(named(say(b"jo@x.test")).as_deref(), Some("jo@x.test"));
+    let mut exchange = begun(Mechanism::External);
+    assert_eq!(challenge(exchange.start(None)), "");
+    assert_eq!(named(exchange.handle_response(b"")), None);
+    assert_eq!(failure(exchange.handle_response(b"")), Failure::Form);
+    for bad in [&b"a\0b"[..], b"\xff", &[b'u'; USER_BYTES_MAX + 1]] {
+        assert_eq!(failure(say(bad)), Failure::Form);
+    }
+}
+
 fn keys() -> Keys {
     Keys::parse("4096,W22ZaJ0SNY7soEsUEjb6gQ==,WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=,wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=").unwrap()
 }

@@ -284,6 +284,36 @@ const BAD: &[(&str, &str, &str)] = &[
         "logins = { dovecot = \"auth.example\" }",
         "11:22: \"auth.example\" is not a server: it has no port",
     ),
+    (
+        SUBMISSION,
+        "logins = { table = \"p\", timeout = \"91s\" }",
+        "11:36: no client waits longer than a minute and a half for a server",
+    ),
+    (
+        SUBMISSION,
+        "logins = { table = \"p\" }\nmechanisms = [\"external\"]",
+        "12:14: logins by certificates that nobody is asked for",
+    ),
+    (
+        SUBMISSION,
+        "logins = { table = \"p\" }\nclient_certificates = {}",
+        "12:1: any certificate would do",
+    ),
+    (
+        SUBMISSION,
+        "logins = { table = \"p\" }\nclient_certificates = { users = { table = \"p\" } }",
+        "12:1: anybody can put any name into a certificate",
+    ),
+    (
+        SUBMISSION,
+        "logins = { table = \"p\" }\nclient_certificates = { authorities = \"c\", relay = true }",
+        "12:45: `relay` where clients log in",
+    ),
+    (
+        LISTENER,
+        "client_certificates = { authorities = \"c\" }",
+        "3:1: certificates of clients without TLS",
+    ),
     (SUBMISSION, "logins = { table = \"none\" }", "11:20: there is no table named \"none\""),
     (
         SUBMISSION,

@@ -31,12 +31,14 @@ impl Resolver<'_> {
             // Whose protocol has a mistake has no listener: nothing comes of the file then.
             let protocol = self.protocol(schema, &at, text);
             let tls = self.tls(&at, text, has_certificates);
+            let asked = self.client_certificates(&at, text, tls, protocol.as_deref());
             if protocol.as_ref().is_some_and(|protocol| protocol.needs_login()) {
                 self.check_for_logins(&at, text, tls);
             }
             let Some(listener) = self.listener(&at, text, tls, name_and_address, protocol) else {
                 continue;
             };
+            let listener = Listener { client_certificates: asked, ..listener };
             for other in &listeners {
                 if other.name == listener.name {
                     let message = format!("a listener named \"{}\" exists already", other.name);
@@ -97,6 +99,7 @@ impl Resolver<'_> {
             kind: text.kind.as_str().into(),
             protocol: protocol?,
             tls,
+            client_certificates: None,
             address,
             relay_from,
             max_message_bytes,

@@ -5,7 +5,7 @@ use super::decisions::{Grace, decided};
 use super::{Entrance, refusals};
 use crate::answer::Answer;
 use crate::login_failures::Who;
-use crate::seams::{Hashing as _, LoginEnds, LoginServer, Time as _, World};
+use crate::seams::{Hashing as _, LoginServer, LoginTerms, Time as _, World};
 use crate::tables;
 use auth::password::Stored;
 use auth::sasl::Claim;
@@ -24,6 +24,8 @@ const STORED_PASSWORD: &str = "password";
 pub struct Logins {
     /// Who knows users.
     pub source: LoginSource,
+    /// A server's answer is waited for so long.
+    pub patience: Duration,
     /// Failures of one client at all listeners; 0 here and below: no limit.
     pub failures_per_hour: u32,
     /// Failures of one user, wherever they come from.
@@ -39,6 +41,8 @@ pub enum LoginSource {
     Table(Arc<TableEntry>),
     /// A server, which is asked about each login.
     Server(LoginServer),
+    /// Nobody has a password: users prove in other ways who they are.
+    Nobody,
 }
 
 /// A login that is being tried.
@@ -104,12 +108,13 @@ impl<W: World> Entrance<W> {
         &mut self,
         logins: &Logins,
         claim: Claim,
-        ends: LoginEnds,
+        terms: LoginTerms,
     ) -> Result<(), Refusal> {
         let attempt = self.begin_login(logins, Some(&claim.user))?;
         let user = match &logins.source {
             LoginSource::Table(table) => self.check_stored(table, claim).await?,
-            LoginSource::Server(server) => self.check_elsewhere(server, claim, ends).await?,
+            LoginSource::Server(server) => self.check_elsewhere(server, claim, terms).await?,
+            LoginSource::Nobody => None,
         };
         match user {
             Some(user) => {

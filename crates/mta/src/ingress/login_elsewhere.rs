@@ -4,7 +4,7 @@ use super::decisions::{Grace, decided};
 use super::login::{Attempt, Logins};
 use super::{Entrance, refusals};
 use crate::answer::{Answer, Later};
-use crate::seams::{Conversation, Heard, LoginEnds, LoginServer, World};
+use crate::seams::{Conversation, Heard, LoginServer, LoginTerms, World};
 use auth::sasl::Claim;
 use lookup::Trouble;
 use mail::Refusal;
@@ -40,10 +40,10 @@ impl<W: World> Entrance<W> {
         attempt: &mut Attempt,
         mechanism: &'static str,
         initial: Option<Vec<u8>>,
-        ends: LoginEnds,
+        terms: LoginTerms,
     ) -> Result<Elsewhere, Refusal> {
         let services = &self.ingress.services;
-        let heard = services.world.authenticators().begin(server, mechanism, initial, ends);
+        let heard = services.world.authenticators().begin(server, mechanism, initial, terms);
         self.follow(logins, attempt, heard).await
     }
 
@@ -86,9 +86,9 @@ impl<W: World> Entrance<W> {
         &self,
         server: &LoginServer,
         claim: Claim,
-        ends: LoginEnds,
+        terms: LoginTerms,
     ) -> Result<Option<String>, Refusal> {
-        let checked = self.ingress.services.world.authenticators().check(server, claim, ends);
+        let checked = self.ingress.services.world.authenticators().check(server, claim, terms);
         self.heard(checked).await
     }
 

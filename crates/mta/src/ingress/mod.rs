@@ -2,6 +2,7 @@
 //! way into the spool.
 
 mod account;
+mod certificate_holder;
 mod commit;
 mod consultation;
 mod decisions;

@@ -7,6 +7,7 @@ use lookup::{Trouble, TroubleKind};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A server that knows users, and that they are who they say to be.
 #[derive(Clone, Debug)]
@@ -27,13 +28,15 @@ impl fmt::Display for LoginServer {
     }
 }
 
-/// Between which ends a client logs in.
+/// How a server is asked about a login.
 #[derive(Clone, Copy, Debug)]
-pub struct LoginEnds {
-    /// The client's.
+pub struct LoginTerms {
+    /// Where the client is.
     pub remote: SocketAddr,
-    /// This machine's.
+    /// Where it came to.
     pub local: Option<SocketAddr>,
+    /// An answer is waited for so long.
+    pub patience: Duration,
 }
 
 /// What a server made of a step of a login.
@@ -72,7 +75,7 @@ pub trait Authenticators {
         &self,
         server: &LoginServer,
         claim: Claim,
-        ends: LoginEnds,
+        terms: LoginTerms,
     ) -> Later<'static, Result<Option<String>, Trouble>>;
 
     /// Has the server speak with the client.
@@ -81,7 +84,7 @@ pub trait Authenticators {
         server: &LoginServer,
         mechanism: &'static str,
         initial: Option<Vec<u8>>,
-        ends: LoginEnds,
+        terms: LoginTerms,
     ) -> Later<'static, Result<Heard, Trouble>>;
 }
 
@@ -102,7 +105,7 @@ impl Authenticators for NoAuthenticators {
         &self,
         _: &LoginServer,
         _: Claim,
-        _: LoginEnds,
+        _: LoginTerms,
     ) -> Later<'static, Result<Option<String>, Trouble>> {
         Box::pin(async { Err(nobody()) })
     }
@@ -112,7 +115,7 @@ impl Authenticators for NoAuthenticators {
         _: &LoginServer,
         _: &'static str,
         _: Option<Vec<u8>>,
-        _: LoginEnds,
+        _: LoginTerms,
     ) -> Later<'static, Result<Heard, Trouble>> {
         Box::pin(async { Err(nobody()) })
     }

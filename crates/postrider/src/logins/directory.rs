@@ -16,9 +16,6 @@ use tokio::time::timeout;
 /// Logins that are under way; who comes then is told to come later.
 const LOGINS_MAX: usize = 1_024;
 
-/// A login is waited for so long, however many servers are tried for it.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
-
 /// The way to the directory of one table; clones are the same.
 #[derive(Clone)]
 pub(super) struct Directory(Arc<Shared>);
@@ -52,11 +49,13 @@ impl Directory {
         self.0.table.settings.is_like(&*table.settings)
     }
 
-    /// Whether a password is the user's, and how he is called.
+    /// Whether a password is the user's, and how he is called: within this time, however many servers are
+    /// tried for it.
     pub(super) fn check(
         &self,
         table: &TableEntry,
         claim: Claim,
+        patience: Duration,
     ) -> Later<'static, Result<Option<String>, Trouble>> {
         let Ok(permit) = Arc::clone(&self.0.logins).try_acquire_owned() else {
             let text = "too many logins are under way";
@@ -67,13 +66,13 @@ impl Directory {
         // Without a driver the answer's sender is gone with the note, which says enough.
         let _ = self.0.notes.send(Note { user, claim, answer });
         Box::pin(async move {
-            let said = timeout(ANSWER_MAX, answered).await;
+            let said = timeout(patience, answered).await;
             drop(permit);
             match said {
                 Ok(Ok(said)) => said.map(|is_his| is_his.then_some(called)),
                 Ok(Err(_)) => Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping")),
                 Err(_) => {
-                    let text = format!("no answer within {ANSWER_MAX:?}");
+                    let text = format!("no answer within {patience:?}");
                     Err(Trouble::new(TroubleKind::Timeout, text))
                 }
             }

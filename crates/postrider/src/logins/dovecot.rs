@@ -11,7 +11,7 @@ use config::HostPort;
 use link::{Driver, Note};
 use lookup::{Trouble, TroubleKind};
 use mta::answer::{Answer, Later};
-use mta::seams::{Conversation, Heard, LoginEnds};
+use mta::seams::{Conversation, Heard, LoginTerms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -20,20 +20,6 @@ use tokio::time::timeout;
 
 /// Logins that are under way; who comes then is told to come later.
 const LOGINS_MAX: usize = 1_024;
-
-/// What is waited for, and how long.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    /// A connection, up to the end of its handshake.
-    connect: Duration,
-    /// The answer to a step of a login. Dovecot itself lets failures wait, for 15 seconds and more.
-    answer: Duration,
-}
-
-impl Patience {
-    pub(super) const USUAL: Patience =
-        Patience { connect: Duration::from_secs(5), answer: Duration::from_secs(30) };
-}
 
 /// A client that comes before it is known what is offered waits so long for that.
 const OFFER_MAX: Duration = Duration::from_secs(1);
@@ -58,12 +44,11 @@ struct Shared {
     offer: watch::Receiver<Offer>,
     next_id: AtomicU32,
     logins: Arc<Semaphore>,
-    patience: Patience,
 }
 
 impl Dovecot {
     /// And what is to be run for it. It connects at once.
-    pub(super) fn new(at: &HostPort, patience: Patience) -> (Dovecot, Seed) {
+    pub(super) fn new(at: &HostPort) -> (Dovecot, Seed) {
         let (notes, taken) = mpsc::unbounded_channel();
         let (offered, offer) = watch::channel(Offer::Unknown);
         // That it is there at all is what it is told first.
@@ -73,10 +58,9 @@ impl Dovecot {
             offer,
             next_id: AtomicU32::new(1),
             logins: Arc::new(Semaphore::new(LOGINS_MAX)),
-            patience,
         };
         let server = Server::at(at.clone());
-        let driver = Driver::new(server, taken, offered, patience);
+        let driver = Driver::new(server, taken, offered);
         let seed: Seed = Box::new(move || Box::pin(driver.run()));
         (Dovecot(Arc::new(shared)), seed)
     }
@@ -110,9 +94,9 @@ impl Dovecot {
     pub(super) fn check(
         &self,
         claim: &Claim,
-        ends: LoginEnds,
+        terms: LoginTerms,
     ) -> Later<'static, Result<Option<String>, Trouble>> {
-        let begun = self.begin("PLAIN", Some(claim.plain().as_slice()), ends);
+        let begun = self.begin("PLAIN", Some(claim.plain().as_slice()), terms);
         Box::pin(async move {
             match begun.await? {
                 Heard::Accepted(user) => Ok(Some(user)),
@@ -129,19 +113,20 @@ impl Dovecot {
         &self,
         mechanism: &'static str,
         initial: Option<&[u8]>,
-        ends: LoginEnds,
+        terms: LoginTerms,
     ) -> Later<'static, Result<Heard, Trouble>> {
         let Ok(permit) = Arc::clone(&self.0.logins).try_acquire_owned() else {
             let text = "too many logins are under way";
             return Box::pin(async move { Err(Trouble::new(TroubleKind::Busy, text)) });
         };
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
-        let LoginEnds { remote, local } = ends;
+        let LoginTerms { remote, local, patience } = terms;
         let line = match (Login { id, mechanism, initial, remote, local }).line() {
             Ok(line) => line,
             Err(dovecot::TooLong) => return Box::pin(async { Ok(Heard::TooLong) }),
         };
-        let talk = Talk { shared: Arc::clone(&self.0), id, is_open: true, _permit: permit };
+        let shared = Arc::clone(&self.0);
+        let talk = Talk { shared, id, patience, is_open: true, _permit: permit };
         Box::pin(Box::new(talk).say(line, true))
     }
 }
@@ -156,6 +141,8 @@ fn process() -> u32 {
 struct Talk {
     shared: Arc<Shared>,
     id: u32,
+    /// A step is waited for so long.
+    patience: Duration,
     /// The server has it in mind.
     is_open: bool,
     _permit: OwnedSemaphorePermit,
@@ -167,13 +154,13 @@ impl Talk {
         let note = Note::Say { id: self.id, line, is_first, answer };
         // Without a driver the answer's sender is gone with the note, which says enough.
         let _ = self.shared.notes.send(note);
-        let wait = self.shared.patience.answer;
+        let wait = self.patience;
         let said = match timeout(wait, answered).await {
             Ok(said) => said.unwrap_or_else(|_| {
                 Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping"))
             }),
             Err(_) => {
-                let _ = self.shared.notes.send(Note::Silent(self.id));
+                let _ = self.shared.notes.send(Note::Silent { id: self.id, waited: wait });
                 Err(Trouble::new(TroubleKind::Timeout, format!("no answer within {wait:?}")))
             }
         };

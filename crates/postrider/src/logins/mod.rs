@@ -9,10 +9,10 @@ use crate::tables::{Registry, ShardTables};
 use auth::sasl::Claim;
 use config::{HostPort, TableEntry};
 use directory::Directory;
-use dovecot::{Dovecot, Patience};
+use dovecot::Dovecot;
 use lookup::{Trouble, TroubleKind};
 use mta::answer::{Answer, Later};
-use mta::seams::{Authenticators, Heard, LoginEnds, LoginServer};
+use mta::seams::{Authenticators, Heard, LoginServer, LoginTerms};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ impl LoginServers {
         if let Some(known) = all.get(at) {
             return Ok(known.clone());
         }
-        let (dovecot, seed) = Dovecot::new(at, Patience::USUAL);
+        let (dovecot, seed) = Dovecot::new(at);
         registry.run(seed).map_err(no_thread)?;
         all.insert(at.clone(), dovecot.clone());
         Ok(dovecot)
@@ -72,17 +72,17 @@ impl Authenticators for ShardTables {
         &self,
         server: &LoginServer,
         claim: Claim,
-        ends: LoginEnds,
+        terms: LoginTerms,
     ) -> Later<'static, Result<Option<String>, Trouble>> {
         let (registry, name) = (self.registry(), server.to_string());
         let checked = match server {
             LoginServer::Dovecot(at) => {
                 let dovecot = registry.logins.dovecot(registry, at);
-                dovecot.map(|dovecot| dovecot.check(&claim, ends))
+                dovecot.map(|dovecot| dovecot.check(&claim, terms))
             }
             LoginServer::Directory(table) => {
                 let directory = registry.logins.directory(registry, table);
-                directory.map(|directory| directory.check(table, claim))
+                directory.map(|directory| directory.check(table, claim, terms.patience))
             }
         };
         Box::pin(async move { checked?.await.map_err(|trouble| named(&name, &trouble)) })
@@ -93,7 +93,7 @@ impl Authenticators for ShardTables {
         server: &LoginServer,
         mechanism: &'static str,
         initial: Option<Vec<u8>>,
-        ends: LoginEnds,
+        terms: LoginTerms,
     ) -> Later<'static, Result<Heard, Trouble>> {
         let LoginServer::Dovecot(at) = server else {
             let text = format!("{server} speaks no mechanism");
@@ -101,7 +101,7 @@ impl Authenticators for ShardTables {
         };
         let (registry, name) = (self.registry(), server.to_string());
         let dovecot = registry.logins.dovecot(registry, at);
-        let begun = dovecot.map(|dovecot| dovecot.begin(mechanism, initial.as_deref(), ends));
+        let begun = dovecot.map(|dovecot| dovecot.begin(mechanism, initial.as_deref(), terms));
         Box::pin(async move { begun?.await.map_err(|trouble| named(&name, &trouble)) })
     }
 }

@@ -1,7 +1,7 @@
 //! A TCP connection with TLS on it.
 
 use mta::seams::Encryption;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, CommonState, ConnectionCommon, ProtocolVersion,
     ServerConfig,
@@ -96,6 +96,11 @@ impl Encrypted {
             return Poll::Ready(Err(error));
         }
         written
+    }
+
+    /// The certificates that the peer has shown, its own first.
+    pub(super) fn chain(&self) -> &[CertificateDer<'static>] {
+        self.0.get_ref().1.peer_certificates().unwrap_or_default()
     }
 
     pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {

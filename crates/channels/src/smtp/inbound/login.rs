@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use mail::{Refusal, Reply};
 use mta::ingress::{Attempt, Elsewhere, LoginSource};
-use mta::seams::{Conversation, LoginEnds, LoginServer, Stream as _, World};
-use smtp::server::{LoginAnswer, LoginSaid, Need};
+use mta::seams::{Conversation, LoginServer, LoginTerms, Stream as _, World};
+use smtp::server::{LoginAnswer, LoginSaid, Need, ServerConfig};
 use std::sync::Arc;
 
 /// What is not what the mechanism has.
@@ -52,13 +52,26 @@ impl<W: World> Session<W> {
         self.resume()
     }
 
+    /// What is told to this client: as it is known now.
+    pub(super) fn server(&self) -> Arc<ServerConfig> {
+        Arc::clone(self.settings.server(self.entrance.session().may_relay()))
+    }
+
     /// Offers what can be used on this connection, once it is encrypted.
     pub(super) async fn offer_logins(&mut self) {
         let Some(submission) = self.settings.submission.as_ref().map(Arc::clone) else { return };
-        let LoginSource::Server(server) = &submission.logins.source else { return };
-        if let Some(offered) = self.entrance.offered_elsewhere(server).await {
-            self.machine.offer_logins(|name| is_offered(name, &offered));
-        }
+        let source = &submission.logins.source;
+        let offered = match source {
+            LoginSource::Server(server) => self.entrance.offered_elsewhere(server).await,
+            LoginSource::Table(_) | LoginSource::Nobody => None,
+        };
+        let is_known = self.entrance.certified_user().is_some();
+        self.machine.offer_logins(|name| match speaker(name, source) {
+            // RFC 4422 appendix A.1: there is somebody to be.
+            Some(Speaker::Here(Mechanism::External)) => is_known,
+            Some(_) => offered.as_deref().is_none_or(|offered| is_offered(name, offered)),
+            None => false,
+        });
     }
 
     /// What the client is answered.
@@ -100,10 +113,10 @@ impl<W: World> Session<W> {
         Exchange::new(mechanism, || STANDARD_NO_PAD.encode(self.entrance.secret()))
     }
 
-    /// Where the client is, and where it came to.
-    fn ends(&self) -> LoginEnds {
+    fn terms(&self, submission: &Submission) -> LoginTerms {
         let local = self.stream.as_ref().and_then(|stream| stream.local_addr().ok());
-        LoginEnds { remote: self.entrance.session().client().address, local }
+        let remote = self.entrance.session().client().address;
+        LoginTerms { remote, local, patience: submission.logins.patience }
     }
 
     async fn go_on(
@@ -129,9 +142,9 @@ impl<W: World> Session<W> {
         let user = initial.as_deref().and_then(|first| sasl::claimed_user(mechanism, first));
         self.dialogue.user = user.as_deref().map(Box::from);
         let mut attempt = self.entrance.begin_login(logins, user.as_deref())?;
-        let ends = self.ends();
+        let terms = self.terms(submission);
         let begun =
-            self.entrance.begin_elsewhere(logins, server, &mut attempt, mechanism, initial, ends);
+            self.entrance.begin_elsewhere(logins, server, &mut attempt, mechanism, initial, terms);
         let heard = begun.await;
         self.heard(attempt, heard)
     }
@@ -177,8 +190,8 @@ impl<W: World> Session<W> {
             Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
             Step::Check(claim) => {
                 self.dialogue.user = Some(claim.user.as_str().into());
-                let ends = self.ends();
-                self.entrance.log_in_with(logins, claim, ends).await?;
+                let terms = self.terms(submission);
+                self.entrance.log_in_with(logins, claim, terms).await?;
                 LoginAnswer::Accepted
             }
             Step::Keys(user) => {
@@ -194,6 +207,17 @@ impl<W: World> Session<W> {
                 self.entrance.logged_in(&user);
                 LoginAnswer::Accepted
             }
+            Step::External(named) => {
+                let known = self.entrance.certified_user().map(str::to_owned);
+                match known.filter(|user| named.is_none_or(|named| named == *user)) {
+                    Some(user) => {
+                        self.dialogue.user = Some(user.as_str().into());
+                        self.entrance.logged_in(&user);
+                        LoginAnswer::Accepted
+                    }
+                    None => other_identity(),
+                }
+            }
             Step::Failed(Failure::Proof) => match self.dialogue.attempt.take() {
                 Some(attempt) => {
                     self.dialogue.user = attempt.user().map(Box::from);
@@ -201,9 +225,7 @@ impl<W: World> Session<W> {
                 }
                 None => bad_form(),
             },
-            Step::Failed(Failure::OtherIdentity) => {
-                refused(535, (5, 7, 8), "Nobody acts for another user here")
-            }
+            Step::Failed(Failure::OtherIdentity) => other_identity(),
             Step::Failed(Failure::Form) => bad_form(),
         })
     }
@@ -211,6 +233,10 @@ impl<W: World> Session<W> {
 
 fn refused(code: u16, status: (u8, u16, u16), text: &'static str) -> LoginAnswer {
     LoginAnswer::Refused(Reply::new(code, status, text))
+}
+
+fn other_identity() -> LoginAnswer {
+    refused(535, (5, 7, 8), "Nobody acts for another user here")
 }
 
 fn bad_form() -> LoginAnswer {

@@ -1,14 +1,16 @@
 //! Who knows users and their passwords.
 
+use config::quantity::DurationText;
 use config::{HostPort, PasswordChecks, Reader, TableEntry};
 use mta::ingress::LoginSource;
 use mta::seams::LoginServer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Who knows users and their passwords: one of these.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct LoginsText {
     /// The name of the table from users to their stored passwords, as `doveadm pw` and `mkpasswd` print
@@ -25,9 +27,31 @@ pub(super) struct LoginsText {
     /// or a host and port, which nobody else may listen to.
     #[serde(skip_serializing_if = "Option::is_none")]
     dovecot: Option<String>,
+    /// The answer of a server is waited for so long, 454 4.7.0 beyond it. Dovecot itself lets failures wait,
+    /// for 15 seconds and more where there are many.
+    timeout: DurationText,
 }
 
+impl Default for LoginsText {
+    fn default() -> LoginsText {
+        LoginsText { table: None, ldap: None, dovecot: None, timeout: "30s".into() }
+    }
+}
+
+/// A client waits no longer for its answer.
+const TIMEOUT_MAX: Duration = Duration::from_secs(90);
+
 impl LoginsText {
+    /// So long a server's answer is waited for.
+    pub(super) fn patience(&self, reader: &mut Reader<'_, '_>) -> Duration {
+        let patience = reader.timeout("logins.timeout", &self.timeout);
+        if patience > TIMEOUT_MAX {
+            let message = "no client waits longer than a minute and a half for a server";
+            reader.error("logins.timeout", message, "");
+        }
+        patience
+    }
+
     /// `None` when there is a mistake in it, which `reader` was told.
     pub(super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<LoginSource> {
         match (&self.table, &self.ldap, &self.dovecot) {

@@ -18,7 +18,10 @@ pub(super) enum MechanismText {
     /// RFC 7677: the password is not sent.
     #[serde(rename = "scram-sha-256")]
     ScramSha256,
-    /// RFC 5802: the same with an older hash. Here and below: Dovecot's.
+    /// RFC 4422 appendix A: the certificate that was shown in the TLS handshake says who it is
+    /// (`client_certificates`).
+    External,
+    /// RFC 5802: the same as `scram-sha-256` with an older hash. Here and below: Dovecot's.
     #[serde(rename = "scram-sha-1")]
     ScramSha1,
     /// RFC 2195, from before TLS.
@@ -40,6 +43,7 @@ impl MechanismText {
             MechanismText::Plain => Mechanism::Plain.name(),
             MechanismText::Login => Mechanism::Login.name(),
             MechanismText::ScramSha256 => Mechanism::ScramSha256.name(),
+            MechanismText::External => Mechanism::External.name(),
             MechanismText::ScramSha1 => "SCRAM-SHA-1",
             MechanismText::CramMd5 => "CRAM-MD5",
             MechanismText::OauthBearer => "OAUTHBEARER",
@@ -60,6 +64,10 @@ impl MechanismText {
                     format!("{name} is not spoken here"),
                     "with passwords of a table there are \"plain\", \"login\" and \"scram-sha-256\"; \
                      Dovecot has more: logins = { dovecot = \"…\" }",
+                ),
+                LoginSource::Nobody => (
+                    format!("{name} without `logins`"),
+                    "name the table of passwords: logins = { table = \"passwords\" }",
                 ),
                 LoginSource::Server(_) => (
                     format!("a directory is told passwords: {name} has none"),
@@ -84,6 +92,8 @@ pub(super) enum Speaker<'a> {
 pub(super) fn speaker<'a>(name: &str, source: &'a LoginSource) -> Option<Speaker<'a>> {
     let ours = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name);
     match (source, ours) {
+        (_, Some(Mechanism::External)) => Some(Speaker::Here(Mechanism::External)),
+        (LoginSource::Nobody, _) => None,
         (_, Some(ours @ (Mechanism::Plain | Mechanism::Login)))
         | (LoginSource::Table(_), Some(ours)) => Some(Speaker::Here(ours)),
         (LoginSource::Server(server @ LoginServer::Dovecot(_)), _) => Some(Speaker::There(server)),

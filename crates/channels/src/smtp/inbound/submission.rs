@@ -9,7 +9,7 @@ use config::{Config, ProtocolSection, ProtocolSettings, Reader, TableEntry, Tabl
 use mail::{Mailbox, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, Logins, Observer, Stage, Transaction, no_answer};
+use mta::ingress::{Draft, LoginSource, Logins, Observer, Stage, Transaction, no_answer};
 use mta::seams::{Time as _, World};
 use mta::tables;
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ pub(crate) struct SubmissionText {
     #[serde(flatten)]
     smtp: SmtpListenerText,
     /// With `kind = "submission"`: who knows users and their passwords, one of `table`, `ldap` and
-    /// `dovecot`. Required.
+    /// `dovecot`. Required, unless all log in by certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     logins: Option<LoginsText>,
     /// The table from users to the addresses and domains (`@example.org`) that they may send from,
@@ -84,6 +84,8 @@ impl Default for SubmissionText {
 pub(super) struct Submission {
     pub(super) logins: Logins,
     senders: Option<Arc<TableEntry>>,
+    /// Users may log in by their certificates.
+    pub(super) takes_certificates: bool,
     hide_client: bool,
     add_missing_fields: bool,
 }
@@ -114,15 +116,23 @@ impl ProtocolSection for SubmissionText {
             reader.error("login_failure_delay", message, "");
         }
         let senders = text.senders.as_ref().map(|to| reader.table("senders.table", &to.table));
-        let Some(logins) = &text.logins else {
-            let help = "name the table of passwords: logins = { table = \"passwords\" }";
-            reader.error("", "a submission listener without `logins`", help);
-            return None;
+        let by_certificate = |mechanism: &MechanismText| *mechanism == MechanismText::External;
+        let patience = text.logins.as_ref().map_or(Duration::ZERO, |one| one.patience(reader));
+        let source = match &text.logins {
+            Some(logins) => logins.read(reader)?,
+            None if !text.mechanisms.is_empty() && text.mechanisms.iter().all(by_certificate) => {
+                LoginSource::Nobody
+            }
+            None => {
+                let help = "name the table of passwords: logins = { table = \"passwords\" }";
+                reader.error("", "a submission listener without `logins`", help);
+                return None;
+            }
         };
-        let source = logins.read(reader)?;
         MechanismText::check(&text.mechanisms, &source, reader);
         let logins = Logins {
             source,
+            patience,
             failures_per_hour: text.login_failures_per_hour,
             failures_per_hour_of_user: text.login_failures_per_hour_of_user,
             failure_delay,
@@ -131,6 +141,7 @@ impl ProtocolSection for SubmissionText {
             logins,
             // One that isn't there is a mistake, which was told.
             senders: senders.map_or(Some(None), |found| found.map(Some))?,
+            takes_certificates: text.mechanisms.iter().any(by_certificate),
             hide_client: text.hide_client,
             add_missing_fields: text.add_missing_fields,
         }));

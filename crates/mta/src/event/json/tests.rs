@@ -53,6 +53,7 @@ fn client() -> Arc<Client> {
         listener: "relay".into(),
         protocol: "ESMTP",
         tls: None,
+        certified: Some("jo@x.test".into()),
         login: Some("jo".into()),
     })
 }
@@ -84,6 +85,7 @@ fn received_lists_all_recipients_on_one_line() {
     assert_eq!(line["recipients"][0], "\"q\\\"uote\"@one.example");
     assert_eq!(line["recipients"][1], "b@two.example");
     assert_eq!((&line["client"], &line["login"]), (&"192.0.2.7".into(), &"jo".into()));
+    assert_eq!(line["tls_client"], "jo@x.test");
     assert_eq!(line["helo"], "ev\u{1b}[2Jil\u{9b}\"\\");
     assert_eq!(line["size"], 400);
     assert_eq!((&line["spf"], &line["dmarc"]), (&"softfail".into(), &"pass".into()));

@@ -1,6 +1,6 @@
 //! The connection to a server, and who waits for what on it.
 
-use super::{Offer, Patience, process};
+use super::{Offer, process};
 use crate::tables::{Server, Wire, within};
 use auth::dovecot::{self, Answer, Answers, Event};
 use lookup::{Trouble, TroubleKind};
@@ -11,6 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+/// A connection, up to the end of its handshake, is waited for so long.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Room for what is read at once.
 const READ_BYTES: usize = 4 << 10;
 
@@ -27,7 +29,7 @@ pub(super) enum Note {
     /// It is given up.
     Cancel(u32),
     /// It is given up, as there was no answer in time.
-    Silent(u32),
+    Silent { id: u32, waited: Duration },
 }
 
 impl Note {
@@ -44,7 +46,6 @@ pub(super) struct Driver {
     server: Server,
     notes: mpsc::UnboundedReceiver<Note>,
     offer: watch::Sender<Offer>,
-    patience: Patience,
 }
 
 impl Driver {
@@ -52,19 +53,18 @@ impl Driver {
         server: Server,
         notes: mpsc::UnboundedReceiver<Note>,
         offer: watch::Sender<Offer>,
-        patience: Patience,
     ) -> Driver {
-        Driver { server, notes, offer, patience }
+        Driver { server, notes, offer }
     }
 
     /// Works until nobody is left who could ask.
     pub(super) async fn run(mut self) {
         while let Some(note) = self.notes.recv().await {
             // Of a connection that is gone nothing is left to be given up.
-            if matches!(note, Note::Cancel(_) | Note::Silent(_)) {
+            if matches!(note, Note::Cancel(_) | Note::Silent { .. }) {
                 continue;
             }
-            let opened = within(&self.server, self.patience.connect, self.open()).await;
+            let opened = within(&self.server, CONNECT_MAX, self.open()).await;
             match opened {
                 Ok((wire, answers, offered)) => {
                     self.offer.send_replace(Offer::Known(offered.into()));
@@ -113,7 +113,7 @@ impl Driver {
     /// Until the connection is lost, or nobody is left.
     async fn serve(&mut self, wire: Box<dyn Wire>, mut answers: Answers, first: Note) {
         let (mut reader, mut writer) = tokio::io::split(wire);
-        let mut link = Link::new(self.patience.answer);
+        let mut link = Link::default();
         let mut input = Vec::with_capacity(READ_BYTES);
         let mut taken = link.take(first);
         let lost = loop {
@@ -158,22 +158,21 @@ struct Link {
     said: Option<RangeInclusive<u32>>,
     /// When the server last said something.
     heard: Instant,
-    /// So long answers are waited for.
-    patience: Duration,
 }
 
-impl Link {
-    fn new(patience: Duration) -> Link {
+impl Default for Link {
+    fn default() -> Link {
         Link {
             out: Vec::new(),
             waiting: BTreeMap::new(),
             open: BTreeSet::new(),
             said: None,
             heard: Instant::now(),
-            patience,
         }
     }
+}
 
+impl Link {
     /// # Errors
     /// The server is silent: nothing is to be had on this connection.
     fn take(&mut self, note: Note) -> Result<(), Trouble> {
@@ -189,18 +188,22 @@ impl Link {
                 self.out.extend_from_slice(line.as_bytes());
                 self.waiting.insert(id, answer);
             }
-            Note::Cancel(id) | Note::Silent(id) => {
-                let is_known = self.waiting.remove(&id).is_some() || self.open.remove(&id);
-                if matches!(note, Note::Silent(_)) && self.heard.elapsed() >= self.patience {
-                    let text = format!("nothing was heard for {:?}", self.patience);
+            Note::Cancel(id) => self.give_up(id),
+            Note::Silent { id, waited } => {
+                if self.heard.elapsed() >= waited {
+                    let text = format!("nothing was heard for {waited:?}");
                     return Err(Trouble::new(TroubleKind::Timeout, text));
                 }
-                if is_known {
-                    self.out.extend_from_slice(dovecot::cancel(id).as_bytes());
-                }
+                self.give_up(id);
             }
         }
         Ok(())
+    }
+
+    fn give_up(&mut self, id: u32) {
+        if self.waiting.remove(&id).is_some() || self.open.remove(&id) {
+            self.out.extend_from_slice(dovecot::cancel(id).as_bytes());
+        }
     }
 
     fn last_said(&self) -> u32 {

@@ -21,12 +21,8 @@ impl Server {
 
     /// A way to it.
     fn dovecot(&self) -> Dovecot {
-        self.dovecot_within(Patience::USUAL)
-    }
-
-    fn dovecot_within(&self, patience: Patience) -> Dovecot {
         let at = self.dir.path().join("auth").display().to_string();
-        let (dovecot, seed) = Dovecot::new(&HostPort::parse(&at, 0).unwrap(), patience);
+        let (dovecot, seed) = Dovecot::new(&HostPort::parse(&at, 0).unwrap());
         spawn_local(seed());
         dovecot
     }
@@ -78,8 +74,9 @@ fn play(test: impl Future<Output = ()>) {
     LocalSet::new().block_on(&runtime, test);
 }
 
-fn ends() -> LoginEnds {
-    LoginEnds { remote: "192.0.2.7:50000".parse().unwrap(), local: None }
+fn terms() -> LoginTerms {
+    let patience = Duration::from_secs(2);
+    LoginTerms { remote: "192.0.2.7:50000".parse().unwrap(), local: None, patience }
 }
 
 fn claim(user: &str) -> Claim {
@@ -91,7 +88,7 @@ fn checked(
     dovecot: &Dovecot,
     user: &str,
 ) -> tokio::task::JoinHandle<Result<Option<String>, Trouble>> {
-    spawn_local(dovecot.check(&claim(user), ends()))
+    spawn_local(dovecot.check(&claim(user), terms()))
 }
 
 #[test]
@@ -122,7 +119,7 @@ fn a_conversation_goes_on_until_it_is_given_up() {
         let server = Server::new();
         let dovecot = server.dovecot();
         let mut peer = server.greet().await;
-        let begun = spawn_local(dovecot.begin("SCRAM-SHA-256", Some(b"n,,"), ends()));
+        let begun = spawn_local(dovecot.begin("SCRAM-SHA-256", Some(b"n,,"), terms()));
         let line = peer.line().await;
         let id = line.split('\t').nth(1).unwrap().to_owned();
         assert!(line.starts_with("AUTH\t") && line.ends_with("\tresp=biws"), "{line}");
@@ -142,7 +139,7 @@ fn a_conversation_goes_on_until_it_is_given_up() {
         peer.say(&format!("OK\t{next}\tuser=jo\n")).await;
         assert_eq!(jo.await.unwrap(), Ok(Some("jo".into())));
         let long = vec![b'x'; 9_000];
-        let begun = dovecot.begin("SCRAM-SHA-256", Some(&long), ends()).await;
+        let begun = dovecot.begin("SCRAM-SHA-256", Some(&long), terms()).await;
         assert!(matches!(begun, Ok(Heard::TooLong)));
     });
 }
@@ -175,7 +172,7 @@ fn a_connection_that_ends_is_opened_again() {
         let server = Server::new();
         let dovecot = server.dovecot();
         let mut peer = server.greet().await;
-        let begun = spawn_local(dovecot.begin("SCRAM-SHA-256", None, ends()));
+        let begun = spawn_local(dovecot.begin("SCRAM-SHA-256", None, terms()));
         let id = peer.begun().await;
         let jo = checked(&dovecot, "jo");
         peer.begun().await;
@@ -195,7 +192,7 @@ fn a_connection_that_ends_is_opened_again() {
         let path = server.dir.path().join("auth");
         drop((peer, server.listener));
         let trouble = loop {
-            match dovecot.check(&claim("jo"), ends()).await {
+            match dovecot.check(&claim("jo"), terms()).await {
                 Err(trouble) if trouble.text.contains("refused") => break trouble,
                 other => assert!(other.is_err(), "{other:?}"),
             }
@@ -234,13 +231,12 @@ fn a_greeting_that_is_none_is_trouble() {
 fn who_never_answers_is_left() {
     play(async {
         let server = Server::new();
-        let second = Duration::from_secs(1);
-        let dovecot = server.dovecot_within(Patience { connect: second, answer: second });
+        let dovecot = server.dovecot();
         let mut peer = server.greet().await;
         let jo = checked(&dovecot, "jo");
         peer.begun().await;
         let trouble = jo.await.unwrap().unwrap_err();
-        assert_eq!((trouble.kind, &*trouble.text), (TroubleKind::Timeout, "no answer within 1s"));
+        assert_eq!((trouble.kind, &*trouble.text), (TroubleKind::Timeout, "no answer within 2s"));
         assert_eq!(peer.line().await, "", "the connection was given up");
         // A handshake that has no end.
         let jo = checked(&dovecot, "jo");
@@ -259,7 +255,7 @@ fn only_so_many_logins_are_under_way() {
         let mut peer = server.greet().await;
         let logins: Vec<_> = (0..LOGINS_MAX).map(|_| checked(&dovecot, "jo")).collect();
         tokio::task::yield_now().await;
-        let one_more = dovecot.check(&claim("jo"), ends()).await;
+        let one_more = dovecot.check(&claim("jo"), terms()).await;
         assert_eq!(one_more.unwrap_err().kind, TroubleKind::Busy);
         for _ in 0..LOGINS_MAX {
             let id = peer.begun().await;

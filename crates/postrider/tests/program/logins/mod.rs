@@ -5,7 +5,7 @@ mod dovecot_auth;
 
 use crate::directories::slapd::{self, Slapd};
 use crate::interop::place::is_possible;
-use crate::support::certificate::{EC, make_certificate, section};
+use crate::support::certificate::{EC, make_certificate, make_issued, section};
 use crate::support::server::Server;
 use crate::support::{Files, tool, wait_until};
 use clients::{LISTENERS, Login, Told, has_msmtp, msmtp, swaks};
@@ -146,4 +146,84 @@ fn a_directory_lets_users_bind() {
     wait_until("it is back", || login("PLAIN", "joe", "password of joe").is_sent);
     let console = server.console().join("\n");
     assert!(!console.contains("password of"), "{console}");
+}
+
+/// What becomes of a login by the certificate in these files, or by none, in words of the client.
+fn external(server: &Server, listener: usize, dir: &Files, file: &str, identity: &str) -> String {
+    let port = server.addresses[listener].port().to_string();
+    let file = if file.is_empty() { String::new() } else { dir.path(file).display().to_string() };
+    tool::python(
+        "import base64, smtplib, ssl, sys\n\
+         port, implicit, file, identity = int(sys.argv[1]), sys.argv[2] == '1', sys.argv[3], sys.argv[4]\n\
+         context = ssl._create_unverified_context()\n\
+         if file: context.load_cert_chain(file + '.pem', file + '.key')\n\
+         try:\n\
+         \x20   if implicit:\n\
+         \x20       c = smtplib.SMTP_SSL('127.0.0.1', port, context=context)\n\
+         \x20   else:\n\
+         \x20       c = smtplib.SMTP('127.0.0.1', port)\n\
+         \x20       c.starttls(context=context)\n\
+         \x20   c.ehlo()\n\
+         \x20   said = c.docmd('AUTH EXTERNAL ' + (base64.b64encode(identity.encode()).decode() or '='))\n\
+         \x20   print(said[0], said[1].decode().split(' ')[0], end='')\n\
+         \x20   if said[0] == 235: c.sendmail('me@source.test', ['you@far.test'], b'Subject: x\\r\\n\\r\\nbody\\r\\n')\n\
+         except (OSError, smtplib.SMTPServerDisconnected):\n\
+         \x20   print('no handshake', end='')\n",
+        &[&port, &listener.to_string(), &file, identity],
+    )
+}
+
+#[test]
+fn certificates_say_who_users_are() {
+    let files = Files::new();
+    make_issued(files.dir(), "ca", &[("jo", "jo.users.test"), ("al", "al.users.test")]);
+    make_issued(files.dir(), "others", &[("mallory", "jo.users.test")]);
+    make_certificate(files.dir(), "self", EC, &["jo.users.test"]);
+    let users = "[[table]]\nname = \"users\"\n[table.inline]\n\"jo.users.test\" = \"jo\"\n";
+    let keys = "mechanisms = [\"external\"]\n\
+                client_certificates = { authorities = \"ca.pem\", users = { table = \"users\" } }";
+    let server = server(&files, keys, users);
+    for listener in LISTENERS {
+        let login =
+            |file: &str, identity: &str| external(&server, listener, &files, file, identity);
+        assert_eq!(login("jo", ""), "235 2.7.0");
+        assert_eq!(login("jo", "jo"), "235 2.7.0");
+        assert_eq!(login("jo", "al"), "535 5.7.8");
+        // Nobody knows al, and what another authority or nobody has signed is as none.
+        for file in ["al", "mallory", "self", ""] {
+            assert_eq!(login(file, ""), "504 5.5.4", "{file}");
+        }
+    }
+    let received = files.wait_events("received", 4);
+    assert!(received.iter().all(|event| event["login"] == "jo" && event["tls_client"] == "jo"));
+    let text = String::from_utf8(files.wait_maildir("mail/you", 4).remove(0)).expect("text");
+    assert!(text.contains("(certificate of jo)") && text.contains("with ESMTPSA"), "{text}");
+    if has_msmtp() {
+        let [pem, key] = ["pem", "key"].map(|kind| files.path(&format!("jo.{kind}")));
+        let more = [
+            &format!("--tls-cert-file={}", pem.display())[..],
+            &format!("--tls-key-file={}", key.display())[..],
+        ];
+        for listener in LISTENERS {
+            let told = msmtp(&files, &server, listener, jo("EXTERNAL"), &more);
+            assert_sent(&told, "msmtp");
+        }
+    }
+}
+
+#[test]
+fn a_required_certificate_is_part_of_the_handshake() {
+    let files = Files::new();
+    make_issued(files.dir(), "ca", &[("jo", "jo.users.test")]);
+    make_issued(files.dir(), "others", &[("mallory", "jo.users.test")]);
+    let keys = "mechanisms = [\"external\"]\n\
+                client_certificates = { authorities = \"ca.pem\", required = true }";
+    let server = server(&files, keys, "");
+    for listener in LISTENERS {
+        assert_eq!(external(&server, listener, &files, "jo", "jo.users.test"), "235 2.7.0");
+        for file in ["mallory", ""] {
+            assert_eq!(external(&server, listener, &files, file, ""), "no handshake", "{file}");
+        }
+    }
+    files.wait_events("received", 2);
 }
