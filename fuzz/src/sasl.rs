@@ -14,7 +14,7 @@ pub fn run(data: &[u8]) {
     if how == b'{' || how == b'$' {
         return stored(data);
     }
-    let mechanism = Mechanism::ALL[usize::from(how & 3) % Mechanism::ALL.len()];
+    let mechanism = Mechanism::ALL[usize::from(how & 3 | (how >> 1 & 4)) % Mechanism::ALL.len()];
     let mut responses = rest.split(|byte| *byte == b'\n');
     let mut exchange = Exchange::new(mechanism, || NONCE.to_owned());
     let initial = if how & 4 == 0 { responses.next() } else { None };
@@ -37,6 +37,10 @@ pub fn run(data: &[u8]) {
                 check_user(&claim.user);
                 assert!(!format!("{claim:?}").contains("pencil") || claim.user.contains("pencil"));
                 return;
+            }
+            Step::Token(presented) => {
+                presented.user.iter().for_each(|user| check_user(user));
+                exchange.refuse_token(None)
             }
             Step::External(user) => return user.iter().for_each(|user| check_user(user)),
             Step::Proved(user) => panic!("{user} has proved to know what nobody knows"),

@@ -2,9 +2,11 @@
 //! has decoded, and what it is answered. Who the users are, and what is stored of them, comes in as
 //! values.
 
+pub mod bearer;
 pub mod scram;
 
 use crate::password::Password;
+use bearer::Presented;
 use scram::{Challenged, First, ServerFirst};
 use zeroize::Zeroizing;
 
@@ -20,13 +22,23 @@ pub enum Mechanism {
     Login,
     /// RFC 7677: the password itself is never sent.
     ScramSha256,
+    /// RFC 7628: a token of an OAuth 2.0 server is sent.
+    OauthBearer,
+    /// The same as Google and Microsoft have it.
+    Xoauth2,
     /// RFC 4422 appendix A: what lies below has proved it, by a certificate.
     External,
 }
 
 impl Mechanism {
-    pub const ALL: [Mechanism; 4] =
-        [Mechanism::Plain, Mechanism::Login, Mechanism::ScramSha256, Mechanism::External];
+    pub const ALL: [Mechanism; 6] = [
+        Mechanism::Plain,
+        Mechanism::Login,
+        Mechanism::ScramSha256,
+        Mechanism::OauthBearer,
+        Mechanism::Xoauth2,
+        Mechanism::External,
+    ];
 
     /// As it is registered and offered.
     #[must_use]
@@ -35,6 +47,8 @@ impl Mechanism {
             Mechanism::Plain => "PLAIN",
             Mechanism::Login => "LOGIN",
             Mechanism::ScramSha256 => "SCRAM-SHA-256",
+            Mechanism::OauthBearer => "OAUTHBEARER",
+            Mechanism::Xoauth2 => "XOAUTH2",
             Mechanism::External => "EXTERNAL",
         }
     }
@@ -77,6 +91,8 @@ pub enum Step {
     Keys(String),
     /// The exchange is over, and the client has proved to be this user.
     Proved(String),
+    /// The exchange is over, if the token is good, and the user's; else [`Exchange::refuse_token`].
+    Token(Presented),
     /// The exchange is over, if what lies below has proved the client to be this user; without a name:
     /// whomever it has proved it to be.
     External(Option<String>),
@@ -94,6 +110,11 @@ enum State {
     LoginUser,
     LoginPassword(String),
     External,
+    Bearer {
+        is_xoauth2: bool,
+    },
+    /// The client has been told why, and says that it has heard.
+    Refused,
     ScramFirst {
         nonce: String,
     },
@@ -116,6 +137,8 @@ impl Exchange {
             Mechanism::Plain => State::Plain,
             Mechanism::Login => State::LoginUser,
             Mechanism::ScramSha256 => State::ScramFirst { nonce: nonce() },
+            Mechanism::OauthBearer => State::Bearer { is_xoauth2: false },
+            Mechanism::Xoauth2 => State::Bearer { is_xoauth2: true },
             Mechanism::External => State::External,
         })
     }
@@ -145,6 +168,15 @@ impl Exchange {
                 Some(password) => Ok(Step::Check(Claim { user, password })),
                 None => Err(Failure::Form),
             },
+            State::Bearer { is_xoauth2 } => {
+                let read = if is_xoauth2 { bearer::xoauth2 } else { bearer::oauthbearer };
+                read(response).map(|presented| {
+                    self.0 = State::Bearer { is_xoauth2 };
+                    Step::Token(presented)
+                })
+            }
+            // RFC 7628 §3.2.3: whatever it says.
+            State::Refused => Err(Failure::Proof),
             State::External if response.is_empty() => Ok(Step::External(None)),
             State::External => match user_of(response) {
                 Some(user) => Ok(Step::External(Some(user))),
@@ -163,6 +195,17 @@ impl Exchange {
             State::ScramKeys { .. } | State::ScramEnd(_) | State::Over => Err(Failure::Form),
         };
         step.unwrap_or_else(Step::Failed)
+    }
+
+    /// The token of [`Step::Token`] is not good, or not the user's: the client is told so, with what it must
+    /// be good for, and answers before it is refused (RFC 7628 §3.2.2).
+    pub fn refuse_token(&mut self, scope: Option<&str>) -> Step {
+        match std::mem::replace(&mut self.0, State::Refused) {
+            State::Bearer { is_xoauth2 } => {
+                Step::Challenge(bearer::refusal(is_xoauth2, scope).into_bytes())
+            }
+            _ => Step::Failed(Failure::Form),
+        }
     }
 
     /// The keys that [`Step::Keys`] asked for. For a user whom nobody knows they are such as no
@@ -215,8 +258,9 @@ fn plain(message: &[u8]) -> Result<Step, Failure> {
     Ok(Step::Check(Claim { user, password }))
 }
 
-/// A name that may be looked up and logged.
-pub(crate) fn user_of(bytes: &[u8]) -> Option<String> {
+/// A name that may be looked up and logged. `None`: it is none.
+#[must_use]
+pub fn user_of(bytes: &[u8]) -> Option<String> {
     let user = std::str::from_utf8(bytes).ok()?;
     let is_name =
         !user.is_empty() && user.len() <= USER_BYTES_MAX && !user.chars().any(char::is_control);

@@ -12,7 +12,7 @@ mod mailbox;
 
 pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, Trust};
 pub use authenticators::{
-    Authenticators, Conversation, Heard, LoginServer, LoginTerms, NoAuthenticators,
+    Authenticators, Conversation, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators, WebPlace,
 };
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 

@@ -14,6 +14,7 @@ mod descriptors;
 mod event_log;
 mod file_disk;
 mod file_stamp;
+mod https;
 mod log_set;
 mod logins;
 mod logs;

@@ -77,6 +77,21 @@ fn login_asks_twice_or_once() {
 }
 
 #[test]
+fn a_token_that_is_refused_is_so_after_a_last_word() {
+    let message = b"n,a=jo,\x01auth=Bearer x\x01\x01";
+    let mut exchange = begun(Mechanism::OauthBearer);
+    assert_eq!(challenge(exchange.start(None)), "");
+    let Step::Token(presented) = exchange.handle_response(message) else { panic!() };
+    assert_eq!(presented.user.as_deref(), Some("jo"));
+    let told = challenge(exchange.refuse_token(Some("mail")));
+    assert!(told.contains("invalid_token") && told.contains("\"mail\""), "{told}");
+    assert_eq!(failure(exchange.handle_response(b"\x01")), Failure::Proof);
+    assert_eq!(failure(exchange.handle_response(b"\x01")), Failure::Form);
+    assert_eq!(failure(begun(Mechanism::Xoauth2).start(Some(message))), Failure::Form);
+    assert_eq!(failure(begun(Mechanism::Plain).refuse_token(None)), Failure::Form);
+}
+
+#[test]
 fn external_names_somebody_or_nobody() {
     let named = |step: Step| match step {
         Step::External(user) => user,

@@ -5,7 +5,7 @@ use super::decisions::{Grace, decided};
 use super::{Entrance, refusals};
 use crate::answer::Answer;
 use crate::login_failures::Who;
-use crate::seams::{Hashing as _, LoginServer, LoginTerms, Time as _, World};
+use crate::seams::{Hashing as _, Introspection, LoginServer, LoginTerms, Time as _, World};
 use crate::tables;
 use auth::password::Stored;
 use auth::sasl::Claim;
@@ -24,6 +24,8 @@ const STORED_PASSWORD: &str = "password";
 pub struct Logins {
     /// Who knows users.
     pub source: LoginSource,
+    /// Who says whose tokens are. `None`: nobody has any here.
+    pub tokens: Option<Arc<Introspection>>,
     /// A server's answer is waited for so long.
     pub patience: Duration,
     /// Failures of one client at all listeners; 0 here and below: no limit.

@@ -4,8 +4,9 @@ use super::decisions::{Grace, decided};
 use super::login::{Attempt, Logins};
 use super::{Entrance, refusals};
 use crate::answer::{Answer, Later};
-use crate::seams::{Conversation, Heard, LoginServer, LoginTerms, World};
+use crate::seams::{Conversation, Heard, Introspection, LoginServer, LoginTerms, World};
 use auth::sasl::Claim;
+use auth::sasl::bearer::Presented;
 use lookup::Trouble;
 use mail::Refusal;
 use std::sync::Arc;
@@ -79,6 +80,27 @@ impl<W: World> Entrance<W> {
             }
             Heard::TooLong => Err(refusals::LOGIN_TOO_LONG),
         }
+    }
+
+    /// Logs in whose token this is. `false`: nobody's, or another user's than it is said to be.
+    ///
+    /// # Errors
+    /// Nobody knows now (454).
+    pub async fn log_in_by_token(
+        &mut self,
+        server: &Arc<Introspection>,
+        presented: Presented,
+        terms: LoginTerms,
+    ) -> Result<bool, Refusal> {
+        let Presented { user: named, token } = presented;
+        let services = &self.ingress.services;
+        let heard = services.world.authenticators().whose(server, token, terms);
+        let user = self.heard(heard).await?;
+        // The token says who it is; what the client says may not be another.
+        let is_his = |user: &String| named.is_none_or(|named| named.eq_ignore_ascii_case(user));
+        let Some(user) = user.filter(is_his) else { return Ok(false) };
+        self.logged_in(&user);
+        Ok(true)
     }
 
     /// The user whose password this is, if it is, by what a server says.

@@ -2,10 +2,12 @@
 
 use crate::answer::{Answer, Later};
 use auth::sasl::Claim;
+use auth::sasl::bearer::Token;
 use config::{HostPort, TableEntry};
 use lookup::{Trouble, TroubleKind};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +28,34 @@ impl fmt::Display for LoginServer {
             LoginServer::Directory(table) => write!(f, "the directory of table {}", table.name),
         }
     }
+}
+
+/// An OAuth 2.0 server that says whose a token is (RFC 7662).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Introspection {
+    pub at: WebPlace,
+    /// As whom it is asked, with the first line of the file.
+    pub client_id: Box<str>,
+    pub secret_file: PathBuf,
+    /// Which part of an answer has the user's name.
+    pub user_claim: Box<str>,
+    /// What a token must be good for.
+    pub scope: Option<Box<str>>,
+    /// Those whose certificates are trusted; `None`: the machine's roots.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// A place on a web server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebPlace {
+    pub is_encrypted: bool,
+    /// Without the brackets of an IPv6 address.
+    pub host: Box<str>,
+    pub port: u16,
+    /// With its `/`.
+    pub path: Box<str>,
+    /// As the field Host has it.
+    pub authority: Box<str>,
 }
 
 /// How a server is asked about a login.
@@ -78,6 +108,14 @@ pub trait Authenticators {
         terms: LoginTerms,
     ) -> Later<'static, Result<Option<String>, Trouble>>;
 
+    /// Whose a token is. `None`: nobody's, or it is not good for this.
+    fn whose(
+        &self,
+        server: &Arc<Introspection>,
+        token: Token,
+        terms: LoginTerms,
+    ) -> Later<'static, Result<Option<String>, Trouble>>;
+
     /// Has the server speak with the client.
     fn begin(
         &self,
@@ -105,6 +143,15 @@ impl Authenticators for NoAuthenticators {
         &self,
         _: &LoginServer,
         _: Claim,
+        _: LoginTerms,
+    ) -> Later<'static, Result<Option<String>, Trouble>> {
+        Box::pin(async { Err(nobody()) })
+    }
+
+    fn whose(
+        &self,
+        _: &Arc<Introspection>,
+        _: Token,
         _: LoginTerms,
     ) -> Later<'static, Result<Option<String>, Trouble>> {
         Box::pin(async { Err(nobody()) })

@@ -3,16 +3,19 @@
 
 mod directory;
 mod dovecot;
+mod introspection;
 
 use crate::mutex::lock;
 use crate::tables::{Registry, ShardTables};
 use auth::sasl::Claim;
+use auth::sasl::bearer::Token;
 use config::{HostPort, TableEntry};
 use directory::Directory;
 use dovecot::Dovecot;
+use introspection::Introspector;
 use lookup::{Trouble, TroubleKind};
 use mta::answer::{Answer, Later};
-use mta::seams::{Authenticators, Heard, LoginServer, LoginTerms};
+use mta::seams::{Authenticators, Heard, Introspection, LoginServer, LoginTerms};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -22,6 +25,8 @@ pub(crate) struct LoginServers {
     dovecots: Mutex<BTreeMap<HostPort, Dovecot>>,
     /// By their tables' names.
     directories: Mutex<BTreeMap<Arc<str>, Directory>>,
+    /// By their hosts and paths.
+    introspectors: Mutex<BTreeMap<(Box<str>, Box<str>), Introspector>>,
 }
 
 impl LoginServers {
@@ -50,6 +55,17 @@ impl LoginServers {
         registry.run(seed).map_err(no_thread)?;
         all.insert(Arc::clone(&table.name), directory.clone());
         Ok(directory)
+    }
+
+    fn introspector(&self, settings: &Arc<Introspection>) -> Introspector {
+        let mut all = lock(&self.introspectors);
+        let place = (settings.at.authority.clone(), settings.at.path.clone());
+        if let Some(known) = all.get(&place).filter(|known| known.is_of(settings)) {
+            return known.clone();
+        }
+        let introspector = Introspector::new(settings);
+        all.insert(place, introspector.clone());
+        introspector
     }
 }
 
@@ -86,6 +102,20 @@ impl Authenticators for ShardTables {
             }
         };
         Box::pin(async move { checked?.await.map_err(|trouble| named(&name, &trouble)) })
+    }
+
+    fn whose(
+        &self,
+        server: &Arc<Introspection>,
+        token: Token,
+        terms: LoginTerms,
+    ) -> Later<'static, Result<Option<String>, Trouble>> {
+        let introspector = self.registry().logins.introspector(server);
+        let name = format!("introspection at {}", server.at.authority);
+        Box::pin(async move {
+            let said = introspector.check(token, terms.patience).await;
+            said.map_err(|trouble| named(&name, &trouble))
+        })
     }
 
     fn begin(

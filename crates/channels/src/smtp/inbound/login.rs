@@ -66,7 +66,7 @@ impl<W: World> Session<W> {
             LoginSource::Table(_) | LoginSource::Nobody => None,
         };
         let is_known = self.entrance.certified_user().is_some();
-        self.machine.offer_logins(|name| match speaker(name, source) {
+        self.machine.offer_logins(|name| match speaker(name, &submission.logins) {
             // RFC 4422 appendix A.1: there is somebody to be.
             Some(Speaker::Here(Mechanism::External)) => is_known,
             Some(_) => offered.as_deref().is_none_or(|offered| is_offered(name, offered)),
@@ -83,7 +83,7 @@ impl<W: World> Session<W> {
             LoginSaid::Begin { mechanism, initial } => {
                 self.dialogue.attempt = None;
                 self.dialogue.under_way = None;
-                match speaker(mechanism, &submission.logins.source) {
+                match speaker(mechanism, &submission.logins) {
                     Some(Speaker::Here(mechanism)) => {
                         let mut exchange = Box::new(self.exchange(mechanism));
                         let step = exchange.start(initial.as_deref());
@@ -206,6 +206,20 @@ impl<W: World> Session<W> {
             Step::Proved(user) => {
                 self.entrance.logged_in(&user);
                 LoginAnswer::Accepted
+            }
+            Step::Token(presented) => {
+                let Some(tokens) = &logins.tokens else { return Ok(bad_form()) };
+                self.dialogue.user = presented.user.as_deref().map(Box::from);
+                let attempt = self.entrance.begin_login(logins, presented.user.as_deref())?;
+                let terms = self.terms(submission);
+                if self.entrance.log_in_by_token(tokens, presented, terms).await? {
+                    return Ok(LoginAnswer::Accepted);
+                }
+                self.dialogue.attempt = Some(attempt);
+                match exchange.refuse_token(tokens.scope.as_deref()) {
+                    Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
+                    _ => bad_form(),
+                }
             }
             Step::External(named) => {
                 let known = self.entrance.certified_user().map(str::to_owned);

@@ -2,8 +2,9 @@
 
 use config::quantity::DurationText;
 use config::{HostPort, PasswordChecks, Reader, TableEntry};
+use super::introspection::IntrospectionText;
 use mta::ingress::LoginSource;
-use mta::seams::LoginServer;
+use mta::seams::{Introspection, LoginServer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -27,6 +28,10 @@ pub(super) struct LoginsText {
     /// or a host and port, which nobody else may listen to.
     #[serde(skip_serializing_if = "Option::is_none")]
     dovecot: Option<String>,
+    /// The OAuth 2.0 server that says whose tokens are (OAUTHBEARER, XOAUTH2): beside `table` or `ldap`, or
+    /// alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    introspection: Option<IntrospectionText>,
     /// The answer of a server is waited for so long, 454 4.7.0 beyond it. Dovecot itself lets failures wait,
     /// for 15 seconds and more where there are many.
     timeout: DurationText,
@@ -34,7 +39,7 @@ pub(super) struct LoginsText {
 
 impl Default for LoginsText {
     fn default() -> LoginsText {
-        LoginsText { table: None, ldap: None, dovecot: None, timeout: "30s".into() }
+        LoginsText { table: None, ldap: None, dovecot: None, introspection: None, timeout: "30s".into() }
     }
 }
 
@@ -52,6 +57,16 @@ impl LoginsText {
         patience
     }
 
+    /// Who says whose tokens are, if anybody. `None` when there is a mistake in it, which `reader` was told.
+    pub(super) fn tokens(&self, reader: &mut Reader<'_, '_>) -> Option<Option<Arc<Introspection>>> {
+        let Some(text) = &self.introspection else { return Some(None) };
+        if self.dovecot.is_some() {
+            let help = "tokens are Dovecot's matter then (`passdb { driver = oauth2 … }`): leave it out";
+            reader.error("logins.introspection", "`introspection` beside `dovecot`", help);
+        }
+        text.read(reader).map(Some)
+    }
+
     /// `None` when there is a mistake in it, which `reader` was told.
     pub(super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<LoginSource> {
         match (&self.table, &self.ldap, &self.dovecot) {
@@ -65,6 +80,7 @@ impl LoginsText {
                 let server = LoginServer::Dovecot(dovecot(at, reader)?);
                 Some(LoginSource::Server(server))
             }
+            (None, None, None) if self.introspection.is_some() => Some(LoginSource::Nobody),
             _ => {
                 let help = "one of these: { table = \"passwords\" }, { ldap = \"people\" }, \
                             { dovecot = \"/run/dovecot/auth-client\" }";

@@ -2,7 +2,7 @@
 
 use auth::sasl::Mechanism;
 use config::Reader;
-use mta::ingress::LoginSource;
+use mta::ingress::{LoginSource, Logins};
 use mta::seams::LoginServer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,12 @@ pub(super) enum MechanismText {
     /// RFC 7677: the password is not sent.
     #[serde(rename = "scram-sha-256")]
     ScramSha256,
+    /// RFC 7628: a token of an OAuth 2.0 server is sent (`introspection`, or Dovecot's).
+    #[serde(rename = "oauthbearer")]
+    OauthBearer,
+    /// The same as Google and Microsoft have it.
+    #[serde(rename = "xoauth2")]
+    Xoauth2,
     /// RFC 4422 appendix A: the certificate that was shown in the TLS handshake says who it is
     /// (`client_certificates`).
     External,
@@ -26,12 +32,6 @@ pub(super) enum MechanismText {
     ScramSha1,
     /// RFC 2195, from before TLS.
     CramMd5,
-    /// RFC 7628: a token of an OAuth 2.0 server is sent.
-    #[serde(rename = "oauthbearer")]
-    OauthBearer,
-    /// The same as Google and Microsoft have it.
-    #[serde(rename = "xoauth2")]
-    Xoauth2,
     /// RFC 4752: Kerberos.
     Gssapi,
 }
@@ -46,20 +46,24 @@ impl MechanismText {
             MechanismText::External => Mechanism::External.name(),
             MechanismText::ScramSha1 => "SCRAM-SHA-1",
             MechanismText::CramMd5 => "CRAM-MD5",
-            MechanismText::OauthBearer => "OAUTHBEARER",
-            MechanismText::Xoauth2 => "XOAUTH2",
+            MechanismText::OauthBearer => Mechanism::OauthBearer.name(),
+            MechanismText::Xoauth2 => Mechanism::Xoauth2.name(),
             MechanismText::Gssapi => "GSSAPI",
         }
     }
 
     /// Those that users of this source can't use are mistakes.
-    pub(super) fn check(all: &[MechanismText], source: &LoginSource, reader: &mut Reader<'_, '_>) {
+    pub(super) fn check(all: &[MechanismText], logins: &Logins, reader: &mut Reader<'_, '_>) {
         for (index, mechanism) in all.iter().enumerate() {
             let name = mechanism.name();
-            if speaker(name, source).is_some() {
+            if speaker(name, logins).is_some() {
                 continue;
             }
-            let (message, help) = match source {
+            let (message, help) = match &logins.source {
+                _ if matches!(mechanism, MechanismText::OauthBearer | MechanismText::Xoauth2) => (
+                    format!("{name}, and nobody who knows tokens"),
+                    "say who does: logins = { introspection = { url = \"https://…\", … } }",
+                ),
                 LoginSource::Table(_) => (
                     format!("{name} is not spoken here"),
                     "with passwords of a table there are \"plain\", \"login\" and \"scram-sha-256\"; \
@@ -89,14 +93,19 @@ pub(super) enum Speaker<'a> {
 }
 
 /// Who speaks with clients by a mechanism; `None`: nobody can.
-pub(super) fn speaker<'a>(name: &str, source: &'a LoginSource) -> Option<Speaker<'a>> {
+pub(super) fn speaker<'a>(name: &str, logins: &'a Logins) -> Option<Speaker<'a>> {
     let ours = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name);
-    match (source, ours) {
-        (_, Some(Mechanism::External)) => Some(Speaker::Here(Mechanism::External)),
-        (LoginSource::Nobody, _) => None,
-        (_, Some(ours @ (Mechanism::Plain | Mechanism::Login)))
-        | (LoginSource::Table(_), Some(ours)) => Some(Speaker::Here(ours)),
-        (LoginSource::Server(server @ LoginServer::Dovecot(_)), _) => Some(Speaker::There(server)),
+    let here = |is_known: bool| ours.filter(|_| is_known).map(Speaker::Here);
+    match (ours, &logins.source) {
+        (Some(Mechanism::External), _) => here(true),
+        (Some(Mechanism::Plain | Mechanism::Login), source) => {
+            here(!matches!(source, LoginSource::Nobody))
+        }
+        (Some(Mechanism::OauthBearer | Mechanism::Xoauth2), _) if logins.tokens.is_some() => {
+            here(true)
+        }
+        (_, LoginSource::Server(server @ LoginServer::Dovecot(_))) => Some(Speaker::There(server)),
+        (Some(Mechanism::ScramSha256), source) => here(matches!(source, LoginSource::Table(_))),
         _ => None,
     }
 }

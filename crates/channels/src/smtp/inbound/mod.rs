@@ -3,6 +3,7 @@
 mod checks;
 mod farewell;
 mod fields;
+mod introspection;
 mod login;
 mod seal;
 mod logins;

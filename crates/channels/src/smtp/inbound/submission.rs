@@ -33,8 +33,8 @@ const NOT_YOURS: Refusal =
 pub(crate) struct SubmissionText {
     #[serde(flatten)]
     smtp: SmtpListenerText,
-    /// With `kind = "submission"`: who knows users and their passwords, one of `table`, `ldap` and
-    /// `dovecot`. Required, unless all log in by certificates.
+    /// With `kind = "submission"`: who knows users and their passwords, one of `table`, `ldap`,
+    /// `dovecot` and `introspection`. Required, unless all log in by certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     logins: Option<LoginsText>,
     /// The table from users to the addresses and domains (`@example.org`) that they may send from,
@@ -118,6 +118,10 @@ impl ProtocolSection for SubmissionText {
         let senders = text.senders.as_ref().map(|to| reader.table("senders.table", &to.table));
         let by_certificate = |mechanism: &MechanismText| *mechanism == MechanismText::External;
         let patience = text.logins.as_ref().map_or(Duration::ZERO, |one| one.patience(reader));
+        let tokens = match &text.logins {
+            Some(logins) => logins.tokens(reader)?,
+            None => None,
+        };
         let source = match &text.logins {
             Some(logins) => logins.read(reader)?,
             None if !text.mechanisms.is_empty() && text.mechanisms.iter().all(by_certificate) => {
@@ -129,14 +133,15 @@ impl ProtocolSection for SubmissionText {
                 return None;
             }
         };
-        MechanismText::check(&text.mechanisms, &source, reader);
         let logins = Logins {
             source,
+            tokens,
             patience,
             failures_per_hour: text.login_failures_per_hour,
             failures_per_hour_of_user: text.login_failures_per_hour_of_user,
             failure_delay,
         };
+        MechanismText::check(&text.mechanisms, &logins, reader);
         listener.submission = Some(Arc::new(Submission {
             logins,
             // One that isn't there is a mistake, which was told.
