@@ -7,7 +7,7 @@ pub mod scram;
 
 use crate::password::Password;
 use bearer::Presented;
-use scram::{Challenged, First, ServerFirst};
+use scram::{Challenged, Channel, First, ServerFirst};
 use zeroize::Zeroizing;
 
 /// Bytes of a user's name; RFC 4616 §2 asks for 255.
@@ -22,6 +22,8 @@ pub enum Mechanism {
     Login,
     /// RFC 7677: the password itself is never sent.
     ScramSha256,
+    /// The same, bound to the encrypted channel.
+    ScramSha256Plus,
     /// RFC 7628: a token of an OAuth 2.0 server is sent.
     OauthBearer,
     /// The same as Google and Microsoft have it.
@@ -31,10 +33,11 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    pub const ALL: [Mechanism; 6] = [
+    pub const ALL: [Mechanism; 7] = [
         Mechanism::Plain,
         Mechanism::Login,
         Mechanism::ScramSha256,
+        Mechanism::ScramSha256Plus,
         Mechanism::OauthBearer,
         Mechanism::Xoauth2,
         Mechanism::External,
@@ -47,6 +50,7 @@ impl Mechanism {
             Mechanism::Plain => "PLAIN",
             Mechanism::Login => "LOGIN",
             Mechanism::ScramSha256 => "SCRAM-SHA-256",
+            Mechanism::ScramSha256Plus => "SCRAM-SHA-256-PLUS",
             Mechanism::OauthBearer => "OAUTHBEARER",
             Mechanism::Xoauth2 => "XOAUTH2",
             Mechanism::External => "EXTERNAL",
@@ -78,6 +82,9 @@ pub enum Failure {
     OtherIdentity,
     /// It does not know the password.
     Proof,
+    /// It speaks through another channel than ours, or was told that none can be bound: somebody sits in
+    /// between (RFC 5802 §6).
+    Channel,
 }
 
 /// What follows from what a client said.
@@ -117,6 +124,7 @@ enum State {
     Refused,
     ScramFirst {
         nonce: String,
+        channel: Channel,
     },
     ScramKeys {
         first: First,
@@ -130,13 +138,15 @@ enum State {
 
 impl Exchange {
     /// One that begins. `nonce` is of printable ASCII without commas, and nobody can guess it
-    /// (RFC 5802 §5.1); only SCRAM needs it.
+    /// (RFC 5802 §5.1); only SCRAM needs it, and the channel: SCRAM-SHA-256-PLUS one that is bound.
     #[must_use]
-    pub fn new(mechanism: Mechanism, nonce: impl FnOnce() -> String) -> Exchange {
+    pub fn new(mechanism: Mechanism, channel: Channel, nonce: impl FnOnce() -> String) -> Exchange {
         Exchange(match mechanism {
             Mechanism::Plain => State::Plain,
             Mechanism::Login => State::LoginUser,
-            Mechanism::ScramSha256 => State::ScramFirst { nonce: nonce() },
+            Mechanism::ScramSha256 | Mechanism::ScramSha256Plus => {
+                State::ScramFirst { nonce: nonce(), channel }
+            }
             Mechanism::OauthBearer => State::Bearer { is_xoauth2: false },
             Mechanism::Xoauth2 => State::Bearer { is_xoauth2: true },
             Mechanism::External => State::External,
@@ -182,7 +192,7 @@ impl Exchange {
                 Some(user) => Ok(Step::External(Some(user))),
                 None => Err(Failure::Form),
             },
-            State::ScramFirst { nonce } => First::parse(response).map(|first| {
+            State::ScramFirst { nonce, channel } => First::parse(response, &channel).map(|first| {
                 let user = first.user().to_owned();
                 self.0 = State::ScramKeys { first, nonce };
                 Step::Keys(user)

@@ -12,7 +12,8 @@ mod mailbox;
 
 pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, Trust};
 pub use authenticators::{
-    Authenticators, Conversation, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators, WebPlace,
+    Authenticators, Conversation, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators,
+    WebPlace,
 };
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 
@@ -190,6 +191,11 @@ pub trait Stream: Sized + 'static {
     /// # Errors
     /// As the operating system says.
     fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// What TLS 1.3 exports for those who bind a login to the connection (`tls-exporter`, RFC 9266).
+    fn channel_binding(&self) -> Option<[u8; 32]> {
+        None
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

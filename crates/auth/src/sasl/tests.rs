@@ -2,10 +2,10 @@ use super::*;
 use crate::password::Stored;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use scram::{Keys, Salted};
+use scram::{Channel, Keys, Salted};
 
 fn begun(mechanism: Mechanism) -> Exchange {
-    Exchange::new(mechanism, || "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_owned())
+    Exchange::new(mechanism, Channel::Unbound, || "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_owned())
 }
 
 fn check(step: Step) -> Claim {
@@ -173,7 +173,6 @@ fn what_is_no_proof_is_none() {
     for bad in [
         String::new(),
         format!("c=biws,r={NONCE}"),
-        format!("c=eSws,r={NONCE},p={PROOF}"),
         format!("c=biws,r={NONCE}x,p={PROOF}"),
         format!("c=biws,r=rOprNGfwEbeRWgbNEkqO,p={PROOF}"),
         format!("c=biws,r={NONCE},p={}", &PROOF[..40]),
@@ -245,4 +244,47 @@ fn a_first_message_tells_whom_it_is_about() {
         assert_eq!(claimed(mechanism, initial), None, "{initial:?}");
     }
     assert_eq!(claimed_user("SCRAM-SHA-1", b"n,,n=\xff,r=x"), None);
+}
+
+/// The answer to the client's last message, which binds `bound`, where the channel exports 7s.
+fn bound(begin: &str, channel: Channel, bound: &[u8]) -> Step {
+    let salted = Salted::for_user(b"secret", "jo");
+    let pencil = Password::new(b"pencil").unwrap();
+    let mut exchange = Exchange::new(Mechanism::ScramSha256Plus, channel, || "server".into());
+    let bare = "n=jo,r=client";
+    let Step::Keys(_) = exchange.start(Some(format!("{begin}{bare}").as_bytes())) else { panic!() };
+    let first = challenge(exchange.handle_keys(salted.keys_of(&pencil)));
+    let binding = STANDARD.encode([begin.as_bytes(), bound].concat());
+    let signed = format!("c={binding},r=clientserver");
+    let proof = salted.proof(&pencil, &format!("{bare},{first},{signed}"));
+    exchange.handle_response(format!("{signed},p={}", STANDARD.encode(proof)).as_bytes())
+}
+
+#[test]
+fn a_proof_is_bound_to_its_channel() {
+    let sevens = Channel::Bound([7; 32]);
+    let last = bound("p=tls-exporter,,", sevens, &[7; 32]);
+    assert!(challenge(last).starts_with("v="));
+    for other in [&[8; 32][..], &[7; 31], b""] {
+        assert_eq!(failure(bound("p=tls-exporter,,", sevens, other)), Failure::Channel);
+    }
+    let first = |mechanism, channel, text: &str| {
+        Exchange::new(mechanism, channel, || "server".into()).start(Some(text.as_bytes()))
+    };
+    let plus = |text| failure(first(Mechanism::ScramSha256Plus, sevens, text));
+    for bad in [
+        "n,,n=jo,r=x",
+        "y,,n=jo,r=x",
+        "p=tls-unique,,n=jo,r=x",
+        "p=tls-server-end-point,,n=jo,r=x",
+        "p=,,n=jo,r=x",
+    ] {
+        assert_eq!(plus(bad), Failure::Form, "{bad}");
+    }
+    // Somebody has taken the offer away.
+    let plain = |text| first(Mechanism::ScramSha256, Channel::Declined, text);
+    assert_eq!(failure(plain("y,,n=jo,r=x")), Failure::Channel);
+    assert!(matches!(plain("n,,n=jo,r=x"), Step::Keys(_)));
+    assert_eq!(failure(plain("p=tls-exporter,,n=jo,r=x")), Failure::Form);
+    assert_eq!(failure(bound("n,,", Channel::Declined, b"x")), Failure::Channel);
 }

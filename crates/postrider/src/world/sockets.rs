@@ -163,6 +163,13 @@ impl Stream for Connection {
         }
     }
 
+    fn channel_binding(&self) -> Option<[u8; 32]> {
+        match self {
+            Connection::Encrypted(stream) => stream.channel_binding(),
+            Connection::Tcp(_) | Connection::Unix(_) => None,
+        }
+    }
+
     fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Connection::Tcp(stream) => stream.local_addr(),

@@ -132,6 +132,12 @@ impl ServerSession {
         }
     }
 
+    /// Whether a mechanism may be used now.
+    #[must_use]
+    pub fn offers_login(&self, name: &str) -> bool {
+        self.offered_mechanisms().contains(&name)
+    }
+
     /// Mechanisms that may be used now.
     pub(super) fn offered_mechanisms(&self) -> &[&'static str] {
         match &self.config.logins {

@@ -3,6 +3,7 @@
 use super::mechanism::{Speaker, is_offered, speaker};
 use super::session::Session;
 use super::submission::Submission;
+use auth::sasl::scram::Channel;
 use auth::sasl::{self, Exchange, Failure, Mechanism, Step};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -66,9 +67,11 @@ impl<W: World> Session<W> {
             LoginSource::Table(_) | LoginSource::Nobody => None,
         };
         let is_known = self.entrance.certified_user().is_some();
+        let is_bindable = self.channel_binding().is_some();
         self.machine.offer_logins(|name| match speaker(name, &submission.logins) {
             // RFC 4422 appendix A.1: there is somebody to be.
             Some(Speaker::Here(Mechanism::External)) => is_known,
+            Some(Speaker::Here(Mechanism::ScramSha256Plus)) => is_bindable,
             Some(_) => offered.as_deref().is_none_or(|offered| is_offered(name, offered)),
             None => false,
         });
@@ -110,7 +113,17 @@ impl<W: World> Session<W> {
     }
 
     fn exchange(&self, mechanism: Mechanism) -> Exchange {
-        Exchange::new(mechanism, || STANDARD_NO_PAD.encode(self.entrance.secret()))
+        let channel = match (mechanism, self.channel_binding()) {
+            (Mechanism::ScramSha256Plus, Some(exported)) => Channel::Bound(exported),
+            // What is not offered is not begun.
+            _ if self.machine.offers_login(Mechanism::ScramSha256Plus.name()) => Channel::Declined,
+            _ => Channel::Unbound,
+        };
+        Exchange::new(mechanism, channel, || STANDARD_NO_PAD.encode(self.entrance.secret()))
+    }
+
+    fn channel_binding(&self) -> Option<[u8; 32]> {
+        self.stream.as_ref().and_then(|stream| stream.channel_binding())
     }
 
     fn terms(&self, submission: &Submission) -> LoginTerms {
@@ -240,6 +253,9 @@ impl<W: World> Session<W> {
                 None => bad_form(),
             },
             Step::Failed(Failure::OtherIdentity) => other_identity(),
+            Step::Failed(Failure::Channel) => {
+                refused(535, (5, 7, 8), "Your connection does not end where ours begins")
+            }
             Step::Failed(Failure::Form) => bad_form(),
         })
     }

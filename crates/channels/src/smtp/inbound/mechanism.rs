@@ -18,6 +18,10 @@ pub(super) enum MechanismText {
     /// RFC 7677: the password is not sent.
     #[serde(rename = "scram-sha-256")]
     ScramSha256,
+    /// The same, bound to the encrypted connection (RFC 9266, `tls-exporter`): nobody can sit in between.
+    /// TLS 1.3 only, and offered only there; passwords in a table. It wants `scram-sha-256` beside it.
+    #[serde(rename = "scram-sha-256-plus")]
+    ScramSha256Plus,
     /// RFC 7628: a token of an OAuth 2.0 server is sent (`introspection`, or Dovecot's).
     #[serde(rename = "oauthbearer")]
     OauthBearer,
@@ -46,6 +50,7 @@ impl MechanismText {
             MechanismText::External => Mechanism::External.name(),
             MechanismText::ScramSha1 => "SCRAM-SHA-1",
             MechanismText::CramMd5 => "CRAM-MD5",
+            MechanismText::ScramSha256Plus => Mechanism::ScramSha256Plus.name(),
             MechanismText::OauthBearer => Mechanism::OauthBearer.name(),
             MechanismText::Xoauth2 => Mechanism::Xoauth2.name(),
             MechanismText::Gssapi => "GSSAPI",
@@ -104,6 +109,8 @@ pub(super) fn speaker<'a>(name: &str, logins: &'a Logins) -> Option<Speaker<'a>>
         (Some(Mechanism::OauthBearer | Mechanism::Xoauth2), _) if logins.tokens.is_some() => {
             here(true)
         }
+        // It is our channel that is bound.
+        (Some(Mechanism::ScramSha256Plus), source) => here(matches!(source, LoginSource::Table(_))),
         (_, LoginSource::Server(server @ LoginServer::Dovecot(_))) => Some(Speaker::There(server)),
         (Some(Mechanism::ScramSha256), source) => here(matches!(source, LoginSource::Table(_))),
         _ => None,
