@@ -3,4 +3,5 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod bad;
+mod bad_logins;
 mod good;

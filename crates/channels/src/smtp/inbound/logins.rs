@@ -1,8 +1,8 @@
 //! Who knows users and their passwords.
 
+use super::introspection::IntrospectionText;
 use config::quantity::DurationText;
 use config::{HostPort, PasswordChecks, Reader, TableEntry};
-use super::introspection::IntrospectionText;
 use mta::ingress::LoginSource;
 use mta::seams::{Introspection, LoginServer};
 use schemars::JsonSchema;
@@ -39,7 +39,13 @@ pub(super) struct LoginsText {
 
 impl Default for LoginsText {
     fn default() -> LoginsText {
-        LoginsText { table: None, ldap: None, dovecot: None, introspection: None, timeout: "30s".into() }
+        LoginsText {
+            table: None,
+            ldap: None,
+            dovecot: None,
+            introspection: None,
+            timeout: "30s".into(),
+        }
     }
 }
 
@@ -61,7 +67,8 @@ impl LoginsText {
     pub(super) fn tokens(&self, reader: &mut Reader<'_, '_>) -> Option<Option<Arc<Introspection>>> {
         let Some(text) = &self.introspection else { return Some(None) };
         if self.dovecot.is_some() {
-            let help = "tokens are Dovecot's matter then (`passdb { driver = oauth2 … }`): leave it out";
+            let help =
+                "tokens are Dovecot's matter then (`passdb { driver = oauth2 … }`): leave it out";
             reader.error("logins.introspection", "`introspection` beside `dovecot`", help);
         }
         text.read(reader).map(Some)

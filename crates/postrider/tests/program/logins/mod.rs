@@ -2,6 +2,8 @@
 
 mod clients;
 mod dovecot_auth;
+mod every_client;
+pub(crate) mod tokens;
 
 use crate::directories::slapd::{self, Slapd};
 use crate::interop::place::is_possible;
