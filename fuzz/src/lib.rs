@@ -8,6 +8,7 @@ pub mod command;
 pub mod config;
 pub mod data_reader;
 pub mod database;
+pub mod dovecot;
 pub mod dsn;
 pub mod header;
 pub mod ldap_answers;

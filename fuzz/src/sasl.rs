@@ -1,7 +1,7 @@
 //! What clients say when they log in, and what may stand in a table of passwords.
 
 use auth::password::{Password, Stored};
-use auth::sasl::scram::{Keys, Salted};
+use auth::sasl::scram::{Channel, Keys, Salted};
 use auth::sasl::{Exchange, Mechanism, Step, USER_BYTES_MAX};
 
 /// The server's part of a nonce, longer than a client's guess.
@@ -14,9 +14,14 @@ pub fn run(data: &[u8]) {
     if how == b'{' || how == b'$' {
         return stored(data);
     }
-    let mechanism = Mechanism::ALL[usize::from(how & 3) % Mechanism::ALL.len()];
+    let mechanism = Mechanism::ALL[usize::from(how & 3 | (how >> 1 & 4)) % Mechanism::ALL.len()];
+    let channel = match mechanism {
+        Mechanism::ScramSha256Plus => Channel::Bound([7; 32]),
+        _ if how & 16 == 0 => Channel::Unbound,
+        _ => Channel::Declined,
+    };
     let mut responses = rest.split(|byte| *byte == b'\n');
-    let mut exchange = Exchange::new(mechanism, || NONCE.to_owned());
+    let mut exchange = Exchange::new(mechanism, channel, || NONCE.to_owned());
     let initial = if how & 4 == 0 { responses.next() } else { None };
     let mut step = exchange.start(initial);
     // No exchange takes more steps, whatever a client says.
@@ -29,7 +34,6 @@ pub fn run(data: &[u8]) {
             }
             Step::Keys(user) => {
                 check_user(&user);
-                assert_eq!(mechanism, Mechanism::ScramSha256);
                 let salted = Salted::for_user(b"secret", &user);
                 exchange.handle_keys(salted.keys_of_nobody(b"secret"))
             }
@@ -38,6 +42,11 @@ pub fn run(data: &[u8]) {
                 assert!(!format!("{claim:?}").contains("pencil") || claim.user.contains("pencil"));
                 return;
             }
+            Step::Token(presented) => {
+                presented.user.iter().for_each(|user| check_user(user));
+                exchange.refuse_token(None)
+            }
+            Step::External(user) => return user.iter().for_each(|user| check_user(user)),
             Step::Proved(user) => panic!("{user} has proved to know what nobody knows"),
             Step::Failed(_) => {
                 // What is over stays so.

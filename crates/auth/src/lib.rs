@@ -7,6 +7,8 @@ pub mod checks;
 pub mod dkim;
 pub mod dmarc;
 pub mod dnsbl;
+pub mod dovecot;
+pub mod fingerprint;
 pub mod forged;
 pub mod greylist;
 pub mod iprev;

@@ -36,7 +36,9 @@ impl Password {
         fits.then(|| Password(Zeroizing::new(bytes.into())))
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// For a server that checks it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }

@@ -2,11 +2,14 @@
 //! has decoded, and what it is answered. Who the users are, and what is stored of them, comes in as
 //! values.
 
+pub mod bearer;
 pub mod client;
 pub mod scram;
 
 use crate::password::Password;
-use scram::{Challenged, First, ServerFirst};
+use bearer::Presented;
+use scram::{Challenged, Channel, First, ServerFirst};
+use zeroize::Zeroizing;
 
 /// Bytes of a user's name; RFC 4616 §2 asks for 255.
 pub const USER_BYTES_MAX: usize = 255;
@@ -20,10 +23,26 @@ pub enum Mechanism {
     Login,
     /// RFC 7677: the password itself is never sent.
     ScramSha256,
+    /// The same, bound to the encrypted channel.
+    ScramSha256Plus,
+    /// RFC 7628: a token of an OAuth 2.0 server is sent.
+    OauthBearer,
+    /// The same as Google and Microsoft have it.
+    Xoauth2,
+    /// RFC 4422 appendix A: what lies below has proved it, by a certificate.
+    External,
 }
 
 impl Mechanism {
-    pub const ALL: [Mechanism; 3] = [Mechanism::Plain, Mechanism::Login, Mechanism::ScramSha256];
+    pub const ALL: [Mechanism; 7] = [
+        Mechanism::Plain,
+        Mechanism::Login,
+        Mechanism::ScramSha256,
+        Mechanism::ScramSha256Plus,
+        Mechanism::OauthBearer,
+        Mechanism::Xoauth2,
+        Mechanism::External,
+    ];
 
     /// As it is registered and offered.
     #[must_use]
@@ -32,6 +51,10 @@ impl Mechanism {
             Mechanism::Plain => "PLAIN",
             Mechanism::Login => "LOGIN",
             Mechanism::ScramSha256 => "SCRAM-SHA-256",
+            Mechanism::ScramSha256Plus => "SCRAM-SHA-256-PLUS",
+            Mechanism::OauthBearer => "OAUTHBEARER",
+            Mechanism::Xoauth2 => "XOAUTH2",
+            Mechanism::External => "EXTERNAL",
         }
     }
 }
@@ -43,6 +66,14 @@ pub struct Claim {
     pub password: Password,
 }
 
+impl Claim {
+    /// As PLAIN has it, for a server that checks it (RFC 4616 §2).
+    #[must_use]
+    pub fn plain(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([b"\0", self.user.as_bytes(), b"\0", self.password.bytes()].concat())
+    }
+}
+
 /// Why an exchange ends without a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -52,6 +83,9 @@ pub enum Failure {
     OtherIdentity,
     /// It does not know the password.
     Proof,
+    /// It speaks through another channel than ours, or was told that none can be bound: somebody sits in
+    /// between (RFC 5802 §6).
+    Channel,
 }
 
 /// What follows from what a client said.
@@ -65,6 +99,11 @@ pub enum Step {
     Keys(String),
     /// The exchange is over, and the client has proved to be this user.
     Proved(String),
+    /// The exchange is over, if the token is good, and the user's; else [`Exchange::refuse_token`].
+    Token(Presented),
+    /// The exchange is over, if what lies below has proved the client to be this user; without a name:
+    /// whomever it has proved it to be.
+    External(Option<String>),
     /// The exchange is over.
     Failed(Failure),
 }
@@ -78,8 +117,15 @@ enum State {
     Plain,
     LoginUser,
     LoginPassword(String),
+    External,
+    Bearer {
+        is_xoauth2: bool,
+    },
+    /// The client has been told why, and says that it has heard.
+    Refused,
     ScramFirst {
         nonce: String,
+        channel: Channel,
     },
     ScramKeys {
         first: First,
@@ -93,13 +139,18 @@ enum State {
 
 impl Exchange {
     /// One that begins. `nonce` is of printable ASCII without commas, and nobody can guess it
-    /// (RFC 5802 §5.1); only SCRAM needs it.
+    /// (RFC 5802 §5.1); only SCRAM needs it, and the channel: SCRAM-SHA-256-PLUS one that is bound.
     #[must_use]
-    pub fn new(mechanism: Mechanism, nonce: impl FnOnce() -> String) -> Exchange {
+    pub fn new(mechanism: Mechanism, channel: Channel, nonce: impl FnOnce() -> String) -> Exchange {
         Exchange(match mechanism {
             Mechanism::Plain => State::Plain,
             Mechanism::Login => State::LoginUser,
-            Mechanism::ScramSha256 => State::ScramFirst { nonce: nonce() },
+            Mechanism::ScramSha256 | Mechanism::ScramSha256Plus => {
+                State::ScramFirst { nonce: nonce(), channel }
+            }
+            Mechanism::OauthBearer => State::Bearer { is_xoauth2: false },
+            Mechanism::Xoauth2 => State::Bearer { is_xoauth2: true },
+            Mechanism::External => State::External,
         })
     }
 
@@ -128,7 +179,21 @@ impl Exchange {
                 Some(password) => Ok(Step::Check(Claim { user, password })),
                 None => Err(Failure::Form),
             },
-            State::ScramFirst { nonce } => First::parse(response).map(|first| {
+            State::Bearer { is_xoauth2 } => {
+                let read = if is_xoauth2 { bearer::xoauth2 } else { bearer::oauthbearer };
+                read(response).map(|presented| {
+                    self.0 = State::Bearer { is_xoauth2 };
+                    Step::Token(presented)
+                })
+            }
+            // RFC 7628 §3.2.3: whatever it says.
+            State::Refused => Err(Failure::Proof),
+            State::External if response.is_empty() => Ok(Step::External(None)),
+            State::External => match user_of(response) {
+                Some(user) => Ok(Step::External(Some(user))),
+                None => Err(Failure::Form),
+            },
+            State::ScramFirst { nonce, channel } => First::parse(response, &channel).map(|first| {
                 let user = first.user().to_owned();
                 self.0 = State::ScramKeys { first, nonce };
                 Step::Keys(user)
@@ -143,6 +208,17 @@ impl Exchange {
         step.unwrap_or_else(Step::Failed)
     }
 
+    /// The token of [`Step::Token`] is not good, or not the user's: the client is told so, with what it must
+    /// be good for, and answers before it is refused (RFC 7628 §3.2.2).
+    pub fn refuse_token(&mut self, scope: Option<&str>) -> Step {
+        match std::mem::replace(&mut self.0, State::Refused) {
+            State::Bearer { is_xoauth2 } => {
+                Step::Challenge(bearer::refusal(is_xoauth2, scope).into_bytes())
+            }
+            _ => Step::Failed(Failure::Form),
+        }
+    }
+
     /// The keys that [`Step::Keys`] asked for. For a user whom nobody knows they are such as no
     /// password has; the client learns nothing of that before it has failed.
     pub fn handle_keys(&mut self, keys: scram::Keys) -> Step {
@@ -155,6 +231,24 @@ impl Exchange {
             _ => Step::Failed(Failure::Form),
         }
     }
+}
+
+/// Whom the first message of an exchange is about, where another server speaks the mechanism and the
+/// message says so.
+#[must_use]
+pub fn claimed_user(mechanism: &str, initial: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(initial).ok()?;
+    let name = match mechanism {
+        "XOAUTH2" => text.strip_prefix("user=")?.split('\u{1}').next()?.to_owned(),
+        // RFC 7628 §3.1, RFC 5802 §7: the header of GS2 (RFC 5801 §4) has the identity.
+        "OAUTHBEARER" => scram::unescaped(text.split(',').nth(1)?.strip_prefix("a=")?)?,
+        _ if mechanism.starts_with("SCRAM-") => {
+            let name = text.split(',').nth(2)?.strip_prefix("n=")?;
+            scram::unescaped(name)?
+        }
+        _ => return None,
+    };
+    user_of(name.as_bytes())
 }
 
 /// RFC 4616 §2: `[authzid] NUL authcid NUL passwd`.
@@ -175,8 +269,9 @@ fn plain(message: &[u8]) -> Result<Step, Failure> {
     Ok(Step::Check(Claim { user, password }))
 }
 
-/// A name that may be looked up and logged.
-fn user_of(bytes: &[u8]) -> Option<String> {
+/// A name that may be looked up and logged. `None`: it is none.
+#[must_use]
+pub fn user_of(bytes: &[u8]) -> Option<String> {
     let user = std::str::from_utf8(bytes).ok()?;
     let is_name =
         !user.is_empty() && user.len() <= USER_BYTES_MAX && !user.chars().any(char::is_control);

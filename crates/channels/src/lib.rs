@@ -2,8 +2,8 @@
 //! its own, and a line in each list below.
 
 mod discard;
-mod key_file;
 mod endpoint;
+mod key_file;
 mod local;
 mod maildir;
 mod smtp;

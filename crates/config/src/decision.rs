@@ -21,7 +21,7 @@ pub enum Decision {
     Relay {
         /// The catch-all route.
         route: usize,
-        /// Index in [`Listener::relay_from`]; `None`: it has logged in.
+        /// Index in [`Listener::relay_from`]; `None`: it has logged in, or has a certificate.
         network: Option<usize>,
     },
     /// Accepted, always (RFC 5321 §4.5.1): the recipient to be kept is
@@ -47,7 +47,7 @@ pub enum Decision {
     },
     /// Refused: no route takes the domain. `may_relay`: this client could have used one.
     NoRoute {
-        /// The client is in `relay_from`, or has logged in.
+        /// The client is in `relay_from`, has logged in, or has a certificate.
         may_relay: bool,
     },
 }
@@ -112,17 +112,35 @@ impl Config {
         rcpt: &Mailbox,
         in_tables: Option<usize>,
     ) -> Decision {
+        let network = client.and_then(|client| listener.relay_network(client));
+        match self.decide_as(listener, may_relay(listener, client), rcpt, in_tables) {
+            Decision::Relay { route, .. } => {
+                Decision::Relay { route, network: network.map(|(index, _)| index) }
+            }
+            decision => decision,
+        }
+    }
+
+    /// The same of a client of whom it is known whether it may send to any domain.
+    #[must_use]
+    pub fn decide_as(
+        &self,
+        listener: &Listener,
+        may_relay: bool,
+        rcpt: &Mailbox,
+        in_tables: Option<usize>,
+    ) -> Decision {
         if rcpt.domain_str().is_empty() {
             return Decision::Postmaster { route: self.postmaster.route };
         }
         if let Some(route) = self.named(&rcpt.domain(), in_tables) {
             let named = Decision::Named { route };
-            return self.unless_unfit(listener, client, rcpt, named, route);
+            return self.unless_unfit(listener, may_relay, rcpt, named, route);
         }
         let catch_all = self.table.catch_all();
         let local = |route: usize| self.routes.get(route).is_some_and(|r| r.channel.is_local());
         if let Some(route) = catch_all.filter(|route| local(*route)) {
-            return self.unless_unfit(listener, client, rcpt, Decision::Local { route }, route);
+            return self.unless_unfit(listener, may_relay, rcpt, Decision::Local { route }, route);
         }
         // Our own name is always one of the domains we answer for.
         if rcpt.domain_str().eq_ignore_ascii_case(self.hostname.as_str())
@@ -130,17 +148,13 @@ impl Config {
         {
             return Decision::Postmaster { route: self.postmaster.route };
         }
-        let network = client.and_then(|client| listener.relay_network(client));
-        let may_relay = may_relay(listener, client);
         if rcpt.local().eq_ignore_ascii_case("postmaster")
             && is_own_literal(listener, rcpt, may_relay)
         {
             return Decision::Postmaster { route: self.postmaster.route };
         }
         match catch_all {
-            Some(route) if may_relay => {
-                Decision::Relay { route, network: network.map(|(index, _)| index) }
-            }
+            Some(route) if may_relay => Decision::Relay { route, network: None },
             Some(route) => Decision::Denied { route },
             None => Decision::NoRoute { may_relay },
         }
@@ -150,7 +164,7 @@ impl Config {
     fn unless_unfit(
         &self,
         listener: &Listener,
-        client: Option<IpAddr>,
+        may_relay: bool,
         rcpt: &Mailbox,
         decision: Decision,
         route: usize,
@@ -162,7 +176,7 @@ impl Config {
                 if channel.may_be_routed_on()
                     && !listener.allow_routed_recipients
                     && rcpt.local_unquoted().contains(['%', '!', '@'])
-                    && !may_relay(listener, client) =>
+                    && !may_relay =>
             {
                 Decision::Routed { route }
             }

@@ -44,7 +44,7 @@ pub use explainer::{Explainer, NamedValues, Origin, Step, values_in};
 pub use explanation::{AccessStep, ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
 pub use ipnet::IpNet;
-pub use listener::Listener;
+pub use listener::{CertificateIdentity, ClientCertificates, Listener};
 pub use next_hop::{host_set, host_text, next_hop};
 pub use problem::{ConfigErrors, Problem};
 pub use protocol::{ProtocolSection, ProtocolSettings};
@@ -57,7 +57,9 @@ pub use settings::{
     REPORT_GIVE_UP_AFTER, ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
 };
 pub use stage::{StageEntry, StageSection, StageSettings};
-pub use table::{Composition, ENTRY_TEXT, Rewrite, TableCache, TableEntry, TableSettings};
+pub use table::{
+    Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
+};
 pub use table_section::TableSection;
 pub use written::{Durability, ListenerTls, LogLevel, Returns, TableRefText};
 

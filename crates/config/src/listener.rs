@@ -1,9 +1,11 @@
 //! A place where mail comes in.
 
 use super::protocol::ProtocolSettings;
+use super::table::TableEntry;
 use super::written::ListenerTls;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// `[[listener]]`.
@@ -17,6 +19,8 @@ pub struct Listener {
     pub protocol: Arc<dyn ProtocolSettings>,
     /// Whether connections are encrypted, and when.
     pub tls: ListenerTls,
+    /// Clients are asked for certificates. `None`: they are not.
+    pub client_certificates: Option<Arc<ClientCertificates>>,
     /// Where it listens; unique too, except for port 0.
     pub address: SocketAddr,
     /// Whose clients may send to any domain.
@@ -47,6 +51,32 @@ pub struct Listener {
     pub allow_routed_recipients: bool,
     /// Line of the file, from 1.
     pub line: u32,
+}
+
+/// Which certificates of clients count, and for what.
+#[derive(Clone, Debug)]
+pub struct ClientCertificates {
+    /// The file with those that they must be signed by. `None`: any counts that `users` has.
+    pub authorities: Option<PathBuf>,
+    /// Who has none is not let in.
+    pub required: bool,
+    /// What a certificate is known by.
+    pub identity: CertificateIdentity,
+    /// From what certificates are known by to users. `None`: that is the user's name.
+    pub users: Option<Arc<TableEntry>>,
+    /// Who has one may send to any domain.
+    pub relay: bool,
+}
+
+/// What a certificate is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateIdentity {
+    /// A name in it.
+    Name,
+    /// Its fingerprint.
+    Certificate,
+    /// That of its key.
+    Key,
 }
 
 impl Listener {

@@ -42,6 +42,11 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
     /// Says what every message must pass here, beyond what holds for its recipient.
     fn explain(&self, _explainer: &mut Explainer<'_>) {}
 
+    /// The key that lets clients log in by their certificates: they must be asked for them.
+    fn login_by_certificate(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Says what a message from a stranger must pass here, beyond what holds for its recipient.
     fn explain_for_strangers(&self, _explainer: &mut Explainer<'_>) {}
 }

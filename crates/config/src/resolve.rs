@@ -1,6 +1,7 @@
 //! From what is written to what is used: every value read, every mistake collected.
 
 mod certificate;
+mod client_certificates;
 mod dmarc_reports;
 mod listener;
 mod reports;

@@ -34,6 +34,8 @@ pub(super) struct ProtocolKind {
     pub(super) definition: String,
     pub(super) define: fn(&mut SchemaGenerator) -> schemars::Schema,
     pub(super) read: ReadProtocol,
+    /// Whether it has a key of this name.
+    pub(super) has_key: fn(&str) -> bool,
 }
 
 /// A kind of channel, as [`ChannelSection`] describes it.
@@ -95,6 +97,12 @@ fn read_protocol<S: ProtocolSection>(
     S::read(deserialize(table, reader)?, reader)
 }
 
+fn protocol_has_key<S: ProtocolSection>(key: &str) -> bool {
+    let schema = S::Text::json_schema(&mut SchemaGenerator::default());
+    let keys = schema.get("properties").and_then(Value::as_object);
+    keys.is_some_and(|keys| keys.contains_key(key))
+}
+
 type ReadStage = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>>;
 
 /// Reads the table of a stage, whose shape is right.
@@ -144,6 +152,7 @@ impl Schema {
             definition: S::Text::schema_name().into_owned(),
             define: SchemaGenerator::subschema_for::<S::Text>,
             read: read_protocol::<S>,
+            has_key: protocol_has_key::<S>,
         });
         self
     }

@@ -33,6 +33,11 @@ pub trait TableSettings: Any + Debug + Send + Sync {
         false
     }
 
+    /// Whether the server that it asks can be asked for passwords of users whom it finds.
+    fn password_checks(&self) -> PasswordChecks {
+        PasswordChecks::None
+    }
+
     /// Whether the other settings say the same: what was learnt by them then stays true.
     fn is_like(&self, other: &dyn TableSettings) -> bool;
 }
@@ -43,6 +48,17 @@ impl dyn TableSettings {
     pub fn of<T: TableSettings>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
+}
+
+/// How a server is asked whether a password is a user's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PasswordChecks {
+    /// It can't be.
+    None,
+    /// In a way that others can read.
+    InClear,
+    /// Encrypted, or within this machine.
+    Sealed,
 }
 
 /// How a table is made of others.

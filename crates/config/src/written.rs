@@ -11,7 +11,7 @@ mod route;
 mod table;
 
 pub use certificate::CertificateText;
-pub use listener::{ListenerText, ListenerTls};
+pub use listener::{CertificateIdentityText, ClientCertificatesText, ListenerText, ListenerTls};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};

@@ -20,10 +20,14 @@ pub mod code {
     pub const ADMIN_LIMIT_EXCEEDED: i32 = 11;
     /// A control that must be understood is not.
     pub const UNAVAILABLE_CRITICAL_EXTENSION: i32 = 12;
+    /// A rule of the server's administrator is broken; where passwords are checked: the account is locked.
+    pub const CONSTRAINT_VIOLATION: i32 = 19;
     /// There is no entry of this name.
     pub const NO_SUCH_OBJECT: i32 = 32;
     /// What should be the name of an entry is none.
     pub const INVALID_DN_SYNTAX: i32 = 34;
+    /// The entry can't be bound as so: it has no password.
+    pub const INAPPROPRIATE_AUTHENTICATION: i32 = 48;
     /// Name or password is wrong.
     pub const INVALID_CREDENTIALS: i32 = 49;
     /// Later.
@@ -77,6 +81,7 @@ impl Outcome {
             16 => "noSuchAttribute",
             17 => "undefinedAttributeType",
             18 => "inappropriateMatching",
+            19 => "constraintViolation",
             21 => "invalidAttributeSyntax",
             32 => "noSuchObject",
             33 => "aliasProblem",

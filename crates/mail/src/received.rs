@@ -22,6 +22,8 @@ pub struct Received<'a> {
     pub for_recipient: Option<&'a str>,
     /// The cipher suite, if the connection was encrypted (RFC 8314 §4.3).
     pub tls: Option<&'a str>,
+    /// Who the client is by its certificate.
+    pub certified: Option<&'a str>,
     /// When the message was received.
     pub at: Wall,
 }
@@ -69,6 +71,12 @@ impl Received<'_> {
             line.fold();
             line.out.extend_from_slice(b"tls ");
             write_text(line.out, cipher);
+        }
+        if let Some(name) = self.certified {
+            line.fold();
+            line.out.extend_from_slice(b"(certificate of ");
+            write_comment(line.out, name);
+            line.out.push(b')');
         }
         line.out.push(b';');
         if self.for_recipient.is_some() || self.tls.is_some() {
@@ -190,6 +198,12 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.bytes().map(|b| if b.is_ascii_control() { b'?' } else { b }));
 }
 
+/// What would end a comment, or begin another one, can't stand in it (RFC 5322 §3.2.2).
+fn write_comment(out: &mut Vec<u8>, text: &str) {
+    let is_plain = |b: u8| b.is_ascii_graphic() && !b"()\\".contains(&b);
+    out.extend(text.bytes().take(NAME_BYTES_MAX).map(|b| if is_plain(b) { b } else { b'?' }));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +219,7 @@ mod tests {
             id: MessageId(0x1234_0700_0000_002a),
             for_recipient: Some("user@example.net"),
             tls: None,
+            certified: None,
             at: Wall(1_795_255_872_345),
         }
     }
@@ -236,6 +251,9 @@ mod tests {
         assert!(text.contains("with ESMTPS id 123407000000002a\r\n"), "{text}");
         let end = "\tfor <user@example.net>\r\n\ttls TLS_AES_256_GCM_SHA384; ";
         assert!(text.contains(end), "{text}");
+        let certified = Some("jo (x)\\@x.test");
+        let text = written(Received { tls: cipher, certified, ..field() });
+        assert!(text.contains("_SHA384\r\n\t(certificate of jo??x??@x.test); "), "{text}");
         let text = written(Received { tls: cipher, for_recipient: None, ..field() });
         assert!(text.contains("2a\r\n\ttls TLS_AES_256_GCM_SHA384; "), "{text}");
     }

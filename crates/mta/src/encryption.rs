@@ -1,6 +1,8 @@
 //! How a connection is encrypted, and whom a peer's certificate must convince.
 
+use auth::fingerprint::Fingerprint;
 use auth::tlsa::Tlsa;
+use config::CertificateIdentity;
 use std::sync::Arc;
 
 /// How a connection is encrypted.
@@ -10,6 +12,33 @@ pub struct Encryption {
     pub version: &'static str,
     /// The suite by its registered name: `TLS_AES_256_GCM_SHA384`.
     pub cipher: &'static str,
+}
+
+/// What a client's certificate is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    certificate: Fingerprint,
+    key: Fingerprint,
+    name: Option<Box<str>>,
+}
+
+impl ClientCertificate {
+    /// One in DER, with the name in it that counts. `None`: it is none.
+    #[must_use]
+    pub fn new(der: &[u8], name: Option<Box<str>>) -> Option<ClientCertificate> {
+        let certificate = Fingerprint::of(der);
+        Some(ClientCertificate { certificate, key: Fingerprint::of_key(der)?, name })
+    }
+
+    /// What it is known by; `None`: it has no name.
+    #[must_use]
+    pub fn identity(&self, by: CertificateIdentity) -> Option<String> {
+        match by {
+            CertificateIdentity::Name => self.name.as_deref().map(str::to_owned),
+            CertificateIdentity::Certificate => Some(self.certificate.to_string()),
+            CertificateIdentity::Key => Some(self.key.to_string()),
+        }
+    }
 }
 
 /// Which certificate a peer must have. Sessions that began with one are never resumed with another.

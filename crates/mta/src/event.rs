@@ -68,6 +68,8 @@ pub struct Client {
     pub protocol: &'static str,
     /// `None`: in clear.
     pub tls: Option<Encryption>,
+    /// Who it is by its certificate, if that counts.
+    pub certified: Option<Arc<str>>,
     /// Who has logged in.
     pub login: Option<Arc<str>>,
 }

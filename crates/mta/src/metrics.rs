@@ -271,7 +271,7 @@ metric_set! {
     sessions_refused: Counter = "sessions_refused" {} "Client connections turned away with 421 because of a limit.";
     logins: Counter = "logins" {} "Logins of clients.";
     login_failures: Counter = "login_failures" {} "Logins that failed: a wrong password, an unknown user, a proof that is none.";
-    logins_deferred: Counter = "logins_deferred" {} "Logins put off with 421 or 454: a limit, a table without an answer, too many passwords to hash.";
+    logins_deferred: Counter = "logins_deferred" {} "Logins put off with 421 or 454: a limit, a table or server without an answer, too many passwords to hash.";
     early_talkers: Counter = "early_talkers" {} "Clients that were refused because they spoke before they were greeted.";
     proxy_headers_refused: Counter = "proxy_headers_refused" {} "Connections of proxies that were closed because their PROXY header was none, or took too long.";
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";

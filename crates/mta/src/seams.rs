@@ -1,16 +1,22 @@
 //! The four seams through which the message's way touches the world: [`Net`], [`Dns`], [`Time`]
 //! and [`Spawn`], gathered in a [`World`]. (The fifth, `Disk`, belongs to the spool; mailbox files
-//! go through [`MailStore`], lookup tables are [`Tables`], passwords are hashed by [`Hashing`].)
+//! go through [`MailStore`], lookup tables are [`Tables`], passwords are hashed by [`Hashing`],
+//! servers that know users are [`Authenticators`].)
 //!
 //! The program implements them with sockets, clocks and threads; the simulator with a virtual
 //! network and a virtual clock. Code on this floor is generic over them and holds no statics, so
 //! several nodes can live in one process.
 
+mod authenticators;
 mod mailbox;
 mod records;
 
-pub use crate::encryption::{DaneTrust, Encryption, Trust};
+pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, Trust};
 pub use auth::greylist::Book;
+pub use authenticators::{
+    Authenticators, Conversation, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators,
+    WebPlace,
+};
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 pub use records::AsRecords;
 
@@ -18,7 +24,7 @@ use crate::answer::Answer;
 use auth::greylist::{Rules, Triplet, Verdict};
 use auth::tlsa::Tlsa;
 use bytes::Bytes;
-use config::TableEntry;
+use config::{ClientCertificates, TableEntry};
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Mono, Wall};
 use std::cell::RefCell;
@@ -63,6 +69,10 @@ pub trait World: Clone + 'static {
     fn domain_reports(&self) -> &Self::DomainReports;
     /// What is known of strangers who came before.
     fn greylist(&self) -> &Self::Greylist;
+    /// Servers that know users.
+    fn authenticators(&self) -> &dyn Authenticators {
+        &NoAuthenticators
+    }
 }
 
 /// Where a connection leads.
@@ -109,6 +119,23 @@ pub trait Net: 'static {
         &self,
         stream: Self::Stream,
     ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
+
+    /// As [`Net::encrypt_accepted`], with a certificate asked of the client: the one that it has shown, if
+    /// that counts.
+    ///
+    /// # Errors
+    /// The same.
+    fn encrypt_asking(
+        &self,
+        stream: Self::Stream,
+        _asked: &ClientCertificates,
+    ) -> impl Future<Output = io::Result<(Self::Stream, Encryption, Option<ClientCertificate>)>>
+    {
+        async {
+            let (stream, encryption) = self.encrypt_accepted(stream).await?;
+            Ok((stream, encryption, None))
+        }
+    }
 
     /// Encrypts the connection to the host `name` (or address), on which nothing was read that belongs
     /// to that. Its certificate must be one that is to be trusted.
@@ -175,6 +202,11 @@ pub trait Stream: Sized + 'static {
     /// # Errors
     /// As the operating system says.
     fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// What TLS 1.3 exports for those who bind a login to the connection (`tls-exporter`, RFC 9266).
+    fn channel_binding(&self) -> Option<[u8; 32]> {
+        None
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -200,8 +200,8 @@ impl Node {
     /// # Errors
     /// What is wrong with its certificates or tables, each in a sentence. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Arc<Config>) -> Result<(), String> {
-        let certificates = certificates::read(&config.certificates)?;
         let signing_keys = signing_keys::read(config)?;
+        let certificates = certificates::read(config)?;
         self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
         self.certificates.adopt(config, certificates)?;
         self.signing_keys.adopt(config, signing_keys)?;

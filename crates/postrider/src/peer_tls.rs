@@ -95,6 +95,14 @@ pub(crate) fn verifying() -> io::Result<ClientConfig> {
         let text = "this machine has no root certificates to verify with (ca-certificates)";
         return Err(io::Error::other(text));
     }
+    verifying_by(roots)
+}
+
+/// What takes certificates that are valid by these.
+///
+/// # Errors
+/// When TLS can't be had.
+pub(crate) fn verifying_by(roots: RootCertStore) -> io::Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())

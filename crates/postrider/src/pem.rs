@@ -1,5 +1,6 @@
 //! Certificates and keys in PEM files.
 
+use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fmt::Display;
@@ -29,6 +30,18 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
 /// The roots of this machine, as far as they can be read.
 pub(crate) fn native_roots() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
+}
+
+/// The authorities of a file, at least one.
+///
+/// # Errors
+/// A sentence that names the file.
+pub(crate) fn roots(path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| about(path, error))?;
+    }
+    Ok(roots)
 }
 
 /// What is wrong with a file.

@@ -51,11 +51,9 @@ impl Salted {
     pub(crate) fn keys_of(&self, password: &Password) -> Keys {
         let salted = self.salted_password(password.bytes());
         let client_key = hmac(&*salted, &[b"Client Key"]);
-        Keys {
-            salted: self.clone(),
-            stored: Sha256::digest(client_key).into(),
-            server: hmac(&*salted, &[b"Server Key"]),
-        }
+        let mut proof = hmac(&Sha256::digest(client_key), &[message.as_bytes()]);
+        proof.iter_mut().zip(client_key).for_each(|(byte, key)| *byte ^= key);
+        proof
     }
 
     /// RFC 5802 §2.2: Hi is PBKDF2 of one block (RFC 8018 §5.2).
@@ -121,11 +119,26 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> Key {
     mac.finalize().into_bytes().into()
 }
 
+/// What a client may bind its proof to: that nobody sits between it and us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// Nothing was offered.
+    Unbound,
+    /// SCRAM-SHA-256-PLUS was offered, and the client has chosen the mechanism without it.
+    Declined,
+    /// SCRAM-SHA-256-PLUS was chosen: this is what TLS exports (`tls-exporter`, RFC 9266).
+    Bound([u8; 32]),
+}
+
+/// The name by which clients call what they bind to (RFC 9266 §2).
+const BINDING: &str = "p=tls-exporter";
+
 /// The client's first message (RFC 5802 §7: client-first-message).
 #[derive(Debug)]
 pub(super) struct First {
-    /// `n,,` and the like: the last message repeats it.
-    gs2_header: String,
+    /// `n,,` and the like, and what the channel exports: the last message repeats it (RFC 5802 §7:
+    /// cbind-input).
+    binding: Vec<u8>,
     /// What of the message is signed.
     bare: String,
     user: String,
@@ -156,7 +169,7 @@ pub(super) struct Proved {
 }
 
 impl First {
-    pub(super) fn parse(message: &[u8]) -> Result<First, Failure> {
+    pub(super) fn parse(message: &[u8], channel: &Channel) -> Result<First, Failure> {
         let text = std::str::from_utf8(message).map_err(|_| Failure::Form)?;
         let mut fields = text.splitn(3, ',');
         let (Some(binding), Some(identity), Some(bare)) =
@@ -164,11 +177,15 @@ impl First {
         else {
             return Err(Failure::Form);
         };
-        // RFC 5802 §6: `y` says that the client could bind the channel, and that we don't offer it,
-        // which is so; `p=` belongs to another mechanism.
-        if !matches!(binding, "n" | "y") {
-            return Err(Failure::Form);
-        }
+        // RFC 5802 §6: `y` says that the client could bind the channel, and that we don't offer it. If we
+        // do, somebody has taken the offer away.
+        let exported: &[u8] = match (binding, channel) {
+            ("n", Channel::Unbound | Channel::Declined) | ("y", Channel::Unbound) => &[],
+            ("y", Channel::Declined) => return Err(Failure::Channel),
+            (BINDING, Channel::Bound(exported)) => exported,
+            // What RFC 5929 has for older TLS is not offered.
+            _ => return Err(Failure::Form),
+        };
         let mut fields = bare.split(',');
         let name = fields.next().and_then(|field| field.strip_prefix("n=")).ok_or(Failure::Form)?;
         let nonce =
@@ -184,8 +201,9 @@ impl First {
             Some(Some(_)) => return Err(Failure::OtherIdentity),
             _ => return Err(Failure::Form),
         }
-        let gs2_header = text.get(..text.len() - bare.len()).unwrap_or_default().to_owned();
-        Ok(First { gs2_header, bare: bare.to_owned(), user, nonce: nonce.to_owned() })
+        let header = text.get(..text.len() - bare.len()).unwrap_or_default();
+        let binding = [header.as_bytes(), exported].concat();
+        Ok(First { binding, bare: bare.to_owned(), user, nonce: nonce.to_owned() })
     }
 
     pub(super) fn user(&self) -> &str {
@@ -218,8 +236,11 @@ impl Challenged {
         let (Some(binding), Some(nonce), Some(mut proof)) = (binding, nonce, proof) else {
             return Err(Failure::Form);
         };
-        if binding != self.first.gs2_header.as_bytes() || nonce != self.nonce {
+        if nonce != self.nonce {
             return Err(Failure::Form);
+        }
+        if binding != self.first.binding {
+            return Err(Failure::Channel);
         }
         // RFC 5802 §3: AuthMessage.
         let parts: [&[u8]; 5] =
@@ -321,7 +342,7 @@ pub(super) fn escaped(name: &str) -> String {
 }
 
 /// RFC 5802 §5.1: `=2C` and `=3D` stand for a comma and an equals sign, and no other `=` does.
-fn unescaped(name: &str) -> Option<String> {
+pub(super) fn unescaped(name: &str) -> Option<String> {
     let mut parts = name.split('=');
     let mut out = parts.next()?.to_owned();
     for part in parts {

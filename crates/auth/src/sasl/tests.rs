@@ -2,10 +2,10 @@ use super::*;
 use crate::password::Stored;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use scram::{Keys, Salted};
+use scram::{Channel, Keys, Salted};
 
 fn begun(mechanism: Mechanism) -> Exchange {
-    Exchange::new(mechanism, || "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_owned())
+    Exchange::new(mechanism, Channel::Unbound, || "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_owned())
 }
 
 fn check(step: Step) -> Claim {
@@ -38,6 +38,7 @@ fn plain_has_three_parts() {
     let say = |message: &[u8]| begun(Mechanism::Plain).start(Some(message));
     assert_eq!(check(say(b"\0jo\0secret")), claim("jo", "secret"));
     assert_eq!(check(say(b"jo\0jo\0secret")), claim("jo", "secret"));
+    assert_eq!(claim("jo", "secret").plain().as_slice(), b"\0jo\0secret");
     assert_eq!(check(say("\0j\u{f6}@x\0p\u{e4}ss".as_bytes())), claim("j\u{f6}@x", "p\u{e4}ss"));
     assert_eq!(failure(say(b"al\0jo\0secret")), Failure::OtherIdentity);
     for bad in
@@ -73,6 +74,39 @@ fn login_asks_twice_or_once() {
     let mut exchange = begun(Mechanism::Login);
     exchange.start(Some(b"jo"));
     assert_eq!(failure(exchange.handle_response(b"")), Failure::Form);
+}
+
+#[test]
+fn a_token_that_is_refused_is_so_after_a_last_word() {
+    let message = b"n,a=jo,\x01auth=Bearer x\x01\x01";
+    let mut exchange = begun(Mechanism::OauthBearer);
+    assert_eq!(challenge(exchange.start(None)), "");
+    let Step::Token(presented) = exchange.handle_response(message) else { panic!() };
+    assert_eq!(presented.user.as_deref(), Some("jo"));
+    let told = challenge(exchange.refuse_token(Some("mail")));
+    assert!(told.contains("invalid_token") && told.contains("\"mail\""), "{told}");
+    assert_eq!(failure(exchange.handle_response(b"\x01")), Failure::Proof);
+    assert_eq!(failure(exchange.handle_response(b"\x01")), Failure::Form);
+    assert_eq!(failure(begun(Mechanism::Xoauth2).start(Some(message))), Failure::Form);
+    assert_eq!(failure(begun(Mechanism::Plain).refuse_token(None)), Failure::Form);
+}
+
+#[test]
+fn external_names_somebody_or_nobody() {
+    let named = |step: Step| match step {
+        Step::External(user) => user,
+        other => panic!("{other:?}"),
+    };
+    let say = |message: &[u8]| begun(Mechanism::External).start(Some(message));
+    assert_eq!(named(say(b"")), None);
+    assert_eq!(named(say(b"jo@x.test")).as_deref(), Some("jo@x.test"));
+    let mut exchange = begun(Mechanism::External);
+    assert_eq!(challenge(exchange.start(None)), "");
+    assert_eq!(named(exchange.handle_response(b"")), None);
+    assert_eq!(failure(exchange.handle_response(b"")), Failure::Form);
+    for bad in [&b"a\0b"[..], b"\xff", &[b'u'; USER_BYTES_MAX + 1]] {
+        assert_eq!(failure(say(bad)), Failure::Form);
+    }
 }
 
 fn keys() -> Keys {
@@ -139,7 +173,6 @@ fn what_is_no_proof_is_none() {
     for bad in [
         String::new(),
         format!("c=biws,r={NONCE}"),
-        format!("c=eSws,r={NONCE},p={PROOF}"),
         format!("c=biws,r={NONCE}x,p={PROOF}"),
         format!("c=biws,r=rOprNGfwEbeRWgbNEkqO,p={PROOF}"),
         format!("c=biws,r={NONCE},p={}", &PROOF[..40]),
@@ -187,4 +220,71 @@ fn first_messages_are_read_as_rfc_5802_has_them() {
     assert!(matches!(first(&long[..long.len() - 1]), Step::Keys(_)));
     // No keys were asked for.
     assert_eq!(failure(begun(Mechanism::Plain).handle_keys(keys())), Failure::Form);
+}
+
+#[test]
+fn a_first_message_tells_whom_it_is_about() {
+    let claimed = |mechanism, initial: &str| claimed_user(mechanism, initial.as_bytes());
+    let is = |mechanism, initial, user: &str| {
+        assert_eq!(claimed(mechanism, initial).as_deref(), Some(user), "{initial:?}");
+    };
+    is("SCRAM-SHA-1", "n,,n=a=2Cb,r=x", "a,b");
+    is("SCRAM-SHA-256", "y,a=al,n=jo,r=x,e=f", "jo");
+    is("XOAUTH2", "user=jo@x.test\x01auth=Bearer y\x01\x01", "jo@x.test");
+    is("OAUTHBEARER", "n,a=jo@x.test,\x01auth=Bearer y\x01\x01", "jo@x.test");
+    for (mechanism, initial) in [
+        ("CRAM-MD5", "n,,n=jo,r=x"),
+        ("SCRAM-SHA-1", "n,,jo"),
+        ("SCRAM-SHA-1", "n,,n=,r=x"),
+        ("XOAUTH2", "auth=Bearer y"),
+        ("XOAUTH2", "user=\x01"),
+        ("OAUTHBEARER", "n,,\x01auth=Bearer y\x01\x01"),
+        ("OAUTHBEARER", ""),
+    ] {
+        assert_eq!(claimed(mechanism, initial), None, "{initial:?}");
+    }
+    assert_eq!(claimed_user("SCRAM-SHA-1", b"n,,n=\xff,r=x"), None);
+}
+
+/// The answer to the client's last message, which binds `bound`, where the channel exports 7s.
+fn bound(begin: &str, channel: Channel, bound: &[u8]) -> Step {
+    let salted = Salted::for_user(b"secret", "jo");
+    let pencil = Password::new(b"pencil").unwrap();
+    let mut exchange = Exchange::new(Mechanism::ScramSha256Plus, channel, || "server".into());
+    let bare = "n=jo,r=client";
+    let Step::Keys(_) = exchange.start(Some(format!("{begin}{bare}").as_bytes())) else { panic!() };
+    let first = challenge(exchange.handle_keys(salted.keys_of(&pencil)));
+    let binding = STANDARD.encode([begin.as_bytes(), bound].concat());
+    let signed = format!("c={binding},r=clientserver");
+    let proof = salted.proof(&pencil, &format!("{bare},{first},{signed}"));
+    exchange.handle_response(format!("{signed},p={}", STANDARD.encode(proof)).as_bytes())
+}
+
+#[test]
+fn a_proof_is_bound_to_its_channel() {
+    let sevens = Channel::Bound([7; 32]);
+    let last = bound("p=tls-exporter,,", sevens, &[7; 32]);
+    assert!(challenge(last).starts_with("v="));
+    for other in [&[8; 32][..], &[7; 31], b""] {
+        assert_eq!(failure(bound("p=tls-exporter,,", sevens, other)), Failure::Channel);
+    }
+    let first = |mechanism, channel, text: &str| {
+        Exchange::new(mechanism, channel, || "server".into()).start(Some(text.as_bytes()))
+    };
+    let plus = |text| failure(first(Mechanism::ScramSha256Plus, sevens, text));
+    for bad in [
+        "n,,n=jo,r=x",
+        "y,,n=jo,r=x",
+        "p=tls-unique,,n=jo,r=x",
+        "p=tls-server-end-point,,n=jo,r=x",
+        "p=,,n=jo,r=x",
+    ] {
+        assert_eq!(plus(bad), Failure::Form, "{bad}");
+    }
+    // Somebody has taken the offer away.
+    let plain = |text| first(Mechanism::ScramSha256, Channel::Declined, text);
+    assert_eq!(failure(plain("y,,n=jo,r=x")), Failure::Channel);
+    assert!(matches!(plain("n,,n=jo,r=x"), Step::Keys(_)));
+    assert_eq!(failure(plain("p=tls-exporter,,n=jo,r=x")), Failure::Form);
+    assert_eq!(failure(bound("n,,", Channel::Declined, b"x")), Failure::Channel);
 }

@@ -1,6 +1,7 @@
 //! Bad files: each with the place and the message that it must give.
 
 use super::bad_checks::CHECKS;
+use super::bad_logins::LOGINS;
 use channels::schema;
 
 /// A file that is right but for `<HERE>`, which stands on line 1 (before the sections).
@@ -13,11 +14,6 @@ const ROUTE: &str =
     "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\n<HERE>\n[[route]]\ndiscard = {}\n";
 /// The same with `<HERE>` on line 6, in a section of its own.
 const END: &str = "\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n<HERE>\n";
-
-/// A submission listener with `<HERE>` on line 11.
-const SUBMISSION: &str = "[[table]]\nname = \"p\"\ninline = { a = \"b\" }\n\
-    [[certificate]]\nnames = [\"a.example\"]\nchain = \"c\"\nkey = \"k\"\n\
-    [[listener]]\naddress = \"127.0.0.1:587\"\nkind = \"submission\"\n<HERE>\n[[route]]\ndiscard = {}\n";
 
 /// Frame, what is put into it, and the one error line that must come of it.
 const BAD: &[(&str, &str, &str)] = &[
@@ -323,53 +319,10 @@ const BAD: &[(&str, &str, &str)] = &[
     ),
     // Submission.
     (LISTENER, "kind = \"submissions\"", "3:8: no listener speaks \"submissions\""),
-    (LISTENER, "kind = \"submission\"", "1:1: a submission listener without `logins`"),
-    (SUBMISSION, "logins = { table = \"none\" }", "11:20: there is no table named \"none\""),
     (
-        SUBMISSION,
-        "logins = { table = \"p\" }\nsenders = { table = \"none\" }",
-        "12:21: there is no table named \"none\"",
-    ),
-    (SUBMISSION, "logins = { table = \"p\" }\ntls = \"off\"", "12:7: logins in clear"),
-    (
-        SUBMISSION,
-        "logins = { table = \"p\" }\nrelay_from = [\"10.0.0.0/8\"]",
-        "12:14: `relay_from` where clients log in",
-    ),
-    (
-        SUBMISSION,
-        "logins = { table = \"p\" }\nchecks = { spf = \"mark\" }",
-        "12:1: nobody is checked who has logged in",
-    ),
-    (
-        SUBMISSION,
-        "logins = { table = \"p\" }\nmechanisms = []",
-        "12:14: nobody can log in without a mechanism",
-    ),
-    (
-        SUBMISSION,
-        "logins = { table = \"p\" }\nmechanisms = [\"cram-md5\"]",
-        "12:15: `mechanisms[0]` can't be \"cram-md5\"",
-    ),
-    (
-        SUBMISSION,
-        "logins = { table = \"p\" }\nmax_login_failures = 0",
-        "12:22: `max_login_failures` must be at least 1",
-    ),
-    (
-        SUBMISSION,
-        "logins = { table = \"p\" }\nlogin_failure_delay = \"61s\"",
-        "12:23: no client waits longer than a minute to learn that it failed",
-    ),
-    (
-        SUBMISSION,
-        "logins = { table = \"p\" }\n[[listener]]\naddress = \"127.0.0.1:25\"\nlogins = { table = \"p\" }",
-        "12:1: unknown field `logins`, expected one of `banner`, `max_command_bytes`, `max_line_bytes`, `max_commands`, `max_errors`, `max_refused_recipients`, `max_messages`, `command_timeout`, `content_timeout`, `transfer_timeout`, `session_timeout`, `xclient_from`, `early_talkers`, `greeting_delay`, `bare_newline`, `nul`, `chunking`, `pipelining`, `smtputf8`, `dsn`, `checks`, `seal`, `milters`",
-    ),
-    (
-        "[[table]]\nname = \"p\"\ninline = { a = \"b\" }\n<HERE>\n[[route]]\ndiscard = {}\n",
-        "[[listener]]\naddress = \"127.0.0.1:587\"\nkind = \"submission\"\nlogins = { table = \"p\" }",
-        "6:8: logins, and no [[certificate]] to encrypt them with",
+        LISTENER,
+        "client_certificates = { authorities = \"c\" }",
+        "3:1: certificates of clients without TLS",
     ),
     (
         LISTENER,
@@ -549,7 +502,7 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn each_mistake_is_shown_at_its_place() {
     let mut wrong = String::new();
-    for (frame, mistake, expected) in BAD.iter().chain(CHECKS) {
+    for (frame, mistake, expected) in BAD.iter().chain(CHECKS).chain(LOGINS) {
         let text = frame.replacen("<HERE>", mistake, 1);
         let found = match schema().parse(&text, "f.toml") {
             Ok(_) => "no error".to_owned(),

@@ -4,4 +4,5 @@
 
 mod bad;
 mod bad_checks;
+mod bad_logins;
 mod good;

@@ -5,6 +5,7 @@ use super::node::{Node, play};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lookup::{Trouble, TroubleKind};
+use mta::seams::ClientCertificate;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -257,5 +258,80 @@ fn a_reload_reaches_the_sessions_that_begin_then() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(before.say(&plain("jo", "right")).await.starts_with("235"));
         assert!(reply_to(&node, STRANGER, "jo", "right").await.starts_with("504"));
+    });
+}
+
+/// For `mx.example.org`.
+const CERTIFICATE: &[u8] = include_bytes!("../../../postrider/tests/certificates/host.der");
+
+fn certificate(name: &str) -> Option<ClientCertificate> {
+    ClientCertificate::new(CERTIFICATE, Some(name.into()))
+}
+
+#[test]
+fn a_certificate_says_who_the_client_is() {
+    play(|| async {
+        let node = node(
+            "mechanisms = [\"plain\", \"external\"]\n\
+             client_certificates = { authorities = \"ca.pem\" }",
+        )
+        .await;
+        let mut nobody = Client::connect(&node, STRANGER).await;
+        assert_eq!(nobody.say("AUTH EXTERNAL =").await, "504 5.5.4 This mechanism is not offered");
+        node.world.set_certificate(certificate("jo@x.test"));
+        for (initial, begin) in [
+            ("=", "235 2.7.0"),
+            (&*STANDARD.encode("jo@x.test"), "235 2.7.0"),
+            (&*STANDARD.encode("al@x.test"), "535 5.7.8"),
+            (&*STANDARD.encode("a\nb"), "501 5.5.2"),
+        ] {
+            let mut client = Client::connect(&node, STRANGER).await;
+            let reply = client.say(&format!("AUTH EXTERNAL {initial}")).await;
+            assert!(reply.starts_with(begin), "{initial}: {reply}");
+        }
+        let mut client = Client::connect(&node, STRANGER).await;
+        assert_eq!(client.say("AUTH EXTERNAL").await, "334 ");
+        assert!(client.say("").await.starts_with("235"));
+        client.send("jo@x.test", &["a@y.test"], CONTENT).await;
+        node.wait_for("delivered", 1).await;
+        let received = &node.of("received")[0];
+        assert_eq!(
+            (&received["login"], &received["tls_client"]),
+            (&"jo@x.test".into(), &"jo@x.test".into())
+        );
+        let mailboxes = node.world.mailboxes();
+        let text = &mailboxes[std::path::Path::new("/mail/y.test/a")][0];
+        assert!(text.contains("(certificate of jo@x.test); "), "{text}");
+        // Who has a password needs no certificate.
+        let reply = reply_to(&node, STRANGER, "jo", "right").await;
+        assert!(reply.starts_with("235"), "{reply}");
+    });
+}
+
+#[test]
+fn who_has_a_known_certificate_may_relay_where_that_is_so() {
+    play(|| async {
+        let keys = "name = \"relay\"\nkind = \"smtp\"\naddress = \"192.0.2.250:25\"\n\
+             tls = \"implicit\"\nclient_certificates = { identity = \"certificate\", \
+             users = { table = \"passwords\" }, relay = true }";
+        let text =
+            config("").replace("[[listener]]", &format!("[[listener]]\n{keys}\n[[listener]]"));
+        let text = text.replace("[[route]]", "[[route]]\ndomains = [\"here.test\"]");
+        let far = "[[route]]\nsmtp = { hosts = [\"192.0.2.9\"] }\n";
+        let node = Node::start(&(text + far)).await;
+        let may_relay = async || {
+            let mut client = Client::connect(&node, STRANGER).await;
+            client.say("MAIL FROM:<a@x.test>").await;
+            client.say("RCPT TO:<b@far.test>").await
+        };
+        assert!(may_relay().await.starts_with("550 5.7.1"));
+        node.world.set_certificate(certificate("jo@x.test"));
+        assert!(may_relay().await.starts_with("550 5.7.1"), "nobody knows it");
+        let shown = auth::fingerprint::Fingerprint::of(CERTIFICATE).to_string();
+        node.world.set_entry("passwords", &shown, Ok("branch"));
+        assert!(may_relay().await.starts_with("250"));
+        let gone = Trouble::new(TroubleKind::Unreachable, "it is down");
+        node.world.set_entry("passwords", &shown, Err(gone));
+        assert!(may_relay().await.starts_with("550 5.7.1"));
     });
 }

@@ -2,15 +2,15 @@
 //! memory. Time passes when nobody has anything to do.
 
 use bytes::Bytes;
-use config::TableEntry;
+use config::{ClientCertificates, TableEntry};
 use lookup::{Entry, Trouble};
 use mail::{Mono, Wall};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Book, Dns, DnsError, Encryption, Endpoint, Found, Hashing, Listener, MailStore, MailboxError,
-    MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Overloaded, Sleep, Spawn, Stream, Tables,
-    Task, Time, Trust, World,
+    Book, ClientCertificate, Dns, DnsError, Encryption, Endpoint, Found, Hashing, Listener,
+    MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Overloaded, Sleep,
+    Spawn, Stream, Tables, Task, Time, Trust, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,6 +91,11 @@ impl TestWorld {
     /// Connections that were asked for, to whomever.
     pub(crate) fn connects(&self) -> usize {
         self.0.net.connects.get()
+    }
+
+    /// The certificate that clients show from now on, if they are asked for one.
+    pub(crate) fn set_certificate(&self, certificate: Option<ClientCertificate>) {
+        *self.0.net.certificate.borrow_mut() = certificate;
     }
 
     /// What MX says of a domain.
@@ -236,6 +241,8 @@ impl Hashing for HashingHere {
 pub(crate) struct TestNet {
     peers: RefCell<BTreeMap<SocketAddr, Serve>>,
     connects: Cell<usize>,
+    /// What clients show.
+    certificate: RefCell<Option<ClientCertificate>>,
 }
 
 impl Net for TestNet {
@@ -264,6 +271,15 @@ impl Net for TestNet {
     /// In name only: nobody listens here.
     async fn encrypt_accepted(&self, pipe: Pipe) -> io::Result<(Pipe, Encryption)> {
         Ok((pipe, Encryption { version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384" }))
+    }
+
+    async fn encrypt_asking(
+        &self,
+        pipe: Pipe,
+        _: &ClientCertificates,
+    ) -> io::Result<(Pipe, Encryption, Option<ClientCertificate>)> {
+        let (pipe, encryption) = self.encrypt_accepted(pipe).await?;
+        Ok((pipe, encryption, self.certificate.borrow().clone()))
     }
 
     async fn encrypt_connected(

@@ -31,12 +31,14 @@ impl Resolver<'_> {
             // Whose protocol has a mistake has no listener: nothing comes of the file then.
             let protocol = self.protocol(schema, &at, text);
             let tls = self.tls(&at, text, has_certificates);
+            let asked = self.client_certificates(&at, text, tls, protocol.as_deref());
             if protocol.as_ref().is_some_and(|protocol| protocol.needs_login()) {
                 self.check_for_logins(&at, text, tls);
             }
             let Some(listener) = self.listener(&at, text, tls, name_and_address, protocol) else {
                 continue;
             };
+            let listener = Listener { client_certificates: asked, ..listener };
             for other in &listeners {
                 if other.name == listener.name {
                     let message = format!("a listener named \"{}\" exists already", other.name);
@@ -98,6 +100,7 @@ impl Resolver<'_> {
             kind: text.kind.as_str().into(),
             protocol: protocol?,
             tls,
+            client_certificates: None,
             address,
             relay_from,
             proxy_protocol_from: proxies,
@@ -161,6 +164,18 @@ impl Resolver<'_> {
             self.error(&format!("{at}.kind"), message, &help);
             return None;
         };
+        let strange: Vec<&String> =
+            text.protocol.keys().filter(|key| !(found.has_key)(key)).collect();
+        for key in &strange {
+            let kinds = schema.protocols().iter().filter(|kind| (kind.has_key)(key));
+            let kinds: Vec<String> = kinds.map(|kind| format!("\"{}\"", kind.kind)).collect();
+            let message = format!("`{key}` where kind = \"{}\"", text.kind);
+            let help = format!("it is for a listener with kind = {}", kinds.join(" or "));
+            self.error(&format!("{at}.{key}"), message, &help);
+        }
+        if !strange.is_empty() {
+            return None;
+        }
         let mut reader = Reader::new(self, at.to_owned());
         (found.read)(text.protocol.clone(), &mut reader)
     }

@@ -1,5 +1,6 @@
 //! `[[listener]]` as it is written, as far as every protocol has it.
 
+use super::TableRefText;
 use crate::quantity::SizeText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ pub struct ListenerText {
     /// `"off"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
+    /// Certificates that clients are asked for in the TLS handshake. Without it: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_certificates: Option<ClientCertificatesText>,
     /// Longest message, 552 5.3.4 beyond it (RFC 1870).
     pub max_message_bytes: SizeText,
     /// Recipients in one transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8 asks for at least
@@ -84,6 +88,7 @@ impl Default for ListenerText {
             relay_from: Vec::new(),
             proxy_protocol_from: Vec::new(),
             tls: None,
+            client_certificates: None,
             max_message_bytes: 52_428_800.into(),
             max_recipients: 1_000,
             max_hops: 100,
@@ -98,6 +103,41 @@ impl Default for ListenerText {
             protocol: toml::Table::new(),
         }
     }
+}
+
+/// Certificates that clients are asked for. One counts if it is signed by `authorities` and known to
+/// `users`, as far as these are there; at least one must be. Who shows one that does not count is as who
+/// shows none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientCertificatesText {
+    /// PEM file with the certificates of authorities that a client's must be signed by; valid now and
+    /// for TLS clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authorities: Option<String>,
+    /// Clients without a certificate, or with one that `authorities` did not sign, are turned away in the
+    /// handshake. Not for servers that anybody sends to.
+    pub required: bool,
+    /// What a certificate is known by.
+    pub identity: CertificateIdentityText,
+    /// The table from that to users. Without it the user is called by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<TableRefText>,
+    /// Clients whose certificate counts may send to any domain, as those of `relay_from` may.
+    pub relay: bool,
+}
+
+/// What a certificate is known by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CertificateIdentityText {
+    /// The first mail address in its subjectAltName, or else the first host name, in lower case.
+    #[default]
+    Name,
+    /// Its SHA-256, in hexadecimal digits of lower case without colons.
+    Certificate,
+    /// That of its public key (SubjectPublicKeyInfo), which may stay when the certificate is renewed.
+    Key,
 }
 
 /// TLS on a listener.

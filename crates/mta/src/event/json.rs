@@ -139,6 +139,9 @@ fn client_fields(line: &mut Line<'_>, client: &Client) {
     line.text("listener", &client.listener);
     line.plain("protocol", client.protocol);
     tls_fields(line, client.tls);
+    if let Some(certified) = &client.certified {
+        line.text("tls_client", certified);
+    }
     if let Some(login) = &client.login {
         line.text("login", login);
     }

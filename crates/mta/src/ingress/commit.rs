@@ -130,6 +130,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         id: content.id,
         for_recipient: only,
         tls: client.tls.map(|tls| tls.cipher),
+        certified: client.certified.as_deref().filter(|_| !hides_client),
         at,
     }
     .write_to(&mut prefix);

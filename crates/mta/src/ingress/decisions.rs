@@ -163,8 +163,8 @@ impl<W: World> Asked<W> {
             return self.ask_stages(recipient, routed, None);
         }
         let config = &self.active.config;
-        let (listener, ip) = (self.session.listener(), self.session.client().address.ip());
-        let decision = config.decide(listener, Some(ip), &recipient.mailbox, in_tables);
+        let (listener, may_relay) = (self.session.listener(), self.session.may_relay());
+        let decision = config.decide_as(listener, may_relay, &recipient.mailbox, in_tables);
         let route = decision.route().and_then(|route| config.routes.get(route));
         let routed = decision.refusal().map_or_else(|| Ok(kept_by(route)), Err);
         // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).

@@ -132,13 +132,26 @@ impl<W: World> Entrance<W> {
         until: Mono,
     ) -> io::Result<<W::Net as Net>::Stream> {
         let services = &self.ingress.services;
-        let begun = services.world.net().encrypt_accepted(stream);
+        let asked = self.session.listener().client_certificates.clone();
+        let begun = async {
+            match &asked {
+                Some(asked) => services.world.net().encrypt_asking(stream, asked).await,
+                None => {
+                    let (stream, encryption) =
+                        services.world.net().encrypt_accepted(stream).await?;
+                    Ok((stream, encryption, None))
+                }
+            }
+        };
         let done = alarm.within(|_| until, begun).await;
         self.handshake.clear();
         match done.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
-            Ok((stream, encryption)) => {
+            Ok((stream, encryption, certificate)) => {
                 services.metrics.tls_handshakes.inc();
                 self.session.note_encrypted(encryption);
+                if let (Some(asked), Some(certificate)) = (asked, certificate) {
+                    self.recognise(&asked, &certificate).await;
+                }
                 Ok(stream)
             }
             Err(error) => {

@@ -5,7 +5,7 @@ use super::decisions::{Grace, decided};
 use super::{Entrance, refusals};
 use crate::answer::Answer;
 use crate::login_failures::Who;
-use crate::seams::{Hashing as _, Time as _, World};
+use crate::seams::{Hashing as _, Introspection, LoginServer, LoginTerms, Time as _, World};
 use crate::tables;
 use auth::password::Stored;
 use auth::sasl::Claim;
@@ -22,8 +22,12 @@ const STORED_PASSWORD: &str = "password";
 /// Who may log in, and how often that may fail.
 #[derive(Clone, Debug)]
 pub struct Logins {
-    /// From users to their stored passwords.
-    pub table: Arc<TableEntry>,
+    /// Who knows users.
+    pub source: LoginSource,
+    /// Who says whose tokens are. `None`: nobody has any here.
+    pub tokens: Option<Arc<Introspection>>,
+    /// A server's answer is waited for so long.
+    pub patience: Duration,
     /// Failures of one client at all listeners; 0 here and below: no limit.
     pub failures_per_hour: u32,
     /// Failures of one user, wherever they come from.
@@ -32,10 +36,22 @@ pub struct Logins {
     pub failure_delay: Duration,
 }
 
+/// Who knows users.
+#[derive(Clone, Debug)]
+pub enum LoginSource {
+    /// A table from users to their stored passwords.
+    Table(Arc<TableEntry>),
+    /// A server, which is asked about each login.
+    Server(LoginServer),
+    /// Nobody has a password: users prove in other ways who they are.
+    Nobody,
+}
+
 /// A login that is being tried.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    user: String,
+    /// `None`: the mechanism is a server's, which alone can read who that is.
+    pub(super) user: Option<Box<str>>,
     began: Mono,
 }
 
@@ -47,10 +63,10 @@ struct Kept {
 }
 
 impl Attempt {
-    /// As whom.
+    /// As whom, if that is known.
     #[must_use]
-    pub fn user(&self) -> &str {
-        &self.user
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
     }
 }
 
@@ -69,36 +85,58 @@ impl<W: World> Entrance<W> {
         Ok(())
     }
 
-    /// A login as `user` begins.
+    /// A login as `user` begins, if it is known who that is.
     ///
     /// # Errors
     /// Client or user failed too often.
-    pub fn begin_login(&self, logins: &Logins, user: &str) -> Result<Attempt, Refusal> {
+    pub fn begin_login(&self, logins: &Logins, user: Option<&str>) -> Result<Attempt, Refusal> {
         self.admit_logins(logins)?;
         let services = &self.ingress.services;
         let failures = &services.shared.login_failures;
         let max = logins.failures_per_hour_of_user;
-        if failures.is_exhausted(Who::user(user), max, services.now()) {
+        let is_exhausted = |user| failures.is_exhausted(Who::user(user), max, services.now());
+        if user.is_some_and(is_exhausted) {
             services.metrics.logins_deferred.inc();
             return Err(refusals::LOGINS_OF_USER);
         }
-        Ok(Attempt { user: user.to_owned(), began: services.now() })
+        Ok(Attempt { user: user.map(Box::from), began: services.now() })
     }
 
     /// Checks a password, and logs its user in.
     ///
     /// # Errors
     /// It is not his (535), or nobody knows now (454).
-    pub async fn log_in_with(&mut self, logins: &Logins, claim: Claim) -> Result<(), Refusal> {
-        let attempt = self.begin_login(logins, &claim.user)?;
-        let Claim { user, password } = claim;
-        let Kept { stored, is_his } = self.stored(logins, &user).await?;
-        let is_right = self.hash(move || stored.is(&password)).await?;
-        if is_right && is_his {
-            self.logged_in(&attempt);
-            return Ok(());
+    pub async fn log_in_with(
+        &mut self,
+        logins: &Logins,
+        claim: Claim,
+        terms: LoginTerms,
+    ) -> Result<(), Refusal> {
+        let attempt = self.begin_login(logins, Some(&claim.user))?;
+        let user = match &logins.source {
+            LoginSource::Table(table) => self.check_stored(table, claim).await?,
+            LoginSource::Server(server) => self.check_elsewhere(server, claim, terms).await?,
+            LoginSource::Nobody => None,
+        };
+        match user {
+            Some(user) => {
+                self.logged_in(&user);
+                Ok(())
+            }
+            None => Err(self.login_failed(logins, &attempt).await),
         }
-        Err(self.login_failed(logins, &attempt).await)
+    }
+
+    /// The user whose password this is, if it is, by what a table has stored.
+    async fn check_stored(
+        &self,
+        table: &Arc<TableEntry>,
+        claim: Claim,
+    ) -> Result<Option<String>, Refusal> {
+        let Claim { user, password } = claim;
+        let Kept { stored, is_his } = self.stored(table, &user).await?;
+        let is_right = self.hash(move || stored.is(&password)).await?;
+        Ok((is_right && is_his).then_some(user))
     }
 
     /// The keys that a user must prove to know, for SCRAM. `None`: what is stored of him has none, or
@@ -107,7 +145,9 @@ impl<W: World> Entrance<W> {
     /// # Errors
     /// Nobody knows now (454).
     pub async fn scram_keys(&self, logins: &Logins, user: &str) -> Result<Keys, Refusal> {
-        let Kept { stored, is_his } = self.stored(logins, user).await?;
+        // Of what a server keeps nothing is known here.
+        let LoginSource::Table(table) = &logins.source else { return Err(self.login_deferred()) };
+        let Kept { stored, is_his } = self.stored(table, user).await?;
         let hashing = self.ingress.services.world.hashing();
         let secret = *self.ingress.services.shared.salt_secret.get_or_init(|| hashing.secret());
         let user = user.to_owned();
@@ -123,9 +163,9 @@ impl<W: World> Entrance<W> {
     }
 
     /// The client has proved to be the user.
-    pub fn logged_in(&mut self, attempt: &Attempt) {
+    pub fn logged_in(&mut self, user: &str) {
         self.ingress.services.metrics.logins.inc();
-        self.session.note_login(&attempt.user);
+        self.session.note_login(user);
         self.count.may_relay = true;
     }
 
@@ -139,15 +179,18 @@ impl<W: World> Entrance<W> {
         let services = &self.ingress.services;
         services.metrics.login_failures.inc();
         let client = self.session.client();
-        let (user, address, listener) = (&attempt.user, client.address, &client.listener);
+        let (user, address, listener) = (attempt.user(), client.address, &client.listener);
+        let shown = user.unwrap_or_default();
         services.console.warn(
             "login",
-            format_args!("login failed user={user:?} client={address} listener={listener}"),
+            format_args!("login failed user={shown:?} client={address} listener={listener}"),
         );
         let failures = &services.shared.login_failures;
         let now = services.now();
         failures.note(Who::client(address.ip()), logins.failures_per_hour, now);
-        failures.note(Who::user(user), logins.failures_per_hour_of_user, now);
+        if let Some(user) = user {
+            failures.note(Who::user(user), logins.failures_per_hour_of_user, now);
+        }
         // From the beginning: however long the check took, the answer comes at the same time.
         let sleep = services.world.time().sleep_until(attempt.began + logins.failure_delay);
         let later = Answer::later(async move {
@@ -163,9 +206,9 @@ impl<W: World> Entrance<W> {
         self.ingress.services.world.hashing().secret()
     }
 
-    async fn stored(&self, logins: &Logins, user: &str) -> Result<Kept, Refusal> {
+    async fn stored(&self, table: &Arc<TableEntry>, user: &str) -> Result<Kept, Refusal> {
         let services = &self.ingress.services;
-        let found = tables::find(services.world.tables(), &logins.table, user);
+        let found = tables::find(services.world.tables(), table, user);
         let found = found.then(|found| Answer::Now(Ok(found)));
         let found = match decided(services, found, Grace::None).await? {
             Ok(found) => found,
@@ -186,7 +229,7 @@ impl<W: World> Entrance<W> {
                 Ok(Kept { stored, is_his: true })
             }
             Err(why) => {
-                let table = &logins.table.name;
+                let table = &table.name;
                 let text = format_args!("the password of {user:?} in table {table}: {why}");
                 services.console.warn("login", text);
                 Err(self.login_deferred())
@@ -208,7 +251,7 @@ impl<W: World> Entrance<W> {
         })
     }
 
-    fn login_deferred(&self) -> Refusal {
+    pub(super) fn login_deferred(&self) -> Refusal {
         self.ingress.services.metrics.logins_deferred.inc();
         refusals::LOGIN_LATER
     }

@@ -3,6 +3,7 @@
 
 mod account;
 mod announced;
+mod certificate_holder;
 mod commit;
 mod consultation;
 mod content;
@@ -14,6 +15,7 @@ mod forwarding;
 mod intake;
 mod limits;
 mod login;
+mod login_elsewhere;
 mod observer;
 pub(crate) mod own;
 mod pieces;
@@ -35,7 +37,8 @@ pub use draft::Draft;
 pub use entrance::{Entrance, Submitted};
 pub use forwarding::OwnDomains;
 pub use intake::Intake;
-pub use login::{Attempt, Logins};
+pub use login::{Attempt, LoginSource, Logins};
+pub use login_elsewhere::Elsewhere;
 pub use observer::Observer;
 pub use protocol::{Handler, Protocol, Protocols};
 pub use proxied::PROXY_HEADER_TIME_MAX;

@@ -72,6 +72,9 @@ pub(super) const WRONG_PASSWORD: Refusal =
 /// A table or a thread that is needed for a login.
 pub(super) const LOGIN_LATER: Refusal =
     Refusal::transient((7, 0), "Nobody can log in now; try again later").with_code(454);
+/// More than the server takes that knows users (RFC 4954 §4).
+pub(super) const LOGIN_TOO_LONG: Refusal =
+    Refusal::permanent((5, 6), "Authentication exchange line is too long").with_code(500);
 /// `login_failures_per_hour_of_user`.
 pub(super) const LOGINS_OF_USER: Refusal =
     Refusal::transient((7, 0), "Too many failed logins of this user; try again later")

@@ -53,6 +53,7 @@ impl Session {
             listener: name,
             protocol: "",
             tls: None,
+            certified: None,
             login: None,
         };
         Rc::new(Session {
@@ -115,6 +116,13 @@ impl Session {
     /// The connection is encrypted from now on.
     pub(super) fn note_encrypted(self: &mut Rc<Session>, encryption: Encryption) {
         Arc::make_mut(&mut Rc::make_mut(self).client).tls = Some(encryption);
+    }
+
+    /// By its certificate the client is this user, who may send to any domain, or not.
+    pub(super) fn note_certificate(self: &mut Rc<Session>, user: &str, may_relay: bool) {
+        let session = Rc::make_mut(self);
+        session.may_relay |= may_relay;
+        Arc::make_mut(&mut session.client).certified = Some(user.into());
     }
 
     /// The client has proved to be this user, and may send to any domain.

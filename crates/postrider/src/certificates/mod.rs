@@ -2,6 +2,7 @@
 //! change.
 
 mod choice;
+mod clients;
 mod expiry;
 
 use crate::console::ConsoleLog;
@@ -10,12 +11,17 @@ use crate::mutex::lock;
 use crate::pem;
 use crate::world::wall_now;
 use choice::{Choice, Shown};
-use config::{Certificate, Config};
+use clients::Asked;
+pub(crate) use clients::Judge;
+use config::{Certificate, ClientCertificates, Config};
 use expiry::Expiry;
 use mta::console::Console;
 use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, Ticketer};
+use rustls::server::ResolvesServerCert;
 use rustls::sign::CertifiedKey;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
@@ -30,9 +36,8 @@ pub(crate) struct Certificates {
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None`: there are none.
-    server: Option<Arc<ServerConfig>>,
-    configured: Vec<Certificate>,
+    servers: Servers,
+    configured: Configured,
     stamps: Vec<Stamp>,
     expiries: Vec<Expiry>,
     /// So long before its end a certificate is told of.
@@ -40,19 +45,53 @@ struct State {
     is_watched: bool,
 }
 
+/// What the configuration says of certificates.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Configured {
+    certificates: Vec<Certificate>,
+    /// How listeners ask clients for theirs.
+    asked: BTreeSet<Asked>,
+}
+
+impl Configured {
+    fn of(config: &Config) -> Configured {
+        let asked = config.listeners.iter().filter_map(|one| one.client_certificates.as_deref());
+        Configured {
+            certificates: config.certificates.clone(),
+            asked: asked.map(Asked::new).collect(),
+        }
+    }
+}
+
+/// What handshakes begin with.
+#[derive(Clone, Debug, Default)]
+struct Servers {
+    /// `None`: there is no certificate.
+    plain: Option<Door>,
+    asking: BTreeMap<Asked, Door>,
+}
+
+/// What a handshake with a client begins with.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub(crate) config: Arc<ServerConfig>,
+    /// Of the client's certificate, if it is asked for one.
+    pub(crate) judge: Option<Arc<Judge>>,
+}
+
 impl State {
     fn take(&mut self, read: Read) {
-        let Read { server, stamps, mut expiries } = read;
+        let Read { servers, stamps, mut expiries } = read;
         for expiry in &mut expiries {
             self.expiries.iter().for_each(|before| expiry.remember(before));
         }
-        (self.server, self.stamps, self.expiries) = (server, stamps, expiries);
+        (self.servers, self.stamps, self.expiries) = (servers, stamps, expiries);
     }
 }
 
 /// Certificates as they were read, with the files that they come from.
 pub(crate) struct Read {
-    server: Option<Arc<ServerConfig>>,
+    servers: Servers,
     stamps: Vec<Stamp>,
     expiries: Vec<Expiry>,
 }
@@ -68,7 +107,7 @@ impl Certificates {
     ) -> Result<Arc<Certificates>, String> {
         let state = Mutex::default();
         let certificates = Arc::new(Certificates { state, console: Arc::clone(console) });
-        certificates.adopt(config, read(&config.certificates)?)?;
+        certificates.adopt(config, read(config)?)?;
         Ok(certificates)
     }
 
@@ -84,17 +123,22 @@ impl Certificates {
         let mut state = lock(&self.state);
         state.take(read);
         state.warning = config.tls.expiry_warning;
-        state.configured.clone_from(&config.certificates);
-        if !state.is_watched && !state.configured.is_empty() {
+        state.configured = Configured::of(config);
+        if !state.is_watched && !state.configured.certificates.is_empty() {
             self.watch().map_err(|error| format!("cannot start a thread: {error}"))?;
             state.is_watched = true;
         }
         Ok(())
     }
 
-    /// What a client's handshake begins with. `None`: there is no certificate.
-    pub(crate) fn server(&self) -> Option<Arc<ServerConfig>> {
-        lock(&self.state).server.clone()
+    /// What a client's handshake begins with, who is asked for a certificate or not. `None`: there is no
+    /// certificate of ours.
+    pub(crate) fn door(&self, asked: Option<&ClientCertificates>) -> Option<Door> {
+        let servers = &lock(&self.state).servers;
+        match asked {
+            None => servers.plain.clone(),
+            Some(asked) => servers.asking.get(&Asked::new(asked)).cloned(),
+        }
     }
 
     /// None at all.
@@ -128,7 +172,7 @@ impl Certificates {
     fn read_anew(&self) {
         let configured = lock(&self.state).configured.clone();
         let console: &dyn Console = &*self.console;
-        match read(&configured) {
+        match read_configured(&configured) {
             Ok(read) => {
                 let mut state = lock(&self.state);
                 // A reload may have come in between.
@@ -163,11 +207,16 @@ fn look_on(certificates: &Weak<Certificates>) {
 ///
 /// # Errors
 /// What is wrong with one of them, in a sentence.
-pub(crate) fn read(configured: &[Certificate]) -> Result<Read, String> {
-    let mut stamps = Vec::with_capacity(2 * configured.len());
-    let mut shown = Vec::with_capacity(configured.len());
-    let mut expiries = Vec::with_capacity(configured.len());
-    for certificate in configured {
+pub(crate) fn read(config: &Config) -> Result<Read, String> {
+    read_configured(&Configured::of(config))
+}
+
+fn read_configured(configured: &Configured) -> Result<Read, String> {
+    let Configured { certificates, asked } = configured;
+    let mut stamps = Vec::with_capacity(2 * certificates.len());
+    let mut shown = Vec::with_capacity(certificates.len());
+    let mut expiries = Vec::with_capacity(certificates.len());
+    for certificate in certificates {
         let sentence = |why| format!("certificate of line {}: {why}", certificate.line);
         for path in [&certificate.chain, &certificate.key] {
             // Before it is read: what is written in between is noticed then.
@@ -178,11 +227,18 @@ pub(crate) fn read(configured: &[Certificate]) -> Result<Read, String> {
         expiries.push(Expiry::of(&certificate.chain, first).map_err(sentence)?);
         shown.push(Shown::new(certificate.clone(), key));
     }
-    let server = match shown.is_empty() {
-        true => None,
-        false => Some(Arc::new(server(Choice::new(shown))?)),
-    };
-    Ok(Read { server, stamps, expiries })
+    for path in asked.iter().filter_map(Asked::file) {
+        stamps.extend(Seen::at(path).map(|seen| Stamp::new(path, seen)));
+    }
+    let mut servers = Servers::default();
+    if !shown.is_empty() {
+        let choice = Arc::new(Choice::new(shown));
+        servers.plain = Some(door(&choice, None)?);
+        for asked in asked {
+            servers.asking.insert(asked.clone(), door(&choice, Some(asked))?);
+        }
+    }
+    Ok(Read { servers, stamps, expiries })
 }
 
 /// A chain with its key, which is the one that the certificate has.
@@ -194,16 +250,31 @@ fn certified(chain: &Path, key: &Path) -> Result<CertifiedKey, String> {
         .map_err(|error| format!("{} with {}: {error}", chain.display(), key.display()))
 }
 
-fn server(choice: Choice) -> Result<ServerConfig, String> {
+fn door(choice: &Arc<Choice>, asked: Option<&Asked>) -> Result<Door, String> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let judge = asked.map(|asked| asked.judge(&provider)).transpose()?;
+    let config = Arc::new(server(choice, judge.clone(), provider)?);
+    Ok(Door { config, judge })
+}
+
+fn server(
+    choice: &Arc<Choice>,
+    judge: Option<Arc<Judge>>,
+    provider: Arc<CryptoProvider>,
+) -> Result<ServerConfig, String> {
     let unusable = |error: rustls::Error| format!("TLS: {error}");
-    let mut server = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(unusable)?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(choice));
+        .map_err(unusable)?;
+    let builder = match judge {
+        Some(judge) => builder.with_client_cert_verifier(judge),
+        None => builder.with_no_client_auth(),
+    };
+    let mut server = builder.with_cert_resolver(Arc::clone(choice) as Arc<dyn ResolvesServerCert>);
     // All suites are good; that the server chooses is what those who audit it look for.
     server.ignore_client_order = true;
-    // Sessions are resumed by tickets, whose keys change every six hours: nothing is kept here.
+    // Sessions are resumed by tickets, whose keys change every six hours: nothing is kept here. Keys are of
+    // one door: what a ticket says of a client's certificate is said of those who judge there.
     server.ticketer = Ticketer::new().map_err(unusable)?;
     server.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     Ok(server)

@@ -1,7 +1,7 @@
 //! Fetching a policy (RFC 8461 §3.3).
 
+use crate::https::{self, driven};
 use crate::mutex::lock;
-use crate::peer_tls;
 use crate::world::Resolver;
 use auth::mta_sts::{self, POLICY_BYTES_MAX, Policy};
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -13,7 +13,6 @@ use hyper_util::rt::TokioIo;
 use mta::seams::Dns as _;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use std::future::{Future, pending};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -61,7 +60,7 @@ impl Fetcher {
         let (mut sender, connection) = http1::handshake(io).await.map_err(|error| told(&error))?;
         let request = Request::get(mta_sts::PATH)
             .header(HOST, host)
-            .header(USER_AGENT, concat!("postrider/", env!("CARGO_PKG_VERSION")))
+            .header(USER_AGENT, https::USER_AGENT_NAME)
             .body(Empty::<Bytes>::new())
             .map_err(|error| told(&error))?;
         let exchange = async {
@@ -77,7 +76,7 @@ impl Fetcher {
         let told = |error: &dyn std::fmt::Display| format!("{host}: {error}");
         let addresses = self.resolver.addresses(host).await.map_err(|error| told(&error))?;
         let name = ServerName::try_from(host.to_owned()).map_err(|error| told(&error))?;
-        let client = self.client().map_err(|error| error.to_string())?;
+        let client = self.client()?;
         let mut why = told(&"it has no address");
         for address in addresses.into_iter().take(ADDRESSES_MAX) {
             let to = SocketAddr::new(address, PORT);
@@ -95,33 +94,15 @@ impl Fetcher {
         Err(why)
     }
 
-    fn client(&self) -> std::io::Result<Arc<ClientConfig>> {
+    fn client(&self) -> Result<Arc<ClientConfig>, String> {
         let mut made = lock(&self.client);
         if let Some(client) = &*made {
             return Ok(Arc::clone(client));
         }
-        let mut client = peer_tls::verifying()?;
-        client.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let client = Arc::new(client);
+        let client = Arc::new(https::client(None)?);
         *made = Some(Arc::clone(&client));
         Ok(client)
     }
-}
-
-/// The result of an exchange over a connection that moves only while it is polled.
-async fn driven<T>(exchange: impl Future<Output = T>, connection: impl Future) -> T {
-    // What the connection got before it ended is the exchange's to read.
-    let connection = async {
-        connection.await;
-        pending::<()>().await;
-    };
-    tokio::pin!(connection);
-    tokio::pin!(exchange);
-    std::future::poll_fn(|cx| {
-        let _ = connection.as_mut().poll(cx);
-        exchange.as_mut().poll(cx)
-    })
-    .await
 }
 
 /// The text of a response that is one: 200, and no redirection (RFC 8461 §3.3).

@@ -2,7 +2,7 @@
 //! answers come from a server. A kind is a line in each of the two.
 
 use super::call_ahead::{AskedHop, CallAhead, CallAheadText};
-use super::ldap::{LdapSettings, LdapText};
+use super::ldap::{LdapSettings, LdapText, Verifier};
 use super::redis::{Redis, RedisText};
 use super::socketmap::{Socketmap, SocketmapText};
 #[cfg(feature = "sql")]
@@ -53,6 +53,11 @@ pub(super) fn backend(
 /// The settings of a table that is a copy of what a server has; `None`: it is none.
 pub(super) fn copied(settings: &Arc<dyn TableSettings>) -> Option<&LdapSettings> {
     settings.of::<LdapSettings>().filter(|settings| settings.is_copied())
+}
+
+/// What checks passwords in the directory that a table asks; `None`: it asks none.
+pub(crate) fn verifier(settings: &Arc<dyn TableSettings>) -> Option<Verifier> {
+    settings.of::<LdapSettings>().map(LdapSettings::verifier)
 }
 
 fn build<S: TableSettings>(

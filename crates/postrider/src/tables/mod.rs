@@ -23,9 +23,12 @@ mod tcp_table;
 mod testing;
 mod text;
 
-pub(crate) use kinds::schema;
+pub(crate) use kinds::{schema, verifier};
+pub(crate) use ldap::Verifier;
 pub(crate) use numbers::TableNumbers;
 #[cfg(test)]
 pub(crate) use numbers::TableSets;
 pub(crate) use registry::{Registry, ShardTables};
+pub(crate) use remote::Seed;
+pub(crate) use server::{Server, Wire, within};
 pub(crate) use shown::{Traced, handle};

@@ -6,9 +6,10 @@ use super::kinds;
 use super::ldap::Snapshot;
 use super::lists::{self, Lists};
 use super::numbers::TableSets;
-use super::remote::{Remote, TableThread};
+use super::remote::{Remote, Seed, TableThread};
 use crate::console::ConsoleLog;
 use crate::file_stamp::Stamp;
+use crate::logins::LoginServers;
 use crate::mutex::lock;
 use crate::world::Start;
 use config::{Config, TableCache, TableEntry};
@@ -61,6 +62,8 @@ pub(crate) struct Registry {
     thread: Mutex<Option<TableThread>>,
     /// Files that aliases name. Opened with the first route that allows some.
     lists: Mutex<Option<Remote>>,
+    /// Servers that know users, which live on the same thread.
+    pub(crate) logins: LoginServers,
     console: Arc<dyn Console + Send + Sync>,
     started: Start,
 }
@@ -80,6 +83,7 @@ impl Registry {
             generation: AtomicU64::new(0),
             thread: Mutex::default(),
             lists: Mutex::default(),
+            logins: LoginServers::default(),
             console: Arc::clone(console) as Arc<dyn Console + Send + Sync>,
             started,
         };
@@ -138,6 +142,18 @@ impl Registry {
         cache: &TableCache,
         build: impl FnOnce() -> Box<dyn Backend> + Send + 'static,
     ) -> Result<Remote, String> {
+        self.with_thread(|thread| thread.open(name, cache, build))
+    }
+
+    /// Begins work on that thread.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn run(&self, seed: Seed) -> Result<(), String> {
+        self.with_thread(|thread| thread.run(seed))
+    }
+
+    fn with_thread<T>(&self, use_it: impl FnOnce(&TableThread) -> T) -> Result<T, String> {
         let mut thread = lock(&self.thread);
         let thread = match &mut *thread {
             Some(thread) => thread,
@@ -147,7 +163,7 @@ impl Registry {
                 none.insert(started.map_err(|error| format!("cannot start a thread: {error}"))?)
             }
         };
-        Ok(thread.open(name, cache, build))
+        Ok(use_it(thread))
     }
 
     fn open_one(
@@ -266,6 +282,11 @@ impl ShardTables {
         let generation = registry.generation.load(Ordering::Acquire);
         let live = RefCell::new(registry.live());
         ShardTables(Rc::new(Seen { registry, generation: Cell::new(generation), live }))
+    }
+
+    /// All that the process has.
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.0.registry
     }
 
     /// The tables as they are now.

@@ -14,7 +14,7 @@ mod thread;
 pub(crate) use handle::Remote;
 pub(crate) use metrics::RemoteMetrics;
 pub(crate) use status::Health;
-pub(crate) use thread::TableThread;
+pub(crate) use thread::{Seed, TableThread};
 
 #[cfg(test)]
 mod tests;

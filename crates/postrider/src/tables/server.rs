@@ -18,13 +18,13 @@ use tokio::net::{TcpStream, UnixStream};
 pub(super) const CONNECT_TIMEOUT: &str = "5s";
 
 /// A connection to a server.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<W: AsyncRead + AsyncWrite + Unpin + Send> Wire for W {}
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Server(HostPort);
+pub(crate) struct Server(HostPort);
 
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,7 +64,7 @@ impl Server {
     }
 
     /// The one at this place.
-    pub(super) fn at(place: HostPort) -> Server {
+    pub(crate) fn at(place: HostPort) -> Server {
         Server(place)
     }
 
@@ -74,7 +74,7 @@ impl Server {
     }
 
     /// The same, without an end to the wait.
-    pub(super) async fn open(&self) -> io::Result<Box<dyn Wire>> {
+    pub(crate) async fn open(&self) -> io::Result<Box<dyn Wire>> {
         let port = self.0.port;
         let stream = match &self.0.host {
             Host::Socket(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
@@ -87,7 +87,7 @@ impl Server {
 }
 
 /// What opening a connection gives, or why there is none: the server's words, or that it says nothing.
-pub(super) async fn within<C>(
+pub(crate) async fn within<C>(
     server: &dyn fmt::Display,
     timeout: Duration,
     open: impl Future<Output = Result<C, String>>,

@@ -1,7 +1,7 @@
 //! A TCP connection with TLS on it.
 
 use mta::seams::Encryption;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, CommonState, ConnectionCommon, ProtocolVersion,
     ServerConfig,
@@ -96,6 +96,20 @@ impl Encrypted {
             return Poll::Ready(Err(error));
         }
         written
+    }
+
+    /// RFC 9266 §4.2: of TLS 1.3 only, where it is one connection's alone by design.
+    pub(super) fn channel_binding(&self) -> Option<[u8; 32]> {
+        const LABEL: &[u8] = b"EXPORTER-Channel-Binding";
+        let TlsStream::Server(stream) = &self.0 else { return None };
+        let session = stream.get_ref().1;
+        let is_new = session.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+        is_new.then(|| session.export_keying_material([0; 32], LABEL, Some(b"")).ok()).flatten()
+    }
+
+    /// The certificates that the peer has shown, its own first.
+    pub(super) fn chain(&self) -> &[CertificateDer<'static>] {
+        self.0.get_ref().1.peer_certificates().unwrap_or_default()
     }
 
     pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {

@@ -19,7 +19,7 @@ use crate::dmarc_reports::DmarcReporting;
 use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
 use crate::tables::ShardTables;
-use mta::seams::{Task, World};
+use mta::seams::{Authenticators, Task, World};
 use std::rc::Rc;
 
 /// The world of one shard.
@@ -96,6 +96,10 @@ impl World for Real {
 
     fn greylist(&self) -> &Greylisting {
         &self.0.greylist
+    }
+
+    fn authenticators(&self) -> &dyn Authenticators {
+        &self.0.tables
     }
 }
 

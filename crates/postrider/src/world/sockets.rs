@@ -2,9 +2,10 @@
 
 use super::encrypted::{self, Encrypted};
 use super::listening_socket::{AcceptedSocket, ListeningSocket};
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, Door};
 use crate::peer_tls::PeerTls;
-use mta::seams::{Encryption, Endpoint, Net, Stream, Trust};
+use config::ClientCertificates;
+use mta::seams::{ClientCertificate, Encryption, Endpoint, Net, Stream, Trust};
 use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
@@ -29,6 +30,21 @@ impl Sockets {
     /// What is encrypted for clients is so with these certificates.
     pub(crate) fn new(certificates: Arc<Certificates>, peers: Arc<PeerTls>) -> Sockets {
         Sockets { certificates, peers }
+    }
+}
+
+impl Sockets {
+    async fn accept(
+        &self,
+        stream: Connection,
+        asked: Option<&ClientCertificates>,
+    ) -> io::Result<(Connection, Encryption, Option<ClientCertificate>)> {
+        let Connection::Tcp(stream) = stream else { return Err(io::ErrorKind::Unsupported.into()) };
+        let none = || io::Error::new(io::ErrorKind::Unsupported, "there is no certificate");
+        let Door { config, judge } = self.certificates.door(asked).ok_or_else(none)?;
+        let (stream, encryption) = encrypted::accept(stream, config).await?;
+        let certificate = judge.and_then(|judge| judge.certificate(stream.chain()));
+        Ok((Connection::Encrypted(Box::new(stream)), encryption, certificate))
     }
 }
 
@@ -72,11 +88,16 @@ impl Net for Sockets {
     }
 
     async fn encrypt_accepted(&self, stream: Connection) -> io::Result<(Connection, Encryption)> {
-        let Connection::Tcp(stream) = stream else { return Err(io::ErrorKind::Unsupported.into()) };
-        let none = || io::Error::new(io::ErrorKind::Unsupported, "there is no certificate");
-        let server = self.certificates.server().ok_or_else(none)?;
-        let (stream, encryption) = encrypted::accept(stream, server).await?;
-        Ok((Connection::Encrypted(Box::new(stream)), encryption))
+        let (stream, encryption, _) = self.accept(stream, None).await?;
+        Ok((stream, encryption))
+    }
+
+    async fn encrypt_asking(
+        &self,
+        stream: Connection,
+        asked: &ClientCertificates,
+    ) -> io::Result<(Connection, Encryption, Option<ClientCertificate>)> {
+        self.accept(stream, Some(asked)).await
     }
 
     async fn encrypt_connected(
@@ -139,6 +160,13 @@ impl Stream for Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => return Poll::Ready(written),
             }
+        }
+    }
+
+    fn channel_binding(&self) -> Option<[u8; 32]> {
+        match self {
+            Connection::Encrypted(stream) => stream.channel_binding(),
+            Connection::Tcp(_) | Connection::Unix(_) => None,
         }
     }
 

@@ -1,11 +1,13 @@
 //! The driver's answers to what the session needs.
 
+use super::ServerConfig;
 use super::content::ContentReader;
 use super::open_recipients::Answer;
 use super::refusal::About;
 use super::replies;
 use super::session::{Awaited, Greeting, Phase, ServerSession};
 use mail::{Mono, Recipient, Reply};
+use std::sync::Arc;
 
 impl ServerSession {
     /// `Err` is the reply that refuses.
@@ -155,6 +157,11 @@ impl ServerSession {
                 self.wait_for_command(now);
             }
         }
+    }
+
+    /// Goes by other settings from now on: more is known of the client.
+    pub fn obey(&mut self, config: Arc<ServerConfig>) {
+        self.config = config;
     }
 
     /// The connection is encrypted now; the session starts afresh without greeting, and whatever

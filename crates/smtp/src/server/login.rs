@@ -35,7 +35,9 @@ pub enum LoginAnswer {
 impl ServerSession {
     /// `AUTH mechanism [initial-response]`.
     pub(super) fn auth(&mut self, argument: &str) -> Result<Option<Need>, Reply> {
-        let Some(rules) = &self.config.logins else { return Err(replies::unimplemented()) };
+        if self.config.logins.is_none() {
+            return Err(replies::unimplemented());
+        }
         if !matches!(self.greeting, Greeting::Ehlo | Greeting::Lhlo) {
             return Err(replies::sequence("Send EHLO first"));
         }
@@ -55,8 +57,8 @@ impl ServerSession {
         if !self.tls {
             return Err(Reply::new(538, (5, 7, 11), "Encryption is required to log in"));
         }
-        let mechanism = rules.mechanisms.iter().find(|known| known.eq_ignore_ascii_case(name));
-        let Some(&mechanism) = mechanism else {
+        let mut offered = self.offered_mechanisms().iter();
+        let Some(&mechanism) = offered.find(|known| known.eq_ignore_ascii_case(name)) else {
             return Err(Reply::new(504, (5, 5, 4), "This mechanism is not offered"));
         };
         let initial = match initial {
@@ -122,10 +124,26 @@ impl ServerSession {
         }
     }
 
+    /// From now on only such mechanisms are offered, of those that the rules have.
+    pub fn offer_logins(&mut self, is_offered: impl Fn(&str) -> bool) {
+        if let Some(rules) = &self.config.logins {
+            let offered = rules.mechanisms.iter().copied().filter(|name| is_offered(name));
+            self.mechanisms = Some(offered.collect());
+        }
+    }
+
+    /// Whether a mechanism may be used now.
+    #[must_use]
+    pub fn offers_login(&self, name: &str) -> bool {
+        self.offered_mechanisms().contains(&name)
+    }
+
     /// Mechanisms that may be used now.
     pub(super) fn offered_mechanisms(&self) -> &[&'static str] {
         match &self.config.logins {
-            Some(rules) if self.tls && !self.is_logged_in => &rules.mechanisms,
+            Some(rules) if self.tls && !self.is_logged_in => {
+                self.mechanisms.as_deref().unwrap_or(&rules.mechanisms)
+            }
             _ => &[],
         }
     }

@@ -32,6 +32,8 @@ pub struct ServerSession {
     pub(super) is_believed: bool,
     /// The client has proved who it is.
     pub(super) is_logged_in: bool,
+    /// What is offered on this connection; `None`: all that the rules have.
+    pub(super) mechanisms: Option<Box<[&'static str]>>,
     /// Since it did, or since the start.
     pub(super) login_failures: u32,
     /// The open transaction: from MAIL to the end of its content.
@@ -148,6 +150,7 @@ impl ServerSession {
             tls: false,
             is_believed: false,
             is_logged_in: false,
+            mechanisms: None,
             login_failures: 0,
             transaction: None,
             rcpt_given: false,

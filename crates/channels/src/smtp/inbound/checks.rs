@@ -88,7 +88,13 @@ impl Checks {
     /// Those that are made, and how much each may do.
     pub(super) fn explain(&self, strangers: Option<&Strangers>, explainer: &mut Explainer<'_>) {
         let Powers { client_name, spf, dkim, dmarc, arc, .. } = self.powers;
-        let made = [("client_name", client_name), ("spf", spf), ("dkim", dkim), ("dmarc", dmarc), ("arc", arc)];
+        let made = [
+            ("client_name", client_name),
+            ("spf", spf),
+            ("dkim", dkim),
+            ("dmarc", dmarc),
+            ("arc", arc),
+        ];
         let made = made.into_iter().filter_map(|(check, power)| said(check, power));
         let before = strangers.map(Strangers::explain).unwrap_or_default();
         let made: Vec<String> = before.into_iter().chain(made).collect();

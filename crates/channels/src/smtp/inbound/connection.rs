@@ -1,7 +1,7 @@
 //! What a session reads and writes, and what it waits for meanwhile.
 
-use crate::smtp::HANDSHAKE_MAX;
 use super::session::Session;
+use crate::smtp::HANDSHAKE_MAX;
 use mail::Mono;
 use mta::ingress::Intake;
 use mta::seams::{Stream, World};

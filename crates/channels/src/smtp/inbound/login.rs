@@ -1,14 +1,16 @@
 //! How a client of a session logs in.
 
+use super::mechanism::{Speaker, is_offered, speaker};
 use super::session::Session;
-use super::submission::{MECHANISMS, Submission};
-use auth::sasl::{Exchange, Failure, Mechanism, Step};
+use super::submission::Submission;
+use auth::sasl::scram::Channel;
+use auth::sasl::{self, Exchange, Failure, Mechanism, Step};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use mail::{Refusal, Reply};
-use mta::ingress::Attempt;
-use mta::seams::World;
-use smtp::server::{LoginAnswer, LoginSaid, Need};
+use mta::ingress::{Attempt, Elsewhere, LoginSource};
+use mta::seams::{Conversation, LoginServer, LoginTerms, Stream as _, World};
+use smtp::server::{LoginAnswer, LoginSaid, Need, ServerConfig};
 use std::sync::Arc;
 
 /// What is not what the mechanism has.
@@ -17,12 +19,20 @@ const BAD_FORM: &str = "This is not what the mechanism has here";
 /// An exchange that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Dialogue {
-    exchange: Option<Box<Exchange>>,
-    mechanism: Option<Mechanism>,
+    /// The mechanism of the exchange that was begun last.
+    mechanism: Option<&'static str>,
+    under_way: Option<UnderWay>,
     /// From the moment at which the client has said who it is, if the exchange goes on behind that.
     attempt: Option<Attempt>,
     /// Who the client said to be last, until that is refused.
     user: Option<Box<str>>,
+}
+
+/// Who has the client's next answer.
+#[derive(Debug)]
+enum UnderWay {
+    Here(Box<Exchange>),
+    There(Box<dyn Conversation>),
 }
 
 impl Dialogue {
@@ -45,41 +55,146 @@ impl<W: World> Session<W> {
         self.resume()
     }
 
+    /// What is told to this client: as it is known now.
+    pub(super) fn server(&self) -> Arc<ServerConfig> {
+        Arc::clone(self.settings.server(self.entrance.session().may_relay()))
+    }
+
+    /// Offers what can be used on this connection, once it is encrypted.
+    pub(super) async fn offer_logins(&mut self) {
+        let Some(submission) = self.settings.submission.as_ref().map(Arc::clone) else { return };
+        let source = &submission.logins.source;
+        let offered = match source {
+            LoginSource::Server(server) => self.entrance.offered_elsewhere(server).await,
+            LoginSource::Table(_) | LoginSource::Nobody => None,
+        };
+        let is_known = self.entrance.certified_user().is_some();
+        let is_bindable = self.channel_binding().is_some();
+        self.machine.offer_logins(|name| match speaker(name, &submission.logins) {
+            // RFC 4422 appendix A.1: there is somebody to be.
+            Some(Speaker::Here(Mechanism::External)) => is_known,
+            Some(Speaker::Here(Mechanism::ScramSha256Plus)) => is_bindable,
+            Some(_) => offered.as_deref().is_none_or(|offered| is_offered(name, offered)),
+            None => false,
+        });
+    }
+
     /// What the client is answered.
     async fn log_in(&mut self, said: LoginSaid) -> LoginAnswer {
         let submission = self.settings.submission.as_ref().map(Arc::clone);
-        let Some(submission) = submission else { return refused(501, (5, 5, 2), BAD_FORM) };
+        let Some(submission) = submission else { return bad_form() };
         self.dialogue.user = None;
-        let (mut exchange, step) = match said {
+        let answered = match said {
             LoginSaid::Begin { mechanism, initial } => {
                 self.dialogue.attempt = None;
-                self.dialogue.mechanism = known(mechanism);
-                let mut exchange = Box::new(self.exchange(mechanism));
-                let step = exchange.start(initial.as_deref());
-                (exchange, step)
-            }
-            LoginSaid::Response(response) => {
-                let exchange = self.dialogue.exchange.take();
-                let Some(mut exchange) = exchange else { return refused(501, (5, 5, 2), BAD_FORM) };
-                let step = exchange.handle_response(&response);
-                (exchange, step)
-            }
-        };
-        match self.follow(&submission, &mut exchange, step).await {
-            Ok(answer) => {
-                if let (LoginAnswer::Accepted, Some(by)) = (&answer, self.dialogue.mechanism) {
-                    self.entrance.note_mechanism(by.name());
+                self.dialogue.mechanism = Some(mechanism);
+                self.dialogue.under_way = None;
+                match speaker(mechanism, &submission.logins) {
+                    Some(Speaker::Here(mechanism)) => {
+                        let mut exchange = Box::new(self.exchange(mechanism));
+                        let step = exchange.start(initial.as_deref());
+                        self.go_on(&submission, exchange, step).await
+                    }
+                    Some(Speaker::There(server)) => {
+                        self.begin_elsewhere(&submission, server, mechanism, initial).await
+                    }
+                    None => Ok(bad_form()),
                 }
-                self.dialogue.exchange = Some(exchange);
-                answer
             }
-            Err(refusal) => LoginAnswer::Refused(Reply::from(refusal)),
+            LoginSaid::Response(response) => match self.dialogue.under_way.take() {
+                Some(UnderWay::Here(mut exchange)) => {
+                    let step = exchange.handle_response(&response);
+                    self.go_on(&submission, exchange, step).await
+                }
+                Some(UnderWay::There(conversation)) => {
+                    self.go_on_elsewhere(&submission, conversation, response).await
+                }
+                None => Ok(bad_form()),
+            },
+        };
+        if let (Ok(LoginAnswer::Accepted), Some(mechanism)) = (&answered, self.dialogue.mechanism) {
+            self.entrance.note_mechanism(mechanism);
         }
+        answered.unwrap_or_else(|refusal| LoginAnswer::Refused(Reply::from(refusal)))
     }
 
-    fn exchange(&self, name: &str) -> Exchange {
-        let nonce = || STANDARD_NO_PAD.encode(self.entrance.secret());
-        Exchange::new(known(name).unwrap_or(Mechanism::Plain), nonce)
+    fn exchange(&self, mechanism: Mechanism) -> Exchange {
+        let channel = match (mechanism, self.channel_binding()) {
+            (Mechanism::ScramSha256Plus, Some(exported)) => Channel::Bound(exported),
+            // What is not offered is not begun.
+            _ if self.machine.offers_login(Mechanism::ScramSha256Plus.name()) => Channel::Declined,
+            _ => Channel::Unbound,
+        };
+        Exchange::new(mechanism, channel, || STANDARD_NO_PAD.encode(self.entrance.secret()))
+    }
+
+    fn channel_binding(&self) -> Option<[u8; 32]> {
+        self.stream.as_ref().and_then(|stream| stream.channel_binding())
+    }
+
+    fn terms(&self, submission: &Submission) -> LoginTerms {
+        let local = self.stream.as_ref().and_then(|stream| stream.local_addr().ok());
+        let remote = self.entrance.session().client().address;
+        LoginTerms { remote, local, patience: submission.logins.patience }
+    }
+
+    async fn go_on(
+        &mut self,
+        submission: &Submission,
+        mut exchange: Box<Exchange>,
+        step: Step,
+    ) -> Result<LoginAnswer, Refusal> {
+        let answer = self.follow(submission, &mut exchange, step).await?;
+        self.dialogue.under_way = Some(UnderWay::Here(exchange));
+        Ok(answer)
+    }
+
+    async fn begin_elsewhere(
+        &mut self,
+        submission: &Submission,
+        server: &LoginServer,
+        mechanism: &'static str,
+        initial: Option<Vec<u8>>,
+    ) -> Result<LoginAnswer, Refusal> {
+        let logins = &submission.logins;
+        // Where the first message says who it is, the limits of that user hold from the beginning.
+        let user = initial.as_deref().and_then(|first| sasl::claimed_user(mechanism, first));
+        self.dialogue.user = user.as_deref().map(Box::from);
+        let mut attempt = self.entrance.begin_login(logins, user.as_deref())?;
+        let terms = self.terms(submission);
+        let begun =
+            self.entrance.begin_elsewhere(logins, server, &mut attempt, mechanism, initial, terms);
+        let heard = begun.await;
+        self.heard(attempt, heard)
+    }
+
+    async fn go_on_elsewhere(
+        &mut self,
+        submission: &Submission,
+        conversation: Box<dyn Conversation>,
+        response: Vec<u8>,
+    ) -> Result<LoginAnswer, Refusal> {
+        let Some(mut attempt) = self.dialogue.attempt.take() else { return Ok(bad_form()) };
+        let logins = &submission.logins;
+        let gone_on = self.entrance.go_on_elsewhere(logins, &mut attempt, conversation, response);
+        let heard = gone_on.await;
+        self.heard(attempt, heard)
+    }
+
+    fn heard(
+        &mut self,
+        attempt: Attempt,
+        heard: Result<Elsewhere, Refusal>,
+    ) -> Result<LoginAnswer, Refusal> {
+        self.dialogue.user = attempt.user().map(Box::from);
+        Ok(match heard? {
+            Elsewhere::Challenge(challenge, conversation) => {
+                self.dialogue.under_way = Some(UnderWay::There(conversation));
+                self.dialogue.attempt = Some(attempt);
+                LoginAnswer::Challenge(challenge)
+            }
+            Elsewhere::LoggedIn => LoginAnswer::Accepted,
+        })
     }
 
     /// Does what a step asks for.
@@ -94,36 +209,60 @@ impl<W: World> Session<W> {
             Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
             Step::Check(claim) => {
                 self.dialogue.user = Some(claim.user.as_str().into());
-                self.entrance.log_in_with(logins, claim).await?;
+                let terms = self.terms(submission);
+                self.entrance.log_in_with(logins, claim, terms).await?;
                 LoginAnswer::Accepted
             }
             Step::Keys(user) => {
                 self.dialogue.user = Some(user.as_str().into());
-                self.dialogue.attempt = Some(self.entrance.begin_login(logins, &user)?);
+                self.dialogue.attempt = Some(self.entrance.begin_login(logins, Some(&user))?);
                 let keys = self.entrance.scram_keys(logins, &user).await?;
                 match exchange.handle_keys(keys) {
                     Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
-                    _ => refused(501, (5, 5, 2), BAD_FORM),
+                    _ => bad_form(),
                 }
             }
-            Step::Proved(_) => match self.dialogue.attempt.take() {
-                Some(attempt) => {
-                    self.entrance.logged_in(&attempt);
-                    LoginAnswer::Accepted
+            Step::Proved(user) => {
+                self.entrance.logged_in(&user);
+                LoginAnswer::Accepted
+            }
+            Step::Token(presented) => {
+                let Some(tokens) = &logins.tokens else { return Ok(bad_form()) };
+                self.dialogue.user = presented.user.as_deref().map(Box::from);
+                let attempt = self.entrance.begin_login(logins, presented.user.as_deref())?;
+                let terms = self.terms(submission);
+                if self.entrance.log_in_by_token(tokens, presented, terms).await? {
+                    return Ok(LoginAnswer::Accepted);
                 }
-                None => refused(501, (5, 5, 2), BAD_FORM),
-            },
+                self.dialogue.attempt = Some(attempt);
+                match exchange.refuse_token(tokens.scope.as_deref()) {
+                    Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
+                    _ => bad_form(),
+                }
+            }
+            Step::External(named) => {
+                let known = self.entrance.certified_user().map(str::to_owned);
+                match known.filter(|user| named.is_none_or(|named| named == *user)) {
+                    Some(user) => {
+                        self.dialogue.user = Some(user.as_str().into());
+                        self.entrance.logged_in(&user);
+                        LoginAnswer::Accepted
+                    }
+                    None => other_identity(),
+                }
+            }
             Step::Failed(Failure::Proof) => match self.dialogue.attempt.take() {
                 Some(attempt) => {
-                    self.dialogue.user = Some(attempt.user().into());
+                    self.dialogue.user = attempt.user().map(Box::from);
                     return Err(self.entrance.login_failed(logins, &attempt).await);
                 }
-                None => refused(501, (5, 5, 2), BAD_FORM),
+                None => bad_form(),
             },
-            Step::Failed(Failure::OtherIdentity) => {
-                refused(535, (5, 7, 8), "Nobody acts for another user here")
+            Step::Failed(Failure::OtherIdentity) => other_identity(),
+            Step::Failed(Failure::Channel) => {
+                refused(535, (5, 7, 8), "Your connection does not end where ours begins")
             }
-            Step::Failed(Failure::Form) => refused(501, (5, 5, 2), BAD_FORM),
+            Step::Failed(Failure::Form) => bad_form(),
         })
     }
 }
@@ -134,4 +273,12 @@ fn known(name: &str) -> Option<Mechanism> {
 
 fn refused(code: u16, status: (u8, u16, u16), text: &'static str) -> LoginAnswer {
     LoginAnswer::Refused(Reply::new(code, status, text))
+}
+
+fn other_identity() -> LoginAnswer {
+    refused(535, (5, 7, 8), "Nobody acts for another user here")
+}
+
+fn bad_form() -> LoginAnswer {
+    refused(501, (5, 5, 2), BAD_FORM)
 }

@@ -90,8 +90,8 @@ impl<W: World> Session<W> {
             if self.encrypt().await.is_err() {
                 return;
             }
-            let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
-            self.machine = ServerSession::encrypted(server, self.entrance.now());
+            self.machine = ServerSession::encrypted(self.server(), self.entrance.now());
+            self.offer_logins().await;
         }
         // An error here is the client's going away; what it had begun is dropped with the session.
         let _ = self.serve(greeting_delay).await;
@@ -108,8 +108,7 @@ impl<W: World> Session<W> {
 
     /// The client hears this instead of a greeting.
     pub(super) fn turn_away(&mut self, reply: Reply) {
-        let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
-        self.machine = ServerSession::refused(server, reply, self.entrance.now());
+        self.machine = ServerSession::refused(self.server(), reply, self.entrance.now());
     }
 
     async fn serve(&mut self, greeting_delay: Duration) -> io::Result<()> {
@@ -298,6 +297,9 @@ impl<W: World> Session<W> {
         self.flush().await?;
         self.encrypt().await?;
         self.machine.handle_tls_started(self.entrance.now());
+        // A certificate may have told who the client is.
+        self.machine.obey(self.server());
+        self.offer_logins().await;
         Ok(Need::Input)
     }
 }

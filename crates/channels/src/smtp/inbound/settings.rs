@@ -208,6 +208,11 @@ impl ProtocolSettings for SmtpListener {
     fn needs_login(&self) -> bool {
         self.submission.is_some()
     }
+
+    fn login_by_certificate(&self) -> Option<&'static str> {
+        let takes = self.submission.as_ref().is_some_and(|one| one.takes_certificates);
+        takes.then_some("mechanisms")
+    }
 }
 
 impl ProtocolSection for SmtpListenerText {

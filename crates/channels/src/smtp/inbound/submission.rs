@@ -1,14 +1,15 @@
 //! Submission by users who log in (RFC 6409): its settings, and what it does to messages.
 
 use super::fields::HeaderScan;
+use super::logins::LoginsText;
+use super::mechanism::MechanismText;
 use super::settings::{SmtpListener, SmtpListenerText};
-use auth::sasl::Mechanism;
 use config::quantity::DurationText;
 use config::{Config, ProtocolSection, ProtocolSettings, Reader, TableEntry, TableRefText};
 use mail::{Mailbox, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Draft, Logins, Observer, Stage, Transaction, no_answer};
+use mta::ingress::{Draft, LoginSource, Logins, Observer, Stage, Transaction, no_answer};
 use mta::seams::{Time as _, World};
 use mta::tables;
 use schemars::JsonSchema;
@@ -22,9 +23,6 @@ use std::time::Duration;
 /// A client waits no longer for its answer.
 const FAILURE_DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Those that can be offered.
-pub(super) const MECHANISMS: [Mechanism; 3] = Mechanism::ALL;
-
 /// `senders` does not have it.
 const NOT_YOURS: Refusal =
     Refusal::permanent((7, 1), "You may not send from this address").with_code(553);
@@ -35,19 +33,17 @@ const NOT_YOURS: Refusal =
 pub(crate) struct SubmissionText {
     #[serde(flatten)]
     smtp: SmtpListenerText,
-    /// With `kind = "submission"`: the table from users to their stored passwords, as `doveadm pw`
-    /// and `mkpasswd` print them: `{ARGON2ID}$argon2id$…`, `{BLF-CRYPT}$2y$…`, `{SHA512-CRYPT}$6$…`,
-    /// `{SHA256-CRYPT}$5$…`, `{SCRAM-SHA-256}…`, `{PLAIN}…`; names of crypt(3)'s forms may be left
-    /// out. Where its entries have named values it is the one named `password`. Required.
+    /// With `kind = "submission"`: who knows users and their passwords, one of `table`, `ldap`,
+    /// `dovecot` and `introspection`. Required, unless all log in by certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
-    logins: Option<TableRefText>,
+    logins: Option<LoginsText>,
     /// The table from users to the addresses and domains (`@example.org`) that they may send from,
     /// with commas or blanks between them; 553 5.7.1 to MAIL for others. Without it: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     senders: Option<TableRefText>,
     /// How users may prove who they are, by SASL (RFC 4422), always encrypted. SCRAM-SHA-256 serves
     /// those only whose passwords are stored as `{SCRAM-SHA-256}` or `{PLAIN}`, and clients that
-    /// know it try no other.
+    /// know it try no other; with `logins = { dovecot = … }` what Dovecot offers of these is offered.
     mechanisms: Vec<MechanismText>,
     /// Leave the client's name and address out of the Received field. Events have them.
     hide_client: bool,
@@ -83,34 +79,13 @@ impl Default for SubmissionText {
     }
 }
 
-/// How a user may prove who he is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-enum MechanismText {
-    /// RFC 4616: the password is sent.
-    Plain,
-    /// The same in an older form; some clients have no other.
-    Login,
-    /// RFC 7677: the password is not sent.
-    #[serde(rename = "scram-sha-256")]
-    ScramSha256,
-}
-
-impl MechanismText {
-    fn mechanism(self) -> Mechanism {
-        match self {
-            MechanismText::Plain => Mechanism::Plain,
-            MechanismText::Login => Mechanism::Login,
-            MechanismText::ScramSha256 => Mechanism::ScramSha256,
-        }
-    }
-}
-
 /// What a listener is told of submission.
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) logins: Logins,
     senders: Option<Arc<TableEntry>>,
+    /// Users may log in by their certificates.
+    pub(super) takes_certificates: bool,
     hide_client: bool,
     add_missing_fields: bool,
 }
@@ -132,7 +107,7 @@ impl ProtocolSection for SubmissionText {
             let help = "the usual ones are [\"plain\", \"login\"]";
             reader.error("mechanisms", "nobody can log in without a mechanism", help);
         }
-        let mechanisms = text.mechanisms.iter().map(|one| one.mechanism().name()).collect();
+        let mechanisms = text.mechanisms.iter().map(|one| one.name()).collect();
         let failures_max = text.max_login_failures;
         listener.server.logins = Some(LoginRules { mechanisms, failures_max });
         let failure_delay = reader.duration("login_failure_delay", &text.login_failure_delay);
@@ -141,21 +116,37 @@ impl ProtocolSection for SubmissionText {
             reader.error("login_failure_delay", message, "");
         }
         let senders = text.senders.as_ref().map(|to| reader.table("senders.table", &to.table));
-        let Some(logins) = &text.logins else {
-            let help = "name the table of passwords: logins = { table = \"passwords\" }";
-            reader.error("", "a submission listener without `logins`", help);
-            return None;
+        let by_certificate = |mechanism: &MechanismText| *mechanism == MechanismText::External;
+        let patience = text.logins.as_ref().map_or(Duration::ZERO, |one| one.patience(reader));
+        let tokens = match &text.logins {
+            Some(logins) => logins.tokens(reader)?,
+            None => None,
+        };
+        let source = match &text.logins {
+            Some(logins) => logins.read(reader)?,
+            None if !text.mechanisms.is_empty() && text.mechanisms.iter().all(by_certificate) => {
+                LoginSource::Nobody
+            }
+            None => {
+                let help = "name the table of passwords: logins = { table = \"passwords\" }";
+                reader.error("", "a submission listener without `logins`", help);
+                return None;
+            }
         };
         let logins = Logins {
-            table: reader.table("logins.table", &logins.table)?,
+            source,
+            tokens,
+            patience,
             failures_per_hour: text.login_failures_per_hour,
             failures_per_hour_of_user: text.login_failures_per_hour_of_user,
             failure_delay,
         };
+        MechanismText::check(&text.mechanisms, &logins, reader);
         listener.submission = Some(Arc::new(Submission {
             logins,
             // One that isn't there is a mistake, which was told.
             senders: senders.map_or(Some(None), |found| found.map(Some))?,
+            takes_certificates: text.mechanisms.iter().any(by_certificate),
             hide_client: text.hide_client,
             add_missing_fields: text.add_missing_fields,
         }));

@@ -68,16 +68,7 @@ impl SimWorld {
     ) -> SimWorld {
         let greylist = RefCell::default();
         let policies = SimPolicies { life: dns.asker.0, promises: Rc::clone(&dns.promises) };
-        SimWorld(Rc::new(Seams {
-            net,
-            dns,
-            time,
-            spawn,
-            store,
-            tables,
-            greylist,
-            policies,
-        }))
+        SimWorld(Rc::new(Seams { net, dns, time, spawn, store, tables, greylist, policies }))
     }
 }
 

@@ -55,6 +55,7 @@ fn client() -> Arc<Client> {
         listener: "relay".into(),
         protocol: "ESMTP",
         tls: None,
+        certified: Some("jo@x.test".into()),
         login: Some("jo".into()),
     })
 }
@@ -90,6 +91,7 @@ fn received_lists_all_recipients_on_one_line() {
         (&line["proxy"], &line["client_name"]),
         (&"10.0.0.2".into(), &"mail.example".into())
     );
+    assert_eq!(line["tls_client"], "jo@x.test");
     assert_eq!(line["helo"], "ev\u{1b}[2Jil\u{9b}\"\\");
     assert_eq!(line["size"], 400);
     assert_eq!((&line["spf"], &line["dmarc"]), (&"softfail".into(), &"pass".into()));

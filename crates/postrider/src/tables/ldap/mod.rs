@@ -15,10 +15,12 @@ mod settings;
 mod snapshot;
 mod text;
 mod tls;
+mod verifier;
 
 pub(crate) use settings::LdapSettings;
 pub(crate) use snapshot::{Snapshot, SnapshotMetrics};
 pub(crate) use text::LdapText;
+pub(crate) use verifier::Verifier;
 
 #[cfg(test)]
 mod tests;

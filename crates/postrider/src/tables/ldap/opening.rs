@@ -124,7 +124,7 @@ fn secret(secret: &Secret) -> Result<String, Trouble> {
 }
 
 /// Sends a request and reads its one answer.
-async fn exchange<S: Stream>(stream: &mut S, request: &[u8], id: i32) -> io::Result<Op> {
+pub(super) async fn exchange<S: Stream>(stream: &mut S, request: &[u8], id: i32) -> io::Result<Op> {
     let wrong = |reason: &'static str| io::Error::new(io::ErrorKind::InvalidData, reason);
     stream.write_all(request).await?;
     stream.flush().await?;

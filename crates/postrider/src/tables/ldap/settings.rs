@@ -1,7 +1,7 @@
 //! What a directory is asked, and how.
 
 use super::server::Server;
-use config::TableSettings;
+use config::{PasswordChecks, TableSettings};
 use ldap::{DnTemplate, Filter, Key, Keyed, Scope};
 use mail::Domain;
 use std::fmt;
@@ -99,6 +99,13 @@ impl LdapSettings {
 impl TableSettings for LdapSettings {
     fn fields(&self) -> Vec<&str> {
         self.attributes.iter().map(|name| &**name).collect()
+    }
+
+    fn password_checks(&self) -> PasswordChecks {
+        match self.servers.iter().any(Server::is_readable_by_others) && !self.start_tls {
+            true => PasswordChecks::InClear,
+            false => PasswordChecks::Sealed,
+        }
     }
 
     fn is_like(&self, other: &dyn TableSettings) -> bool {

@@ -37,18 +37,12 @@ pub(super) fn name(host: &str) -> Result<ServerName<'static>, Trouble> {
 }
 
 fn roots(settings: &TlsSettings) -> Result<RootCertStore, Trouble> {
-    let mut roots = RootCertStore::empty();
-    match &settings.ca_file {
-        Some(path) => {
-            for certificate in pem::certificates(path).map_err(unreadable)? {
-                roots.add(certificate).map_err(|error| unreadable(pem::about(path, error)))?;
-            }
-        }
-        None => {
-            // Some that can't be read leave the others.
-            roots.add_parsable_certificates(pem::native_roots());
-        }
+    if let Some(path) = &settings.ca_file {
+        return pem::roots(path).map_err(unreadable);
     }
+    let mut roots = RootCertStore::empty();
+    // Some that can't be read leave the others.
+    roots.add_parsable_certificates(pem::native_roots());
     Ok(roots)
 }
 

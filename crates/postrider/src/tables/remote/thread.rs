@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 /// Work that is to be begun on the thread.
-type Seed = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+pub(crate) type Seed = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// The running thread. It ends when this is dropped: who waits for an answer then gets none, or one
 /// that is too old.
@@ -78,11 +78,16 @@ impl TableThread {
             };
             Box::pin(Clerk::new(of_clerk, backend.into(), limits, console).run(taken))
         };
+        self.run(Box::new(seed));
+        Remote { shared, notes }
+    }
+
+    /// Begins work on the thread.
+    pub(crate) fn run(&self, seed: Seed) {
         if let Some(seeds) = &self.seeds {
             // Without the thread every question is answered with trouble.
-            let _ = seeds.send(Box::new(seed));
+            let _ = seeds.send(seed);
         }
-        Remote { shared, notes }
     }
 }
 

@@ -26,7 +26,7 @@ costly = \"{ARGON2ID}$argon2id$v=19$m=4194304,t=9,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFa
 
 /// Encrypts what comes to its port, and says which that is: from the start, or by STARTTLS.
 const BRIDGE: &str = "\
-import asyncio, ssl, sys
+import asyncio, functools, ssl, sys
 context = ssl._create_unverified_context()
 async def pump(reader, writer):
     try:
@@ -36,8 +36,8 @@ async def pump(reader, writer):
     except OSError:
         pass
     writer.close()
-async def clear():
-    reader, writer = await asyncio.open_connection('127.0.0.1', int(sys.argv[1]), limit=1 << 22)
+async def clear(port):
+    reader, writer = await asyncio.open_connection('127.0.0.1', port, limit=1 << 22)
     greeting = await reader.readline()
     for command in (b'EHLO bridge.test', b'STARTTLS'):
         writer.write(command + b'\\r\\n')
@@ -45,43 +45,49 @@ async def clear():
             pass
     await writer.start_tls(context)
     return greeting, reader, writer
-async def encrypted():
+async def encrypted(port):
     connect = asyncio.open_connection
-    return b'', *await connect('127.0.0.1', int(sys.argv[1]), ssl=context, limit=1 << 22)
-async def accepted(reader, writer):
+    return b'', *await connect('127.0.0.1', port, ssl=context, limit=1 << 22)
+async def accepted(port, reader, writer):
     try:
-        greeting, *there = await (clear() if sys.argv[2] == 'clear' else encrypted())
+        greeting, *there = await (clear if sys.argv[1] == 'clear' else encrypted)(port)
     except OSError:
         return writer.close()
     writer.write(greeting)
     await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
 async def main():
-    server = await asyncio.start_server(accepted, '127.0.0.1', 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    for port in map(int, sys.argv[2:]):
+        serve = functools.partial(accepted, port)
+        server = await asyncio.start_server(serve, '127.0.0.1', 0)
+        print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.Event().wait()
 asyncio.run(main())
 ";
 
-/// A way to an encrypted listener for whoever speaks in clear.
-struct Bridge {
+/// Ways to encrypted listeners for whoever speaks in clear.
+pub(super) struct Bridges {
     child: Child,
-    address: SocketAddr,
+    /// In the order of the listeners.
+    pub(super) addresses: Vec<SocketAddr>,
 }
 
-impl Bridge {
-    fn start(to: SocketAddr, how: &str) -> Bridge {
+impl Bridges {
+    pub(super) fn start(to: &[SocketAddr], how: &str) -> Bridges {
         let mut command = Command::new("python3");
-        command.args(["-c", BRIDGE, &to.port().to_string(), how]).stdin(Stdio::null());
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("python3");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("stdout is a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("a port");
-        let port: u16 = line.trim().parse().expect("a port");
-        Bridge { child, address: ([127, 0, 0, 1], port).into() }
+        command.args(["-c", BRIDGE, how]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let ports = to.iter().map(|address| address.port().to_string());
+        let mut child = command.args(ports).spawn().expect("python3");
+        let lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
+        let port = |line: Result<String, _>| -> u16 {
+            line.expect("a line").trim().parse().expect("a port")
+        };
+        let addresses = lines.take(to.len()).map(|line| ([127, 0, 0, 1], port(line)).into());
+        let addresses = addresses.collect();
+        Bridges { child, addresses }
     }
 }
 
-impl Drop for Bridge {
+impl Drop for Bridges {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -109,12 +115,13 @@ fn login() {
     let bench = Bench::start_with(&sections);
     let first = bench.server.addresses.len() - LISTENERS.len();
     let [clear, login] = [0, 1].map(|at| bench.server.addresses[first + at]);
-    let (few, encrypted) = (Bridge::start(clear, "clear"), Bridge::start(login, "encrypted"));
+    let few = Bridges::start(&[clear], "clear");
+    let encrypted = Bridges::start(&[login], "encrypted");
     let reached = BTreeMap::from([
         ("in", bench.listener("in")),
         ("clear", clear),
-        ("few", few.address),
-        ("login", encrypted.address),
+        ("few", few.addresses[0]),
+        ("login", encrypted.addresses[0]),
     ]);
     table::check("login", |row| {
         wire::play_at(&bench, row, reached[row.setting("at").unwrap_or("login")])

@@ -1,6 +1,6 @@
 //! Recipients that a directory has: Debian's slapd, asked by LDAP, which is stopped, hangs, and is back.
 
-mod slapd;
+pub(crate) mod slapd;
 
 use crate::interop::place::is_possible;
 use crate::support::client::Client;

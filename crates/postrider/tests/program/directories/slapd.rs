@@ -20,7 +20,8 @@ pub(crate) struct Slapd {
 }
 
 impl Slapd {
-    /// One that knows `joe`, `ann` and `eve` of `box.test`, each with `/srv/NAME` as description.
+    /// One that knows `joe`, `ann` and `eve` of `box.test`, each with `/srv/NAME` as description; the
+    /// password of `joe` is `password of joe`.
     pub(crate) fn start() -> Slapd {
         let place = Place::new(0);
         let mut slapd = Slapd { place, port: free_port(), id: None };
@@ -86,8 +87,14 @@ fn entries() -> String {
     for name in ["joe", "ann", "eve"] {
         out += &format!(
             "dn: uid={name},{BASE}\nobjectClass: inetOrgPerson\nuid: {name}\ncn: {name}\n\
-             sn: {name}\nmail: {name}@box.test\ndescription: /srv/{name}\n\n"
+             sn: {name}\nmail: {name}@box.test\ndescription: /srv/{name}\n"
         );
+        // Eve has none.
+        out += &if name == "eve" {
+            "\n".into()
+        } else {
+            format!("userPassword: password of {name}\n\n")
+        };
     }
     out
 }

@@ -2,8 +2,8 @@
 //! check.
 
 mod command;
-mod judges;
 mod dmarc_reports;
+mod judges;
 mod listeners;
 mod openspf;
 mod sealing;

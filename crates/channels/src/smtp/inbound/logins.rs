@@ -1,0 +1,131 @@
+//! Who knows users and their passwords.
+
+use super::introspection::IntrospectionText;
+use config::quantity::DurationText;
+use config::{HostPort, PasswordChecks, Reader, TableEntry};
+use mta::ingress::LoginSource;
+use mta::seams::{Introspection, LoginServer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who knows users and their passwords: one of these.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct LoginsText {
+    /// The name of the table from users to their stored passwords, as `doveadm pw` and `mkpasswd` print
+    /// them: `{ARGON2ID}$argon2id$…`, `{BLF-CRYPT}$2y$…`, `{SHA512-CRYPT}$6$…`,
+    /// `{SHA256-CRYPT}$5$…`, `{SCRAM-SHA-256}…`, `{PLAIN}…`; names of crypt(3)'s forms may be left
+    /// out. Where its entries have named values it is the one named `password`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<String>,
+    /// The name of a table of kind `ldap` that finds a user's entry: a password is his if the directory
+    /// lets him bind with it (RFC 4513 §5.1.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ldap: Option<String>,
+    /// Where Dovecot's authentication server listens for clients (`auth-client`): the path of a socket,
+    /// or a host and port, which nobody else may listen to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dovecot: Option<String>,
+    /// The OAuth 2.0 server that says whose tokens are (OAUTHBEARER, XOAUTH2): beside `table` or `ldap`, or
+    /// alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    introspection: Option<IntrospectionText>,
+    /// The answer of a server is waited for so long, 454 4.7.0 beyond it. Dovecot itself lets failures wait,
+    /// for 15 seconds and more where there are many.
+    timeout: DurationText,
+}
+
+impl Default for LoginsText {
+    fn default() -> LoginsText {
+        LoginsText {
+            table: None,
+            ldap: None,
+            dovecot: None,
+            introspection: None,
+            timeout: "30s".into(),
+        }
+    }
+}
+
+/// A client waits no longer for its answer.
+const TIMEOUT_MAX: Duration = Duration::from_secs(90);
+
+impl LoginsText {
+    /// So long a server's answer is waited for.
+    pub(super) fn patience(&self, reader: &mut Reader<'_, '_>) -> Duration {
+        let patience = reader.timeout("logins.timeout", &self.timeout);
+        if patience > TIMEOUT_MAX {
+            let message = "no client waits longer than a minute and a half for a server";
+            reader.error("logins.timeout", message, "");
+        }
+        patience
+    }
+
+    /// Who says whose tokens are, if anybody. `None` when there is a mistake in it, which `reader` was told.
+    pub(super) fn tokens(&self, reader: &mut Reader<'_, '_>) -> Option<Option<Arc<Introspection>>> {
+        let Some(text) = &self.introspection else { return Some(None) };
+        if self.dovecot.is_some() {
+            let help =
+                "tokens are Dovecot's matter then (`passdb { driver = oauth2 … }`): leave it out";
+            reader.error("logins.introspection", "`introspection` beside `dovecot`", help);
+        }
+        text.read(reader).map(Some)
+    }
+
+    /// `None` when there is a mistake in it, which `reader` was told.
+    pub(super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<LoginSource> {
+        match (&self.table, &self.ldap, &self.dovecot) {
+            (Some(table), None, None) => {
+                Some(LoginSource::Table(reader.table("logins.table", table)?))
+            }
+            (None, Some(table), None) => {
+                Some(LoginSource::Server(LoginServer::Directory(directory(table, reader)?)))
+            }
+            (None, None, Some(at)) => {
+                let server = LoginServer::Dovecot(dovecot(at, reader)?);
+                Some(LoginSource::Server(server))
+            }
+            (None, None, None) if self.introspection.is_some() => Some(LoginSource::Nobody),
+            _ => {
+                let help = "one of these: { table = \"passwords\" }, { ldap = \"people\" }, \
+                            { dovecot = \"/run/dovecot/auth-client\" }";
+                reader.error("logins", "users are known to one table or server", help);
+                None
+            }
+        }
+    }
+}
+
+fn directory(name: &str, reader: &mut Reader<'_, '_>) -> Option<Arc<TableEntry>> {
+    let table = reader.table("logins.ldap", name)?;
+    let (message, help) = match table.settings.password_checks() {
+        PasswordChecks::Sealed => return Some(table),
+        PasswordChecks::InClear => (
+            format!("table \"{name}\" asks its directory in clear"),
+            "users' passwords would go over the network so: set start_tls = true there, or use ldaps://",
+        ),
+        PasswordChecks::None => (
+            format!("table \"{name}\" asks no directory"),
+            "a table of kind `ldap` is wanted; passwords that are stored in a table are asked for with \
+             logins = { table = \"…\" }",
+        ),
+    };
+    reader.error("logins.ldap", message, help);
+    None
+}
+
+fn dovecot(text: &str, reader: &mut Reader<'_, '_>) -> Option<HostPort> {
+    let help =
+        "the path of a socket is wanted, such as \"/run/dovecot/auth-client\", or a host and port";
+    // As Postfix has it (`smtpd_sasl_path`).
+    let place = text.strip_prefix("inet:").unwrap_or(text);
+    let why = match HostPort::parse(place, 0) {
+        Ok(at) if at.port != 0 || place.contains('/') => return Some(at),
+        Ok(_) => "it has no port".to_owned(),
+        Err(why) => why,
+    };
+    reader.error("logins.dovecot", format!("\"{text}\" is not a server: {why}"), help);
+    None
+}

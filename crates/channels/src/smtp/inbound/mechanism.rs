@@ -1,0 +1,125 @@
+//! How users may prove who they are, and who speaks with them about it.
+
+use auth::sasl::Mechanism;
+use config::Reader;
+use mta::ingress::{LoginSource, Logins};
+use mta::seams::LoginServer;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a user may prove who he is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum MechanismText {
+    /// RFC 4616: the password is sent.
+    Plain,
+    /// The same in an older form; some clients have no other.
+    Login,
+    /// RFC 7677: the password is not sent.
+    #[serde(rename = "scram-sha-256")]
+    ScramSha256,
+    /// The same, bound to the encrypted connection (RFC 9266, `tls-exporter`): nobody can sit in between.
+    /// TLS 1.3 only, and offered only there; passwords in a table. It wants `scram-sha-256` beside it.
+    #[serde(rename = "scram-sha-256-plus")]
+    ScramSha256Plus,
+    /// RFC 7628: a token of an OAuth 2.0 server is sent (`introspection`, or Dovecot's).
+    #[serde(rename = "oauthbearer")]
+    OauthBearer,
+    /// The same as Google and Microsoft have it.
+    #[serde(rename = "xoauth2")]
+    Xoauth2,
+    /// RFC 4422 appendix A: the certificate that was shown in the TLS handshake says who it is
+    /// (`client_certificates`).
+    External,
+    /// RFC 5802: the same as `scram-sha-256` with an older hash. Here and below: Dovecot's.
+    #[serde(rename = "scram-sha-1")]
+    ScramSha1,
+    /// RFC 2195, from before TLS.
+    CramMd5,
+    /// RFC 4752: Kerberos.
+    Gssapi,
+}
+
+impl MechanismText {
+    /// As it is registered and offered.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            MechanismText::Plain => Mechanism::Plain.name(),
+            MechanismText::Login => Mechanism::Login.name(),
+            MechanismText::ScramSha256 => Mechanism::ScramSha256.name(),
+            MechanismText::External => Mechanism::External.name(),
+            MechanismText::ScramSha1 => "SCRAM-SHA-1",
+            MechanismText::CramMd5 => "CRAM-MD5",
+            MechanismText::ScramSha256Plus => Mechanism::ScramSha256Plus.name(),
+            MechanismText::OauthBearer => Mechanism::OauthBearer.name(),
+            MechanismText::Xoauth2 => Mechanism::Xoauth2.name(),
+            MechanismText::Gssapi => "GSSAPI",
+        }
+    }
+
+    /// Those that users of this source can't use are mistakes.
+    pub(super) fn check(all: &[MechanismText], logins: &Logins, reader: &mut Reader<'_, '_>) {
+        for (index, mechanism) in all.iter().enumerate() {
+            let name = mechanism.name();
+            if speaker(name, logins).is_some() {
+                continue;
+            }
+            let (message, help) = match &logins.source {
+                _ if matches!(mechanism, MechanismText::OauthBearer | MechanismText::Xoauth2) => (
+                    format!("{name}, and nobody who knows tokens"),
+                    "say who does: logins = { introspection = { url = \"https://…\", … } }",
+                ),
+                LoginSource::Table(_) => (
+                    format!("{name} is not spoken here"),
+                    "with passwords of a table there are \"plain\", \"login\" and \"scram-sha-256\"; \
+                     Dovecot has more: logins = { dovecot = \"…\" }",
+                ),
+                LoginSource::Nobody => (
+                    format!("{name} without `logins`"),
+                    "name the table of passwords: logins = { table = \"passwords\" }",
+                ),
+                LoginSource::Server(_) => (
+                    format!("a directory is told passwords: {name} has none"),
+                    "with logins = { ldap = \"…\" } there are \"plain\" and \"login\"",
+                ),
+            };
+            reader.error(&format!("mechanisms[{index}]"), message, help);
+        }
+    }
+}
+
+/// Who speaks with a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Speaker<'a> {
+    /// We do.
+    Here(Mechanism),
+    /// What it says is carried to and fro.
+    There(&'a LoginServer),
+}
+
+/// Who speaks with clients by a mechanism; `None`: nobody can.
+pub(super) fn speaker<'a>(name: &str, logins: &'a Logins) -> Option<Speaker<'a>> {
+    let ours = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name);
+    let here = |is_known: bool| ours.filter(|_| is_known).map(Speaker::Here);
+    match (ours, &logins.source) {
+        (Some(Mechanism::External), _) => here(true),
+        (Some(Mechanism::Plain | Mechanism::Login), source) => {
+            here(!matches!(source, LoginSource::Nobody))
+        }
+        (Some(Mechanism::OauthBearer | Mechanism::Xoauth2), _) if logins.tokens.is_some() => {
+            here(true)
+        }
+        // It is our channel that is bound.
+        (Some(Mechanism::ScramSha256Plus), source) => here(matches!(source, LoginSource::Table(_))),
+        (_, LoginSource::Server(server @ LoginServer::Dovecot(_))) => Some(Speaker::There(server)),
+        (Some(Mechanism::ScramSha256), source) => here(matches!(source, LoginSource::Table(_))),
+        _ => None,
+    }
+}
+
+/// Whether a mechanism can be used with a server that offers these.
+pub(super) fn is_offered(name: &str, offered: &[Box<str>]) -> bool {
+    // A password that a client has told is told the server in one way.
+    let asked = if name == Mechanism::Login.name() { Mechanism::Plain.name() } else { name };
+    offered.iter().any(|one| **one == *asked)
+}

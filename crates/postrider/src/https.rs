@@ -1,0 +1,97 @@
+//! One request to a web server, over TLS with a certificate that is valid for its name, or in clear within
+//! this machine.
+
+use crate::{peer_tls, pem};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::{Body, Bytes};
+use hyper::client::conn::http1;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use std::future::{Future, pending};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// What we call ourselves.
+pub(crate) const USER_AGENT_NAME: &str = concat!("postrider/", env!("CARGO_PKG_VERSION"));
+
+/// A connection to a web server.
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<W: AsyncRead + AsyncWrite + Unpin + Send> Wire for W {}
+
+/// What handshakes begin with: certificates are valid by these authorities, or by the roots of this machine.
+///
+/// # Errors
+/// There are none.
+pub(crate) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
+    let mut client = match ca_file {
+        Some(path) => peer_tls::verifying_by(pem::roots(path)?),
+        None => peer_tls::verifying(),
+    }
+    .map_err(|error| error.to_string())?;
+    client.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(client)
+}
+
+/// Opens a connection; encrypted, if it has something to begin that with.
+///
+/// # Errors
+/// What went wrong, in words.
+pub(crate) async fn connect(
+    host: &str,
+    port: u16,
+    client: Option<Arc<ClientConfig>>,
+) -> Result<Box<dyn Wire>, String> {
+    let told = |error: &dyn std::fmt::Display| format!("{host}: {error}");
+    let stream = TcpStream::connect((host, port)).await.map_err(|error| told(&error))?;
+    let Some(client) = client else { return Ok(Box::new(stream)) };
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| told(&error))?;
+    let encrypted = TlsConnector::from(client).connect(name, stream).await;
+    Ok(Box::new(encrypted.map_err(|error| told(&error))?))
+}
+
+/// Makes the request; the answer's status, and its text of at most so many bytes.
+///
+/// # Errors
+/// What went wrong, in words.
+pub(crate) async fn exchange<B>(
+    stream: Box<dyn Wire>,
+    request: Request<B>,
+    bytes_max: usize,
+) -> Result<(StatusCode, Bytes), String>
+where
+    B: Body + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let handshake = http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
+    let exchange = async {
+        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), bytes_max).collect().await;
+        Ok((status, body.map_err(|error| error.to_string())?.to_bytes()))
+    };
+    driven(exchange, connection).await
+}
+
+/// The result of an exchange over a connection that moves only while it is polled.
+pub(crate) async fn driven<T>(exchange: impl Future<Output = T>, connection: impl Future) -> T {
+    // What the connection got before it ended is the exchange's to read.
+    let connection = async {
+        connection.await;
+        pending::<()>().await;
+    };
+    tokio::pin!(connection);
+    tokio::pin!(exchange);
+    std::future::poll_fn(|cx| {
+        let _ = connection.as_mut().poll(cx);
+        exchange.as_mut().poll(cx)
+    })
+    .await
+}

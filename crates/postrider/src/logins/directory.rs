@@ -1,0 +1,99 @@
+//! A directory that checks the passwords of users.
+
+use crate::tables::{Seed, Verifier, verifier};
+use auth::sasl::Claim;
+use config::TableEntry;
+use lookup::{Trouble, TroubleKind};
+use mta::answer::Later;
+use mta::tables::rewritten;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+/// Logins that are under way; who comes then is told to come later.
+const LOGINS_MAX: usize = 1_024;
+
+/// The way to the directory of one table; clones are the same.
+#[derive(Clone)]
+pub(super) struct Directory(Arc<Shared>);
+
+struct Shared {
+    table: Arc<TableEntry>,
+    notes: mpsc::UnboundedSender<Note>,
+    logins: Arc<Semaphore>,
+}
+
+/// A password that is to be checked. Its user's name is as the table wants it.
+struct Note {
+    user: Box<str>,
+    claim: Claim,
+    answer: oneshot::Sender<Result<bool, Trouble>>,
+}
+
+impl Directory {
+    /// And what is to be run for it.
+    pub(super) fn new(table: &Arc<TableEntry>) -> (Directory, Seed) {
+        let (notes, taken) = mpsc::unbounded_channel();
+        let logins = Arc::new(Semaphore::new(LOGINS_MAX));
+        let shared = Shared { table: Arc::clone(table), notes, logins };
+        let table = Arc::clone(table);
+        let seed: Seed = Box::new(move || Box::pin(run(verifier(&table.settings), taken)));
+        (Directory(Arc::new(shared)), seed)
+    }
+
+    /// Whether it serves a table that is told this.
+    pub(super) fn is_of(&self, table: &TableEntry) -> bool {
+        self.0.table.settings.is_like(&*table.settings)
+    }
+
+    /// Whether a password is the user's, and how he is called: within this time, however many servers are
+    /// tried for it.
+    pub(super) fn check(
+        &self,
+        table: &TableEntry,
+        claim: Claim,
+        patience: Duration,
+    ) -> Later<'static, Result<Option<String>, Trouble>> {
+        let Ok(permit) = Arc::clone(&self.0.logins).try_acquire_owned() else {
+            let text = "too many logins are under way";
+            return Box::pin(async move { Err(Trouble::new(TroubleKind::Busy, text)) });
+        };
+        let (answer, answered) = oneshot::channel();
+        let (user, called) = (rewritten(&table.rewrite, &claim.user).into(), claim.user.clone());
+        // Without a driver the answer's sender is gone with the note, which says enough.
+        let _ = self.0.notes.send(Note { user, claim, answer });
+        Box::pin(async move {
+            let said = timeout(patience, answered).await;
+            drop(permit);
+            match said {
+                Ok(Ok(said)) => said.map(|is_his| is_his.then_some(called)),
+                Ok(Err(_)) => Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping")),
+                Err(_) => {
+                    let text = format!("no answer within {patience:?}");
+                    Err(Trouble::new(TroubleKind::Timeout, text))
+                }
+            }
+        })
+    }
+}
+
+/// Works until nobody is left who could ask.
+async fn run(verifier: Option<Verifier>, mut notes: mpsc::UnboundedReceiver<Note>) {
+    // The configuration takes no other table for it.
+    let Some(verifier) = verifier.map(Rc::new) else { return };
+    while let Some(Note { user, claim, mut answer }) = notes.recv().await {
+        let verifier = Rc::clone(&verifier);
+        spawn_local(async move {
+            let checked = verifier.check(&user, claim.password.bytes());
+            tokio::select! {
+                biased;
+                // Who has gone since wants nothing any more.
+                () = answer.closed() => {}
+                said = checked => { let _ = answer.send(said); }
+            }
+        });
+    }
+}

@@ -1,0 +1,195 @@
+//! Dovecot's authentication server: one connection that all logins share, opened when it is needed and
+//! again when it was lost.
+
+mod link;
+
+use crate::tables::{Seed, Server};
+use crate::world::seed_of;
+use auth::dovecot::{self, Answer as Said, Login};
+use auth::sasl::Claim;
+use config::HostPort;
+use link::{Driver, Note};
+use lookup::{Trouble, TroubleKind};
+use mta::answer::{Answer, Later};
+use mta::seams::{Conversation, Heard, LoginTerms};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+/// Logins that are under way; who comes then is told to come later.
+const LOGINS_MAX: usize = 1_024;
+
+/// A client that comes before it is known what is offered waits so long for that.
+const OFFER_MAX: Duration = Duration::from_secs(1);
+
+/// What is known of the mechanisms that are offered.
+#[derive(Clone, Debug)]
+pub(super) enum Offer {
+    /// Nobody has answered yet.
+    Unknown,
+    /// Nobody could be reached.
+    Unreachable,
+    /// As it was said last.
+    Known(Arc<[Box<str>]>),
+}
+
+/// The way to one server; clones are the same.
+#[derive(Clone)]
+pub(super) struct Dovecot(Arc<Shared>);
+
+struct Shared {
+    notes: mpsc::UnboundedSender<Note>,
+    offer: watch::Receiver<Offer>,
+    next_id: AtomicU32,
+    logins: Arc<Semaphore>,
+}
+
+impl Dovecot {
+    /// And what is to be run for it. It connects at once.
+    pub(super) fn new(at: &HostPort) -> (Dovecot, Seed) {
+        let (notes, taken) = mpsc::unbounded_channel();
+        let (offered, offer) = watch::channel(Offer::Unknown);
+        // That it is there at all is what it is told first.
+        let _ = notes.send(Note::Connect);
+        let shared = Shared {
+            notes,
+            offer,
+            next_id: AtomicU32::new(1),
+            logins: Arc::new(Semaphore::new(LOGINS_MAX)),
+        };
+        let server = Server::at(at.clone());
+        let driver = Driver::new(server, taken, offered);
+        let seed: Seed = Box::new(move || Box::pin(driver.run()));
+        (Dovecot(Arc::new(shared)), seed)
+    }
+
+    /// The mechanisms that it offers, or offered last.
+    pub(super) fn offered(&self) -> Answer<'static, Option<Arc<[Box<str>]>>> {
+        let known = |offer: &Offer| match offer {
+            Offer::Known(mechanisms) => Some(Arc::clone(mechanisms)),
+            Offer::Unknown | Offer::Unreachable => None,
+        };
+        let offer = self.0.offer.borrow().clone();
+        match offer {
+            Offer::Known(mechanisms) => Answer::Now(Some(mechanisms)),
+            Offer::Unreachable => {
+                // Whoever comes next may know.
+                let _ = self.0.notes.send(Note::Connect);
+                Answer::Now(None)
+            }
+            Offer::Unknown => {
+                let mut offer = self.0.offer.clone();
+                Answer::later(async move {
+                    let said = offer.wait_for(|offer| !matches!(offer, Offer::Unknown));
+                    let said = timeout(OFFER_MAX, said).await;
+                    said.ok().and_then(Result::ok).as_deref().and_then(known)
+                })
+            }
+        }
+    }
+
+    /// Whether a password is the user's, and how he is called.
+    pub(super) fn check(
+        &self,
+        claim: &Claim,
+        terms: LoginTerms,
+    ) -> Later<'static, Result<Option<String>, Trouble>> {
+        let begun = self.begin("PLAIN", Some(claim.plain().as_slice()), terms);
+        Box::pin(async move {
+            match begun.await? {
+                Heard::Accepted(user) => Ok(Some(user)),
+                Heard::Refused(_) => Ok(None),
+                Heard::Challenge(..) | Heard::TooLong => {
+                    Err(Trouble::new(TroubleKind::Wrong, "it wants more than a password"))
+                }
+            }
+        })
+    }
+
+    /// Begins a login.
+    pub(super) fn begin(
+        &self,
+        mechanism: &'static str,
+        initial: Option<&[u8]>,
+        terms: LoginTerms,
+    ) -> Later<'static, Result<Heard, Trouble>> {
+        let Ok(permit) = Arc::clone(&self.0.logins).try_acquire_owned() else {
+            let text = "too many logins are under way";
+            return Box::pin(async move { Err(Trouble::new(TroubleKind::Busy, text)) });
+        };
+        let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
+        let LoginTerms { remote, local, patience } = terms;
+        let line = match (Login { id, mechanism, initial, remote, local }).line() {
+            Ok(line) => line,
+            Err(dovecot::TooLong) => return Box::pin(async { Ok(Heard::TooLong) }),
+        };
+        let shared = Arc::clone(&self.0);
+        let talk = Talk { shared, id, patience, is_open: true, _permit: permit };
+        Box::pin(Box::new(talk).say(line, true))
+    }
+}
+
+/// A number that tells a connection from those of others, and from the last one, which the server may
+/// not know to be gone.
+fn process() -> u32 {
+    u32::try_from(seed_of(0) % (1 << 31)).unwrap_or(1)
+}
+
+/// One login.
+struct Talk {
+    shared: Arc<Shared>,
+    id: u32,
+    /// A step is waited for so long.
+    patience: Duration,
+    /// The server has it in mind.
+    is_open: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Talk {
+    async fn say(mut self: Box<Self>, line: String, is_first: bool) -> Result<Heard, Trouble> {
+        let (answer, answered) = oneshot::channel();
+        let note = Note::Say { id: self.id, line, is_first, answer };
+        // Without a driver the answer's sender is gone with the note, which says enough.
+        let _ = self.shared.notes.send(note);
+        let wait = self.patience;
+        let said = match timeout(wait, answered).await {
+            Ok(said) => said.unwrap_or_else(|_| {
+                Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping"))
+            }),
+            Err(_) => {
+                let _ = self.shared.notes.send(Note::Silent { id: self.id, waited: wait });
+                Err(Trouble::new(TroubleKind::Timeout, format!("no answer within {wait:?}")))
+            }
+        };
+        self.is_open = matches!(said, Ok(Said::Continue(_)));
+        match said? {
+            Said::Continue(challenge) => Ok(Heard::Challenge(challenge, self)),
+            Said::Accepted(user) => Ok(Heard::Accepted(user)),
+            Said::Refused(user) => Ok(Heard::Refused(user)),
+            Said::Unavailable => Err(Trouble::new(TroubleKind::Wrong, "it can't tell now")),
+        }
+    }
+}
+
+impl Conversation for Talk {
+    fn go_on(self: Box<Self>, response: Vec<u8>) -> Later<'static, Result<Heard, Trouble>> {
+        match dovecot::response(self.id, &response) {
+            Ok(line) => Box::pin(self.say(line, false)),
+            Err(dovecot::TooLong) => Box::pin(async { Ok(Heard::TooLong) }),
+        }
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        if self.is_open {
+            let _ = self.shared.notes.send(Note::Cancel(self.id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

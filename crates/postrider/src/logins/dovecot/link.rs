@@ -1,0 +1,248 @@
+//! The connection to a server, and who waits for what on it.
+
+use super::{Offer, process};
+use crate::tables::{Server, Wire, within};
+use auth::dovecot::{self, Answer, Answers, Event};
+use lookup::{Trouble, TroubleKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+/// A connection, up to the end of its handshake, is waited for so long.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// Room for what is read at once.
+const READ_BYTES: usize = 4 << 10;
+
+/// What is said of a step.
+pub(super) type Said = Result<Answer, Trouble>;
+
+/// What logins tell the driver.
+#[derive(Debug)]
+pub(super) enum Note {
+    /// A connection is wanted.
+    Connect,
+    /// A step of a login.
+    Say { id: u32, line: String, is_first: bool, answer: oneshot::Sender<Said> },
+    /// It is given up.
+    Cancel(u32),
+    /// It is given up, as there was no answer in time.
+    Silent { id: u32, waited: Duration },
+}
+
+impl Note {
+    fn refuse(self, trouble: &Trouble) {
+        if let Note::Say { answer, .. } = self {
+            // Who has gone since is not told.
+            let _ = answer.send(Err(trouble.clone()));
+        }
+    }
+}
+
+/// Keeps the connection.
+pub(super) struct Driver {
+    server: Server,
+    notes: mpsc::UnboundedReceiver<Note>,
+    offer: watch::Sender<Offer>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        server: Server,
+        notes: mpsc::UnboundedReceiver<Note>,
+        offer: watch::Sender<Offer>,
+    ) -> Driver {
+        Driver { server, notes, offer }
+    }
+
+    /// Works until nobody is left who could ask.
+    pub(super) async fn run(mut self) {
+        while let Some(note) = self.notes.recv().await {
+            // Of a connection that is gone nothing is left to be given up.
+            if matches!(note, Note::Cancel(_) | Note::Silent { .. }) {
+                continue;
+            }
+            let opened = within(&self.server, CONNECT_MAX, self.open()).await;
+            match opened {
+                Ok((wire, answers, offered)) => {
+                    self.offer.send_replace(Offer::Known(offered.into()));
+                    self.serve(wire, answers, note).await;
+                }
+                Err(trouble) => {
+                    note.refuse(&trouble);
+                    // They have waited for the same.
+                    while let Ok(note) = self.notes.try_recv() {
+                        note.refuse(&trouble);
+                    }
+                    self.offer.send_if_modified(|offer| {
+                        let is_unknown = matches!(offer, Offer::Unknown);
+                        if is_unknown {
+                            *offer = Offer::Unreachable;
+                        }
+                        is_unknown
+                    });
+                }
+            }
+        }
+    }
+
+    /// A connection whose handshake is done, and what is offered there.
+    async fn open(&self) -> Result<(Box<dyn Wire>, Answers, Vec<Box<str>>), String> {
+        let mut wire = self.server.open().await.map_err(|error| error.to_string())?;
+        let hello = dovecot::hello(process());
+        wire.write_all(hello.as_bytes()).await.map_err(|error| error.to_string())?;
+        let (mut answers, mut input) = (Answers::default(), Vec::with_capacity(READ_BYTES));
+        loop {
+            if let Some(event) = answers.poll_event() {
+                return match event {
+                    Event::Ready(offered) => Ok((wire, answers, offered)),
+                    Event::Answer(..) => Err("an answer to nothing".to_owned()),
+                };
+            }
+            input.clear();
+            let read = wire.read_buf(&mut input).await.map_err(|error| error.to_string())?;
+            if read == 0 {
+                return Err("closed the connection in its handshake".to_owned());
+            }
+            answers.handle_input(&input).map_err(|why| why.0.to_owned())?;
+        }
+    }
+
+    /// Until the connection is lost, or nobody is left.
+    async fn serve(&mut self, wire: Box<dyn Wire>, mut answers: Answers, first: Note) {
+        let (mut reader, mut writer) = tokio::io::split(wire);
+        let mut link = Link::default();
+        let mut input = Vec::with_capacity(READ_BYTES);
+        let mut taken = link.take(first);
+        let lost = loop {
+            if let Err(trouble) = taken {
+                break trouble;
+            }
+            taken = tokio::select! {
+                biased;
+                read = reader.read_buf(&mut input) => {
+                    let heard = match read {
+                        Ok(0) => Err(lost("it closed the connection")),
+                        Ok(_) => link.handle(&mut answers, &input),
+                        Err(error) => Err(lost(&error.to_string())),
+                    };
+                    input.clear();
+                    heard
+                }
+                written = writer.write(&link.out), if !link.out.is_empty() => match written {
+                    Ok(0) => Err(lost("it takes nothing")),
+                    Ok(count) => { link.out.drain(..count); Ok(()) }
+                    Err(error) => Err(lost(&error.to_string())),
+                },
+                note = self.notes.recv() => match note {
+                    Some(note) => link.take(note),
+                    None => return,
+                },
+            };
+        };
+        link.close(&lost);
+    }
+}
+
+/// What is under way on a connection.
+#[derive(Debug)]
+struct Link {
+    /// To be sent.
+    out: Vec<u8>,
+    waiting: BTreeMap<u32, oneshot::Sender<Said>>,
+    /// Logins whose clients are to answer.
+    open: BTreeSet<u32>,
+    /// The numbers that were used.
+    said: Option<RangeInclusive<u32>>,
+    /// When the server last said something.
+    heard: Instant,
+}
+
+impl Default for Link {
+    fn default() -> Link {
+        Link {
+            out: Vec::new(),
+            waiting: BTreeMap::new(),
+            open: BTreeSet::new(),
+            said: None,
+            heard: Instant::now(),
+        }
+    }
+}
+
+impl Link {
+    /// # Errors
+    /// The server is silent: nothing is to be had on this connection.
+    fn take(&mut self, note: Note) -> Result<(), Trouble> {
+        match note {
+            Note::Connect => {}
+            Note::Say { id, line, is_first, answer } => {
+                if !is_first && !self.open.remove(&id) {
+                    let _ = answer.send(Err(lost("the connection was lost in between")));
+                    return Ok(());
+                }
+                let first = self.said.as_ref().map_or(id, |said| *said.start());
+                self.said = Some(first.min(id)..=self.last_said().max(id));
+                self.out.extend_from_slice(line.as_bytes());
+                self.waiting.insert(id, answer);
+            }
+            Note::Cancel(id) => self.give_up(id),
+            Note::Silent { id, waited } => {
+                if self.heard.elapsed() >= waited {
+                    let text = format!("nothing was heard for {waited:?}");
+                    return Err(Trouble::new(TroubleKind::Timeout, text));
+                }
+                self.give_up(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, id: u32) {
+        if self.waiting.remove(&id).is_some() || self.open.remove(&id) {
+            self.out.extend_from_slice(dovecot::cancel(id).as_bytes());
+        }
+    }
+
+    fn last_said(&self) -> u32 {
+        self.said.as_ref().map_or(0, |said| *said.end())
+    }
+
+    /// # Errors
+    /// What the server said is no answer.
+    fn handle(&mut self, answers: &mut Answers, input: &[u8]) -> Result<(), Trouble> {
+        self.heard = Instant::now();
+        let wrong = |text: &str| Trouble::new(TroubleKind::Wrong, text);
+        answers.handle_input(input).map_err(|why| wrong(why.0))?;
+        while let Some(event) = answers.poll_event() {
+            let Event::Answer(id, answer) = event else { continue };
+            let Some(waiter) = self.waiting.remove(&id) else {
+                // It was given up meanwhile, or never asked.
+                let was_said = self.said.as_ref().is_some_and(|said| said.contains(&id));
+                match was_said && !self.open.contains(&id) {
+                    true => continue,
+                    false => return Err(wrong("it answers what it was not asked")),
+                }
+            };
+            if matches!(answer, Answer::Continue(_)) {
+                self.open.insert(id);
+            }
+            // Who has gone since says so himself.
+            let _ = waiter.send(Ok(answer));
+        }
+        Ok(())
+    }
+
+    /// Nobody gets an answer any more.
+    fn close(self, trouble: &Trouble) {
+        for waiter in self.waiting.into_values() {
+            let _ = waiter.send(Err(trouble.clone()));
+        }
+    }
+}
+
+fn lost(text: &str) -> Trouble {
+    Trouble::new(TroubleKind::Unreachable, text)
+}

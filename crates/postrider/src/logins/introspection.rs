@@ -1,0 +1,167 @@
+//! An OAuth 2.0 server that is asked whose a token is (RFC 7662).
+
+mod verdict;
+
+use crate::https;
+use crate::mutex::lock;
+use crate::world::wall_now;
+use auth::sasl::bearer::{self, Token};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Request, StatusCode};
+use lookup::{Trouble, TroubleKind};
+use mta::seams::Introspection;
+use rustls::ClientConfig;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use verdict::Verdict;
+
+/// Questions that are under way; who comes then waits for one of them to end.
+const QUESTIONS_MAX: usize = 64;
+/// An answer has no more bytes.
+const ANSWER_BYTES_MAX: usize = 65_536;
+/// A secret has no more bytes.
+const SECRET_BYTES_MAX: u64 = 1_024;
+/// Answers that are remembered; then all are forgotten.
+const KNOWN_MAX: usize = 10_000;
+/// Somebody's token is asked for again after so long, however long it is good.
+const KNOWN_FOR: Duration = Duration::from_secs(300);
+/// Nobody's token is asked for again after so long.
+const UNKNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// The way to one server; clones are the same.
+#[derive(Clone)]
+pub(super) struct Introspector(Arc<Inner>);
+
+struct Inner {
+    settings: Arc<Introspection>,
+    /// The authorities' certificates are read when they are needed first.
+    client: Mutex<Option<Arc<ClientConfig>>>,
+    /// By the hashes of tokens.
+    known: Mutex<BTreeMap<[u8; 32], Known>>,
+    questions: Semaphore,
+}
+
+/// What was said of a token.
+struct Known {
+    /// `None`: it is nobody's.
+    user: Option<String>,
+    until: Instant,
+}
+
+impl Introspector {
+    pub(super) fn new(settings: &Arc<Introspection>) -> Introspector {
+        Introspector(Arc::new(Inner {
+            settings: Arc::clone(settings),
+            client: Mutex::default(),
+            known: Mutex::default(),
+            questions: Semaphore::new(QUESTIONS_MAX),
+        }))
+    }
+
+    /// Whether it is told the same.
+    pub(super) fn is_of(&self, settings: &Introspection) -> bool {
+        *self.0.settings == *settings
+    }
+
+    /// Whose a token is. `None`: nobody's, or not for this.
+    /// Within `patience`, with the wait for its turn.
+    ///
+    /// # Errors
+    /// Nobody says.
+    pub(super) async fn check(
+        self,
+        token: Token,
+        patience: Duration,
+    ) -> Result<Option<String>, Trouble> {
+        let key = token.digest();
+        let known = lock(&self.0.known)
+            .get(&key)
+            .filter(|known| Instant::now() < known.until)
+            .map(|known| known.user.clone());
+        if let Some(user) = known {
+            return Ok(user);
+        }
+        let verdict = match timeout(patience, self.ask(&token)).await {
+            Ok(asked) => asked?,
+            Err(_) => {
+                let text = format!("no answer within {patience:?}");
+                return Err(Trouble::new(TroubleKind::Timeout, text));
+            }
+        };
+        let (user, lasts) = match verdict {
+            Verdict::User { name, left } => {
+                (Some(name), left.map_or(KNOWN_FOR, |left| left.min(KNOWN_FOR)))
+            }
+            Verdict::Nobody => (None, UNKNOWN_FOR),
+        };
+        let mut all = lock(&self.0.known);
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        all.insert(key, Known { user: user.clone(), until: Instant::now() + lasts });
+        Ok(user)
+    }
+
+    async fn ask(&self, token: &Token) -> Result<Verdict, Trouble> {
+        let unreachable = |why: String| Trouble::new(TroubleKind::Unreachable, why);
+        let wrong = |why: String| Trouble::new(TroubleKind::Wrong, why);
+        let settings = &self.0.settings;
+        let _turn =
+            self.0.questions.acquire().await.map_err(|_| unreachable("it is over".into()))?;
+        let authorization = self.authorization().map_err(unreachable)?;
+        let request = Request::post(&*settings.at.path)
+            .header(HOST, &*settings.at.authority)
+            .header(USER_AGENT, https::USER_AGENT_NAME)
+            .header(ACCEPT, "application/json")
+            .header(AUTHORIZATION, authorization.as_str())
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(Full::<Bytes>::from(token.question().as_bytes().to_vec()))
+            .map_err(|error| unreachable(error.to_string()))?;
+        let client =
+            if settings.at.is_encrypted { Some(self.client().map_err(unreachable)?) } else { None };
+        let (host, port) = (&settings.at.host, settings.at.port);
+        let stream = https::connect(host, port, client).await.map_err(unreachable)?;
+        let (status, text) =
+            https::exchange(stream, request, ANSWER_BYTES_MAX).await.map_err(wrong)?;
+        // RFC 7662 §2.2, §2.3. It leads nowhere else, and what it refuses is our mistake.
+        if status != StatusCode::OK {
+            return Err(wrong(format!("it answers {status}")));
+        }
+        let read =
+            Verdict::read(&text, wall_now(), &settings.user_claim, settings.scope.as_deref());
+        read.map_err(|why| wrong(why.to_owned()))
+    }
+
+    /// RFC 6749 §2.3.1; the secret is read anew each time, so that a new one needs no reload.
+    fn authorization(&self) -> Result<impl Deref<Target = String>, String> {
+        let Introspection { client_id, secret_file, .. } = &*self.0.settings;
+        let wrong =
+            |why: &dyn std::fmt::Display| format!("secret_file {}: {why}", secret_file.display());
+        let file = File::open(secret_file).map_err(|error| wrong(&error))?;
+        let mut text = String::new();
+        file.take(SECRET_BYTES_MAX).read_to_string(&mut text).map_err(|error| wrong(&error))?;
+        let secret = text.lines().next().unwrap_or_default();
+        if secret.is_empty() {
+            return Err(wrong(&"its first line is empty"));
+        }
+        Ok(bearer::authorization(client_id, secret))
+    }
+
+    fn client(&self) -> Result<Arc<ClientConfig>, String> {
+        let mut made = lock(&self.0.client);
+        if let Some(client) = &*made {
+            return Ok(Arc::clone(client));
+        }
+        let client = Arc::new(https::client(self.0.settings.ca_file.as_deref())?);
+        *made = Some(Arc::clone(&client));
+        Ok(client)
+    }
+}

@@ -1,0 +1,206 @@
+//! Whether a password is a user's: the directory is asked to let him in with it (RFC 4513 §5.1.3), on
+//! connections that serve nothing else.
+
+use super::directory::{Directory, Question};
+use super::opening::{self, Stream};
+use super::settings::LdapSettings;
+use ldap::{BindAs, Filter, Key, Op, Outcome, Scope, code};
+use lookup::{Trouble, TroubleKind};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+/// A connection that was idle for longer is closed: what lies between may have forgotten it.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// A server that failed is tried after the others for so long.
+const AWAY: Duration = Duration::from_secs(5);
+
+/// A directory that checks passwords. It is asked on a thread with a `LocalSet`.
+pub(crate) struct Verifier {
+    /// Where users are found, as the table says.
+    directory: Directory,
+    /// The same, without a bind of our own.
+    settings: LdapSettings,
+    idle: RefCell<Vec<Idle>>,
+    /// When each server failed last.
+    failed: Vec<Cell<Option<Instant>>>,
+    binds: Semaphore,
+}
+
+/// A connection on which the last user's bind is over.
+struct Idle {
+    stream: Box<dyn Stream>,
+    last_id: i32,
+    since: Instant,
+}
+
+impl LdapSettings {
+    /// Checks passwords, for the thread that asks it.
+    pub(crate) fn verifier(&self) -> Verifier {
+        let bare = LdapSettings { bind: None, ..self.clone() };
+        Verifier {
+            directory: Directory::new(Arc::new(self.clone())),
+            idle: RefCell::default(),
+            failed: bare.servers.iter().map(|_| Cell::default()).collect(),
+            binds: Semaphore::new(bare.connections_max),
+            settings: bare,
+        }
+    }
+}
+
+impl Verifier {
+    /// Whether the password is that of a user; nobody's, if there is no such user.
+    ///
+    /// # Errors
+    /// No server says.
+    pub(crate) async fn check(&self, user: &str, password: &[u8]) -> Result<bool, Trouble> {
+        // It would bind as nobody, and the server would say that all is well (RFC 4513 §5.1.2).
+        if password.is_empty() {
+            return Ok(false);
+        }
+        match self.entry_of(user).await? {
+            Some(dn) => self.bind(&dn, password).await,
+            None => Ok(false),
+        }
+    }
+
+    /// The name of a user's entry.
+    async fn entry_of(&self, user: &str) -> Result<Option<String>, Trouble> {
+        let LdapSettings { base, scope, filter, .. } = &self.settings;
+        let key = Key::new(user);
+        if !self.settings.asks_for(&key) {
+            return Ok(None);
+        }
+        let name = base.name(&key);
+        // Nothing is left to be looked for, and many directories let nobody look.
+        let dn = if *scope == Scope::Base && base.has_parts() && *filter == Filter::any() {
+            name
+        } else {
+            let question = Question { base: &name, scope: *scope, filter, key };
+            let found = self.directory.search(question).await?.unwrap_or_default();
+            match <[ldap::Entry; 1]>::try_from(found) {
+                Ok([entry]) => entry.dn,
+                Err(none) if none.is_empty() => return Ok(None),
+                Err(several) => {
+                    let text = format!("{} entries are found for user {user:?}", several.len());
+                    return Err(Trouble::new(TroubleKind::Key, text));
+                }
+            }
+        };
+        // A bind without a name is nobody's, too (RFC 4513 §5.1.1).
+        match dn.is_empty() {
+            true => Err(Trouble::new(TroubleKind::Wrong, "the user's entry has no name")),
+            false => Ok(Some(dn)),
+        }
+    }
+
+    async fn bind(&self, dn: &str, password: &[u8]) -> Result<bool, Trouble> {
+        let closed = |_| Trouble::new(TroubleKind::Busy, "the directory is no longer asked");
+        let _permit = self.binds.acquire().await.map_err(closed)?;
+        // One that was idle may have been closed: that says nothing of its server.
+        if let Some(idle) = self.take_idle()
+            && let Ok(is_his) = self.bind_on(idle, dn, password).await
+        {
+            return Ok(is_his);
+        }
+        let mut troubles = Vec::new();
+        for server in self.in_turn() {
+            match self.bind_at(server, dn, password).await {
+                Ok(is_his) => {
+                    self.note(server, None);
+                    return Ok(is_his);
+                }
+                Err(trouble) => {
+                    self.note(server, Some(Instant::now()));
+                    troubles.push(trouble);
+                }
+            }
+        }
+        let kind = troubles.first().map_or(TroubleKind::Unreachable, |trouble| trouble.kind);
+        let texts: Vec<&str> = troubles.iter().map(|trouble| &*trouble.text).collect();
+        Err(Trouble::new(kind, texts.join("; ")))
+    }
+
+    /// A connection that may still be open.
+    fn take_idle(&self) -> Option<Idle> {
+        let mut idle = self.idle.borrow_mut();
+        idle.retain(|idle| idle.since.elapsed() < IDLE_MAX);
+        idle.pop()
+    }
+
+    /// The servers as the table has them, but those that failed lately last.
+    fn in_turn(&self) -> Vec<usize> {
+        let mut servers: Vec<usize> = (0..self.settings.servers.len()).collect();
+        servers.sort_by_key(|server| {
+            let failed = self.failed.get(*server).and_then(Cell::get);
+            failed.is_some_and(|at| at.elapsed() < AWAY)
+        });
+        servers
+    }
+
+    fn note(&self, server: usize, failed: Option<Instant>) {
+        if let Some(known) = self.failed.get(server) {
+            known.set(failed);
+        }
+    }
+
+    async fn bind_at(&self, server: usize, dn: &str, password: &[u8]) -> Result<bool, Trouble> {
+        let Some(at) = self.settings.servers.get(server) else { return Ok(false) };
+        let stream = opening::open(&self.settings, at).await?;
+        // Those before may have been used to open it.
+        let idle = Idle { stream, last_id: 2, since: Instant::now() };
+        let named = |Trouble { kind, text }| Trouble::new(kind, format!("{at}: {text}"));
+        self.bind_on(idle, dn, password).await.map_err(named)
+    }
+
+    /// One bind after the other on a connection (RFC 4511 §4.2.1); it is kept for the next user.
+    async fn bind_on(&self, mut idle: Idle, dn: &str, password: &[u8]) -> Result<bool, Trouble> {
+        idle.last_id = idle.last_id.checked_add(1).unwrap_or(1);
+        let request = ldap::bind(idle.last_id, BindAs::Simple { dn, password });
+        let wait = self.settings.timeout;
+        let answer = opening::exchange(&mut idle.stream, &request, idle.last_id);
+        let op = match timeout(wait, answer).await {
+            Ok(Ok(op)) => op,
+            Ok(Err(error)) => {
+                let text = format!("the bind of a user: {error}");
+                return Err(Trouble::new(TroubleKind::Unreachable, text));
+            }
+            Err(_) => {
+                let text = format!("the bind of a user: no answer within {wait:?}");
+                return Err(Trouble::new(TroubleKind::Timeout, text));
+            }
+        };
+        let is_his = match op {
+            Op::Bind(outcome) => judge(&outcome)?,
+            // Farewell (RFC 4511 §4.4.1).
+            Op::Extended(outcome) => return Err(refused(&outcome)),
+            _ => return Err(Trouble::new(TroubleKind::Wrong, "its answer to a bind is none")),
+        };
+        idle.since = Instant::now();
+        let mut kept = self.idle.borrow_mut();
+        if kept.len() < self.settings.connections_max {
+            kept.push(idle);
+        }
+        Ok(is_his)
+    }
+}
+
+/// What a server says of a password (RFC 4511 appendix A). That the entry is gone, has no password, or is
+/// locked is the user's matter; all else is the server's.
+fn judge(outcome: &Outcome) -> Result<bool, Trouble> {
+    match outcome.code {
+        code::SUCCESS => Ok(true),
+        code::INVALID_CREDENTIALS
+        | code::INAPPROPRIATE_AUTHENTICATION
+        | code::NO_SUCH_OBJECT
+        | code::INVALID_DN_SYNTAX
+        | code::CONSTRAINT_VIOLATION => Ok(false),
+        _ => Err(refused(outcome)),
+    }
+}
+
+fn refused(outcome: &Outcome) -> Trouble {
+    Trouble::new(TroubleKind::Wrong, format!("the bind of a user: {outcome}"))
+}

@@ -1,0 +1,3 @@
+module postrider.test/go-submission
+
+go 1.19
