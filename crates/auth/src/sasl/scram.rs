@@ -51,6 +51,18 @@ impl Salted {
     pub(crate) fn keys_of(&self, password: &Password) -> Keys {
         let salted = self.salted_password(password.bytes());
         let client_key = hmac(&*salted, &[b"Client Key"]);
+        Keys {
+            salted: self.clone(),
+            stored: Sha256::digest(client_key).into(),
+            server: hmac(&*salted, &[b"Server Key"]),
+        }
+    }
+
+    /// What a client proves with that it knows the password.
+    #[cfg(test)]
+    pub(crate) fn proof(&self, password: &Password, message: &str) -> Key {
+        let salted = self.salted_password(password.bytes());
+        let client_key = hmac(&*salted, &[b"Client Key"]);
         let mut proof = hmac(&Sha256::digest(client_key), &[message.as_bytes()]);
         proof.iter_mut().zip(client_key).for_each(|(byte, key)| *byte ^= key);
         proof
