@@ -20,3 +20,4 @@ mod tags;
 #[cfg(test)]
 mod testing;
 pub mod tlsa;
+mod together;

@@ -106,9 +106,8 @@ pub(crate) fn content_tags(
 
 /// The fields that a signature names, each as often as it is to be.
 fn names_of(fields: &[&[u8]], more: &str) -> Vec<&'static str> {
-    let count = |name: &str| {
-        fields.iter().filter(|field| super::is_called(field, name.as_bytes())).count()
-    };
+    let count =
+        |name: &str| fields.iter().filter(|field| super::is_called(field, name.as_bytes())).count();
     let mut names = Vec::with_capacity(24);
     for name in OVERSIGNED {
         names.extend(std::iter::repeat_n(name, (count(name) + 1).min(NAMED_MAX)));

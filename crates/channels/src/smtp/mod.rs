@@ -5,7 +5,5 @@ mod inbound;
 mod outbound;
 pub mod settings;
 
-pub(crate) use inbound::{
-    Checks, Inbound, SmtpListenerText, SubmissionText, checks_of, seal_of,
-};
+pub(crate) use inbound::{Checks, Inbound, SmtpListenerText, SubmissionText, checks_of, seal_of};
 pub(crate) use outbound::Outbound;

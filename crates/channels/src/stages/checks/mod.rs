@@ -2,6 +2,7 @@
 
 mod lookups;
 mod sealing;
+mod turns;
 
 use crate::smtp::{Checks, checks_of, seal_of};
 use auth::checks::{Subject, Verdicts, check};
@@ -10,8 +11,9 @@ use auth::results::lines;
 use auth::scan::{Scan, Scanned};
 use auth::spf::{Question, Sender};
 use config::Config;
-use lookups::{LOOKUPS_AT_ONCE_MAX, Lookups};
+use lookups::Lookups;
 use mta::answer::{Answer, Decision};
+use mta::clients::network_of;
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
 use mta::seams::{Time, World};
@@ -19,7 +21,7 @@ use sealing::{Sealer, Verified};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use turns::{LOOKUPS_AT_ONCE_MAX, Turns};
 
 /// Checks messages from strangers, where listeners ask for it.
 pub(crate) struct Checking;
@@ -32,7 +34,7 @@ impl<W: World> StageKind<W> for Checking {
         let stage = Checker {
             world: world.clone(),
             server: Arc::from(config.hostname.as_str()),
-            at_once: Rc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize)),
+            turns: Turns::default(),
         };
         let sealer = Sealer::new(world, Arc::clone(&stage.server), console);
         // What others do may depend on it, and the seal covers what they add.
@@ -55,7 +57,7 @@ struct Checker<W: World> {
     world: W,
     /// Our name.
     server: Arc<str>,
-    at_once: Rc<Semaphore>,
+    turns: Turns,
 }
 
 /// Reads the message as it comes.
@@ -88,7 +90,11 @@ impl<W: World> Stage for Checker<W> {
     }
 
     fn speaks_as(&self, transaction: &Rc<Transaction>) -> Option<&str> {
-        checks_for(transaction).map(|_| &*self.server)
+        // RFC 8601 §5: at every listener, whether it checks or not, what others say in our name goes. Clients that
+        // may relay without a login are part of the house, and may be what checked it.
+        let session = &transaction.session;
+        let is_of_house = session.may_relay() && session.client().login.is_none();
+        (!is_of_house).then_some(&*self.server)
     }
 
     fn content<'a>(
@@ -142,7 +148,8 @@ impl<W: World> Checker<W> {
             now,
         };
         let chance = u8::try_from(time.random() % 100).unwrap_or(0);
-        let lookups = Lookups::new(&self.world, &self.at_once);
+        let turn = self.turns.of(network_of(client.address.ip()));
+        let lookups = Lookups::new(&self.world, turn);
         let subject = Subject { question: Some(question), message, now, chance };
         check(&lookups, checks.powers.asked(), subject).await
     }

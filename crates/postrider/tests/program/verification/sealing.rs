@@ -76,7 +76,10 @@ fn chains_of_five_hops_made_by_dkimpy_and_by_us_in_turn() {
             1 => {
                 let message = pass(&files, &server, &mut passed);
                 let says = if hop == 1 { "none" } else { "pass" };
-                assert!(message.starts_with(&format!("ARC-Seal: i={hop}; cv={says};")), "{message}");
+                assert!(
+                    message.starts_with(&format!("ARC-Seal: i={hop}; cv={says};")),
+                    "{message}"
+                );
                 let results = format!("ARC-Authentication-Results: i={hop}; relay.test;");
                 assert!(message.contains(&results), "{message}");
                 assert_eq!(sealed(&files, passed), (says.to_owned(), says.to_owned()));
