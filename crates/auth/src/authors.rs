@@ -9,11 +9,13 @@ const AUTHORS_MAX: usize = 100;
 /// domain can't be read is `None`.
 pub(crate) fn domains(value: &[u8]) -> Vec<Option<String>> {
     let text = String::from_utf8_lossy(value);
+    let Some(addresses) = addresses(&text) else { return vec![None] };
     let mut authors = Vec::new();
-    for address in addresses(&text).into_iter().take(AUTHORS_MAX) {
+    for address in addresses.into_iter().take(AUTHORS_MAX) {
         authors.push(domain_of(&address));
     }
-    authors
+    // What people may take for an address is none by the rules: who that is can't be told.
+    if authors.is_empty() && text.contains('@') { vec![None] } else { authors }
 }
 
 fn domain_of(address: &str) -> Option<String> {
@@ -22,8 +24,9 @@ fn domain_of(address: &str) -> Option<String> {
     Some(domain.to_ascii().ok()?.to_ascii_lowercase())
 }
 
-/// The addresses of a list, without names, comments and blanks.
-fn addresses(text: &str) -> Vec<Cow<'_, str>> {
+/// The addresses of a list, without names, comments and blanks; `None` where readers would differ: two addresses
+/// in brackets for one author, a bracket or a comment without end, an address for a group's name.
+fn addresses(text: &str) -> Option<Vec<Cow<'_, str>>> {
     let mut addresses = Vec::new();
     // What stands outside of angle brackets, and what stands within the last ones.
     let (mut plain, mut angle) = (String::new(), None::<String>);
@@ -43,11 +46,15 @@ fn addresses(text: &str) -> Vec<Cow<'_, str>> {
                 }
             }
             '<' if !is_in_angle => {
+                if angle.is_some() {
+                    return None;
+                }
                 is_in_angle = true;
                 angle = Some(String::new());
             }
             '>' => is_in_angle = false,
             // A group's name is no author, and its end is that of an address.
+            ':' if !is_in_angle && plain.contains('@') => return None,
             ':' if !is_in_angle => plain.clear(),
             ',' | ';' if !is_in_angle => {
                 end(&mut plain, &mut angle, &mut addresses);
@@ -60,7 +67,7 @@ fn addresses(text: &str) -> Vec<Cow<'_, str>> {
         }
     }
     end(&mut plain, &mut angle, &mut addresses);
-    addresses
+    (!is_in_angle && depth == 0).then_some(addresses)
 }
 
 /// A quoted string's text, as far as it can matter: no quote, no at sign.
@@ -110,6 +117,13 @@ mod tests {
             (" jo", vec![None]),
             (" <>", vec![None]),
             (" Nobody:;", vec![]),
+            // What some readers show is not what others do.
+            (" jo@example.org:", vec![None]),
+            (" jo@example.org:;", vec![None]),
+            (" (<jo@example.org>", vec![None]),
+            (" <jo@example.org", vec![None]),
+            (" <jo@example.org> <al@evil.org>", vec![None]),
+            (" (jo@example.org)", vec![None]),
             ("", vec![]),
         ] {
             let found = domains(value.as_bytes());

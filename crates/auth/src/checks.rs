@@ -2,11 +2,9 @@
 
 use crate::records::Records;
 use crate::scan::{Scan, Scanned, Wanted};
+use crate::together::both;
 use crate::{arc, dkim, dmarc, dnsbl, iprev, spf};
-use std::future::{Future, poll_fn};
 use std::net::IpAddr;
-use std::pin::pin;
-use std::task::Poll;
 
 /// Which checks are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,30 +129,4 @@ pub async fn check<R: Records>(records: &R, asked: Asked, subject: Subject<'_>) 
         _ => None,
     };
     Verdicts { iprev: None, spf, dkim, signatures_left: message.signatures_left, dmarc, arc }
-}
-
-/// What both give; they wait together.
-async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
-    let (mut a, mut b) = (pin!(a), pin!(b));
-    let (mut of_a, mut of_b) = (None, None);
-    poll_fn(|cx| {
-        if of_a.is_none()
-            && let Poll::Ready(done) = a.as_mut().poll(cx)
-        {
-            of_a = Some(done);
-        }
-        if of_b.is_none()
-            && let Poll::Ready(done) = b.as_mut().poll(cx)
-        {
-            of_b = Some(done);
-        }
-        match (of_a.take(), of_b.take()) {
-            (Some(a), Some(b)) => Poll::Ready((a, b)),
-            (a, b) => {
-                (of_a, of_b) = (a, b);
-                Poll::Pending
-            }
-        }
-    })
-    .await
 }

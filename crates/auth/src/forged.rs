@@ -151,6 +151,10 @@ impl Renamer {
     fn is_ours(&self, is_whole: bool) -> Option<bool> {
         let colon = self.held.iter().position(|byte| *byte == b':')?;
         let found = server_of(self.held.get(colon + 1..)?, is_whole)?;
+        // Readers that decode words would find whatever is in them (RFC 2047 §5 forbids it here).
+        if found.starts_with(b"=?") {
+            return Some(true);
+        }
         let found = found.strip_suffix(b".").unwrap_or(&found);
         Some(found.eq_ignore_ascii_case(self.server.as_bytes()))
     }
@@ -174,11 +178,18 @@ fn server_of(value: &[u8], is_whole: bool) -> Option<Vec<u8>> {
             b')' if depth > 0 => depth -= 1,
             _ if depth > 0 => {}
             b' ' | b'\t' | b'\r' | b'\n' if name.is_empty() => {}
-            b' ' | b'\t' | b'\r' | b'\n' | b';' | b'/' | b'(' => return Some(name),
-            _ => name.push(byte),
+            // Readers that take more for a blank than there are would find our name before it.
+            _ if is_of_name(byte) => name.push(byte),
+            _ if name.is_empty() => {}
+            _ => return Some(name),
         }
     }
     is_whole.then_some(name)
+}
+
+/// What a host's name is made of, and an encoded word.
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'=' | b'?' | b':')
 }
 
 #[cfg(test)]
@@ -225,6 +236,10 @@ mod tests {
             "mx.example.org/1; spf=pass",
             "\r\n (a \\) (b) ;)\r\n\t\"mx.exam\\ple.org\" ; spf=pass",
             "mx.example.org(x); none",
+            "mx.example.org\u{b}; spf=pass",
+            "\u{c}mx.example.org\u{a0}; spf=pass",
+            "mx.example.org, spf=pass",
+            "=?us-ascii?q?mx.example.org?=; spf=pass",
         ] {
             check(
                 &format!("Authentication-Results \t: {ours}\r\nB: c\r\n\r\n"),

@@ -164,7 +164,13 @@ fn put_off(powers: &Powers, verdicts: &Verdicts) -> Option<Refusal> {
     if counts(powers.spf) && summary.spf == Some(spf::Verdict::TempError) {
         return Some(Refusal { chosen_code: Some(451), ..SPF });
     }
-    let is_open = counts(powers.dkim) && summary.dkim == Some(dkim::Verdict::TempError)
+    // Whoever can keep an answer away would have his forgery taken in the name of a domain that has all
+    // of them refused.
+    let is_wished = |outcome: &dmarc::Outcome| {
+        outcome.verdict == dmarc::Verdict::TempError && outcome.wish == Wish::Reject
+    };
+    let is_open = powers.dmarc == Power::Reject && verdicts.dmarc.as_ref().is_some_and(is_wished)
+        || counts(powers.dkim) && summary.dkim == Some(dkim::Verdict::TempError)
         || counts(powers.dmarc) && summary.dmarc == Some(dmarc::Verdict::TempError)
         || counts(powers.arc) && summary.arc == Some(arc::Verdict::TempError);
     is_open.then_some(OTHER)
@@ -233,6 +239,9 @@ mod tests {
         let open = dmarc_of(dmarc::Verdict::TempError, Wish::None);
         assert_eq!(word(of(Power::Reject, false), &open), "take");
         assert_eq!(word(of(Power::Reject, true), &open), "451 4.4.3");
+        let refusing = dmarc_of(dmarc::Verdict::TempError, Wish::Reject);
+        assert_eq!(word(of(Power::Reject, false), &refusing), "451 4.4.3");
+        assert_eq!(word(of(Power::Hold, false), &refusing), "take");
     }
 
     #[test]

@@ -25,3 +25,4 @@ mod tags;
 #[cfg(test)]
 mod testing;
 pub mod tlsa;
+mod together;

@@ -54,8 +54,8 @@ const SIGNED_BODY: BodyForm = (Form::Relaxed, None);
 /// What stands in a header.
 #[derive(Default)]
 struct Found {
-    /// It is too long.
-    is_beyond: bool,
+    /// Why it can't be told what stands there, if so.
+    unreadable: Option<&'static str>,
     fields: Vec<Range<usize>>,
     signatures: Vec<(usize, Result<Signature, &'static str>)>,
     /// Those that were not looked at.
@@ -66,8 +66,8 @@ struct Found {
 /// A message that was read.
 pub struct Scanned {
     pub(crate) header: Vec<u8>,
-    /// The header is too long to be looked at.
-    pub(crate) is_beyond: bool,
+    /// Why it can't be told what stands in the header, if so.
+    pub(crate) unreadable: Option<&'static str>,
     /// Where its fields are, with their line ends.
     pub(crate) fields: Vec<Range<usize>>,
     /// DKIM signatures, each with the index of its field, or what is wrong with it.
@@ -107,9 +107,11 @@ impl Scan {
 
     fn begin_body(&mut self) {
         let found = Found::of(&self.header, self.wanted);
-        if found.is_beyond {
+        if found.unreadable.is_some() {
             self.header = Vec::new();
         }
+        // It is kept until the end of the content.
+        self.header.shrink_to_fit();
         let mut hashes: Vec<(BodyForm, BodyHash)> = Vec::new();
         let parsed = found.signatures.iter().filter_map(|(_, parsed)| parsed.as_ref().ok());
         let to_sign = self.wanted.to_sign.then_some(SIGNED_BODY);
@@ -137,13 +139,13 @@ impl Scan {
             State::Header(_) => (Found::default(), Vec::new()),
         };
         let bodies = hashes.into_iter().map(|(form, hash)| (form, hash.finish())).collect();
-        let Found { is_beyond, fields, signatures, signatures_left, sets } = found;
+        let Found { unreadable, fields, signatures, signatures_left, sets } = found;
         let newest_set = sets.newest();
         let chain = sets.into_chain();
         let header = self.header;
         Scanned {
             header,
-            is_beyond,
+            unreadable,
             fields,
             signatures,
             signatures_left,
@@ -172,7 +174,7 @@ impl Found {
         let mut found = Found::default();
         for field in header::fields(header) {
             if header.len() > HEADER_BYTES_MAX || found.fields.len() == FIELDS_MAX {
-                return Found { is_beyond: true, ..Found::default() };
+                return Found::unreadable("the header is too long");
             }
             let index = found.fields.len();
             if wanted.dkim && field.is("DKIM-Signature") {
@@ -187,8 +189,46 @@ impl Found {
             }
             found.fields.push(field.range);
         }
-        found
+        let end = found.fields.last().map_or(0, |last| last.end);
+        match hidden(header.get(end..).unwrap_or_default(), found.fields.is_empty()) {
+            Some(why) => Found::unreadable(why),
+            None => found,
+        }
     }
+
+    fn unreadable(why: &'static str) -> Found {
+        Found { unreadable: Some(why), ..Found::default() }
+    }
+}
+
+/// What some readers would take for a part of the header though it stands behind a line that is no field:
+/// whoever reads on finds another author there than whoever stops. `rest` begins with that line, or with the
+/// empty one that ends the header. `is_first`: no field stands before it.
+fn hidden(rest: &[u8], is_first: bool) -> Option<&'static str> {
+    if is_first && rest.starts_with(b" ") || is_first && rest.starts_with(b"\t") {
+        // Behind fields that are put on top of it, it is the end of the last of them.
+        return Some("the header begins with a blank");
+    }
+    let mut lines = rest.split(|byte| *byte == b'\n');
+    let is_end = |line: &[u8]| matches!(line, b"" | b"\r");
+    let mut header = lines.by_ref().take_while(|line| !is_end(line));
+    let is_hidden = |line: &[u8]| HIDDEN.iter().any(|name| is_called(line, name));
+    header.any(is_hidden).then_some("the header goes on behind a line that is no field")
+}
+
+/// Fields whose sense must not depend on where a reader takes the header to end.
+const HIDDEN: [&str; 6] = [
+    "From",
+    "DKIM-Signature",
+    "ARC-Seal",
+    "ARC-Message-Signature",
+    "ARC-Authentication-Results",
+    "Authentication-Results",
+];
+
+fn is_called(line: &[u8], name: &str) -> bool {
+    let Some((start, rest)) = line.split_at_checked(name.len()) else { return false };
+    start.eq_ignore_ascii_case(name.as_bytes()) && rest.trim_ascii_start().starts_with(b":")
 }
 
 impl Scanned {
@@ -245,14 +285,37 @@ mod tests {
     #[test]
     fn what_is_too_long_is_not_looked_at() {
         let fields = |count: usize| "A: b\r\n".repeat(count) + "\r\n";
-        assert!(!scan(fields(FIELDS_MAX).as_bytes(), 4096).is_beyond);
-        assert!(scan(fields(FIELDS_MAX + 1).as_bytes(), 4096).is_beyond);
+        assert!(scan(fields(FIELDS_MAX).as_bytes(), 4096).unreadable.is_none());
+        assert!(scan(fields(FIELDS_MAX + 1).as_bytes(), 4096).unreadable.is_some());
         let long = |bytes: usize| format!("A: {}\r\n\r\n", "x".repeat(bytes - 7));
         let fits = scan(long(HEADER_BYTES_MAX).as_bytes(), HEADER_BYTES_MAX);
-        assert!(!fits.is_beyond && fits.fields.len() == 1);
+        assert!(fits.unreadable.is_none() && fits.fields.len() == 1);
         for step in [1000, HEADER_BYTES_MAX * 2] {
             let scanned = scan(long(HEADER_BYTES_MAX + 1).as_bytes(), step);
-            assert!(scanned.is_beyond && scanned.header.is_empty());
+            assert!(scanned.unreadable.is_some() && scanned.header.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_author_behind_the_end_of_the_header_makes_it_unreadable() {
+        for hiding in [
+            " x\r\nFrom: a@b.example\r\n\r\n",
+            "\tx\r\nSubject: y\r\n\r\n",
+            "Subject: y\r\ngarbage\r\nFrom : a@b.example\r\n\r\n",
+            "From x y\r\nfrom: a@b.example\r\n",
+            "Fr\u{f6}m: x\r\nDKIM-Signature: v=1\r\n\r\n",
+        ] {
+            for step in [1, 7, 1000] {
+                assert!(scan(hiding.as_bytes(), step).unreadable.is_some(), "{hiding:?}");
+            }
+        }
+        for plain in [
+            "From: a@b.example\r\nno field, but nothing is hidden\r\nSubject: x\r\n\r\nFrom: y\r\n",
+            "From: a@b.example\r\n\r\nFrom: y\r\n\r\n",
+            "From: a@b.example\n\nFrom: y\r\n\r\n",
+            "\r\n x\r\nFrom: y\r\n\r\n",
+        ] {
+            assert_eq!(scan(plain.as_bytes(), 5).unreadable, None, "{plain:?}");
         }
     }
 

@@ -193,7 +193,8 @@ fn no_limit(max: u32) -> u32 {
 }
 
 /// What is counted as one client.
-pub(crate) fn network_of(ip: IpAddr) -> IpAddr {
+#[must_use]
+pub fn network_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {
             let [a, b, c, d, ..] = ip.segments();

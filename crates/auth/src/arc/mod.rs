@@ -219,8 +219,8 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned) -> Outcome {
         reason: reason.to_owned(),
         sealers: Vec::new(),
     };
-    if message.is_beyond {
-        return fails("the header is too long");
+    if let Some(why) = message.unreadable {
+        return fails(why);
     }
     let sets = match &message.chain {
         Chain::None => {

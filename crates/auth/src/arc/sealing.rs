@@ -35,7 +35,7 @@ pub enum Unsealed {
     /// It has fifty sets (RFC 8617 §4.2.1).
     Full,
     /// The header is too long to be read.
-    HeaderTooLong,
+    HeaderUnreadable,
     /// The key does not sign.
     Unsigned,
 }
@@ -47,7 +47,7 @@ impl Unsealed {
             Unsealed::Unverified => "there is no verdict about its chain",
             Unsealed::Ended => "its newest seal says that the chain is broken",
             Unsealed::Full => "its chain has fifty sets",
-            Unsealed::HeaderTooLong => "its header is too long",
+            Unsealed::HeaderUnreadable => "its header can't be read",
             Unsealed::Unsigned => "the key does not sign",
         }
     }
@@ -99,8 +99,8 @@ pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed, Unsealed> {
 /// The instance of the new set, and what it says of those before (RFC 8617 §5.1, steps 2 and 3).
 fn place(sealing: &Sealing<'_>) -> Result<(u32, &'static str), Unsealed> {
     let message = sealing.message;
-    if message.is_beyond {
-        return Err(Unsealed::HeaderTooLong);
+    if message.unreadable.is_some() {
+        return Err(Unsealed::HeaderUnreadable);
     }
     let verdict = sealing.verdicts.arc.as_ref().map(|outcome| outcome.verdict);
     let says = match verdict {
@@ -262,6 +262,6 @@ mod tests {
         let silent = Zone::of(&[(NAME, "?")]);
         assert_eq!(hop(&signer, &silent, &once, ""), Err(Unsealed::Unverified));
         let long = format!("X: {}\r\n{MESSAGE}", "y".repeat(crate::scan::HEADER_BYTES_MAX));
-        assert_eq!(hop(&signer, &zone, &long, ""), Err(Unsealed::HeaderTooLong));
+        assert_eq!(hop(&signer, &zone, &long, ""), Err(Unsealed::HeaderUnreadable));
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct Key {
     bytes: Vec<u8>,
     /// `t=s`: the agent's domain must be that of the key.
     pub(crate) is_strict: bool,
+    /// `t=y`: the domain is testing.
+    pub(crate) is_testing: bool,
 }
 
 impl Key {
@@ -55,8 +57,10 @@ impl Key {
             Some("") => return Err("the key was revoked"),
             Some(text) => decoded(text).ok_or("the key is not base64")?,
         };
-        let is_strict = listed(tags.get("t").unwrap_or_default()).any(|flag| flag == "s");
-        Ok(Key { algorithm, bytes, is_strict })
+        let has_flag =
+            |wanted| listed(tags.get("t").unwrap_or_default()).any(|flag| flag == wanted);
+        let (is_strict, is_testing) = (has_flag("s"), has_flag("y"));
+        Ok(Key { algorithm, bytes, is_strict, is_testing })
     }
 
     /// Whether it made this signature of `signed`.
@@ -98,7 +102,7 @@ mod tests {
     fn keys_are_told_from_what_is_none() {
         let good = b"v=DKIM1; k=ed25519; p=MCowBQ==; t=y:s".to_vec();
         let key = Key::find(&[b"something else".to_vec(), good]).unwrap();
-        assert!(key.is_strict && key.algorithm == Algorithm::Ed25519Sha256);
+        assert!(key.is_strict && key.is_testing && key.algorithm == Algorithm::Ed25519Sha256);
         assert!(key.verify(Algorithm::RsaSha256, b"", b"").is_err());
         assert!(key.verify(Algorithm::Ed25519Sha256, b"", b"").is_err());
         for bad in [

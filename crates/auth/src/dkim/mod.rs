@@ -12,6 +12,7 @@ pub use signing::{SigningIdentity, Unsigned};
 
 use crate::records::Records;
 use crate::scan::Scanned;
+use crate::together::all;
 use canonical::{Form, write_field};
 use key::Key;
 use signature::{Seal, Signature, without_signature};
@@ -89,18 +90,15 @@ pub fn overall(outcomes: &[Outcome]) -> Verdict {
 
 /// Verifies the first signatures of a message; none if it has none. `now` is in seconds since 1970.
 pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec<Outcome> {
-    if message.is_beyond {
-        return vec![Outcome::unsigned(Verdict::PermError, "the header is too long")];
+    if let Some(why) = message.unreadable {
+        return vec![Outcome::unsigned(Verdict::PermError, why)];
     }
-    let mut outcomes = Vec::with_capacity(message.signatures.len());
-    for (field, signature) in &message.signatures {
-        let outcome = match signature {
-            Ok(signature) => verify_one(records, message, *field, signature, now).await,
-            Err(wrong) => Outcome::unsigned(Verdict::Neutral, wrong),
-        };
-        outcomes.push(outcome);
-    }
-    outcomes
+    // All at once: a name server that is slow to give one key must not take the time of the others.
+    let verify = async |(field, signature): &(usize, Result<Signature, &str>)| match signature {
+        Ok(signature) => verify_one(records, message, *field, signature, now).await,
+        Err(wrong) => Outcome::unsigned(Verdict::Neutral, wrong),
+    };
+    all(message.signatures.iter().map(verify)).await
 }
 
 async fn verify_one<R: Records>(
@@ -129,10 +127,19 @@ async fn verify_one<R: Records>(
     };
     let signed = signed_header(message, field, signature);
     match verify_seal(records, &signature.seal, &signed, Some(signature)).await {
+        // RFC 6376 §8.15: one that was added is what readers may show.
+        Ok(()) if has_unsigned_author(message, signature) => {
+            of((Verdict::Policy, "there is a From that is not signed".into()))
+        }
         Ok(()) if is_whole => of((Verdict::Pass, String::new())),
         Ok(()) => of((Verdict::Policy, "l= leaves an end of the body unsigned".into())),
         Err(wrong) => of(wrong),
     }
+}
+
+fn has_unsigned_author(message: &Scanned, signature: &Signature) -> bool {
+    let is_from = |name: &&String| name.eq_ignore_ascii_case("From");
+    message.values("From").count() > signature.fields.iter().filter(is_from).count()
 }
 
 /// Whether the body is the one that was signed (RFC 6376 §6.1.3), and all of it.
@@ -208,13 +215,19 @@ pub(crate) async fn verify_seal<R: Records>(
     let found = found.map_err(|unanswered| (Verdict::TempError, unanswered.to_string()))?;
     let unusable = |wrong: &'static str| (Verdict::PermError, wrong.to_owned());
     let key = Key::find(&found).map_err(unusable)?;
+    // RFC 6376 §3.6.1: what fails while its domain is testing is as good as unsigned.
+    let of_key = |(verdict, reason): (Verdict, String)| match key.is_testing {
+        true => (Verdict::None, format!("{reason}; its domain is testing (t=y)")),
+        false => (verdict, reason),
+    };
     let is_other = |signature: &Signature| signature.agent_domain != seal.domain;
     if key.is_strict && signature.is_some_and(is_other) {
-        return Err((Verdict::PermError, "the key is for d= itself, not for i=".into()));
+        return Err(of_key((Verdict::PermError, "the key is for d= itself, not for i=".into())));
     }
-    match key.verify(seal.algorithm, signed, &seal.signature).map_err(unusable)? {
-        true => Ok(()),
-        false => Err((Verdict::Fail, "the signature does not fit the header".into())),
+    match key.verify(seal.algorithm, signed, &seal.signature) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(of_key((Verdict::Fail, "the signature does not fit the header".into()))),
+        Err(wrong) => Err(of_key(unusable(wrong))),
     }
 }
 

@@ -9,6 +9,9 @@ use base64::engine::general_purpose::STANDARD;
 /// Fields that one signature may name. One beyond that is no signature.
 const SIGNED_FIELDS_MAX: usize = 100;
 
+/// A name in the DNS is no longer (RFC 1035 §3.1, written with dots).
+const NAME_BYTES_MAX: usize = 253;
+
 /// With what is signed. RFC 8301 §3.1 knows no other: rsa-sha1 counts for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
@@ -54,12 +57,16 @@ impl Seal {
         let signature = wanted("b").ok_or("no b=")?;
         let domain = wanted("d").ok_or("no d=")?;
         let selector = wanted("s").ok_or("no s=")?;
-        Ok(Seal {
+        let seal = Seal {
             algorithm: Algorithm::parse(algorithm).ok_or("an algorithm that is not accepted")?,
             signature: decoded(signature).ok_or("b= is not base64")?,
             domain: name(domain).ok_or("d= is no domain")?,
             selector: name(selector).ok_or("s= is no selector")?,
-        })
+        };
+        match seal.key_name().len() {
+            ..=NAME_BYTES_MAX => Ok(seal),
+            _ => Err("s= and d= are too long for a name"),
+        }
     }
 
     /// Where its key is (RFC 6376 §3.6.2.1).

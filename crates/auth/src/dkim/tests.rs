@@ -122,3 +122,76 @@ fn a_chain_has_at_most_fifty_sets() {
     assert_eq!(reason(&broken), "seal 2 says that the chain before it is broken");
     assert_eq!(reason("\r\n"), "");
 }
+
+#[test]
+fn a_second_author_and_a_domain_that_is_testing() {
+    let (message, zone) = signed("", "", "Hello you\r\n");
+    let above = format!("From: c@bank.example\r\n{message}");
+    assert_eq!(verdict(&zone, &above), Verdict::Policy);
+    let (message, zone) = signed("", " t=y;", "Hello you\r\n");
+    assert_eq!(verdict(&zone, &message), Verdict::Pass);
+    let changed = message.replace("From: a@", "From: b@");
+    let outcomes = verdicts(&zone, &changed, 1_000).0;
+    assert_eq!(overall(&outcomes), Verdict::None);
+    assert!(outcomes[0].reason.contains("testing"), "{}", outcomes[0].reason);
+}
+
+#[test]
+fn names_of_keys_have_an_end() {
+    let selector = |bytes: usize| {
+        let label = "s".repeat(60);
+        format!("{label}.{label}.{label}.{}", "s".repeat(bytes - 183))
+    };
+    let own = "._domainkey.a.example".len();
+    for (bytes, expected) in [(253 - own, Verdict::PermError), (254 - own, Verdict::Neutral)] {
+        let (message, zone) = signed("", "", "x\r\n");
+        let message = message.replace("s=s;", &format!("s={};", selector(bytes)));
+        assert_eq!(verdict(&zone, &message), expected, "{bytes}");
+    }
+}
+
+/// A zone that gives no answer to the first question, as long as it is waited for.
+struct Slow {
+    zone: Zone,
+    is_first: std::cell::Cell<bool>,
+}
+
+impl Records for Slow {
+    async fn txt(&self, name: &str) -> crate::records::Answer<Vec<u8>> {
+        if self.is_first.replace(false) {
+            std::future::pending::<()>().await;
+        }
+        self.zone.txt(name).await
+    }
+
+    async fn addresses(
+        &self,
+        host: &str,
+        family: crate::records::Family,
+    ) -> crate::records::Answer<std::net::IpAddr> {
+        self.zone.addresses(host, family).await
+    }
+
+    async fn mail_hosts(&self, domain: &str) -> crate::records::Answer<String> {
+        self.zone.mail_hosts(domain).await
+    }
+
+    async fn names(&self, address: std::net::IpAddr) -> crate::records::Answer<String> {
+        self.zone.names(address).await
+    }
+}
+
+#[test]
+fn a_slow_key_leaves_the_others_their_time() {
+    let (message, zone) = signed("", "", "x\r\n");
+    let other = message.split_inclusive("\r\n").next().unwrap().replace("a.example", "b.example");
+    let mut scan = Asked { dkim: true, ..Asked::default() }.scan();
+    scan.push(format!("{other}{message}").as_bytes());
+    let message = scan.finish();
+    let slow = Slow { zone, is_first: true.into() };
+    let mut verifying = std::pin::pin!(verify(&slow, &message, 1_000));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(verifying.as_mut().poll(&mut cx).is_pending());
+    // The second key was asked for all the same.
+    assert_eq!(slow.zone.asked.get(), 1);
+}

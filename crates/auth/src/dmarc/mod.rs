@@ -17,7 +17,8 @@ use reporting::Applied;
 
 /// Names that are asked about on the way from one domain up (RFC 9989 §4.10).
 pub const STEPS_MAX: usize = 8;
-/// Domains with good signatures that are looked at.
+/// Good signatures of the author's organization that are looked at: of each further domain it is asked where its
+/// own organization ends.
 const SIGNERS_MAX: usize = 4;
 
 /// By the names of RFC 7489 §11.2.
@@ -101,8 +102,8 @@ pub async fn discover<R: Records>(records: &R, message: &Scanned) -> Result<Disc
 /// choice. Without an author there is nobody whose name could be misused.
 fn author(message: &Scanned) -> Result<String, (Verdict, &'static str)> {
     let wrong = |reason| Err((Verdict::PermError, reason));
-    if message.is_beyond {
-        return wrong("the header is too long");
+    if let Some(why) = message.unreadable {
+        return wrong(why);
     }
     let mut fields = message.values("From");
     let Some(field) = fields.next() else { return Err((Verdict::None, "there is no From")) };
@@ -267,9 +268,7 @@ async fn aligned<R: Records>(
     let is_open = |outcome: &&dkim::Outcome| {
         matches!(outcome.verdict, dkim::Verdict::Pass | dkim::Verdict::TempError)
     };
-    for outcome in dkim.iter().filter(is_open).take(SIGNERS_MAX) {
-        let Some(signer) = &outcome.signer else { continue };
-        let of = &signer.domain;
+    for (of, outcome) in near(policy, author, dkim.iter().filter(is_open)) {
         match belongs(records, policy, author, of, policy.record.is_strict_dkim).await {
             Ok(true) if outcome.verdict == dkim::Verdict::Pass => {
                 found.dkim = Some(of.clone());
@@ -283,6 +282,32 @@ async fn aligned<R: Records>(
     found
 }
 
+/// Signatures that may count for the author, with who made them, those of the author's own domain first.
+fn near<'o>(
+    policy: &Policy,
+    author: &str,
+    outcomes: impl Iterator<Item = &'o dkim::Outcome>,
+) -> Vec<(&'o str, &'o dkim::Outcome)> {
+    let of_signer = |outcome: &'o dkim::Outcome| {
+        outcome.signer.as_ref().map(|signer| (signer.domain.as_str(), outcome))
+    };
+    let mut near: Vec<_> = outcomes
+        .filter_map(of_signer)
+        .filter(|(domain, _)| *domain == author || policy.is_over(domain))
+        .collect();
+    near.sort_by_key(|(domain, _)| *domain != author);
+    near.truncate(SIGNERS_MAX);
+    near
+}
+
+impl Policy {
+    /// Whether a domain is the organization's or below it.
+    fn is_over(&self, domain: &str) -> bool {
+        let above = domain.strip_suffix(self.organization.as_str());
+        above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+    }
+}
+
 /// Whether a domain is the author's, or of its organization where that is enough.
 async fn belongs<R: Records>(
     records: &R,
@@ -294,9 +319,7 @@ async fn belongs<R: Records>(
     if domain == author {
         return Ok(true);
     }
-    let above = domain.strip_suffix(policy.organization.as_str());
-    let is_below = above.is_some_and(|above| above.is_empty() || above.ends_with('.'));
-    if is_strict || !is_below {
+    if is_strict || !policy.is_over(domain) {
         return Ok(false);
     }
     // A domain below may be an organization of its own.

@@ -167,3 +167,14 @@ fn what_is_wanted_to_be_heard_of_has_both_alignments() {
     assert!(one.is_spf_aligned && !one.is_dkim_aligned);
     assert_eq!(applied("x@b.example", &pass, &signed), None);
 }
+
+#[test]
+fn the_authors_own_signature_is_not_hidden_by_others() {
+    let zone = Zone::of(&[("_dmarc.a.example", "v=DMARC1; p=reject")]);
+    let none = spf(spf::Verdict::None, "");
+    let pass = |domain: &str| dkim(dkim::Verdict::Pass, domain);
+    let mut signers: Vec<_> = (0..6).map(|n| pass(&format!("esp{n}.example"))).collect();
+    signers.extend((0..6).map(|n| dkim(dkim::Verdict::TempError, &format!("x{n}.a.example"))));
+    signers.push(pass("a.example"));
+    assert_eq!(outcome(&zone, "a@a.example", &none, &signers, 0).verdict, Verdict::Pass);
+}

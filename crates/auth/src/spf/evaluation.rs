@@ -120,7 +120,8 @@ impl<R: Records> Check<'_, R> {
 
     /// RFC 7208 §4.3 to §4.6.
     async fn record(&self, domain: &str) -> Result<Option<Record>, Stop> {
-        if !is_name(domain) || !domain.contains('.') {
+        // RFC 7208 §4.3: an address literal in EHLO is none.
+        if !is_name(domain) || !domain.contains('.') || domain.starts_with('[') {
             return Ok(None);
         }
         let mut policies = self.records.txt(domain).await?;

@@ -126,9 +126,16 @@ fn error_of(error: &NetError) -> DnsError {
     }
 }
 
-/// A trailing dot makes a name absolute: no search list is tried.
-fn absolute(name: &str) -> String {
-    if name.ends_with('.') { name.to_owned() } else { format!("{name}.") }
+/// A name to ask for, absolute: no search list is tried.
+///
+/// # Errors
+/// One that the DNS can't have (too long, say, or with an empty label) has no records.
+fn absolute(name: &str) -> Result<Name, DnsError> {
+    // By the letter: as text for people, names with a `_` within a label would be refused.
+    let read = if name.is_ascii() { Name::from_ascii(name) } else { Name::from_utf8(name) };
+    let mut name = read.map_err(|_| DnsError::NoSuchDomain)?;
+    name.set_fqdn(true);
+    Ok(name)
 }
 
 /// A name as it is written, lower case, without the final dot.
@@ -143,15 +150,15 @@ fn mx_of(record: &Record) -> Option<Mx> {
 
 impl Dns for Resolver {
     async fn mx(&self, domain: &str) -> Result<Vec<Mx>, DnsError> {
-        let name = absolute(domain);
-        let lookup = self.ask(async |resolver| resolver.mx_lookup(name.as_str()).await).await?;
+        let name = absolute(domain)?;
+        let lookup = self.ask(async |resolver| resolver.mx_lookup(name.clone()).await).await?;
         let records = lookup.answers().iter().filter_map(mx_of).collect::<Vec<_>>();
         if records.is_empty() { Err(DnsError::NoRecords) } else { Ok(records) }
     }
 
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DnsError> {
-        let name = absolute(host);
-        let lookup = self.ask(async |resolver| resolver.lookup_ip(name.as_str()).await).await?;
+        let name = absolute(host)?;
+        let lookup = self.ask(async |resolver| resolver.lookup_ip(name.clone()).await).await?;
         Ok(lookup.iter().collect())
     }
 
@@ -178,8 +185,8 @@ impl Dns for Resolver {
     }
 
     async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, DnsError> {
-        let name = absolute(name);
-        let lookup = self.ask(async |resolver| resolver.txt_lookup(name.as_str()).await).await?;
+        let name = absolute(name)?;
+        let lookup = self.ask(async |resolver| resolver.txt_lookup(name.clone()).await).await?;
         let text = |record: &Record| match &record.data {
             RData::TXT(txt) => Some(txt.txt_data.concat()),
             _ => None,
@@ -227,6 +234,28 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let answer = runtime.block_on(async { Resolver::new(&config).mx("far.test").await });
         assert_eq!(answer.unwrap().len(), 41);
+    }
+
+    #[test]
+    fn names_that_no_host_could_have_are_asked_for_and_impossible_ones_do_not_exist() {
+        let names = NameServer::start();
+        names.txt("a_b._domainkey.far.test", &["v=DKIM1"]);
+        let config = config::Dns {
+            servers: vec![names.address.parse().unwrap()],
+            timeout: Duration::from_secs(10),
+            attempts: 1,
+            cache_max: 16,
+            max_lookups: 16,
+            validating: None,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let txt = |name: &str| runtime.block_on(async { Resolver::new(&config).txt(name).await });
+        assert_eq!(txt("a_b._domainkey.far.test").unwrap(), [b"v=DKIM1"]);
+        let label = "x".repeat(60);
+        let long = [&label[..]; 5].join(".");
+        for impossible in ["a..test", "a b.test", &long, &"x".repeat(64)] {
+            assert!(matches!(txt(impossible), Err(DnsError::NoSuchDomain)), "{impossible}");
+        }
     }
 
     /// Questions that a name server which never answers is asked in one lookup.

@@ -2,15 +2,16 @@
 
 use super::checks_for;
 use super::lookups::Lookups;
+use super::turns::Turns;
 use auth::iprev::{self, NAMES_MAX};
 use auth::judgement::Power;
 use mail::Recipient;
 use mta::answer::{Answer, Decision};
+use mta::clients::network_of;
 use mta::ingress::{Resolved, Stage, Transaction};
 use mta::seams::World;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// So long MAIL waits for it; then nobody knows.
 const NAME_TIME_MAX: Duration = Duration::from_secs(10);
@@ -21,7 +22,7 @@ const NAME_LOOKUPS_MAX: u32 = 1 + NAMES_MAX as u32;
 /// Looks clients up, once in a session, where it is asked for.
 pub(super) struct ClientNames<W: World> {
     pub(super) world: W,
-    pub(super) at_once: Rc<Semaphore>,
+    pub(super) turns: Rc<Turns>,
 }
 
 impl<W: World> Stage for ClientNames<W> {
@@ -36,8 +37,8 @@ impl<W: World> Stage for ClientNames<W> {
             return Decision::pass();
         }
         Answer::later(async move {
-            let lookups =
-                Lookups::within(&self.world, &self.at_once, NAME_TIME_MAX, NAME_LOOKUPS_MAX);
+            let turn = self.turns.of(network_of(client.address.ip()));
+            let lookups = Lookups::within(&self.world, turn, NAME_TIME_MAX, NAME_LOOKUPS_MAX);
             let found = iprev::check(&lookups, client.address.ip()).await;
             transaction.session.note_name(found);
             Ok(())

@@ -1,5 +1,6 @@
 //! What checks ask of the DNS: so much, and for so long.
 
+use super::turns::Turn;
 use auth::records::{Answer, Family, Records, Unanswered};
 use mail::Mono;
 use mta::alarm::Alarm;
@@ -8,7 +9,6 @@ use mta::seams::{AsRecords, Time, World};
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// So long all checks of one message may take; what has no answer then gets none. Clients wait ten
 /// minutes for the reply (RFC 5321 §4.5.3.2.6), other stages want their part.
@@ -17,31 +17,28 @@ pub(super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
 /// Questions about one message.
 pub(super) const LOOKUPS_MAX: u32 = 150;
 
-/// Questions under way at once on one shard; others wait.
-pub(in super::super) const LOOKUPS_AT_ONCE_MAX: u32 = 50;
-
 /// The DNS for the checks of one message.
 pub(in super::super) struct Lookups<'a, W: World> {
     world: &'a W,
-    at_once: &'a Semaphore,
+    turn: Turn<'a>,
     until: Mono,
     left: Cell<u32>,
 }
 
 impl<'a, W: World> Lookups<'a, W> {
-    pub(in super::super) fn new(world: &'a W, at_once: &'a Semaphore) -> Lookups<'a, W> {
-        Lookups::within(world, at_once, CHECKS_TIME_MAX, LOOKUPS_MAX)
+    pub(in super::super) fn new(world: &'a W, turn: Turn<'a>) -> Lookups<'a, W> {
+        Lookups::within(world, turn, CHECKS_TIME_MAX, LOOKUPS_MAX)
     }
 
     /// For one check with limits of its own.
     pub(super) fn within(
         world: &'a W,
-        at_once: &'a Semaphore,
+        turn: Turn<'a>,
         time_max: Duration,
         lookups_max: u32,
     ) -> Lookups<'a, W> {
         let until = world.time().now() + time_max;
-        Lookups { world, at_once, until, left: Cell::new(lookups_max) }
+        Lookups { world, turn, until, left: Cell::new(lookups_max) }
     }
 
     /// The answer to a question, if there may be one more and it comes in time.
@@ -52,8 +49,7 @@ impl<'a, W: World> Lookups<'a, W> {
         };
         self.left.set(left);
         let in_turn = async {
-            // It is never closed.
-            let _permit = self.at_once.acquire().await.ok();
+            let _place = self.turn.wait().await;
             question.await
         };
         let mut alarm = Alarm::new(self.world.time().clone());

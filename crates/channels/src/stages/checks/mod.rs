@@ -4,6 +4,7 @@ mod client_name;
 mod lookups;
 mod reported;
 mod sealing;
+mod turns;
 
 use crate::smtp::{Checks, checks_of, seal_of};
 use auth::checks::{Subject, Verdicts, check};
@@ -13,8 +14,9 @@ use auth::scan::{Scan, Scanned};
 use auth::spf::{Question, Sender};
 use client_name::ClientNames;
 use config::Config;
-pub(super) use lookups::{LOOKUPS_AT_ONCE_MAX, Lookups};
+pub(super) use lookups::Lookups;
 use mta::answer::{Answer, Decision};
+use mta::clients::network_of;
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, Transaction};
 use mta::seams::{DomainReports as _, Time, World};
@@ -22,7 +24,8 @@ use sealing::{Sealer, Verified};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use turns::Turns;
+pub(super) use turns::{LOOKUPS_AT_ONCE_MAX, Turn};
 
 /// Checks messages from strangers, where listeners ask for it.
 pub(crate) struct Checking;
@@ -32,10 +35,10 @@ impl<W: World> StageKind<W> for Checking {
         if lookups_at_once(config) == 0 {
             return Vec::new();
         }
-        let at_once = Rc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX as usize));
-        let names = ClientNames { world: world.clone(), at_once: Rc::clone(&at_once) };
+        let turns = Rc::new(Turns::default());
+        let names = ClientNames { world: world.clone(), turns: Rc::clone(&turns) };
         let stage =
-            Checker { world: world.clone(), server: Arc::from(config.hostname.as_str()), at_once };
+            Checker { world: world.clone(), server: Arc::from(config.hostname.as_str()), turns };
         let sealer = Sealer::new(world, Arc::clone(&stage.server), console);
         // What others do may depend on them, and the seal covers what they add.
         let mut stages = vec![
@@ -59,7 +62,7 @@ struct Checker<W: World> {
     world: W,
     /// Our name.
     server: Arc<str>,
-    at_once: Rc<Semaphore>,
+    turns: Rc<Turns>,
 }
 
 /// Reads the message as it comes.
@@ -92,7 +95,11 @@ impl<W: World> Stage for Checker<W> {
     }
 
     fn speaks_as(&self, transaction: &Rc<Transaction>) -> Option<&str> {
-        checks_for(transaction).map(|_| &*self.server)
+        // RFC 8601 §5: at every listener, whether it checks or not, what others say in our name goes. Clients that
+        // may relay without a login are part of the house, and may be what checked it.
+        let session = &transaction.session;
+        let is_of_house = session.may_relay() && session.client().login.is_none();
+        (!is_of_house).then_some(&*self.server)
     }
 
     fn content<'a>(
@@ -157,7 +164,8 @@ impl<W: World> Checker<W> {
             now,
         };
         let chance = u8::try_from(time.random() % 100).unwrap_or(0);
-        let lookups = Lookups::new(&self.world, &self.at_once);
+        let turn = self.turns.of(network_of(client.address.ip()));
+        let lookups = Lookups::new(&self.world, turn);
         let subject = Subject { question: Some(question), message, now, chance };
         check(&lookups, checks.powers.asked(), subject).await
     }

@@ -133,7 +133,7 @@ impl<W: World> Desk<W> {
         let domain = ascii_domain(sender);
         let world = &self.parts.world;
         let place = self.sender_domains.place(domain.clone().into(), world.time().now());
-        let lookups = Lookups::new(world, &self.parts.of_senders);
+        let lookups = Lookups::new(world, Turn::of_all(&self.parts.of_senders));
         *place.get_or_init(|| sender::look_up(&lookups, &domain)).await
     }
 

@@ -72,7 +72,7 @@ impl<W: World> Greylister<W> {
         let client = transaction.session.client();
         let (ip, helo) = (client.address.ip().to_canonical(), &*client.helo);
         let time = world.time();
-        let lookups = Lookups::new(world, &self.parts.of_senders);
+        let lookups = Lookups::new(world, Turn::of_all(&self.parts.of_senders));
         // The local part is left out: a policy may let it decide, and each sender would cost questions.
         let question = Question {
             client: ip,

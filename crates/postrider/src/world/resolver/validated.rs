@@ -3,14 +3,14 @@
 //!
 //! Nothing is remembered here: the servers do that, and they are near.
 
-use super::{error_of, mx_of, set_options, written};
+use super::{absolute, error_of, mx_of, set_options, written};
 use auth::tlsa::Tlsa;
 use hickory_resolver::config::{NameServerConfig, ResolverOpts};
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::xfer::{DnsHandle, FirstAnswer, RetryDnsHandle};
 use hickory_resolver::proto::op::{DnsRequestOptions, DnsResponse, Query, ResponseCode};
-use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use hickory_resolver::proto::rr::{RData, Record, RecordType};
 use hickory_resolver::{NameServerPool, PoolContext, TlsConfig};
 use mta::seams::{DnsError, HostSecurity, Mx, Vouched};
 use std::sync::Arc;
@@ -58,9 +58,7 @@ impl Validated {
     }
 
     async fn ask(&self, name: &str, kind: RecordType) -> Result<DnsResponse, DnsError> {
-        let odd = |error| DnsError::Transient(format!("{name} can't be asked for: {error}"));
-        let mut name = Name::from_ascii(name).map_err(odd)?;
-        name.set_fqdn(true);
+        let name = absolute(name)?;
         let query = Query::query(name, kind);
         let answer = self.handle.lookup(query, self.request).first_answer().await;
         let response = answer.map_err(|error| error_of(&error))?;

@@ -1,0 +1,49 @@
+//! Waiting for several things at once.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+/// What both give; they wait together.
+pub(crate) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut of_a, mut of_b) = (None, None);
+    poll_fn(|cx| {
+        if of_a.is_none()
+            && let Poll::Ready(done) = a.as_mut().poll(cx)
+        {
+            of_a = Some(done);
+        }
+        if of_b.is_none()
+            && let Poll::Ready(done) = b.as_mut().poll(cx)
+        {
+            of_b = Some(done);
+        }
+        match (of_a.take(), of_b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (a, b) => {
+                (of_a, of_b) = (a, b);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// What each gives, in their order; they wait together.
+pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let begun = |future| (Box::pin(future), None);
+    let mut waiting: Vec<(Pin<Box<F>>, Option<F::Output>)> = futures.map(begun).collect();
+    poll_fn(|cx| {
+        let mut are_done = true;
+        for (future, done) in waiting.iter_mut().filter(|(_, done)| done.is_none()) {
+            match future.as_mut().poll(cx) {
+                Poll::Ready(output) => *done = Some(output),
+                Poll::Pending => are_done = false,
+            }
+        }
+        if are_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    waiting.into_iter().filter_map(|(_, done)| done).collect()
+}
