@@ -205,7 +205,7 @@ impl Found {
 /// whoever reads on finds another author there than whoever stops. `rest` begins with that line, or with the
 /// empty one that ends the header. `is_first`: no field stands before it.
 fn hidden(rest: &[u8], is_first: bool) -> Option<&'static str> {
-    if is_first && rest.starts_with(b" ") || is_first && rest.starts_with(b"\t") {
+    if is_first && matches!(rest, [b' ' | b'\t', ..]) {
         // Behind fields that are put on top of it, it is the end of the last of them.
         return Some("the header begins with a blank");
     }

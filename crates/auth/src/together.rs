@@ -30,10 +30,12 @@ pub(crate) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Out
     .await
 }
 
+/// A future, and what it gave.
+type Waiting<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
+
 /// What each gives, in their order; they wait together.
 pub(crate) async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let begun = |future| (Box::pin(future), None);
-    let mut waiting: Vec<(Pin<Box<F>>, Option<F::Output>)> = futures.map(begun).collect();
+    let mut waiting: Vec<Waiting<F>> = futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|cx| {
         let mut are_done = true;
         for (future, done) in waiting.iter_mut().filter(|(_, done)| done.is_none()) {

@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(written(connect), b"Cunknown\x004\x01\x02192.0.2.1\0");
         let address = "2001:db8::1".parse().unwrap();
         let connect = Step::Connect { name: "a", address, port: 0 };
-        assert_eq!(written(connect), b"Ca\x006\0\02001:db8::1\0");
+        assert_eq!(written(connect), b"Ca\x006\0\x002001:db8::1\0");
         assert_eq!(written(Step::Helo("client.test")), b"Hclient.test\0");
         let mail = Step::Mail { sender: "a@b", parameters: &["SIZE=7"] };
         assert_eq!(written(mail), b"M<a@b>\0SIZE=7\0");

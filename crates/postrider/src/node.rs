@@ -438,22 +438,6 @@ fn start_events(
         .map_err(|error| format!("cannot open the event log {}: {error}", options.path.display()))
 }
 
-/// Where the first shard listens, once it does.
-fn bound_addresses(
-    when_bound: &std_mpsc::Receiver<io::Result<Vec<SocketAddr>>>,
-) -> Result<Vec<SocketAddr>, String> {
-    let ended = |_| "the first shard ended before it listened".to_owned();
-    when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
-}
-
-fn start_mailboxes(
-    metrics: &NodeMetrics,
-    descriptors: Descriptors,
-) -> Result<MailboxFiles, String> {
-    MailboxThreads::start(&metrics.mailboxes, descriptors.mailbox_files_max)
-        .map_err(|error| format!("cannot start a thread: {error}"))
-}
-
 /// Certificates and keys that sign, as they are in files now.
 fn open_keys(
     config: &Arc<Config>,

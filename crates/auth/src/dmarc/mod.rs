@@ -271,7 +271,7 @@ async fn aligned<R: Records>(
     for (of, outcome) in near(policy, author, dkim.iter().filter(is_open)) {
         match belongs(records, policy, author, of, policy.record.is_strict_dkim).await {
             Ok(true) if outcome.verdict == dkim::Verdict::Pass => {
-                found.dkim = Some(of.clone());
+                found.dkim = Some(of.to_owned());
                 break;
             }
             Ok(true) => found.unknown = Some(outcome.reason.clone()),

@@ -80,6 +80,12 @@ impl Draft {
         self.hides_client = true;
     }
 
+    /// The header fields that were added so far, in whole lines.
+    #[must_use]
+    pub fn added_fields(&self) -> &[u8] {
+        self.additions.fields()
+    }
+
     /// Other fields in the place of all that were added: whole lines, that make fields.
     pub fn replace_added_fields(&mut self, fields: Vec<u8>) {
         self.additions.fields = fields;

@@ -12,7 +12,7 @@ use crate::seams::World;
 use mail::{BodyType, ContentScanner, Envelope, MessageId, Notify, Recipient, Refusal};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How it came, for Received and events.
 const PROTOCOL: &str = "LOCAL";
@@ -36,10 +36,13 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
     let hostname = ingress.router.active().config.hostname.clone();
     let client = Client {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        proxy: None,
+        name: OnceLock::new(),
         helo: Arc::from(hostname.as_str()),
         listener: about,
         protocol: PROTOCOL,
         tls: None,
+        certified: None,
         login: None,
     };
     let queued = match ingress.custody.allocate_id() {
@@ -54,6 +57,10 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                 owners: Owners::new(),
                 additions: Additions::default(),
                 hides_client: true,
+                given: Vec::new(),
+                discarded: None,
+                contents: Rc::clone(&ingress) as _,
+                memory: None,
             };
             queue(&ingress, draft).await
         }

@@ -163,8 +163,8 @@ impl Dns for Resolver {
     }
 
     async fn ipv4_addresses(&self, host: &str) -> Result<Vec<Ipv4Addr>, DnsError> {
-        let name = absolute(host);
-        let lookup = self.ask(async |resolver| resolver.ipv4_lookup(name.as_str()).await).await?;
+        let name = absolute(host)?;
+        let lookup = self.ask(async |resolver| resolver.ipv4_lookup(name.clone()).await).await?;
         let address = |record: &Record| match &record.data {
             RData::A(a) => Some(a.0),
             _ => None,

@@ -267,10 +267,6 @@ impl<W: World> Session<W> {
     }
 }
 
-fn known(name: &str) -> Option<Mechanism> {
-    MECHANISMS.iter().find(|mechanism| mechanism.name() == name).copied()
-}
-
 fn refused(code: u16, status: (u8, u16, u16), text: &'static str) -> LoginAnswer {
     LoginAnswer::Refused(Reply::new(code, status, text))
 }

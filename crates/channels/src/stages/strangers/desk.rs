@@ -1,6 +1,6 @@
 //! The checks of one listener, in their order.
 
-use super::super::checks::{Lookups, ascii_domain};
+use super::super::checks::{Lookups, Turn, ascii_domain};
 use super::greylist::Greylister;
 use super::lists::{Lists, Subject};
 use super::memo::Memo;

@@ -1,6 +1,6 @@
 //! Puts strangers off that come for the first time.
 
-use super::super::checks::{Lookups, ascii_domain};
+use super::super::checks::{Lookups, Turn, ascii_domain};
 use super::desk::Parts;
 use super::memo::Memo;
 use crate::smtp::Greylist;

@@ -35,7 +35,7 @@ fn mail(server: &Server, from: &str, author: &str) -> String {
     client.say(&format!("MAIL FROM:<{from}>"), "250");
     client.say("RCPT TO:<al@here.test>", "250");
     client.say("DATA", "354");
-    client.send(&format!("From: jo@{author}\r\nSubject: x\r\n\r\nbody"));
+    client.send(format!("From: jo@{author}\r\nSubject: x\r\n\r\nbody"));
     client.say("\r\n.", "")
 }
 

@@ -42,7 +42,7 @@ fn pass(files: &Files, server: &Server, to: &str, passed: &mut usize) -> String 
     client.say("MAIL FROM:<jo@good.test>", "250");
     client.say(&format!("RCPT TO:<{to}@here.test>"), "250");
     client.say("DATA", "354");
-    client.send(&content.replace("\r\n.", "\r\n.."));
+    client.send(content.replace("\r\n.", "\r\n.."));
     client.say(".", "250");
     *passed += 1;
     let mut all = files.wait_maildir(&format!("mail/{to}"), *passed);
