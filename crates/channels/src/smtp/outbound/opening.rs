@@ -1,6 +1,5 @@
 //! Opening a connection: hosts in order, their addresses, the connection, the greeting.
 
-use super::addresses::{interleaved, is_private};
 use super::dialogue::Dialogue;
 use super::encrypting::{self, HostTls};
 use super::lessons::Lessons;
@@ -15,6 +14,7 @@ use mta::lack;
 use mta::line::Permit;
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
+use mta::routing::addresses::{interleaved, is_private};
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::{Candidate, Host};
 use mta::routing::ourselves;
@@ -115,7 +115,8 @@ async fn open_host<W: World>(
 ) -> Result<Option<Opened<W>>, Failure> {
     let (host, states) = (&candidate.host, &hop.states);
     let tls = encrypting::host_tls(slot, hop, host).await?;
-    let found = endpoints(slot, hop, host).await?;
+    let by_mx = relay_of(hop).is_by_mx();
+    let found = endpoints(slot, hop, host).await.map_err(|failure| tls.doubted(failure, by_mx))?;
     let mut last = None;
     for peer in &found {
         if tried.addresses == ADDRESSES_MAX {
@@ -305,7 +306,7 @@ async fn open_once<W: World>(
     if let Endpoint::Tcp(peer) = peer
         && ourselves::is_here(&slot.config(), stream.local_addr().ok(), *peer)
     {
-        return Err(ourselves::loops(&name).into());
+        return Err(tls.doubted(ourselves::loops(&name), relay_of(hop).is_by_mx()).into());
     }
     let session = session(slot, hop, (peer, tls), &name);
     let dialogue = Dialogue::new(Wire { stream, session, alarm });
@@ -365,7 +366,14 @@ async fn greeted<W: World>(
                 }
                 return Ok((dialogue, encryption));
             }
-            ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(no_hosts).into()),
+            ClientEvent::Closed(failure) => {
+                let failure = failure.unwrap_or_else(no_hosts);
+                return Err(match encryption {
+                    Some(_) => failure,
+                    None => tls.doubted(failure, by_mx),
+                }
+                .into());
+            }
             ClientEvent::StartTls => {
                 let encrypted = encrypting::encrypt(slot, tls, (host, name), dialogue).await;
                 let encrypted = encrypted.map_err(NoGreeting::NotEncrypted)?;
