@@ -45,8 +45,8 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Trouble> {
             }
         }
         None => {
-            // Some that can't be read leave the others.
-            roots.add_parsable_certificates(pem::native_roots());
+            let native = pem::native_roots().map_err(|error| unreadable(error.to_string()))?;
+            roots.add_parsable_certificates(native);
         }
     }
     Ok(roots)
