@@ -141,7 +141,7 @@ fn read_one(path: &Path) -> Result<SigningKey, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
 
     #[test]
