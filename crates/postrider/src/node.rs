@@ -108,7 +108,7 @@ impl Node {
         // make, with its mode, and whose errors are told as the spool's.
         let events = start_events(config, shards, &metrics, console)?;
         let shared = Arc::new(shared(config, shards, clock, descriptors));
-        let (resolver, policies) = advisers(config, &metrics, console);
+        let (resolver, policies) = advisers(config, &metrics, descriptors, console)?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -413,16 +413,25 @@ fn start_events(
 }
 
 /// Who is asked where mail goes and how it is encrypted.
+///
+/// # Errors
+/// A sentence, when the system gives no thread.
 fn advisers(
     config: &Config,
     metrics: &NodeMetrics,
+    descriptors: Descriptors,
     console: &Arc<ConsoleLog>,
-) -> (Resolver, MtaSts) {
+) -> Result<(Resolver, MtaSts), String> {
     let resolver = Resolver::new(&config.dns);
     warn_of_no_dnssec(config, &resolver, console);
-    let spool = &config.spool.paths[0];
-    let policies = MtaSts::new(spool, resolver.clone(), &metrics.policies, Arc::clone(console));
-    (resolver, policies)
+    let fetches = (resolver.clone(), descriptors.fetches_max);
+    let console = Arc::clone(console);
+    let policies = MtaSts::new(&config.spool.paths[0], fetches, &metrics.policies, console);
+    let sources = || config.routes.iter().map(|route| route.channel.tls_sources());
+    if sources().any(|sources| sources.mta_sts) {
+        policies.start(sources().any(|sources| sources.public_only))?;
+    }
+    Ok((resolver, policies))
 }
 
 /// Says that TLSA records are asked for in vain.
