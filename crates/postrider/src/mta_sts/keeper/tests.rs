@@ -90,6 +90,8 @@ fn with_keeper<F: Future<Output = ()>>(kept: &[(&str, u64)], body: impl FnOnce(T
         report: Arc::new(|_| {}),
     };
     let (metrics, shelf) = (Arc::clone(&seed.metrics), Arc::clone(&seed.shelf));
+    // The keeper ends when nobody can ask any more: not before the test, whatever that asks.
+    let _open = asks.clone();
     let test = Test { asks, web, directory: path, metrics, shelf };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async move {
