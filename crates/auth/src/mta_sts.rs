@@ -1,10 +1,14 @@
 //! MTA-STS: what a domain promises of TLS to its MX hosts, in a TXT record and a file (RFC 8461).
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 /// Octets of a policy's file at most (RFC 8461 §3.3 has 64 kilobytes).
 pub const POLICY_BYTES_MAX: usize = 65_536;
+
+/// Octets of all names of hosts in a policy at most: what a domain has us keep for a year is small.
+pub const NAMES_BYTES_MAX: usize = 8_192;
 
 /// A policy is kept for a year at most (RFC 8461 §3.2), whatever it says.
 pub const AGE_MAX: Duration = Duration::from_secs(31_557_600);
@@ -88,6 +92,8 @@ pub enum PolicyError {
     MaxAge,
     NoMx,
     Mx,
+    /// The names are longer than [`NAMES_BYTES_MAX`] together.
+    ManyMx,
 }
 
 impl fmt::Display for PolicyError {
@@ -101,13 +107,14 @@ impl fmt::Display for PolicyError {
             PolicyError::MaxAge => "the policy has no `max_age` that is a number of seconds",
             PolicyError::NoMx => "the policy names no `mx`",
             PolicyError::Mx => "an `mx` of the policy is no name of a host",
+            PolicyError::ManyMx => "the policy has more than 8 KiB of names of hosts",
         })
     }
 }
 
 impl Policy {
     /// Reads a policy's file (RFC 8461 §3.2). Of a key that stands there again the first counts, but for
-    /// `mx`; keys that nobody knows are left out.
+    /// `mx`; keys that nobody knows, and names that stand there again, are left out.
     ///
     /// # Errors
     /// What is wrong with it first.
@@ -116,7 +123,8 @@ impl Policy {
             return Err(PolicyError::TooLong);
         }
         let text = std::str::from_utf8(bytes).map_err(|_| PolicyError::NoText)?;
-        let (mut version, mut mode, mut max_age, mut mx) = (None, None, None, Vec::new());
+        let (mut version, mut mode, mut max_age, mut mx) =
+            (None, None, None, Vec::<Box<str>>::new());
         for line in text.split('\n').map(|line| line.trim_matches([' ', '\t', '\r'])) {
             if line.is_empty() {
                 continue;
@@ -141,6 +149,11 @@ impl Policy {
             _ => return Err(PolicyError::Mode),
         };
         let max_age = max_age.and_then(seconds).ok_or(PolicyError::MaxAge)?;
+        let mut seen = BTreeSet::new();
+        mx.retain(|name| seen.insert(name.clone()));
+        if mx.iter().map(|name| name.len()).sum::<usize>() > NAMES_BYTES_MAX {
+            return Err(PolicyError::ManyMx);
+        }
         if mx.is_empty() && mode != Mode::None {
             return Err(PolicyError::NoMx);
         }
@@ -162,6 +175,17 @@ impl Policy {
     /// Its patterns, in the order of the file.
     pub fn mx(&self) -> impl Iterator<Item = &str> {
         self.mx.iter().map(|pattern| &**pattern)
+    }
+}
+
+/// As a policy's file, with nothing in it but what counts: what is kept of one.
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "version: STSv1\nmode: {}", self.mode.word())?;
+        for mx in self.mx() {
+            writeln!(f, "mx: {mx}")?;
+        }
+        writeln!(f, "max_age: {}", self.max_age.as_secs())
     }
 }
 
@@ -287,6 +311,32 @@ mod tests {
         }
         let none = parse("version: STSv1\nmode: none\nmax_age: 86400").unwrap();
         assert_eq!((none.mode, none.mx().count()), (Mode::None, 0));
+    }
+
+    #[test]
+    fn what_is_kept_is_what_counts_and_no_more() {
+        let more = format!("{USUAL}future: {}\r\nmx: mail.example.com\r\n", "x".repeat(60_000));
+        let policy = parse(&more).unwrap();
+        let text = policy.to_string();
+        assert!(text.len() < 200, "{text}");
+        assert_eq!(parse(&text), Ok(policy));
+        let none = parse("version: STSv1\nmode: none\nmax_age: 86400").unwrap();
+        assert_eq!(parse(&none.to_string()), Ok(none));
+        // 64 names of 128 octets, and one more.
+        let named = |lengths: &[usize]| {
+            let name = |(n, length): (usize, &usize)| {
+                let mut name = format!("n{n:03}.");
+                while name.len() + 64 < *length {
+                    name += &format!("{}.", "a".repeat(63));
+                }
+                let rest = length - name.len();
+                format!("mx: {name}{}\n", "b".repeat(rest))
+            };
+            let names: String = lengths.iter().enumerate().map(name).collect();
+            parse(&format!("version: STSv1\nmode: enforce\nmax_age: 9\n{names}"))
+        };
+        assert_eq!(named(&[128; 64]).unwrap().mx().count(), 64);
+        assert_eq!(named(&[&[128; 64][..], &[6]].concat()), Err(PolicyError::ManyMx));
     }
 
     #[test]

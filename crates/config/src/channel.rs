@@ -139,6 +139,8 @@ pub struct TlsSources {
     pub dane: bool,
     /// The policy of the recipient's domain (RFC 8461).
     pub mta_sts: bool,
+    /// That is not fetched from addresses which are private or this machine's own.
+    pub public_only: bool,
 }
 
 /// Where the mail of a route goes.

@@ -133,8 +133,8 @@ pub struct Dns {
     pub cache_max: u32,
     /// Lookups at once.
     pub max_lookups: u32,
-    /// Whether the servers validate by DNSSEC, and what they say of it can be trusted; `None`: those on
-    /// this machine.
+    /// Whether the servers validate by DNSSEC, and what they say of it can be trusted; `None`: the
+    /// file does not say so.
     pub validating: Option<bool>,
 }
 

@@ -223,8 +223,8 @@ pub struct DnsText {
     #[schemars(range(min = 1, max = 65_536))]
     pub max_lookups: u32,
     /// The name servers validate answers by DNSSEC, and nobody can change what they say of it (the AD
-    /// bit) on the way here: what `tls = "dane"` rests on. Without it: where all of them are at
-    /// loopback addresses. `false`: no answer counts as secure.
+    /// bit) on the way here: what `tls = "dane"` rests on. Without it no answer counts as secure, wherever
+    /// they are: many a server on this machine only passes on what it is told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validating: Option<bool>,
 }

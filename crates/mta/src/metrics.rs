@@ -419,6 +419,7 @@ metric_set! {
 
     fetches: Counter = "mta_sts_fetches" {} "MTA-STS policies that were fetched.";
     fetches_failed: Counter = "mta_sts_fetches_failed" {} "MTA-STS policies that could not be fetched, or were malformed.";
+    evicted: Counter = "mta_sts_policies_evicted" {} "MTA-STS policies in force that were forgotten because there are too many.";
     cached: Gauge = "mta_sts_policies" {} "MTA-STS policies in the cache.";
 }
 

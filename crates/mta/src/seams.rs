@@ -304,16 +304,30 @@ pub trait Dns: 'static {
     }
 }
 
+/// What is asked of a domain's policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyQuestion<'a> {
+    /// In A-labels and lower case.
+    pub domain: &'a str,
+    /// As its TXT record has it; `None`: there is no record, or no answer.
+    pub id: Option<&'a str>,
+    /// It is not fetched from addresses that are private or this machine's own.
+    pub public_only: bool,
+}
+
+/// Why it is not known, for now, whether a domain has a policy: not the domain's doing, but this
+/// machine's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfetched(pub String);
+
 /// What domains promise of TLS to their hosts (MTA-STS, RFC 8461).
 pub trait Policies: 'static {
-    /// The policy of an ASCII domain whose TXT record has this id, from the cache or fetched; without a
-    /// record, or an answer, what is cached. `None`: there is none, or it can't be had and none is
-    /// cached, which is the same (RFC 8461 §3.3).
+    /// The policy of a domain, from the cache or fetched; without an id, what is cached. `None`: there
+    /// is none, or it can't be had from the domain and none is cached, which is the same (RFC 8461 §3.3).
     fn mta_sts(
         &self,
-        domain: &str,
-        id: Option<&str>,
-    ) -> impl Future<Output = Option<Arc<auth::mta_sts::Policy>>>;
+        question: PolicyQuestion<'_>,
+    ) -> impl Future<Output = Result<Option<Arc<auth::mta_sts::Policy>>, Unfetched>>;
 }
 
 /// A world in which no domain promises anything.
@@ -321,8 +335,11 @@ pub trait Policies: 'static {
 pub struct NoPolicies;
 
 impl Policies for NoPolicies {
-    async fn mta_sts(&self, _: &str, _: Option<&str>) -> Option<Arc<auth::mta_sts::Policy>> {
-        None
+    async fn mta_sts(
+        &self,
+        _: PolicyQuestion<'_>,
+    ) -> Result<Option<Arc<auth::mta_sts::Policy>>, Unfetched> {
+        Ok(None)
     }
 }
 

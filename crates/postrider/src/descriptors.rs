@@ -18,6 +18,14 @@ const MAILBOX_FILES_MAX: u64 = 1_024;
 /// Connections of stages (policy services, lookups of checks) have this part of all at most.
 const STAGES_PART: u64 = 8;
 
+/// Fetches of MTA-STS policies have this part of all at most; each takes a lookup and a connection.
+const FETCHES_PART: u64 = 16;
+const SOCKETS_PER_FETCH: u64 = SOCKETS_PER_LOOKUP + 1;
+/// Fetches at once where there are enough.
+const FETCHES_MAX: u64 = 64;
+/// Those that come with a reload, of routes that were not there at the start: the house has room for them.
+const FETCHES_MIN: u64 = 2;
+
 /// What is wanted of the descriptors.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
@@ -27,6 +35,8 @@ struct Wanted {
     stages: u64,
     /// Connections that each session has beside its own.
     beside: u64,
+    /// Fetches of policies at once.
+    fetches: u64,
 }
 
 /// The descriptors of the process, divided. Sessions must not take what delivery needs, and
@@ -43,6 +53,8 @@ pub(crate) struct Descriptors {
     pub(crate) log_files_max: usize,
     /// Files of mailboxes at once.
     pub(crate) mailbox_files_max: usize,
+    /// Fetches of MTA-STS policies at once.
+    pub(crate) fetches_max: usize,
 }
 
 impl Descriptors {
@@ -55,7 +67,9 @@ impl Descriptors {
         let count = if raised.is_ok() { all } else { limit.current };
         let stages = config.stages.iter().map(|stage| u64::from(stage.settings.connections_max()));
         let checks = u64::from(channels::lookups_at_once(config)) * SOCKETS_PER_LOOKUP;
+        let has_promises = config.routes.iter().any(|route| route.channel.tls_sources().mta_sts);
         let wanted = Wanted {
+            fetches: if has_promises { FETCHES_MAX } else { 0 },
             logs: config.spool.paths.len() as u64,
             lookups: u64::from(config.dns.max_lookups),
             stages: (stages.sum::<u64>() + checks) * u64::from(shards),
@@ -72,7 +86,9 @@ impl Descriptors {
         let reserve = (house + logs * (LOG_FILES_MAX + LOG_SPARE)).min(limit / 2);
         let lookups = (limit / LOOKUPS_PART / SOCKETS_PER_LOOKUP).clamp(1, wanted.lookups);
         let stages = wanted.stages.min(limit / STAGES_PART);
-        let connections = limit - reserve - lookups * SOCKETS_PER_LOOKUP - stages;
+        let fetches = wanted.fetches.min(limit / FETCHES_PART / SOCKETS_PER_FETCH);
+        let asked = lookups * SOCKETS_PER_LOOKUP + fetches * SOCKETS_PER_FETCH;
+        let connections = limit - reserve - asked - stages;
         let egress_max = (connections / 3).max(1);
         let turned_away = u64::from(mta::acceptor::TURNED_AWAY_MAX);
         let sessions = (connections - egress_max).saturating_sub(turned_away);
@@ -84,6 +100,7 @@ impl Descriptors {
             lookups_max: u32::try_from(lookups).unwrap_or(u32::MAX),
             log_files_max: usize::try_from(log_files.clamp(4, LOG_FILES_MAX)).unwrap_or(4),
             mailbox_files_max: usize::try_from(mailbox_files).unwrap_or(4),
+            fetches_max: usize::try_from(fetches.max(FETCHES_MIN)).unwrap_or(1),
         }
     }
 }
@@ -96,18 +113,19 @@ mod tests {
     fn everybody_has_a_part_and_all_parts_fit() {
         for limit in [256, 1024, 4096, 20_000, 524_288, u64::MAX] {
             for logs in [1, 2, 8] {
-                for stages in [0, 40, 256_000] {
-                    let wanted = Wanted { logs, lookups: 256, stages, beside: 0 };
+                for (stages, fetches) in [(0, 0), (40, 0), (256_000, 0), (0, 64), (256_000, 64)] {
+                    let wanted = Wanted { logs, lookups: 256, stages, beside: 0, fetches };
                     let parts = Descriptors::divide(limit, wanted);
                     let taken = u64::from(parts.sessions_max)
                         + parts.egress_max
                         + u64::from(parts.lookups_max) * SOCKETS_PER_LOOKUP
                         + u64::from(mta::acceptor::TURNED_AWAY_MAX)
                         + stages.min(limit / STAGES_PART)
+                        + fetches.min(parts.fetches_max as u64) * SOCKETS_PER_FETCH
                         + parts.mailbox_files_max as u64
                         + logs * parts.log_files_max as u64;
                     assert!(taken + 32 <= limit, "{limit} {logs} {stages}: {parts:?}");
-                    let least = if stages == 0 { (48, 32) } else { (28, 22) };
+                    let least = if stages == 0 && fetches == 0 { (48, 32) } else { (18, 16) };
                     assert!(parts.sessions_max >= least.0, "{limit} {stages}: {parts:?}");
                     assert!(parts.egress_max >= least.1, "{limit} {stages}: {parts:?}");
                 }
@@ -118,7 +136,7 @@ mod tests {
     #[test]
     fn the_usual_limit_is_divided_so() {
         let divide = |limit, lookups, stages| {
-            Descriptors::divide(limit, Wanted { logs: 1, lookups, stages, beside: 0 })
+            Descriptors::divide(limit, Wanted { logs: 1, lookups, stages, beside: 0, fetches: 0 })
         };
         let parts = divide(1024, 256, 0);
         assert_eq!((parts.sessions_max, parts.egress_max, parts.log_files_max), (402, 208, 128));
@@ -129,7 +147,12 @@ mod tests {
         let parts = divide(1024, 256, 40);
         assert_eq!((parts.sessions_max, parts.egress_max), (375, 195));
         // Two milters at a listener: each session there has three connections.
-        let wanted = Wanted { logs: 1, lookups: 256, stages: 0, beside: 2 };
+        let wanted = Wanted { logs: 1, lookups: 256, stages: 0, beside: 2, fetches: 0 };
         assert_eq!(Descriptors::divide(1024, wanted).sessions_max, 134);
+        let fetches = |limit, fetches| {
+            let wanted = Wanted { logs: 1, lookups: 256, stages: 0, beside: 0, fetches };
+            Descriptors::divide(limit, wanted).fetches_max
+        };
+        assert_eq!([fetches(1024, 64), fetches(20_000, 64), fetches(20_000, 0)], [9, 64, 2]);
     }
 }

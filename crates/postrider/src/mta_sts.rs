@@ -1,35 +1,39 @@
 //! What domains promise of TLS to their hosts (MTA-STS, RFC 8461): fetched when it is asked for first,
-//! kept in the data directory.
+//! kept in the data directory, renewed before it ends.
 
 mod cache;
+mod failures;
 mod fetch;
+mod files;
+mod keeper;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
 use crate::world::{Resolver, wall_now};
 use auth::mta_sts::Policy;
-use cache::{Cache, Cached};
-use fetch::Fetcher;
-use mail::Wall;
+use cache::Cached;
+use fetch::{FetchError, Fetcher};
+use keeper::{Answer, Ask, Seed, SharedShelf};
 use mta::console::{Console as _, Level};
 use mta::metrics::PolicyMetrics;
-use mta::seams::Policies;
-use std::collections::BTreeMap;
+use mta::seams::{Policies, PolicyQuestion, Unfetched};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::sync::Semaphore;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
 
 /// The directory of policies in the first spool directory.
 const NAME: &str = "mta-sts";
 
-/// Policies that are fetched at once; who asks for more waits.
-const FETCHES_MAX: usize = 64;
+/// Of the policies that are fetched at once, this part is for domains that have one already.
+const KNOWN_PART: usize = 4;
 
-/// RFC 8461 §3.3: a policy that can't be fetched is not asked for again for so long.
-const FAILURE_LASTS_MS: u64 = 300_000;
+/// How long mail waits for a policy, here and in the line for a fetch; then for its next try.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Failures that are remembered; then all are forgotten.
-const FAILURES_MAX: usize = 10_000;
+/// The same where an older policy holds; then it goes by that one.
+const CHANGED_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The policies of domains; clones are of one cache.
 #[derive(Clone)]
@@ -37,12 +41,12 @@ pub(crate) struct MtaSts(Arc<Inner>);
 
 struct Inner {
     directory: PathBuf,
-    fetcher: Fetcher,
-    /// Opened when it is asked for first: without a route that wants policies there is none.
-    cache: Mutex<Option<Cache>>,
-    /// By domain.
-    failures: Mutex<BTreeMap<Box<str>, Failure>>,
-    fetches: Semaphore,
+    resolver: Resolver,
+    /// Fetches at once.
+    fetches_max: usize,
+    shelf: SharedShelf,
+    /// To the thread that fetches: without a route that wants policies there is none.
+    asks: Mutex<Option<mpsc::UnboundedSender<Ask>>>,
     metrics: Arc<PolicyMetrics>,
     console: Arc<ConsoleLog>,
 }
@@ -52,116 +56,116 @@ struct Inner {
 /// # Errors
 /// What went wrong, in words.
 pub(crate) async fn fetch_now(resolver: Resolver, domain: &str) -> Result<Policy, String> {
-    Fetcher::new(resolver).fetch(domain).await.map(|(_, policy)| policy)
-}
-
-/// A policy that could not be fetched.
-struct Failure {
-    /// Of the TXT record that it was wanted for.
-    id: Box<str>,
-    /// It is not asked for again until then.
-    until: Wall,
+    Fetcher::new(resolver).fetch(domain, false).await.map_err(|error| match error {
+        FetchError::Lack(why) | FetchError::Failed(why) => why,
+    })
 }
 
 impl MtaSts {
     /// Keeps policies below the first spool directory.
     pub(crate) fn new(
         spool: &Path,
-        resolver: Resolver,
+        (resolver, fetches_max): (Resolver, usize),
         metrics: &Arc<PolicyMetrics>,
         console: Arc<ConsoleLog>,
     ) -> MtaSts {
         MtaSts(Arc::new(Inner {
             directory: spool.join(NAME),
-            fetcher: Fetcher::new(resolver),
-            cache: Mutex::default(),
-            failures: Mutex::default(),
-            fetches: Semaphore::new(FETCHES_MAX),
+            resolver,
+            fetches_max,
+            shelf: SharedShelf::default(),
+            asks: Mutex::default(),
             metrics: Arc::clone(metrics),
             console,
         }))
     }
 
-    fn cache(&self) -> MutexGuard<'_, Option<Cache>> {
-        let mut cache = lock(&self.0.cache);
-        if cache.is_none() {
-            let opened = Cache::open(&self.0.directory, wall_now());
-            self.0.metrics.cached.set_u64(opened.len() as u64);
-            *cache = Some(opened);
-        }
-        cache
+    /// Starts the thread that keeps them, if that has not been done; `public_only`: a route refuses private
+    /// addresses.
+    ///
+    /// # Errors
+    /// A sentence, when the system gives no thread.
+    pub(crate) fn start(&self, public_only: bool) -> Result<(), String> {
+        self.keeper(public_only).map(drop)
     }
 
-    fn cached(&self, domain: &str) -> Option<Cached> {
-        self.cache().as_ref().and_then(|cache| cache.get(domain, wall_now()))
-    }
-
-    /// Fetches a policy, and keeps it.
-    async fn fetch(&self, domain: &str, id: &str) -> Option<Arc<Policy>> {
+    fn keeper(&self, public_only: bool) -> Result<mpsc::UnboundedSender<Ask>, String> {
         let inner = &*self.0;
-        // It is never closed.
-        let permit = inner.fetches.acquire().await;
-        let fetched = inner.fetcher.fetch(domain).await;
-        drop(permit);
-        match fetched {
-            Ok((text, policy)) => {
-                inner.metrics.fetches.inc();
-                lock(&inner.failures).remove(domain);
-                let policy = Arc::new(policy);
-                self.keep(domain, id, &text, &policy).await;
-                Some(policy)
-            }
-            Err(why) => {
-                inner.metrics.fetches_failed.inc();
-                let text = format_args!("cannot fetch the policy of {domain}: {why}");
-                inner.console.line(Level::Warn, "mta_sts", text);
-                let mut failures = lock(&inner.failures);
-                if failures.len() >= FAILURES_MAX {
-                    failures.clear();
-                }
-                let until = Wall(wall_now().0 + FAILURE_LASTS_MS);
-                failures.insert(domain.into(), Failure { id: id.into(), until });
-                None
-            }
+        let mut asks = lock(&inner.asks);
+        if let Some(asks) = &*asks {
+            return Ok(asks.clone());
         }
-    }
-
-    /// In memory and on disk. What can't be written holds all the same, until the next start.
-    async fn keep(&self, domain: &str, id: &str, text: &[u8], policy: &Arc<Policy>) {
-        let cached = Cached { id: id.into(), fetched: wall_now(), policy: Arc::clone(policy) };
-        let change = match &mut *self.cache() {
-            Some(cache) => cache.insert(domain, cached, text),
-            None => return,
+        let known = (inner.fetches_max / KNOWN_PART).max(1);
+        let console = Arc::clone(&inner.console);
+        let seed = Seed {
+            directory: inner.directory.clone(),
+            source: Fetcher::new(inner.resolver.clone()),
+            strangers: inner.fetches_max.saturating_sub(known).max(1),
+            known,
+            public_only,
+            shelf: Arc::clone(&inner.shelf),
+            metrics: Arc::clone(&inner.metrics),
+            report: Arc::new(move |text: &str| {
+                console.line(Level::Warn, "mta_sts", format_args!("{text}"));
+            }),
         };
-        let directory = self.0.directory.clone();
-        let written = tokio::task::spawn_blocking(move || change.write(&directory)).await;
-        if let Ok(Err(error)) = written {
-            let text = format_args!("cannot keep the policy of {domain}: {error}");
-            self.0.console.line(Level::Warn, "mta_sts", text);
-        }
-        let count = self.cache().as_ref().map_or(0, Cache::len);
-        self.0.metrics.cached.set_u64(count as u64);
+        let (sender, receiver) = mpsc::unbounded_channel();
+        thread::Builder::new()
+            .name("mta-sts".to_owned())
+            .spawn(move || keeper::run(seed, receiver))
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        *asks = Some(sender.clone());
+        Ok(sender)
     }
 
-    fn failed_lately(&self, domain: &str, id: &str) -> bool {
-        let failures = lock(&self.0.failures);
-        let failure = failures.get(domain);
-        failure.is_some_and(|failure| *failure.id == *id && wall_now() < failure.until)
+    /// What is in memory for a domain that has mail.
+    fn held(&self, domain: &str) -> Option<Cached> {
+        let mut shelf = lock(&self.0.shelf);
+        shelf.as_mut()?.cache.used(domain, wall_now()).cloned()
+    }
+
+    /// Asks the thread. What there is to wait for.
+    fn ask(
+        &self,
+        question: PolicyQuestion<'_>,
+        waits: bool,
+    ) -> Result<oneshot::Receiver<Answer>, String> {
+        let (answer, answered) = oneshot::channel();
+        let PolicyQuestion { domain, id, public_only } = question;
+        let (domain, id, answer) = (domain.into(), id.map(Into::into), waits.then_some(answer));
+        let ended = |_| "the thread that fetches policies has ended".to_owned();
+        self.keeper(public_only)?.send(Ask { domain, id, public_only, answer }).map_err(ended)?;
+        Ok(answered)
     }
 }
 
 impl Policies for MtaSts {
-    async fn mta_sts(&self, domain: &str, id: Option<&str>) -> Option<Arc<Policy>> {
-        let cached = self.cached(domain);
+    async fn mta_sts(
+        &self,
+        question: PolicyQuestion<'_>,
+    ) -> Result<Option<Arc<Policy>>, Unfetched> {
+        let held = self.held(question.domain);
         // RFC 8461 §5.1: a record that has gone does not end a policy, its age does.
-        let Some(id) = id else { return cached.map(|cached| cached.policy) };
-        let is_current = |cached: &Cached| *cached.id == *id && !cached.wants_renewal(wall_now());
-        if cached.as_ref().is_some_and(is_current) || self.failed_lately(domain, id) {
-            return cached.map(|cached| cached.policy);
+        let is_of_id = |cached: &Cached| question.id.is_none_or(|id| *cached.id == *id);
+        if let Some(cached) = held.as_ref().filter(|cached| is_of_id(cached)) {
+            if cached.wants_renewal(wall_now()) {
+                // It holds, whatever comes of that.
+                let _ = self.ask(question, false);
+            }
+            return Ok(Some(Arc::clone(&cached.policy)));
         }
-        match self.fetch(domain, id).await {
-            Some(policy) => Some(policy),
-            None => cached.map(|cached| cached.policy),
+        let wait = if held.is_some() { CHANGED_WAIT_MAX } else { WAIT_MAX };
+        let answer = match self.ask(question, true) {
+            Ok(answered) => match tokio::time::timeout(wait, answered).await {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(_)) => Err("the thread that fetches policies has ended".to_owned()),
+                Err(_) => Err(format!("no policy within {wait:?}")),
+            },
+            Err(why) => Err(why),
+        };
+        match (answer, held) {
+            (Err(_), Some(cached)) => Ok(Some(cached.policy)),
+            (answer, _) => answer.map_err(Unfetched),
         }
     }
 }

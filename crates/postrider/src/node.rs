@@ -110,7 +110,7 @@ impl Node {
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
         let events = start_events(config, shards, &metrics, console)?;
-        let (resolver, policies, greylist) = advisers(config, &metrics, console);
+        let (resolver, policies, greylist) = advisers(config, &metrics, descriptors, console)?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -447,18 +447,27 @@ fn open_keys(
 }
 
 /// Who is asked where mail goes and how it is encrypted, and whether a stranger came before.
+///
+/// # Errors
+/// A sentence, when the system gives no thread.
 fn advisers(
     config: &Config,
     metrics: &NodeMetrics,
+    descriptors: Descriptors,
     console: &Arc<ConsoleLog>,
-) -> (Resolver, MtaSts, Greylisting) {
+) -> Result<(Resolver, MtaSts, Greylisting), String> {
     let resolver = Resolver::new(&config.dns);
     warn_of_no_dnssec(config, &resolver, console);
+    let fetches = (resolver.clone(), descriptors.fetches_max);
     let spool = &config.spool.paths[0];
-    let policies = MtaSts::new(spool, resolver.clone(), &metrics.policies, Arc::clone(console));
+    let policies = MtaSts::new(spool, fetches, &metrics.policies, Arc::clone(console));
+    let sources = || config.routes.iter().map(|route| route.channel.tls_sources());
+    if sources().any(|sources| sources.mta_sts) {
+        policies.start(sources().any(|sources| sources.public_only))?;
+    }
     let greylist = Greylisting::new(spool, console);
     greylist.open_for(config);
-    (resolver, policies, greylist)
+    Ok((resolver, policies, greylist))
 }
 
 /// Who tells owners of domains of mail in their name, by mail that this shard queues.

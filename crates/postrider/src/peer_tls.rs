@@ -5,23 +5,16 @@ mod dane;
 use crate::mutex::lock;
 use crate::pem;
 use dane::Dane;
+use mta::lack;
 use mta::seams::{DaneTrust, Trust};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};
-
-/// TLSA records of so many hosts are remembered with the sessions that began with them; then all are
-/// forgotten.
-const DANE_MAX: usize = 1_024;
-
-/// Sessions that are remembered of one of those: a TLS 1.3 server may give several tickets at once.
-const DANE_SESSIONS_MAX: usize = 4;
 
 /// What handshakes with next hops begin with, for all shards: sessions are resumed on any of them. Each
 /// policy has sessions of its own, so that none begins with what another trusted.
@@ -31,8 +24,6 @@ pub(crate) struct PeerTls {
     /// The machine's roots are read when they are needed first.
     verified: Mutex<Option<Arc<ClientConfig>>>,
     promised: Mutex<Option<Arc<ClientConfig>>>,
-    /// Other records are another trust, and begin anew.
-    dane: Mutex<BTreeMap<Arc<DaneTrust>, Arc<ClientConfig>>>,
 }
 
 impl PeerTls {
@@ -43,7 +34,7 @@ impl PeerTls {
             Trust::Anyone => (&self.anyone, taking_anyone),
             Trust::Roots => (&self.verified, verifying),
             Trust::MtaSts => (&self.promised, verifying),
-            Trust::Dane(trust) => return self.dane(trust),
+            Trust::Dane(trust) => return by_records(trust),
         };
         let mut made = lock(made);
         if let Some(config) = &*made {
@@ -53,21 +44,14 @@ impl PeerTls {
         *made = Some(Arc::clone(&config));
         Ok(config)
     }
+}
 
-    fn dane(&self, trust: &Arc<DaneTrust>) -> io::Result<Arc<ClientConfig>> {
-        let mut dane = lock(&self.dane);
-        if let Some(config) = dane.get(trust) {
-            return Ok(Arc::clone(config));
-        }
-        if dane.len() >= DANE_MAX {
-            dane.clear();
-        }
-        let mut config = judged_by(Dane(Arc::clone(trust)))?;
-        config.resumption = Resumption::in_memory_sessions(DANE_SESSIONS_MAX);
-        let config = Arc::new(config);
-        dane.insert(Arc::clone(trust), Arc::clone(&config));
-        Ok(config)
-    }
+/// For one connection. Each host's records are another trust, and whoever signs a zone can have as many as
+/// he likes: nothing is remembered of them, so handshakes with such hosts are whole ones.
+fn by_records(trust: &Arc<DaneTrust>) -> io::Result<Arc<ClientConfig>> {
+    let mut config = judged_by(Dane(Arc::clone(trust)))?;
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
 }
 
 fn taking_anyone() -> io::Result<ClientConfig> {
@@ -86,14 +70,13 @@ fn judged_by(judge: impl Judge) -> io::Result<ClientConfig> {
 /// What takes certificates that are valid by the roots of this machine.
 ///
 /// # Errors
-/// There are none.
+/// There are none, or some can't be read for now ([`lack::is_ours`]).
 pub(crate) fn verifying() -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    // Some that can't be read leave the others.
-    roots.add_parsable_certificates(pem::native_roots());
+    roots.add_parsable_certificates(pem::native_roots()?);
     if roots.is_empty() {
         let text = "this machine has no root certificates to verify with (ca-certificates)";
-        return Err(io::Error::other(text));
+        return Err(lack::error(text));
     }
     verifying_by(roots)
 }

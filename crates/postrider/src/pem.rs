@@ -1,9 +1,12 @@
 //! Certificates and keys in PEM files.
 
+use mta::lack;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_native_certs::ErrorKind;
 use std::fmt::Display;
+use std::io;
 use std::path::Path;
 
 /// All certificates of a file, at least one.
@@ -27,9 +30,21 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| about(path, error))
 }
 
-/// The roots of this machine, as far as they can be read.
-pub(crate) fn native_roots() -> Vec<CertificateDer<'static>> {
-    rustls_native_certs::load_native_certs().certs
+/// The roots of this machine. What is no certificate among them, or may not be read, leaves the others.
+///
+/// # Errors
+/// Some could not be read for lack of something that passes: those that were must not be taken for all.
+pub(crate) fn native_roots() -> io::Result<Vec<CertificateDer<'static>>> {
+    let found = rustls_native_certs::load_native_certs();
+    match found.errors.iter().find(|error| is_passing(&error.kind)) {
+        Some(error) => Err(lack::error(format!("the roots of this machine: {error}"))),
+        None => Ok(found.certs),
+    }
+}
+
+fn is_passing(error: &ErrorKind) -> bool {
+    let ErrorKind::Io { inner, .. } = error else { return false };
+    !matches!(inner.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 /// The authorities of a file, at least one.
@@ -47,4 +62,19 @@ pub(crate) fn roots(path: &Path) -> Result<RootCertStore, String> {
 /// What is wrong with a file.
 pub(crate) fn about(path: &Path, error: impl Display) -> String {
     format!("{}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_that_cannot_be_read_for_a_moment_are_told_from_such_as_are_not_there() {
+        let kind = |number| {
+            let inner = io::Error::from_raw_os_error(number);
+            ErrorKind::Io { inner, path: "x".into() }
+        };
+        // EMFILE, EIO; ENOENT, EACCES.
+        assert_eq!([24, 5, 2, 13].map(|n| is_passing(&kind(n))), [true, true, false, false]);
+    }
 }

@@ -85,6 +85,7 @@ impl RouteTls {
         TlsSources {
             dane: matches!(self, RouteTls::Dane | RouteTls::MtaSts),
             mta_sts: self == RouteTls::MtaSts,
+            public_only: false,
         }
     }
 }
@@ -328,7 +329,8 @@ impl Settings for Relay {
     }
 
     fn tls_sources(&self) -> TlsSources {
-        self.peer.tls.sources()
+        let sources = self.peer.tls.sources();
+        TlsSources { public_only: sources.mta_sts && self.refuse_private, ..sources }
     }
 
     fn may_be_asked(&self) -> bool {
@@ -454,7 +456,7 @@ pub struct MxText {
     /// Do not follow MX records, or address literals, to addresses that are private or this
     /// machine's own (RFC 1918, RFC 4193, loopback, link-local …): whoever publishes them
     /// could have machines inside probed, with reports for instance. Mail for such hosts is
-    /// returned with 5.4.4.
+    /// returned with 5.4.4. Nor are MTA-STS policies fetched from there.
     refuse_private: bool,
     #[serde(flatten)]
     peer: Peer,

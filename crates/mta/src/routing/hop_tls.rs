@@ -3,7 +3,7 @@
 
 use super::hosts::HostGroup;
 use super::mx::MxHosts;
-use crate::seams::{Dns, Policies};
+use crate::seams::{Dns, Policies, PolicyQuestion, Unfetched};
 use auth::mta_sts::{Mode, Policy, policy_id, record_name};
 use config::TlsSources;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure};
@@ -47,43 +47,95 @@ pub struct Promised {
     pub policy: Option<Arc<Policy>>,
 }
 
+/// Why no host of a domain may have its mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unpromised {
+    /// The policy has none of them: nothing goes there, whatever was found out before.
+    Excluded(Failure),
+    /// It is not known whether there is a policy.
+    Unknown(Failure),
+}
+
+impl Unpromised {
+    #[must_use]
+    pub fn failure(self) -> Failure {
+        let (Unpromised::Excluded(failure) | Unpromised::Unknown(failure)) = self;
+        failure
+    }
+}
+
 /// Leaves out the hosts that the domain's policy does not have.
 ///
 /// # Errors
-/// It has none of them.
+/// It has none of them, or is not known for now.
 pub async fn as_promised(
     (dns, policies): (&impl Dns, &impl Policies),
     sources: TlsSources,
     domain: &Domain,
     found: MxHosts,
-) -> Result<Promised, Failure> {
+) -> Result<Promised, Unpromised> {
     let dane = sources.dane && found.is_secure;
     let mut promised =
         Promised { groups: found.groups, tls: HopTls { dane, mta_sts: false }, policy: None };
     if !sources.mta_sts || domain.literal().is_some() {
         return Ok(promised);
     }
-    promised.policy = policy_of(dns, policies, domain).await;
+    let policy = policy_of(dns, policies, sources, domain).await;
+    promised.policy =
+        policy.map_err(|Unfetched(why)| Unpromised::Unknown(unfetched(domain, &why)))?;
     let Some(policy) = &promised.policy else { return Ok(promised) };
     if policy.mode == Mode::Enforce {
         promised.tls.mta_sts = true;
-        promised.groups = allowed(policy, domain, promised.groups)?;
+        promised.groups = allowed(policy, domain, promised.groups).map_err(Unpromised::Excluded)?;
     }
     Ok(promised)
+}
+
+/// What the DNS said for good of a domain's hosts, where that may be anybody's word: while the domain
+/// promises that there are hosts which prove who they are, mail waits for them. Who can forge answers
+/// must not be able to have it returned.
+pub async fn doubted(
+    policies: &impl Policies,
+    sources: TlsSources,
+    domain: &Domain,
+    failure: Failure,
+) -> Failure {
+    let ascii = match domain.to_ascii() {
+        Ok(ascii) if sources.mta_sts && failure.class == Class::Permanent => ascii,
+        _ => return failure,
+    };
+    let ascii = ascii.to_ascii_lowercase();
+    let question = PolicyQuestion { domain: &ascii, id: None, public_only: sources.public_only };
+    let policy = policies.mta_sts(question).await;
+    if !policy.is_ok_and(|policy| policy.is_some_and(|policy| policy.mode == Mode::Enforce)) {
+        return failure;
+    }
+    let status = EnhancedStatus::new(4, failure.status.subject, failure.status.detail);
+    let text = format!("{}, against the MTA-STS policy of {domain} (enforce)", failure.text);
+    Failure { class: Class::Transient, status, text: text.into(), ..failure }
 }
 
 /// The policy of a domain, if it has one.
 async fn policy_of(
     dns: &impl Dns,
     policies: &impl Policies,
+    sources: TlsSources,
     domain: &Domain,
-) -> Option<Arc<Policy>> {
-    let ascii = domain.to_ascii().ok()?;
+) -> Result<Option<Arc<Policy>>, Unfetched> {
+    let Ok(ascii) = domain.to_ascii() else { return Ok(None) };
     let ascii = ascii.to_ascii_lowercase();
     // Without an answer, what is cached counts: who keeps answers away must not be obeyed (RFC 8461
     // §5.1).
     let records = dns.txt(&record_name(&ascii)).await.unwrap_or_default();
-    policies.mta_sts(&ascii, policy_id(&records)).await
+    let id = policy_id(&records);
+    let question = PolicyQuestion { domain: &ascii, id, public_only: sources.public_only };
+    policies.mta_sts(question).await
+}
+
+/// RFC 3463 §3.4: 4.3.0, other or undefined mail system status.
+fn unfetched(domain: &Domain, why: &str) -> Failure {
+    let text = format!("the MTA-STS policy of {domain} cannot be fetched now: {why}");
+    Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text)
 }
 
 /// RFC 8461 §5: a host that the policy does not have gets no mail.
@@ -130,6 +182,8 @@ mod tests {
     struct Far {
         record: Option<&'static str>,
         policy: &'static str,
+        /// There is no answer for its record.
+        is_away: bool,
     }
 
     impl Dns for Far {
@@ -149,15 +203,23 @@ mod tests {
     }
 
     impl Policies for Far {
-        async fn mta_sts(&self, domain: &str, id: Option<&str>) -> Option<Arc<Policy>> {
-            assert_eq!((domain, id), ("far.test", self.record.map(|_| "a")));
-            Policy::parse(self.policy.as_bytes()).ok().map(Arc::new)
+        async fn mta_sts(
+            &self,
+            question: PolicyQuestion<'_>,
+        ) -> Result<Option<Arc<Policy>>, Unfetched> {
+            let id = self.record.map(|_| "a").filter(|_| !self.is_away);
+            let expected = PolicyQuestion { domain: "far.test", id, public_only: false };
+            assert_eq!(question, expected);
+            match self.policy {
+                "unfetched" => Err(Unfetched("no descriptors".to_owned())),
+                policy => Ok(Policy::parse(policy.as_bytes()).ok().map(Arc::new)),
+            }
         }
     }
 
-    const BOTH: TlsSources = TlsSources { dane: true, mta_sts: true };
+    const BOTH: TlsSources = TlsSources { dane: true, mta_sts: true, public_only: false };
 
-    fn promised(far: &Far, sources: TlsSources, is_secure: bool) -> Result<String, Failure> {
+    fn promised(far: &Far, sources: TlsSources, is_secure: bool) -> Result<String, Unpromised> {
         let host = |name: &str| Host { name: name.into(), port: 25 };
         let group = |names: &[&str]| HostGroup { hosts: names.iter().map(|n| host(n)).collect() };
         let groups = vec![group(&["a.far.test"]), group(&["b.far.test", "c.elsewhere.test"])];
@@ -174,7 +236,7 @@ mod tests {
 
     #[test]
     fn hosts_that_an_enforced_policy_does_not_have_are_left_out() {
-        let far = |policy| Far { record: Some("v=STSv1; id=a"), policy };
+        let far = |policy| Far { record: Some("v=STSv1; id=a"), policy, is_away: false };
         const ALL: &str = "a.far.test / b.far.test c.elsewhere.test";
         let enforced = far("version: STSv1\nmode: enforce\nmx: *.far.test\nmax_age: 9");
         assert_eq!(
@@ -198,9 +260,10 @@ mod tests {
 
     #[test]
     fn a_policy_that_has_none_of_the_hosts_makes_mail_wait() {
+        let far = |policy| Far { record: Some("v=STSv1; id=a"), policy, is_away: false };
         let policy = "version: STSv1\nmode: enforce\nmx: mx.far.test\nmax_age: 9";
-        let failure = promised(&Far { record: Some("v=STSv1; id=a"), policy }, BOTH, true);
-        let failure = failure.unwrap_err();
+        let failure = promised(&far(policy), BOTH, true).unwrap_err();
+        let Unpromised::Excluded(failure) = failure else { panic!("{failure:?}") };
         assert_eq!(
             (failure.class, failure.status),
             (Class::Transient, EnhancedStatus::new(4, 7, 5))
@@ -209,6 +272,35 @@ mod tests {
             failure.text.contains("far.test (enforce)") && failure.text.contains("c.elsewhere")
         );
         // Without an answer for the record as well.
-        assert!(promised(&Far { record: None, policy }, BOTH, true).is_err());
+        assert!(promised(&Far { record: None, ..far(policy) }, BOTH, true).is_err());
+    }
+
+    #[test]
+    fn mail_waits_where_it_is_not_known_whether_there_is_a_policy() {
+        let far = Far { record: Some("v=STSv1; id=a"), policy: "unfetched", is_away: false };
+        let failure = promised(&far, BOTH, true).unwrap_err();
+        let Unpromised::Unknown(failure) = failure else { panic!("{failure:?}") };
+        assert_eq!((failure.class, &failure.culprit), (Class::Transient, &Culprit::Local));
+        assert!(failure.text.contains("no descriptors"));
+    }
+
+    #[test]
+    fn what_the_dns_says_for_good_is_not_final_while_a_policy_is_in_force() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let domain = Domain::parse("Far.test").unwrap();
+        let status = EnhancedStatus::new(5, 1, 10);
+        let said = Failure::local(Class::Permanent, status, "the domain takes no mail");
+        let told = |policy, sources| {
+            let far = Far { record: Some(""), policy, is_away: true };
+            runtime.block_on(doubted(&far, sources, &domain, said.clone()))
+        };
+        let enforced = "version: STSv1\nmode: enforce\nmx: mx.far.test\nmax_age: 9";
+        let failure = told(enforced, BOTH);
+        let expected = (Class::Transient, EnhancedStatus::new(4, 1, 10));
+        assert_eq!((failure.class, failure.status), expected);
+        assert!(failure.text.starts_with("the domain takes no mail, against the MTA-STS"));
+        assert_eq!(told("version: STSv1\nmode: none\nmax_age: 9", BOTH), said);
+        assert_eq!(told("", BOTH), said);
+        assert_eq!(told(enforced, TlsSources { mta_sts: false, ..BOTH }), said);
     }
 }

@@ -1,5 +1,6 @@
 //! Where mail goes: the configuration's route for a domain, and the hosts that it leads to.
 
+pub mod addresses;
 pub mod dane;
 pub(crate) mod find;
 pub mod hop;

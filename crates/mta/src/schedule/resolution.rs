@@ -12,14 +12,14 @@ use crate::planted::Planted;
 use crate::routing::Active;
 use crate::routing::find::route_of_key;
 use crate::routing::hop::NextHop;
-use crate::routing::hop_tls::{HopTls, Promised, as_promised};
+use crate::routing::hop_tls::{HopTls, Promised, Unpromised, as_promised, doubted};
 use crate::routing::hosts::{Host, HostGroup};
 use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
 use crate::seams::World;
 use config::{Config, Destination, HostPort, Limits, Route};
 use lookup::Trouble;
-use mail::{Class, Domain, EnhancedStatus, Failure, Mono};
+use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono};
 use queue::{
     Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
     ScheduledId, ScheduledKey,
@@ -104,14 +104,7 @@ fn resolve<W: World>(
             Ok(found) => {
                 answer_hop(&task, scheduled, &config, &route, found);
             }
-            Err(failure) => {
-                let failed = Arc::new(failure);
-                let resolution = match failed.class {
-                    Class::Permanent => Resolution::Refuse(failed),
-                    Class::Transient => Resolution::Retry(failed),
-                };
-                let _ = answer(&task, scheduled, resolution);
-            }
+            Err(resolution) => _ = answer(&task, scheduled, *resolution),
         }
     });
 }
@@ -119,19 +112,35 @@ fn resolve<W: World>(
 /// The hosts of a domain, and what it and DNSSEC say of TLS to them.
 ///
 /// # Errors
-/// Why there are none, for now or for good.
+/// What the queue is to know instead: why there are none, for now or for good.
 async fn hosts_of_domain<W: World>(
     schedule: &Schedule<W>,
     dns: &InTurn<W>,
     config: &Config,
     (port, route): (u16, &Route),
     domain: &Domain,
-) -> Result<Found, Failure> {
-    let sources = route.channel.tls_sources();
-    let found = resolve_mx(dns, config, port, domain, sources.dane).await?;
-    let policies = schedule.services.world.policies();
-    let Promised { groups, tls, .. } = as_promised((dns, policies), sources, domain, found).await?;
-    Ok(Found { hosts: groups, tls, fresh_until: schedule.services.now() + MX_FRESH })
+) -> Result<Found, Box<Resolution>> {
+    let (sources, policies) = (route.channel.tls_sources(), schedule.services.world.policies());
+    let found = match resolve_mx(dns, config, port, domain, sources.dane).await {
+        Ok(found) => found,
+        Err(failure) => {
+            let failed = Arc::new(doubted(policies, sources, domain, failure).await);
+            return Err(Box::new(match failed.class {
+                Class::Permanent => Resolution::Refuse(failed),
+                Class::Transient => Resolution::Retry(failed),
+            }));
+        }
+    };
+    match as_promised((dns, policies), sources, domain, found).await {
+        Ok(Promised { groups, tls, .. }) => {
+            Ok(Found { hosts: groups, tls, fresh_until: schedule.services.now() + MX_FRESH })
+        }
+        // What goes to such hosts already must not go there either.
+        Err(Unpromised::Excluded(failure)) => {
+            Err(Box::new(Resolution::Unrouted(Arc::new(failure))))
+        }
+        Err(Unpromised::Unknown(failure)) => Err(Box::new(Resolution::Retry(Arc::new(failure)))),
+    }
 }
 
 /// No table says which route it is. RFC 3463 §3.5: 4.4.3, directory server failure.
@@ -163,6 +172,10 @@ fn answer<W: World>(
     let now = schedule.services.now();
     let failure = match &resolution {
         Resolution::Retry(failure) => Some(Arc::clone(failure)),
+        // Who has no route was told that already.
+        Resolution::Unrouted(failure) if failure.culprit != Culprit::Local => {
+            Some(Arc::clone(failure))
+        }
         _ => None,
     };
     let (found, ready) = {

@@ -12,7 +12,7 @@ use mta::routing::dane::{self, Dane};
 use mta::routing::hop_tls::{HopTls, as_promised};
 use mta::routing::hosts::{Host, HostGroup};
 use mta::routing::mx::resolve_mx;
-use mta::seams::{DaneTrust, Dns as _, Policies};
+use mta::seams::{DaneTrust, Dns as _, Policies, PolicyQuestion, Unfetched};
 use serde::Serialize;
 use std::fmt::{self, Write as _};
 use std::process::ExitCode;
@@ -69,8 +69,8 @@ struct SurveyedHost {
 struct Fetched(Option<Arc<Policy>>);
 
 impl Policies for Fetched {
-    async fn mta_sts(&self, _: &str, _: Option<&str>) -> Option<Arc<Policy>> {
-        self.0.clone()
+    async fn mta_sts(&self, _: PolicyQuestion<'_>) -> Result<Option<Arc<Policy>>, Unfetched> {
+        Ok(self.0.clone())
     }
 }
 
@@ -154,8 +154,8 @@ pub(super) async fn survey(
             survey.groups = promised.groups.iter().map(names_of).collect();
             promised.tls
         }
-        Err(failure) => {
-            survey.failure = Some(told(&failure));
+        Err(unpromised) => {
+            survey.failure = Some(told(&unpromised.failure()));
             HopTls::default()
         }
     };
@@ -224,13 +224,13 @@ async fn surveyed_host(
         (Ok(Dane::Authenticated(_)), HopTls { dane: true, .. }) => {
             ("dane", "by its TLSA records".to_owned())
         }
-        (Ok(Dane::Encrypted), HopTls { dane: true, .. }) => {
-            ("dane", "with any certificate, for none of its TLSA records can be used".to_owned())
-        }
         (Err(error), HopTls { dane: true, .. }) => {
             (LEFT_OUT, format!("the lookup of its TLSA records failed: {error}"))
         }
         (_, HopTls { mta_sts: true, .. }) => ("mta-sts", "by the policy of the domain".to_owned()),
+        (Ok(Dane::Encrypted), HopTls { dane: true, .. }) => {
+            ("dane", "with any certificate, for none of its TLSA records can be used".to_owned())
+        }
         (Ok(Dane::Nothing(why)), HopTls { dane: true, .. }) => ("opportunistic", (*why).to_owned()),
         _ if sources.mta_sts => (
             "opportunistic",

@@ -1,36 +1,49 @@
-//! Policies that were fetched, in memory and in a file for each domain: `ID FETCHED_MS` and the policy as
-//! it came.
+//! Policies that were fetched, in memory: which of them hold, and which go when there are too many.
 
-use auth::mta_sts::{POLICY_BYTES_MAX, Policy};
+use auth::mta_sts::{Mode, Policy};
 use mail::Wall;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
-use std::path::Path;
 use std::sync::Arc;
 
-/// Policies that are kept; the one that was fetched first goes first.
+/// Policies that are kept, and octets of all of them together; then some go, those first that strangers
+/// can have made ([`Worth`]).
 const POLICIES_MAX: usize = 10_000;
-
-/// Octets of all of them together.
 const BYTES_MAX: usize = 16 << 20;
 
 /// A policy that is older than half of its age, or a day, is fetched again while it still holds.
-const RENEWED_AFTER_MS: u64 = 86_400_000;
+const RENEWED_AFTER_MS: u64 = DAY_MS;
 
-/// What a file has before the policy, at most.
-const HEAD_BYTES_MAX: usize = 64;
+/// Without mail for its domain a policy is renewed for so long.
+const RENEWED_UNUSED_MS: u64 = 90 * DAY_MS;
 
-/// What files have in their names that are not in their place yet; no domain begins so.
-const FRESH: &str = ".new-";
+/// A domain that has mail so long after it came is one of ours.
+const OF_OURS_AFTER_MS: u64 = DAY_MS;
 
-/// A policy, and when it came.
-#[derive(Clone, Debug)]
+const DAY_MS: u64 = 86_400_000;
+
+/// A policy, and what is known of its domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cached {
     /// Of the TXT record that it was fetched for.
     pub(super) id: Box<str>,
     pub(super) fetched: Wall,
+    /// When the first policy of the domain came.
+    pub(super) since: Wall,
+    /// When it was asked for last, by mail.
+    pub(super) used: Wall,
     pub(super) policy: Arc<Policy>,
+}
+
+/// What is lost with a policy; the least goes first. Anybody can have us ask for the policies of as many
+/// domains as he has: that must not push out those of domains which are written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    /// It has ended, or asks for nothing.
+    Nothing,
+    /// Its domain has had mail once.
+    Once,
+    /// It is written to again and again.
+    OfOurs,
 }
 
 impl Cached {
@@ -43,7 +56,7 @@ impl Cached {
         u64::try_from(self.policy.max_age.as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn holds(&self, now: Wall) -> bool {
+    pub(super) fn holds(&self, now: Wall) -> bool {
         self.age_ms(now) < self.max_age_ms()
     }
 
@@ -51,198 +64,189 @@ impl Cached {
     pub(super) fn wants_renewal(&self, now: Wall) -> bool {
         self.age_ms(now) >= RENEWED_AFTER_MS.min(self.max_age_ms() / 2)
     }
+
+    fn worth(&self, now: Wall) -> Worth {
+        match self.policy.mode {
+            Mode::Testing | Mode::None => Worth::Nothing,
+            Mode::Enforce if !self.holds(now) => Worth::Nothing,
+            Mode::Enforce if self.used.0.saturating_sub(self.since.0) < OF_OURS_AFTER_MS => {
+                Worth::Once
+            }
+            Mode::Enforce => Worth::OfOurs,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let names: usize = self.policy.mx().map(|name| name.len() + size_of::<Box<str>>()).sum();
+        self.id.len() + names + size_of::<Cached>()
+    }
 }
 
 /// All of them, by domain.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    policies: BTreeMap<Box<str>, (Cached, usize)>,
+    policies: BTreeMap<Box<str>, Cached>,
     bytes: usize,
-    /// Changes that were made.
-    changes: u64,
 }
 
-/// What is to be done on disk.
-#[derive(Debug)]
-pub(super) struct Change {
-    domain: Box<str>,
-    text: Vec<u8>,
-    /// For the name of its file until that is in place.
-    number: u64,
-    gone: Vec<Box<str>>,
+/// What had to go, and whether it was in force.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Evicted {
+    pub(super) domain: Box<str>,
+    pub(super) was_enforced: bool,
 }
 
 impl Cache {
-    /// What was kept and still holds. What can't be read is no policy.
-    pub(super) fn open(directory: &Path, now: Wall) -> Cache {
-        let mut cache = Cache::default();
-        let Ok(entries) = fs::read_dir(directory) else { return cache };
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let read = name.to_str().filter(|name| is_name(name)).and_then(|domain| {
-                let (cached, bytes) = read(&entry.path()).filter(|(c, _)| c.holds(now))?;
-                Some((domain, cached, bytes))
-            });
-            match read {
-                Some((domain, cached, bytes)) => _ = cache.put(domain, cached, bytes),
-                None => _ = fs::remove_file(entry.path()),
-            }
-        }
-        cache
-    }
-
     pub(super) fn len(&self) -> usize {
         self.policies.len()
     }
 
+    pub(super) fn has(&self, domain: &str) -> bool {
+        self.policies.contains_key(domain)
+    }
+
     /// That of a domain, if it still holds.
-    pub(super) fn get(&self, domain: &str, now: Wall) -> Option<Cached> {
-        let cached = self.policies.get(domain).map(|(cached, _)| cached);
-        cached.filter(|cached| cached.holds(now)).cloned()
+    pub(super) fn get(&self, domain: &str, now: Wall) -> Option<&Cached> {
+        self.policies.get(domain).filter(|cached| cached.holds(now))
     }
 
-    /// Keeps one, and says what is to be written.
-    #[must_use]
-    pub(super) fn insert(&mut self, domain: &str, cached: Cached, text: &[u8]) -> Change {
-        let mut file = format!("{} {}\n", cached.id, cached.fetched.0).into_bytes();
-        file.extend_from_slice(text);
-        let gone = self.put(domain, cached, file.len());
-        self.changes += 1;
-        Change { domain: domain.into(), text: file, number: self.changes, gone }
+    /// The same, for mail.
+    pub(super) fn used(&mut self, domain: &str, now: Wall) -> Option<&Cached> {
+        let cached = self.policies.get_mut(domain)?;
+        cached.used = cached.used.max(now);
+        Some(&*cached).filter(|cached| cached.holds(now))
     }
 
-    /// Those that had to go for it.
-    fn put(&mut self, domain: &str, cached: Cached, bytes: usize) -> Vec<Box<str>> {
-        if let Some((_, bytes)) = self.policies.remove(domain) {
-            self.bytes -= bytes;
-        }
-        let mut gone = Vec::new();
+    /// Domains whose policies are to be renewed although nobody asks.
+    pub(super) fn to_renew(&self, now: Wall) -> Vec<Box<str>> {
+        let is_wanted = |cached: &Cached| {
+            cached.policy.mode == Mode::Enforce
+                && cached.holds(now)
+                && cached.wants_renewal(now)
+                && now.0.saturating_sub(cached.used.0) < RENEWED_UNUSED_MS
+        };
+        let wanted = self.policies.iter().filter(|(_, cached)| is_wanted(cached));
+        wanted.map(|(domain, _)| domain.clone()).collect()
+    }
+
+    /// Keeps the policy that was fetched for a domain. What had to go for it.
+    pub(super) fn fetched(
+        &mut self,
+        domain: &str,
+        (id, policy): (Option<&str>, Arc<Policy>),
+        now: Wall,
+    ) -> (Cached, Vec<Evicted>) {
+        let before = self.policies.get(domain);
+        let id = id.or(before.map(|cached| &*cached.id)).unwrap_or_default().into();
+        let (since, used) = before.map_or((now, now), |cached| (cached.since, cached.used));
+        let cached = Cached { id, fetched: now, since, used, policy };
+        (cached.clone(), self.put(domain, cached, now))
+    }
+
+    /// Takes one as it is.
+    pub(super) fn put(&mut self, domain: &str, cached: Cached, now: Wall) -> Vec<Evicted> {
+        self.remove(domain);
+        let (bytes, mut gone) = (cached.bytes(), Vec::new());
         while self.policies.len() >= POLICIES_MAX || self.bytes + bytes > BYTES_MAX {
-            let oldest = self.policies.iter().min_by_key(|(_, (cached, _))| cached.fetched);
-            let Some(oldest) = oldest.map(|(domain, _)| domain.clone()) else { break };
-            if let Some((_, bytes)) = self.policies.remove(&oldest) {
-                self.bytes -= bytes;
-            }
-            gone.push(oldest);
+            let order = |cached: &Cached| (cached.worth(now), cached.used);
+            let least = self.policies.iter().min_by_key(|(_, cached)| order(cached));
+            let Some(least) = least.map(|(domain, _)| domain.clone()) else { break };
+            let was_enforced =
+                self.remove(&least).is_some_and(|cached| cached.worth(now) != Worth::Nothing);
+            gone.push(Evicted { domain: least, was_enforced });
         }
         self.bytes += bytes;
-        self.policies.insert(domain.into(), (cached, bytes));
+        self.policies.insert(domain.into(), cached);
         gone
     }
-}
 
-impl Change {
-    /// Writes it: another file, synced, in place of the old one.
-    ///
-    /// # Errors
-    /// As the operating system says.
-    pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
-        fs::create_dir_all(directory)?;
-        for domain in self.gone.iter().filter(|domain| is_name(domain)) {
-            let _ = fs::remove_file(directory.join(&**domain));
-        }
-        if !is_name(&self.domain) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"));
-        }
-        let fresh = directory.join(format!("{FRESH}{}", self.number));
-        let mut file = File::create(&fresh)?;
-        file.write_all(&self.text)?;
-        file.sync_all()?;
-        fs::rename(&fresh, directory.join(&*self.domain))?;
-        File::open(directory)?.sync_all()
+    fn remove(&mut self, domain: &str) -> Option<Cached> {
+        let removed = self.policies.remove(domain)?;
+        self.bytes -= removed.bytes();
+        Some(removed)
     }
-}
-
-/// A domain in lower case, which is no path.
-fn is_name(domain: &str) -> bool {
-    let is_part = |byte: u8| {
-        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.')
-    };
-    domain.len() <= 253
-        && !domain.starts_with('.')
-        && !domain.is_empty()
-        && domain.bytes().all(is_part)
-}
-
-fn read(path: &Path) -> Option<(Cached, usize)> {
-    let mut text = Vec::new();
-    let max = HEAD_BYTES_MAX + POLICY_BYTES_MAX;
-    File::open(path).ok()?.take(max as u64 + 1).read_to_end(&mut text).ok()?;
-    let end = text.iter().take(HEAD_BYTES_MAX).position(|byte| *byte == b'\n')?;
-    let (head, policy) = text.split_at_checked(end + 1)?;
-    let (id, fetched) = std::str::from_utf8(head).ok()?.trim_end().split_once(' ')?;
-    let policy = Arc::new(Policy::parse(policy).ok()?);
-    Some((Cached { id: id.into(), fetched: Wall(fetched.parse().ok()?), policy }, text.len()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TEXT: &str = "version: STSv1\nmode: enforce\nmx: mx.far.test\nmax_age: 1000\n";
+    const NOW: Wall = Wall(1_000 * DAY_MS);
 
-    fn cached(id: &str, fetched: u64, text: &str) -> Cached {
-        let policy = Arc::new(Policy::parse(text.as_bytes()).unwrap());
-        Cached { id: id.into(), fetched: Wall(fetched), policy }
+    fn policy(mode: &str, max_age: u64) -> Arc<Policy> {
+        let text = format!("version: STSv1\nmode: {mode}\nmx: mx.far.test\nmax_age: {max_age}\n");
+        Arc::new(Policy::parse(text.as_bytes()).unwrap())
     }
 
-    #[test]
-    fn what_was_kept_is_there_after_a_restart_for_as_long_as_it_holds() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("mta-sts");
-        let mut cache = Cache::open(&path, Wall(0));
-        for (domain, fetched) in [("far.test", 5_000), ("near.test", 1_000)] {
-            let change = cache.insert(domain, cached("a1", fetched, TEXT), TEXT.as_bytes());
-            change.write(&path).unwrap();
-        }
-        let again = cache.insert("far.test", cached("a2", 6_000, TEXT), TEXT.as_bytes());
-        again.write(&path).unwrap();
-        fs::write(path.join("odd.test"), "nothing").unwrap();
-        fs::write(path.join(".new-9"), "cut").unwrap();
-        fs::write(path.join("long.test"), vec![b'x'; 1 << 20]).unwrap();
-        let now = Wall(1_000_000 + 1_000);
-        let cache = Cache::open(&path, now);
-        let kept = cache.get("far.test", now).unwrap();
-        assert_eq!((&*kept.id, kept.fetched, cache.len()), ("a2", Wall(6_000), 1));
-        assert!(kept.policy.has_host("mx.far.test") && cache.get("near.test", now).is_none());
-        assert!(cache.get("far.test", Wall(1_005_999)).is_some());
-        assert!(cache.get("far.test", Wall(1_006_000)).is_none());
-        let left: Vec<_> = fs::read_dir(&path).unwrap().flatten().map(|e| e.file_name()).collect();
-        assert_eq!(left, ["far.test"]);
+    fn cached(mode: &str, max_age: u64, fetched: u64) -> Cached {
+        let at = Wall(fetched);
+        let policy = policy(mode, max_age);
+        Cached { id: "a".into(), fetched: at, since: at, used: at, policy }
     }
 
     #[test]
     fn a_policy_is_renewed_in_time_and_a_clock_that_goes_back_does_no_harm() {
-        let policy = cached("a", 10_000, TEXT);
-        assert!(!policy.wants_renewal(Wall(509_999)) && policy.wants_renewal(Wall(510_000)));
-        assert!(policy.holds(Wall(0)) && !policy.wants_renewal(Wall(0)));
-        let long = cached("a", 0, &TEXT.replace("1000", "31557600"));
-        assert!(!long.wants_renewal(Wall(86_399_999)) && long.wants_renewal(Wall(86_400_000)));
+        let short = cached("enforce", 1000, 10_000);
+        assert!(!short.wants_renewal(Wall(509_999)) && short.wants_renewal(Wall(510_000)));
+        assert!(short.holds(Wall(0)) && !short.wants_renewal(Wall(0)));
+        assert!(short.holds(Wall(1_009_999)) && !short.holds(Wall(1_010_000)));
+        let long = cached("enforce", 31_557_600, 0);
+        assert!(!long.wants_renewal(Wall(DAY_MS - 1)) && long.wants_renewal(Wall(DAY_MS)));
     }
 
     #[test]
-    fn no_more_are_kept_than_so_many_and_so_much() {
+    fn policies_in_force_are_renewed_without_mail_but_not_for_ever() {
         let mut cache = Cache::default();
-        for n in 0..POLICIES_MAX as u64 {
-            assert!(cache.put(&format!("d{n}.test"), cached("a", n + 1, TEXT), 100).is_empty());
+        let fetched = NOW.0 - DAY_MS;
+        let mut forgotten = cached("enforce", 31_557_600, fetched);
+        forgotten.used = Wall(NOW.0 - RENEWED_UNUSED_MS);
+        for (domain, kept) in [
+            ("due.test", cached("enforce", 31_557_600, fetched)),
+            ("fresh.test", cached("enforce", 31_557_600, fetched + 1)),
+            ("ended.test", cached("enforce", 86_400, fetched)),
+            ("testing.test", cached("testing", 31_557_600, fetched)),
+            ("forgotten.test", forgotten),
+        ] {
+            assert!(cache.put(domain, kept, NOW).is_empty());
         }
-        assert_eq!(cache.put("more.test", cached("a", 0, TEXT), 100), [Box::from("d0.test")]);
+        assert_eq!(cache.to_renew(NOW), [Box::from("due.test")]);
+        let (kept, _) = cache.fetched("due.test", (None, policy("enforce", 9)), NOW);
+        assert_eq!((&*kept.id, kept.fetched, kept.used), ("a", NOW, Wall(fetched)));
+    }
+
+    #[test]
+    fn strangers_do_not_push_out_the_policies_of_those_who_are_written_to() {
+        let mut cache = Cache::default();
+        let mut ours = cached("enforce", 31_557_600, NOW.0 - 9 * DAY_MS);
+        ours.used = Wall(ours.since.0 + OF_OURS_AFTER_MS);
+        cache.put("ours.test", ours, NOW);
+        cache.put("testing.test", cached("testing", 31_557_600, NOW.0), NOW);
+        cache.put("ended.test", cached("enforce", 1, NOW.0 - 2_000), NOW);
+        let stranger = |n: u64| cached("enforce", 31_557_600, NOW.0 - 1_000_000 + n);
+        let mut gone = Vec::new();
+        for n in 0..POLICIES_MAX as u64 + 100 {
+            gone.extend(cache.put(&format!("d{n}.test"), stranger(n), NOW));
+        }
         assert_eq!(cache.len(), POLICIES_MAX);
-        let mut cache = Cache::default();
-        for n in 0..16 {
-            assert!(
-                cache.put(&format!("d{n}.test"), cached("a", 9 - n % 9, TEXT), 1 << 20).is_empty()
-            );
-        }
-        assert_eq!(cache.put("more.test", cached("a", 99, TEXT), 1).len(), 1);
-        assert!(cache.bytes <= BYTES_MAX);
+        assert!(cache.get("ours.test", NOW).is_some());
+        let first: Vec<_> = gone.iter().map(|g| (&*g.domain, g.was_enforced)).take(3).collect();
+        // What asks for nothing goes first, and then what was used longest ago.
+        assert_eq!(first, [("ended.test", false), ("testing.test", false), ("d0.test", true)]);
     }
 
     #[test]
-    fn no_domain_leads_out_of_the_directory() {
-        for name in ["", ".", "..", "../x", "a/b", ".new-1", "A.test", "a b", &"x".repeat(254)] {
-            assert!(!is_name(name), "{name}");
-        }
-        assert!(is_name("xn--bcher-kva.example") && is_name(&"x".repeat(253)));
+    fn large_policies_have_no_more_than_their_share() {
+        let mut cache = Cache::default();
+        let names: String = (0..63).map(|n| format!("mx: {}{n:02}\n", "x.".repeat(60))).collect();
+        let text = format!("version: STSv1\nmode: enforce\n{names}max_age: 86400\n");
+        let policy = Arc::new(Policy::parse(text.as_bytes()).unwrap());
+        let large = || Cached { policy: Arc::clone(&policy), ..cached("enforce", 1, NOW.0) };
+        let fit = BYTES_MAX / large().bytes();
+        let gone = (0..fit).map(|n| cache.put(&format!("d{n}.test"), large(), NOW).len());
+        assert_eq!((gone.sum::<usize>(), fit > 1_000), (0, true));
+        assert_eq!(cache.put("more.test", large(), NOW).len(), 1);
+        assert!(cache.bytes <= BYTES_MAX);
+        // The same domain takes its own place.
+        assert_eq!(cache.put("more.test", large(), NOW).len(), 0);
     }
 }

@@ -1,33 +1,65 @@
 //! Fetching a policy (RFC 8461 §3.3).
 
-use crate::https::{self, driven};
 use crate::mutex::lock;
+use crate::peer_tls;
 use crate::world::Resolver;
 use auth::mta_sts::{self, POLICY_BYTES_MAX, Policy};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use mta::seams::Dns as _;
+use mta::lack;
+use mta::routing::addresses::{interleaved, is_private};
+use mta::seams::{Dns as _, DnsError};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use std::net::SocketAddr;
+use std::fmt::Display;
+use std::future::{Future, pending};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
 /// All of it, from the first question to the DNS to the last octet.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Addresses of the policy's host that are tried, and how long each.
-const ADDRESSES_MAX: usize = 4;
-const CONNECT_MAX: Duration = Duration::from_secs(7);
+/// What an address of the policy's host has of that: for the connection, and for all that follows.
+const CONNECT_MAX: Duration = Duration::from_secs(4);
+const EXCHANGE_MAX: Duration = Duration::from_secs(15);
 
 const PORT: u16 = 443;
+
+/// Why there is no policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FetchError {
+    /// This machine has no descriptors, no memory or no roots for it: the domain is not to blame.
+    Lack(String),
+    /// What went wrong, in words.
+    Failed(String),
+}
+
+impl FetchError {
+    /// What this machine says of a connection to a host.
+    fn of(error: &io::Error, told: impl Display) -> FetchError {
+        match lack::is_ours(error) {
+            true => FetchError::Lack(format!("{told}: {error}")),
+            false => FetchError::Failed(format!("{told}: {error}")),
+        }
+    }
+}
+
+/// Why an address gave no policy.
+enum Unanswered {
+    /// Another one may.
+    ByAddress(FetchError),
+    /// The host itself has said so, over a connection that is known to be its own.
+    ByHost(String),
+}
 
 /// Fetches policies.
 pub(super) struct Fetcher {
@@ -41,81 +73,164 @@ impl Fetcher {
         Fetcher { resolver, client: Mutex::default() }
     }
 
-    /// The policy of a domain, and its text.
+    /// The policy of a domain; `public_only`: not from addresses that are private or this machine's own.
     ///
     /// # Errors
-    /// What went wrong, in words.
-    pub(super) async fn fetch(&self, domain: &str) -> Result<(Bytes, Policy), String> {
-        let fetched = tokio::time::timeout(TIME_MAX, self.get(&mta_sts::host_name(domain))).await;
-        let late = |_| Err(format!("it takes longer than {TIME_MAX:?}"));
+    /// Why there is none.
+    pub(super) async fn fetch(
+        &self,
+        domain: &str,
+        public_only: bool,
+    ) -> Result<Policy, FetchError> {
+        let fetched = timeout(TIME_MAX, self.get(&mta_sts::host_name(domain), public_only)).await;
+        let late = |_| Err(FetchError::Failed(format!("it takes longer than {TIME_MAX:?}")));
         let text = fetched.unwrap_or_else(late)?;
-        let policy = Policy::parse(&text).map_err(|error| error.to_string())?;
-        Ok((text, policy))
+        Policy::parse(&text).map_err(|error| FetchError::Failed(error.to_string()))
     }
 
-    async fn get(&self, host: &str) -> Result<Bytes, String> {
-        let told = |error: &dyn std::fmt::Display| format!("{host}: {error}");
-        let stream = self.connect(host).await?;
-        let io = TokioIo::new(stream);
-        let (mut sender, connection) = http1::handshake(io).await.map_err(|error| told(&error))?;
-        let request = Request::get(mta_sts::PATH)
-            .header(HOST, host)
-            .header(USER_AGENT, https::USER_AGENT_NAME)
-            .body(Empty::<Bytes>::new())
-            .map_err(|error| told(&error))?;
-        let exchange = async {
-            let response = sender.send_request(request).await;
-            text_of(response.map_err(|error| error.to_string())?).await
-        };
-        let text = driven(exchange, connection).await;
-        text.map_err(|error| told(&error))
-    }
-
-    /// A connection to a host with a certificate that is valid for its name.
-    async fn connect(&self, host: &str) -> Result<TlsStream<TcpStream>, String> {
-        let told = |error: &dyn std::fmt::Display| format!("{host}: {error}");
-        let addresses = self.resolver.addresses(host).await.map_err(|error| told(&error))?;
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| told(&error))?;
-        let client = self.client()?;
-        let mut why = told(&"it has no address");
-        for address in addresses.into_iter().take(ADDRESSES_MAX) {
+    /// The text of a host, from the first of its addresses that has it.
+    async fn get(&self, host: &str, public_only: bool) -> Result<Bytes, FetchError> {
+        let failed = |error: &dyn Display| FetchError::Failed(format!("{host}: {error}"));
+        let addresses = self.resolver.addresses(host).await.map_err(|error| match error {
+            DnsError::Lack => FetchError::Lack(format!("{host}: {error}")),
+            error => failed(&error),
+        })?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?;
+        let client = self.client().map_err(|error| FetchError::of(&error, host))?;
+        let mut why = failed(&"it has no address");
+        for address in candidates(addresses, public_only).map_err(|text| failed(&text))? {
             let to = SocketAddr::new(address, PORT);
-            let connected = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(to)).await;
-            match connected {
-                Ok(Ok(stream)) => {
-                    let connector = TlsConnector::from(client);
-                    let encrypted = connector.connect(name, stream).await;
-                    return encrypted.map_err(|error| told(&error));
-                }
-                Ok(Err(error)) => why = format!("{host} ({to}): {error}"),
-                Err(_) => why = format!("{host} ({to}): no connection within {CONNECT_MAX:?}"),
+            match get_from(Arc::clone(&client), name.clone(), (host, to)).await {
+                Ok(text) => return Ok(text),
+                Err(Unanswered::ByHost(text)) => return Err(failed(&text)),
+                Err(Unanswered::ByAddress(lack @ FetchError::Lack(_))) => return Err(lack),
+                Err(Unanswered::ByAddress(error)) => why = error,
             }
         }
         Err(why)
     }
 
-    fn client(&self) -> Result<Arc<ClientConfig>, String> {
+    fn client(&self) -> io::Result<Arc<ClientConfig>> {
         let mut made = lock(&self.client);
         if let Some(client) = &*made {
             return Ok(Arc::clone(client));
         }
-        let client = Arc::new(https::client(None)?);
+        let mut client = peer_tls::verifying()?;
+        client.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let client = Arc::new(client);
         *made = Some(Arc::clone(&client));
         Ok(client)
     }
 }
 
+/// The addresses of a host that are tried, the families by turns: a machine without a way by one of them
+/// must come to the other before it gives up.
+///
+/// # Errors
+/// None of them may be asked.
+fn candidates(addresses: Vec<IpAddr>, public_only: bool) -> Result<Vec<IpAddr>, &'static str> {
+    let is_allowed = |ip: &IpAddr| !public_only || !is_private(*ip);
+    let (allowed, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_allowed);
+    match allowed.is_empty() && !others.is_empty() {
+        true => Err("it has private addresses only, which the route refuses"),
+        false => Ok(interleaved(allowed)),
+    }
+}
+
+/// What is at one address of a host.
+async fn get_from(
+    client: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    (host, to): (&str, SocketAddr),
+) -> Result<Bytes, Unanswered> {
+    let told = format!("{host} ({to})");
+    let failed =
+        |text: String| Unanswered::ByAddress(FetchError::Failed(format!("{told}: {text}")));
+    let connected = timeout(CONNECT_MAX, TcpStream::connect(to)).await;
+    let late = |_| failed(format!("no connection within {CONNECT_MAX:?}"));
+    let of = |error: io::Error| Unanswered::ByAddress(FetchError::of(&error, &told));
+    let stream = connected.map_err(late)?.map_err(of)?;
+    let exchange = async {
+        let stream = TlsConnector::from(client).connect(name, stream).await.map_err(of)?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(e.to_string()))?;
+        let request = Request::get(mta_sts::PATH)
+            .header(HOST, host)
+            .header(USER_AGENT, concat!("postrider/", env!("CARGO_PKG_VERSION")))
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| failed(error.to_string()))?;
+        let answered = async {
+            let response = sender.send_request(request).await;
+            text_of(response.map_err(|error| failed(error.to_string()))?).await
+        };
+        driven(answered, connection).await
+    };
+    let late = |_| Err(failed(format!("no answer within {EXCHANGE_MAX:?}")));
+    timeout(EXCHANGE_MAX, exchange).await.unwrap_or_else(late)
+}
+
+/// The result of an exchange over a connection that moves only while it is polled.
+async fn driven<T>(exchange: impl Future<Output = T>, connection: impl Future) -> T {
+    // What the connection got before it ended is the exchange's to read.
+    let connection = async {
+        connection.await;
+        pending::<()>().await;
+    };
+    tokio::pin!(connection);
+    tokio::pin!(exchange);
+    std::future::poll_fn(|cx| {
+        let _ = connection.as_mut().poll(cx);
+        exchange.as_mut().poll(cx)
+    })
+    .await
+}
+
 /// The text of a response that is one: 200, and no redirection (RFC 8461 §3.3).
-async fn text_of(response: Response<Incoming>) -> Result<Bytes, String> {
+async fn text_of(response: Response<Incoming>) -> Result<Bytes, Unanswered> {
     if response.status() != StatusCode::OK {
-        return Err(format!("it answers {}", response.status()));
+        return Err(Unanswered::ByHost(format!("it answers {}", response.status())));
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("text/plain") {
         let kind = kind.unwrap_or("nothing").escape_debug();
-        return Err(format!("its content type is {kind}, not text/plain"));
+        return Err(Unanswered::ByHost(format!("its content type is {kind}, not text/plain")));
     }
     let body = Limited::new(response.into_body(), POLICY_BYTES_MAX).collect().await;
-    body.map(|body| body.to_bytes()).map_err(|error| error.to_string())
+    body.map(|body| body.to_bytes()).map_err(|error| match error.is::<LengthLimitError>() {
+        true => Unanswered::ByHost(error.to_string()),
+        false => Unanswered::ByAddress(FetchError::Failed(error.to_string())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn addresses_of_one_family_do_not_keep_those_of_the_other_away() {
+        let all = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8::4", "192.0.2.1"];
+        assert_eq!(candidates(ips(&all), false).unwrap()[..2], ips(&["2001:db8::1", "192.0.2.1"]));
+    }
+
+    #[test]
+    fn strangers_do_not_lead_to_private_addresses_where_that_is_refused() {
+        let all = ips(&["10.1.1.1", "::1", "192.0.2.1"]);
+        assert_eq!(candidates(all.clone(), true), Ok(ips(&["192.0.2.1"])));
+        assert_eq!(candidates(all, false).unwrap().len(), 3);
+        assert!(candidates(ips(&["127.0.0.1", "64:ff9b::a00:1"]), true).is_err());
+        assert_eq!(candidates(Vec::new(), true), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_this_machine_lacks_is_not_the_domains_failure() {
+        let lack = FetchError::of(&io::Error::from_raw_os_error(24), "x");
+        assert!(matches!(lack, FetchError::Lack(_)));
+        let refused = FetchError::of(&io::ErrorKind::ConnectionRefused.into(), "x");
+        assert!(matches!(refused, FetchError::Failed(_)));
+    }
 }

@@ -1,5 +1,6 @@
 //! A TCP connection with TLS on it.
 
+use crate::terminal;
 use mta::seams::Encryption;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{
@@ -48,15 +49,26 @@ pub(super) async fn connect(
     Ok((Encrypted(stream.into()), encryption))
 }
 
-/// What a verifier of ours says is told as it says it.
+/// Octets of what is said of a failed handshake at most: it is kept with the host and stands in events,
+/// and a certificate can have tens of thousands of names.
+const WORDS_MAX: usize = 512;
+
+/// What is wrong, in few words that drive no terminal: much of it is the peer's own. What a verifier of
+/// ours says is told as it says it.
 fn in_words(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-    match inner {
-        Some(rustls::Error::InvalidCertificate(CertificateError::Other(why))) => {
-            io::Error::other(why.to_string())
-        }
-        _ => error,
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let words = match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(why))) => why.to_string(),
+        Some(error) => error.to_string(),
+        // The operating system's.
+        None => return error,
+    };
+    let mut words = terminal::clean(&words);
+    if words.len() > WORDS_MAX {
+        words.truncate(words.floor_char_boundary(WORDS_MAX - '…'.len_utf8()));
+        words.push('…');
     }
+    io::Error::new(error.kind(), words)
 }
 
 impl Encrypted {
@@ -158,4 +170,24 @@ fn encryption_of(connection: &CommonState) -> Encryption {
         None => "unknown",
     };
     Encryption { version, cipher }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_certificate_says_is_told_in_few_words() {
+        let presented = (0..9_000).map(|n| format!("DnsName(\"\u{202e}{n}.test\")")).collect();
+        let expected = ServerName::try_from("mx.far.test").unwrap();
+        let misnamed = CertificateError::NotValidForNameContext { expected, presented };
+        let error = io::Error::other(rustls::Error::from(misnamed));
+        let told = in_words(error).to_string();
+        assert!(told.len() <= WORDS_MAX && told.ends_with('…'), "{}", told.len());
+        assert!(told.contains("mx.far.test") && !told.contains('\u{202e}'), "{told}");
+        let short = io::Error::other(rustls::Error::from(CertificateError::Expired));
+        assert_eq!(in_words(short).to_string(), "invalid peer certificate: Expired");
+        let lack = io::Error::from_raw_os_error(24);
+        assert_eq!(in_words(lack).raw_os_error(), Some(24));
+    }
 }

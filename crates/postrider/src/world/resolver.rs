@@ -278,6 +278,29 @@ mod tests {
     }
 
     #[test]
+    fn nobody_is_believed_to_validate_unless_the_file_says_so() {
+        let why = |address: &str, validating| {
+            let config = config::Dns {
+                servers: vec![address.parse().unwrap()],
+                timeout: Duration::from_millis(100),
+                attempts: 1,
+                cache_max: 16,
+                max_lookups: 16,
+                validating,
+            };
+            Resolver::new(&config).why_insecure()
+        };
+        // Docker's, systemd's, anybody's.
+        for address in
+            ["127.0.0.11:53", "127.0.0.54:53", "127.0.0.1:53", "[::1]:53", "192.0.2.1:53"]
+        {
+            assert!(why(address, None).is_some_and(|why| why.contains("validating = true")));
+            assert!(why(address, Some(false)).is_some());
+            assert_eq!(why(address, Some(true)), None);
+        }
+    }
+
+    #[test]
     fn a_question_is_asked_as_often_as_configured() {
         assert_eq!([1, 2, 3].map(questions_asked), [1, 2, 3]);
     }

@@ -3,12 +3,14 @@
 use super::dialogue::Dialogue;
 use super::lessons::Lessons;
 use super::relay_of;
+use super::seat;
 use super::wire::Wire;
 use crate::settings::RouteTls;
 use crate::smtp::HANDSHAKE_MAX;
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
+use mta::lack;
 use mta::metrics::Metrics;
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
@@ -18,6 +20,7 @@ use mta::routing::hosts::Host;
 use mta::seams::{DnsError, Encryption, Endpoint, Net, Trust, World};
 use smtp::client::StartTls;
 use std::io;
+use std::net::IpAddr;
 
 /// A connection of this world.
 pub(super) type StreamOf<W> = <<W as World>::Net as Net>::Stream;
@@ -72,6 +75,20 @@ impl HostTls {
             hop.memory::<Lessons>().learn_tls_unusable(slot.now(), peer);
         }
         is_so
+    }
+
+    /// What was said for good without TLS of a host that must have it: whoever is on the way, or forges
+    /// answers of the DNS, can say that in its name. Mail waits for what the host itself says.
+    pub(super) fn doubted(&self, failure: Failure, by_mx: bool) -> Failure {
+        if self.asks != StartTls::Required || !seat::is_final(&failure, by_mx) {
+            return failure;
+        }
+        let text = match &failure.reply {
+            Some(reply) => format!("said before TLS: {} {}", reply.code, reply.text),
+            None => failure.text.into_string(),
+        };
+        let status = EnhancedStatus::new(4, failure.status.subject, failure.status.detail);
+        Failure { class: Class::Transient, status, reply: None, text: text.into(), ..failure }
     }
 
     /// The policy that a connection is encrypted by.
@@ -138,27 +155,51 @@ pub(super) async fn host_tls<W: World>(
         RouteTls::Off | RouteTls::Opportunistic => return Ok(HostTls::OPPORTUNISTIC),
         RouteTls::Dane | RouteTls::MtaSts => {}
     }
-    if hop.tls.dane {
-        match slot.dane(&host.name, host.port).await {
-            Ok(Dane::Authenticated(trust)) => {
-                return Ok(HostTls::required(Trust::Dane(trust), DANE));
-            }
-            Ok(Dane::Encrypted) => return Ok(HostTls::required(Trust::Anyone, DANE)),
-            Ok(Dane::Nothing(_)) => {}
-            Err(error) => {
-                slot.metrics().tls_dane_failed.inc();
-                return Err(no_answer(host, &error));
-            }
+    if hop.tls.dane
+        && let Some(failure) = nameless(host)
+    {
+        return Err(failure);
+    }
+    let found = match hop.tls.dane {
+        true => slot.dane(&host.name, host.port).await,
+        false => Ok(Dane::Nothing("nobody vouches for its name")),
+    };
+    match found {
+        Ok(found) => {
+            let is_for_users = relay_of(hop).smarthost.is_for_users();
+            Ok(by_records(found, hop.tls.mta_sts, is_for_users))
+        }
+        Err(error) => {
+            slot.metrics().tls_dane_failed.inc();
+            Err(no_answer(host, &error))
         }
     }
-    Ok(match hop.tls.mta_sts {
-        true => HostTls::required(Trust::MtaSts, MTA_STS),
+}
+
+/// How a host is encrypted whose TLSA records say this; `mta_sts`: the domain's policy is in force;
+/// `is_for_users`: it is to be shown a password. RFC
+/// 8461 §2: that must not stand in for records which say what certificate the host has. Records that
+/// can't be used say nothing of it, and then what the domain promises holds.
+fn by_records(found: Dane, mta_sts: bool, is_for_users: bool) -> HostTls {
+    match found {
+        Dane::Authenticated(trust) => HostTls::required(Trust::Dane(trust), DANE),
+        Dane::Encrypted | Dane::Nothing(_) if mta_sts => HostTls::required(Trust::MtaSts, MTA_STS),
+        Dane::Encrypted => HostTls::required(Trust::Anyone, DANE),
         // A password is shown to nobody whom nobody vouches for.
-        false if relay_of(hop).smarthost.is_for_users() => {
+        Dane::Nothing(_) if is_for_users => {
             HostTls::required(Trust::Roots, RouteTls::Verified.word())
         }
-        false => HostTls::OPPORTUNISTIC,
-    })
+        Dane::Nothing(_) => HostTls::OPPORTUNISTIC,
+    }
+}
+
+/// An address has no TLSA records: where the file, or a table, has one for a host that is to have them,
+/// that is a mistake, and no reason to do without. RFC 3463 §3.4: 4.3.5, system incorrectly configured.
+fn nameless(host: &Host) -> Option<Failure> {
+    host.name.parse::<IpAddr>().ok()?;
+    let status = EnhancedStatus::new(4, 3, 5);
+    let text = format!("tls = \"dane\" is for hosts by name, and {} is an address", host.name);
+    Some(Failure::local(Class::Transient, status, text))
 }
 
 /// RFC 7672 §2.1.1: nothing is sent to a host whose records may be there and can't be had. RFC 3463
@@ -218,6 +259,11 @@ pub(super) async fn shake_hands<W: World>(
             tls.count(slot.metrics(), true);
             Ok((stream, encryption))
         }
+        // RFC 3463 §3.4: 4.3.0. The host is not to blame, and has shown nothing of what it can.
+        Err(error) if lack::is_ours(&error) => {
+            let text = format!("no TLS for now: {error}");
+            Err(Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text))
+        }
         Err(error) => {
             slot.metrics().tls_connections_failed.inc();
             // RFC 3463 §3.8: X.7.5 is a cryptographic failure.
@@ -225,6 +271,61 @@ pub(super) async fn shake_hands<W: World>(
             let text = format!("the TLS handshake failed: {error}");
             slot.console().debug("tls", format_args!("{text} peer={name}"));
             Err(Failure::network(name, status, text))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::Reply;
+    use mta::seams::DaneTrust;
+
+    #[test]
+    fn what_is_said_before_tls_is_never_final_where_tls_must_be() {
+        let said = |code| {
+            let reply = Reply { code, enhanced: None, text: "go away".into() };
+            Failure::peer("mx.far.test", reply, Step::Connect)
+        };
+        let status = EnhancedStatus::new(5, 4, 6);
+        let loops = Failure::local(Class::Permanent, status, "it is this server");
+        let required = HostTls::required(Trust::MtaSts, MTA_STS);
+        for failure in [said(521), said(554), loops] {
+            assert!(seat::is_final(&failure, true));
+            assert_eq!(HostTls::OPPORTUNISTIC.doubted(failure.clone(), true), failure);
+            let doubted = required.doubted(failure, true);
+            assert!(!seat::is_final(&doubted, true), "{doubted}");
+            assert_eq!((doubted.class, doubted.status.class), (Class::Transient, 4));
+        }
+        assert!(required.doubted(said(554), true).text.contains("554 go away"));
+        assert_eq!(required.doubted(said(450), true), said(450));
+    }
+
+    #[test]
+    fn an_address_is_no_host_with_tlsa_records() {
+        let host = |name: &str| Host { name: name.into(), port: 25 };
+        for address in ["192.0.2.1", "2001:db8::1"] {
+            let failure = nameless(&host(address)).expect("it has no name");
+            assert_eq!(failure.status, EnhancedStatus::new(4, 3, 5));
+        }
+        assert_eq!(nameless(&host("mx.far.test")), None);
+    }
+
+    #[test]
+    fn records_that_cannot_be_used_leave_what_the_domain_promises() {
+        let trust = || std::sync::Arc::new(DaneTrust { names: Vec::new(), records: Vec::new() });
+        for (found, mta_sts, policy, asks) in [
+            (Dane::Encrypted, true, MTA_STS, StartTls::Required),
+            (Dane::Encrypted, false, DANE, StartTls::Required),
+            (Dane::Authenticated(trust()), true, DANE, StartTls::Required),
+            (Dane::Authenticated(trust()), false, DANE, StartTls::Required),
+            (Dane::Nothing(""), true, MTA_STS, StartTls::Required),
+            (Dane::Nothing(""), false, "opportunistic", StartTls::Opportunistic),
+        ] {
+            let tls = by_records(found.clone(), mta_sts, false);
+            assert_eq!((tls.policy, tls.asks), (policy, asks), "{found:?}");
+            let by_roots = matches!(tls.trust, Trust::MtaSts);
+            assert_eq!(by_roots, policy == MTA_STS, "{found:?}");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Sending over SMTP and LMTP: connections to the hosts of a next hop.
 
-mod addresses;
 mod bearing;
 mod connection;
 mod content;

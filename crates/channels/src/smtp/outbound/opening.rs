@@ -1,6 +1,5 @@
 //! Opening a connection: hosts in order, their addresses, the connection, the greeting.
 
-use super::addresses::{interleaved, is_private};
 use super::dialogue::Dialogue;
 use super::encrypting::{self, HostTls, StreamOf, shake_hands};
 use super::lessons::Lessons;
@@ -17,6 +16,7 @@ use mta::lack;
 use mta::line::Permit;
 #[cfg(feature = "planted")]
 use mta::planted::Planted;
+use mta::routing::addresses::{interleaved, is_private};
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::{Candidate, Host};
 use mta::routing::ourselves;
@@ -117,7 +117,8 @@ async fn open_host<W: World>(
 ) -> Result<Option<Opened<W>>, Failure> {
     let (host, states) = (&candidate.host, &hop.states);
     let tls = encrypting::host_tls(slot, hop, host).await?;
-    let found = endpoints(slot, hop, host).await?;
+    let by_mx = relay_of(hop).is_by_mx();
+    let found = endpoints(slot, hop, host).await.map_err(|failure| tls.doubted(failure, by_mx))?;
     let mut last = None;
     for peer in &found {
         if tried.addresses == ADDRESSES_MAX {
@@ -307,7 +308,7 @@ async fn open_once<W: World>(
     if let Endpoint::Tcp(peer) = peer
         && ourselves::is_here(&slot.config(), stream.local_addr().ok(), *peer)
     {
-        return Err(ourselves::loops(&name).into());
+        return Err(tls.doubted(ourselves::loops(&name), relay_of(hop).is_by_mx()).into());
     }
     let (mut stream, mut encryption) = (stream, None);
     if relay_of(hop).smarthost.tls_start == TlsStart::Implicit {
@@ -377,11 +378,15 @@ async fn greeted<W: World>(
             }
             ClientEvent::Closed(failure) => {
                 let failure = failure.unwrap_or_else(no_hosts);
-                if !dialogue.wire.session.is_starttls_broken() {
-                    return Err(failure.into());
+                if dialogue.wire.session.is_starttls_broken() {
+                    slot.metrics().tls_connections_failed.inc();
+                    return Err(NoGreeting::NotEncrypted(failure));
                 }
-                slot.metrics().tls_connections_failed.inc();
-                return Err(NoGreeting::NotEncrypted(failure));
+                return Err(match encryption {
+                    Some(_) => failure,
+                    None => tls.doubted(failure, by_mx),
+                }
+                .into());
             }
             ClientEvent::StartTls => {
                 let encrypted = encrypting::encrypt(slot, tls, (host, name), dialogue).await;

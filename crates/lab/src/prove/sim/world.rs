@@ -17,7 +17,7 @@ use load::random::Random;
 use mail::{Mono, Wall};
 use mta::seams::{
     Book, Dns, DnsError, HostSecurity, MailStore, MailboxError, MailboxPlace, Mx, NoDomainReports,
-    NoHashing, Policies, Sleep, Spawn, Task, Time, Vouched, World,
+    NoHashing, Policies, PolicyQuestion, Sleep, Spawn, Task, Time, Unfetched, Vouched, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -407,8 +407,11 @@ pub struct SimPolicies {
 }
 
 impl Policies for SimPolicies {
-    async fn mta_sts(&self, domain: &str, id: Option<&str>) -> Option<Arc<Policy>> {
-        self.promises.policy(self.life, domain, id).await
+    async fn mta_sts(
+        &self,
+        question: PolicyQuestion<'_>,
+    ) -> Result<Option<Arc<Policy>>, Unfetched> {
+        Ok(self.promises.policy(self.life, question.domain, question.id).await)
     }
 }
 

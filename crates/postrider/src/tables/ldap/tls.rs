@@ -41,8 +41,8 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Trouble> {
         return pem::roots(path).map_err(unreadable);
     }
     let mut roots = RootCertStore::empty();
-    // Some that can't be read leave the others.
-    roots.add_parsable_certificates(pem::native_roots());
+    let native = pem::native_roots().map_err(|error| unreadable(error.to_string()))?;
+    roots.add_parsable_certificates(native);
     Ok(roots)
 }
 

@@ -1,0 +1,149 @@
+//! The addresses of a host in the order in which they are tried.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Addresses of one host tried in one opening at most, half of them of each family where it has
+/// both.
+pub const PER_HOST_MAX: usize = 6;
+
+/// RFC 8305 §4: the families by turns, beginning with that of the first address; within a family
+/// as the resolver has them. Mapped addresses are the IPv4 addresses that they are.
+#[must_use]
+pub fn interleaved(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let canonical = addresses.into_iter().map(|ip| ip.to_canonical());
+    let (six, four): (Vec<IpAddr>, Vec<IpAddr>) = canonical.partition(IpAddr::is_ipv6);
+    let mut mixed: Vec<IpAddr> = Vec::with_capacity(six.len() + four.len());
+    let (mut six, mut four) = (six.into_iter(), four.into_iter());
+    loop {
+        let pair = [six.next(), four.next()];
+        if pair == [None, None] {
+            break;
+        }
+        for ip in pair.into_iter().flatten() {
+            if !mixed.contains(&ip) {
+                mixed.push(ip);
+            }
+        }
+    }
+    mixed.truncate(PER_HOST_MAX);
+    mixed
+}
+
+/// IPv4 networks that mean something on this machine or network only, or nothing at all: private use
+/// (RFC 1918, RFC 6598), loopback, link-local, "this network", protocol assignments, benchmarks, multicast,
+/// reserved, broadcast (RFC 6890).
+const PRIVATE_V4: [(Ipv4Addr, u8); 11] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::new(10, 0, 0, 0), 8),
+    (Ipv4Addr::new(100, 64, 0, 0), 10),
+    (Ipv4Addr::new(127, 0, 0, 0), 8),
+    (Ipv4Addr::new(169, 254, 0, 0), 16),
+    (Ipv4Addr::new(172, 16, 0, 0), 12),
+    (Ipv4Addr::new(192, 0, 0, 0), 24),
+    (Ipv4Addr::new(192, 168, 0, 0), 16),
+    (Ipv4Addr::new(198, 18, 0, 0), 15),
+    (Ipv4Addr::new(224, 0, 0, 0), 4),
+    (Ipv4Addr::new(240, 0, 0, 0), 4),
+];
+
+/// Whether an address means something on this machine or network only: what strangers publish
+/// must not lead there where that is refused.
+#[must_use]
+pub fn is_private(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => is_private_v4(ip),
+        IpAddr::V6(ip) => {
+            ip.is_loopback()
+                || ip == Ipv6Addr::UNSPECIFIED
+                || ip.is_multicast()
+                || ip.is_unique_local()
+                || ip.is_unicast_link_local()
+                // RFC 3879: site-local, as it was once.
+                || ip.segments()[0] & 0xffc0 == 0xfec0
+                || carried(ip).is_some_and(is_private_v4)
+        }
+    }
+}
+
+fn is_private_v4(ip: Ipv4Addr) -> bool {
+    PRIVATE_V4.iter().any(|(network, length)| {
+        (ip.to_bits() ^ network.to_bits()).leading_zeros() >= u32::from(*length)
+    })
+}
+
+/// The IPv4 address that a translator (64:ff9b::/96, RFC 6052; 64:ff9b:1::/48 is for the networks of one
+/// house, RFC 8215) or a relay (2002::/16, RFC 3056) sends to.
+fn carried(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let from = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+    match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(from(high, low)),
+        [0x64, 0xff9b, 1, ..] => Some(Ipv4Addr::UNSPECIFIED),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn many_addresses_of_one_family_do_not_hide_the_other() {
+        let eight: Vec<String> = (1..=8).map(|n| format!("2001:db8::{n}")).collect();
+        let mut all: Vec<&str> = eight.iter().map(String::as_str).collect();
+        all.push("192.0.2.1");
+        let mixed = interleaved(ips(&all));
+        assert_eq!(mixed[..3], ips(&["2001:db8::1", "192.0.2.1", "2001:db8::2"]));
+        assert_eq!(mixed.len(), PER_HOST_MAX);
+        assert_eq!(interleaved(ips(&["::ffff:192.0.2.1", "192.0.2.1"])), ips(&["192.0.2.1"]));
+    }
+
+    #[test]
+    fn what_is_private() {
+        for ip in [
+            "127.0.0.2",
+            "10.1.1.1",
+            "172.31.255.255",
+            "192.168.0.1",
+            "169.254.169.254",
+            "100.127.0.1",
+            "0.0.0.0",
+            "192.0.0.8",
+            "198.19.255.255",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+            "fec0::1",
+            "feff::1",
+            "ff02::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::192.0.2.1",
+            "2002:7f00:1::1",
+        ] {
+            assert!(is_private(ip.parse().unwrap()), "{ip}");
+        }
+        for ip in [
+            "192.0.2.1",
+            "100.128.0.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "198.20.0.1",
+            "198.17.255.255",
+            "223.255.255.255",
+            "2001:db8::1",
+            "::ffff:192.0.2.1",
+            "64:ff9b::192.0.2.1",
+            "2002:c000:201::1",
+        ] {
+            assert!(!is_private(ip.parse().unwrap()), "{ip}");
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! The thread that has all to do with policies: it reads those that were kept, fetches and renews, and
+//! is the only one that writes. Shards look at what is in memory, and ask for the rest.
+
+use super::cache::{Cache, Cached, Evicted};
+use super::failures::Failures;
+use super::fetch::{FetchError, Fetcher};
+use super::files::{self, Unread};
+use crate::mutex::lock;
+use crate::world::wall_now;
+use auth::mta_sts::Policy;
+use mta::lack;
+use mta::metrics::PolicyMetrics;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+
+/// How often policies are looked for that nobody asks for and that are to be renewed, and how many are
+/// renewed then: some 20,000 a day.
+const ROUND: Duration = Duration::from_secs(30);
+const RENEWED_IN_ROUND_MAX: usize = 8;
+
+/// Domains without a policy that wait to be asked for one; beyond that mail waits for its next try.
+const STRANGERS_MAX: usize = 1_024;
+
+/// Times that a fetch is begun for which this machine lacks something, with a wait between.
+const TRIES_MAX: u32 = 10;
+
+/// The policy of a domain, if it has one; or why that is not known.
+pub(super) type Answer = Result<Option<Arc<Policy>>, String>;
+
+/// What a shard asks for.
+pub(super) struct Ask {
+    pub(super) domain: Box<str>,
+    /// As the TXT record has it, if there is one.
+    pub(super) id: Option<Box<str>>,
+    pub(super) public_only: bool,
+    /// Nobody waits for a renewal.
+    pub(super) answer: Option<oneshot::Sender<Answer>>,
+}
+
+/// What all shards see.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    pub(super) cache: Cache,
+    pub(super) unread: Unread,
+}
+
+/// `None` until those that were kept are read.
+pub(super) type SharedShelf = Arc<Mutex<Option<Shelf>>>;
+
+/// Tells the operator.
+pub(super) type Report = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Where policies come from.
+pub(super) trait Source: 'static {
+    async fn fetch(&self, domain: &str, public_only: bool) -> Result<Policy, FetchError>;
+}
+
+impl Source for Fetcher {
+    async fn fetch(&self, domain: &str, public_only: bool) -> Result<Policy, FetchError> {
+        Fetcher::fetch(self, domain, public_only).await
+    }
+}
+
+/// What the thread begins with.
+pub(super) struct Seed<S> {
+    pub(super) directory: PathBuf,
+    pub(super) source: S,
+    /// Fetches at once: for domains that have no policy yet, and for those that have one, whom strangers
+    /// with slow web servers must not keep waiting.
+    pub(super) strangers: usize,
+    pub(super) known: usize,
+    /// A route refuses private addresses.
+    pub(super) public_only: bool,
+    pub(super) shelf: SharedShelf,
+    pub(super) metrics: Arc<PolicyMetrics>,
+    pub(super) report: Report,
+}
+
+/// A file to be written, and those that go for it.
+struct Change {
+    domain: Box<str>,
+    cached: Cached,
+    gone: Vec<Evicted>,
+}
+
+struct Keeper<S> {
+    seed: Seed<S>,
+    strangers: Semaphore,
+    known: Semaphore,
+    /// Renewals that nobody asks for go to public addresses only, as somebody wants it.
+    public_only: Cell<bool>,
+    failures: RefCell<Failures>,
+    /// Domains whose policies are fetched, or wait for that, with those who want to know.
+    flights: RefCell<BTreeMap<Box<str>, Vec<oneshot::Sender<Answer>>>>,
+    changes: mpsc::UnboundedSender<Change>,
+}
+
+/// Keeps policies until nobody can ask any more.
+pub(super) fn run<S: Source>(seed: Seed<S>, asks: mpsc::UnboundedReceiver<Ask>) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            (seed.report)(&format!("policies of domains cannot be fetched: {error}"));
+            return;
+        }
+    };
+    LocalSet::new().block_on(&runtime, serve(seed, asks));
+}
+
+async fn serve<S: Source>(seed: Seed<S>, mut asks: mpsc::UnboundedReceiver<Ask>) {
+    let (changes, to_write) = mpsc::unbounded_channel();
+    spawn_local(write_all(seed.directory.clone(), to_write, Arc::clone(&seed.report)));
+    let keeper = Rc::new(Keeper {
+        strangers: Semaphore::new(seed.strangers),
+        known: Semaphore::new(seed.known),
+        public_only: Cell::new(seed.public_only),
+        failures: RefCell::default(),
+        flights: RefCell::default(),
+        changes,
+        seed,
+    });
+    keeper.read().await;
+    let mut rounds = tokio::time::interval(ROUND);
+    loop {
+        tokio::select! {
+            ask = asks.recv() => match ask {
+                Some(ask) => keeper.take(ask),
+                None => return,
+            },
+            _ = rounds.tick() => keeper.renew().await,
+        }
+    }
+}
+
+/// Writes one change after the other, in the order in which they were made.
+async fn write_all(
+    directory: PathBuf,
+    mut changes: mpsc::UnboundedReceiver<Change>,
+    report: Report,
+) {
+    while let Some(Change { domain, cached, gone }) = changes.recv().await {
+        let (directory, name) = (directory.clone(), domain.clone());
+        let write = move || {
+            let gone = gone.iter().map(|gone| &*gone.domain);
+            files::write(&directory, (&name, &cached), gone)
+        };
+        // What can't be written holds all the same, until the next start.
+        if let Ok(Err(error)) = spawn_blocking(write).await {
+            report(&format!("cannot keep the policy of {domain}: {error}"));
+        }
+    }
+}
+
+impl<S: Source> Keeper<S> {
+    /// Looks at the policies.
+    fn with<T>(&self, look: impl FnOnce(&mut Shelf) -> T) -> T {
+        look(lock(&self.seed.shelf).get_or_insert_default())
+    }
+
+    /// Those that were kept, as far as they can be read.
+    async fn read(&self) {
+        let directory = self.seed.directory.clone();
+        let found = spawn_blocking(move || files::read_all(&directory)).await.unwrap_or_default();
+        if let Some(error) = &found.error {
+            (self.seed.report)(&format!("cannot read a policy that was kept: {error}"));
+        }
+        let now = wall_now();
+        let count = self.with(|shelf| {
+            for (domain, cached) in found.policies {
+                // What was fetched meanwhile is newer.
+                if !shelf.cache.has(&domain) {
+                    shelf.cache.put(&domain, cached, now);
+                }
+            }
+            shelf.unread = found.unread;
+            shelf.cache.len()
+        });
+        self.seed.metrics.cached.set_u64(count as u64);
+    }
+
+    /// Goes round: nobody must need mail for a policy that is about to end (RFC 8461 §3.3).
+    async fn renew(self: &Rc<Self>) {
+        if self.with(|shelf| !shelf.unread.is_none()) {
+            self.read().await;
+        }
+        let now = wall_now();
+        let due = self.with(|shelf| shelf.cache.to_renew(now));
+        let is_due = |domain: &Box<str>| {
+            !self.failures.borrow().is_recent(domain, now)
+                && !self.flights.borrow().contains_key(domain)
+        };
+        for domain in due.into_iter().filter(is_due).take(RENEWED_IN_ROUND_MAX) {
+            let public_only = self.public_only.get();
+            self.take(Ask { domain, id: None, public_only, answer: None });
+        }
+    }
+
+    /// Answers, or sees to it that there will be an answer.
+    fn take(self: &Rc<Self>, ask: Ask) {
+        let now = wall_now();
+        let Ask { domain, id, public_only, answer } = ask;
+        self.public_only.set(self.public_only.get() || public_only);
+        let cached = self.with(|shelf| shelf.cache.get(&domain, now).cloned());
+        let is_new = match &cached {
+            Some(cached) => id.as_ref().is_some_and(|id| *id != cached.id),
+            None => id.is_some(),
+        };
+        let is_due = is_new || cached.as_ref().is_some_and(|cached| cached.wants_renewal(now));
+        let is_fetched = is_due && !self.failures.borrow().is_recent(&domain, now);
+        let waiter = match is_new && is_fetched {
+            true => answer,
+            false => {
+                tell(answer, || self.held(&domain));
+                None
+            }
+        };
+        if is_fetched {
+            self.fly((domain, id), public_only, waiter, cached.is_some());
+        }
+    }
+
+    /// Fetches, unless that is done already: one fetch is for all who want to know.
+    fn fly(
+        self: &Rc<Self>,
+        (domain, id): (Box<str>, Option<Box<str>>),
+        public_only: bool,
+        waiter: Option<oneshot::Sender<Answer>>,
+        is_known: bool,
+    ) {
+        let mut flights = self.flights.borrow_mut();
+        if let Some(waiters) = flights.get_mut(&domain) {
+            waiters.extend(waiter);
+            return;
+        }
+        if !is_known && flights.len() >= STRANGERS_MAX {
+            tell(waiter, || Err("too many policies of domains wait to be fetched".to_owned()));
+            return;
+        }
+        flights.insert(domain.clone(), waiter.into_iter().collect());
+        let keeper = Rc::clone(self);
+        spawn_local(async move {
+            let line = if is_known { &keeper.known } else { &keeper.strangers };
+            // It is never closed.
+            let permit = line.acquire().await;
+            let fetched = keeper.fetch(&domain, public_only).await;
+            drop(permit);
+            let answer = keeper.note((&domain, id.as_deref()), fetched);
+            let waiters = keeper.flights.borrow_mut().remove(&domain).unwrap_or_default();
+            for waiter in waiters {
+                let _ = waiter.send(answer.clone());
+            }
+        });
+    }
+
+    /// Fetches, also while this machine lacks something for a moment.
+    async fn fetch(&self, domain: &str, public_only: bool) -> Result<Policy, FetchError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let fetched = self.seed.source.fetch(domain, public_only).await;
+            if tries == TRIES_MAX || !matches!(fetched, Err(FetchError::Lack(_))) {
+                return fetched;
+            }
+            tokio::time::sleep(lack::WAIT).await;
+        }
+    }
+
+    /// Remembers what came of a fetch.
+    fn note(
+        &self,
+        (domain, id): (&str, Option<&str>),
+        fetched: Result<Policy, FetchError>,
+    ) -> Answer {
+        let (metrics, now) = (&self.seed.metrics, wall_now());
+        let why = match fetched {
+            Ok(policy) => {
+                metrics.fetches.inc();
+                self.failures.borrow_mut().forget(domain);
+                let policy = Arc::new(policy);
+                self.keep(domain, (id, Arc::clone(&policy)));
+                return Ok(Some(policy));
+            }
+            Err(FetchError::Failed(why)) => {
+                metrics.fetches_failed.inc();
+                self.failures.borrow_mut().record(domain, now);
+                (self.seed.report)(&format!("cannot fetch the policy of {domain}: {why}"));
+                None
+            }
+            // The domain is not to blame, and whether it has a policy is not known.
+            Err(FetchError::Lack(why)) => {
+                (self.seed.report)(&format!("cannot fetch the policy of {domain} now: {why}"));
+                Some(why)
+            }
+        };
+        match (self.held(domain), why) {
+            (Ok(None), Some(why)) => Err(why),
+            (held, _) => held,
+        }
+    }
+
+    /// In memory and on disk.
+    fn keep(&self, domain: &str, fetched: (Option<&str>, Arc<Policy>)) {
+        let now = wall_now();
+        let (cached, gone, count) = self.with(|shelf| {
+            if let Unread::Of(domains) = &mut shelf.unread {
+                domains.remove(domain);
+            }
+            let (cached, gone) = shelf.cache.fetched(domain, fetched, now);
+            (cached, gone, shelf.cache.len())
+        });
+        let metrics = &self.seed.metrics;
+        metrics.cached.set_u64(count as u64);
+        for gone in gone.iter().filter(|gone| gone.was_enforced) {
+            metrics.evicted.inc();
+            let domain = &gone.domain;
+            (self.seed.report)(&format!("the policy of {domain} is forgotten: there are too many"));
+        }
+        let _ = self.changes.send(Change { domain: domain.into(), cached, gone });
+    }
+
+    /// What is known of a domain without a fetch.
+    fn held(&self, domain: &str) -> Answer {
+        self.with(|shelf| shelf.held(domain))
+    }
+}
+
+impl Shelf {
+    /// What is known of a domain.
+    fn held(&self, domain: &str) -> Answer {
+        match self.cache.get(domain, wall_now()) {
+            Some(cached) => Ok(Some(Arc::clone(&cached.policy))),
+            None if self.unread.has(domain) => {
+                Err("its policy was kept, and cannot be read now".to_owned())
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+fn tell(waiter: Option<oneshot::Sender<Answer>>, answer: impl FnOnce() -> Answer) {
+    if let Some(waiter) = waiter {
+        // Who waited may have gone.
+        let _ = waiter.send(answer());
+    }
+}
+
+#[cfg(test)]
+#[path = "keeper/tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+use super::*;
+use mail::Wall;
+use std::future::pending;
+
+/// Web servers: what each answers, and how often it was asked.
+#[derive(Clone, Default)]
+struct Web(Rc<RefCell<BTreeMap<&'static str, Site>>>);
+
+#[derive(Clone)]
+struct Site {
+    /// `None`: it never answers.
+    answer: Option<Result<&'static str, FetchError>>,
+    asked: Rc<Cell<u32>>,
+}
+
+const ENFORCE: &str = "version: STSv1\nmode: enforce\nmx: mx.far.test\nmax_age: 604800\n";
+
+impl Web {
+    fn set(&self, domain: &'static str, answer: Option<Result<&'static str, FetchError>>) {
+        let asked = self.0.borrow().get(domain).map(|site| Rc::clone(&site.asked));
+        let site = Site { answer, asked: asked.unwrap_or_default() };
+        self.0.borrow_mut().insert(domain, site);
+    }
+
+    fn asked(&self, domain: &str) -> u32 {
+        self.0.borrow()[domain].asked.get()
+    }
+}
+
+impl Source for Web {
+    async fn fetch(&self, domain: &str, _: bool) -> Result<Policy, FetchError> {
+        let site = self.0.borrow().get(domain).cloned().expect("it is there");
+        site.asked.set(site.asked.get() + 1);
+        // Others have their turn before there is an answer.
+        tokio::task::yield_now().await;
+        match site.answer {
+            Some(answer) => answer.map(|text| Policy::parse(text.as_bytes()).unwrap()),
+            None => pending().await,
+        }
+    }
+}
+
+struct Test {
+    asks: mpsc::UnboundedSender<Ask>,
+    web: Web,
+    directory: PathBuf,
+    metrics: Arc<PolicyMetrics>,
+    shelf: SharedShelf,
+}
+
+impl Test {
+    fn ask(&self, domain: &str, id: Option<&str>) -> oneshot::Receiver<Answer> {
+        let (answer, answered) = oneshot::channel();
+        let (domain, id) = (domain.into(), id.map(Into::into));
+        let ask = Ask { domain, id, public_only: false, answer: Some(answer) };
+        assert!(self.asks.send(ask).is_ok());
+        answered
+    }
+
+    /// Whether there is a policy.
+    async fn has(&self, domain: &str, id: Option<&str>) -> Result<bool, String> {
+        self.ask(domain, id).await.expect("an answer").map(|policy| policy.is_some())
+    }
+}
+
+/// Runs a test beside a keeper with one fetch for strangers and one for domains that are known;
+/// `kept`: domains whose policies were fetched so many days ago.
+fn with_keeper<F: Future<Output = ()>>(kept: &[(&str, u64)], body: impl FnOnce(Test) -> F) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("mta-sts");
+    for (domain, days) in kept {
+        let at = Wall(wall_now().0 - days * 86_400_000);
+        let policy = Arc::new(Policy::parse(ENFORCE.as_bytes()).unwrap());
+        let cached = Cached { id: "a".into(), fetched: at, since: at, used: at, policy };
+        files::write(&path, (domain, &cached), std::iter::empty()).unwrap();
+    }
+    let web = Web::default();
+    for domain in ["tar.test", "far.test", "near.test"] {
+        web.set(domain, (domain != "tar.test").then_some(Ok(ENFORCE)));
+    }
+    let (asks, asked) = mpsc::unbounded_channel();
+    let seed = Seed {
+        directory: path.clone(),
+        source: web.clone(),
+        strangers: 1,
+        known: 1,
+        public_only: false,
+        shelf: SharedShelf::default(),
+        metrics: Arc::default(),
+        report: Arc::new(|_| {}),
+    };
+    let (metrics, shelf) = (Arc::clone(&seed.metrics), Arc::clone(&seed.shelf));
+    // The keeper ends when nobody can ask any more: not before the test, whatever that asks.
+    let _open = asks.clone();
+    let test = Test { asks, web, directory: path, metrics, shelf };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async move {
+        spawn_local(serve(seed, asked));
+        tokio::time::timeout(Duration::from_secs(20), body(test)).await.unwrap();
+    });
+    drop(directory);
+}
+
+/// Waits for what a background fetch brings.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..1_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what}");
+}
+
+#[test]
+fn one_fetch_is_for_all_who_want_to_know() {
+    with_keeper(&[], |test| async move {
+        let (one, other) = (test.ask("far.test", Some("a")), test.ask("far.test", Some("a")));
+        let (one, other) = (one.await.unwrap(), other.await.unwrap());
+        assert!(one.clone().unwrap().is_some() && one == other);
+        assert_eq!(test.has("far.test", Some("a")).await, Ok(true));
+        assert_eq!(test.web.asked("far.test"), 1);
+        assert_eq!(test.has("far.test", Some("b")).await, Ok(true));
+        assert_eq!((test.web.asked("far.test"), test.metrics.fetches.get()), (2, 2));
+        let file = test.directory.join("far.test");
+        until("it is written", || {
+            std::fs::read_to_string(&file).is_ok_and(|text| text.starts_with("b "))
+        })
+        .await;
+    });
+}
+
+#[test]
+fn strangers_with_slow_web_servers_do_not_hold_up_domains_that_have_a_policy() {
+    with_keeper(&[("far.test", 2)], |test| async move {
+        let slow = test.ask("tar.test", Some("a"));
+        // At once, and renewed meanwhile: without a record, too.
+        assert_eq!(test.has("far.test", None).await, Ok(true));
+        until("it is renewed", || test.metrics.fetches.get() == 1).await;
+        assert_eq!(test.has("far.test", Some("b")).await, Ok(true));
+        assert_eq!(test.web.asked("far.test"), 2);
+        // Another stranger waits behind the first.
+        let waits = test.ask("near.test", Some("a"));
+        let soon = Duration::from_millis(100);
+        assert!(tokio::time::timeout(soon, waits).await.is_err());
+        drop(slow);
+    });
+}
+
+#[test]
+fn policies_are_renewed_although_nobody_asks() {
+    with_keeper(&[("far.test", 1), ("near.test", 0)], |test| async move {
+        until("it is renewed", || test.metrics.fetches.get() == 1).await;
+        assert_eq!((test.web.asked("far.test"), test.web.asked("near.test")), (1, 0));
+        let shelf = lock(&test.shelf);
+        let kept = shelf.as_ref().unwrap().cache.get("far.test", wall_now()).unwrap().clone();
+        assert!(&*kept.id == "a" && !kept.wants_renewal(wall_now()));
+    });
+}
+
+#[test]
+fn a_renewal_that_fails_leaves_the_policy_and_is_not_tried_again_at_once() {
+    with_keeper(&[("far.test", 2)], |test| async move {
+        test.web.set("far.test", Some(Err(FetchError::Failed("500".to_owned()))));
+        assert_eq!(test.has("far.test", Some("b")).await, Ok(true));
+        assert_eq!(test.has("far.test", Some("b")).await, Ok(true));
+        assert_eq!(test.has("far.test", None).await, Ok(true));
+        // Once by the first round, or by the first to ask.
+        assert_eq!((test.web.asked("far.test"), test.metrics.fetches_failed.get()), (1, 1));
+        test.web.set("near.test", Some(Err(FetchError::Failed("404".to_owned()))));
+        assert_eq!(test.has("near.test", Some("a")).await, Ok(false));
+        assert_eq!(test.has("nobody.test", None).await, Ok(false));
+    });
+}
+
+#[test]
+fn what_this_machine_lacks_says_nothing_of_a_domain() {
+    with_keeper(&[], |test| async move {
+        test.web.set("far.test", Some(Err(FetchError::Lack("no roots".to_owned()))));
+        assert_eq!(test.has("far.test", Some("a")).await, Err("no roots".to_owned()));
+        assert_eq!(test.web.asked("far.test"), TRIES_MAX);
+        test.web.set("far.test", Some(Ok(ENFORCE)));
+        assert_eq!(test.has("far.test", Some("a")).await, Ok(true));
+        assert_eq!(test.metrics.fetches_failed.get(), 0);
+    });
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_is_not_taken_for_none() {
+    with_keeper(&[], |test| async move {
+        // Read before: what comes now is seen when the keeper looks again.
+        assert_eq!(test.has("far.test", None).await, Ok(false));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        lock(&test.shelf).as_mut().unwrap().unread = Unread::Of(["far.test".into()].into());
+        assert!(test.has("far.test", None).await.is_err());
+        assert_eq!(test.has("near.test", None).await, Ok(false));
+        assert_eq!(test.has("far.test", Some("a")).await, Ok(true));
+        assert_eq!(test.has("far.test", None).await, Ok(true));
+    });
+}
