@@ -334,12 +334,15 @@ impl Stream for Pipe {
     }
 }
 
+/// What an address is called; `None`: nobody answers.
+type NamesAnswer = Option<Result<Vec<String>, DnsError>>;
+
 /// Names in a table; what isn't there does not exist.
 #[derive(Default)]
 pub(crate) struct TestDns {
     mx: RefCell<BTreeMap<String, Result<Vec<Mx>, DnsError>>>,
     addresses: RefCell<BTreeMap<String, Result<Vec<IpAddr>, DnsError>>>,
-    names: RefCell<BTreeMap<IpAddr, Option<Result<Vec<String>, DnsError>>>>,
+    names: RefCell<BTreeMap<IpAddr, NamesAnswer>>,
     texts: RefCell<BTreeMap<String, Vec<u8>>>,
     silent: RefCell<BTreeSet<String>>,
     asked: RefCell<Vec<String>>,

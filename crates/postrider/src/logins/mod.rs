@@ -19,6 +19,9 @@ use mta::seams::{Authenticators, Heard, Introspection, LoginServer, LoginTerms};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+/// By their addresses and the names by which we are known there.
+type Introspectors = BTreeMap<(Box<str>, Box<str>), Introspector>;
+
 /// The drivers that there are.
 #[derive(Default)]
 pub(crate) struct LoginServers {
@@ -26,7 +29,7 @@ pub(crate) struct LoginServers {
     /// By their tables' names.
     directories: Mutex<BTreeMap<Arc<str>, Directory>>,
     /// By their hosts and paths.
-    introspectors: Mutex<BTreeMap<(Box<str>, Box<str>), Introspector>>,
+    introspectors: Mutex<Introspectors>,
 }
 
 impl LoginServers {

@@ -191,11 +191,11 @@ impl<S: Source> Keeper<S> {
         }
         let now = wall_now();
         let due = self.with(|shelf| shelf.cache.to_renew(now));
-        let is_due = |domain: &Box<str>| {
+        let is_due = |domain: &str| {
             !self.failures.borrow().is_recent(domain, now)
                 && !self.flights.borrow().contains_key(domain)
         };
-        for domain in due.into_iter().filter(is_due).take(RENEWED_IN_ROUND_MAX) {
+        for domain in due.into_iter().filter(|domain| is_due(domain)).take(RENEWED_IN_ROUND_MAX) {
             let public_only = self.public_only.get();
             self.take(Ask { domain, id: None, public_only, answer: None });
         }
