@@ -79,7 +79,10 @@ fn received(
     // Names that the DNS has told are written as those that a client says.
     let client_name = (id % 8 == 2).then_some(helo);
     let (by, id) = ("relay.example", MessageId(id));
-    let field = Received { helo, client, client_name, by, with, id, for_recipient, tls, at };
+    // And so is the name in a certificate.
+    let certified = (id.0 % 16 == 4).then_some(helo);
+    let field =
+        Received { helo, client, client_name, by, with, id, for_recipient, tls, certified, at };
     let mut out = Vec::new();
     field.write_to(&mut out);
     assert!(out.ends_with(b"\r\n"));

@@ -170,7 +170,7 @@ fn a_domain_that_is_well_and_waits_for_others_is_noticed() {
 #[test]
 fn a_shard_that_keeps_to_itself_who_is_well_is_noticed() {
     let proof = |text: &str| text.contains("is well and was reached after");
-    assert_caught_from(1400, Plant::KeepToItself, proof);
+    assert_caught_from(204, Plant::KeepToItself, proof);
 }
 
 #[test]

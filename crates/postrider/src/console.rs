@@ -15,6 +15,8 @@ use std::time::Instant;
 const BURST: f64 = 20.0;
 /// How many more may come each second.
 const PER_SECOND: f64 = 1.0;
+/// The kind of the lines that tell where the server listens.
+pub(crate) const LISTENERS: &str = "listen";
 /// A line is cut here: a peer's words may be long.
 const LINE_BYTES_MAX: usize = 2_048;
 
@@ -119,8 +121,8 @@ impl Console for ConsoleLog {
             return;
         }
         let mut inside = lock(&self.inside);
-        // Who turns on debugging wants all of it.
-        let suppressed = if level >= Level::Debug {
+        // Who turns on debugging wants all of it, and of listeners there are as many as the file has.
+        let suppressed = if level >= Level::Debug || kind == LISTENERS {
             0
         } else {
             let Some(suppressed) = admit(&mut inside.meters, level, kind, Instant::now()) else {
@@ -263,6 +265,16 @@ mod tests {
         let of_peer = text.lines().filter(|line| line.contains("peer:")).count();
         assert!((20..=30).contains(&of_peer), "{of_peer}");
         assert!(text.contains("disk: full"));
+    }
+
+    #[test]
+    fn each_listener_is_told_however_many_there_are() {
+        let text = written(Style::Plain, |console| {
+            for n in 0..100 {
+                console.line(Level::Info, LISTENERS, format_args!("listening on {n}"));
+            }
+        });
+        assert_eq!(text.lines().count(), 100);
     }
 
     #[test]

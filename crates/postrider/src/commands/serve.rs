@@ -2,7 +2,7 @@
 
 use crate::admin::{AdminParts, AdminServer, Health, Numbers};
 use crate::commands::load;
-use crate::console::ConsoleLog;
+use crate::console::{ConsoleLog, LISTENERS};
 use crate::control_socket::ControlSocket;
 use crate::node::Node;
 use crate::secrets;
@@ -126,7 +126,11 @@ async fn serve(
     let mut node = Node::start(&config, shards, console)?;
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let name = &listener.name;
-        console.line(Level::Info, "listen", format_args!("listening on {address} listener={name}"));
+        console.line(
+            Level::Info,
+            LISTENERS,
+            format_args!("listening on {address} listener={name}"),
+        );
     }
     let stopping = Arc::new(AtomicBool::new(false));
     let (jobs, mut node_jobs) = mpsc::channel(16);

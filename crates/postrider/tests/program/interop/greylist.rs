@@ -30,12 +30,11 @@ pub(super) fn postfix_comes_again_and_is_remembered() {
     let address = SocketAddr::from(([127, 0, 0, 1], postfix.port()));
     let send = |number: usize| {
         let mut client = Client::connect(address);
-        let said = client.mail(
+        client.mail(
             &format!("list-{number}@far.test"),
             &["al@here.test"],
-            &format!("Subject: {number}\r\n\r\nbody"),
+            &format!("Subject: {number}\r\n\r\nbody\r\n"),
         );
-        assert!(said.starts_with("250"), "{said}");
         files.wait_maildir("mail/al", number);
     };
     send(1);

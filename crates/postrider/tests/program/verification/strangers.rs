@@ -41,8 +41,7 @@ fn lists_are_asked_about_clients_before_their_message() {
     // zen.test lists it, ok.test speaks for it and silent.test says nothing.
     for (last, zones) in [(8, 1), (9, 0)] {
         let mut client = connect(&server, [127, 0, 0, last]);
-        let said = client.mail("jo@far.test", &["al@here.test"], "Subject: x\r\n\r\nbody");
-        assert!(said.starts_with("250 2.0.0"), "{last}: {said}");
+        client.mail("jo@far.test", &["al@here.test"], "Subject: x\r\n\r\nbody\r\n");
         let messages = files.wait_maildir("mail/al", usize::from(last) - 7);
         let of_client = |message: &&Vec<u8>| {
             let text = String::from_utf8_lossy(message).into_owned();
