@@ -30,11 +30,11 @@ pub(super) fn postfix_comes_again_and_is_remembered() {
     let address = SocketAddr::from(([127, 0, 0, 1], postfix.port()));
     let send = |number: usize| {
         let mut client = Client::connect(address);
-        client.mail(
-            &format!("list-{number}@far.test"),
-            &["al@here.test"],
-            &format!("Subject: {number}\r\n\r\nbody\r\n"),
-        );
+        client.say(&format!("MAIL FROM:<list-{number}@far.test>"), "250");
+        client.say("RCPT TO:<al@here.test>", "250");
+        client.say("DATA", "354");
+        client.send(format!("Subject: {number}\r\n\r\nbody\r\n"));
+        client.say(".", "250");
         files.wait_maildir("mail/al", number);
     };
     send(1);
