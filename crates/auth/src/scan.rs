@@ -3,6 +3,7 @@
 
 use crate::arc::{Chain, Newest, Sets};
 use crate::dkim::canonical::{BodyDigest, BodyHash, Form};
+use crate::dkim::is_called;
 use crate::dkim::signature::Signature;
 use mail::header;
 use std::ops::Range;
@@ -212,7 +213,7 @@ fn hidden(rest: &[u8], is_first: bool) -> Option<&'static str> {
     let mut lines = rest.split(|byte| *byte == b'\n');
     let is_end = |line: &[u8]| matches!(line, b"" | b"\r");
     let mut header = lines.by_ref().take_while(|line| !is_end(line));
-    let is_hidden = |line: &[u8]| HIDDEN.iter().any(|name| is_called(line, name));
+    let is_hidden = |line: &[u8]| HIDDEN.iter().any(|name| is_called(line, name.as_bytes()));
     header.any(is_hidden).then_some("the header goes on behind a line that is no field")
 }
 
@@ -225,11 +226,6 @@ const HIDDEN: [&str; 6] = [
     "ARC-Authentication-Results",
     "Authentication-Results",
 ];
-
-fn is_called(line: &[u8], name: &str) -> bool {
-    let Some((start, rest)) = line.split_at_checked(name.len()) else { return false };
-    start.eq_ignore_ascii_case(name.as_bytes()) && rest.trim_ascii_start().starts_with(b":")
-}
 
 impl Scanned {
     /// A field as it stands in the message.

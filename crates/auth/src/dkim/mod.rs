@@ -196,7 +196,8 @@ pub(crate) fn write_last_field(field: &[u8], form: Form, signed: &mut Vec<u8>) {
     }
 }
 
-fn is_called(field: &[u8], name: &[u8]) -> bool {
+/// Whether a line, or a whole field, begins with this name and a colon.
+pub(crate) fn is_called(field: &[u8], name: &[u8]) -> bool {
     let rest = match field.split_at_checked(name.len()) {
         Some((start, rest)) if start.eq_ignore_ascii_case(name) => rest,
         _ => return false,

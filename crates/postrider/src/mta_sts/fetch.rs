@@ -1,5 +1,6 @@
 //! Fetching a policy (RFC 8461 §3.3).
 
+use crate::https::{self, driven};
 use crate::mutex::lock;
 use crate::peer_tls;
 use crate::world::Resolver;
@@ -16,7 +17,6 @@ use mta::seams::{Dns as _, DnsError};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::fmt::Display;
-use std::future::{Future, pending};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -156,7 +156,7 @@ async fn get_from(
             http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(e.to_string()))?;
         let request = Request::get(mta_sts::PATH)
             .header(HOST, host)
-            .header(USER_AGENT, concat!("postrider/", env!("CARGO_PKG_VERSION")))
+            .header(USER_AGENT, https::USER_AGENT_NAME)
             .body(Empty::<Bytes>::new())
             .map_err(|error| failed(error.to_string()))?;
         let answered = async {
@@ -167,22 +167,6 @@ async fn get_from(
     };
     let late = |_| Err(failed(format!("no answer within {EXCHANGE_MAX:?}")));
     timeout(EXCHANGE_MAX, exchange).await.unwrap_or_else(late)
-}
-
-/// The result of an exchange over a connection that moves only while it is polled.
-async fn driven<T>(exchange: impl Future<Output = T>, connection: impl Future) -> T {
-    // What the connection got before it ended is the exchange's to read.
-    let connection = async {
-        connection.await;
-        pending::<()>().await;
-    };
-    tokio::pin!(connection);
-    tokio::pin!(exchange);
-    std::future::poll_fn(|cx| {
-        let _ = connection.as_mut().poll(cx);
-        exchange.as_mut().poll(cx)
-    })
-    .await
 }
 
 /// The text of a response that is one: 200, and no redirection (RFC 8461 §3.3).

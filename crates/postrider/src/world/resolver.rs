@@ -216,6 +216,18 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
 
+    /// One server, asked once and waited for long.
+    fn asking(server: SocketAddr) -> config::Dns {
+        config::Dns {
+            servers: vec![server],
+            timeout: Duration::from_secs(10),
+            attempts: 1,
+            cache_max: 16,
+            max_lookups: 16,
+            validating: None,
+        }
+    }
+
     #[test]
     fn an_answer_that_was_cut_without_saying_so_is_asked_for_over_tcp() {
         let names = NameServer::start();
@@ -223,14 +235,7 @@ mod tests {
         let records: Vec<_> = (0..).zip(&hosts).map(|(n, host)| (n, host.as_str())).collect();
         names.mx("far.test", &records);
         names.fault("far.test", Fault::Cut);
-        let config = config::Dns {
-            servers: vec![names.address.parse().unwrap()],
-            timeout: Duration::from_secs(10),
-            attempts: 1,
-            cache_max: 16,
-            max_lookups: 16,
-            validating: None,
-        };
+        let config = asking(names.address.parse().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let answer = runtime.block_on(async { Resolver::new(&config).mx("far.test").await });
         assert_eq!(answer.unwrap().len(), 41);
@@ -240,14 +245,7 @@ mod tests {
     fn names_that_no_host_could_have_are_asked_for_and_impossible_ones_do_not_exist() {
         let names = NameServer::start();
         names.txt("a_b._domainkey.far.test", &["v=DKIM1"]);
-        let config = config::Dns {
-            servers: vec![names.address.parse().unwrap()],
-            timeout: Duration::from_secs(10),
-            attempts: 1,
-            cache_max: 16,
-            max_lookups: 16,
-            validating: None,
-        };
+        let config = asking(names.address.parse().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let txt = |name: &str| runtime.block_on(async { Resolver::new(&config).txt(name).await });
         assert_eq!(txt("a_b._domainkey.far.test").unwrap(), [b"v=DKIM1"]);
@@ -262,12 +260,9 @@ mod tests {
     fn questions_asked(attempts: u8) -> usize {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let config = config::Dns {
-            servers: vec![silent.local_addr().unwrap()],
             timeout: Duration::from_millis(100),
             attempts,
-            cache_max: 16,
-            max_lookups: 16,
-            validating: None,
+            ..asking(silent.local_addr().unwrap())
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let answer = runtime.block_on(async { Resolver::new(&config).mx("far.test").await });
@@ -281,12 +276,9 @@ mod tests {
     fn nobody_is_believed_to_validate_unless_the_file_says_so() {
         let why = |address: &str, validating| {
             let config = config::Dns {
-                servers: vec![address.parse().unwrap()],
                 timeout: Duration::from_millis(100),
-                attempts: 1,
-                cache_max: 16,
-                max_lookups: 16,
                 validating,
+                ..asking(address.parse().unwrap())
             };
             Resolver::new(&config).why_insecure()
         };
