@@ -252,8 +252,7 @@ impl<W: World> Entrance<W> {
             return Ok(());
         }
         let serial = self.ingress.next_transaction();
-        let metrics = &self.ingress.services.metrics;
-        let transaction = Transaction::new(&self.session, sender, size, serial, metrics);
+        let transaction = Transaction::new(&self.session, sender, size, serial);
         for stage in &*self.stages {
             decided(&self.ingress.services, stage.sender(&transaction), Grace::None).await?;
         }

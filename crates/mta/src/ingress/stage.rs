@@ -6,7 +6,6 @@ use super::session::Session;
 use crate::answer::{Answer, Decision};
 use crate::console::Console;
 use crate::meta::Owner;
-use crate::metrics::Metrics;
 use crate::seams::World;
 use bytes::Bytes;
 use config::Config;
@@ -125,8 +124,6 @@ pub struct Transaction {
     pub size: Option<u64>,
     /// No other transaction of this run of the shard has it.
     pub serial: u64,
-    /// Of the shard.
-    pub metrics: Arc<Metrics>,
     additions: RefCell<Additions>,
 }
 
@@ -136,11 +133,10 @@ impl Transaction {
         sender: Option<Mailbox>,
         size: Option<u64>,
         serial: u64,
-        metrics: &Arc<Metrics>,
     ) -> Rc<Transaction> {
-        let (session, metrics) = (Rc::clone(session), Arc::clone(metrics));
+        let session = Rc::clone(session);
         let additions = RefCell::default();
-        Rc::new(Transaction { session, sender, size, serial, metrics, additions })
+        Rc::new(Transaction { session, sender, size, serial, additions })
     }
 
     /// A header field for the message that comes, without its line end; see [`Draft::prepend`].

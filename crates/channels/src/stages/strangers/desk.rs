@@ -87,7 +87,7 @@ impl<W: World> Desk<W> {
         if is_exempt.map_err(|trouble| no_answer(&*self.parts.console, &trouble))? {
             return Ok(());
         }
-        let metrics = &transaction.metrics;
+        let metrics = transaction.session.metrics();
         counted(self.check_own_domain(transaction).await, &metrics.strangers_own_domains)?;
         counted(self.check_sender_domain(transaction).await, &metrics.strangers_sender_domain)?;
         let verdict = counted(self.check_lists(transaction).await, &metrics.strangers_dnsbl)?;

@@ -56,7 +56,7 @@ impl<W: World> Greylister<W> {
         let triplet = Triplet { client, sender, recipient: &recipient };
         let now = world.time().wall();
         let verdict = world.greylist().judge(&self.told.rules, &triplet, now);
-        counter(&transaction.metrics, verdict).inc();
+        counter(transaction.session.metrics(), verdict).inc();
         match verdict {
             Verdict::New(wait) | Verdict::Early(wait) => Err(put_off(wait)),
             Verdict::Passed(_) | Verdict::Known | Verdict::Client => Ok(()),
