@@ -4,8 +4,9 @@ use crate::event;
 use crate::line::Permit;
 use crate::meta::{self, KeptOwner};
 use bytes::Bytes;
-use mail::{ContentFacts, Envelope, Failure, Mailbox, MessageId, Wall};
+use mail::{ContentFacts, Envelope, Failure, Mailbox, MessageId, Omitted, Wall};
 use spool::{Accept, BlobId, Body, Loaded, LoadedBody, Meta};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A message of this shard, read-only and shared by its recipients.
@@ -20,8 +21,11 @@ pub struct Message {
     pub meta: Meta,
     /// Added header fields, before the body.
     pub prefix: Bytes,
-    pub body: MessageBody,
-    /// Found at intake.
+    /// As it is stored.
+    pub(crate) body: MessageBody,
+    /// What of it goes nowhere.
+    pub(crate) omitted: Omitted,
+    /// Found at intake, of all that is stored.
     pub facts: ContentFacts,
     /// Why its last attempt failed, as the spool remembers it: known of messages that were read
     /// back from there.
@@ -41,9 +45,18 @@ pub enum SentBy<'a> {
     Owner(&'a str),
 }
 
+/// A body as it is sent.
+#[derive(Debug)]
+pub enum SentBody<'a> {
+    /// Here, in pieces.
+    Memory(Cow<'a, [Bytes]>),
+    /// In a blob file, to be read with [`crate::delivery::Slot::load_blob`].
+    Blob(BlobId),
+}
+
 /// Where the body is.
 #[derive(Clone, Debug)]
-pub enum MessageBody {
+pub(crate) enum MessageBody {
     /// Here, in pieces.
     Memory(Vec<Bytes>),
     /// In a blob file.
@@ -54,7 +67,38 @@ impl Message {
     /// Prefix and body: what a mailbox holds or a BDAT counts.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
-        self.prefix.len() as u64 + self.facts.body_bytes
+        self.prefix.len() as u64 + self.sent_body_bytes()
+    }
+
+    /// What intake found, but for the octets that are not sent.
+    #[must_use]
+    pub fn sent_facts(&self) -> ContentFacts {
+        ContentFacts { body_bytes: self.sent_body_bytes(), ..self.facts }
+    }
+
+    /// How long the body is as it is sent.
+    #[must_use]
+    pub fn sent_body_bytes(&self) -> u64 {
+        self.facts.body_bytes.saturating_sub(self.omitted.bytes())
+    }
+
+    /// The body as it is sent. Nothing of it is copied.
+    #[must_use]
+    pub fn sent_body(&self) -> SentBody<'_> {
+        let pieces = match &self.body {
+            MessageBody::Blob(blob) => return SentBody::Blob(*blob),
+            MessageBody::Memory(pieces) => pieces,
+        };
+        if self.omitted.is_empty() {
+            return SentBody::Memory(Cow::Borrowed(pieces));
+        }
+        let (mut sent, mut offset) = (Vec::with_capacity(pieces.len() + 2), 0);
+        for piece in pieces {
+            let ranges = self.omitted.sent_of(offset, piece.len());
+            sent.extend(ranges.map(|range| piece.slice(range)));
+            offset += piece.len() as u64;
+        }
+        SentBody::Memory(Cow::Owned(sent))
     }
 
     /// Whether a client handed it in that may not send to any domain.
@@ -111,6 +155,7 @@ impl Message {
 
     /// As it was read back from the spool.
     pub fn from_loaded(loaded: Loaded) -> Message {
+        let omitted = meta::omitted_of(&loaded.meta, loaded.facts.body_bytes);
         Message {
             id: loaded.id,
             received_at: loaded.received_at,
@@ -121,6 +166,7 @@ impl Message {
                 LoadedBody::Memory(body) => MessageBody::Memory(vec![body]),
                 LoadedBody::Blob { blob, .. } => MessageBody::Blob(blob),
             },
+            omitted,
             facts: loaded.facts,
             last_reason: loaded.last_reason,
             memory: None,
@@ -178,6 +224,7 @@ pub(crate) mod tests {
             meta: Meta::default(),
             prefix: Bytes::new(),
             body: MessageBody::Memory(vec![Bytes::from(vec![b'x'; body_bytes])]),
+            omitted: Omitted::default(),
             facts: ContentFacts::default(),
             last_reason: None,
             memory: None,

@@ -2,7 +2,7 @@
 
 use crate::event::Client;
 use bytes::Bytes;
-use mail::{Mailbox, Wall};
+use mail::{Mailbox, Omitted, Wall};
 use spool::Meta;
 use spool::record::tag;
 use std::collections::BTreeMap;
@@ -50,6 +50,18 @@ pub(crate) fn text(meta: &Meta, tag: u16) -> Option<&str> {
 /// The value of a moment, if it is there.
 pub(crate) fn wall(meta: &Meta, tag: u16) -> Option<Wall> {
     Some(Wall(u64::from_le_bytes(field(meta, tag)?.get(..8)?.try_into().ok()?)))
+}
+
+/// What of the body goes nowhere; `None` if all of it goes.
+pub(crate) fn omitted(omitted: &Omitted) -> Option<(u16, Bytes)> {
+    (!omitted.is_empty()).then(|| (tag::OMITTED, Bytes::from(omitted.to_bytes())))
+}
+
+/// What [`omitted`] says, of a body of so many octets.
+pub(crate) fn omitted_of(meta: &Meta, body_bytes: u64) -> Omitted {
+    field(meta, tag::OMITTED)
+        .map(|value| Omitted::from_bytes(value, body_bytes))
+        .unwrap_or_default()
 }
 
 /// That the client may not send to any domain.

@@ -108,6 +108,8 @@ pub mod tag {
     /// before: its address, the addresses that its reports go to (a line each), and runs of indexes
     /// as in [`FORWARDED`].
     pub const OWNERS: u16 = 20;
+    /// Ranges of the body that are kept and go nowhere (`mail::Omitted`): start and end of each (u64).
+    pub const OMITTED: u16 = 21;
 }
 
 /// How a recipient was done with.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use config::ChannelSection;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
 use mta::delivery::{Channel, Slot, Task};
-use mta::message::{Message, MessageBody, SentBy};
+use mta::message::{Message, SentBody, SentBy};
 use mta::seams::{MailStore, MailboxError, MailboxPlace, Time, World};
 use mta::tables::{self, NoEntry};
 pub(crate) use settings::{Maildir, MaildirText};
@@ -115,8 +115,8 @@ async fn into_maildir<W: World>(
     let mut top = format!("Return-Path: <{sender}>\r\nDelivered-To: {recipient}\r\n").into_bytes();
     top.extend_from_slice(&message.prefix);
     let (top, name) = (Bytes::from(top), file_name(slot, message, index));
-    match &message.body {
-        MessageBody::Memory(body) => {
+    match message.sent_body() {
+        SentBody::Memory(body) => {
             let mut pieces = vec![top];
             if let Some((first, others)) = body.split_first() {
                 pieces.extend(as_delivered(first, recipient)?);
@@ -124,9 +124,9 @@ async fn into_maildir<W: World>(
             }
             Ok(slot.world().store().deliver(place, name, pieces).await?)
         }
-        MessageBody::Blob(blob) => {
+        SentBody::Blob(blob) => {
             let file = slot.world().store().begin(place, name).await?;
-            let result = append_all(slot, message, *blob, recipient, file, top).await;
+            let result = append_all(slot, message, blob, recipient, file, top).await;
             let kept = slot.world().store().finish(file, result.is_ok()).await;
             result.and(kept.map_err(WriteError::Mailbox))
         }
@@ -145,7 +145,7 @@ async fn append_all<W: World>(
     let store = slot.world().store();
     store.append(file, top).await?;
     let mut offset = 0;
-    while offset < message.facts.body_bytes {
+    while offset < message.sent_body_bytes() {
         let piece = slot.load_blob(message, blob, offset).await.map_err(WriteError::Unreadable)?;
         let bytes = piece.len() as u64;
         let piece = match offset {

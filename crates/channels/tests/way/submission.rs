@@ -2,6 +2,7 @@
 
 use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, play};
+use super::peer::Peer;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lookup::{Trouble, TroubleKind};
@@ -333,5 +334,119 @@ fn who_has_a_known_certificate_may_relay_where_that_is_so() {
         let gone = Trouble::new(TroubleKind::Unreachable, "it is down");
         node.world.set_entry("passwords", &shown, Err(gone));
         assert!(may_relay().await.starts_with("550 5.7.1"));
+    });
+}
+
+/// A node whose mail for hop.test goes to a next hop, and what is longer than 64 KiB to a file.
+async fn node_with_hop(keys: &str) -> Node {
+    let text = config(keys);
+    let hop =
+        "[[route]]\ndomains = [\"hop.test\"]\nsmtp = { hosts = [\"192.0.2.1:25\"] }\n[[route]]";
+    let text = format!(
+        "{}[spool]\nblob_bytes = \"64KiB\"\n[retry]\njitter = 0\n",
+        text.replace("[[route]]", hop)
+    );
+    let node = Node::start(&text).await;
+    node.world.set_entry("passwords", "jo", Ok("{PLAIN}right"));
+    node
+}
+
+#[test]
+fn bcc_is_kept_and_goes_nowhere() {
+    play(|| async {
+        let node = node_with_hop("remove_bcc = true").await;
+        let mut client = Client::connect(&node, STRANGER).await;
+        client.say(&plain("jo", "right")).await;
+        let header = "Bcc: a@secret.test\r\nDate: x\r\nSubject: one\r\nMessage-ID: <1@x>\r\n\
+                      BCC:\r\n b@secret.test,\r\n c@secret.test\r\nTo: d@y.test\r\n\
+                      resent-bcc : e@secret.test\r\n\r\n";
+        let sent = "Date: x\r\nSubject: one\r\nMessage-ID: <1@x>\r\nTo: d@y.test\r\n\r\n";
+        let (short, long) = ("Bcc: body\r\n", "Bcc: a long body\r\n".repeat(20_000));
+        for body in [short, &long] {
+            let to = ["a@hop.test", "b@y.test"];
+            let reply = client.send("jo@x.test", &to, &format!("{header}{body}")).await;
+            assert!(reply.starts_with("250"), "{reply}");
+        }
+        node.wait_for("delivered", 2).await;
+        let mailboxes = node.world.mailboxes();
+        let kept = &mailboxes[std::path::Path::new("/mail/y.test/b")];
+        let is_as_sent = |content: &str, body: &str| {
+            content.ends_with(&format!("{sent}{body}")) && !content.contains("secret")
+        };
+        for body in [short, &long] {
+            let file_body = body.replace("\r\n", "\n");
+            let is =
+                |text: &String| is_as_sent(&text.replace('\n', "\r\n").replace("\r\r", "\r"), body);
+            assert!(kept.iter().any(is), "{} octets", file_body.len());
+        }
+        // After a restart they are read back, and are what they were.
+        let node = node.restart().await;
+        let peer = Peer::at(&node.world, "192.0.2.1:25");
+        node.wait_for("relayed", 2).await;
+        for body in [short, &long] {
+            let sent = peer.messages();
+            assert!(sent.iter().any(|sent| is_as_sent(&sent.content, body)), "{sent:?}");
+        }
+    });
+}
+
+#[test]
+fn a_report_returns_no_bcc() {
+    play(|| async {
+        let node = node_with_hop("remove_bcc = true").await;
+        let peer = Peer::at(&node.world, "192.0.2.1:25");
+        peer.always("RCPT", "550 5.1.1 nobody");
+        let mut client = Client::connect(&node, STRANGER).await;
+        client.say(&plain("jo", "right")).await;
+        client.say("MAIL FROM:<jo@y.test> RET=FULL").await;
+        client.say("RCPT TO:<a@hop.test>").await;
+        let content = "Subject: one\r\nBcc: a@secret.test\r\n\r\nthe body\r\n";
+        assert!(client.content(content).await.starts_with("250"));
+        node.wait_for("delivered", 1).await;
+        let mailboxes = node.world.mailboxes();
+        let report = &mailboxes[std::path::Path::new("/mail/y.test/jo")][0];
+        assert!(report.contains("Subject: one") && report.contains("the body"), "{report}");
+        assert!(!report.contains("secret"), "{report}");
+    });
+}
+
+#[test]
+fn an_author_without_a_domain_gets_one() {
+    play(|| async {
+        let node = node("origin = \"b\u{fc}ro.example\"").await;
+        let mut client = Client::connect(&node, STRANGER).await;
+        client.say(&plain("jo", "right")).await;
+        let mut sent = async |name: &str, from: &str| {
+            let content = format!("Subject: one\r\nFrom: {from}\r\nDate: x\r\n\r\nbody\r\n");
+            client.send("jo@x.test", &[&format!("{name}@y.test")], &content).await;
+        };
+        let long = format!("\"{}\" <jo>", "x".repeat(990));
+        for (name, from) in [("a", "Jo\r\n <jo>"), ("b", "Jo <jo@y.test>"), ("c", &long)] {
+            sent(name, from).await;
+        }
+        node.wait_for("delivered", 3).await;
+        let mailboxes = node.world.mailboxes();
+        let text = |user: &str| {
+            mailboxes[std::path::Path::new(&format!("/mail/y.test/{user}"))][0]
+                .replace("\r\n", "\n")
+        };
+        assert!(text("a").contains("\nFrom: Jo <jo@xn--bro-hoa.example>\n"), "{}", text("a"));
+        assert_eq!(text("a").matches("From:").count(), 1);
+        assert!(text("b").contains("one\nFrom: Jo <jo@y.test>\nDate: x\n"), "{}", text("b"));
+        assert!(text("c").contains(&format!("one\nFrom: {long}\n")), "a line would be too long");
+    });
+}
+
+#[test]
+fn a_header_of_too_many_fields_is_refused() {
+    play(|| async {
+        let node = node("remove_bcc = true").await;
+        let mut client = Client::connect(&node, STRANGER).await;
+        client.say(&plain("jo", "right")).await;
+        for (count, code) in [(100, "250 2.0.0"), (101, "554 5.6.0")] {
+            let content = format!("{}\r\nbody\r\n", "Bcc: a@b.test\r\n".repeat(count));
+            let reply = client.send("jo@x.test", &["a@y.test"], &content).await;
+            assert!(reply.starts_with(code), "{count}: {reply}");
+        }
     });
 }

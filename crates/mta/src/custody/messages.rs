@@ -3,13 +3,14 @@
 use super::cache::MessageCache;
 use super::client::SpoolClient;
 use crate::line::{InLine, Standing, Who};
-use crate::message::{Message, MessageBody};
+use crate::message::{Message, SentBody};
 use crate::seams::{Time, World};
 use crate::services::Services;
 use bytes::Bytes;
 use config::Config;
 use mail::MessageId;
-use spool::{BlobId, Completion, LoadError, Meta, Request, checksums};
+use spool::checksums::{self, PIECE_BYTES};
+use spool::{BlobId, Completion, LoadError, Meta, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -179,8 +180,8 @@ impl<W: World> Messages<W> {
         read
     }
 
-    /// The next piece of a body in a file of its own, as it was written. That it can't be read is
-    /// logged.
+    /// What stands from `offset` on in a body in a file of its own, both as it is sent: as much as is at
+    /// hand at once, and at least an octet before its end. That it can't be read is logged.
     ///
     /// # Errors
     /// When it cannot be read, or is not what was written.
@@ -190,7 +191,16 @@ impl<W: World> Messages<W> {
         blob: BlobId,
         offset: u64,
     ) -> Result<Bytes, LoadError> {
-        self.load_piece(message.id, &message.meta, message.facts.body_bytes, blob, offset).await
+        let stored = message.omitted.stored(offset);
+        let begin = stored.start - stored.start % PIECE_BYTES as u64;
+        let body_bytes = message.facts.body_bytes;
+        let piece = self.load_piece(message.id, &message.meta, body_bytes, blob, begin).await?;
+        let within = |at: u64| usize::try_from(at - begin).unwrap_or(usize::MAX).min(piece.len());
+        let sent = piece.slice(within(stored.start)..within(stored.end));
+        if sent.is_empty() {
+            return Err(LoadError::Disk("the body is shorter than it was".into()));
+        }
+        Ok(sent)
     }
 
     /// The same, of a body of `body_bytes` whose checksums are in `meta`, which may not be durable yet.
@@ -222,7 +232,7 @@ impl<W: World> Messages<W> {
         }
     }
 
-    /// Hands a body to `take`, piece by piece, until that gives something.
+    /// Hands a body as it is sent to `take`, piece by piece, until that gives something.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -231,12 +241,12 @@ impl<W: World> Messages<W> {
         message: &Message,
         mut take: impl FnMut(&[u8]) -> Option<T>,
     ) -> Result<Option<T>, LoadError> {
-        match &message.body {
-            MessageBody::Memory(pieces) => Ok(pieces.iter().find_map(|piece| take(piece))),
-            MessageBody::Blob(blob) => {
+        match message.sent_body() {
+            SentBody::Memory(pieces) => Ok(pieces.iter().find_map(|piece| take(piece))),
+            SentBody::Blob(blob) => {
                 let mut offset = 0;
-                while offset < message.facts.body_bytes {
-                    let piece = self.load_blob(message, *blob, offset).await?;
+                while offset < message.sent_body_bytes() {
+                    let piece = self.load_blob(message, blob, offset).await?;
                     if let Some(found) = take(&piece) {
                         return Ok(Some(found));
                     }

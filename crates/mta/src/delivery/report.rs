@@ -11,7 +11,7 @@ use super::removal::settle_removed;
 use super::unreported::{ReportKey, ReportRetry};
 use super::verdict::Judged;
 use crate::event::{Event, Kind};
-use crate::message::{Message, MessageBody};
+use crate::message::{Message, SentBody};
 use crate::seams::{MailStore, MailboxPlace, Time, World};
 use compose::compose;
 use mail::{Mailbox, MessageId, Notify, dsn};
@@ -92,14 +92,14 @@ async fn start_of<W: World>(delivery: &Rc<Delivery<W>>, message: &Message) -> Ve
         let room = limit.saturating_sub(start.len()).min(piece.len());
         start.extend_from_slice(&piece[..room]);
     };
-    match &message.body {
-        MessageBody::Memory(pieces) => pieces.iter().for_each(|piece| append(piece)),
-        MessageBody::Blob(blob) if message.facts.body_bytes > 0 => {
-            if let Ok(piece) = delivery.custody.messages.load_blob(message, *blob, 0).await {
+    match message.sent_body() {
+        SentBody::Memory(pieces) => pieces.iter().for_each(|piece| append(piece)),
+        SentBody::Blob(blob) if message.sent_body_bytes() > 0 => {
+            if let Ok(piece) = delivery.custody.messages.load_blob(message, blob, 0).await {
                 append(&piece);
             }
         }
-        MessageBody::Blob(_) => {}
+        SentBody::Blob(_) => {}
     }
     start
 }
@@ -342,12 +342,14 @@ async fn readers<W: World>(
 
 /// Keeps a report as a file. Mail must not wait for that: if it fails, an operator is told.
 async fn keep<W: World>(delivery: &Rc<Delivery<W>>, dsn: &Message, directory: PathBuf) {
-    let MessageBody::Memory(pieces) = &dsn.body else { return };
+    let SentBody::Memory(pieces) = dsn.sent_body() else { return };
     let seconds = dsn.received_at.0 / 1000;
     let name = format!("{seconds}.{}_0.{}", dsn.id, delivery.router.active().config.hostname);
     let shown = directory.display().to_string();
     let place = MailboxPlace::at(directory);
-    if let Err(error) = delivery.services.world.store().deliver(place, name, pieces.clone()).await {
+    if let Err(error) =
+        delivery.services.world.store().deliver(place, name, pieces.into_owned()).await
+    {
         let id = dsn.id;
         delivery
             .services

@@ -113,7 +113,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     let at = ingress.services.wall();
     let active = ingress.router.active();
     let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = draft;
-    let Draft { forwarded, owners, mut additions, hides_client, .. } = draft;
+    let Draft { forwarded, owners, mut additions, hides_client, omitted, .. } = draft;
     let postmasters = resolve_postmasters(&active.config, &mut envelope);
     let mut prefix = Vec::with_capacity(256);
     prefix.extend_from_slice(additions.fields());
@@ -147,6 +147,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         meta.fields.push(meta::stranger());
         disregard_wishes(&mut envelope);
     }
+    meta.fields.extend(meta::omitted(&omitted));
     meta.fields.extend(meta::forwarded(&forwarded));
     meta.fields.extend(meta::owners(&owners));
     additions.add_to(&mut meta);
@@ -157,6 +158,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
         meta,
         prefix: Bytes::from(prefix),
         body,
+        omitted,
         facts,
         last_reason: None,
         memory: None,

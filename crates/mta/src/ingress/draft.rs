@@ -6,10 +6,11 @@ use crate::event::Client;
 use crate::meta::Owners;
 use auth::checks::Summary;
 use bytes::Bytes;
-use mail::{ContentFacts, Envelope, Mailbox, MessageId, Recipient, Refusal};
+use mail::{ContentFacts, Envelope, Mailbox, MessageId, Omitted, Recipient, Refusal};
 use spool::Meta;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub struct Draft {
     pub(super) given: Vec<(Mailbox, u32)>,
     /// Nothing is kept, and why.
     pub(super) discarded: Option<Arc<str>>,
+    /// What of the content goes nowhere.
+    pub(super) omitted: Omitted,
     pub(super) contents: Rc<dyn Contents>,
     /// What covers content that is not what came.
     pub(super) memory: Option<Box<dyn Gathers>>,
@@ -138,12 +141,30 @@ impl Draft {
         self.discarded.get_or_insert_with(|| Arc::from(reason));
     }
 
-    /// What stands in the content from `offset` on, as much as is at hand at once; empty at the end.
+    /// What stands from `offset` on in the content as it will be sent, as much as is at hand at once; empty at
+    /// the end.
     ///
     /// # Errors
     /// It can't be read.
     pub async fn read(&self, offset: u64) -> Result<Bytes, Refusal> {
-        content::read(&*self.contents, &self.content, self.facts.body_bytes, offset).await
+        let stored = self.omitted.stored(offset);
+        let body_bytes = self.facts.body_bytes;
+        let mut piece =
+            content::read(&*self.contents, &self.content, body_bytes, stored.start).await?;
+        let sent = usize::try_from(stored.end - stored.start).unwrap_or(usize::MAX);
+        piece.truncate(sent);
+        Ok(piece)
+    }
+
+    /// A part of the content as it came is kept and goes nowhere: whole lines of its header.
+    pub fn omit(&mut self, part: Range<u64>) {
+        self.omitted.add(part);
+    }
+
+    /// How long the content is as it will be sent.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        self.facts.body_bytes.saturating_sub(self.omitted.bytes())
     }
 
     /// Other content for it begins.
@@ -156,6 +177,7 @@ impl Draft {
     pub fn replace_content(&mut self, other: Gathered) {
         // What an earlier stage has found was about the content that goes.
         self.additions.left = None;
+        self.omitted = Omitted::default();
         self.forget_blob();
         self.memory = Some(other.replace(&mut self.content, &mut self.facts));
     }

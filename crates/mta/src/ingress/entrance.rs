@@ -20,7 +20,7 @@ use crate::meta::Owners;
 use crate::seams::{Net, World};
 use crate::stopping::Stopping;
 use config::Listener;
-use mail::{ContentFacts, Envelope, Mailbox, MessageId, Mono, Recipient, Refusal, Reply};
+use mail::{ContentFacts, Envelope, Mailbox, MessageId, Mono, Omitted, Recipient, Refusal, Reply};
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -399,6 +399,7 @@ impl<W: World> Entrance<W> {
             hides_client: false,
             given: Vec::new(),
             discarded: None,
+            omitted: Omitted::default(),
             contents: Rc::clone(&ingress) as _,
             memory: None,
         };

@@ -9,7 +9,7 @@ use crate::event::Client;
 use crate::inbox::OwnMessage;
 use crate::meta::Owners;
 use crate::seams::World;
-use mail::{BodyType, ContentScanner, Envelope, MessageId, Notify, Recipient, Refusal};
+use mail::{BodyType, ContentScanner, Envelope, MessageId, Notify, Omitted, Recipient, Refusal};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -59,6 +59,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                 hides_client: true,
                 given: Vec::new(),
                 discarded: None,
+                omitted: Omitted::default(),
                 contents: Rc::clone(&ingress) as _,
                 memory: None,
             };

@@ -3,7 +3,6 @@
 mod checks;
 mod connection;
 mod farewell;
-mod fields;
 mod introspection;
 mod login;
 mod logins;

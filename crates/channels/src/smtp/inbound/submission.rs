@@ -1,12 +1,13 @@
 //! Submission by users who log in (RFC 6409): its settings, and what it does to messages.
 
-use super::fields::HeaderScan;
 use super::logins::LoginsText;
 use super::mechanism::MechanismText;
 use super::settings::{SmtpListener, SmtpListenerText};
 use config::quantity::DurationText;
 use config::{Config, ProtocolSection, ProtocolSettings, Reader, TableEntry, TableRefText};
-use mail::{Mailbox, Refusal};
+use mail::field_watch::{FieldWatch, Found};
+use mail::transfer_encoding::LINE_BYTES_MAX;
+use mail::{Domain, Mailbox, Refusal, origin};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
 use mta::ingress::{Draft, LoginSource, Logins, Observer, Stage, Transaction, no_answer};
@@ -49,6 +50,13 @@ pub(crate) struct SubmissionText {
     hide_client: bool,
     /// Give messages the Date and Message-ID that they lack (RFC 6409 §8.2, §8.3).
     add_missing_fields: bool,
+    /// The domain of authors who have none: `From: jo` becomes `From: jo@example.org` (RFC 6409 §6.3;
+    /// Postfix's `myorigin`). Without it such a field stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    /// Leave Bcc and Resent-Bcc out of what is sent (RFC 5322 §3.6.3), for clients that don't. Nobody gets
+    /// the message for being named there.
+    remove_bcc: bool,
     /// Failed logins in one session, 421 4.7.0 at the last one.
     #[schemars(range(min = 1))]
     max_login_failures: u32,
@@ -71,6 +79,8 @@ impl Default for SubmissionText {
             mechanisms: vec![MechanismText::Plain, MechanismText::Login],
             hide_client: false,
             add_missing_fields: true,
+            origin: None,
+            remove_bcc: false,
             max_login_failures: 3,
             login_failures_per_hour: 60,
             login_failures_per_hour_of_user: 120,
@@ -78,6 +88,9 @@ impl Default for SubmissionText {
         }
     }
 }
+
+/// No header has so many of the fields that submission looks at.
+const TOO_MANY_FIELDS: Refusal = Refusal::permanent((6, 0), "Too many fields of one name");
 
 /// What a listener is told of submission.
 #[derive(Debug)]
@@ -88,6 +101,9 @@ pub(super) struct Submission {
     pub(super) takes_certificates: bool,
     hide_client: bool,
     add_missing_fields: bool,
+    /// In ASCII.
+    origin: Option<String>,
+    remove_bcc: bool,
 }
 
 impl ProtocolSection for SubmissionText {
@@ -149,6 +165,8 @@ impl ProtocolSection for SubmissionText {
             takes_certificates: text.mechanisms.iter().any(by_certificate),
             hide_client: text.hide_client,
             add_missing_fields: text.add_missing_fields,
+            origin: text.origin.as_deref().and_then(|domain| domain_of(domain, reader)),
+            remove_bcc: text.remove_bcc,
         }));
         Some(Arc::new(listener))
     }
@@ -201,7 +219,9 @@ impl<W: World> Stage for SubmissionStage<W> {
     }
 
     fn observe(&self, _: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
-        self.submission.add_missing_fields.then(|| Box::<HeaderScan>::default() as _)
+        let Submission { add_missing_fields, origin, remove_bcc, .. } = &*self.submission;
+        let is_wanted = *add_missing_fields || *remove_bcc || origin.is_some();
+        is_wanted.then(|| Box::new(Watch(FieldWatch::new(&WATCHED[..]))) as _)
     }
 
     fn content<'a>(
@@ -213,22 +233,87 @@ impl<W: World> Stage for SubmissionStage<W> {
         if self.submission.hide_client {
             draft.hide_client();
         }
-        let seen = observer.and_then(|seen| (seen as Box<dyn Any>).downcast::<HeaderScan>().ok());
-        if let Some(seen) = seen {
-            let now = self.world.time().wall();
-            if !seen.has_message_id {
-                let (at, id) = (now.0, draft.id());
-                draft.prepend(&format!("Message-ID: <{at:x}.{id}@{}>", self.hostname));
-            }
-            if !seen.has_date {
-                let mut field = b"Date: ".to_vec();
-                now.write_rfc5322(&mut field);
-                draft.prepend(&String::from_utf8_lossy(&field));
-            }
+        let seen = observer.and_then(|seen| (seen as Box<dyn Any>).downcast::<Watch>().ok());
+        let Some(watch) = seen else { return Decision::pass() };
+        if watch.0.has_more() {
+            return Answer::Now(Err(TOO_MANY_FIELDS));
         }
+        self.mend(draft, &watch.0.finish());
         Decision::pass()
     }
 }
+
+impl<W: World> SubmissionStage<W> {
+    /// Adds what the header lacks, and leaves out what nobody is to see.
+    fn mend(&self, draft: &mut Draft, fields: &[Found]) {
+        let Submission { add_missing_fields, origin, remove_bcc, .. } = &*self.submission;
+        let named = |name: usize| fields.iter().filter(move |field| field.name == name);
+        if *remove_bcc {
+            for field in named(BCC).chain(named(RESENT_BCC)) {
+                draft.omit(field.range.clone());
+            }
+        }
+        if let (Some(domain), Some(field)) = (origin, named(FROM).next())
+            && let Some(complete) = completed(field, domain)
+        {
+            draft.omit(field.range.clone());
+            draft.prepend(&format!("From: {complete}"));
+        }
+        if !add_missing_fields {
+            return;
+        }
+        let now = self.world.time().wall();
+        if named(MESSAGE_ID).next().is_none() {
+            let (at, id) = (now.0, draft.id());
+            draft.prepend(&format!("Message-ID: <{at:x}.{id}@{}>", self.hostname));
+        }
+        if named(DATE).next().is_none() {
+            let mut field = b"Date: ".to_vec();
+            now.write_rfc5322(&mut field);
+            draft.prepend(&String::from_utf8_lossy(&field));
+        }
+    }
+}
+
+/// The value of a From field whose authors lacked a domain; it goes into one line.
+fn completed(field: &Found, domain: &str) -> Option<String> {
+    let value = field.value();
+    let text = std::str::from_utf8(&value).ok().filter(|text| text.is_ascii() && !field.is_cut)?;
+    let complete = origin::complete(text, domain)?;
+    ("From: ".len() + complete.len() <= LINE_BYTES_MAX as usize).then_some(complete)
+}
+
+/// A domain in ASCII, as a setting has it.
+fn domain_of(domain: &str, reader: &mut Reader<'_, '_>) -> Option<String> {
+    match Domain::parse(domain).and_then(|domain| domain.to_ascii()) {
+        Ok(domain) => Some(domain),
+        Err(error) => {
+            reader.error(
+                "origin",
+                format!("\"{domain}\": {error}"),
+                "a domain, as in \"example.org\"",
+            );
+            None
+        }
+    }
+}
+
+/// Reads the header as it comes.
+struct Watch(FieldWatch<&'static [&'static str]>);
+
+impl Observer for Watch {
+    fn push(&mut self, piece: &[u8]) {
+        self.0.push(piece);
+    }
+}
+
+/// What is looked for.
+const WATCHED: [&str; 5] = ["Date", "Message-ID", "From", "Bcc", "Resent-Bcc"];
+const DATE: usize = 0;
+const MESSAGE_ID: usize = 1;
+const FROM: usize = 2;
+const BCC: usize = 3;
+const RESENT_BCC: usize = 4;
 
 /// Whether one of these addresses and domains is the sender's. A tag (`user+tag@`) is the user's.
 fn is_among(allowed: &str, sender: &Mailbox) -> bool {

@@ -536,7 +536,7 @@ fn outgoing(message: &Message, work: &Work) -> Outgoing {
         smtputf8: envelope.smtputf8,
         ret: envelope.ret,
         envid: envelope.envid.clone(),
-        facts: message.facts,
+        facts: message.sent_facts(),
         header_is_8bit: false,
         expires: Mono::NEVER,
         eight_bit_as_is: false,

@@ -5,7 +5,7 @@ use super::wire::Wire;
 use bytes::Bytes;
 use mail::transfer_encoding::Encoder;
 use mta::delivery::Slot;
-use mta::message::{Message, MessageBody};
+use mta::message::{Message, SentBody};
 use mta::seams::{Stream, World};
 use smtp::client::DotStuffer;
 use smtp::client::{ClientSession, Output};
@@ -48,9 +48,9 @@ pub(super) async fn write_plan<W: World>(
     message: Option<&Message>,
     encoding: Option<&Encoding>,
 ) -> Result<(), WriteError> {
-    let blob = message.and_then(|m| match &m.body {
-        MessageBody::Blob(blob) => Some((m, *blob)),
-        MessageBody::Memory(_) => None,
+    let blob = message.and_then(|m| match m.sent_body() {
+        SentBody::Blob(blob) => Some((m, blob)),
+        SentBody::Memory(_) => None,
     });
     let has_content = plan.iter().any(|piece| !matches!(piece, Output::Bytes { .. }));
     match blob {
@@ -94,9 +94,9 @@ fn gather(
             (_, None) => debug_assert!(false, "content without a message"),
             (output, Some(message)) => {
                 pieces.push(Piece::Content(message.prefix.clone()));
-                let MessageBody::Memory(body) = &message.body else { continue };
+                let SentBody::Memory(body) = message.sent_body() else { continue };
                 let mut form = Form::new(output, encoding);
-                for piece in body {
+                for piece in body.iter() {
                     form.push(&mut pieces, piece);
                 }
                 form.finish(&mut pieces);
@@ -168,7 +168,7 @@ async fn write_with_blob<W: World>(
         write_pieces(slot, wire, &prefix).await?;
         let mut form = Form::new(*output, encoding);
         let mut offset = 0;
-        while offset < message.facts.body_bytes {
+        while offset < message.sent_body_bytes() {
             let piece = slot.load_blob(message, blob, offset).await?;
             offset += piece.len() as u64;
             let mut pieces = Vec::new();

@@ -8,7 +8,9 @@ use crate::seams::World;
 use bytes::Bytes;
 use config::Returns;
 use mail::dsn::{Original, RecipientReport, Report};
-use mail::{BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Recipient, Ret, Wall};
+use mail::{
+    BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Omitted, Recipient, Ret, Wall,
+};
 use spool::Meta;
 use std::sync::Arc;
 
@@ -96,6 +98,7 @@ fn as_message(
         meta: Meta::default(),
         prefix: Bytes::new(),
         body: MessageBody::Memory(vec![Bytes::from(content)]),
+        omitted: Omitted::default(),
         facts,
         last_reason: None,
         memory: None,

@@ -1,0 +1,246 @@
+//! Finding fields of a header while the content arrives, in pieces split anywhere.
+
+use std::borrow::Cow;
+use std::ops::{Deref, Range};
+
+/// Of a field's value so much is kept: what says more says nothing that is understood.
+pub const VALUE_BYTES_MAX: usize = 8 * 1024;
+
+/// So many fields are noted; of a header with more of them it is known that there are
+/// ([`FieldWatch::has_more`]).
+pub const FIELDS_MAX: usize = 100;
+
+/// A field that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which of the names.
+    pub name: usize,
+    /// Where it stands, its last line end included.
+    pub range: Range<u64>,
+    value: Vec<u8>,
+    /// The value is longer than what was kept of it.
+    pub is_cut: bool,
+}
+
+impl Found {
+    /// The value in one line and without blanks around it.
+    #[must_use]
+    pub fn value(&self) -> Cow<'_, [u8]> {
+        crate::header::unfold(&self.value)
+    }
+}
+
+/// Looks for fields by their names, up to the end of the header, which is where [`crate::header`] has it.
+#[derive(Clone, Debug)]
+pub struct FieldWatch<N> {
+    names: N,
+    at: At,
+    /// Octets that came so far.
+    offset: u64,
+    /// Where the field began that is open.
+    begun: u64,
+    /// Its name, as far as it could be one of those.
+    name: Vec<u8>,
+    /// A field stands before what comes.
+    has_field: bool,
+    /// Whether the open field is the last of `found`.
+    is_noted: bool,
+    found: Vec<Found>,
+    has_more: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    LineStart,
+    Name,
+    /// Blanks before the colon (RFC 5322 §4.5).
+    Colon,
+    Value,
+    End,
+}
+
+impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
+    /// Looks for these, in any case.
+    #[must_use]
+    pub fn new(names: N) -> FieldWatch<N> {
+        FieldWatch {
+            names,
+            at: At::LineStart,
+            offset: 0,
+            begun: 0,
+            name: Vec::new(),
+            has_field: false,
+            is_noted: false,
+            found: Vec::new(),
+            has_more: false,
+        }
+    }
+
+    /// Takes the next piece.
+    pub fn push(&mut self, piece: &[u8]) {
+        let mut rest = piece;
+        while let (Some(first), true) = (rest.first(), self.at != At::End) {
+            let count = match self.at {
+                At::Value => memchr::memchr(b'\n', rest).map_or(rest.len(), |lf| lf + 1),
+                _ => 1,
+            };
+            let (now, later) = rest.split_at(count);
+            match self.at {
+                At::Value => self.take_value(now),
+                _ => self.take(*first),
+            }
+            self.offset += count as u64;
+            rest = later;
+        }
+    }
+
+    /// The content is complete, or what is left of it does not matter.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Found> {
+        self.close();
+        self.found
+    }
+
+    /// There were more of the fields than are noted.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    fn take_value(&mut self, piece: &[u8]) {
+        if let (true, Some(open)) = (self.is_noted, self.found.last_mut()) {
+            let room = VALUE_BYTES_MAX - open.value.len();
+            open.is_cut |= piece.len() > room;
+            open.value.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        if piece.ends_with(b"\n") {
+            self.at = At::LineStart;
+        }
+    }
+
+    fn take(&mut self, byte: u8) {
+        self.at = match (self.at, byte) {
+            // A field goes on.
+            (At::LineStart, b' ' | b'\t') if self.has_field => {
+                self.take_value(&[byte]);
+                At::Value
+            }
+            (At::LineStart, b'!'..=b'9' | b';'..=b'~') => {
+                self.close();
+                self.begun = self.offset;
+                self.name.clear();
+                self.note(byte)
+            }
+            (At::Name, b'!'..=b'9' | b';'..=b'~') => self.note(byte),
+            (At::Name | At::Colon, b' ' | b'\t') => At::Colon,
+            (At::Name | At::Colon, b':') => {
+                self.open();
+                At::Value
+            }
+            // The empty line, or what is no field.
+            _ => {
+                if self.at == At::LineStart {
+                    self.close();
+                }
+                At::End
+            }
+        }
+    }
+
+    fn note(&mut self, byte: u8) -> At {
+        let longest = self.names.iter().map(|name| name.as_ref().len()).max();
+        if self.name.len() <= longest.unwrap_or(0) {
+            self.name.push(byte);
+        }
+        At::Name
+    }
+
+    fn open(&mut self) {
+        self.has_field = true;
+        let is = |name: &S| self.name.eq_ignore_ascii_case(name.as_ref().as_bytes());
+        let Some(name) = self.names.iter().position(is) else { return };
+        if self.found.len() == FIELDS_MAX {
+            self.has_more = true;
+            return;
+        }
+        let range = self.begun..self.begun;
+        self.found.push(Found { name, range, value: Vec::new(), is_cut: false });
+        self.is_noted = true;
+    }
+
+    /// The open field ended before what comes now.
+    fn close(&mut self) {
+        if let (true, Some(open)) = (self.is_noted, self.found.last_mut()) {
+            open.range.end = self.offset;
+        }
+        self.is_noted = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NAMES: [&str; 3] = ["Date", "Message-ID", "Bcc"];
+
+    /// Name, value and place of each field, in pieces of so many octets.
+    fn found(content: &[u8], step: usize) -> Vec<(usize, Vec<u8>, Range<u64>)> {
+        let mut watch = FieldWatch::new(&NAMES[..]);
+        content.chunks(step).for_each(|piece| watch.push(piece));
+        let found = watch.finish().into_iter();
+        found.map(|field| (field.name, field.value().into_owned(), field.range)).collect()
+    }
+
+    #[test]
+    fn fields_are_found_however_they_arrive() {
+        let text = b"Subject: x\r\nBCC : a@b,\r\n\tc@d\r\nDate:y\r\nX-Date: z\r\n\r\nBcc: body\r\n";
+        for step in 1..text.len() {
+            let expected = [(2, b"a@b,\tc@d".to_vec(), 12..31), (0, b"y".to_vec(), 31..39)];
+            assert_eq!(found(text, step), expected, "{step}");
+        }
+        assert_eq!(found(b"Bcc: open", 4), [(2, b"open".to_vec(), 0..9)]);
+        assert_eq!(found(b"Bcc: x\n y\nDate", 4), [(2, b"x y".to_vec(), 0..10)]);
+        for none in
+            ["", "\r\nDate: x\r\n", "no field\r\nDate: x\r\n", "D\u{e4}te: x\r\nDate: x\r\n"]
+        {
+            assert_eq!(found(none.as_bytes(), 3), [], "{none:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_has_its_limits() {
+        for (length, is_cut) in [(VALUE_BYTES_MAX, false), (VALUE_BYTES_MAX + 1, true)] {
+            let text = format!("Bcc:{}\n\n", "x".repeat(length - 1));
+            let mut watch = FieldWatch::new(&NAMES[..]);
+            text.as_bytes().chunks(1000).for_each(|piece| watch.push(piece));
+            let field = watch.finish().remove(0);
+            assert_eq!((field.is_cut, field.range), (is_cut, 0..length as u64 + 4));
+            assert_eq!(field.value.len(), VALUE_BYTES_MAX);
+        }
+        for (count, has_more) in [(FIELDS_MAX, false), (FIELDS_MAX + 1, true)] {
+            let mut watch = FieldWatch::new(&NAMES[..]);
+            watch.push("Bcc: x\r\n".repeat(count).as_bytes());
+            assert_eq!(watch.has_more(), has_more);
+            assert_eq!(watch.finish().len(), FIELDS_MAX);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_a_walk_over_the_header_finds(
+            content in r"((Date|Bcc|X|bCC)[ \t]{0,2}:?[ a-z]{0,4}(\r\n|\n)[ \t]?){0,6}",
+            step in 1usize..9,
+        ) {
+            let walk = crate::header::fields(content.as_bytes());
+            let expected: Vec<_> = walk
+                .filter_map(|field| {
+                    let name = NAMES.iter().position(|name| field.is(name))?;
+                    let range = field.range.start as u64..field.range.end as u64;
+                    Some((name, field.unfolded().into_owned(), range))
+                })
+                .collect();
+            prop_assert_eq!(found(content.as_bytes(), step), expected);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Addresses in a header that lack a domain (RFC 6409 §6.3: who changes a header sees to it that its
+//! addresses are complete).
+
+/// The value of an address field in which each address without a domain got `domain`; `None` if all have one,
+/// or it can't be told what stands there.
+#[must_use]
+pub fn complete(value: &str, domain: &str) -> Option<String> {
+    let mut list = List {
+        domain,
+        out: String::with_capacity(value.len() + domain.len() + 1),
+        open: Open::default(),
+    };
+    let mut chars = value.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '(' => {
+                list.out.push(c);
+                copy_comment(&mut chars, &mut list.out)?;
+                continue;
+            }
+            '"' => {
+                list.out.push(c);
+                copy_quoted(&mut chars, &mut list.out)?;
+                list.note_word();
+                continue;
+            }
+            '<' => list.begin_angle()?,
+            '>' => list.end_angle()?,
+            ',' if !list.open.is_in_angle => list.end_address(),
+            // A group, or a route: seldom, and never of a single client's making.
+            ':' | ';' | '\\' => return None,
+            c if c.is_whitespace() => list.open.has_blank = true,
+            c => {
+                list.note_character(c);
+                list.out.push(c);
+                list.open.word_end = list.out.len();
+                continue;
+            }
+        }
+        list.out.push(c);
+    }
+    if list.open.is_in_angle {
+        return None;
+    }
+    list.end_address();
+    (list.out.len() > value.len()).then_some(list.out)
+}
+
+struct List<'a> {
+    domain: &'a str,
+    out: String,
+    open: Open,
+}
+
+/// What is known of the address that is open.
+#[derive(Debug, Default)]
+struct Open {
+    is_in_angle: bool,
+    had_angle: bool,
+    has_at: bool,
+    /// Words outside of brackets, or within them.
+    words: u32,
+    /// Blanks came since the last word.
+    has_blank: bool,
+    is_in_word: bool,
+    /// Behind its last word.
+    word_end: usize,
+}
+
+impl List<'_> {
+    fn note_character(&mut self, c: char) {
+        self.open.has_at |= c == '@';
+        if !self.open.is_in_word || self.open.has_blank {
+            self.open.words += 1;
+        }
+        (self.open.is_in_word, self.open.has_blank) = (true, false);
+    }
+
+    /// A quoted string: a word, or a part of one.
+    fn note_word(&mut self) {
+        self.note_character('"');
+        self.open.word_end = self.out.len();
+    }
+
+    fn begin_angle(&mut self) -> Option<()> {
+        if self.open.had_angle || self.open.has_at {
+            return None;
+        }
+        self.open = Open { is_in_angle: true, had_angle: true, ..Open::default() };
+        Some(())
+    }
+
+    fn end_angle(&mut self) -> Option<()> {
+        if !self.open.is_in_angle {
+            return None;
+        }
+        self.add_domain();
+        self.open.is_in_angle = false;
+        Some(())
+    }
+
+    fn end_address(&mut self) {
+        if !self.open.had_angle {
+            self.add_domain();
+        }
+        self.open = Open::default();
+    }
+
+    fn add_domain(&mut self) {
+        if self.open.words == 1 && !self.open.has_at {
+            self.out.insert_str(self.open.word_end, &format!("@{}", self.domain));
+        }
+    }
+}
+
+fn copy_comment(chars: &mut std::str::Chars<'_>, out: &mut String) -> Option<()> {
+    let mut depth = 1_u32;
+    while depth > 0 {
+        let c = chars.next()?;
+        out.push(c);
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            '\\' => out.push(chars.next()?),
+            _ => {}
+        }
+    }
+    Some(())
+}
+
+fn copy_quoted(chars: &mut std::str::Chars<'_>, out: &mut String) -> Option<()> {
+    loop {
+        let c = chars.next()?;
+        out.push(c);
+        match c {
+            '"' => return Some(()),
+            '\\' => out.push(chars.next()?),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_domain_gets_one() {
+        for (value, expected) in [
+            (" jo", " jo@x.org"),
+            ("jo ", "jo@x.org "),
+            ("Jo Smith <jo>", "Jo Smith <jo@x.org>"),
+            ("\"Smith, Jo\" < jo > (at home)", "\"Smith, Jo\" < jo@x.org > (at home)"),
+            ("jo, al@y.org, Al <al>", "jo@x.org, al@y.org, Al <al@x.org>"),
+            ("jo (Jo, (of) y.org)", "jo@x.org (Jo, (of) y.org)"),
+            ("\"j o\"", "\"j o\"@x.org"),
+            ("j.o", "j.o@x.org"),
+        ] {
+            assert_eq!(complete(value, "x.org").as_deref(), Some(expected), "{value}");
+        }
+        for whole in [
+            "",
+            " jo@y.org",
+            "Jo <jo@y.org>",
+            "<>",
+            "Jo Smith",
+            "us: jo;",
+            "Jo <jo",
+            "jo>",
+            "jo (",
+            "\"jo",
+            "<@y.org:jo>",
+            "jo@y.org <jo>",
+            "<jo> <al>",
+            "j\\o",
+            "j o <a b>",
+        ] {
+            assert_eq!(complete(whole, "x.org"), None, "{whole}");
+        }
+    }
+}
