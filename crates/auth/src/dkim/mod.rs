@@ -8,7 +8,7 @@ pub(crate) mod signing;
 
 pub use private_key::{KeyError, SigningKey};
 pub use signature::Algorithm;
-pub use signing::{SigningIdentity, Unsigned};
+pub use signing::{SigningIdentity, Unsigned, sign};
 
 use crate::records::Records;
 use crate::scan::Scanned;

@@ -3,8 +3,12 @@
 use super::signature::Algorithm;
 use super::signing::Unsigned;
 use aws_lc_rs::digest;
+use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::fmt;
 
 /// A private key.
@@ -58,6 +62,36 @@ impl SigningKey {
             }
         }
         Err(error)
+    }
+
+    /// Makes a key; one of RSA has 2,048 bits (RFC 8301 §3.2).
+    ///
+    /// # Errors
+    /// The library makes none.
+    pub fn generate(algorithm: Algorithm) -> Result<SigningKey, Unsigned> {
+        let pair = match algorithm {
+            Algorithm::RsaSha256 => {
+                Pair::Rsa(Box::new(RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| Unsigned)?))
+            }
+            Algorithm::Ed25519Sha256 => {
+                Pair::Ed25519(Box::new(Ed25519KeyPair::generate().map_err(|_| Unsigned)?))
+            }
+        };
+        Ok(SigningKey(pair))
+    }
+
+    /// The TXT record by which others know it (RFC 6376 §3.6.1, RFC 8463 §4.2); `None`: the library
+    /// doesn't give its public half.
+    #[must_use]
+    pub fn record(&self) -> Option<String> {
+        let (kind, public) = match &self.0 {
+            Pair::Rsa(pair) => {
+                let der: PublicKeyX509Der<'_> = pair.public_key().as_der().ok()?;
+                ("rsa", STANDARD.encode(der.as_ref()))
+            }
+            Pair::Ed25519(pair) => ("ed25519", STANDARD.encode(pair.public_key().as_ref())),
+        };
+        Some(format!("v=DKIM1; k={kind}; p={public}"))
     }
 
     #[must_use]

@@ -4,6 +4,7 @@
 use super::canonical::{BodyDigest, Form, write_field};
 use super::private_key::SigningKey;
 use super::{write_last_field, write_named};
+use crate::scan::Scanned;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mail::header;
@@ -84,6 +85,30 @@ impl SigningIdentity {
     }
 }
 
+/// Signs a message for each of these, in their order: the `DKIM-Signature` fields, each as lines that are
+/// to be folded. What they cover is made ready once, for all of them. `added`: whole fields that go above
+/// those of the message, in the order in which they will stand. `now` is in seconds since 1970.
+///
+/// # Errors
+/// A key does not sign, or the message was not read to be signed, or its header can't be read; then
+/// nothing is signed.
+pub fn sign(
+    signers: &[SigningIdentity],
+    message: &Scanned,
+    added: &[u8],
+    now: u64,
+) -> Result<Vec<Vec<String>>, Unsigned> {
+    let body = message.body_to_sign().filter(|_| message.unreadable.is_none()).ok_or(Unsigned)?;
+    let (content, signed) = content_tags([added, &message.header], "", body);
+    let field = |signer: &SigningIdentity| {
+        let mut lines = vec!["DKIM-Signature: v=1;".to_owned()];
+        lines.extend(signer.tags(now));
+        lines.extend_from_slice(&content);
+        signer.end(lines, signed.clone())
+    };
+    signers.iter().map(field).collect()
+}
+
 /// The tags about content, with both forms relaxed: what is signed of the header, which comes in parts,
 /// each of whole fields, the upper ones first. `more`: a field to be signed beside the usual ones.
 pub(crate) fn content_tags(
@@ -162,6 +187,9 @@ pub(crate) fn write_folded(lines: &[String], signed: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dkim::{Algorithm, SigningKey, Verdict, verify};
+    use crate::scan::{Scan, Wanted};
+    use crate::testing::{self, Zone};
 
     #[test]
     fn what_matters_is_named_once_more_than_it_is_there() {
@@ -179,6 +207,50 @@ mod tests {
         let many = b"From: x\r\n".repeat(200);
         let parts: Vec<&[u8]> = many.chunks(9).collect();
         assert_eq!(names_of(&parts, ""), ["From"; NAMED_MAX]);
+    }
+
+    #[test]
+    fn what_is_signed_for_several_verifies_for_each_and_not_when_changed() {
+        let signer = |domain: &str, algorithm| {
+            let key = Arc::new(SigningKey::generate(algorithm).unwrap());
+            SigningIdentity { domain: domain.to_owned(), selector: "s".to_owned(), key }
+        };
+        let signers =
+            [signer("a.test", Algorithm::RsaSha256), signer("b.test", Algorithm::Ed25519Sha256)];
+        let record = |n: usize| signers[n].key.record().unwrap();
+        let zone = Zone::of(&[
+            ("s._domainkey.a.test", record(0).as_str()),
+            ("s._domainkey.b.test", record(1).as_str()),
+        ]);
+        let scanned = |wanted, message: &str| {
+            let mut scan = Scan::new(wanted);
+            scan.push(message.as_bytes());
+            scan.finish()
+        };
+        let message = "From: a@a.test\r\nTo: b@b.test\r\nSubject: one\r\n\r\nHello \r\n";
+        let to_sign = scanned(Wanted { to_sign: true, ..Wanted::default() }, message);
+        let fields = sign(&signers, &to_sign, b"Date: now\r\n", 1_000).unwrap();
+        let text: Vec<u8> = fields.iter().flat_map(|lines| folded(lines)).collect();
+        let signed = String::from_utf8(text).unwrap() + "Date: now\r\n" + message;
+        let verdicts = |message: &str| {
+            let message = scanned(Wanted { dkim: true, ..Wanted::default() }, message);
+            let outcomes = testing::now(verify(&zone, &message, 1_000));
+            outcomes.into_iter().map(|outcome| outcome.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(verdicts(&signed), [Verdict::Pass; 2], "{signed}");
+        for (from, to) in [
+            ("Hello", "Hallo"),
+            ("Subject: one", "Subject: two"),
+            ("Date: now", "Date: then"),
+            ("Date: now", "Cc: c@c.test\r\nDate: now"),
+            ("From: a@", "From: b@b.test\r\nFrom: a@"),
+        ] {
+            let changed = signed.replacen(from, to, 1);
+            assert_eq!(verdicts(&changed), [Verdict::Fail; 2], "{from}");
+        }
+        // One that was not read to be signed is not.
+        let read = scanned(Wanted { dkim: true, ..Wanted::default() }, message);
+        assert_eq!(sign(&signers, &read, b"", 1_000), Err(Unsigned));
     }
 
     #[test]

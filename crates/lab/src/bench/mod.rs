@@ -1,5 +1,6 @@
 //! The published benchmarks of this field, reproduced by one command.
 
+mod checks_cost;
 mod large_queue;
 mod machine;
 mod mailboxes;
@@ -144,6 +145,9 @@ pub fn run(options: &BenchOptions) -> Outcome {
     if options.scenario.as_deref() == Some(tls_cost::NAME) {
         return tls_cost::run(options.seconds, options.json);
     }
+    if options.scenario.as_deref() == Some(checks_cost::NAME) {
+        return checks_cost::run(options.seconds, options.json);
+    }
     let report = Bench::prepare(options)
         .and_then(Bench::run)
         .map_err(|error| CommandError::new(error.to_string()))?;
@@ -172,6 +176,7 @@ fn list() {
     }
     line("all", "every one of them");
     line(tls_cost::NAME, "no scenario: what TLS alone costs here, to hold runs with --tls against");
+    line(checks_cost::NAME, "no scenario: what SPF, DKIM and DMARC cost for a message of 10 kB");
     println!("Contenders:");
     for contender in &contenders {
         let text = format!("{}; {}", contender.title(), contender.durability().sentence);
