@@ -9,8 +9,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, ServerConfig,
-    SignatureScheme, StreamOwned,
+    CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind,
+    ServerConfig, SignatureScheme, StreamOwned,
 };
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -165,12 +165,20 @@ impl Server {
     }
 }
 
+/// Suites with AES-128 go first, as with most who run servers: what is measured is TLS, not SHA-384.
+fn provider() -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    let is_light = |suite: CipherSuite| suite == CipherSuite::TLS13_AES_128_GCM_SHA256;
+    provider.cipher_suites.sort_by_key(|suite| !is_light(suite.suite()));
+    provider
+}
+
 /// What a client of load has: any certificate is taken.
 ///
 /// # Errors
 /// When the library can't be set up.
 pub fn client_config(handshakes: Handshakes) -> io::Result<ClientConfig> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(provider());
     let any = AnyCertificate(Arc::clone(&provider));
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -206,7 +214,7 @@ pub fn server_config(
         .and_then(Iterator::collect)
         .map_err(|error| at(certificate)(&error))?;
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| at(key)(&error))?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_no_client_auth()

@@ -10,6 +10,7 @@ mod commands;
 mod commit_thread;
 mod console;
 mod control_socket;
+mod crypto;
 mod descriptors;
 mod dmarc_reports;
 mod event_log;

@@ -2,6 +2,7 @@
 
 mod dane;
 
+use crate::crypto;
 use crate::mutex::lock;
 use crate::pem;
 use dane::Dane;
@@ -9,7 +10,7 @@ use mta::lack;
 use mta::seams::{DaneTrust, Trust};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::fmt;
@@ -60,7 +61,7 @@ fn taking_anyone() -> io::Result<ClientConfig> {
 
 /// Takes the certificates that a judge lets pass.
 fn judged_by(judge: impl Judge) -> io::Result<ClientConfig> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(crypto::provider());
     let verifier = Arc::new(Judged { judge, provider: Arc::clone(&provider) });
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
@@ -86,7 +87,7 @@ pub(crate) fn verifying() -> io::Result<ClientConfig> {
 /// # Errors
 /// When TLS can't be had.
 pub(crate) fn verifying_by(roots: RootCertStore) -> io::Result<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let builder = ClientConfig::builder_with_provider(Arc::new(crypto::provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

@@ -6,6 +6,7 @@ mod clients;
 mod expiry;
 
 use crate::console::ConsoleLog;
+use crate::crypto;
 use crate::file_stamp::{LOOK_EVERY, Looks, Seen, Stamp};
 use crate::mutex::lock;
 use crate::pem;
@@ -18,7 +19,7 @@ use expiry::Expiry;
 use mta::console::Console;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::crypto::aws_lc_rs::{self, Ticketer};
+use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::ResolvesServerCert;
 use rustls::sign::CertifiedKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -245,13 +246,13 @@ fn read_configured(configured: &Configured) -> Result<Read, String> {
 fn certified(chain: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let certificates = pem::certificates(chain)?;
     let secret = pem::key(key)?;
-    let provider = aws_lc_rs::default_provider();
+    let provider = crypto::provider();
     CertifiedKey::from_der(certificates, secret, &provider)
         .map_err(|error| format!("{} with {}: {error}", chain.display(), key.display()))
 }
 
 fn door(choice: &Arc<Choice>, asked: Option<&Asked>) -> Result<Door, String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = Arc::new(crypto::provider());
     let judge = asked.map(|asked| asked.judge(&provider)).transpose()?;
     let config = Arc::new(server(choice, judge.clone(), provider)?);
     Ok(Door { config, judge })
@@ -276,6 +277,8 @@ fn server(
     // Sessions are resumed by tickets, whose keys change every six hours: nothing is kept here. Keys are of
     // one door: what a ticket says of a client's certificate is said of those who judge there.
     server.ticketer = Ticketer::new().map_err(unusable)?;
+    // One for the next connection: each costs about as much as deriving the keys of a session.
+    server.send_tls13_tickets = 1;
     server.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     Ok(server)
 }

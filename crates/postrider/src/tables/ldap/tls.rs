@@ -1,9 +1,9 @@
 //! TLS to a directory's server.
 
 use super::settings::TlsSettings;
+use crate::crypto;
 use crate::pem;
 use lookup::{Trouble, TroubleKind};
-use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use std::fmt::Display;
@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 /// # Errors
 /// A file that can't be read, or has not what it should.
 pub(super) fn connector(settings: &TlsSettings) -> Result<TlsConnector, Trouble> {
-    let versions = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let versions = ClientConfig::builder_with_provider(Arc::new(crypto::provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable("TLS", error))?;
     let builder = versions.with_root_certificates(roots(settings)?);
