@@ -1,5 +1,6 @@
 //! A running relay: logs, shards, acceptors and what they share.
 
+use crate::acme::Acme;
 use crate::certificates::{self, Certificates};
 use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
@@ -25,7 +26,7 @@ use mta::console::{Console as _, Level};
 use mta::control::{Scope, ShardPort, Suspension};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
-use mta::metrics::{EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics};
+use mta::metrics::{AcmeMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics};
 use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::io;
@@ -45,6 +46,7 @@ pub(crate) struct NodeMetrics {
     pub(crate) events: Arc<EventMetrics>,
     pub(crate) mailboxes: Arc<MailboxMetrics>,
     pub(crate) policies: Arc<PolicyMetrics>,
+    pub(crate) acme: Arc<AcmeMetrics>,
 }
 
 impl NodeMetrics {
@@ -55,6 +57,7 @@ impl NodeMetrics {
             events: Arc::default(),
             mailboxes: Arc::default(),
             policies: Arc::default(),
+            acme: Arc::default(),
         }
     }
 }
@@ -80,6 +83,7 @@ pub(crate) struct Node {
     shared: Arc<Shared>,
     tables: Arc<Registry>,
     certificates: Arc<Certificates>,
+    acme: Acme,
     signing_keys: Arc<SigningKeys>,
     dmarc_reports: DmarcReporting,
     greylist: Greylisting,
@@ -111,6 +115,8 @@ impl Node {
         let logs = read_logs(config, disks, console)?;
         let events = start_events(config, shards, &metrics, console)?;
         let (resolver, policies, greylist) = advisers(config, &metrics, descriptors, console)?;
+        // After the spool is open, as its directory is this server's alone then.
+        let acme = Acme::open(config, &certificates, &metrics.acme, console)?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -155,6 +161,7 @@ impl Node {
             shared: common.shared,
             tables: common.tables,
             certificates: common.certificates,
+            acme,
             signing_keys,
             dmarc_reports: common.dmarc_reports,
             greylist,
@@ -202,8 +209,10 @@ impl Node {
     pub(crate) fn reload(&self, config: &Arc<Config>) -> Result<(), String> {
         let signing_keys = signing_keys::read(config)?;
         let certificates = certificates::read(config)?;
+        let acme = self.acme.prepare(config)?;
         self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
         self.certificates.adopt(config, certificates)?;
+        self.acme.adopt(acme)?;
         self.signing_keys.adopt(config, signing_keys)?;
         self.dmarc_reports.adopt(config)?;
         self.greylist.open_for(config);
