@@ -107,16 +107,13 @@ impl Node {
         let (senders, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let metrics = NodeMetrics::new(config, shards);
-        let descriptors = Descriptors::claim(config, shards);
-        warn_of_few(config, descriptors, console);
+        let descriptors = claim(config, shards, console);
         let disks = open_disks(config, descriptors.log_files_max)?;
         let suspensions = Suspensions::open(&config.spool.paths[0])?;
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
         let events = start_events(config, shards, &metrics, console)?;
         let (resolver, policies, greylist) = advisers(config, &metrics, descriptors, console)?;
-        // After the spool is open, as its directory is this server's alone then.
-        let acme = Acme::open(config, &certificates, &metrics.acme, console)?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -148,6 +145,7 @@ impl Node {
         distribution.finish();
         let addresses = bound_addresses(&when_bound)?;
         Ok(Node {
+            acme: Acme::open(config, &common.certificates, &metrics.acme, console)?,
             shards: senders,
             threads,
             logs,
@@ -161,7 +159,6 @@ impl Node {
             shared: common.shared,
             tables: common.tables,
             certificates: common.certificates,
-            acme,
             signing_keys,
             dmarc_reports: common.dmarc_reports,
             greylist,
@@ -506,8 +503,9 @@ fn warn_of_no_dnssec(config: &Config, resolver: &Resolver, console: &ConsoleLog)
     }
 }
 
-/// Says where the process may open fewer files than the configuration counts on.
-fn warn_of_few(config: &Config, descriptors: Descriptors, console: &ConsoleLog) {
+/// Takes as many descriptors as there may be, and says where those are fewer than the configuration counts on.
+fn claim(config: &Config, shards: u16, console: &ConsoleLog) -> Descriptors {
+    let descriptors = Descriptors::claim(config, shards);
     let max = descriptors.sessions_max;
     for listener in config.listeners.iter().filter(|l| l.max_sessions == 0 || l.max_sessions > max)
     {
@@ -521,4 +519,5 @@ fn warn_of_few(config: &Config, descriptors: Descriptors, console: &ConsoleLog) 
             ),
         );
     }
+    descriptors
 }

@@ -31,17 +31,18 @@ impl Resolver<'_> {
         store: PathBuf,
     ) -> Option<Acme> {
         let is_written = self.document.line("acme").is_some();
-        if !certificates.iter().any(|certificate| certificate.acme) {
+        let Some(first) = certificates.iter().position(|certificate| certificate.acme) else {
             if is_written {
                 let help = "say `acme = true` in a [[certificate]] instead of `chain` and `key`";
                 self.warn("acme", "[acme], and no certificate that comes from there", help);
             }
             return None;
-        }
+        };
         if !written.terms_agreed {
             let help =
                 "read the authority's terms of service; then say terms_agreed = true in [acme]";
-            let place = if is_written { "acme" } else { "certificate" };
+            let certificate = format!("certificate[{first}]");
+            let place = if is_written { "acme" } else { &certificate };
             self.error(place, "the terms of the certificate authority are not agreed to", help);
         }
         self.directory_url(&written.directory);

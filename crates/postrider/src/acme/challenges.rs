@@ -98,8 +98,10 @@ fn certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, String> {
         Ok((certificate.der().clone(), PrivatePkcs8KeyDer::from(key.serialize_der())))
     };
     let (certificate, key) = made().map_err(|error: rcgen::Error| error.to_string())?;
-    CertifiedKey::from_der(vec![certificate], PrivateKeyDer::Pkcs8(key), &default_provider())
-        .map_err(|error| error.to_string())
+    // The check that key and certificate belong together knows no such critical extension.
+    let key = default_provider().key_provider.load_private_key(PrivateKeyDer::Pkcs8(key));
+    let key = key.map_err(|error| error.to_string())?;
+    Ok(CertifiedKey::new(vec![certificate], key))
 }
 
 #[cfg(test)]
