@@ -34,6 +34,9 @@ use std::time::Duration;
 use store::{Issued, Store};
 use tokio::sync::mpsc;
 
+/// Connections at once where an authority sees that names are ours.
+pub(crate) const CONNECTIONS_MAX: usize = 64;
+
 /// An order takes no longer, however many names it has.
 const ORDER_MAX: Duration = Duration::from_secs(600);
 

@@ -19,8 +19,11 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
 /// Everybody can come here; an authority asks from several places at once, once from each.
-pub(super) const LIMITS: Limits =
-    Limits { connections_max: 256, per_client_max: 16, life_max: Duration::from_secs(10) };
+pub(super) const LIMITS: Limits = Limits {
+    connections_max: super::CONNECTIONS_MAX,
+    per_client_max: 8,
+    life_max: Duration::from_secs(10),
+};
 
 /// RFC 8555 §8.3.
 const PATH: &str = "/.well-known/acme-challenge/";
