@@ -1,5 +1,6 @@
 //! A certificate of this server.
 
+use super::acme::Ordered;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -12,6 +13,9 @@ pub struct Certificate {
     pub chain: PathBuf,
     /// PEM: its private key.
     pub key: PathBuf,
+    /// How it is ordered from the authority of `[acme]`, which may not have been done yet: chain and key
+    /// are one file then. `None`: the files are the operator's.
+    pub ordered: Option<Ordered>,
     /// Line of the file, from 1.
     pub line: u32,
 }
@@ -36,6 +40,12 @@ impl NamePattern {
     /// `name` is ASCII and in lower case.
     pub(super) fn new(name: &str, is_wildcard: bool) -> NamePattern {
         NamePattern { name: name.into(), is_wildcard }
+    }
+
+    /// Whether it stands for many.
+    #[must_use]
+    pub fn is_wildcard(&self) -> bool {
+        self.is_wildcard
     }
 
     /// Whether this name is meant.

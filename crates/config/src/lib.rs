@@ -7,6 +7,7 @@
 //! What the message's way asks of it: [`Config::decide`] (may this client send to this
 //! recipient?) at RCPT; [`Config::route_of`] (where does it go?) whenever a recipient falls due.
 
+mod acme;
 mod certificate;
 mod channel;
 mod decision;
@@ -34,6 +35,7 @@ mod table;
 mod table_section;
 pub mod written;
 
+pub use acme::{Acme, ExternalAccount, Ordered};
 pub use certificate::{Certificate, NamePattern};
 pub use channel::{
     ChannelSection, Destination, Limits, Settings, SharedLimits, TlsSources, Values,
@@ -61,7 +63,9 @@ pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
 pub use table_section::TableSection;
-pub use written::{Durability, ListenerTls, LogLevel, Returns, TableRefText};
+pub use written::{
+    AcmeChallenge, Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText,
+};
 
 use document::Document;
 use mail::{Domain, Mailbox};
@@ -86,6 +90,8 @@ pub struct Config {
     pub spool: SpoolSection,
     /// Those of this server; the first is for clients that ask for none.
     pub certificates: Vec<Certificate>,
+    /// Where those come from that are ordered; `None`: there are none.
+    pub acme: Option<Acme>,
     /// Where mail comes in, at least one.
     pub listeners: Vec<Arc<Listener>>,
     /// Where mail goes, in the order of the file, and last, if it is needed, the built-in one

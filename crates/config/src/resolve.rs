@@ -1,5 +1,6 @@
 //! From what is written to what is used: every value read, every mistake collected.
 
+mod acme;
 mod certificate;
 mod client_certificates;
 mod dmarc_reports;
@@ -71,6 +72,7 @@ struct Parts {
     shards: Option<u16>,
     spool: SpoolSection,
     certificates: Vec<super::Certificate>,
+    acme: Option<super::Acme>,
     listeners: Vec<super::Listener>,
     routes: Vec<Route>,
     table: RouteTable,
@@ -97,6 +99,7 @@ impl Parts {
             shards: self.shards,
             spool: self.spool,
             certificates: self.certificates,
+            acme: self.acme,
             listeners: self.listeners.into_iter().map(Arc::new).collect(),
             routes: self.routes.into_iter().map(Arc::new).collect(),
             retry: self.retry,
@@ -131,7 +134,9 @@ impl Resolver<'_> {
         let hostname = self.hostname(written.hostname.as_deref(), machine);
         let spool = self.spool(&written.spool);
         let retry = self.retry("retry", &written.retry);
-        let certificates = self.certificates(&written.certificate);
+        let store = acme::store(&first_spool(&spool));
+        let certificates = self.certificates(&written.certificate, &store);
+        let acme = self.acme(&written.acme, &written.certificate, store);
         self.tables = self.tables(schema, &written.table);
         let listeners = self.listeners(schema, &written.listener, !written.certificate.is_empty());
         let reports = Arc::new(self.reports("reports", &written.reports));
@@ -159,6 +164,7 @@ impl Resolver<'_> {
             proxy_addresses: self.proxy_addresses(&written.proxy_addresses),
             spool,
             certificates,
+            acme,
             listeners,
             routes,
             table,

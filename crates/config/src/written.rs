@@ -4,12 +4,14 @@
 //! keys and wrong types are generated from these structs and their doc comments; the defaults
 //! stand in the `Default` implementations, as text, and are read like anything in a file.
 
+mod acme;
 mod certificate;
 mod listener;
 mod reports;
 mod route;
 mod table;
 
+pub use acme::{AcmeChallenge, AcmeText, ExternalAccountText, KeyType};
 pub use certificate::CertificateText;
 pub use listener::{CertificateIdentityText, ClientCertificatesText, ListenerText, ListenerTls};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
@@ -51,6 +53,8 @@ pub struct FileText {
     pub tls: TlsText,
     /// Certificates of this server, for TLS on listeners.
     pub certificate: Vec<CertificateText>,
+    /// The authority that certificates with `acme = true` come from.
+    pub acme: AcmeText,
     /// Where mail comes in. At least one.
     pub listener: Vec<ListenerText>,
     /// Where mail goes. At least one; the first that matches the recipient's domain wins.

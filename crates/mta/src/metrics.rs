@@ -424,6 +424,15 @@ metric_set! {
 }
 
 metric_set! {
+    /// Of certificates that an authority is asked for (ACME).
+    AcmeMetrics:
+
+    issued: Counter = "acme_orders" {outcome = "issued"} "Certificates that were ordered from the authority, by what came of it.";
+    refused: Counter = "acme_orders" {outcome = "refused"} "Certificates that were ordered from the authority, by what came of it.";
+    unreached: Counter = "acme_orders" {outcome = "unreached"} "Certificates that were ordered from the authority, by what came of it.";
+}
+
+metric_set! {
     /// Of the event log.
     EventMetrics:
 

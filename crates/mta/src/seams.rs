@@ -111,6 +111,11 @@ pub trait Net: 'static {
         from: Option<IpAddr>,
     ) -> impl Future<Output = io::Result<Self::Stream>>;
 
+    /// Whether there is a certificate now to show to clients.
+    fn can_encrypt(&self) -> bool {
+        true
+    }
+
     /// Has a client encrypt the connection, on which nothing was read that belongs to that.
     ///
     /// # Errors

@@ -2,20 +2,19 @@
 //! authentication. Runs on a thread of its own, beside the control socket, so that a slow reader
 //! never holds up mail.
 
-mod connection;
 mod host;
 mod numbers;
 
 pub(crate) use numbers::Numbers;
 
 use crate::control_socket::ControlSocket;
+use crate::limited_listener::{LimitedListener, Limits};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use connection::LimitedListener;
 use mta::control::ControlPlane;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
@@ -23,7 +22,12 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Who asks is the operator's own.
+const LIMITS: Limits =
+    Limits { connections_max: 64, per_client_max: 64, life_max: Duration::from_secs(60) };
 
 /// How the server is, for load balancers and watchdogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -77,7 +81,8 @@ impl AdminServer {
                     tokio::spawn(socket.serve(Arc::new(plane)));
                 }
                 let router = router(parts.hostname, parts.numbers, parts.health);
-                if let Some(listener) = listener.and_then(|l| LimitedListener::new(l).ok()) {
+                if let Some(listener) = listener.and_then(|l| LimitedListener::new(l, LIMITS).ok())
+                {
                     tokio::spawn(async move { axum::serve(listener, router).await });
                 }
                 // A sender that is dropped stops the thread, too.

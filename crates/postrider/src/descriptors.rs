@@ -1,5 +1,6 @@
 //! How many files the process may have open, and who gets how many of them.
 
+use crate::acme;
 use crate::world::SOCKETS_PER_LOOKUP;
 use config::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -17,6 +18,8 @@ const MAILBOXES_PART: u64 = 16;
 const MAILBOX_FILES_MAX: u64 = 1_024;
 /// Connections of stages (policy services, lookups of checks) have this part of all at most.
 const STAGES_PART: u64 = 8;
+/// Where certificates are ordered, strangers who come for none of it have this part of all at most.
+const CHALLENGES_PART: u64 = 16;
 
 /// Fetches of MTA-STS policies have this part of all at most; each takes a lookup and a connection.
 const FETCHES_PART: u64 = 16;
@@ -37,6 +40,8 @@ struct Wanted {
     beside: u64,
     /// Fetches of policies at once.
     fetches: u64,
+    /// Connections of whoever comes where an authority sees whose names are ours.
+    challenges: u64,
 }
 
 /// The descriptors of the process, divided. Sessions must not take what delivery needs, and
@@ -70,6 +75,7 @@ impl Descriptors {
         let has_promises = config.routes.iter().any(|route| route.channel.tls_sources().mta_sts);
         let wanted = Wanted {
             fetches: if has_promises { FETCHES_MAX } else { 0 },
+            challenges: if config.acme.is_some() { acme::CONNECTIONS_MAX as u64 } else { 0 },
             logs: config.spool.paths.len() as u64,
             lookups: u64::from(config.dns.max_lookups),
             stages: (stages.sum::<u64>() + checks) * u64::from(shards),
@@ -88,7 +94,8 @@ impl Descriptors {
         let stages = wanted.stages.min(limit / STAGES_PART);
         let fetches = wanted.fetches.min(limit / FETCHES_PART / SOCKETS_PER_FETCH);
         let asked = lookups * SOCKETS_PER_LOOKUP + fetches * SOCKETS_PER_FETCH;
-        let connections = limit - reserve - asked - stages;
+        let challenges = wanted.challenges.min(limit / CHALLENGES_PART);
+        let connections = limit - reserve - asked - stages - challenges;
         let egress_max = (connections / 3).max(1);
         let turned_away = u64::from(mta::acceptor::TURNED_AWAY_MAX);
         let sessions = (connections - egress_max).saturating_sub(turned_away);
@@ -113,19 +120,31 @@ mod tests {
     fn everybody_has_a_part_and_all_parts_fit() {
         for limit in [256, 1024, 4096, 20_000, 524_288, u64::MAX] {
             for logs in [1, 2, 8] {
-                for (stages, fetches) in [(0, 0), (40, 0), (256_000, 0), (0, 64), (256_000, 64)] {
-                    let wanted = Wanted { logs, lookups: 256, stages, beside: 0, fetches };
+                for (stages, fetches, challenges) in [
+                    (0, 0, 0),
+                    (40, 0, 0),
+                    (256_000, 0, 0),
+                    (0, 64, 0),
+                    (256_000, 64, 0),
+                    (0, 0, 64),
+                ] {
+                    let wanted =
+                        Wanted { logs, lookups: 256, stages, beside: 0, fetches, challenges };
                     let parts = Descriptors::divide(limit, wanted);
                     let taken = u64::from(parts.sessions_max)
                         + parts.egress_max
                         + u64::from(parts.lookups_max) * SOCKETS_PER_LOOKUP
                         + u64::from(mta::acceptor::TURNED_AWAY_MAX)
                         + stages.min(limit / STAGES_PART)
+                        + challenges.min(limit / CHALLENGES_PART)
                         + fetches.min(parts.fetches_max as u64) * SOCKETS_PER_FETCH
                         + parts.mailbox_files_max as u64
                         + logs * parts.log_files_max as u64;
                     assert!(taken + 32 <= limit, "{limit} {logs} {stages}: {parts:?}");
-                    let least = if stages == 0 && fetches == 0 { (48, 32) } else { (18, 16) };
+                    let least = match stages + fetches + challenges {
+                        0 => (48, 32),
+                        _ => (18, 16),
+                    };
                     assert!(parts.sessions_max >= least.0, "{limit} {stages}: {parts:?}");
                     assert!(parts.egress_max >= least.1, "{limit} {stages}: {parts:?}");
                 }
@@ -135,9 +154,10 @@ mod tests {
 
     #[test]
     fn the_usual_limit_is_divided_so() {
-        let divide = |limit, lookups, stages| {
-            Descriptors::divide(limit, Wanted { logs: 1, lookups, stages, beside: 0, fetches: 0 })
-        };
+        let none =
+            Wanted { logs: 1, lookups: 256, stages: 0, beside: 0, fetches: 0, challenges: 0 };
+        let divide =
+            |limit, lookups, stages| Descriptors::divide(limit, Wanted { lookups, stages, ..none });
         let parts = divide(1024, 256, 0);
         assert_eq!((parts.sessions_max, parts.egress_max, parts.log_files_max), (402, 208, 128));
         assert_eq!(parts.lookups_max, 21);
@@ -147,12 +167,9 @@ mod tests {
         let parts = divide(1024, 256, 40);
         assert_eq!((parts.sessions_max, parts.egress_max), (375, 195));
         // Two milters at a listener: each session there has three connections.
-        let wanted = Wanted { logs: 1, lookups: 256, stages: 0, beside: 2, fetches: 0 };
-        assert_eq!(Descriptors::divide(1024, wanted).sessions_max, 134);
-        let fetches = |limit, fetches| {
-            let wanted = Wanted { logs: 1, lookups: 256, stages: 0, beside: 0, fetches };
-            Descriptors::divide(limit, wanted).fetches_max
-        };
+        assert_eq!(Descriptors::divide(1024, Wanted { beside: 2, ..none }).sessions_max, 134);
+        let fetches =
+            |limit, fetches| Descriptors::divide(limit, Wanted { fetches, ..none }).fetches_max;
         assert_eq!([fetches(1024, 64), fetches(20_000, 64), fetches(20_000, 0)], [9, 64, 2]);
     }
 }

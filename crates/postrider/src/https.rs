@@ -5,7 +5,7 @@ use crate::{peer_tls, pem};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::client::conn::http1;
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -69,13 +69,31 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let response = exchange_whole(stream, request, bytes_max).await?;
+    Ok((response.status(), response.into_body()))
+}
+
+/// The same, with the answer's header fields.
+///
+/// # Errors
+/// What went wrong, in words.
+pub(crate) async fn exchange_whole<B>(
+    stream: Box<dyn Wire>,
+    request: Request<B>,
+    bytes_max: usize,
+) -> Result<Response<Bytes>, String>
+where
+    B: Body + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let handshake = http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), bytes_max).collect().await;
-        Ok((status, body.map_err(|error| error.to_string())?.to_bytes()))
+        let (parts, body) = response.into_parts();
+        let body = Limited::new(body, bytes_max).collect().await;
+        Ok(Response::from_parts(parts, body.map_err(|error| error.to_string())?.to_bytes()))
     };
     driven(exchange, connection).await
 }

@@ -3,6 +3,7 @@
 // Floor 3 is where sockets are opened, clocks are read and threads are started.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod acme;
 mod admin;
 mod certificates;
 mod cli;
@@ -18,6 +19,7 @@ mod file_disk;
 mod file_stamp;
 mod greylist;
 mod https;
+mod limited_listener;
 mod log_set;
 mod logins;
 mod logs;

@@ -1,5 +1,6 @@
 //! A running relay: logs, shards, acceptors and what they share.
 
+use crate::acme::Acme;
 use crate::certificates::{self, Certificates};
 use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
@@ -25,7 +26,7 @@ use mta::console::{Console as _, Level};
 use mta::control::{Scope, ShardPort, Suspension};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
-use mta::metrics::{EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics};
+use mta::metrics::{AcmeMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics};
 use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::io;
@@ -45,6 +46,7 @@ pub(crate) struct NodeMetrics {
     pub(crate) events: Arc<EventMetrics>,
     pub(crate) mailboxes: Arc<MailboxMetrics>,
     pub(crate) policies: Arc<PolicyMetrics>,
+    pub(crate) acme: Arc<AcmeMetrics>,
 }
 
 impl NodeMetrics {
@@ -55,6 +57,7 @@ impl NodeMetrics {
             events: Arc::default(),
             mailboxes: Arc::default(),
             policies: Arc::default(),
+            acme: Arc::default(),
         }
     }
 }
@@ -80,6 +83,7 @@ pub(crate) struct Node {
     shared: Arc<Shared>,
     tables: Arc<Registry>,
     certificates: Arc<Certificates>,
+    acme: Acme,
     signing_keys: Arc<SigningKeys>,
     dmarc_reports: DmarcReporting,
     greylist: Greylisting,
@@ -103,8 +107,7 @@ impl Node {
         let (senders, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
         let metrics = NodeMetrics::new(config, shards);
-        let descriptors = Descriptors::claim(config, shards);
-        warn_of_few(config, descriptors, console);
+        let descriptors = claim(config, shards, console);
         let disks = open_disks(config, descriptors.log_files_max)?;
         let suspensions = Suspensions::open(&config.spool.paths[0])?;
         let clock = doubt_clock(config, console);
@@ -142,6 +145,7 @@ impl Node {
         distribution.finish();
         let addresses = bound_addresses(&when_bound)?;
         Ok(Node {
+            acme: Acme::open(config, &common.certificates, &metrics.acme, console)?,
             shards: senders,
             threads,
             logs,
@@ -202,8 +206,10 @@ impl Node {
     pub(crate) fn reload(&self, config: &Arc<Config>) -> Result<(), String> {
         let signing_keys = signing_keys::read(config)?;
         let certificates = certificates::read(config)?;
+        let acme = self.acme.prepare(config)?;
         self.tables.adopt(config).map_err(|mistakes| mistakes.join("; "))?;
         self.certificates.adopt(config, certificates)?;
+        self.acme.adopt(acme)?;
         self.signing_keys.adopt(config, signing_keys)?;
         self.dmarc_reports.adopt(config)?;
         self.greylist.open_for(config);
@@ -497,8 +503,9 @@ fn warn_of_no_dnssec(config: &Config, resolver: &Resolver, console: &ConsoleLog)
     }
 }
 
-/// Says where the process may open fewer files than the configuration counts on.
-fn warn_of_few(config: &Config, descriptors: Descriptors, console: &ConsoleLog) {
+/// Takes as many descriptors as there may be, and says where those are fewer than the configuration counts on.
+fn claim(config: &Config, shards: u16, console: &ConsoleLog) -> Descriptors {
+    let descriptors = Descriptors::claim(config, shards);
     let max = descriptors.sessions_max;
     for listener in config.listeners.iter().filter(|l| l.max_sessions == 0 || l.max_sessions > max)
     {
@@ -512,4 +519,5 @@ fn warn_of_few(config: &Config, descriptors: Descriptors, console: &ConsoleLog) 
             ),
         );
     }
+    descriptors
 }

@@ -22,6 +22,19 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
+/// All certificates of a text, at least one.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+    match read {
+        Ok(certificates) if certificates.is_empty() => Err("no certificate in it".to_owned()),
+        Ok(certificates) => Ok(certificates),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The private key of a file.
 ///
 /// # Errors

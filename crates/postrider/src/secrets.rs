@@ -2,6 +2,8 @@
 
 use crate::console::ConsoleLog;
 use crate::file_stamp::{LOOK_EVERY, Seen};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use config::{Config, Secret, SecretFile};
 use mta::console::Console;
 use std::fs::File;
@@ -62,8 +64,14 @@ const OTHERS: u32 = 0o007;
 /// # Errors
 /// Why there is no secret, with the path of the file.
 fn read_login(file: &SecretFile) -> Result<(), String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.path().display());
-    let path = resolved(file.path()).ok_or_else(|| {
+    file.put(Secret(line_of(file.path(), auth::sasl::client::SECRET_BYTES_MAX)?.into()));
+    Ok(())
+}
+
+/// The only line of a file that not everybody may read.
+fn line_of(path: &Path, max: usize) -> Result<Vec<u8>, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let path = resolved(path).ok_or_else(|| {
         wrong(&format_args!("the environment has no {CREDENTIALS}: systemd sets it"))
     })?;
     let mode = std::fs::metadata(&path).map_err(|error| wrong(&error))?.mode();
@@ -74,15 +82,31 @@ fn read_login(file: &SecretFile) -> Result<(), String> {
     let content = content_of(&path).map_err(|error| wrong(&error))?;
     let line = content.strip_suffix(b"\n").unwrap_or(&content);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.is_empty() || line.len() > auth::sasl::client::SECRET_BYTES_MAX {
-        let max = auth::sasl::client::SECRET_BYTES_MAX;
+    if line.is_empty() || line.len() > max {
         return Err(wrong(&format_args!("a line of 1 to {max} bytes is wanted")));
     }
     if line.iter().any(u8::is_ascii_control) {
         return Err(wrong(&"one line is wanted, without control characters"));
     }
-    file.put(Secret(line.into()));
-    Ok(())
+    Ok(line.to_owned())
+}
+
+/// Characters of a key in base64url.
+const KEY_MAX: usize = 4_096;
+
+/// A key that is the only line of a file, in base64url, as authorities hand it out for an external account
+/// binding (RFC 8555 §7.3.4).
+///
+/// # Errors
+/// Why there is none, with the path of the file.
+pub(crate) fn read_base64url(path: &Path) -> Result<Secret, String> {
+    let line = line_of(path, KEY_MAX)?;
+    let bare = line.trim_ascii();
+    let bare = bare.strip_suffix(b"==").or(bare.strip_suffix(b"=")).unwrap_or(bare);
+    match URL_SAFE_NO_PAD.decode(bare) {
+        Ok(key) => Ok(Secret(key.into())),
+        Err(error) => Err(format!("{}: a key in base64url is wanted: {error}", path.display())),
+    }
 }
 
 /// The file itself; `None`: it would be one of systemd's, and there are none.
@@ -169,6 +193,24 @@ mod tests {
         assert_eq!(file.secret().map(|secret| secret.0.len()), Some(most));
         let handed = resolved(Path::new("$CREDENTIALS_DIRECTORY/relay"));
         assert_eq!(handed.is_some(), std::env::var_os(CREDENTIALS).is_some());
+    }
+
+    #[test]
+    fn a_key_is_in_base64url() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            read_base64url(&path)
+        };
+        let key = Ok(Secret([0xFB, 0xFF, 1, 2][..].into()));
+        for text in ["-_8BAg", "-_8BAg==\n", " -_8BAg \r\n"] {
+            assert_eq!(read(text), key, "{text:?}");
+        }
+        for text in ["+/8BAg", "a", "-_8B\nAg", ""] {
+            assert!(read(text).unwrap_err().contains("key"), "{text:?}");
+        }
     }
 
     #[test]

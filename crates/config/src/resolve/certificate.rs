@@ -4,16 +4,31 @@ use crate::certificate::{Certificate, NamePattern};
 use crate::resolver::Resolver;
 use crate::written::CertificateText;
 use mail::Domain;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 impl Resolver<'_> {
-    pub(super) fn certificates(&mut self, written: &[CertificateText]) -> Vec<Certificate> {
-        let numbered = written.iter().enumerate();
-        numbered.filter_map(|(index, text)| self.certificate(index, text)).collect()
+    /// `store`: where those are kept that an authority issued.
+    pub(super) fn certificates(
+        &mut self,
+        written: &[CertificateText],
+        store: &Path,
+    ) -> Vec<Certificate> {
+        let mut certificates = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let certificate = self.certificate(index, text, store, &certificates);
+            certificates.extend(certificate);
+        }
+        certificates
     }
 
     /// `None`: there is a mistake in it.
-    fn certificate(&mut self, index: usize, text: &CertificateText) -> Option<Certificate> {
+    fn certificate(
+        &mut self,
+        index: usize,
+        text: &CertificateText,
+        store: &Path,
+        others: &[Certificate],
+    ) -> Option<Certificate> {
         let at = format!("certificate[{index}]");
         if text.names.is_empty() {
             let help = "say whom it is shown to, such as names = [\"mx.example.org\"]";
@@ -23,10 +38,26 @@ impl Resolver<'_> {
         let names: Vec<NamePattern> = numbered
             .filter_map(|(number, name)| self.name_pattern(&format!("{at}.names[{number}]"), name))
             .collect();
+        let line = self.document.line(&at).unwrap_or(0);
+        if text.acme {
+            let (file, ordered) = self.ordered(&at, text, &names)?;
+            let path = store.join(file);
+            if let Some(other) = others.iter().find(|other| other.chain == path) {
+                let help = format!("on line {}: its file has the name of the first", other.line);
+                let message = "another certificate that comes by ACME has this first name";
+                self.error(&format!("{at}.names"), message, &help);
+            }
+            let (chain, key) = (path.clone(), path);
+            return Some(Certificate { names, chain, key, ordered: Some(ordered), line });
+        }
+        let is_written = [("key_type", text.key_type.is_some()), ("reuse_key", text.reuse_key)];
+        for (key, _) in is_written.into_iter().filter(|(_, is_written)| *is_written) {
+            let help = "the key is what its file says; with acme = true one is made";
+            self.error(&format!("{at}.{key}"), format!("`{key}` without `acme`"), help);
+        }
         let chain = self.certificate_file(&at, "chain", text.chain.as_deref());
         let key = self.certificate_file(&at, "key", text.key.as_deref());
-        let line = self.document.line(&at).unwrap_or(0);
-        Some(Certificate { names, chain: chain?, key: key?, line })
+        Some(Certificate { names, chain: chain?, key: key?, ordered: None, line })
     }
 
     fn certificate_file(&mut self, at: &str, key: &str, path: Option<&str>) -> Option<PathBuf> {

@@ -124,7 +124,7 @@ impl Resolver<'_> {
         let usual = if has_certificates { ListenerTls::StartTls } else { ListenerTls::Off };
         let tls = text.tls.unwrap_or(usual);
         if tls != ListenerTls::Off && !has_certificates {
-            let help = "add a [[certificate]] with names, chain and key";
+            let help = "add a [[certificate]] with names, chain and key, or with acme = true";
             self.error(&format!("{at}.tls"), "TLS without a certificate", help);
         }
         tls

@@ -1,5 +1,6 @@
 //! `[[certificate]]` as it is written.
 
+use super::KeyType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +16,20 @@ pub struct CertificateText {
     /// longer. Required.
     #[schemars(extend("items" = { "type": "string", "title": "domain" }))]
     pub names: Vec<String>,
-    /// The file with the certificate and those that lead from it to a root, in PEM. Required.
+    /// The file with the certificate and those that lead from it to a root, in PEM. Required
+    /// without `acme`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// The file with its private key, in PEM, without a password. Required.
+    /// The file with its private key, in PEM, without a password. Required without `acme`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// The certificate is ordered from the authority of `[acme]`, for `names`, and renewed in time. Before
+    /// the first has come, the server starts without it.
+    pub acme: bool,
+    /// Of what kind its key is, with `acme`. Without it: `"ecdsa"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_type: Option<KeyType>,
+    /// With `acme`: the key stays the same when the certificate is renewed, so that TLSA records about the
+    /// key (`3 1 1`) go on being true.
+    pub reuse_key: bool,
 }

@@ -120,6 +120,12 @@ impl<W: World> Entrance<W> {
         }
     }
 
+    /// Whether there is a certificate now to do it with.
+    #[must_use]
+    pub fn can_encrypt(&self) -> bool {
+        self.ingress.services.world.net().can_encrypt()
+    }
+
     /// Has the client encrypt the connection, which must be done by `until`; after
     /// [`Entrance::may_encrypt`].
     ///

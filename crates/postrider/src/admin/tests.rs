@@ -18,6 +18,7 @@ fn numbers() -> Numbers {
         tables: tables(),
         mailboxes: Arc::default(),
         policies: Arc::default(),
+        acme: Arc::default(),
         started: Start::now(),
     }
 }

@@ -13,26 +13,33 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub(super) struct Expiry {
     file: PathBuf,
     ends: Wall,
+    /// It is told no sooner before its end than this.
+    warning_max: Duration,
     /// When it was told last.
     told: Option<Wall>,
 }
 
 impl Expiry {
-    /// Of the certificate in DER that is the first of `file`.
+    /// Of the certificate in DER that is the first of `file`; `is_ordered`: it is renewed when a third of its
+    /// time is left, and is worth a word only some time after that.
     ///
     /// # Errors
     /// It is none, in a sentence.
-    pub(super) fn of(file: &Path, der: &[u8]) -> Result<Expiry, String> {
+    pub(super) fn of(file: &Path, der: &[u8], is_ordered: bool) -> Result<Expiry, String> {
         let certificate = Certificate::from_der(der)
             .map_err(|error| format!("{}: no certificate: {error}", file.display()))?;
         // RFC 5280 §4.1.2.5.
-        let ends = certificate.tbs_certificate().validity().not_after.to_unix_duration();
+        let validity = certificate.tbs_certificate().validity();
+        let ends = validity.not_after.to_unix_duration();
+        let lifetime = ends.saturating_sub(validity.not_before.to_unix_duration());
+        let warning_max = if is_ordered { lifetime / 4 } else { Duration::MAX };
         let ends = Wall(u64::try_from(ends.as_millis()).unwrap_or(u64::MAX));
-        Ok(Expiry { file: file.to_owned(), ends, told: None })
+        Ok(Expiry { file: file.to_owned(), ends, warning_max, told: None })
     }
 
     /// What is to be told at `now`, once a day from `warning` before the end.
     pub(super) fn due(&mut self, now: Wall, warning: Duration) -> Option<String> {
+        let warning = warning.min(self.warning_max);
         let is_near = !warning.is_zero() && now.after(warning) >= self.ends;
         let is_told = self.told.is_some_and(|told| now < told.after(DAY));
         if !is_near || is_told {
@@ -64,7 +71,8 @@ mod tests {
     #[test]
     fn the_end_is_told_once_a_day_from_the_warning_on() {
         let ends = Wall(1_800_000_000_000);
-        let mut expiry = Expiry { file: "/etc/mx.pem".into(), ends, told: None };
+        let file = "/etc/mx.pem".into();
+        let mut expiry = Expiry { file, ends, warning_max: Duration::MAX, told: None };
         let before = |time: Duration| Wall(ends.0 - time.as_millis() as u64);
         let mut told = |now, warning| expiry.due(now, warning);
         assert_eq!(told(before(3 * DAY + Duration::from_millis(1)), 3 * DAY), None);
@@ -82,6 +90,11 @@ mod tests {
         assert!(last.as_deref().is_some_and(|text| text.contains("ends today")), "{last:?}");
         let over = expiry.due(ends.after(DAY), 3 * DAY);
         assert!(over.as_deref().is_some_and(|text| text.contains("has ended at")), "{over:?}");
+        // One that lives six days and is renewed after four.
+        let warning_max = 36 * DAY / 24;
+        let mut short = Expiry { warning_max, told: None, ..expiry.clone() };
+        assert_eq!(short.due(before(37 * DAY / 24), 14 * DAY), None);
+        assert!(short.due(before(36 * DAY / 24), 14 * DAY).is_some());
         // Read again it is not told anew; another one is.
         let mut same = Expiry { told: None, ..expiry.clone() };
         same.remember(&expiry);
@@ -93,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_no_certificate_is_named() {
-        let error = Expiry::of(Path::new("/etc/mx.pem"), &[0x30, 0x03, 2, 1, 0]);
+        let error = Expiry::of(Path::new("/etc/mx.pem"), &[0x30, 0x03, 2, 1, 0], false);
         assert!(error.is_err_and(|text| text.starts_with("/etc/mx.pem: no certificate: ")));
     }
 }

@@ -16,7 +16,7 @@ use clients::Asked;
 pub(crate) use clients::Judge;
 use config::{Certificate, ClientCertificates, Config};
 use expiry::Expiry;
-use mta::console::Console;
+use mta::console::{Console, Level};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::Ticketer;
@@ -24,6 +24,7 @@ use rustls::server::ResolvesServerCert;
 use rustls::sign::CertifiedKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
@@ -32,6 +33,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Certificates {
     state: Mutex<State>,
+    /// Each session asks for it, on all shards.
+    is_any: AtomicBool,
     console: Arc<ConsoleLog>,
 }
 
@@ -106,9 +109,18 @@ impl Certificates {
         config: &Config,
         console: &Arc<ConsoleLog>,
     ) -> Result<Arc<Certificates>, String> {
-        let state = Mutex::default();
-        let certificates = Arc::new(Certificates { state, console: Arc::clone(console) });
-        certificates.adopt(config, read(config)?)?;
+        let certificates = Arc::new(Certificates {
+            state: Mutex::default(),
+            is_any: AtomicBool::new(false),
+            console: Arc::clone(console),
+        });
+        let configured = Configured::of(config);
+        let read = read_configured(&configured, &mut |why| {
+            // Another one is ordered in its place.
+            certificates.console.line(Level::Warn, "tls", format_args!("left out: {why}"));
+            Ok(())
+        })?;
+        certificates.adopt(config, read)?;
         Ok(certificates)
     }
 
@@ -122,6 +134,7 @@ impl Certificates {
         read: Read,
     ) -> Result<(), String> {
         let mut state = lock(&self.state);
+        self.is_any.store(read.servers.plain.is_some(), Ordering::Relaxed);
         state.take(read);
         state.warning = config.tls.expiry_warning;
         state.configured = Configured::of(config);
@@ -130,6 +143,11 @@ impl Certificates {
             state.is_watched = true;
         }
         Ok(())
+    }
+
+    /// Whether there is any.
+    pub(crate) fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Relaxed)
     }
 
     /// What a client's handshake begins with, who is asked for a certificate or not. `None`: there is no
@@ -146,7 +164,7 @@ impl Certificates {
     #[cfg(test)]
     pub(crate) fn none() -> Arc<Certificates> {
         let console = Arc::new(ConsoleLog::stderr(mta::console::Level::Error));
-        Arc::new(Certificates { state: Mutex::default(), console })
+        Arc::new(Certificates { state: Mutex::default(), is_any: AtomicBool::new(false), console })
     }
 
     fn watch(self: &Arc<Certificates>) -> std::io::Result<()> {
@@ -170,14 +188,15 @@ impl Certificates {
     }
 
     /// Reads all anew, as the files are now.
-    fn read_anew(&self) {
+    pub(crate) fn read_anew(&self) {
         let configured = lock(&self.state).configured.clone();
         let console: &dyn Console = &*self.console;
-        match read_configured(&configured) {
+        match read_configured(&configured, &mut Err) {
             Ok(read) => {
                 let mut state = lock(&self.state);
                 // A reload may have come in between.
                 if state.configured == configured {
+                    self.is_any.store(read.servers.plain.is_some(), Ordering::Relaxed);
                     state.take(read);
                     console.info("tls", format_args!("certificates read anew"));
                 }
@@ -209,24 +228,42 @@ fn look_on(certificates: &Weak<Certificates>) {
 /// # Errors
 /// What is wrong with one of them, in a sentence.
 pub(crate) fn read(config: &Config) -> Result<Read, String> {
-    read_configured(&Configured::of(config))
+    read_configured(&Configured::of(config), &mut Err)
 }
 
-fn read_configured(configured: &Configured) -> Result<Read, String> {
+/// Of those that are ordered some may not have come yet. One that can't be used may be left out: `unusable`
+/// says so.
+fn read_configured(
+    configured: &Configured,
+    unusable: &mut dyn FnMut(String) -> Result<(), String>,
+) -> Result<Read, String> {
     let Configured { certificates, asked } = configured;
     let mut stamps = Vec::with_capacity(2 * certificates.len());
     let mut shown = Vec::with_capacity(certificates.len());
     let mut expiries = Vec::with_capacity(certificates.len());
     for certificate in certificates {
         let sentence = |why| format!("certificate of line {}: {why}", certificate.line);
+        let is_ordered = certificate.ordered.is_some();
+        if is_ordered && !certificate.chain.exists() {
+            continue;
+        }
         for path in [&certificate.chain, &certificate.key] {
             // Before it is read: what is written in between is noticed then.
             stamps.extend(Seen::at(path).map(|seen| Stamp::new(path, seen)));
         }
-        let key = certified(&certificate.chain, &certificate.key).map_err(sentence)?;
-        let first = key.cert.first().map_or(&[][..], |first| first.as_ref());
-        expiries.push(Expiry::of(&certificate.chain, first).map_err(sentence)?);
-        shown.push(Shown::new(certificate.clone(), key));
+        let read = certified(&certificate.chain, &certificate.key).and_then(|key| {
+            let first = key.cert.first().map_or(&[][..], |first| first.as_ref());
+            let expiry = Expiry::of(&certificate.chain, first, is_ordered)?;
+            Ok((key, expiry))
+        });
+        match read.map_err(sentence) {
+            Ok((key, expiry)) => {
+                expiries.push(expiry);
+                shown.push(Shown::new(certificate.clone(), key));
+            }
+            Err(why) if is_ordered => unusable(why)?,
+            Err(why) => return Err(why),
+        }
     }
     for path in asked.iter().filter_map(Asked::file) {
         stamps.extend(Seen::at(path).map(|seen| Stamp::new(path, seen)));

@@ -2,7 +2,7 @@
 
 use super::load::{self, LoadError};
 use crate::cli::{CheckArgs, exit};
-use config::Problem;
+use config::{Certificate, Config, Problem};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -37,11 +37,29 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
                     counted(config.listeners.len(), "listener"),
                     counted(routes, "route"),
                 ));
+                super::print(&ordered(config));
             }
             Err(errors) => eprint!("{}", errors.render(colour)),
         }
     }
     if right { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
+}
+
+/// A line for each certificate that is ordered.
+fn ordered(config: &Config) -> String {
+    let Some(acme) = &config.acme else { return String::new() };
+    let line = |certificate: &Certificate| {
+        let names: Vec<String> = certificate.names.iter().map(ToString::to_string).collect();
+        let at = match acme.address {
+            Some(address) => address.to_string(),
+            None => format!("port {}", acme.challenge.port()),
+        };
+        let (file, challenge) = (certificate.chain.display(), acme.challenge.as_str());
+        let (names, directory) = (names.join(", "), &acme.directory);
+        format!("certificate for {names} from {directory}, {challenge} on {at}, kept in {file}\n")
+    };
+    let all = config.certificates.iter().filter(|certificate| certificate.ordered.is_some());
+    all.map(line).collect()
 }
 
 fn counted(count: usize, noun: &str) -> String {

@@ -87,6 +87,10 @@ impl Net for Sockets {
         Ok(Connection::Tcp(socket.connect(to).await?))
     }
 
+    fn can_encrypt(&self) -> bool {
+        self.certificates.is_any()
+    }
+
     async fn encrypt_accepted(&self, stream: Connection) -> io::Result<(Connection, Encryption)> {
         let (stream, encryption, _) = self.accept(stream, None).await?;
         Ok((stream, encryption))

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod access;
+mod acme;
 mod aliases;
 mod arrivals;
 mod bad_input;

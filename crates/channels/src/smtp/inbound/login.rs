@@ -57,7 +57,7 @@ impl<W: World> Session<W> {
 
     /// What is told to this client: as it is known now.
     pub(super) fn server(&self) -> Arc<ServerConfig> {
-        Arc::clone(self.settings.server(self.entrance.session().may_relay()))
+        self.settings.server(self.entrance.session().may_relay(), self.entrance.can_encrypt())
     }
 
     /// Offers what can be used on this connection, once it is encrypted.

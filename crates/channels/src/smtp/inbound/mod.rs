@@ -129,8 +129,12 @@ impl Settings {
         }
     }
 
-    /// What a session with a client is told.
-    fn server(&self, may_relay: bool) -> &Arc<ServerConfig> {
-        if may_relay { &self.server } else { &self.stranger }
+    /// What a session with a client is told; `can_encrypt`: there is a certificate.
+    fn server(&self, may_relay: bool, can_encrypt: bool) -> Arc<ServerConfig> {
+        let server = if may_relay { &self.server } else { &self.stranger };
+        if server.starttls && !can_encrypt {
+            return Arc::new(ServerConfig { starttls: false, ..ServerConfig::clone(server) });
+        }
+        Arc::clone(server)
     }
 }

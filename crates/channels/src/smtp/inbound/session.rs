@@ -14,7 +14,6 @@ use smtp::server::{MailCommand, Need, ServerSession, Transaction};
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -53,7 +52,7 @@ impl<W: World> Session<W> {
         entrance: Box<Entrance<W>>,
         stream: <W::Net as Net>::Stream,
     ) -> Session<W> {
-        let server = Arc::clone(settings.server(entrance.session().may_relay()));
+        let server = settings.server(entrance.session().may_relay(), entrance.can_encrypt());
         Session {
             machine: ServerSession::new(server, entrance.now()),
             alarm: entrance.alarm(),

@@ -7,7 +7,6 @@ use auth::iprev;
 use mta::seams::World;
 use smtp::server::{Need, Xclient, XclientName};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 impl<W: World> Session<W> {
     /// Offers it to whom the listener believes.
@@ -42,7 +41,7 @@ impl<W: World> Session<W> {
         if let Some(user) = &said.login {
             self.entrance.note_login(user);
         }
-        let server = Arc::clone(self.settings.server(self.entrance.session().may_relay()));
+        let server = self.server();
         self.machine.answer_xclient(self.entrance.now(), server, &said);
         self.resume()
     }

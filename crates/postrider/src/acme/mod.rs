@@ -1,0 +1,353 @@
+//! Certificates from an authority that is asked over ACME (RFC 8555): ordered, kept in the data directory,
+//! renewed in time. One thread does it, one order after the other; it also answers the authority's
+//! questions. What is there stays in use, whatever goes wrong.
+
+mod challenges;
+mod directory;
+mod order;
+mod responder;
+mod schedule;
+mod store;
+
+use crate::certificates::Certificates;
+use crate::console::ConsoleLog;
+use crate::https;
+use crate::mutex::lock;
+use crate::secrets;
+use crate::world::{seed_of, wall_now};
+use challenges::Challenges;
+use config::{Certificate, Config, Ordered, Secret};
+use directory::Directory;
+use mail::Random;
+use mail::Wall;
+use mta::console::{Console as _, Level};
+use mta::metrics::AcmeMetrics;
+use order::Failure;
+use responder::Responder;
+use rustls::ClientConfig;
+use schedule::{Ending, JITTER_RANGE, Tries};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+use store::{Issued, Store};
+use tokio::sync::mpsc;
+
+/// Connections at once where an authority sees that names are ours.
+pub(crate) const CONNECTIONS_MAX: usize = 64;
+
+/// An order takes no longer, however many names it has.
+const ORDER_MAX: Duration = Duration::from_secs(600);
+
+/// Between two looks at what there is: the clock may jump, and files may go.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+/// Orders certificates as long as it lives.
+pub(crate) struct Acme {
+    state: Mutex<State>,
+    certificates: Arc<Certificates>,
+    metrics: Arc<AcmeMetrics>,
+    console: Arc<ConsoleLog>,
+}
+
+#[derive(Default)]
+struct State {
+    plan: Option<Plan>,
+    /// To the thread; without a certificate that is ordered there is none.
+    changes: Option<mpsc::UnboundedSender<Change>>,
+}
+
+/// What is to be done from now on.
+struct Change {
+    plan: Option<Plan>,
+    /// Where answers are given; `None`: where they were.
+    listener: Option<TcpListener>,
+}
+
+/// A change that can be made.
+pub(crate) struct Prepared(Option<Change>);
+
+/// What a configuration wants.
+#[derive(Clone)]
+struct Plan {
+    acme: config::Acme,
+    store: Store,
+    certificates: Vec<Certificate>,
+    external: Option<(Box<str>, Secret)>,
+    client: Arc<ClientConfig>,
+}
+
+impl Plan {
+    /// `None`: nothing is ordered.
+    ///
+    /// # Errors
+    /// What is wrong with the files that it names.
+    fn of(config: &Config) -> Result<Option<Plan>, String> {
+        let Some(acme) = &config.acme else { return Ok(None) };
+        let wrong = |why: String| format!("[acme]: {why}");
+        let external = match &acme.external_account {
+            Some(account) => {
+                let key = secrets::read_base64url(&account.key_file).map_err(wrong)?;
+                Some((account.key_id.clone(), key))
+            }
+            None => None,
+        };
+        let ordered = config.certificates.iter().filter(|one| one.ordered.is_some());
+        Ok(Some(Plan {
+            acme: acme.clone(),
+            store: Store::new(&acme.store),
+            certificates: ordered.cloned().collect(),
+            external,
+            client: Arc::new(https::client(acme.ca_file.as_deref()).map_err(wrong)?),
+        }))
+    }
+
+    fn is_same(&self, other: &Plan) -> bool {
+        self.acme == other.acme
+            && self.external == other.external
+            && jobs_of(self) == jobs_of(other)
+    }
+}
+
+/// What is ordered, wherever in the file it stands.
+fn jobs_of(plan: &Plan) -> Vec<(&PathBuf, Option<Ordered>, Vec<String>)> {
+    let job = |one: &'_ Certificate| one.names.iter().map(ToString::to_string).collect();
+    plan.certificates.iter().map(|one| (&one.chain, one.ordered, job(one))).collect()
+}
+
+impl Acme {
+    /// Begins with what the configuration wants.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence.
+    pub(crate) fn open(
+        config: &Config,
+        certificates: &Arc<Certificates>,
+        metrics: &Arc<AcmeMetrics>,
+        console: &Arc<ConsoleLog>,
+    ) -> Result<Acme, String> {
+        let acme = Acme {
+            state: Mutex::default(),
+            certificates: Arc::clone(certificates),
+            metrics: Arc::clone(metrics),
+            console: Arc::clone(console),
+        };
+        acme.adopt(acme.prepare(config)?)?;
+        Ok(acme)
+    }
+
+    /// Looks at another configuration, reads its files and binds its address.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence.
+    pub(crate) fn prepare(&self, config: &Config) -> Result<Prepared, String> {
+        let plan = Plan::of(config)?;
+        let state = lock(&self.state);
+        let listener = match (&state.plan, &plan) {
+            (None, None) => return Ok(Prepared(None)),
+            (Some(old), Some(new)) if old.is_same(new) => return Ok(Prepared(None)),
+            (_, None) => None,
+            (old, Some(new)) => {
+                let place = |plan: &Plan| (plan.acme.challenge, plan.acme.address);
+                let is_moved = old.as_ref().map(place) != Some(place(new));
+                let (challenge, address) = place(new);
+                is_moved.then(|| responder::bind(challenge, address)).transpose()?
+            }
+        };
+        Ok(Prepared(Some(Change { plan, listener })))
+    }
+
+    /// Does from now on what was prepared.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn adopt(&self, prepared: Prepared) -> Result<(), String> {
+        let Prepared(Some(change)) = prepared else { return Ok(()) };
+        let mut state = lock(&self.state);
+        if let (Some(plan), Some(listener)) = (&change.plan, &change.listener)
+            && let Ok(address) = listener.local_addr()
+        {
+            let challenge = plan.acme.challenge.as_str();
+            let text = format_args!("answering {challenge} challenges on {address}");
+            self.console.line(Level::Info, "acme", text);
+        }
+        let plan = change.plan.clone();
+        let changes = match &state.changes {
+            Some(changes) => changes,
+            None => state.changes.insert(self.start()?),
+        };
+        changes.send(change).map_err(|_| "the thread that orders certificates has ended")?;
+        state.plan = plan;
+        Ok(())
+    }
+
+    fn start(&self) -> Result<mpsc::UnboundedSender<Change>, String> {
+        let failed = |error| format!("cannot start a thread: {error}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let orderer = Orderer {
+            certificates: Arc::clone(&self.certificates),
+            metrics: Arc::clone(&self.metrics),
+            console: Arc::clone(&self.console),
+            challenges: Challenges::default(),
+            random: Random::new(seed_of(u16::MAX)),
+        };
+        let thread = thread::Builder::new().name("acme".to_owned());
+        thread.spawn(move || runtime.block_on(orderer.run(receiver))).map_err(failed)?;
+        Ok(sender)
+    }
+}
+
+/// What the thread does.
+struct Orderer {
+    certificates: Arc<Certificates>,
+    metrics: Arc<AcmeMetrics>,
+    console: Arc<ConsoleLog>,
+    challenges: Challenges,
+    random: Random,
+}
+
+/// A certificate that is ordered again and again.
+struct Job {
+    path: PathBuf,
+    names: Vec<String>,
+    ordered: Ordered,
+    tries: Tries,
+    /// What was issued and could not be stored: nothing else is ordered for that.
+    unstored: Option<(Vec<u8>, Issued)>,
+}
+
+impl Job {
+    fn new(certificate: &Certificate, ordered: Ordered, plan: &Plan) -> Job {
+        let path = certificate.chain.clone();
+        let last = plan.store.ordered(&path);
+        Job {
+            names: certificate.names.iter().map(ToString::to_string).collect(),
+            ordered,
+            tries: Tries::after_restart(last, plan.acme.retry, wall_now()),
+            unstored: None,
+            path,
+        }
+    }
+
+    /// When the next order is due.
+    fn due(&self, plan: &Plan, now: Wall) -> Wall {
+        let issued = Issued::read(&self.path);
+        let wanted = issued.map_or(Wall(0), |it| it.wanted(&self.names, &plan.acme.directory));
+        self.tries.next(wanted, now)
+    }
+
+    /// The authority is about to see an order.
+    fn note_ordered(&mut self, store: &Store, now: Wall) -> Result<(), String> {
+        self.tries.ordered = Some(now);
+        let noted = store.put_ordered(&self.path, now);
+        noted.map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+}
+
+impl Orderer {
+    async fn run(mut self, mut changes: mpsc::UnboundedReceiver<Change>) {
+        let mut plan: Option<Plan> = None;
+        let mut responder: Option<Responder> = None;
+        loop {
+            let change = tokio::select! {
+                biased;
+                change = changes.recv() => change,
+                () = self.work(plan.as_ref()) => None,
+            };
+            let Some(change) = change else { return };
+            plan = change.plan;
+            if let (Some(plan), Some(listener)) = (&plan, change.listener) {
+                let started = Responder::start(plan.acme.challenge, listener, &self.challenges);
+                if let Err(error) = &started {
+                    let text = format_args!("challenges can't be answered: {error}");
+                    self.console.line(Level::Error, "acme", text);
+                }
+                responder = started.ok();
+            }
+            if plan.is_none() {
+                responder = None;
+            }
+            // Held, not read.
+            let _ = &responder;
+        }
+    }
+
+    /// Orders what is due, for as long as nothing changes.
+    async fn work(&mut self, plan: Option<&Plan>) {
+        let Some(plan) = plan else { return std::future::pending().await };
+        let all = plan.certificates.iter();
+        let mut jobs: Vec<Job> =
+            all.filter_map(|one| Some(Job::new(one, one.ordered?, plan))).collect();
+        loop {
+            let now = wall_now();
+            let next = jobs.iter_mut().map(|job| (job.due(plan, now), job));
+            let next = next.min_by_key(|(due, _)| *due);
+            match next {
+                Some((due, job)) if due <= now => self.order(plan, job).await,
+                Some((due, _)) => tokio::time::sleep(due.since(now).min(LOOK_EVERY)).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// One order, or what is left of the last one.
+    async fn order(&mut self, plan: &Plan, job: &mut Job) {
+        let directory = Directory::new(&plan.client);
+        let obtained = match job.unstored.take() {
+            Some(unstored) => Ok(unstored),
+            None => {
+                let order = order::obtain(plan, job, &directory, &self.challenges);
+                let late = |_| Err(Failure::Refused(format!("no end within {ORDER_MAX:?}")));
+                tokio::time::timeout(ORDER_MAX, order).await.unwrap_or_else(late)
+            }
+        };
+        let stored = obtained.and_then(|(content, issued)| {
+            match plan.store.put_certificate(&job.path, &content) {
+                Ok(()) => Ok(issued),
+                Err(error) => {
+                    let path = job.path.display();
+                    let why = format!("it was issued, but cannot be kept in {path}: {error}");
+                    job.unstored = Some((content, issued));
+                    Err(Failure::Refused(why))
+                }
+            }
+        });
+        let now = wall_now();
+        let (ending, counter) = match &stored {
+            Ok(_) => (Ending::Issued, &self.metrics.issued),
+            Err(Failure::Refused(_)) => (Ending::Refused, &self.metrics.refused),
+            Err(Failure::Unreached(_)) => (Ending::Unreached, &self.metrics.unreached),
+        };
+        counter.inc();
+        let pauses = (plan.acme.retry, directory.pause());
+        job.tries.note(ending, now, pauses, self.random.below(JITTER_RANGE));
+        let (names, host) = (job.names.join(", "), plan.acme.host());
+        match stored {
+            Ok(issued) => {
+                let ends = issued.ends;
+                let text =
+                    format_args!("{host} has issued the certificate for {names} until {ends}");
+                self.console.line(Level::Info, "acme", text);
+                self.certificates.read_anew();
+            }
+            Err(Failure::Refused(why) | Failure::Unreached(why)) => {
+                let next = job.due(plan, now);
+                let text = format_args!(
+                    "no certificate for {names} from {host}: {why}; next try at {next}"
+                );
+                self.console.line(level_of(job, now), "acme", text);
+            }
+        }
+    }
+}
+
+/// How bad it is that none came: as long as there is another one, a warning.
+fn level_of(job: &Job, now: Wall) -> Level {
+    match Issued::read(&job.path) {
+        Some(issued) if issued.ends > now => Level::Warn,
+        _ => Level::Error,
+    }
+}

@@ -1,0 +1,240 @@
+//! Where an authority sees that names are this server's. Whoever else comes there gets nothing.
+
+use super::challenges::{ALPN, Challenges};
+use crate::limited_listener::{LimitedListener, Limits};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::serve::Listener as _;
+use config::AcmeChallenge;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::NoServerSessionStorage;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+
+/// Everybody can come here; an authority asks from several places at once, once from each.
+pub(super) const LIMITS: Limits = Limits {
+    connections_max: super::CONNECTIONS_MAX,
+    per_client_max: 8,
+    life_max: Duration::from_secs(10),
+};
+
+/// RFC 8555 §8.3.
+const PATH: &str = "/.well-known/acme-challenge/";
+
+/// Binds where it is asked for; without an address, at all of this machine.
+///
+/// # Errors
+/// As the operating system says, with the address.
+pub(super) fn bind(
+    challenge: AcmeChallenge,
+    address: Option<SocketAddr>,
+) -> Result<TcpListener, String> {
+    let listener = match address {
+        Some(address) => bind_to(address),
+        None => {
+            let both = SocketAddr::from((Ipv6Addr::UNSPECIFIED, challenge.port()));
+            // A machine without IPv6 has no such address.
+            bind_to(both).or_else(|(_, error)| match error.kind() {
+                io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied => Err((both, error)),
+                _ => bind_to(SocketAddr::from((Ipv4Addr::UNSPECIFIED, challenge.port()))),
+            })
+        }
+    };
+    listener.map_err(|(address, error)| {
+        format!("cannot answer {} challenges on {address}: {error}", challenge.as_str())
+    })
+}
+
+fn bind_to(address: SocketAddr) -> Result<TcpListener, (SocketAddr, io::Error)> {
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| (address, error))
+}
+
+/// Answers at a place until it is dropped; connections that are open then end by themselves.
+pub(super) struct Responder(AbortHandle);
+
+impl Responder {
+    /// Must be called within the runtime.
+    ///
+    /// # Errors
+    /// As the operating system, or TLS, says.
+    pub(super) fn start(
+        challenge: AcmeChallenge,
+        listener: TcpListener,
+        challenges: &Challenges,
+    ) -> io::Result<Responder> {
+        let listener = LimitedListener::new(listener, LIMITS)?;
+        let task = match challenge {
+            AcmeChallenge::Http01 => {
+                let router = Router::new().fallback(page).with_state(challenges.clone());
+                tokio::spawn(async move {
+                    // It ends with an error when its socket does.
+                    let _ = axum::serve(listener, router).await;
+                })
+            }
+            AcmeChallenge::TlsAlpn01 => {
+                let acceptor = TlsAcceptor::from(Arc::new(server(challenges)?));
+                tokio::spawn(shake_hands(listener, acceptor))
+            }
+        };
+        Ok(Responder(task.abort_handle()))
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn page(State(challenges): State<Challenges>, request: Request) -> Response {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let token = request.uri().path().strip_prefix(PATH).filter(|_| is_read);
+    match token.and_then(|token| challenges.page_of(token)) {
+        Some(text) => ([(header::CONTENT_TYPE, "application/octet-stream")], text).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+fn server(challenges: &Challenges) -> io::Result<ServerConfig> {
+    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    let resolver = Arc::new(challenges.clone());
+    let mut server = builder.with_no_client_auth().with_cert_resolver(resolver);
+    server.alpn_protocols = vec![ALPN.to_vec()];
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    server.send_tls13_tickets = 0;
+    Ok(server)
+}
+
+/// RFC 8737 §3: when the handshake is done, all is said.
+async fn shake_hands(mut listener: LimitedListener, acceptor: TlsAcceptor) {
+    loop {
+        let (stream, _) = listener.accept().await;
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            // What comes of it is seen by who asked.
+            let _ = acceptor.accept(stream).await;
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    /// Answers on a thread of its own, until the sender is dropped.
+    fn started(challenge: AcmeChallenge, challenges: &Challenges) -> (SocketAddr, impl Drop) {
+        let listener = bind(challenge, Some("127.0.0.1:0".parse().unwrap())).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let challenges = challenges.clone();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let _responder = Responder::start(challenge, listener, &challenges).unwrap();
+                let _ = stopped.await;
+            });
+        });
+        (address, Stop(Some(stop)))
+    }
+
+    struct Stop(Option<tokio::sync::oneshot::Sender<()>>);
+
+    impl Drop for Stop {
+        fn drop(&mut self) {
+            self.0.take();
+        }
+    }
+
+    fn ask(address: SocketAddr, line: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        write!(stream, "{line} HTTP/1.1\r\nHost: mx.test\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        text
+    }
+
+    #[test]
+    fn nothing_is_told_but_what_was_asked_for() {
+        let challenges = Challenges::default();
+        let (address, _stop) = started(AcmeChallenge::Http01, &challenges);
+        let standing = challenges.page("token", "token.thumb").unwrap();
+        let told = ask(address, "GET /.well-known/acme-challenge/token");
+        assert!(
+            told.starts_with("HTTP/1.1 200 ") && told.ends_with("\r\n\r\ntoken.thumb"),
+            "{told}"
+        );
+        for line in [
+            "GET /.well-known/acme-challenge/other",
+            "GET /.well-known/acme-challenge/",
+            "GET /.well-known/acme-challenge/token/",
+            "GET /.well-known/acme-challenge/../acme-challenge/token",
+            "GET /token",
+            "GET /",
+            "POST /.well-known/acme-challenge/token",
+            "DELETE /.well-known/acme-challenge/token",
+        ] {
+            let told = ask(address, line);
+            assert!(told.starts_with("HTTP/1.1 404 ") && !told.contains("thumb"), "{line}: {told}");
+        }
+        drop(standing);
+        let told = ask(address, "GET /.well-known/acme-challenge/token");
+        assert!(told.starts_with("HTTP/1.1 404 "), "{told}");
+    }
+
+    #[test]
+    fn one_client_does_not_take_all_places() {
+        let challenges = Challenges::default();
+        let (address, _stop) = started(AcmeChallenge::Http01, &challenges);
+        let silent = || TcpStream::connect(address).unwrap();
+        let held: Vec<TcpStream> = (0..LIMITS.per_client_max).map(|_| silent()).collect();
+        // The next one is closed without a word, and when one has gone there is room again.
+        assert_eq!(ask(address, "GET /"), "");
+        drop(held);
+        let mut told = String::new();
+        while !told.starts_with("HTTP/1.1 404 ") {
+            told = ask(address, "GET /");
+        }
+    }
+
+    #[test]
+    fn handshakes_are_for_who_asks_by_the_protocol_and_for_a_name_that_is_known() {
+        let challenges = Challenges::default();
+        let (address, _stop) = started(AcmeChallenge::TlsAlpn01, &challenges);
+        let _standing = challenges.certificate("mx.test", &[7; 32]).unwrap();
+        let ask = |name: &str, protocols: &str| {
+            let to = address.to_string();
+            let mut words = vec!["s_client", "-connect", &to, "-servername", name];
+            if !protocols.is_empty() {
+                words.extend(["-alpn", protocols]);
+            }
+            let mut command = std::process::Command::new("openssl");
+            let output = command.args(words).stdin(std::process::Stdio::null()).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).contains("BEGIN CERTIFICATE")
+        };
+        assert!(ask("mx.test", "acme-tls/1"));
+        for (name, protocols) in [
+            ("other.test", "acme-tls/1"),
+            ("mx.test", ""),
+            ("mx.test", "http/1.1"),
+            ("mx.test", "acme-tls/1,http/1.1"),
+        ] {
+            assert!(!ask(name, protocols), "{name} {protocols}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What is kept of an authority: the account, each certificate with its key, when each was ordered. Files
+//! that only their owner reads, each written beside its place, synced and put there by its name.
+
+use super::schedule::{JITTER_RANGE, renewal};
+use crate::pem;
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mail::Wall;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+/// A file has no more bytes.
+const FILE_BYTES_MAX: u64 = 256 * 1_024;
+
+/// Certificates that lead from one to a root, with it.
+const CHAIN_MAX: usize = 16;
+
+/// Names of a certificate that are looked at.
+const NAMES_MAX: usize = 1_000;
+
+/// How the line begins that says where a certificate comes from.
+const FROM: &str = "Issued by ";
+
+/// The directory of one configuration.
+#[derive(Clone, Debug)]
+pub(super) struct Store(PathBuf);
+
+impl Store {
+    pub(super) fn new(directory: &Path) -> Store {
+        Store(directory.to_owned())
+    }
+
+    /// What it keeps of the account with an authority. `None`: there is none.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub(super) fn account(&self, directory: &str) -> io::Result<Option<Vec<u8>>> {
+        read(&self.account_path(directory))
+    }
+
+    /// # Errors
+    /// As the operating system says.
+    pub(super) fn put_account(&self, directory: &str, account: &[u8]) -> io::Result<()> {
+        self.write(&self.account_path(directory), account)
+    }
+
+    /// The authority knows it no more: it is put aside, with its key.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub(super) fn forget_account(&self, directory: &str) -> io::Result<()> {
+        let path = self.account_path(directory);
+        fs::rename(&path, path.with_extension("gone"))?;
+        self.sync()
+    }
+
+    fn account_path(&self, directory: &str) -> PathBuf {
+        let hash = digest(&SHA256, directory.as_bytes());
+        let name: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        self.0.join(format!("account-{name}.json"))
+    }
+
+    /// When a certificate was ordered last, as far as is known.
+    pub(super) fn ordered(&self, certificate: &Path) -> Option<Wall> {
+        let content = read(&certificate.with_extension("ordered")).ok()??;
+        str::from_utf8(&content).ok()?.trim().parse().ok().map(Wall)
+    }
+
+    /// It is ordered now.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub(super) fn put_ordered(&self, certificate: &Path, now: Wall) -> io::Result<()> {
+        self.write(&certificate.with_extension("ordered"), format!("{}\n", now.0).as_bytes())
+    }
+
+    /// # Errors
+    /// As the operating system says.
+    pub(super) fn put_certificate(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        self.write(path, content)
+    }
+
+    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
+        let fresh = path.with_extension("new");
+        // Whoever made what is there by this name may have it open.
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&fresh, path)?;
+        self.sync()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut content = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(FILE_BYTES_MAX).read_to_end(&mut content)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(Some(content))
+}
+
+/// What is known of a certificate that was issued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Issued {
+    pub(super) begins: Wall,
+    pub(super) ends: Wall,
+    /// Those that it is for, in lower case.
+    names: Vec<String>,
+    /// The directory that it comes from.
+    directory: String,
+    /// Its own, the same whenever it is read.
+    jitter: u64,
+}
+
+impl Issued {
+    /// The certificate of a file. `None`: there is none that can be used.
+    pub(super) fn read(path: &Path) -> Option<Issued> {
+        let content = read(path).ok()??;
+        let chain = pem::certificates(path).ok()?;
+        pem::key(path).ok()?;
+        let first = content.split(|byte| *byte == b'\n').next()?;
+        let directory = str::from_utf8(first).ok()?.strip_prefix(FROM)?;
+        Issued::of(chain.first()?, directory)
+    }
+
+    fn of(certificate: &CertificateDer<'_>, directory: &str) -> Option<Issued> {
+        let parsed = Certificate::from_der(certificate).ok()?;
+        let tbs = parsed.tbs_certificate();
+        let wall = |time: &x509_cert::time::Time| {
+            Wall(u64::try_from(time.to_unix_duration().as_millis()).unwrap_or(u64::MAX))
+        };
+        let names = tbs.get_extension::<SubjectAltName>().ok().flatten();
+        let names = names.map(|(_, names)| names.0).unwrap_or_default();
+        let host = |name: &GeneralName| match name {
+            GeneralName::DnsName(host) => Some(host.as_str().to_ascii_lowercase()),
+            _ => None,
+        };
+        let hash = digest(&SHA256, certificate);
+        let jitter = hash.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        Some(Issued {
+            begins: wall(&tbs.validity().not_before),
+            ends: wall(&tbs.validity().not_after),
+            names: names.iter().take(NAMES_MAX).filter_map(host).collect(),
+            directory: directory.to_owned(),
+            jitter: jitter % JITTER_RANGE,
+        })
+    }
+
+    /// From when on another one is wanted.
+    pub(super) fn wanted(&self, names: &[String], directory: &str) -> Wall {
+        match self.directory == directory && self.has(names) {
+            true => renewal(self.begins, self.ends, self.jitter),
+            false => Wall(0),
+        }
+    }
+
+    fn has(&self, names: &[String]) -> bool {
+        names.iter().all(|name| self.names.contains(name))
+    }
+}
+
+/// What an authority has issued for a key, as it is kept: where it comes from, key and certificates.
+///
+/// # Errors
+/// It is not what was ordered, in words.
+pub(super) fn content(
+    directory: &str,
+    (key, chain): (&[u8], &str),
+    names: &[String],
+    now: Wall,
+) -> Result<(Vec<u8>, Issued), String> {
+    let certificates = pem::certificates_in(chain.as_bytes())?;
+    if certificates.len() > CHAIN_MAX {
+        return Err(format!("it sent more than {CHAIN_MAX} certificates"));
+    }
+    let secret = PrivateKeyDer::try_from(key.to_vec()).map_err(str::to_owned)?;
+    let own = certificates.first().cloned().unwrap_or_else(|| Vec::new().into());
+    CertifiedKey::from_der(certificates.clone(), secret, &default_provider())
+        .map_err(|error| format!("what it sent can't be used: {error}"))?;
+    let issued = Issued::of(&own, directory).ok_or("what it sent is no certificate")?;
+    if !issued.has(names) {
+        return Err("what it sent is not for the names that were ordered".to_owned());
+    }
+    if issued.ends <= now {
+        return Err(format!("what it sent has ended at {}, by this machine's clock", issued.ends));
+    }
+    let mut text = format!("{FROM}{directory}\n");
+    write_pem(&mut text, "PRIVATE KEY", key);
+    certificates.iter().for_each(|one| write_pem(&mut text, "CERTIFICATE", one));
+    Ok((text.into_bytes(), issued))
+}
+
+/// RFC 7468.
+fn write_pem(text: &mut String, label: &str, der: &[u8]) {
+    let encoded = STANDARD.encode(der);
+    text.push_str(&format!("-----BEGIN {label}-----\n"));
+    for line in encoded.as_bytes().chunks(64) {
+        text.extend(line.iter().map(|byte| char::from(*byte)));
+        text.push('\n');
+    }
+    text.push_str(&format!("-----END {label}-----\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    const DIRECTORY: &str = "https://ca.test/dir";
+
+    fn made(names: &[&str]) -> (Vec<u8>, String) {
+        let key = KeyPair::generate().unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let certificate = CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        (key.serialize_der(), certificate.pem())
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_was_issued_is_kept_for_its_owner_alone_and_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(&dir.path().join("spool/acme"));
+        let path = dir.path().join("spool/acme/mx.test.pem");
+        let now = Wall(1_800_000_000_000);
+        let (key, chain) = made(&["mx.test", "www.test"]);
+        let wanted = names(&["mx.test"]);
+        let (text, issued) = content(DIRECTORY, (&key, &chain), &wanted, now).unwrap();
+        assert_eq!(Issued::read(&path), None);
+        store.put_certificate(&path, &text).unwrap();
+        assert_eq!(Issued::read(&path).as_ref(), Some(&issued));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        // What is left of a write that was cut does no harm.
+        fs::write(path.with_extension("new"), "half").unwrap();
+        store.put_certificate(&path, &text).unwrap();
+        assert!(!path.with_extension("new").exists());
+        // Of other names or another authority it is wanted at once.
+        assert!(issued.wanted(&wanted, DIRECTORY) > now);
+        assert_eq!(issued.wanted(&names(&["other.test"]), DIRECTORY), Wall(0));
+        assert_eq!(issued.wanted(&wanted, "https://other.test/dir"), Wall(0));
+        fs::write(&path, "nothing").unwrap();
+        assert_eq!(Issued::read(&path), None);
+        assert_eq!(store.ordered(&path), None);
+        store.put_ordered(&path, now).unwrap();
+        assert_eq!(store.ordered(&path), Some(now));
+    }
+
+    #[test]
+    fn what_was_not_ordered_is_not_kept() {
+        let now = Wall(1_800_000_000_000);
+        let (key, chain) = made(&["mx.test"]);
+        let (other_key, other) = made(&["mx.test"]);
+        let wanted = names(&["mx.test"]);
+        let why = |key: &[u8], chain: &str, names: &[String], now| {
+            content(DIRECTORY, (key, chain), names, now).unwrap_err()
+        };
+        assert!(why(&other_key, &chain, &wanted, now).contains("can't be used"));
+        assert!(why(&key, &chain, &names(&["a.test"]), now).contains("not for the names"));
+        assert!(why(&key, &chain, &wanted, Wall(u64::MAX)).contains("has ended"));
+        assert!(why(&key, "garbage", &wanted, now).contains("no certificate"));
+        assert!(why(&key, &chain.repeat(CHAIN_MAX + 1), &wanted, now).contains("more than 16"));
+        assert!(content(DIRECTORY, (&key, &chain.repeat(CHAIN_MAX)), &wanted, now).is_ok());
+        // What comes with it is not kept: neither text nor a key of the authority's choice.
+        let forged = format!(
+            "Issued by nobody\n{}{chain}{other}",
+            KeyPair::generate().unwrap().serialize_pem()
+        );
+        let (text, _) = content(DIRECTORY, (&key, &forged), &wanted, now).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("Issued by https://ca.test/dir\n"));
+        assert_eq!(text.matches("PRIVATE KEY-----\n").count(), 2);
+        assert_eq!(text.matches("BEGIN CERTIFICATE").count(), 2);
+    }
+
+    #[test]
+    fn an_account_that_is_gone_is_put_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        assert_eq!(store.account(DIRECTORY).unwrap(), None);
+        store.put_account(DIRECTORY, b"{}").unwrap();
+        assert_eq!(store.account(DIRECTORY).unwrap().as_deref(), Some(&b"{}"[..]));
+        assert_eq!(store.account("https://other.test/dir").unwrap(), None);
+        store.forget_account(DIRECTORY).unwrap();
+        assert_eq!(store.account(DIRECTORY).unwrap(), None);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}
