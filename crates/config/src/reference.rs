@@ -187,6 +187,7 @@ const SECTIONS: [(&str, &str, &str); 16] = [
     ("dns", "[dns]", "DnsText"),
     ("srs", "[srs]", "SrsText"),
     ("dmarc_reports", "[dmarc_reports]", "DmarcReportsText"),
+    ("tls_reports", "[tls_reports]", "TlsReportsText"),
     ("admin", "[admin]", "AdminText"),
     ("events", "[events]", "EventsTable"),
     ("log", "[log]", "LogText"),

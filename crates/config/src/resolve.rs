@@ -2,7 +2,7 @@
 
 mod certificate;
 mod client_certificates;
-mod dmarc_reports;
+mod domain_reports;
 mod listener;
 mod reports;
 mod route;
@@ -16,7 +16,7 @@ use super::reader::Reader;
 use super::resolver::Resolver;
 use super::settings::{
     Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster, ReportRetry,
-    Reports, Retry, SpoolSection, Srs, Tls,
+    Reports, Retry, SpoolSection, Srs, Tls, TlsReports,
 };
 use super::stage::StageEntry;
 use super::table::TableEntry;
@@ -79,6 +79,7 @@ struct Parts {
     report_retry: ReportRetry,
     srs: Option<Srs>,
     dmarc_reports: Option<DmarcReports>,
+    tls_reports: Option<TlsReports>,
     tls: Tls,
     dns: Dns,
     admin: Admin,
@@ -104,6 +105,7 @@ impl Parts {
             report_retry: self.report_retry,
             srs: self.srs,
             dmarc_reports: self.dmarc_reports,
+            tls_reports: self.tls_reports,
             tls: self.tls,
             dns: self.dns,
             admin: self.admin,
@@ -145,6 +147,7 @@ impl Resolver<'_> {
             shards: written.shards,
             srs: self.srs(&written.srs),
             dmarc_reports: self.dmarc_reports(&written.dmarc_reports, &hostname),
+            tls_reports: self.tls_reports(&written.tls_reports, &hostname),
             tls: Tls {
                 handshakes_max: written.tls.max_handshakes,
                 expiry_warning: self.duration("tls.expiry_warning", &written.tls.expiry_warning),

@@ -11,6 +11,7 @@ mod commit_thread;
 mod console;
 mod control_socket;
 mod descriptors;
+mod daily_reports;
 mod dmarc_reports;
 mod event_log;
 mod file_disk;
@@ -34,6 +35,7 @@ mod signing_keys;
 mod suspensions;
 mod tables;
 mod terminal;
+mod tls_reports;
 mod world;
 
 use clap::Parser;

@@ -4,16 +4,18 @@ use crate::certificates::{self, Certificates};
 use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
-use crate::dmarc_reports::DmarcReporting;
+use crate::dmarc_reports::{Dmarc, DmarcReporting};
 use crate::event_log::EventLog;
 use crate::greylist::Greylisting;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mta_sts::MtaSts;
 use crate::mutex::lock;
+use crate::peer_tls::PeerTls;
 use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::signing_keys::{self, SigningKeys};
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
+use crate::tls_reports::{Tls, TlsReporting};
 use crate::world::{
     AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Resolver, Start, check_owners,
     wall_now,
@@ -25,7 +27,9 @@ use mta::console::{Console as _, Level};
 use mta::control::{Scope, ShardPort, Suspension};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
-use mta::metrics::{EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics};
+use mta::metrics::{
+    EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics, TlsReportMetrics,
+};
 use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::io;
@@ -45,6 +49,7 @@ pub(crate) struct NodeMetrics {
     pub(crate) events: Arc<EventMetrics>,
     pub(crate) mailboxes: Arc<MailboxMetrics>,
     pub(crate) policies: Arc<PolicyMetrics>,
+    pub(crate) tls_reports: Arc<TlsReportMetrics>,
 }
 
 impl NodeMetrics {
@@ -55,6 +60,7 @@ impl NodeMetrics {
             events: Arc::default(),
             mailboxes: Arc::default(),
             policies: Arc::default(),
+            tls_reports: Arc::default(),
         }
     }
 }
@@ -82,6 +88,7 @@ pub(crate) struct Node {
     certificates: Arc<Certificates>,
     signing_keys: Arc<SigningKeys>,
     dmarc_reports: DmarcReporting,
+    tls_reports: TlsReporting,
     greylist: Greylisting,
 }
 
@@ -110,7 +117,12 @@ impl Node {
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
         let events = start_events(config, shards, &metrics, console)?;
-        let (resolver, policies, greylist) = advisers(config, &metrics, descriptors, console)?;
+        let peer_tls = Arc::<PeerTls>::default();
+        let (resolver, greylist) = advisers(config, console);
+        let (dmarc_reports, tls_reports) =
+            reporting(config, &resolver, (&senders[0], &metrics, &peer_tls), console)?;
+        let fetches = (resolver.clone(), descriptors.fetches_max);
+        let policies = policies(config, fetches, (&metrics, &tls_reports), console)?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -121,13 +133,14 @@ impl Node {
             started,
             store: start_mailboxes(&metrics, descriptors)?,
             policies,
-            dmarc_reports: reporting(config, &resolver, &senders[0], console)?,
+            dmarc_reports,
+            tls_reports,
             greylist: greylist.clone(),
             resolver,
             hashing: HashingThreads::new(),
             tables,
             certificates,
-            peer_tls: Arc::default(),
+            peer_tls,
         };
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
@@ -157,6 +170,7 @@ impl Node {
             certificates: common.certificates,
             signing_keys,
             dmarc_reports: common.dmarc_reports,
+            tls_reports: common.tls_reports,
             greylist,
         })
     }
@@ -206,6 +220,7 @@ impl Node {
         self.certificates.adopt(config, certificates)?;
         self.signing_keys.adopt(config, signing_keys)?;
         self.dmarc_reports.adopt(config)?;
+        self.tls_reports.adopt(config)?;
         self.greylist.open_for(config);
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
@@ -310,6 +325,7 @@ impl Node {
             let _ = stopped.await;
         }
         self.dmarc_reports.finish();
+        self.tls_reports.finish();
         drop(self.shards);
         for log in self.logs {
             log.stop();
@@ -446,41 +462,52 @@ fn open_keys(
     Ok((Certificates::open(config, console)?, SigningKeys::open(config, console)?))
 }
 
-/// Who is asked where mail goes and how it is encrypted, and whether a stranger came before.
+/// Who is asked where mail goes, and whether a stranger came before.
+fn advisers(config: &Config, console: &Arc<ConsoleLog>) -> (Resolver, Greylisting) {
+    let resolver = Resolver::new(&config.dns);
+    warn_of_no_dnssec(config, &resolver, console);
+    let greylist = Greylisting::new(&config.spool.paths[0], console);
+    greylist.open_for(config);
+    (resolver, greylist)
+}
+
+/// Who is asked what domains promise of TLS.
 ///
 /// # Errors
 /// A sentence, when the system gives no thread.
-fn advisers(
+fn policies(
     config: &Config,
-    metrics: &NodeMetrics,
-    descriptors: Descriptors,
+    fetches: (Resolver, usize),
+    (metrics, reports): (&NodeMetrics, &TlsReporting),
     console: &Arc<ConsoleLog>,
-) -> Result<(Resolver, MtaSts, Greylisting), String> {
-    let resolver = Resolver::new(&config.dns);
-    warn_of_no_dnssec(config, &resolver, console);
-    let fetches = (resolver.clone(), descriptors.fetches_max);
-    let spool = &config.spool.paths[0];
-    let policies = MtaSts::new(spool, fetches, &metrics.policies, Arc::clone(console));
-    let sources = || config.routes.iter().map(|route| route.channel.tls_sources());
-    if sources().any(|sources| sources.mta_sts) {
-        policies.start(sources().any(|sources| sources.public_only))?;
+) -> Result<MtaSts, String> {
+    let (spool, console) = (&config.spool.paths[0], Arc::clone(console));
+    let policies = MtaSts::new(spool, fetches, &metrics.policies, reports.clone(), console);
+    let sources = config.routes.iter().map(|route| route.channel.tls_sources());
+    let mut sources = sources.filter(|sources| sources.mta_sts).peekable();
+    if sources.peek().is_some() {
+        policies.start(sources.any(|sources| sources.public_only))?;
     }
-    let greylist = Greylisting::new(spool, console);
-    greylist.open_for(config);
-    Ok((resolver, policies, greylist))
+    Ok(policies)
 }
 
-/// Who tells owners of domains of mail in their name, by mail that this shard queues.
+/// Who tells owners of domains of mail in their name and of TLS to their hosts, by mail that this shard queues.
+///
+/// # Errors
+/// A sentence, when the system gives no thread.
 fn reporting(
     config: &Config,
     resolver: &Resolver,
-    shard: &ShardSender<AcceptedSocket>,
+    (shard, metrics, peer_tls): (&ShardSender<AcceptedSocket>, &NodeMetrics, &Arc<PeerTls>),
     console: &Arc<ConsoleLog>,
-) -> Result<DmarcReporting, String> {
+) -> Result<(DmarcReporting, TlsReporting), String> {
     let spool = &config.spool.paths[0];
-    let reporting = DmarcReporting::new(spool, resolver.clone(), shard.clone(), console);
-    reporting.adopt(config)?;
-    Ok(reporting)
+    let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), console);
+    dmarc.adopt(config)?;
+    let kind = Tls { metrics: Arc::clone(&metrics.tls_reports), peer_tls: Arc::clone(peer_tls) };
+    let tls = TlsReporting::new(kind, spool, resolver.clone(), shard.clone(), console);
+    tls.adopt(config)?;
+    Ok((dmarc, tls))
 }
 
 /// Says that TLSA records are asked for in vain.

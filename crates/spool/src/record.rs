@@ -108,6 +108,8 @@ pub mod tag {
     /// before: its address, the addresses that its reports go to (a line each), and runs of indexes
     /// as in [`FORWARDED`].
     pub const OWNERS: u16 = 20;
+    /// There (one octet, 1) when it is a report of this server's own about TLS (RFC 8460).
+    pub const TLS_REPORT: u16 = 23;
 }
 
 /// How a recipient was done with.

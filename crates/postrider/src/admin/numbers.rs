@@ -4,7 +4,7 @@ use crate::tables::TableNumbers;
 use crate::world::Start;
 use mta::metrics::{
     Description, EventMetrics, HistogramSnapshot, LogMetrics, MailboxMetrics, MetricSet, Metrics,
-    PolicyMetrics, Value,
+    PolicyMetrics, TlsReportMetrics, Value,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -27,6 +27,7 @@ pub(crate) struct Numbers {
     /// The mailbox writers'.
     pub(crate) mailboxes: Arc<MailboxMetrics>,
     pub(crate) policies: Arc<PolicyMetrics>,
+    pub(crate) tls_reports: Arc<TlsReportMetrics>,
     /// When the server started.
     pub(crate) started: Start,
 }
@@ -37,6 +38,7 @@ impl Collector for Numbers {
         encode(&mut encoder, &sum(&self.logs))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.mailboxes)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.policies)))?;
+        encode(&mut encoder, &sum(std::slice::from_ref(&self.tls_reports)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.events)))?;
         let tables = self.tables.get();
         encode(&mut encoder, &side_by_side("table", &tables.remote))?;

@@ -18,6 +18,7 @@ fn numbers() -> Numbers {
         tables: tables(),
         mailboxes: Arc::default(),
         policies: Arc::default(),
+        tls_reports: Arc::default(),
         started: Start::now(),
     }
 }

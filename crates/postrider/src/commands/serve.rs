@@ -238,6 +238,7 @@ fn start_admin(
             tables: node.table_numbers(),
             mailboxes: Arc::clone(&node.metrics.mailboxes),
             policies: Arc::clone(&node.metrics.policies),
+            tls_reports: Arc::clone(&node.metrics.tls_reports),
             started: node.started,
         },
         health: Arc::new(move || Health {
