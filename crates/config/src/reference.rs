@@ -173,7 +173,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 16] = [
+const SECTIONS: [(&str, &str, &str); 17] = [
     ("spool", "[spool]", "SpoolText"),
     ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),

@@ -318,12 +318,7 @@ pub struct TlsReportsText {
 
 impl Default for TlsReportsText {
     fn default() -> TlsReportsText {
-        TlsReportsText {
-            from: None,
-            organization_name: None,
-            contact: None,
-            spread: "4h".into(),
-        }
+        TlsReportsText { from: None, organization_name: None, contact: None, spread: "4h".into() }
     }
 }
 

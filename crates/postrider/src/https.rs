@@ -45,7 +45,10 @@ pub(crate) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
 ///
 /// # Errors
 /// None of them may be asked.
-pub(crate) fn candidates(addresses: Vec<IpAddr>, public_only: bool) -> Result<Vec<IpAddr>, &'static str> {
+pub(crate) fn candidates(
+    addresses: Vec<IpAddr>,
+    public_only: bool,
+) -> Result<Vec<IpAddr>, &'static str> {
     let is_allowed = |ip: &IpAddr| !public_only || !is_private(*ip);
     let (allowed, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_allowed);
     match allowed.is_empty() && !others.is_empty() {

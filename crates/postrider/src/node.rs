@@ -117,12 +117,7 @@ impl Node {
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
         let events = start_events(config, shards, &metrics, console)?;
-        let peer_tls = Arc::<PeerTls>::default();
-        let (resolver, greylist) = advisers(config, console);
-        let (dmarc_reports, tls_reports) =
-            reporting(config, &resolver, (&senders[0], &metrics, &peer_tls), console)?;
-        let fetches = (resolver.clone(), descriptors.fetches_max);
-        let policies = policies(config, fetches, (&metrics, &tls_reports), console)?;
+        let advisers = advisers(config, &metrics, descriptors, &senders[0], console)?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -132,15 +127,15 @@ impl Node {
             console: Arc::clone(console),
             started,
             store: start_mailboxes(&metrics, descriptors)?,
-            policies,
-            dmarc_reports,
-            tls_reports,
-            greylist: greylist.clone(),
-            resolver,
+            policies: advisers.policies,
+            dmarc_reports: advisers.dmarc_reports,
+            tls_reports: advisers.tls_reports,
+            greylist: advisers.greylist,
+            resolver: advisers.resolver,
             hashing: HashingThreads::new(),
             tables,
             certificates,
-            peer_tls,
+            peer_tls: advisers.peer_tls,
         };
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
@@ -171,7 +166,7 @@ impl Node {
             signing_keys,
             dmarc_reports: common.dmarc_reports,
             tls_reports: common.tls_reports,
-            greylist,
+            greylist: common.greylist,
         })
     }
 
@@ -462,13 +457,37 @@ fn open_keys(
     Ok((Certificates::open(config, console)?, SigningKeys::open(config, console)?))
 }
 
-/// Who is asked where mail goes, and whether a stranger came before.
-fn advisers(config: &Config, console: &Arc<ConsoleLog>) -> (Resolver, Greylisting) {
-    let resolver = Resolver::new(&config.dns);
+/// Who is asked where mail goes and how it is encrypted, who is told of that, and whether a stranger came
+/// before.
+struct Advisers {
+    resolver: Resolver,
+    policies: MtaSts,
+    dmarc_reports: DmarcReporting,
+    tls_reports: TlsReporting,
+    greylist: Greylisting,
+    peer_tls: Arc<PeerTls>,
+}
+
+/// Those; what they have to say by mail, this shard queues.
+///
+/// # Errors
+/// A sentence, when the system gives no thread.
+fn advisers(
+    config: &Config,
+    metrics: &NodeMetrics,
+    descriptors: Descriptors,
+    shard: &ShardSender<AcceptedSocket>,
+    console: &Arc<ConsoleLog>,
+) -> Result<Advisers, String> {
+    let (resolver, peer_tls) = (Resolver::new(&config.dns), Arc::<PeerTls>::default());
     warn_of_no_dnssec(config, &resolver, console);
+    let (dmarc_reports, tls_reports) =
+        reporting(config, &resolver, (shard, metrics, &peer_tls), console)?;
+    let fetches = (resolver.clone(), descriptors.fetches_max);
+    let policies = policies(config, fetches, (metrics, &tls_reports), console)?;
     let greylist = Greylisting::new(&config.spool.paths[0], console);
     greylist.open_for(config);
-    (resolver, greylist)
+    Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, greylist, peer_tls })
 }
 
 /// Who is asked what domains promise of TLS.

@@ -46,7 +46,12 @@ impl Counts {
                     return Added::Nothing;
                 }
                 let policy = session.policy.clone();
-                self.policies.push(Counted { policy, successes: 0, failures: 0, details: Vec::new() });
+                self.policies.push(Counted {
+                    policy,
+                    successes: 0,
+                    failures: 0,
+                    details: Vec::new(),
+                });
                 (self.policies.len() - 1, bytes)
             }
         };

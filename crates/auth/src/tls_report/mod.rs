@@ -11,7 +11,9 @@ pub use record::{
     record_name,
 };
 pub use report::Report;
-pub use session::{Details, POLICY_BYTES_MAX, Policy, PolicyType, ResultType, Session, VALUE_BYTES_MAX};
+pub use session::{
+    Details, POLICY_BYTES_MAX, Policy, PolicyType, ResultType, Session, VALUE_BYTES_MAX,
+};
 
 #[cfg(test)]
 mod tests;

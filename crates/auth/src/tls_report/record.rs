@@ -70,11 +70,19 @@ fn report_to(record: &[u8]) -> Option<Vec<Destination>> {
     let rua = text.split(';').find_map(|field| field.trim().strip_prefix("rua="))?;
     let mut destinations = Vec::new();
     for destination in rua.split(',').filter_map(|uri| destination(uri.trim())) {
-        if destinations.len() < DESTINATIONS_MAX && !destinations.contains(&destination) {
+        let is_known = destinations.iter().any(|known| is_same(known, &destination));
+        if destinations.len() < DESTINATIONS_MAX && !is_known {
             destinations.push(destination);
         }
     }
     Some(destinations)
+}
+
+fn is_same(one: &Destination, other: &Destination) -> bool {
+    match (one, other) {
+        (Destination::Mailbox(one), Destination::Mailbox(other)) => one.is_same(other),
+        (one, other) => one == other,
+    }
 }
 
 fn destination(uri: &str) -> Option<Destination> {
@@ -103,7 +111,8 @@ fn web_address(rest: &str) -> Option<WebAddress> {
         None => (authority, 443),
     };
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    let is_path = path.bytes().all(|byte| !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`'));
+    let is_path =
+        path.bytes().all(|byte| !matches!(byte, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`'));
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     (is_host(&host) && is_path).then(|| WebAddress { host: host.into(), port, path: path.into() })
 }

@@ -14,9 +14,7 @@ pub const POLICY_BYTES_MAX: usize = 4_096;
 pub const VALUE_BYTES_MAX: usize = 255;
 
 /// What a session failed for, by its registered name (RFC 8460 §4.3, §6.6).
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultType {
     /// The host offers no STARTTLS.

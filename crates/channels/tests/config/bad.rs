@@ -337,8 +337,16 @@ const BAD: &[(&str, &str, &str)] = &[
     (END, "[tls_reports]\norganization_name = \"x\"", "7:21: `organization_name` without `from`"),
     (END, "[tls_reports]\nfrom = \"a@b.test\"\ncontact = \"x\"", "8:11: \"x\" is not an address"),
     (END, "[tls_reports]\nfrom = \"a@b.test\"\nspread = \"13h\"", "8:10: more than half a day"),
-    (END, "[tls_reports]\nfrom = \"a@b.test\"\nspread = \"soon\"", "8:10: \"soon\" is not a duration"),
-    (END, "[tls_reports]\nfrom = \"a@b.test\"\norganization_name = \"\"", "8:21: 1 to 200 printable"),
+    (
+        END,
+        "[tls_reports]\nfrom = \"a@b.test\"\nspread = \"soon\"",
+        "8:10: \"soon\" is not a duration",
+    ),
+    (
+        END,
+        "[tls_reports]\nfrom = \"a@b.test\"\norganization_name = \"\"",
+        "8:21: 1 to 200 printable ASCII characters are wanted",
+    ),
     (END, "[spool]\npath = \"/a\"\npaths = [\"/b\"]", "8:9: both `path` and `paths` are set"),
     (END, "[spool]\npaths = [\"/a\", \"/a\"]", "7:16: \"/a\" is listed twice"),
     (END, "[spool]\npaths = []", "7:9: between 1 and 256 directories are wanted"),

@@ -25,7 +25,7 @@ impl Resolver<'_> {
         let texts =
             [("organization_name", &written.organization_name), ("contact", &written.contact)];
         self.report_texts("dmarc_reports", written.from.as_deref(), texts);
-        let from = self.report_address("dmarc_reports.from", written.from.as_deref()?)?;
+        let from = self.sender_address("dmarc_reports.from", written.from.as_deref()?)?;
         let organization = written.organization_name.as_deref();
         Some(DmarcReports {
             from,
@@ -48,9 +48,9 @@ impl Resolver<'_> {
         if spread > SPREAD_MAX {
             self.error("tls_reports.spread", "more than half a day", "\"12h\" is the most");
         }
-        let from = self.report_address("tls_reports.from", written.from.as_deref()?)?;
+        let from = self.sender_address("tls_reports.from", written.from.as_deref()?)?;
         let contact = match written.contact.as_deref() {
-            Some(contact) => self.report_address("tls_reports.contact", contact)?,
+            Some(contact) => self.sender_address("tls_reports.contact", contact)?,
             None => from.clone(),
         };
         let organization = written.organization_name.as_deref();
@@ -80,7 +80,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn report_address(&mut self, path: &str, text: &str) -> Option<Mailbox> {
+    fn sender_address(&mut self, path: &str, text: &str) -> Option<Mailbox> {
         let problem = match Mailbox::parse(text, false) {
             Ok(address) if !address.domain_str().is_empty() => return Some(address),
             Ok(_) => "the domain is missing".to_owned(),

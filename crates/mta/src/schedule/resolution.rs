@@ -10,17 +10,17 @@ use crate::answer::Answer;
 use crate::line::{Standing, Who};
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
-use crate::routing::{Active, TLS_REPORTS};
 use crate::routing::find::route_of_key;
 use crate::routing::hop::NextHop;
 use crate::routing::hop_tls::{HopTls, Promised, Unpromised, as_promised, doubted};
 use crate::routing::hosts::{Host, HostGroup};
 use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
+use crate::routing::{Active, TLS_REPORTS};
 use crate::seams::World;
 use config::{Config, Destination, HostPort, Limits, Route, TlsSources};
 use lookup::Trouble;
-use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use queue::{
     Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
     ScheduledId, ScheduledKey,

@@ -85,6 +85,9 @@ mod tests {
         assert!(domains.get(ReadyId(3), ScheduledId(4)).is_some());
         domains.forget(ReadyId(1));
         domains.forget_scheduled(ReadyId(3), ScheduledId(4));
-        assert_eq!((names(1, 0), names(2, 0), names(3, 0)), (String::new(), "a".into(), String::new()));
+        assert_eq!(
+            (names(1, 0), names(2, 0), names(3, 0)),
+            (String::new(), "a".into(), String::new())
+        );
     }
 }

@@ -5,7 +5,9 @@ mod day;
 mod letter;
 mod sending;
 
-pub(crate) use day::{Counted, DAY_MS, Day, Sent};
+#[cfg(test)]
+pub(crate) use day::Sent;
+pub(crate) use day::{Counted, DAY_MS, Day};
 pub(crate) use letter::{Letter, packed};
 pub(crate) use sending::{Report, moment_within};
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// What was counted of the domains below one policy.
 #[derive(Debug, Default, Deserialize, Serialize)]
-pub(super) struct Domain {
+pub(crate) struct Domain {
     /// The policy as it was seen last, as XML.
     pub(super) published: String,
     /// Its `rua`.

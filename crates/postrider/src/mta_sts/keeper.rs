@@ -316,7 +316,11 @@ impl<S: Source> Keeper<S> {
             return;
         }
         let failure = Some(Details::new(result).because(why));
-        reports.note(Session { domain: domain.into(), policy: tls_report::Policy::sts(None), failure });
+        reports.note(Session {
+            domain: domain.into(),
+            policy: tls_report::Policy::sts(None),
+            failure,
+        });
     }
 
     /// In memory and on disk.

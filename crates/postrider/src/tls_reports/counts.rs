@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Sessions with the hosts of one domain.
 #[derive(Debug, Default, Deserialize, Serialize)]
-pub(super) struct Domain(pub(super) Counts);
+pub(crate) struct Domain(pub(super) Counts);
 
 /// Room is counted in octets. Nearly all domains have one policy and a failure or two.
 impl Counted for Domain {

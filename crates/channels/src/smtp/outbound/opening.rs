@@ -327,12 +327,14 @@ async fn open_once<W: World>(
     let session = session(slot, hop, (peer, tls), &name);
     let dialogue = Dialogue::new(Wire { stream, session, alarm });
     let greeted = greeted(slot, (hop, tls), dialogue, (&host.name, &name)).await;
-    if let (Some(trial), Err(NoGreeting { failure, result: Some(result), .. })) = (&trial, &greeted) {
+    if let (Some(trial), Err(NoGreeting { failure, result: Some(result), .. })) = (&trial, &greeted)
+    {
         trial.failed(slot, *result, failure);
     }
     let (dialogue, encrypted) = greeted?;
     let encryption = encrypted.or(encryption);
-    let tls_result = trial.map(|trial| Box::new(trial.opened(tls, &dialogue.wire.session, encryption)));
+    let tls_result =
+        trial.map(|trial| Box::new(trial.opened(tls, &dialogue.wire.session, encryption)));
     let seat = Seat::take(slot.world().time().clone(), hop, host);
     let mut permit = permit;
     permit.prove();

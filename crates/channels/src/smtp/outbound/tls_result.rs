@@ -105,7 +105,12 @@ impl Trial {
 }
 
 /// The records of a host can't be had, or are false: no session is begun with it.
-pub(super) fn note_unanswered<W: World>(slot: &Slot<W>, hop: &NextHop, host: &Host, why: &DnsError) {
+pub(super) fn note_unanswered<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    host: &Host,
+    why: &DnsError,
+) {
     if slot.tls_reports().is_none() || !relay_of(hop).is_by_mx() {
         return;
     }
@@ -146,7 +151,8 @@ impl TlsResult {
             if !self.told.insert(domain.name.clone()) {
                 continue;
             }
-            let (policy, failure) = (self.trial.policy(&domain), self.failure(slot, stream, &domain));
+            let (policy, failure) =
+                (self.trial.policy(&domain), self.failure(slot, stream, &domain));
             if let Some(reports) = slot.tls_reports() {
                 reports.note(Session { domain: domain.name.clone(), policy, failure });
             }
