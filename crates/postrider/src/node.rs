@@ -107,8 +107,7 @@ impl Node {
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
         let (certificates, signing_keys) = open_keys(config, console)?;
         check_owners(config)?;
-        let (senders, inboxes): (Vec<_>, Vec<_>) =
-            (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
+        let (senders, inboxes) = ways_in(shards);
         let metrics = NodeMetrics::new(config, shards);
         let descriptors = Descriptors::claim(config, shards);
         warn_of_few(config, descriptors, console);
@@ -148,14 +147,13 @@ impl Node {
         };
         let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
         distribution.finish();
-        let addresses = bound_addresses(&when_bound)?;
         Ok(Node {
             shards: senders,
             threads,
             logs,
             events,
             stop_accepting,
-            addresses,
+            addresses: bound_addresses(&when_bound)?,
             metrics,
             started,
             first: Arc::clone(config),
@@ -332,6 +330,11 @@ impl Node {
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
+}
+
+/// A way into each shard, and what it takes from there.
+fn ways_in(shards: u16) -> (Vec<ShardSender<AcceptedSocket>>, Vec<Inbox>) {
+    (0..shards).map(|_| mpsc::unbounded_channel()).unzip()
 }
 
 fn start_mailboxes(
