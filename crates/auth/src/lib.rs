@@ -24,5 +24,6 @@ pub mod srs;
 mod tags;
 #[cfg(test)]
 mod testing;
+pub mod tls_report;
 pub mod tlsa;
 mod together;

@@ -57,6 +57,7 @@ pub use secret_file::SecretFile;
 pub use settings::{
     Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster,
     REPORT_GIVE_UP_AFTER, ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
+    TlsReports,
 };
 pub use stage::{StageEntry, StageSection, StageSettings};
 pub use table::{
@@ -107,6 +108,8 @@ pub struct Config {
     pub srs: Option<Srs>,
     /// What owners of domains are told of mail in their name; `None`: nothing.
     pub dmarc_reports: Option<DmarcReports>,
+    /// What owners of domains are told of TLS to their hosts; `None`: nothing.
+    pub tls_reports: Option<TlsReports>,
     /// TLS of clients, on all listeners together.
     pub tls: Tls,
     /// How names are resolved.

@@ -173,7 +173,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 16] = [
+const SECTIONS: [(&str, &str, &str); 17] = [
     ("spool", "[spool]", "SpoolText"),
     ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),
@@ -187,6 +187,7 @@ const SECTIONS: [(&str, &str, &str); 16] = [
     ("dns", "[dns]", "DnsText"),
     ("srs", "[srs]", "SrsText"),
     ("dmarc_reports", "[dmarc_reports]", "DmarcReportsText"),
+    ("tls_reports", "[tls_reports]", "TlsReportsText"),
     ("admin", "[admin]", "AdminText"),
     ("events", "[events]", "EventsTable"),
     ("log", "[log]", "LogText"),

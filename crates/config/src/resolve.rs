@@ -3,7 +3,7 @@
 mod acme;
 mod certificate;
 mod client_certificates;
-mod dmarc_reports;
+mod domain_reports;
 mod listener;
 mod reports;
 mod route;
@@ -17,7 +17,7 @@ use super::reader::Reader;
 use super::resolver::Resolver;
 use super::settings::{
     Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster, ReportRetry,
-    Reports, Retry, SpoolSection, Srs, Tls,
+    Reports, Retry, SpoolSection, Srs, Tls, TlsReports,
 };
 use super::stage::StageEntry;
 use super::table::TableEntry;
@@ -81,6 +81,7 @@ struct Parts {
     report_retry: ReportRetry,
     srs: Option<Srs>,
     dmarc_reports: Option<DmarcReports>,
+    tls_reports: Option<TlsReports>,
     tls: Tls,
     dns: Dns,
     admin: Admin,
@@ -107,6 +108,7 @@ impl Parts {
             report_retry: self.report_retry,
             srs: self.srs,
             dmarc_reports: self.dmarc_reports,
+            tls_reports: self.tls_reports,
             tls: self.tls,
             dns: self.dns,
             admin: self.admin,
@@ -150,6 +152,7 @@ impl Resolver<'_> {
             shards: written.shards,
             srs: self.srs(&written.srs),
             dmarc_reports: self.dmarc_reports(&written.dmarc_reports, &hostname),
+            tls_reports: self.tls_reports(&written.tls_reports, &hostname),
             tls: Tls {
                 handshakes_max: written.tls.max_handshakes,
                 expiry_warning: self.duration("tls.expiry_warning", &written.tls.expiry_warning),

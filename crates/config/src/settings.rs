@@ -167,6 +167,19 @@ pub struct DmarcReports {
     pub hour: u8,
 }
 
+/// `[tls_reports]`, when they are on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsReports {
+    /// Whom they come from.
+    pub from: Mailbox,
+    /// Who reports.
+    pub organization_name: Box<str>,
+    /// Who can be asked.
+    pub contact: Mailbox,
+    /// They are sent within so long after midnight (UTC).
+    pub spread: Duration,
+}
+
 /// What nobody is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub Box<[u8]>);

@@ -69,6 +69,8 @@ pub struct FileText {
     pub srs: SrsText,
     /// What owners of domains are told of mail in their name (DMARC).
     pub dmarc_reports: DmarcReportsText,
+    /// What owners of domains are told of TLS to their hosts (RFC 8460).
+    pub tls_reports: TlsReportsText,
     /// How names are resolved for `mx` routes and host names.
     pub dns: DnsText,
     /// The administration interface.
@@ -296,6 +298,32 @@ pub struct DmarcReportsText {
     /// From this hour on (UTC) reports of the day before are sent.
     #[schemars(range(max = 23))]
     pub hour: u8,
+}
+
+/// What owners of domains are told of TLS to their MX hosts: one report a day to each domain that asks for it
+/// (`_smtp._tls.DOMAIN`, RFC 8460), about sessions of `mx` routes. See `docs/tls.md`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsReportsText {
+    /// The address that reports come from, in a domain that this server may send and sign for. Without it none
+    /// are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Who reports, for those who read it. Without it: `hostname`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization_name: Option<String>,
+    /// An address to ask about it. Without it: `from`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contact: Option<String>,
+    /// Each report of a day is sent at a random moment within so long after its end (midnight UTC), so that not
+    /// all servers report at once; at most `"12h"`.
+    pub spread: DurationText,
+}
+
+impl Default for TlsReportsText {
+    fn default() -> TlsReportsText {
+        TlsReportsText { from: None, organization_name: None, contact: None, spread: "4h".into() }
+    }
 }
 
 /// The event log: `"off"`, `"on"`, or a table that says where and how.

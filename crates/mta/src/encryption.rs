@@ -1,8 +1,10 @@
 //! How a connection is encrypted, and whom a peer's certificate must convince.
 
 use auth::fingerprint::Fingerprint;
+use auth::tls_report::ResultType;
 use auth::tlsa::Tlsa;
 use config::CertificateIdentity;
+use std::fmt;
 use std::sync::Arc;
 
 /// How a connection is encrypted.
@@ -12,6 +14,30 @@ pub struct Encryption {
     pub version: &'static str,
     /// The suite by its registered name: `TLS_AES_256_GCM_SHA384`.
     pub cipher: &'static str,
+}
+
+/// What a handshake with a peer failed for, in words and as reports have it.
+#[derive(Debug)]
+pub struct HandshakeError {
+    pub result: ResultType,
+    pub words: Box<str>,
+}
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl std::error::Error for HandshakeError {}
+
+impl HandshakeError {
+    /// What an error of a handshake, or of a look at a certificate, is in a report.
+    #[must_use]
+    pub fn result_of(error: &std::io::Error) -> ResultType {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<HandshakeError>());
+        inner.map_or(ResultType::ValidationFailure, |error| error.result)
+    }
 }
 
 /// What a client's certificate is known by.

@@ -19,6 +19,8 @@ pub struct OwnMessage {
     pub content: Bytes,
     /// For events: what it is about.
     pub about: Arc<str>,
+    /// It tells of TLS: no failure of TLS keeps it back, nor is it told about (RFC 8460 §3).
+    pub is_tls_report: bool,
     /// Told its id once it is durable and queued, or why it is not.
     pub answer: oneshot::Sender<Result<MessageId, String>>,
 }

@@ -75,6 +75,16 @@ pub(crate) fn is_from_stranger(meta: &Meta) -> bool {
     field(meta, tag::STRANGER).is_some()
 }
 
+/// That it is a report of ours about TLS.
+pub(crate) fn tls_report() -> (u16, Bytes) {
+    (tag::TLS_REPORT, Bytes::from_static(&[1]))
+}
+
+/// Whether it is.
+pub(crate) fn is_tls_report(meta: &Meta) -> bool {
+    field(meta, tag::TLS_REPORT).is_some()
+}
+
 /// The recipients, by their indexes, that go the postmaster's way and not their domain's; `None`
 /// if there are none.
 pub(crate) fn postmasters(indexes: impl IntoIterator<Item = u32>) -> Option<(u16, Bytes)> {

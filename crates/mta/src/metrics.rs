@@ -433,6 +433,17 @@ metric_set! {
 }
 
 metric_set! {
+    /// Of what domains are told of TLS to their hosts.
+    TlsReportMetrics:
+
+    sessions: Counter = "tls_report_sessions" {} "Sessions that were counted for reports about TLS.";
+    left_out: Counter = "tls_report_sessions_left_out" {} "Sessions that were not counted, or not with all details, because there are too many.";
+    mailed: Counter = "tls_reports_sent" {by = "mail"} "Reports about TLS that were sent.";
+    posted: Counter = "tls_reports_sent" {by = "https"} "Reports about TLS that were sent.";
+    failed: Counter = "tls_reports_failed" {} "Reports about TLS that could not be sent for a day.";
+}
+
+metric_set! {
     /// Of the event log.
     EventMetrics:
 

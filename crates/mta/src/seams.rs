@@ -10,8 +10,9 @@
 mod authenticators;
 mod mailbox;
 mod records;
+mod tls_reports;
 
-pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, Trust};
+pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, HandshakeError, Trust};
 pub use auth::greylist::Book;
 pub use authenticators::{
     Authenticators, Conversation, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators,
@@ -19,6 +20,7 @@ pub use authenticators::{
 };
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 pub use records::AsRecords;
+pub use tls_reports::{NoTlsReports, TlsReports};
 
 use crate::answer::Answer;
 use auth::greylist::{Rules, Triplet, Verdict};
@@ -67,6 +69,10 @@ pub trait World: Clone + 'static {
     fn policies(&self) -> &Self::Policies;
     /// Who tells owners of domains of mail in their name.
     fn domain_reports(&self) -> &Self::DomainReports;
+    /// Who tells owners of domains of TLS to their hosts.
+    fn tls_reports(&self) -> &dyn TlsReports {
+        &NoTlsReports
+    }
     /// What is known of strangers who came before.
     fn greylist(&self) -> &Self::Greylist;
     /// Servers that know users.
@@ -146,13 +152,23 @@ pub trait Net: 'static {
     /// to that. Its certificate must be one that is to be trusted.
     ///
     /// # Errors
-    /// What went wrong with the handshake; the connection is gone then.
+    /// What went wrong with the handshake; the connection is gone then. A [`HandshakeError`] is inside,
+    /// where there was one.
     fn encrypt_connected(
         &self,
         stream: Self::Stream,
         name: &str,
         trust: &Trust,
     ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
+
+    /// Looks at the certificate that the peer of an encrypted connection has shown as [`Trust::Roots`]
+    /// would, for reports: nothing becomes of it.
+    ///
+    /// # Errors
+    /// What is wrong with it (a [`HandshakeError`]), or why that can't be said.
+    fn examine(&self, _stream: &Self::Stream, _name: &str) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 pub trait Listener: 'static {

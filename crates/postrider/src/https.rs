@@ -7,9 +7,11 @@ use hyper::body::{Body, Bytes};
 use hyper::client::conn::http1;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use mta::routing::addresses::{interleaved, is_private};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::future::{Future, pending};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -36,6 +38,23 @@ pub(crate) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     .map_err(|error| error.to_string())?;
     client.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(client)
+}
+
+/// The addresses of a host that are tried, the families by turns: a machine without a way by one of them
+/// must come to the other before it gives up.
+///
+/// # Errors
+/// None of them may be asked.
+pub(crate) fn candidates(
+    addresses: Vec<IpAddr>,
+    public_only: bool,
+) -> Result<Vec<IpAddr>, &'static str> {
+    let is_allowed = |ip: &IpAddr| !public_only || !is_private(*ip);
+    let (allowed, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_allowed);
+    match allowed.is_empty() && !others.is_empty() {
+        true => Err("it has private addresses only, which the route refuses"),
+        false => Ok(interleaved(allowed)),
+    }
 }
 
 /// Opens a connection; encrypted, if it has something to begin that with.
@@ -112,4 +131,28 @@ pub(crate) async fn driven<T>(exchange: impl Future<Output = T>, connection: imp
         exchange.as_mut().poll(cx)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn addresses_of_one_family_do_not_keep_those_of_the_other_away() {
+        let all = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8::4", "192.0.2.1"];
+        assert_eq!(candidates(ips(&all), false).unwrap()[..2], ips(&["2001:db8::1", "192.0.2.1"]));
+    }
+
+    #[test]
+    fn strangers_do_not_lead_to_private_addresses_where_that_is_refused() {
+        let all = ips(&["10.1.1.1", "::1", "192.0.2.1"]);
+        assert_eq!(candidates(all.clone(), true), Ok(ips(&["192.0.2.1"])));
+        assert_eq!(candidates(all, false).unwrap().len(), 3);
+        assert!(candidates(ips(&["127.0.0.1", "64:ff9b::a00:1"]), true).is_err());
+        assert_eq!(candidates(Vec::new(), true), Ok(Vec::new()));
+    }
 }

@@ -12,6 +12,7 @@ mod commit_thread;
 mod console;
 mod control_socket;
 mod crypto;
+mod daily_reports;
 mod descriptors;
 mod dmarc_reports;
 mod event_log;
@@ -37,6 +38,7 @@ mod signing_keys;
 mod suspensions;
 mod tables;
 mod terminal;
+mod tls_reports;
 mod world;
 
 use clap::Parser;

@@ -9,6 +9,7 @@ mod keeper;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
+use crate::tls_reports::TlsReporting;
 use crate::world::{Resolver, wall_now};
 use auth::mta_sts::Policy;
 use cache::Cached;
@@ -48,6 +49,7 @@ struct Inner {
     /// To the thread that fetches: without a route that wants policies there is none.
     asks: Mutex<Option<mpsc::UnboundedSender<Ask>>>,
     metrics: Arc<PolicyMetrics>,
+    reports: TlsReporting,
     console: Arc<ConsoleLog>,
 }
 
@@ -57,7 +59,7 @@ struct Inner {
 /// What went wrong, in words.
 pub(crate) async fn fetch_now(resolver: Resolver, domain: &str) -> Result<Policy, String> {
     Fetcher::new(resolver).fetch(domain, false).await.map_err(|error| match error {
-        FetchError::Lack(why) | FetchError::Failed(why) => why,
+        FetchError::Lack(why) | FetchError::Failed(_, why) => why,
     })
 }
 
@@ -67,6 +69,7 @@ impl MtaSts {
         spool: &Path,
         (resolver, fetches_max): (Resolver, usize),
         metrics: &Arc<PolicyMetrics>,
+        reports: TlsReporting,
         console: Arc<ConsoleLog>,
     ) -> MtaSts {
         MtaSts(Arc::new(Inner {
@@ -76,6 +79,7 @@ impl MtaSts {
             shelf: SharedShelf::default(),
             asks: Mutex::default(),
             metrics: Arc::clone(metrics),
+            reports,
             console,
         }))
     }
@@ -105,6 +109,7 @@ impl MtaSts {
             public_only,
             shelf: Arc::clone(&inner.shelf),
             metrics: Arc::clone(&inner.metrics),
+            reports: Arc::new(inner.reports.clone()),
             report: Arc::new(move |text: &str| {
                 console.line(Level::Warn, "mta_sts", format_args!("{text}"));
             }),

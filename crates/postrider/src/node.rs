@@ -5,16 +5,18 @@ use crate::certificates::{self, Certificates};
 use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
-use crate::dmarc_reports::DmarcReporting;
+use crate::dmarc_reports::{Dmarc, DmarcReporting};
 use crate::event_log::EventLog;
 use crate::greylist::Greylisting;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mta_sts::MtaSts;
 use crate::mutex::lock;
+use crate::peer_tls::PeerTls;
 use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::signing_keys::{self, SigningKeys};
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
+use crate::tls_reports::{Tls, TlsReporting};
 use crate::world::{
     AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Resolver, Start, check_owners,
     wall_now,
@@ -26,7 +28,9 @@ use mta::console::{Console as _, Level};
 use mta::control::{Scope, ShardPort, Suspension};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
-use mta::metrics::{AcmeMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics};
+use mta::metrics::{
+    AcmeMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics, TlsReportMetrics,
+};
 use mta::shared::Shared;
 use spool::SpoolStatus;
 use std::io;
@@ -47,6 +51,7 @@ pub(crate) struct NodeMetrics {
     pub(crate) mailboxes: Arc<MailboxMetrics>,
     pub(crate) policies: Arc<PolicyMetrics>,
     pub(crate) acme: Arc<AcmeMetrics>,
+    pub(crate) tls_reports: Arc<TlsReportMetrics>,
 }
 
 impl NodeMetrics {
@@ -58,6 +63,7 @@ impl NodeMetrics {
             mailboxes: Arc::default(),
             policies: Arc::default(),
             acme: Arc::default(),
+            tls_reports: Arc::default(),
         }
     }
 }
@@ -86,6 +92,7 @@ pub(crate) struct Node {
     acme: Acme,
     signing_keys: Arc<SigningKeys>,
     dmarc_reports: DmarcReporting,
+    tls_reports: TlsReporting,
     greylist: Greylisting,
 }
 
@@ -104,8 +111,7 @@ impl Node {
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
         let (certificates, signing_keys) = open_keys(config, console)?;
         check_owners(config)?;
-        let (senders, inboxes): (Vec<_>, Vec<_>) =
-            (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
+        let (senders, inboxes) = ways_in(shards);
         let metrics = NodeMetrics::new(config, shards);
         let descriptors = claim(config, shards, console);
         let disks = open_disks(config, descriptors.log_files_max)?;
@@ -113,7 +119,7 @@ impl Node {
         let clock = doubt_clock(config, console);
         let logs = read_logs(config, disks, console)?;
         let events = start_events(config, shards, &metrics, console)?;
-        let (resolver, policies, greylist) = advisers(config, &metrics, descriptors, console)?;
+        let advisers = advisers(config, &metrics, descriptors, &senders[0], console)?;
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
@@ -123,14 +129,15 @@ impl Node {
             console: Arc::clone(console),
             started,
             store: start_mailboxes(&metrics, descriptors)?,
-            policies,
-            dmarc_reports: reporting(config, &resolver, &senders[0], console)?,
-            greylist: greylist.clone(),
-            resolver,
+            policies: advisers.policies,
+            dmarc_reports: advisers.dmarc_reports,
+            tls_reports: advisers.tls_reports,
+            greylist: advisers.greylist,
+            resolver: advisers.resolver,
             hashing: HashingThreads::new(),
             tables,
             certificates,
-            peer_tls: Arc::default(),
+            peer_tls: advisers.peer_tls,
         };
         let (stop_accepting, stop) = watch::channel(false);
         let (bound, when_bound) = std_mpsc::channel();
@@ -143,7 +150,6 @@ impl Node {
         };
         let logs = logs.into_iter().zip(&metrics.logs).map(start).collect::<Result<_, _>>()?;
         distribution.finish();
-        let addresses = bound_addresses(&when_bound)?;
         Ok(Node {
             acme: Acme::open(config, &common.certificates, &metrics.acme, console)?,
             shards: senders,
@@ -151,7 +157,7 @@ impl Node {
             logs,
             events,
             stop_accepting,
-            addresses,
+            addresses: bound_addresses(&when_bound)?,
             metrics,
             started,
             first: Arc::clone(config),
@@ -161,7 +167,8 @@ impl Node {
             certificates: common.certificates,
             signing_keys,
             dmarc_reports: common.dmarc_reports,
-            greylist,
+            tls_reports: common.tls_reports,
+            greylist: common.greylist,
         })
     }
 
@@ -212,6 +219,7 @@ impl Node {
         self.acme.adopt(acme)?;
         self.signing_keys.adopt(config, signing_keys)?;
         self.dmarc_reports.adopt(config)?;
+        self.tls_reports.adopt(config)?;
         self.greylist.open_for(config);
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
@@ -316,6 +324,7 @@ impl Node {
             let _ = stopped.await;
         }
         self.dmarc_reports.finish();
+        self.tls_reports.finish();
         drop(self.shards);
         for log in self.logs {
             log.stop();
@@ -327,6 +336,11 @@ impl Node {
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
+}
+
+/// A way into each shard, and what it takes from there.
+fn ways_in(shards: u16) -> (Vec<ShardSender<AcceptedSocket>>, Vec<Inbox>) {
+    (0..shards).map(|_| mpsc::unbounded_channel()).unzip()
 }
 
 fn start_mailboxes(
@@ -452,7 +466,18 @@ fn open_keys(
     Ok((Certificates::open(config, console)?, SigningKeys::open(config, console)?))
 }
 
-/// Who is asked where mail goes and how it is encrypted, and whether a stranger came before.
+/// Who is asked where mail goes and how it is encrypted, who is told of that, and whether a stranger came
+/// before.
+struct Advisers {
+    resolver: Resolver,
+    policies: MtaSts,
+    dmarc_reports: DmarcReporting,
+    tls_reports: TlsReporting,
+    greylist: Greylisting,
+    peer_tls: Arc<PeerTls>,
+}
+
+/// Those; what they have to say by mail, this shard queues.
 ///
 /// # Errors
 /// A sentence, when the system gives no thread.
@@ -460,33 +485,57 @@ fn advisers(
     config: &Config,
     metrics: &NodeMetrics,
     descriptors: Descriptors,
+    shard: &ShardSender<AcceptedSocket>,
     console: &Arc<ConsoleLog>,
-) -> Result<(Resolver, MtaSts, Greylisting), String> {
-    let resolver = Resolver::new(&config.dns);
+) -> Result<Advisers, String> {
+    let (resolver, peer_tls) = (Resolver::new(&config.dns), Arc::<PeerTls>::default());
     warn_of_no_dnssec(config, &resolver, console);
+    let (dmarc_reports, tls_reports) =
+        reporting(config, &resolver, (shard, metrics, &peer_tls), console)?;
     let fetches = (resolver.clone(), descriptors.fetches_max);
-    let spool = &config.spool.paths[0];
-    let policies = MtaSts::new(spool, fetches, &metrics.policies, Arc::clone(console));
-    let sources = || config.routes.iter().map(|route| route.channel.tls_sources());
-    if sources().any(|sources| sources.mta_sts) {
-        policies.start(sources().any(|sources| sources.public_only))?;
-    }
-    let greylist = Greylisting::new(spool, console);
+    let policies = policies(config, fetches, (metrics, &tls_reports), console)?;
+    let greylist = Greylisting::new(&config.spool.paths[0], console);
     greylist.open_for(config);
-    Ok((resolver, policies, greylist))
+    Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, greylist, peer_tls })
 }
 
-/// Who tells owners of domains of mail in their name, by mail that this shard queues.
+/// Who is asked what domains promise of TLS.
+///
+/// # Errors
+/// A sentence, when the system gives no thread.
+fn policies(
+    config: &Config,
+    fetches: (Resolver, usize),
+    (metrics, reports): (&NodeMetrics, &TlsReporting),
+    console: &Arc<ConsoleLog>,
+) -> Result<MtaSts, String> {
+    let (spool, console) = (&config.spool.paths[0], Arc::clone(console));
+    let policies = MtaSts::new(spool, fetches, &metrics.policies, reports.clone(), console);
+    let sources = config.routes.iter().map(|route| route.channel.tls_sources());
+    let mut sources = sources.filter(|sources| sources.mta_sts).peekable();
+    if sources.peek().is_some() {
+        policies.start(sources.any(|sources| sources.public_only))?;
+    }
+    Ok(policies)
+}
+
+/// Who tells owners of domains of mail in their name and of TLS to their hosts, by mail that this shard queues.
+///
+/// # Errors
+/// A sentence, when the system gives no thread.
 fn reporting(
     config: &Config,
     resolver: &Resolver,
-    shard: &ShardSender<AcceptedSocket>,
+    (shard, metrics, peer_tls): (&ShardSender<AcceptedSocket>, &NodeMetrics, &Arc<PeerTls>),
     console: &Arc<ConsoleLog>,
-) -> Result<DmarcReporting, String> {
+) -> Result<(DmarcReporting, TlsReporting), String> {
     let spool = &config.spool.paths[0];
-    let reporting = DmarcReporting::new(spool, resolver.clone(), shard.clone(), console);
-    reporting.adopt(config)?;
-    Ok(reporting)
+    let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), console);
+    dmarc.adopt(config)?;
+    let kind = Tls { metrics: Arc::clone(&metrics.tls_reports), peer_tls: Arc::clone(peer_tls) };
+    let tls = TlsReporting::new(kind, spool, resolver.clone(), shard.clone(), console);
+    tls.adopt(config)?;
+    Ok((dmarc, tls))
 }
 
 /// Says that TLSA records are asked for in vain.

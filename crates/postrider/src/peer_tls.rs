@@ -8,8 +8,8 @@ use crate::pem;
 use dane::Dane;
 use mta::lack;
 use mta::seams::{DaneTrust, Trust};
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
@@ -25,6 +25,8 @@ pub(crate) struct PeerTls {
     /// The machine's roots are read when they are needed first.
     verified: Mutex<Option<Arc<ClientConfig>>>,
     promised: Mutex<Option<Arc<ClientConfig>>>,
+    /// For certificates that are looked at and let pass.
+    examiner: Mutex<Option<Arc<WebPkiServerVerifier>>>,
 }
 
 impl PeerTls {
@@ -44,6 +46,22 @@ impl PeerTls {
         let config = Arc::new(make()?);
         *made = Some(Arc::clone(&config));
         Ok(config)
+    }
+
+    /// What judges certificates by this machine's roots.
+    ///
+    /// # Errors
+    /// As [`PeerTls::client`].
+    pub(crate) fn examiner(&self) -> io::Result<Arc<WebPkiServerVerifier>> {
+        let mut made = lock(&self.examiner);
+        if let Some(examiner) = &*made {
+            return Ok(Arc::clone(examiner));
+        }
+        let (roots, provider) = (Arc::new(roots()?), Arc::new(crypto::provider()));
+        let builder = WebPkiServerVerifier::builder_with_provider(roots, provider);
+        let examiner = builder.build().map_err(io::Error::other)?;
+        *made = Some(Arc::clone(&examiner));
+        Ok(examiner)
     }
 }
 
@@ -73,13 +91,17 @@ fn judged_by(judge: impl Judge) -> io::Result<ClientConfig> {
 /// # Errors
 /// There are none, or some can't be read for now ([`lack::is_ours`]).
 pub(crate) fn verifying() -> io::Result<ClientConfig> {
+    verifying_by(roots()?)
+}
+
+fn roots() -> io::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(pem::native_roots()?);
     if roots.is_empty() {
         let text = "this machine has no root certificates to verify with (ca-certificates)";
         return Err(lack::error(text));
     }
-    verifying_by(roots)
+    Ok(roots)
 }
 
 /// What takes certificates that are valid by these.

@@ -8,6 +8,7 @@ use crate::logs::{Recovered, RecoveredReceiver};
 use crate::mta_sts::MtaSts;
 use crate::peer_tls::PeerTls;
 use crate::tables::{Registry, ShardTables};
+use crate::tls_reports::TlsReporting;
 use crate::world::{
     AcceptedSocket, Clock, HashingThreads, MailboxFiles, Parts, Real, Resolver, Sockets, Start,
     seed_of,
@@ -51,6 +52,7 @@ pub(crate) struct Common {
     pub(crate) peer_tls: Arc<PeerTls>,
     pub(crate) policies: MtaSts,
     pub(crate) dmarc_reports: DmarcReporting,
+    pub(crate) tls_reports: TlsReporting,
     pub(crate) greylist: Greylisting,
 }
 
@@ -115,6 +117,7 @@ fn run_shard(seed: ShardSeed) {
             hashing: common.hashing,
             policies: common.policies,
             domain_reports: common.dmarc_reports,
+            tls_reports: common.tls_reports,
             greylist: common.greylist,
         });
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));

@@ -3,7 +3,7 @@
 use crate::queue::Queue;
 use crate::scheduled::Known;
 use crate::slab::{NONE, State};
-use crate::{EntryId, ReadyId};
+use crate::{EntryId, ReadyId, ScheduledId};
 use mail::{Failure, MessageId, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -227,6 +227,20 @@ impl Queue {
         let entry = self.slab.get(entry)?;
         let there = matches!(entry.state(), State::Ready | State::InFlight);
         there.then_some(ReadyId(entry.ready))
+    }
+
+    /// The scheduled queue that an entry belongs to, wherever it is now.
+    #[must_use]
+    pub fn scheduled_of(&self, entry: EntryId) -> Option<ScheduledId> {
+        self.slab.get(entry).map(|entry| ScheduledId(entry.scheduled))
+    }
+
+    /// Whether a scheduled queue has entries at a ready queue, or on their way from there.
+    #[must_use]
+    pub fn has_some_at(&self, scheduled: ScheduledId, ready: ReadyId) -> bool {
+        self.scheduled.get(scheduled.0).is_some_and(|queue| {
+            queue.ready() == Some(ready) && queue.entries as usize > queue.heap.len()
+        })
     }
 
     /// An open connection is gone. (One that was still being opened when its task was broken off

@@ -110,6 +110,8 @@ pub mod tag {
     pub const OWNERS: u16 = 20;
     /// Ranges of the body that are kept and go nowhere (`mail::Omitted`): start and end of each (u64).
     pub const OMITTED: u16 = 21;
+    /// There (one octet, 1) when it is a report of this server's own about TLS (RFC 8460).
+    pub const TLS_REPORT: u16 = 23;
 }
 
 /// How a recipient was done with.

@@ -154,11 +154,16 @@ fn destination(uri: &str) -> Option<Destination> {
         Some((address, limit)) => (address, Some(bytes_of(limit)?)),
         None => (rest, None),
     };
-    // Header fields that a stranger would have in our mail (RFC 6068 §2) are none of his business.
+    Some(Destination { mailbox: mailbox_of(address)?, bytes_max: limit })
+}
+
+/// The mailbox of a mailto URI, from what follows the scheme. Header fields that a stranger would have in our
+/// mail (RFC 6068 §2) are none of his business.
+pub(crate) fn mailbox_of(address: &str) -> Option<Mailbox> {
     let address = address.split('?').next().unwrap_or_default();
     let mailbox = Mailbox::parse(address, false).ok()?;
     let is_domain = !mailbox.domain_str().is_empty() && mailbox.domain().literal().is_none();
-    is_domain.then_some(Destination { mailbox, bytes_max: limit })
+    is_domain.then_some(mailbox)
 }
 
 /// `10m` (RFC 7489 §6.4, `dmarc-uri`).

@@ -329,8 +329,7 @@ impl Settings for Relay {
     }
 
     fn tls_sources(&self) -> TlsSources {
-        let sources = self.peer.tls.sources();
-        TlsSources { public_only: sources.mta_sts && self.refuse_private, ..sources }
+        TlsSources { public_only: self.refuse_private, ..self.peer.tls.sources() }
     }
 
     fn may_be_asked(&self) -> bool {

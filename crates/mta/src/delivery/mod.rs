@@ -15,6 +15,7 @@ pub(crate) mod start;
 pub(crate) mod unreported;
 mod verdict;
 
+pub use crate::schedule::tls_domains::TlsDomain;
 pub use crate::seams::Task;
 pub use channel::{Channel, Channels};
 pub use outcome::AttemptContext;

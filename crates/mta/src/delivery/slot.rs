@@ -12,7 +12,8 @@ use crate::planted::Planted;
 use crate::routing::dane::{self, Dane};
 use crate::routing::hop::NextHop;
 use crate::routing::lookup::{Asker, InTurn};
-use crate::seams::{Dns as _, DnsError, World};
+use crate::schedule::tls_domains::TlsDomain;
+use crate::seams::{Dns as _, DnsError, TlsReports, World};
 use crate::stopping::StopGuard;
 use bytes::Bytes;
 use config::Config;
@@ -205,6 +206,31 @@ impl<W: World> Slot<W> {
         let who = Who::other(services.number, self.ready.0);
         let asker = Asker { who, standing: Standing::Unknown };
         InTurn { services, asker }
+    }
+}
+
+/// Reports about TLS (RFC 8460).
+impl<W: World> Slot<W> {
+    /// Who counts sessions; `None`: nobody does.
+    #[must_use]
+    pub fn tls_reports(&self) -> Option<&dyn TlsReports> {
+        Some(self.world().tls_reports()).filter(|reports| reports.is_on())
+    }
+
+    /// Domains that have mail here which a connection would carry.
+    #[must_use]
+    pub fn waiting_domains(&self) -> Vec<Rc<TlsDomain>> {
+        let schedule = &self.delivery.schedule;
+        let queue = schedule.queue();
+        schedule.tls_domains.all(self.ready, |scheduled| queue.has_some_at(scheduled, self.ready))
+    }
+
+    /// The domain of a recipient that was taken, if it is one of those that are reported to.
+    #[must_use]
+    pub fn domain_of(&self, entry: EntryId) -> Option<Rc<TlsDomain>> {
+        let schedule = &self.delivery.schedule;
+        let scheduled = schedule.queue().scheduled_of(entry)?;
+        schedule.tls_domains.get(self.ready, scheduled)
     }
 }
 

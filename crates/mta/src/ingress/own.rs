@@ -7,7 +7,7 @@ use super::{Ingress, refusals};
 use crate::budget::Share;
 use crate::event::Client;
 use crate::inbox::OwnMessage;
-use crate::meta::Owners;
+use crate::meta::{self, Owners};
 use crate::seams::World;
 use mail::{BodyType, ContentScanner, Envelope, MessageId, Notify, Omitted, Recipient, Refusal};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ const PROTOCOL: &str = "LOCAL";
 
 /// Makes such a message durable, and queues it.
 pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
-    let OwnMessage { sender, recipients, content, about, answer } = own;
+    let OwnMessage { sender, recipients, content, about, is_tls_report, answer } = own;
     let mut scanner = ContentScanner::default();
     scanner.push(&content);
     let facts = scanner.finish();
@@ -47,6 +47,11 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
     };
     let queued = match ingress.custody.allocate_id() {
         Some(id) => {
+            let mut additions = Additions::default();
+            if is_tls_report {
+                let (tag, value) = meta::tls_report();
+                additions.set_meta(tag, value);
+            }
             let draft = Draft {
                 content: Content { id, blob: None, pieces: vec![content] },
                 envelope,
@@ -55,7 +60,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                 is_from_stranger: false,
                 forwarded: Vec::new(),
                 owners: Owners::new(),
-                additions: Additions::default(),
+                additions,
                 hides_client: true,
                 given: Vec::new(),
                 discarded: None,

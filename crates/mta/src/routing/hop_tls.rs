@@ -17,19 +17,25 @@ pub struct HopTls {
     pub dane: bool,
     /// The domain's policy is enforced: certificates must be valid for the names of hosts.
     pub mta_sts: bool,
+    /// What goes there tells of failures of TLS, and must arrive in spite of them (RFC 8460 §3).
+    pub is_optional: bool,
 }
 
 impl HopTls {
     /// Of hosts that the file names: who wrote it vouches for them.
     #[must_use]
     pub fn of_file(sources: TlsSources) -> HopTls {
-        HopTls { dane: sources.dane, mta_sts: false }
+        HopTls { dane: sources.dane, ..HopTls::default() }
     }
+
+    /// Of hosts that get a report about TLS.
+    pub const OPTIONAL: HopTls = HopTls { dane: false, mta_sts: false, is_optional: true };
 
     /// As it stands in the key; empty: nobody says anything.
     #[must_use]
     pub fn key(self) -> &'static str {
         match (self.dane, self.mta_sts) {
+            _ if self.is_optional => "optional",
             (false, false) => "",
             (true, false) => "dane",
             (false, true) => "mta-sts",
@@ -51,7 +57,7 @@ pub struct Promised {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unpromised {
     /// The policy has none of them: nothing goes there, whatever was found out before.
-    Excluded(Failure),
+    Excluded(Failure, Arc<Policy>),
     /// It is not known whether there is a policy.
     Unknown(Failure),
 }
@@ -59,7 +65,7 @@ pub enum Unpromised {
 impl Unpromised {
     #[must_use]
     pub fn failure(self) -> Failure {
-        let (Unpromised::Excluded(failure) | Unpromised::Unknown(failure)) = self;
+        let (Unpromised::Excluded(failure, _) | Unpromised::Unknown(failure)) = self;
         failure
     }
 }
@@ -76,7 +82,7 @@ pub async fn as_promised(
 ) -> Result<Promised, Unpromised> {
     let dane = sources.dane && found.is_secure;
     let mut promised =
-        Promised { groups: found.groups, tls: HopTls { dane, mta_sts: false }, policy: None };
+        Promised { groups: found.groups, tls: HopTls { dane, ..HopTls::default() }, policy: None };
     if !sources.mta_sts || domain.literal().is_some() {
         return Ok(promised);
     }
@@ -86,7 +92,8 @@ pub async fn as_promised(
     let Some(policy) = &promised.policy else { return Ok(promised) };
     if policy.mode == Mode::Enforce {
         promised.tls.mta_sts = true;
-        promised.groups = allowed(policy, domain, promised.groups).map_err(Unpromised::Excluded)?;
+        let excluded = |failure| Unpromised::Excluded(failure, Arc::clone(policy));
+        promised.groups = allowed(policy, domain, promised.groups).map_err(excluded)?;
     }
     Ok(promised)
 }
@@ -263,7 +270,7 @@ mod tests {
         let far = |policy| Far { record: Some("v=STSv1; id=a"), policy, is_away: false };
         let policy = "version: STSv1\nmode: enforce\nmx: mx.far.test\nmax_age: 9";
         let failure = promised(&far(policy), BOTH, true).unwrap_err();
-        let Unpromised::Excluded(failure) = failure else { panic!("{failure:?}") };
+        let Unpromised::Excluded(failure, _) = failure else { panic!("{failure:?}") };
         assert_eq!(
             (failure.class, failure.status),
             (Class::Transient, EnhancedStatus::new(4, 7, 5))

@@ -19,10 +19,18 @@ use queue::{RetryPolicy, ScheduledKey};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The campaign of mail without a sender, which waits apart: reports are tried and given up by
 /// times of their own.
-const REPORTS: &str = "reports";
+pub(crate) const REPORTS: &str = "reports";
+
+/// That of reports of ours about TLS: no failure of TLS keeps them back, and they are given up after a day
+/// (RFC 8460 §3, §5.5).
+pub(crate) const TLS_REPORTS: &str = "tls-reports";
+
+/// How long those are tried.
+const TLS_REPORTS_FOR: Duration = Duration::from_secs(86_400);
 
 /// Domains whose routes were found in tables that a shard remembers; then it begins anew.
 const LEARNT_MAX: usize = 65_536;
@@ -57,16 +65,16 @@ impl Router {
     }
 
     /// The scheduled queue of a recipient. `route` is what an operator chose, or empty;
-    /// `is_report`: the message has no sender.
+    /// `campaign`: with what it waits, or empty.
     pub(crate) fn scheduled_key(
         &self,
         domain: Domain,
         route: &str,
-        is_report: bool,
+        campaign: &str,
     ) -> ScheduledKey {
         ScheduledKey {
             tenant: self.nothing(),
-            campaign: if is_report { Arc::from(REPORTS) } else { self.nothing() },
+            campaign: if campaign.is_empty() { self.nothing() } else { Arc::from(campaign) },
             domain,
             route: if route.is_empty() { self.nothing() } else { Arc::from(route) },
         }
@@ -95,12 +103,16 @@ struct Retries {
     mail: RetryPolicy,
     /// Of mail without a sender.
     reports: RetryPolicy,
+    tls_reports: RetryPolicy,
 }
 
 impl Retries {
     fn new(config: &Config, retry: &config::Retry) -> Retries {
         let reports = config.report_retry.of(retry);
-        Retries { mail: retry_policy(retry), reports: retry_policy(&reports) }
+        let mail = retry_policy(retry);
+        let give_up_after = mail.give_up_after.min(TLS_REPORTS_FOR);
+        let tls_reports = RetryPolicy { give_up_after, ..mail.clone() };
+        Retries { mail, reports: retry_policy(&reports), tls_reports }
     }
 }
 
@@ -123,7 +135,11 @@ impl Active {
         let route = self.route_of_key(key);
         let retries =
             route.and_then(|route| self.retries.get(route.index)).unwrap_or(&self.default_retry);
-        if &*key.campaign == REPORTS { &retries.reports } else { &retries.mail }
+        match &*key.campaign {
+            REPORTS => &retries.reports,
+            TLS_REPORTS => &retries.tls_reports,
+            _ => &retries.mail,
+        }
     }
 
     /// The route of a scheduled queue: the postmaster's, or what an operator chose, else what the

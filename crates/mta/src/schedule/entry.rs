@@ -3,8 +3,8 @@
 
 use crate::message::Message;
 use crate::meta;
-use crate::routing::Router;
 use crate::routing::recipient::chosen_route;
+use crate::routing::{REPORTS, Router, TLS_REPORTS};
 use mail::{Domain, MessageId, Mono, Wall};
 use queue::{NewEntry, ScheduledKey};
 use spool::record::tag;
@@ -26,7 +26,8 @@ pub(super) struct Clocks {
 pub(super) struct Incoming<'a> {
     id: MessageId,
     meta: &'a Meta,
-    is_report: bool,
+    /// With what it waits: [`REPORTS`], [`TLS_REPORTS`] or nothing.
+    campaign: &'static str,
     /// What an operator chose, or empty.
     route: &'a str,
     clocks: Clocks,
@@ -52,7 +53,7 @@ impl<'a> Incoming<'a> {
         Incoming {
             id: message.id,
             meta: &message.meta,
-            is_report: message.envelope.reverse_path.is_none(),
+            campaign: campaign(&message.meta, message.envelope.reverse_path.is_none()),
             route: "",
             clocks,
             received: clocks.now,
@@ -68,7 +69,7 @@ impl<'a> Incoming<'a> {
         Incoming {
             id: message.id,
             meta: &message.meta,
-            is_report: message.reverse_path_is_null,
+            campaign: campaign(&message.meta, message.reverse_path_is_null),
             route: message.route_override.as_deref().unwrap_or(""),
             clocks,
             received: clocks.now - age,
@@ -86,7 +87,7 @@ impl<'a> Incoming<'a> {
     ) -> (ScheduledKey, NewEntry) {
         let IncomingRecipient { index, domain, attempts, next_try } = recipient;
         let route = chosen_route(self.meta, index, self.route);
-        let key = router.scheduled_key(domain, route, self.is_report);
+        let key = router.scheduled_key(domain, route, self.campaign);
         let not_before = meta::wall(self.meta, tag::NOT_BEFORE);
         let next_try = next_try.map(|at| (at, router.active().retry_of(&key).longest_delay()));
         let entry = NewEntry {
@@ -101,6 +102,14 @@ impl<'a> Incoming<'a> {
             warned: self.is_warned,
         };
         (key, entry)
+    }
+}
+
+fn campaign(meta: &Meta, has_no_sender: bool) -> &'static str {
+    match has_no_sender {
+        true => REPORTS,
+        false if meta::is_tls_report(meta) => TLS_REPORTS,
+        false => "",
     }
 }
 

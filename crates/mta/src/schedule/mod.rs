@@ -6,6 +6,8 @@ mod hops;
 mod idle;
 pub(crate) mod resolution;
 pub(crate) mod standing;
+pub(crate) mod tls_domains;
+mod tls_reports;
 pub(crate) mod trouble;
 
 use crate::alarm::Alarm;
@@ -32,6 +34,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use tls_domains::TlsDomains;
 
 /// Between two looks at the gauges.
 const GAUGES_EVERY: Duration = Duration::from_millis(500);
@@ -43,6 +46,8 @@ pub(crate) struct Schedule<W: World> {
     pub(crate) router: Rc<Router>,
     queue: RefCell<Queue>,
     hops: Hops,
+    /// Whose mail goes to these, while reports about TLS are made.
+    pub(crate) tls_domains: TlsDomains,
     /// Connections that wait for work.
     pub(crate) idle: IdleConnections,
     /// What an operator has suspended.
@@ -73,6 +78,7 @@ impl<W: World> Schedule<W> {
             router: Rc::clone(router),
             queue: RefCell::new(queue),
             hops: Hops::default(),
+            tls_domains: TlsDomains::default(),
             idle: IdleConnections::default(),
             suspensions: RefCell::new(suspensions),
             change: Cell::new(0),
@@ -203,6 +209,7 @@ impl<W: World> Schedule<W> {
     /// The queue has dropped a ready queue.
     pub(crate) fn forget_hop(&self, ready: ReadyId) {
         self.hops.forget(&self.services.shared.known_hops, ready);
+        self.tls_domains.forget(ready);
     }
 
     /// What a ready queue's hop is called in the line for connections.

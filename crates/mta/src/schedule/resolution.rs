@@ -4,22 +4,23 @@
 //! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
 
 use super::Schedule;
-use super::{standing, trouble};
+use super::tls_domains::TlsDomain;
+use super::{standing, tls_reports, trouble};
 use crate::answer::Answer;
 use crate::line::{Standing, Who};
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
-use crate::routing::Active;
 use crate::routing::find::route_of_key;
 use crate::routing::hop::NextHop;
 use crate::routing::hop_tls::{HopTls, Promised, Unpromised, as_promised, doubted};
 use crate::routing::hosts::{Host, HostGroup};
 use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
+use crate::routing::{Active, TLS_REPORTS};
 use crate::seams::World;
-use config::{Config, Destination, HostPort, Limits, Route};
+use config::{Config, Destination, HostPort, Limits, Route, TlsSources};
 use lookup::Trouble;
-use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use queue::{
     Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
     ScheduledId, ScheduledKey,
@@ -82,12 +83,11 @@ fn resolve<W: World>(
         Destination::Mx { port } => port,
         Destination::Hosts(groups) => {
             let tls = HopTls::of_file(route.channel.tls_sources());
-            let found = Found { hosts: host_groups(groups), tls, fresh_until: Mono::NEVER };
+            let found = Found::of_file(host_groups(groups), tls);
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
         Destination::Here(_) => {
-            let tls = HopTls::default();
-            let found = Found { hosts: Vec::new(), tls, fresh_until: Mono::NEVER };
+            let found = Found::of_file(Vec::new(), HopTls::default());
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
         Destination::ByEntry => {
@@ -100,7 +100,7 @@ fn resolve<W: World>(
     let dns = InTurn { services: Rc::clone(&schedule.services), asker };
     let task = Rc::clone(schedule);
     schedule.services.spawn(async move {
-        match hosts_of_domain(&task, &dns, &config, (port, &route), &key.domain).await {
+        match hosts_of_domain(&task, &dns, &config, (port, &route), &key).await {
             Ok(found) => {
                 answer_hop(&task, scheduled, &config, &route, found);
             }
@@ -118,9 +118,13 @@ async fn hosts_of_domain<W: World>(
     dns: &InTurn<W>,
     config: &Config,
     (port, route): (u16, &Route),
-    domain: &Domain,
+    key: &ScheduledKey,
 ) -> Result<Found, Box<Resolution>> {
-    let (sources, policies) = (route.channel.tls_sources(), schedule.services.world.policies());
+    let (domain, is_optional) = (&key.domain, &*key.campaign == TLS_REPORTS);
+    let (sources, policies) = match is_optional {
+        true => (TlsSources::default(), schedule.services.world.policies()),
+        false => (route.channel.tls_sources(), schedule.services.world.policies()),
+    };
     let found = match resolve_mx(dns, config, port, domain, sources.dane).await {
         Ok(found) => found,
         Err(failure) => {
@@ -132,11 +136,15 @@ async fn hosts_of_domain<W: World>(
         }
     };
     match as_promised((dns, policies), sources, domain, found).await {
-        Ok(Promised { groups, tls, .. }) => {
-            Ok(Found { hosts: groups, tls, fresh_until: schedule.services.now() + MX_FRESH })
-        }
+        Ok(Promised { groups, tls, policy }) => Ok(Found {
+            hosts: groups,
+            tls: if is_optional { HopTls::OPTIONAL } else { tls },
+            fresh_until: schedule.services.now() + MX_FRESH,
+            reported: tls_reports::reported(schedule, domain, policy).filter(|_| !is_optional),
+        }),
         // What goes to such hosts already must not go there either.
-        Err(Unpromised::Excluded(failure)) => {
+        Err(Unpromised::Excluded(failure, policy)) => {
+            tls_reports::excluded(schedule, domain, &failure, policy);
             Err(Box::new(Resolution::Unrouted(Arc::new(failure))))
         }
         Err(Unpromised::Unknown(failure)) => Err(Box::new(Resolution::Retry(Arc::new(failure)))),
@@ -200,6 +208,14 @@ struct Found {
     hosts: Vec<HostGroup>,
     tls: HopTls,
     fresh_until: Mono,
+    /// Whom reports about TLS to these hosts are for.
+    reported: Option<TlsDomain>,
+}
+
+impl Found {
+    fn of_file(hosts: Vec<HostGroup>, tls: HopTls) -> Found {
+        Found { hosts, tls, fresh_until: Mono::NEVER, reported: None }
+    }
 }
 
 fn answer_hop<W: World>(
@@ -214,6 +230,10 @@ fn answer_hop<W: World>(
     let named = key.clone();
     let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
     let Some(ready) = self::answer(schedule, scheduled, answer) else { return };
+    match found.reported {
+        Some(domain) => schedule.tls_domains.learn(ready, scheduled, domain),
+        None => schedule.tls_domains.forget_scheduled(ready, scheduled),
+    }
     let hop = NextHop::new(route, found.hosts, found.tls, config.hostname.clone());
     learn(schedule, ready, &named, hop);
 }

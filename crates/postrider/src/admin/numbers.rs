@@ -3,8 +3,8 @@
 use crate::tables::TableNumbers;
 use crate::world::Start;
 use mta::metrics::{
-    AcmeMetrics, Description, EventMetrics, HistogramSnapshot, LogMetrics, MailboxMetrics,
-    MetricSet, Metrics, PolicyMetrics, Value,
+    AcmeMetrics, Description, EventMetrics, HistogramSnapshot, LogMetrics, MailboxMetrics, MetricSet, Metrics,
+    PolicyMetrics, TlsReportMetrics, Value,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -28,6 +28,7 @@ pub(crate) struct Numbers {
     pub(crate) mailboxes: Arc<MailboxMetrics>,
     pub(crate) policies: Arc<PolicyMetrics>,
     pub(crate) acme: Arc<AcmeMetrics>,
+    pub(crate) tls_reports: Arc<TlsReportMetrics>,
     /// When the server started.
     pub(crate) started: Start,
 }
@@ -39,6 +40,7 @@ impl Collector for Numbers {
         encode(&mut encoder, &sum(std::slice::from_ref(&self.mailboxes)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.policies)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.acme)))?;
+        encode(&mut encoder, &sum(std::slice::from_ref(&self.tls_reports)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.events)))?;
         let tables = self.tables.get();
         encode(&mut encoder, &side_by_side("table", &tables.remote))?;

@@ -19,6 +19,7 @@ fn numbers() -> Numbers {
         mailboxes: Arc::default(),
         policies: Arc::default(),
         acme: Arc::default(),
+        tls_reports: Arc::default(),
         started: Start::now(),
     }
 }

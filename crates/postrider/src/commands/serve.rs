@@ -239,6 +239,7 @@ fn start_admin(
             mailboxes: Arc::clone(&node.metrics.mailboxes),
             policies: Arc::clone(&node.metrics.policies),
             acme: Arc::clone(&node.metrics.acme),
+            tls_reports: Arc::clone(&node.metrics.tls_reports),
             started: node.started,
         },
         health: Arc::new(move || Health {

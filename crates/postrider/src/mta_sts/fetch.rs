@@ -1,10 +1,11 @@
 //! Fetching a policy (RFC 8461 §3.3).
 
-use crate::https::{self, driven};
+use crate::https::{self, candidates, driven};
 use crate::mutex::lock;
 use crate::peer_tls;
 use crate::world::Resolver;
-use auth::mta_sts::{self, POLICY_BYTES_MAX, Policy};
+use auth::mta_sts::{self, POLICY_BYTES_MAX, Policy, PolicyError};
+use auth::tls_report::ResultType;
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -12,13 +13,12 @@ use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use mta::lack;
-use mta::routing::addresses::{interleaved, is_private};
 use mta::seams::{Dns as _, DnsError};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::fmt::Display;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -34,13 +34,16 @@ const EXCHANGE_MAX: Duration = Duration::from_secs(15);
 
 const PORT: u16 = 443;
 
+/// Whatever keeps a policy away that is not wrong with the policy itself, or with the certificate of who has it.
+const FETCH: ResultType = ResultType::StsPolicyFetchError;
+
 /// Why there is no policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FetchError {
     /// This machine has no descriptors, no memory or no roots for it: the domain is not to blame.
     Lack(String),
-    /// What went wrong, in words.
-    Failed(String),
+    /// What went wrong, as reports have it and in words.
+    Failed(ResultType, String),
 }
 
 impl FetchError {
@@ -48,7 +51,18 @@ impl FetchError {
     fn of(error: &io::Error, told: impl Display) -> FetchError {
         match lack::is_ours(error) {
             true => FetchError::Lack(format!("{told}: {error}")),
-            false => FetchError::Failed(format!("{told}: {error}")),
+            false => FetchError::Failed(FETCH, format!("{told}: {error}")),
+        }
+    }
+
+    /// What is said of a handshake with the web server.
+    fn of_handshake(error: &io::Error, told: impl Display) -> FetchError {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match inner {
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                FetchError::Failed(ResultType::StsWebpkiInvalid, format!("{told}: {error}"))
+            }
+            _ => FetchError::of(error, told),
         }
     }
 }
@@ -83,14 +97,17 @@ impl Fetcher {
         public_only: bool,
     ) -> Result<Policy, FetchError> {
         let fetched = timeout(TIME_MAX, self.get(&mta_sts::host_name(domain), public_only)).await;
-        let late = |_| Err(FetchError::Failed(format!("it takes longer than {TIME_MAX:?}")));
+        let late = |_| Err(FetchError::Failed(FETCH, format!("it takes longer than {TIME_MAX:?}")));
         let text = fetched.unwrap_or_else(late)?;
-        Policy::parse(&text).map_err(|error| FetchError::Failed(error.to_string()))
+        let malformed = |error: PolicyError| {
+            FetchError::Failed(ResultType::StsPolicyInvalid, error.to_string())
+        };
+        Policy::parse(&text).map_err(malformed)
     }
 
     /// The text of a host, from the first of its addresses that has it.
     async fn get(&self, host: &str, public_only: bool) -> Result<Bytes, FetchError> {
-        let failed = |error: &dyn Display| FetchError::Failed(format!("{host}: {error}"));
+        let failed = |error: &dyn Display| FetchError::Failed(FETCH, format!("{host}: {error}"));
         let addresses = self.resolver.addresses(host).await.map_err(|error| match error {
             DnsError::Lack => FetchError::Lack(format!("{host}: {error}")),
             error => failed(&error),
@@ -123,20 +140,6 @@ impl Fetcher {
     }
 }
 
-/// The addresses of a host that are tried, the families by turns: a machine without a way by one of them
-/// must come to the other before it gives up.
-///
-/// # Errors
-/// None of them may be asked.
-fn candidates(addresses: Vec<IpAddr>, public_only: bool) -> Result<Vec<IpAddr>, &'static str> {
-    let is_allowed = |ip: &IpAddr| !public_only || !is_private(*ip);
-    let (allowed, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_allowed);
-    match allowed.is_empty() && !others.is_empty() {
-        true => Err("it has private addresses only, which the route refuses"),
-        false => Ok(interleaved(allowed)),
-    }
-}
-
 /// What is at one address of a host.
 async fn get_from(
     client: Arc<ClientConfig>,
@@ -145,13 +148,15 @@ async fn get_from(
 ) -> Result<Bytes, Unanswered> {
     let told = format!("{host} ({to})");
     let failed =
-        |text: String| Unanswered::ByAddress(FetchError::Failed(format!("{told}: {text}")));
+        |text: String| Unanswered::ByAddress(FetchError::Failed(FETCH, format!("{told}: {text}")));
     let connected = timeout(CONNECT_MAX, TcpStream::connect(to)).await;
     let late = |_| failed(format!("no connection within {CONNECT_MAX:?}"));
     let of = |error: io::Error| Unanswered::ByAddress(FetchError::of(&error, &told));
     let stream = connected.map_err(late)?.map_err(of)?;
     let exchange = async {
-        let stream = TlsConnector::from(client).connect(name, stream).await.map_err(of)?;
+        let shaken = TlsConnector::from(client).connect(name, stream).await;
+        let refused = |error| Unanswered::ByAddress(FetchError::of_handshake(&error, &told));
+        let stream = shaken.map_err(refused)?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|e| failed(e.to_string()))?;
         let request = Request::get(mta_sts::PATH)
@@ -183,7 +188,7 @@ async fn text_of(response: Response<Incoming>) -> Result<Bytes, Unanswered> {
     let body = Limited::new(response.into_body(), POLICY_BYTES_MAX).collect().await;
     body.map(|body| body.to_bytes()).map_err(|error| match error.is::<LengthLimitError>() {
         true => Unanswered::ByHost(error.to_string()),
-        false => Unanswered::ByAddress(FetchError::Failed(error.to_string())),
+        false => Unanswered::ByAddress(FetchError::Failed(FETCH, error.to_string())),
     })
 }
 
@@ -191,30 +196,14 @@ async fn text_of(response: Response<Incoming>) -> Result<Bytes, Unanswered> {
 mod tests {
     use super::*;
 
-    fn ips(texts: &[&str]) -> Vec<IpAddr> {
-        texts.iter().map(|text| text.parse().unwrap()).collect()
-    }
-
-    #[test]
-    fn addresses_of_one_family_do_not_keep_those_of_the_other_away() {
-        let all = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8::4", "192.0.2.1"];
-        assert_eq!(candidates(ips(&all), false).unwrap()[..2], ips(&["2001:db8::1", "192.0.2.1"]));
-    }
-
-    #[test]
-    fn strangers_do_not_lead_to_private_addresses_where_that_is_refused() {
-        let all = ips(&["10.1.1.1", "::1", "192.0.2.1"]);
-        assert_eq!(candidates(all.clone(), true), Ok(ips(&["192.0.2.1"])));
-        assert_eq!(candidates(all, false).unwrap().len(), 3);
-        assert!(candidates(ips(&["127.0.0.1", "64:ff9b::a00:1"]), true).is_err());
-        assert_eq!(candidates(Vec::new(), true), Ok(Vec::new()));
-    }
-
     #[test]
     fn what_this_machine_lacks_is_not_the_domains_failure() {
         let lack = FetchError::of(&io::Error::from_raw_os_error(24), "x");
         assert!(matches!(lack, FetchError::Lack(_)));
         let refused = FetchError::of(&io::ErrorKind::ConnectionRefused.into(), "x");
-        assert!(matches!(refused, FetchError::Failed(_)));
+        assert!(matches!(refused, FetchError::Failed(FETCH, _)));
+        let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        let expired = FetchError::of_handshake(&io::Error::other(expired), "x");
+        assert!(matches!(expired, FetchError::Failed(ResultType::StsWebpkiInvalid, _)));
     }
 }

@@ -8,8 +8,10 @@ use super::files::{self, Unread};
 use crate::mutex::lock;
 use crate::world::wall_now;
 use auth::mta_sts::Policy;
+use auth::tls_report::{self, Details, ResultType, Session};
 use mta::lack;
 use mta::metrics::PolicyMetrics;
+use mta::seams::TlsReports;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -79,6 +81,8 @@ pub(super) struct Seed<S> {
     pub(super) public_only: bool,
     pub(super) shelf: SharedShelf,
     pub(super) metrics: Arc<PolicyMetrics>,
+    /// Who tells domains that their policies can't be had.
+    pub(super) reports: Arc<dyn TlsReports + Send + Sync>,
     pub(super) report: Report,
 }
 
@@ -286,8 +290,9 @@ impl<S: Source> Keeper<S> {
                 self.keep(domain, (id, Arc::clone(&policy)));
                 return Ok(Some(policy));
             }
-            Err(FetchError::Failed(why)) => {
+            Err(FetchError::Failed(result, why)) => {
                 metrics.fetches_failed.inc();
+                self.tell(domain, result, &why);
                 self.failures.borrow_mut().record(domain, now);
                 (self.seed.report)(&format!("cannot fetch the policy of {domain}: {why}"));
                 None
@@ -302,6 +307,20 @@ impl<S: Source> Keeper<S> {
             (Ok(None), Some(why)) => Err(why),
             (held, _) => held,
         }
+    }
+
+    /// Has the domain told, if anybody is. Each fetch that fails counts once, however much mail asked for it.
+    fn tell(&self, domain: &str, result: ResultType, why: &str) {
+        let reports = &self.seed.reports;
+        if !reports.is_on() {
+            return;
+        }
+        let failure = Some(Details::new(result).because(why));
+        reports.note(Session {
+            domain: domain.into(),
+            policy: tls_report::Policy::sts(None),
+            failure,
+        });
     }
 
     /// In memory and on disk.

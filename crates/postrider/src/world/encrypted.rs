@@ -1,7 +1,8 @@
 //! A TCP connection with TLS on it.
 
 use crate::terminal;
-use mta::seams::Encryption;
+use auth::tls_report::ResultType;
+use mta::seams::{Encryption, HandshakeError};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, CommonState, ConnectionCommon, ProtocolVersion,
@@ -53,22 +54,45 @@ pub(super) async fn connect(
 /// and a certificate can have tens of thousands of names.
 const WORDS_MAX: usize = 512;
 
+/// What is wrong with a certificate that was looked at.
+pub(super) fn handshake_error(error: rustls::Error) -> io::Error {
+    in_words(io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 /// What is wrong, in few words that drive no terminal: much of it is the peer's own. What a verifier of
 /// ours says is told as it says it.
 fn in_words(error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    // The operating system's are told as they are.
+    let Some(inner) = inner else { return error };
+    let result = result_of(inner);
     let words = match inner {
-        Some(rustls::Error::InvalidCertificate(CertificateError::Other(why))) => why.to_string(),
-        Some(error) => error.to_string(),
-        // The operating system's.
-        None => return error,
+        rustls::Error::InvalidCertificate(CertificateError::Other(why)) => why.to_string(),
+        error => error.to_string(),
     };
     let mut words = terminal::clean(&words);
     if words.len() > WORDS_MAX {
         words.truncate(words.floor_char_boundary(WORDS_MAX - '…'.len_utf8()));
         words.push('…');
     }
-    io::Error::new(error.kind(), words)
+    io::Error::new(error.kind(), HandshakeError { result, words: words.into() })
+}
+
+/// What it is in reports (RFC 8460 §4.3.1).
+fn result_of(error: &rustls::Error) -> ResultType {
+    let rustls::Error::InvalidCertificate(error) = error else {
+        return ResultType::ValidationFailure;
+    };
+    match error {
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => ResultType::CertificateExpired,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            ResultType::CertificateHostMismatch
+        }
+        _ => ResultType::CertificateNotTrusted,
+    }
 }
 
 impl Encrypted {
@@ -186,8 +210,28 @@ mod tests {
         assert!(told.len() <= WORDS_MAX && told.ends_with('…'), "{}", told.len());
         assert!(told.contains("mx.far.test") && !told.contains('\u{202e}'), "{told}");
         let short = io::Error::other(rustls::Error::from(CertificateError::Expired));
-        assert_eq!(in_words(short).to_string(), "invalid peer certificate: Expired");
+        let short = in_words(short);
+        assert_eq!(short.to_string(), "invalid peer certificate: Expired");
+        assert_eq!(HandshakeError::result_of(&short), ResultType::CertificateExpired);
         let lack = io::Error::from_raw_os_error(24);
         assert_eq!(in_words(lack).raw_os_error(), Some(24));
+    }
+
+    #[test]
+    fn certificates_fail_as_reports_have_it() {
+        let expected = || ServerName::try_from("mx.far.test").unwrap();
+        let presented = Vec::new();
+        let misnamed = CertificateError::NotValidForNameContext { expected: expected(), presented };
+        for (error, result) in [
+            (CertificateError::NotValidYet, ResultType::CertificateExpired),
+            (misnamed, ResultType::CertificateHostMismatch),
+            (CertificateError::UnknownIssuer, ResultType::CertificateNotTrusted),
+            (CertificateError::BadSignature, ResultType::CertificateNotTrusted),
+        ] {
+            let error = handshake_error(rustls::Error::InvalidCertificate(error));
+            assert_eq!(HandshakeError::result_of(&error), result, "{error}");
+        }
+        let garbage = handshake_error(rustls::Error::DecryptError);
+        assert_eq!(HandshakeError::result_of(&garbage), ResultType::ValidationFailure);
     }
 }

@@ -19,7 +19,8 @@ use crate::dmarc_reports::DmarcReporting;
 use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
 use crate::tables::ShardTables;
-use mta::seams::{Authenticators, Task, World};
+use crate::tls_reports::TlsReporting;
+use mta::seams::{Authenticators, Task, TlsReports, World};
 use std::rc::Rc;
 
 /// The world of one shard.
@@ -36,6 +37,7 @@ pub(crate) struct Parts {
     pub(crate) hashing: HashingThreads,
     pub(crate) policies: MtaSts,
     pub(crate) domain_reports: DmarcReporting,
+    pub(crate) tls_reports: TlsReporting,
     pub(crate) greylist: Greylisting,
 }
 
@@ -92,6 +94,10 @@ impl World for Real {
 
     fn domain_reports(&self) -> &DmarcReporting {
         &self.0.domain_reports
+    }
+
+    fn tls_reports(&self) -> &dyn TlsReports {
+        &self.0.tls_reports
     }
 
     fn greylist(&self) -> &Greylisting {

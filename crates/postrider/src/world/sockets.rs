@@ -7,6 +7,8 @@ use crate::peer_tls::PeerTls;
 use config::ClientCertificates;
 use mta::seams::{ClientCertificate, Encryption, Endpoint, Net, Stream, Trust};
 use rustix::net::SendFlags;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::pki_types::{ServerName, UnixTime};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -114,6 +116,15 @@ impl Net for Sockets {
         let client = self.peers.client(trust)?;
         let (stream, encryption) = encrypted::connect(stream, client, name).await?;
         Ok((Connection::Encrypted(Box::new(stream)), encryption))
+    }
+
+    fn examine(&self, stream: &Connection, name: &str) -> io::Result<()> {
+        let Connection::Encrypted(stream) = stream else { return Ok(()) };
+        let [certificate, chain @ ..] = stream.chain() else { return Ok(()) };
+        let name = ServerName::try_from(name).map_err(io::Error::other)?;
+        let (examiner, now) = (self.peers.examiner()?, UnixTime::now());
+        let verdict = examiner.verify_server_cert(certificate, chain, &name, &[], now);
+        verdict.map(drop).map_err(encrypted::handshake_error)
     }
 }
 

@@ -8,6 +8,7 @@ use super::lessons::Lessons;
 use super::opening::{self, OpenError, Opened};
 use super::relay_of;
 use super::seat::Seat;
+use super::tls_result::TlsResult;
 use crate::settings::EightBit;
 use mail::{BodyType, Class, EnhancedStatus, Failure, Mono};
 use mta::delivery::{AttemptContext, Idled, Slot};
@@ -42,6 +43,8 @@ struct Connection<W: World> {
     seat: Seat<W::Time>,
     /// One of the connections that the process may have open.
     permit: Permit,
+    /// What it has shown of TLS, if that counts.
+    tls_result: Option<Box<TlsResult>>,
     /// Last: the connection is gone when its slot is given back.
     slot: Slot<W>,
 }
@@ -124,6 +127,7 @@ impl<W: World> Connection<W> {
             leave_at: opened.leave_at,
             seat: opened.seat,
             permit: opened.permit,
+            tls_result: opened.tls_result,
             slot,
         }
     }
@@ -305,6 +309,9 @@ impl<W: World> Connection<W> {
         }
         self.carried += 1;
         self.slot.metrics().transactions.inc();
+        if let Some(result) = &mut self.tls_result {
+            result.carry(&self.slot, &self.dialogue.wire.stream, &work);
+        }
         self.dialogue.wire.session.start(self.slot.now(), outgoing);
         self.dialogue.content = Some(Content { message: Rc::clone(&message), encoding });
         self.in_flight.push_back(InFlight { work, message, unreadable: None });

@@ -4,9 +4,11 @@ use super::dialogue::Dialogue;
 use super::lessons::Lessons;
 use super::relay_of;
 use super::seat;
+use super::tls_result::note_unanswered;
 use super::wire::Wire;
 use crate::settings::RouteTls;
 use crate::smtp::HANDSHAKE_MAX;
+use auth::tls_report::{Policy, ResultType};
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
@@ -17,7 +19,7 @@ use mta::planted::Planted;
 use mta::routing::dane::Dane;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
-use mta::seams::{DnsError, Encryption, Endpoint, Net, Trust, World};
+use mta::seams::{DnsError, Encryption, Endpoint, HandshakeError, Net, Trust, World};
 use smtp::client::StartTls;
 use std::io;
 use std::net::IpAddr;
@@ -96,6 +98,30 @@ impl HostTls {
         self.policy
     }
 
+    /// What reports say of the host's TLSA records, where these count.
+    pub(super) fn records(&self, host: &str) -> Option<Policy> {
+        match &self.trust {
+            Trust::Dane(trust) => Some(Policy::tlsa(host, &trust.records)),
+            Trust::Anyone if self.policy == DANE => Some(Policy::tlsa(host, &[])),
+            Trust::Anyone | Trust::Roots | Trust::MtaSts => None,
+        }
+    }
+
+    /// It has TLSA records that count, and none can be used.
+    pub(super) fn has_unusable_records(&self) -> bool {
+        self.policy == DANE && self.trust == Trust::Anyone
+    }
+
+    /// What it is in reports that a session has ended before TLS; `None`: that was for another reason.
+    pub(super) fn result_of(&self, failure: &Failure) -> Option<ResultType> {
+        let is_missed = self.asks == StartTls::Required
+            && (failure.status.subject, failure.status.detail) == (7, 4);
+        is_missed.then_some(match &failure.reply {
+            Some(_) => ResultType::ValidationFailure,
+            None => ResultType::StarttlsNotSupported,
+        })
+    }
+
     /// Counts that a host is as the policy says, or not.
     fn count(&self, metrics: &Metrics, is_met: bool) {
         match (self.policy, is_met) {
@@ -149,6 +175,9 @@ pub(super) async fn host_tls<W: World>(
     if tls == RouteTls::Off || host.socket().is_some() {
         return Ok(HostTls { asks: StartTls::Off, trust: Trust::Anyone, policy: "off" });
     }
+    if hop.tls.is_optional {
+        return Ok(HostTls::OPPORTUNISTIC);
+    }
     match tls {
         RouteTls::Required => return Ok(HostTls::required(Trust::Anyone, tls.word())),
         RouteTls::Verified => return Ok(HostTls::required(Trust::Roots, tls.word())),
@@ -171,6 +200,7 @@ pub(super) async fn host_tls<W: World>(
         }
         Err(error) => {
             slot.metrics().tls_dane_failed.inc();
+            note_unanswered(slot, hop, host, &error);
             Err(no_answer(host, &error))
         }
     }
@@ -215,6 +245,13 @@ fn no_answer(host: &Host, error: &DnsError) -> Failure {
     }
 }
 
+/// Why a connection is not encrypted.
+pub(super) struct Unencrypted {
+    pub(super) failure: Failure,
+    /// What that is in reports; `None`: the host has shown nothing.
+    pub(super) result: Option<ResultType>,
+}
+
 /// Encrypts a connection whose session asks for it now, as `tls` says. `host` is the host's name or
 /// address, `name` what failures call the peer.
 ///
@@ -225,7 +262,7 @@ pub(super) async fn encrypt<W: World>(
     tls: &HostTls,
     (host, name): (&str, &str),
     dialogue: Dialogue<W>,
-) -> Result<(Dialogue<W>, Encryption), Failure> {
+) -> Result<(Dialogue<W>, Encryption), Unencrypted> {
     let Wire { stream, mut session, mut alarm } = dialogue.wire;
     let until = session.deadline();
     let (stream, encryption) =
@@ -244,7 +281,7 @@ pub(super) async fn shake_hands<W: World>(
     (host, name): (&str, &str),
     stream: StreamOf<W>,
     (alarm, until): (&mut Alarm<W::Time>, Mono),
-) -> Result<(StreamOf<W>, Encryption), Failure> {
+) -> Result<(StreamOf<W>, Encryption), Unencrypted> {
     let until = until.min(slot.now() + HANDSHAKE_MAX);
     // RFC 7672 §8.1: the host is asked for by the name that has the records.
     let host = match &tls.trust {
@@ -262,7 +299,9 @@ pub(super) async fn shake_hands<W: World>(
         // RFC 3463 §3.4: 4.3.0. The host is not to blame, and has shown nothing of what it can.
         Err(error) if lack::is_ours(&error) => {
             let text = format!("no TLS for now: {error}");
-            Err(Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text))
+            let status = EnhancedStatus::new(4, 3, 0);
+            let failure = Failure::local(Class::Transient, status, text);
+            Err(Unencrypted { failure, result: None })
         }
         Err(error) => {
             slot.metrics().tls_connections_failed.inc();
@@ -270,7 +309,8 @@ pub(super) async fn shake_hands<W: World>(
             let status = EnhancedStatus::new(4, 7, 5);
             let text = format!("the TLS handshake failed: {error}");
             slot.console().debug("tls", format_args!("{text} peer={name}"));
-            Err(Failure::network(name, status, text))
+            let result = Some(HandshakeError::result_of(&error));
+            Err(Unencrypted { failure: Failure::network(name, status, text), result })
         }
     }
 }

@@ -10,6 +10,7 @@ mod lessons;
 mod login;
 mod opening;
 mod seat;
+mod tls_result;
 mod wire;
 
 use super::settings::{LmtpText, MxText, Relay, SmtpText};

@@ -1,13 +1,15 @@
 //! Opening a connection: hosts in order, their addresses, the connection, the greeting.
 
 use super::dialogue::Dialogue;
-use super::encrypting::{self, HostTls, StreamOf, shake_hands};
+use super::encrypting::{self, HostTls, StreamOf, Unencrypted, shake_hands};
 use super::lessons::Lessons;
 use super::login::LoginDialogue;
 use super::relay_of;
 use super::seat::{self, Seat};
+use super::tls_result::{TlsResult, Trial};
 use super::wire::Wire;
 use crate::smtp::smarthost::TlsStart;
+use auth::tls_report::ResultType;
 use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
@@ -53,6 +55,8 @@ pub(super) struct Opened<W: World> {
     pub(super) seat: Seat<W::Time>,
     /// One of the connections that the process may have open.
     pub(super) permit: Permit,
+    /// What it has shown of TLS, if that counts.
+    pub(super) tls_result: Option<Box<TlsResult>>,
 }
 
 /// What an opening found out so far.
@@ -249,22 +253,23 @@ async fn connect<W: World>(
 }
 
 /// Why a host was not greeted by.
-enum NoGreeting {
-    Failed(Failure),
+struct NoGreeting {
+    failure: Failure,
     /// Nothing came of STARTTLS: in clear it may work.
-    NotEncrypted(Failure),
-}
-
-impl NoGreeting {
-    fn failure(self) -> Failure {
-        let (NoGreeting::Failed(failure) | NoGreeting::NotEncrypted(failure)) = self;
-        failure
-    }
+    is_of_tls: bool,
+    /// What it is in reports about TLS, if it is anything.
+    result: Option<ResultType>,
 }
 
 impl From<Failure> for NoGreeting {
     fn from(failure: Failure) -> NoGreeting {
-        NoGreeting::Failed(failure)
+        NoGreeting { failure, is_of_tls: false, result: None }
+    }
+}
+
+impl From<Unencrypted> for NoGreeting {
+    fn from(Unencrypted { failure, result }: Unencrypted) -> NoGreeting {
+        NoGreeting { failure, is_of_tls: true, result }
     }
 }
 
@@ -276,11 +281,11 @@ async fn open_endpoint<W: World>(
 ) -> Result<Option<Opened<W>>, Failure> {
     match open_once(slot, hop, (candidate, tls), peer).await {
         Ok(opened) => Ok(opened),
-        Err(NoGreeting::NotEncrypted(_)) if tls.goes_on_in_clear(slot, hop, peer) => {
+        Err(why) if why.is_of_tls && tls.goes_on_in_clear(slot, hop, peer) => {
             let again = open_once(slot, hop, (candidate, tls), peer).await;
-            again.map_err(NoGreeting::failure)
+            again.map_err(|why| why.failure)
         }
-        Err(why) => Err(why.failure()),
+        Err(why) => Err(why.failure),
     }
 }
 
@@ -314,13 +319,22 @@ async fn open_once<W: World>(
     if relay_of(hop).smarthost.tls_start == TlsStart::Implicit {
         let until = slot.now() + relay_of(hop).peer.command_timeout.get();
         let names = (&*host.name, &*name);
-        let shaken = shake_hands(slot, tls, names, stream, (&mut alarm, until)).await?;
+        let shaken = shake_hands(slot, tls, names, stream, (&mut alarm, until)).await;
+        let shaken = shaken.map_err(|why| why.failure)?;
         (stream, encryption) = (shaken.0, Some(shaken.1));
     }
+    let trial = Trial::begin(slot, hop, (host, peer), tls, &stream);
     let session = session(slot, hop, (peer, tls), &name);
     let dialogue = Dialogue::new(Wire { stream, session, alarm });
-    let greeted = greeted(slot, (hop, tls), dialogue, (&host.name, &name)).await?;
-    let (dialogue, encryption) = (greeted.0, greeted.1.or(encryption));
+    let greeted = greeted(slot, (hop, tls), dialogue, (&host.name, &name)).await;
+    if let (Some(trial), Err(NoGreeting { failure, result: Some(result), .. })) = (&trial, &greeted)
+    {
+        trial.failed(slot, *result, failure);
+    }
+    let (dialogue, encrypted) = greeted?;
+    let encryption = encrypted.or(encryption);
+    let tls_result =
+        trial.map(|trial| Box::new(trial.opened(tls, &dialogue.wire.session, encryption)));
     let seat = Seat::take(slot.world().time().clone(), hop, host);
     let mut permit = permit;
     permit.prove();
@@ -334,6 +348,7 @@ async fn open_once<W: World>(
         },
         seat,
         permit,
+        tls_result,
     }))
 }
 
@@ -380,17 +395,18 @@ async fn greeted<W: World>(
                 let failure = failure.unwrap_or_else(no_hosts);
                 if dialogue.wire.session.is_starttls_broken() {
                     slot.metrics().tls_connections_failed.inc();
-                    return Err(NoGreeting::NotEncrypted(failure));
+                    let result = Some(ResultType::ValidationFailure);
+                    return Err(NoGreeting { failure, is_of_tls: true, result });
                 }
-                return Err(match encryption {
-                    Some(_) => failure,
-                    None => tls.doubted(failure, by_mx),
+                if encryption.is_some() {
+                    return Err(failure.into());
                 }
-                .into());
+                let result = tls.result_of(&failure);
+                let failure = tls.doubted(failure, by_mx);
+                return Err(NoGreeting { failure, is_of_tls: false, result });
             }
             ClientEvent::StartTls => {
-                let encrypted = encrypting::encrypt(slot, tls, (host, name), dialogue).await;
-                let encrypted = encrypted.map_err(NoGreeting::NotEncrypted)?;
+                let encrypted = encrypting::encrypt(slot, tls, (host, name), dialogue).await?;
                 (dialogue, encryption) = (encrypted.0, Some(encrypted.1));
             }
             ClientEvent::Login => {

@@ -1,5 +1,6 @@
 use super::*;
 use mail::Wall;
+use mta::seams::NoTlsReports;
 use std::future::pending;
 
 /// Web servers: what each answers, and how often it was asked.
@@ -87,6 +88,7 @@ fn with_keeper<F: Future<Output = ()>>(kept: &[(&str, u64)], body: impl FnOnce(T
         public_only: false,
         shelf: SharedShelf::default(),
         metrics: Arc::default(),
+        reports: Arc::new(NoTlsReports),
         report: Arc::new(|_| {}),
     };
     let (metrics, shelf) = (Arc::clone(&seed.metrics), Arc::clone(&seed.shelf));
@@ -161,13 +163,19 @@ fn policies_are_renewed_although_nobody_asks() {
 #[test]
 fn a_renewal_that_fails_leaves_the_policy_and_is_not_tried_again_at_once() {
     with_keeper(&[("far.test", 2)], |test| async move {
-        test.web.set("far.test", Some(Err(FetchError::Failed("500".to_owned()))));
+        test.web.set(
+            "far.test",
+            Some(Err(FetchError::Failed(ResultType::StsPolicyFetchError, "500".to_owned()))),
+        );
         assert_eq!(test.has("far.test", Some("b")).await, Ok(true));
         assert_eq!(test.has("far.test", Some("b")).await, Ok(true));
         assert_eq!(test.has("far.test", None).await, Ok(true));
         // Once by the first round, or by the first to ask.
         assert_eq!((test.web.asked("far.test"), test.metrics.fetches_failed.get()), (1, 1));
-        test.web.set("near.test", Some(Err(FetchError::Failed("404".to_owned()))));
+        test.web.set(
+            "near.test",
+            Some(Err(FetchError::Failed(ResultType::StsPolicyFetchError, "404".to_owned()))),
+        );
         assert_eq!(test.has("near.test", Some("a")).await, Ok(false));
         assert_eq!(test.has("nobody.test", None).await, Ok(false));
     });

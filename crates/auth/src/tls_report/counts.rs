@@ -1,0 +1,101 @@
+//! Sessions of one domain, counted.
+
+use super::session::{Details, Policy, Session};
+use serde::{Deserialize, Serialize};
+
+/// Policies of one domain: hosts with TLSA records of their own are one each.
+pub const POLICIES_MAX: usize = 64;
+
+/// Kinds of failures that are told of one policy.
+pub const DETAILS_MAX: usize = 100;
+
+/// What was counted of one domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub(super) policies: Vec<Counted>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Counted {
+    pub(super) policy: Policy,
+    pub(super) successes: u64,
+    pub(super) failures: u64,
+    pub(super) details: Vec<(Details, u64)>,
+}
+
+/// What became of a session that was to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is counted, and takes so many octets more than before.
+    Whole(usize),
+    /// It is counted, and there was no room for how it failed.
+    InPart,
+    /// There was no room for it.
+    Nothing,
+}
+
+impl Counts {
+    /// Counts a session, where what is new of it takes no more than `room`.
+    pub fn add(&mut self, session: &Session, room: usize) -> Added {
+        let known = self.policies.iter().position(|counted| counted.policy == session.policy);
+        let (at, added) = match known {
+            Some(at) => (at, 0),
+            None => {
+                let bytes = session.policy.bytes() + 100;
+                if self.policies.len() >= POLICIES_MAX || bytes > room {
+                    return Added::Nothing;
+                }
+                let policy = session.policy.clone();
+                self.policies.push(Counted {
+                    policy,
+                    successes: 0,
+                    failures: 0,
+                    details: Vec::new(),
+                });
+                (self.policies.len() - 1, bytes)
+            }
+        };
+        let Some(counted) = self.policies.get_mut(at) else { return Added::Nothing };
+        match &session.failure {
+            None => {
+                counted.successes += 1;
+                Added::Whole(added)
+            }
+            Some(details) => counted.fail(details, room - added, added),
+        }
+    }
+
+    /// Octets that all of it takes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of = |counted: &Counted| {
+            counted.policy.bytes()
+                + 100
+                + counted.details.iter().map(|(details, _)| details.bytes()).sum::<usize>()
+        };
+        self.policies.iter().map(of).sum()
+    }
+
+    /// Sessions that are in it: as they should be, and failed.
+    #[must_use]
+    pub fn sessions(&self) -> (u64, u64) {
+        let sums = self.policies.iter().map(|counted| (counted.successes, counted.failures));
+        sums.fold((0, 0), |(good, bad), (more, failed)| (good + more, bad + failed))
+    }
+}
+
+impl Counted {
+    fn fail(&mut self, details: &Details, room: usize, added: usize) -> Added {
+        self.failures += 1;
+        if let Some((_, count)) = self.details.iter_mut().find(|(known, _)| known == details) {
+            *count += 1;
+            return Added::Whole(added);
+        }
+        let bytes = details.bytes();
+        if self.details.len() >= DETAILS_MAX || bytes > room {
+            return Added::InPart;
+        }
+        self.details.push((details.clone(), 1));
+        Added::Whole(added + bytes)
+    }
+}

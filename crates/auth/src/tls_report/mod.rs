@@ -1,0 +1,19 @@
+//! TLS reports: what owners of domains are told of TLS to their hosts (RFC 8460).
+
+mod counts;
+mod record;
+mod report;
+mod session;
+
+pub use counts::{Added, Counts, DETAILS_MAX, POLICIES_MAX};
+pub use record::{
+    DESTINATIONS_MAX, Destination, RECORD_BYTES_MAX, URI_BYTES_MAX, WebAddress, destinations,
+    record_name,
+};
+pub use report::Report;
+pub use session::{
+    Details, POLICY_BYTES_MAX, Policy, PolicyType, ResultType, Session, VALUE_BYTES_MAX,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! A report as JSON (RFC 8460 §4.4).
+
+use super::counts::{Counted, Counts};
+use super::session::{Details, Policy};
+use mail::Wall;
+use serde::Serialize;
+
+/// One domain's report about one day.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// Who reports.
+    pub organization: &'a str,
+    /// An address to ask.
+    pub contact: &'a str,
+    pub id: &'a str,
+    /// First and last second of the day.
+    pub range: (Wall, Wall),
+    /// Whom it is about.
+    pub domain: &'a str,
+    pub counts: &'a Counts,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Whole<'a> {
+    organization_name: &'a str,
+    date_range: DateRange,
+    contact_info: &'a str,
+    report_id: &'a str,
+    policies: Vec<OfPolicy<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct DateRange {
+    start_datetime: String,
+    end_datetime: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct OfPolicy<'a> {
+    policy: PolicyOfDomain<'a>,
+    summary: Summary,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failure_details: Vec<CountedDetails<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct PolicyOfDomain<'a> {
+    #[serde(flatten)]
+    policy: &'a Policy,
+    policy_domain: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Summary {
+    total_successful_session_count: u64,
+    total_failure_session_count: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct CountedDetails<'a> {
+    #[serde(flatten)]
+    details: &'a Details,
+    failed_session_count: u64,
+}
+
+impl Report<'_> {
+    /// The report.
+    #[must_use]
+    pub fn json(&self) -> Vec<u8> {
+        let (start, end) = self.range;
+        let whole = Whole {
+            organization_name: self.organization,
+            date_range: DateRange { start_datetime: seconds(start), end_datetime: seconds(end) },
+            contact_info: self.contact,
+            report_id: self.id,
+            policies: self.counts.policies.iter().map(|counted| self.of(counted)).collect(),
+        };
+        // Texts and numbers: there is nothing in it that can't be written.
+        serde_json::to_vec(&whole).unwrap_or_default()
+    }
+
+    fn of<'a>(&'a self, counted: &'a Counted) -> OfPolicy<'a> {
+        let details = counted.details.iter();
+        OfPolicy {
+            policy: PolicyOfDomain { policy: &counted.policy, policy_domain: self.domain },
+            summary: Summary {
+                total_successful_session_count: counted.successes,
+                total_failure_session_count: counted.failures,
+            },
+            failure_details: details
+                .map(|(details, count)| CountedDetails { details, failed_session_count: *count })
+                .collect(),
+        }
+    }
+}
+
+/// RFC 3339, in whole seconds as the RFC's example has it.
+fn seconds(at: Wall) -> String {
+    let text = at.to_string();
+    let end = text.find('.').unwrap_or(text.len());
+    format!("{}Z", &text[..end].trim_end_matches('Z'))
+}

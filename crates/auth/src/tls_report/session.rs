@@ -1,0 +1,197 @@
+//! What a session with a host has shown of TLS (RFC 8460 §4.3, §4.4).
+
+use crate::mta_sts;
+use crate::tlsa::Tlsa;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// Octets of what a policy is told with: a file of MTA-STS fits but for its longest names, TLSA records
+/// that have whole certificates are left out beyond.
+pub const POLICY_BYTES_MAX: usize = 4_096;
+
+/// Octets of what a host called itself, or of why a session failed.
+pub const VALUE_BYTES_MAX: usize = 255;
+
+/// What a session failed for, by its registered name (RFC 8460 §4.3, §6.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResultType {
+    /// The host offers no STARTTLS.
+    StarttlsNotSupported,
+    /// Its certificate is for other names.
+    CertificateHostMismatch,
+    /// Its certificate has ended, or has not begun.
+    CertificateExpired,
+    /// Its certificate comes from nobody who counts.
+    CertificateNotTrusted,
+    /// Whatever has no name of its own here.
+    ValidationFailure,
+    /// None of its TLSA records can be used.
+    TlsaInvalid,
+    /// Its TLSA records can't be had, or DNSSEC shows them to be false.
+    DnssecInvalid,
+    /// It has no TLSA records, and must have some.
+    DaneRequired,
+    /// The policy of the domain can't be fetched.
+    StsPolicyFetchError,
+    /// It is no policy.
+    StsPolicyInvalid,
+    /// Its web server has a certificate that is not valid.
+    StsWebpkiInvalid,
+}
+
+/// By what a session was judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum PolicyType {
+    #[serde(rename = "tlsa")]
+    Tlsa,
+    #[serde(rename = "sts")]
+    Sts,
+    #[serde(rename = "no-policy-found")]
+    NoPolicyFound,
+}
+
+/// The same, with what it says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Policy {
+    policy_type: PolicyType,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    policy_string: Vec<Box<str>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mx_host: Vec<Box<str>>,
+}
+
+impl Policy {
+    /// Nobody says anything of the host's TLS.
+    #[must_use]
+    pub fn none() -> Policy {
+        Policy::of(PolicyType::NoPolicyFound)
+    }
+
+    fn of(policy_type: PolicyType) -> Policy {
+        Policy { policy_type, policy_string: Vec::new(), mx_host: Vec::new() }
+    }
+
+    /// What the domain promises; `None`: that could not be found out.
+    #[must_use]
+    pub fn sts(policy: Option<&mta_sts::Policy>) -> Policy {
+        let mut told = Policy::of(PolicyType::Sts);
+        let Some(policy) = policy else { return told };
+        told.policy_string = fitting(policy.to_string().lines().map(Box::from));
+        told.mx_host = fitting(policy.mx().map(Box::from));
+        told
+    }
+
+    /// The TLSA records of a host.
+    #[must_use]
+    pub fn tlsa(host: &str, records: &[Tlsa]) -> Policy {
+        let mut told = Policy::of(PolicyType::Tlsa);
+        told.policy_string = fitting(records.iter().map(presented));
+        told.mx_host = vec![host.into()];
+        told
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> PolicyType {
+        self.policy_type
+    }
+
+    /// Octets of its texts, and about what keeping them costs.
+    pub(super) fn bytes(&self) -> usize {
+        self.policy_string.iter().chain(&self.mx_host).map(|text| text.len() + 16).sum()
+    }
+}
+
+/// RFC 6698 §2.2, without blanks in the data.
+fn presented(record: &Tlsa) -> Box<str> {
+    let mut text = format!("{} {} {} ", record.usage, record.selector, record.matching);
+    for byte in &record.data {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.into()
+}
+
+/// The first ones that there is room for.
+fn fitting(texts: impl Iterator<Item = Box<str>>) -> Vec<Box<str>> {
+    let mut left = POLICY_BYTES_MAX;
+    let fits = |text: &Box<str>| {
+        let rest = left.checked_sub(text.len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    texts.filter(fits).collect()
+}
+
+/// How a session failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Details {
+    pub result_type: ResultType,
+    /// Our address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sending_mta_ip: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiving_mx_hostname: Option<Box<str>>,
+    /// What the host called itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiving_mx_helo: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiving_ip: Option<IpAddr>,
+    /// Why, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_reason_code: Option<Box<str>>,
+}
+
+impl Details {
+    /// A failure of which no more is known.
+    #[must_use]
+    pub fn new(result_type: ResultType) -> Details {
+        Details {
+            result_type,
+            sending_mta_ip: None,
+            receiving_mx_hostname: None,
+            receiving_mx_helo: None,
+            receiving_ip: None,
+            failure_reason_code: None,
+        }
+    }
+
+    /// With its reason.
+    #[must_use]
+    pub fn because(self, reason: &str) -> Details {
+        Details { failure_reason_code: value(reason), ..self }
+    }
+
+    /// With the host's own name for itself.
+    #[must_use]
+    pub fn said_by(self, helo: &str) -> Details {
+        Details { receiving_mx_helo: value(helo), ..self }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let texts =
+            [&self.receiving_mx_hostname, &self.receiving_mx_helo, &self.failure_reason_code];
+        200 + texts.into_iter().flatten().map(|text| text.len()).sum::<usize>()
+    }
+}
+
+/// What a peer may have written, as far as it is told: so long, and printable.
+fn value(text: &str) -> Option<Box<str>> {
+    let text = &text[..text.floor_char_boundary(VALUE_BYTES_MAX)];
+    let clean: String =
+        text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();
+    (!clean.is_empty()).then(|| clean.into())
+}
+
+/// A session that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Whose mail it carried, or would have carried: in A-labels and lower case.
+    pub domain: Box<str>,
+    pub policy: Policy,
+    /// `None`: it is as it should be.
+    pub failure: Option<Details>,
+}

@@ -1,0 +1,193 @@
+//! What sessions with hosts show of TLS, for those who tell owners of domains of it (RFC 8460). Nothing of it is
+//! made while nobody counts.
+
+use super::encrypting::{HostTls, StreamOf};
+use super::relay_of;
+use auth::mta_sts::Mode;
+use auth::tls_report::{Details, Policy, ResultType, Session};
+use mail::Failure;
+use mta::delivery::{Slot, TlsDomain};
+use mta::routing::hop::NextHop;
+use mta::routing::hosts::Host;
+use mta::seams::{DnsError, Encryption, Endpoint, HandshakeError, Net, Stream, World};
+use queue::Work;
+use smtp::client::{ClientSession, StartTls};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// Domains that one failed session counts for; those beyond are counted as left out.
+pub(super) const DOMAINS_MAX: usize = 1_000;
+
+/// A session with a host of MX records that asks for TLS.
+pub(super) struct Trial {
+    host: Box<str>,
+    local: Option<IpAddr>,
+    peer: Option<IpAddr>,
+    /// What the TLSA records of the host say, where they count.
+    records: Option<Policy>,
+}
+
+impl Trial {
+    /// One that begins; `None`: it does not count.
+    pub(super) fn begin<W: World>(
+        slot: &Slot<W>,
+        hop: &NextHop,
+        (host, peer): (&Host, &Endpoint),
+        tls: &HostTls,
+        stream: &StreamOf<W>,
+    ) -> Option<Box<Trial>> {
+        slot.tls_reports()?;
+        let is_reported = relay_of(hop).is_by_mx() && !hop.tls.is_optional;
+        // A host that is spared its handshakes for an hour has shown what it can.
+        if !is_reported || tls.asks(slot, hop, peer) == StartTls::Off {
+            return None;
+        }
+        Some(Box::new(Trial {
+            host: Box::from(&*host.name),
+            local: stream.local_addr().ok().map(|address| address.ip()),
+            peer: match peer {
+                Endpoint::Tcp(address) => Some(address.ip()),
+                Endpoint::Unix(_) => None,
+            },
+            records: tls.records(&host.name),
+        }))
+    }
+
+    fn details(&self, result: ResultType, reason: &str) -> Details {
+        Details {
+            sending_mta_ip: self.local,
+            receiving_mx_hostname: Some(self.host.clone()),
+            receiving_ip: self.peer,
+            ..Details::new(result).because(reason)
+        }
+    }
+
+    /// By what a domain's mail is judged here.
+    fn policy(&self, domain: &TlsDomain) -> Policy {
+        match (&self.records, &domain.policy) {
+            (Some(records), _) => records.clone(),
+            (None, Some(policy)) => Policy::sts(Some(policy)),
+            (None, None) => Policy::none(),
+        }
+    }
+
+    /// Nothing came of it, for want of TLS: it counts for all that waited for it.
+    pub(super) fn failed<W: World>(&self, slot: &Slot<W>, result: ResultType, failure: &Failure) {
+        let reason = match &failure.reply {
+            Some(reply) => format!("{} {}", reply.code, reply.text),
+            None => failure.text.to_string(),
+        };
+        let details = self.details(result, &reason);
+        note_waiting(slot, |domain| (self.policy(domain), details.clone()));
+    }
+
+    /// The host has greeted us, and is ready for mail.
+    pub(super) fn opened(
+        self: Box<Trial>,
+        tls: &HostTls,
+        session: &ClientSession,
+        encryption: Option<Encryption>,
+    ) -> TlsResult {
+        let fault = match encryption {
+            Some(_) if tls.has_unusable_records() => {
+                Some((ResultType::TlsaInvalid, "none of the TLSA records can be used"))
+            }
+            Some(_) => None,
+            None if session.capabilities().starttls => {
+                Some((ResultType::ValidationFailure, "STARTTLS is offered and refused"))
+            }
+            None => Some((ResultType::StarttlsNotSupported, "")),
+        };
+        let helo = session.peer_name();
+        let fault = fault.map(|(result, reason)| self.details(result, reason).said_by(helo));
+        TlsResult { trial: self, fault, examined: None, helo: helo.into(), told: BTreeSet::new() }
+    }
+}
+
+/// The records of a host can't be had, or are false: no session is begun with it.
+pub(super) fn note_unanswered<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    host: &Host,
+    why: &DnsError,
+) {
+    if slot.tls_reports().is_none() || !relay_of(hop).is_by_mx() {
+        return;
+    }
+    let details = Details {
+        receiving_mx_hostname: Some(Box::from(&*host.name)),
+        ..Details::new(ResultType::DnssecInvalid).because(&why.to_string())
+    };
+    note_waiting(slot, |_| (Policy::tlsa(&host.name, &[]), details.clone()));
+}
+
+fn note_waiting<W: World>(slot: &Slot<W>, of: impl Fn(&TlsDomain) -> (Policy, Details)) {
+    let Some(reports) = slot.tls_reports() else { return };
+    let domains = slot.waiting_domains();
+    for domain in domains.iter().take(DOMAINS_MAX) {
+        let (policy, details) = of(domain);
+        reports.note(Session { domain: domain.name.clone(), policy, failure: Some(details) });
+    }
+    reports.leave_out(domains.len().saturating_sub(DOMAINS_MAX) as u64);
+}
+
+/// What an open connection has shown.
+pub(super) struct TlsResult {
+    trial: Box<Trial>,
+    /// What is wrong with it, whoever's mail it carries.
+    fault: Option<Details>,
+    /// What the roots of this machine say of the certificate, once that was asked.
+    examined: Option<Option<Details>>,
+    helo: Box<str>,
+    /// Domains that it counts for already.
+    told: BTreeSet<Box<str>>,
+}
+
+impl TlsResult {
+    /// It carries a message to these recipients: it counts for their domains.
+    pub(super) fn carry<W: World>(&mut self, slot: &Slot<W>, stream: &StreamOf<W>, work: &Work) {
+        for (entry, _, _) in &work.entries {
+            let Some(domain) = slot.domain_of(*entry) else { continue };
+            if !self.told.insert(domain.name.clone()) {
+                continue;
+            }
+            let (policy, failure) =
+                (self.trial.policy(&domain), self.failure(slot, stream, &domain));
+            if let Some(reports) = slot.tls_reports() {
+                reports.note(Session { domain: domain.name.clone(), policy, failure });
+            }
+        }
+    }
+
+    /// What is wrong with it for this domain.
+    fn failure<W: World>(
+        &mut self,
+        slot: &Slot<W>,
+        stream: &StreamOf<W>,
+        domain: &TlsDomain,
+    ) -> Option<Details> {
+        if let Some(fault) = &self.fault {
+            return Some(fault.clone());
+        }
+        let policy = domain.policy.as_ref().filter(|_| self.trial.records.is_none())?;
+        // What is in force was seen to when the session was opened.
+        if policy.mode != Mode::Testing {
+            return None;
+        }
+        if !policy.has_host(&self.trial.host) {
+            let reason = "the policy does not have this host";
+            let details = self.trial.details(ResultType::ValidationFailure, reason);
+            return Some(details.said_by(&self.helo));
+        }
+        let (trial, helo) = (&self.trial, &self.helo);
+        let examine = || {
+            let error = slot.world().net().examine(stream, &trial.host).err()?;
+            if mta::lack::is_ours(&error) {
+                return None;
+            }
+            let result = HandshakeError::result_of(&error);
+            Some(trial.details(result, &error.to_string()).said_by(helo))
+        };
+        self.examined.get_or_insert_with(examine).clone()
+    }
+}

@@ -1,0 +1,93 @@
+//! Whose mail goes to a next hop, for reports about TLS (RFC 8460).
+//!
+//! Ready queues are shared by domains, and a session that fails before its first transaction carries nobody's
+//! mail. Reports are by domain all the same: so it is remembered, by ready queue, which scheduled queues were
+//! resolved to it and what their domains promise. A session that fails counts for each of these domains
+//! that has mail there at that moment, for it would have carried that; one that was opened counts for the domains of its
+//! transactions, once each. Nothing is kept, and nobody asks, while no reports are made.
+
+use auth::mta_sts::Policy;
+use queue::{ReadyId, ScheduledId};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A domain that mail is sent to.
+#[derive(Debug)]
+pub struct TlsDomain {
+    /// In A-labels and lower case.
+    pub name: Box<str>,
+    /// What it promises, in force or to be tested.
+    pub policy: Option<Arc<Policy>>,
+}
+
+/// Domains by ready queue and scheduled queue.
+#[derive(Debug, Default)]
+pub(crate) struct TlsDomains(RefCell<BTreeMap<(ReadyId, ScheduledId), Rc<TlsDomain>>>);
+
+impl TlsDomains {
+    /// This scheduled queue's mail goes there from now on.
+    pub(super) fn learn(&self, ready: ReadyId, scheduled: ScheduledId, domain: TlsDomain) {
+        self.0.borrow_mut().insert((ready, scheduled), Rc::new(domain));
+    }
+
+    /// It is not reported about: the number may have been another's.
+    pub(super) fn forget_scheduled(&self, ready: ReadyId, scheduled: ScheduledId) {
+        let mut domains = self.0.borrow_mut();
+        if !domains.is_empty() {
+            domains.remove(&(ready, scheduled));
+        }
+    }
+
+    /// The queue has dropped a ready queue.
+    pub(super) fn forget(&self, ready: ReadyId) {
+        let mut domains = self.0.borrow_mut();
+        if !domains.is_empty() {
+            domains.retain(|(known, _), _| *known != ready);
+        }
+    }
+
+    /// The domain of a scheduled queue whose mail goes there.
+    pub(crate) fn get(&self, ready: ReadyId, scheduled: ScheduledId) -> Option<Rc<TlsDomain>> {
+        self.0.borrow().get(&(ready, scheduled)).map(Rc::clone)
+    }
+
+    /// All of a ready queue that are wanted.
+    pub(crate) fn all(
+        &self,
+        ready: ReadyId,
+        is_wanted: impl Fn(ScheduledId) -> bool,
+    ) -> Vec<Rc<TlsDomain>> {
+        let domains = self.0.borrow();
+        let range = (ready, ScheduledId(0))..=(ready, ScheduledId(u32::MAX));
+        let wanted = domains.range(range).filter(|((_, scheduled), _)| is_wanted(*scheduled));
+        wanted.map(|(_, domain)| Rc::clone(domain)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_are_found_by_their_ready_queue_until_that_goes() {
+        let domains = TlsDomains::default();
+        for (ready, scheduled, name) in [(1, 1, "a"), (1, 2, "b"), (2, 1, "a"), (3, 4, "c")] {
+            let domain = TlsDomain { name: name.into(), policy: None };
+            domains.learn(ReadyId(ready), ScheduledId(scheduled), domain);
+        }
+        let names = |ready: u32, but: u32| -> String {
+            let all = domains.all(ReadyId(ready), |scheduled| scheduled.0 != but);
+            all.iter().map(|domain| &*domain.name).collect()
+        };
+        assert_eq!((names(1, 0), names(1, 1), names(2, 0)), ("ab".into(), "b".into(), "a".into()));
+        assert!(domains.get(ReadyId(3), ScheduledId(4)).is_some());
+        domains.forget(ReadyId(1));
+        domains.forget_scheduled(ReadyId(3), ScheduledId(4));
+        assert_eq!(
+            (names(1, 0), names(2, 0), names(3, 0)),
+            (String::new(), "a".into(), String::new())
+        );
+    }
+}

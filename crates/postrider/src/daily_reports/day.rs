@@ -1,0 +1,173 @@
+//! What was counted in one day (UTC), in memory and in a file.
+
+use mail::Wall;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Milliseconds.
+pub(crate) const DAY_MS: u64 = 86_400_000;
+
+/// A file that is larger was not written here.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// What was counted of one domain.
+pub(crate) trait Counted: Default + Serialize + DeserializeOwned + 'static {
+    /// What counts.
+    type Note;
+    /// Domains that are reported to about one day.
+    const DOMAINS_MAX: usize;
+    /// The room that is kept of one domain, by its own measure, and of all of them.
+    const ROOM_OF_DOMAIN: usize;
+    const ROOM: usize;
+
+    fn domain_of(note: &Self::Note) -> &str;
+
+    /// Counts, where what is new takes no more than `room`. Whether there was room for all of it.
+    fn add(&mut self, note: &Self::Note, room: usize) -> bool;
+
+    /// The room that it takes.
+    fn taken(&self) -> usize;
+}
+
+/// The day of a moment, counted from 1970.
+pub(crate) fn number_of(at: Wall) -> u64 {
+    at.0 / DAY_MS
+}
+
+/// What was counted in one day.
+#[derive(Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Day<D> {
+    number: u64,
+    domains: BTreeMap<String, D>,
+    #[serde(skip)]
+    pub(crate) taken: usize,
+    #[serde(skip)]
+    is_changed: bool,
+    /// Notes that found no room.
+    #[serde(skip)]
+    left_out: u64,
+}
+
+impl<D: Counted> Day<D> {
+    fn path(directory: &Path, number: u64) -> PathBuf {
+        directory.join(format!("{number}.json"))
+    }
+
+    /// What was counted of this day before. What can't be read is nothing.
+    pub(crate) fn open(directory: &Path, number: u64) -> Day<D> {
+        let mut bytes = Vec::new();
+        let read = File::open(Day::<D>::path(directory, number))
+            .and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+        let day = read.ok().and_then(|_| serde_json::from_slice::<Day<D>>(&bytes).ok());
+        let mut day = day.unwrap_or_default();
+        day.number = number;
+        day.taken = day.domains.values().map(D::taken).sum();
+        day
+    }
+
+    /// The days that there are files of, the first one first.
+    pub(crate) fn all(directory: &Path) -> Vec<u64> {
+        let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+        let number = |entry: fs::DirEntry| {
+            entry.file_name().to_str()?.strip_suffix(".json")?.parse::<u64>().ok()
+        };
+        let mut numbers: Vec<u64> = entries.flatten().filter_map(number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn domains(&self) -> &BTreeMap<String, D> {
+        &self.domains
+    }
+
+    /// Counts; whether there was room for all of it.
+    pub(crate) fn add(&mut self, note: &D::Note) -> bool {
+        let name = D::domain_of(note);
+        if self.domains.len() >= D::DOMAINS_MAX && !self.domains.contains_key(name) {
+            self.left_out += 1;
+            return false;
+        }
+        let domain = self.domains.entry(name.to_owned()).or_default();
+        let before = domain.taken();
+        let room = D::ROOM_OF_DOMAIN.saturating_sub(before);
+        let is_whole = domain.add(note, room.min(D::ROOM.saturating_sub(self.taken)));
+        let taken = domain.taken();
+        self.taken += taken - before;
+        if taken == 0 {
+            self.domains.remove(name);
+        }
+        self.left_out += u64::from(!is_whole);
+        self.is_changed = true;
+        is_whole
+    }
+
+    /// Notes that found no room since that was asked last.
+    pub(crate) fn take_left_out(&mut self) -> u64 {
+        std::mem::take(&mut self.left_out)
+    }
+
+    /// Writes it where it has changed: another file, synced, in place of the old one.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub(crate) fn write(&mut self, directory: &Path) -> io::Result<()> {
+        if !std::mem::take(&mut self.is_changed) {
+            return Ok(());
+        }
+        fs::create_dir_all(directory)?;
+        let path = Day::<D>::path(directory, self.number);
+        let fresh = path.with_extension("new");
+        let mut file = File::create(&fresh)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync_all()?;
+        fs::rename(&fresh, &path)?;
+        File::open(directory)?.sync_all()
+    }
+
+    /// All of it was sent: it goes.
+    pub(crate) fn remove(directory: &Path, number: u64) {
+        let _ = fs::remove_file(Sent::path(directory, number));
+        let _ = fs::remove_file(Day::<D>::path(directory, number));
+    }
+}
+
+/// The domains of a day that have got their report, in a file beside it.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    path: PathBuf,
+    domains: BTreeSet<String>,
+}
+
+impl Sent {
+    fn path(directory: &Path, number: u64) -> PathBuf {
+        directory.join(format!("{number}.sent"))
+    }
+
+    pub(crate) fn open(directory: &Path, number: u64) -> Sent {
+        let path = Sent::path(directory, number);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        Sent { path, domains: text.lines().map(str::to_owned).collect() }
+    }
+
+    /// Whether a domain has its report; of one that is sent to several places, with the place behind it.
+    pub(crate) fn has(&self, domain: &str) -> bool {
+        self.domains.contains(domain)
+    }
+
+    /// It has. After a crash it may get the same once more, under the same name.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub(crate) fn note(&self, domain: &str) -> io::Result<()> {
+        let mut file = File::options().append(true).create(true).open(&self.path)?;
+        file.write_all(format!("{domain}\n").as_bytes())
+    }
+}

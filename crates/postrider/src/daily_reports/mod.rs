@@ -1,0 +1,266 @@
+//! Telling owners of domains what was seen, once a day: what is noted is counted by day and domain, and each
+//! day's counts are sent on the next. What is counted, and what is sent, a [`Kind`] says.
+
+mod day;
+mod letter;
+mod sending;
+
+#[cfg(test)]
+pub(crate) use day::Sent;
+pub(crate) use day::{Counted, DAY_MS, Day};
+pub(crate) use letter::{Letter, packed};
+pub(crate) use sending::{Report, moment_within};
+
+use crate::console::ConsoleLog;
+use crate::mutex::lock;
+use crate::world::{AcceptedSocket, Resolver, wall_now};
+use bytes::Bytes;
+use config::Config;
+use day::number_of;
+use mail::{Mailbox, MessageId};
+use mta::console::{Console as _, Level};
+use mta::inbox::{OwnMessage, ShardMessage, ShardSender};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// What was counted is on disk after so long: a crash loses no more.
+const WRITE_EVERY: Duration = Duration::from_secs(60);
+
+/// Notes that wait to be counted; those beyond are not counted.
+const WAITING_MAX: usize = 10_000;
+
+/// What is told of, and how.
+pub(crate) trait Kind: Sized + Send + Sync + 'static {
+    /// The directory in the first spool directory.
+    const DIRECTORY: &'static str;
+    /// For the console and events.
+    const ABOUT: &'static str;
+    /// The thread that counts, and the one that sends.
+    const THREADS: [&'static str; 2];
+    /// What the notes are about.
+    const NOTES: &'static str;
+    type Note: Send + 'static;
+    type Domain: Counted<Note = Self::Note>;
+    type Settings: Clone + Send;
+
+    /// `None`: nothing is counted or sent.
+    fn settings(config: &Config) -> Option<Self::Settings>;
+
+    /// How long after the end of a day the report to a domain is due.
+    fn due_after_ms(terms: &Terms<Self::Settings>, domain: &str, number: u64) -> u64;
+
+    /// How long after the end of a day what could not be sent is not sent any more.
+    fn given_up_after_ms(terms: &Terms<Self::Settings>) -> u64;
+
+    /// Sends a domain's report, if there is anybody whom it may be sent to.
+    ///
+    /// # Errors
+    /// Why it can't be done now.
+    async fn send(daily: &Inner<Self>, report: &Report<'_, Self>) -> Result<(), String>;
+
+    /// So many notes were counted, and so many not, or not whole.
+    fn tell_counted(&self, _counted: u64, _left_out: u64) {}
+
+    /// So many reports were given up.
+    fn tell_given_up(&self, _count: u64) {}
+}
+
+/// Counts for all shards; clones are of one.
+pub(crate) struct Daily<K: Kind>(Arc<Inner<K>>);
+
+impl<K: Kind> Clone for Daily<K> {
+    fn clone(&self) -> Daily<K> {
+        Daily(Arc::clone(&self.0))
+    }
+}
+
+pub(crate) struct Inner<K: Kind> {
+    pub(crate) kind: K,
+    directory: PathBuf,
+    is_on: AtomicBool,
+    /// To the thread that counts, once there was a reason to have one.
+    notes: OnceLock<SyncSender<Note<K>>>,
+    /// Notes that were not counted since that was told last.
+    lost: AtomicU64,
+    terms: Mutex<Option<Terms<K::Settings>>>,
+    pub(crate) resolver: Resolver,
+    /// Where reports are queued.
+    shard: ShardSender<AcceptedSocket>,
+    console: Arc<ConsoleLog>,
+}
+
+/// As whom reports are sent, and when.
+#[derive(Clone)]
+pub(crate) struct Terms<S> {
+    pub(crate) settings: S,
+    pub(crate) hostname: Box<str>,
+}
+
+enum Note<K: Kind> {
+    One(Box<K::Note>),
+    /// Told when all that was counted is on disk.
+    Write(SyncSender<()>),
+}
+
+impl<K: Kind> Daily<K> {
+    /// Counts nothing before [`Daily::adopt`].
+    pub(crate) fn new(
+        kind: K,
+        spool: &Path,
+        resolver: Resolver,
+        shard: ShardSender<AcceptedSocket>,
+        console: &Arc<ConsoleLog>,
+    ) -> Daily<K> {
+        Daily(Arc::new(Inner {
+            kind,
+            directory: spool.join(K::DIRECTORY),
+            is_on: AtomicBool::new(false),
+            notes: OnceLock::new(),
+            lost: AtomicU64::new(0),
+            terms: Mutex::default(),
+            resolver,
+            shard,
+            console: Arc::clone(console),
+        }))
+    }
+
+    /// Follows a configuration.
+    ///
+    /// # Errors
+    /// When the system gives no threads.
+    pub(crate) fn adopt(&self, config: &Config) -> Result<(), String> {
+        let inner = &self.0;
+        let hostname = || Box::from(config.hostname.as_str());
+        let terms = K::settings(config).map(|settings| Terms { settings, hostname: hostname() });
+        let is_on = terms.is_some();
+        *lock(&inner.terms) = terms;
+        if is_on && inner.notes.get().is_none() {
+            self.start().map_err(|error| format!("cannot start a thread: {error}"))?;
+        }
+        inner.is_on.store(is_on, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn start(&self) -> std::io::Result<()> {
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let (counting, sending) = (Arc::clone(&self.0), Arc::clone(&self.0));
+        let thread = |name: &str| thread::Builder::new().name(name.to_owned());
+        let [counts, sends] = K::THREADS;
+        thread(counts).spawn(move || counting.count(&receiver))?;
+        thread(sends).spawn(move || sending::run(&sending))?;
+        let _ = self.0.notes.set(sender);
+        Ok(())
+    }
+
+    /// Writes what was counted, before the process ends.
+    pub(crate) fn finish(&self) {
+        let (written, is_written) = sync_channel(1);
+        let Some(notes) = self.0.notes.get() else { return };
+        if notes.send(Note::Write(written)).is_ok() {
+            // An error means that the thread has ended.
+            let _ = is_written.recv();
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Has something counted. Nobody waits for that.
+    pub(crate) fn note(&self, note: K::Note) {
+        let Some(notes) = self.0.notes.get() else { return };
+        if notes.try_send(Note::One(Box::new(note))).is_err() {
+            self.leave_out(1);
+        }
+    }
+
+    /// So many notes are not counted.
+    pub(crate) fn leave_out(&self, count: u64) {
+        self.0.lost.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl<K: Kind> Inner<K> {
+    /// The thread that counts.
+    fn count(&self, notes: &Receiver<Note<K>>) {
+        let mut day = Day::open(&self.directory, number_of(wall_now()));
+        let mut written_at = Instant::now();
+        loop {
+            let left = WRITE_EVERY.saturating_sub(written_at.elapsed());
+            let note = notes.recv_timeout(left);
+            let today = number_of(wall_now());
+            if today != day.number() {
+                self.write(&mut day);
+                day = Day::open(&self.directory, today);
+            }
+            let is_due = match &note {
+                Ok(Note::One(note)) => {
+                    let left_out = u64::from(!day.add(note));
+                    self.kind.tell_counted(1, left_out);
+                    written_at.elapsed() >= WRITE_EVERY
+                }
+                Ok(Note::Write(_)) | Err(_) => true,
+            };
+            if is_due {
+                self.write(&mut day);
+                written_at = Instant::now();
+            }
+            match note {
+                Ok(Note::Write(written)) => _ = written.send(()),
+                Err(RecvTimeoutError::Disconnected) => return,
+                _ => {}
+            }
+        }
+    }
+
+    fn write(&self, day: &mut Day<K::Domain>) {
+        if let Err(error) = day.write(&self.directory) {
+            let path = self.directory.display();
+            self.warn(format_args!("cannot keep what was counted in {path}: {error}"));
+        }
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        self.kind.tell_counted(0, lost);
+        let lost = lost + day.take_left_out();
+        if lost > 0 {
+            let notes = K::NOTES;
+            self.warn(format_args!("{lost} {notes} were not counted: there are too many"));
+        }
+    }
+
+    pub(crate) fn warn(&self, text: std::fmt::Arguments<'_>) {
+        self.console.line(Level::Warn, K::ABOUT, text);
+    }
+
+    pub(crate) fn tell(&self, text: std::fmt::Arguments<'_>) {
+        self.console.line(Level::Info, K::ABOUT, text);
+    }
+
+    /// Queues a message of this server's own.
+    ///
+    /// # Errors
+    /// Why it is not queued.
+    pub(crate) async fn queue(
+        &self,
+        sender: &Mailbox,
+        recipients: Vec<Mailbox>,
+        content: Vec<u8>,
+        is_tls_report: bool,
+    ) -> Result<MessageId, String> {
+        let (answer, answered) = oneshot::channel();
+        let own = OwnMessage {
+            sender: sender.clone(),
+            content: Bytes::from(content),
+            recipients,
+            about: Arc::from(K::ABOUT),
+            is_tls_report,
+            answer,
+        };
+        let _ = self.shard.send(ShardMessage::Own(Box::new(own)));
+        answered.await.map_err(|_| "the server stops".to_owned())?
+    }
+}

@@ -1,0 +1,95 @@
+//! Telling owners of domains of TLS to their hosts (RFC 8460): sessions are counted by day, and each day's counts
+//! sent on the next, by mail and to web servers.
+
+mod counts;
+mod letter;
+mod posting;
+mod sending;
+
+use crate::daily_reports::{DAY_MS, Daily, Inner, Kind, Report, Terms, moment_within};
+use crate::peer_tls::PeerTls;
+use auth::tls_report::Session;
+use config::Config;
+use counts::Domain;
+use mta::metrics::TlsReportMetrics;
+use mta::seams::TlsReports;
+use std::sync::Arc;
+
+/// RFC 8460 §5.5: what can't be delivered is tried again for a day.
+const TRIED_FOR_MS: u64 = DAY_MS;
+
+/// A report that is due when its day is over has so long at least before that.
+const MARGIN_MS: u64 = 1_200_000;
+
+/// Counts sessions for all shards, and sends what was counted.
+pub(crate) type TlsReporting = Daily<Tls>;
+
+/// Sessions with the hosts of domains.
+pub(crate) struct Tls {
+    pub(crate) metrics: Arc<TlsReportMetrics>,
+    /// For connections to web servers.
+    pub(crate) peer_tls: Arc<PeerTls>,
+}
+
+/// As whom reports are sent, and to whom not.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    section: config::TlsReports,
+    /// A route refuses private addresses: web servers that have such are no place for a report.
+    public_only: bool,
+}
+
+impl Kind for Tls {
+    const DIRECTORY: &'static str = "tls-reports";
+    const ABOUT: &'static str = "tls_reports";
+    const THREADS: [&'static str; 2] = ["tls-counts", "tls-reports"];
+    const NOTES: &'static str = "sessions";
+    type Note = Session;
+    type Domain = Domain;
+    type Settings = Settings;
+
+    fn settings(config: &Config) -> Option<Settings> {
+        let mut sources = config.routes.iter().map(|route| route.channel.tls_sources());
+        let public_only = sources.any(|sources| sources.public_only);
+        Some(Settings { section: config.tls_reports.clone()?, public_only })
+    }
+
+    fn due_after_ms(terms: &Terms<Settings>, domain: &str, number: u64) -> u64 {
+        moment_within(spread_ms(terms), &terms.hostname, domain, number)
+    }
+
+    fn given_up_after_ms(terms: &Terms<Settings>) -> u64 {
+        spread_ms(terms) + TRIED_FOR_MS + MARGIN_MS
+    }
+
+    async fn send(daily: &Inner<Tls>, report: &Report<'_, Tls>) -> Result<(), String> {
+        sending::send(daily, report).await
+    }
+
+    fn tell_counted(&self, counted: u64, left_out: u64) {
+        self.metrics.sessions.add(counted);
+        self.metrics.left_out.add(left_out);
+    }
+
+    fn tell_given_up(&self, count: u64) {
+        self.metrics.failed.add(count);
+    }
+}
+
+fn spread_ms(terms: &Terms<Settings>) -> u64 {
+    u64::try_from(terms.settings.section.spread.as_millis()).unwrap_or(DAY_MS)
+}
+
+impl TlsReports for TlsReporting {
+    fn is_on(&self) -> bool {
+        Daily::is_on(self)
+    }
+
+    fn note(&self, session: Session) {
+        Daily::note(self, session);
+    }
+
+    fn leave_out(&self, count: u64) {
+        Daily::leave_out(self, count);
+    }
+}

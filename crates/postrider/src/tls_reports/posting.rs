@@ -1,0 +1,91 @@
+//! A report to a web server (RFC 8460 §5.4).
+
+use super::Tls;
+use super::letter::MEDIA_TYPE;
+use crate::daily_reports::Inner;
+use crate::https::{self, candidates};
+use auth::tls_report::WebAddress;
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use mta::seams::{Dns as _, Trust};
+use rustls::pki_types::ServerName;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// All of it, from the first question to the DNS to the last octet.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// What an address has of that for the connection.
+const CONNECT_MAX: Duration = Duration::from_secs(4);
+
+/// Octets of an answer, which nobody reads.
+const ANSWER_BYTES_MAX: usize = 16 << 10;
+
+/// Hands a packed report to a web server, not at a private address where `public_only` says so.
+///
+/// # Errors
+/// What went wrong, in words.
+pub(super) async fn post(
+    daily: &Inner<Tls>,
+    to: &WebAddress,
+    packed: &[u8],
+    public_only: bool,
+) -> Result<(), String> {
+    let late = |_| Err(format!("{}: it takes longer than {TIME_MAX:?}", to.host));
+    let posted = timeout(TIME_MAX, deliver(daily, to, packed, public_only)).await;
+    posted.unwrap_or_else(late)
+}
+
+async fn deliver(
+    daily: &Inner<Tls>,
+    to: &WebAddress,
+    packed: &[u8],
+    public_only: bool,
+) -> Result<(), String> {
+    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", to.host);
+    let addresses = daily.resolver.addresses(&to.host).await.map_err(|error| told(&error))?;
+    let stream = connect(candidates(addresses, public_only).map_err(|why| told(&why))?, to.port);
+    let stream = stream.await.map_err(|why| told(&why))?;
+    // RFC 8460 §3: what is wrong with the certificate may be just what the report tells of. Who can stand in
+    // between can keep it away as well.
+    let client = daily.kind.peer_tls.client(&Trust::Anyone).map_err(|error| told(&error))?;
+    let name = ServerName::try_from(to.host.to_string()).map_err(|error| told(&error))?;
+    let stream = TlsConnector::from(client).connect(name, stream).await;
+    let stream = stream.map_err(|error| told(&error))?;
+    let authority = match to.port {
+        443 => to.host.to_string(),
+        port => format!("{}:{port}", to.host),
+    };
+    let request = Request::post(&*to.path)
+        .header(HOST, authority)
+        .header(USER_AGENT, https::USER_AGENT_NAME)
+        .header(CONTENT_TYPE, MEDIA_TYPE)
+        .body(Full::new(Bytes::copy_from_slice(packed)))
+        .map_err(|error| told(&error))?;
+    let answered = https::exchange(Box::new(stream), request, ANSWER_BYTES_MAX).await;
+    let (status, _) = answered.map_err(|why| told(&why))?;
+    // Whoever answers with another place is asked there by nobody.
+    match status.is_success() {
+        true => Ok(()),
+        false => Err(told(&format_args!("it answers {status}"))),
+    }
+}
+
+/// Connects to the first of these that answers.
+async fn connect(addresses: Vec<std::net::IpAddr>, port: u16) -> Result<TcpStream, String> {
+    let mut why = "it has no address".to_owned();
+    for address in addresses {
+        let to = SocketAddr::new(address, port);
+        match timeout(CONNECT_MAX, TcpStream::connect(to)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => why = format!("{to}: {error}"),
+            Err(_) => why = format!("{to}: no connection within {CONNECT_MAX:?}"),
+        }
+    }
+    Err(why)
+}
