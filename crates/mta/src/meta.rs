@@ -2,7 +2,7 @@
 
 use crate::event::Client;
 use bytes::Bytes;
-use mail::{Mailbox, Wall};
+use mail::{Mailbox, RequireTls, Wall};
 use spool::Meta;
 use spool::record::tag;
 use std::collections::BTreeMap;
@@ -61,6 +61,25 @@ pub(crate) fn stranger() -> (u16, Bytes) {
 /// before that was recorded it is not known: no stranger, then.
 pub(crate) fn is_from_stranger(meta: &Meta) -> bool {
     field(meta, tag::STRANGER).is_some()
+}
+
+/// What the message asks of TLS, if it asks for anything.
+pub(crate) fn require_tls(asked: RequireTls) -> Option<(u16, Bytes)> {
+    let value: &'static [u8] = match asked {
+        RequireTls::Unsaid => return None,
+        RequireTls::Yes => &[1],
+        RequireTls::No => &[2],
+    };
+    Some((tag::REQUIRE_TLS, Bytes::from_static(value)))
+}
+
+/// The same as it was kept. What a later version may have written here is taken for what is safe.
+pub(crate) fn asked_of_tls(meta: &Meta) -> RequireTls {
+    match field(meta, tag::REQUIRE_TLS).map(|value| &value[..]) {
+        None => RequireTls::Unsaid,
+        Some([2]) => RequireTls::No,
+        Some(_) => RequireTls::Yes,
+    }
 }
 
 /// The recipients, by their indexes, that go the postmaster's way and not their domain's; `None`
@@ -176,6 +195,18 @@ mod tests {
         let found: Vec<u32> = (0..400).filter(|index| is_for_postmaster(&meta, *index)).collect();
         assert_eq!(found, [1, 300]);
         assert!(!is_for_postmaster(&Meta::default(), 0));
+    }
+
+    #[test]
+    fn what_is_asked_of_tls_is_found_again() {
+        for asked in [RequireTls::Unsaid, RequireTls::Yes, RequireTls::No] {
+            let meta = Meta { fields: require_tls(asked).into_iter().collect() };
+            assert_eq!(asked_of_tls(&meta), asked);
+        }
+        for unknown in [&[][..], &[3], &[2, 0]] {
+            let fields = vec![(tag::REQUIRE_TLS, Bytes::from_static(unknown))];
+            assert_eq!(asked_of_tls(&Meta { fields }), RequireTls::Yes, "{unknown:?}");
+        }
     }
 
     #[test]

@@ -108,6 +108,9 @@ pub mod tag {
     /// before: its address, the addresses that its reports go to (a line each), and runs of indexes
     /// as in [`FORWARDED`].
     pub const OWNERS: u16 = 20;
+    /// What the message asks of TLS (RFC 8689), one octet: 1, it is required; 2, it is not. Without it
+    /// nothing is asked.
+    pub const REQUIRE_TLS: u16 = 21;
 }
 
 /// How a recipient was done with.

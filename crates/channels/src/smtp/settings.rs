@@ -333,6 +333,16 @@ impl Settings for Relay {
         TlsSources { public_only: sources.mta_sts && self.refuse_private, ..sources }
     }
 
+    fn tls_sources_required(&self) -> Option<TlsSources> {
+        match self.is_lmtp() {
+            true => None,
+            false if self.is_by_mx() => {
+                Some(TlsSources { dane: true, mta_sts: true, public_only: self.refuse_private })
+            }
+            false => Some(self.tls_sources()),
+        }
+    }
+
     fn may_be_asked(&self) -> bool {
         !self.smarthost.is_for_users()
     }

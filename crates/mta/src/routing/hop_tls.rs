@@ -17,23 +17,30 @@ pub struct HopTls {
     pub dane: bool,
     /// The domain's policy is enforced: certificates must be valid for the names of hosts.
     pub mta_sts: bool,
+    /// It is for messages that ask for TLS all the way (RFC 8689): nothing goes to a host that is not
+    /// authenticated and promises the same.
+    pub required: bool,
 }
 
 impl HopTls {
     /// Of hosts that the file names: who wrote it vouches for them.
     #[must_use]
     pub fn of_file(sources: TlsSources) -> HopTls {
-        HopTls { dane: sources.dane, mta_sts: false }
+        HopTls { dane: sources.dane, ..HopTls::default() }
     }
 
     /// As it stands in the key; empty: nobody says anything.
     #[must_use]
     pub fn key(self) -> &'static str {
-        match (self.dane, self.mta_sts) {
-            (false, false) => "",
-            (true, false) => "dane",
-            (false, true) => "mta-sts",
-            (true, true) => "dane,mta-sts",
+        match (self.dane, self.mta_sts, self.required) {
+            (false, false, false) => "",
+            (true, false, false) => "dane",
+            (false, true, false) => "mta-sts",
+            (true, true, false) => "dane,mta-sts",
+            (false, false, true) => "requiretls",
+            (true, false, true) => "requiretls,dane",
+            (false, true, true) => "requiretls,mta-sts",
+            (true, true, true) => "requiretls,dane,mta-sts",
         }
     }
 }
@@ -76,7 +83,7 @@ pub async fn as_promised(
 ) -> Result<Promised, Unpromised> {
     let dane = sources.dane && found.is_secure;
     let mut promised =
-        Promised { groups: found.groups, tls: HopTls { dane, mta_sts: false }, policy: None };
+        Promised { groups: found.groups, tls: HopTls { dane, ..HopTls::default() }, policy: None };
     if !sources.mta_sts || domain.literal().is_some() {
         return Ok(promised);
     }
@@ -86,7 +93,8 @@ pub async fn as_promised(
     let Some(policy) = &promised.policy else { return Ok(promised) };
     if policy.mode == Mode::Enforce {
         promised.tls.mta_sts = true;
-        promised.groups = allowed(policy, domain, promised.groups).map_err(Unpromised::Excluded)?;
+        promised.groups =
+            policy_hosts(policy, domain, promised.groups).map_err(Unpromised::Excluded)?;
     }
     Ok(promised)
 }
@@ -139,7 +147,7 @@ fn unfetched(domain: &Domain, why: &str) -> Failure {
 }
 
 /// RFC 8461 §5: a host that the policy does not have gets no mail.
-fn allowed(
+pub(super) fn policy_hosts(
     policy: &Policy,
     domain: &Domain,
     groups: Vec<HostGroup>,
@@ -158,7 +166,8 @@ fn allowed(
         return Ok(kept);
     }
     let text = format!(
-        "the MTA-STS policy of {domain} (enforce) has none of its MX hosts: {}",
+        "the MTA-STS policy of {domain} ({}) has none of its MX hosts: {}",
+        policy.mode.word(),
         all.join(", ")
     );
     Err(Failure {

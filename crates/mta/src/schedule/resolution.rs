@@ -16,10 +16,11 @@ use crate::routing::hop_tls::{HopTls, Promised, Unpromised, as_promised, doubted
 use crate::routing::hosts::{Host, HostGroup};
 use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
+use crate::routing::require_tls::{Terms, vouched};
 use crate::seams::World;
 use config::{Config, Destination, HostPort, Limits, Route};
 use lookup::Trouble;
-use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
 use queue::{
     Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
     ScheduledId, ScheduledKey,
@@ -81,7 +82,7 @@ fn resolve<W: World>(
     let port = match route.channel.destination() {
         Destination::Mx { port } => port,
         Destination::Hosts(groups) => {
-            let tls = HopTls::of_file(route.channel.tls_sources());
+            let tls = Terms::new(&*route.channel, key.require_tls).of_named_hosts();
             let found = Found { hosts: host_groups(groups), tls, fresh_until: Mono::NEVER };
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
@@ -100,7 +101,7 @@ fn resolve<W: World>(
     let dns = InTurn { services: Rc::clone(&schedule.services), asker };
     let task = Rc::clone(schedule);
     schedule.services.spawn(async move {
-        match hosts_of_domain(&task, &dns, &config, (port, &route), &key.domain).await {
+        match hosts_of_domain(&task, &dns, &config, (port, &route), &key).await {
             Ok(found) => {
                 answer_hop(&task, scheduled, &config, &route, found);
             }
@@ -118,9 +119,10 @@ async fn hosts_of_domain<W: World>(
     dns: &InTurn<W>,
     config: &Config,
     (port, route): (u16, &Route),
-    domain: &Domain,
+    ScheduledKey { domain, require_tls, .. }: &ScheduledKey,
 ) -> Result<Found, Box<Resolution>> {
-    let (sources, policies) = (route.channel.tls_sources(), schedule.services.world.policies());
+    let Terms { mut sources, required } = Terms::new(&*route.channel, *require_tls);
+    let policies = schedule.services.world.policies();
     let found = match resolve_mx(dns, config, port, domain, sources.dane).await {
         Ok(found) => found,
         Err(failure) => {
@@ -131,15 +133,26 @@ async fn hosts_of_domain<W: World>(
             }));
         }
     };
-    match as_promised((dns, policies), sources, domain, found).await {
+    if found.is_secure {
+        // One who vouches for their names is enough.
+        sources.mta_sts = route.channel.tls_sources().mta_sts;
+    }
+    let promised = match as_promised((dns, policies), sources, domain, found).await {
+        Ok(promised) if required => vouched(domain, promised),
+        Ok(promised) => Ok(promised),
+        // What goes to such hosts already must not go there either.
+        Err(Unpromised::Excluded(failure)) => {
+            return Err(Box::new(Resolution::Unrouted(Arc::new(failure))));
+        }
+        Err(Unpromised::Unknown(failure)) => {
+            return Err(Box::new(Resolution::Retry(Arc::new(failure))));
+        }
+    };
+    match promised {
         Ok(Promised { groups, tls, .. }) => {
             Ok(Found { hosts: groups, tls, fresh_until: schedule.services.now() + MX_FRESH })
         }
-        // What goes to such hosts already must not go there either.
-        Err(Unpromised::Excluded(failure)) => {
-            Err(Box::new(Resolution::Unrouted(Arc::new(failure))))
-        }
-        Err(Unpromised::Unknown(failure)) => Err(Box::new(Resolution::Retry(Arc::new(failure)))),
+        Err(failure) => Err(Box::new(Resolution::Refuse(Arc::new(failure)))),
     }
 }
 
@@ -234,7 +247,8 @@ pub(crate) fn enter_located<W: World>(
     hosts: Vec<HostGroup>,
 ) -> Option<ReadyId> {
     let now = schedule.services.now();
-    let tls = HopTls::of_file(route.channel.tls_sources());
+    let scheduled = schedule.queue().scheduled_key(locating.scheduled).map(|key| key.require_tls);
+    let tls = Terms::new(&*route.channel, scheduled?).of_named_hosts();
     let (key, shared) = names(schedule, route, &hosts, tls);
     let limits = limits_of(route.channel.limits());
     let ready = schedule.queue_mut().enter_located(now, locating, &key, &limits, &shared)?;

@@ -23,6 +23,7 @@ mod peers;
 mod queue_commands;
 mod relay;
 mod reports;
+mod require_tls;
 mod shutdown;
 mod smarthosts;
 mod starts;

@@ -47,6 +47,8 @@ pub(super) struct Opened<W: World> {
     pub(super) dialogue: Dialogue<W>,
     pub(super) event_hop: Arc<Hop>,
     pub(super) peer: Endpoint,
+    /// It is known who the host is, and nobody else can listen.
+    pub(super) is_authenticated: bool,
     /// It carries no further message from then on.
     pub(super) leave_at: Mono,
     /// Its place among the connections to its host.
@@ -327,6 +329,7 @@ async fn open_once<W: World>(
     Ok(Some(Opened {
         dialogue,
         event_hop: hop.event_hop(&name, encryption, encryption.map(|_| tls.policy())),
+        is_authenticated: encryption.is_some() && tls.authenticates(),
         peer: peer.clone(),
         leave_at: match candidate.is_backup {
             true => time.now() + BACKUP_FOR,
@@ -374,6 +377,11 @@ async fn greeted<W: World>(
                 if by_mx && greeted_as.eq_ignore_ascii_case(hop.hostname.as_str()) {
                     return Err(ourselves::loops(name).into());
                 }
+                if tls.is_demanded() && !dialogue.wire.session.capabilities().require_tls {
+                    let failure = dialogue.wire.session.lacks_require_tls();
+                    dialogue.quit(slot).await;
+                    return Err(failure.into());
+                }
                 return Ok((dialogue, encryption));
             }
             ClientEvent::Closed(failure) => {
@@ -384,7 +392,7 @@ async fn greeted<W: World>(
                 }
                 return Err(match encryption {
                     Some(_) => failure,
-                    None => tls.doubted(failure, by_mx),
+                    None => tls.unencrypted(failure, by_mx),
                 }
                 .into());
             }
