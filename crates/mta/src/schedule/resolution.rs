@@ -133,7 +133,7 @@ async fn hosts_of_domain<W: World>(
             }));
         }
     };
-    if found.is_secure {
+    if required && found.is_secure {
         // One who vouches for their names is enough.
         sources.mta_sts = route.channel.tls_sources().mta_sts;
     }

@@ -3,6 +3,7 @@
 use crate::interop::place::{Place, is_possible};
 use crate::smarthosts::start_exim;
 use crate::support::certificate::{EC, make_certificate, section};
+use crate::support::client::Client;
 use crate::support::server::{CONFIG, POSTRIDER, Server};
 use crate::support::tool::{free_port, python};
 use crate::support::{Files, wait_until};
@@ -23,7 +24,7 @@ client.sendmail(sender, [recipient], 'Subject: x\\r\\n\\r\\nthe secret\\r\\n', o
 client.quit()
 ";
 
-fn hand_in(server: &Server, sender: &str, recipient: &str, options: &str) {
+pub(crate) fn hand_in(server: &Server, sender: &str, recipient: &str, options: &str) {
     let port = server.address().port().to_string();
     python(HAND_IN, &[&port, sender, recipient, options, "offered"]);
 }
@@ -182,6 +183,26 @@ fn what_stays_here_has_come_to_the_end_of_its_way() {
     hand_in(&near, "me@here.test", "you@here.test", "REQUIRETLS");
     files.wait_maildir("mail/you", 1);
     assert_eq!(files.wait_events("received", 1)[0]["require_tls"], "yes");
+    near.stop();
+}
+
+#[test]
+fn a_header_that_asks_for_no_tls_is_heard_from_who_may_relay() {
+    let files = Files::new();
+    let near = near(&files, "", "/dev/null");
+    let config = std::fs::read_to_string(files.path(CONFIG)).expect("it is there");
+    near.stop();
+    files.write(
+        CONFIG,
+        &(config + "[[listener]]\nname = \"strangers\"\naddress = \"127.0.0.1:0\"\n"),
+    );
+    let near = start(&files, "/dev/null");
+    for (count, (at, heard)) in [(0, "no".into()), (1, Value::Null)].into_iter().enumerate() {
+        let mut client = Client::connect(near.addresses[at]);
+        let content = "Subject: x\r\nTLS-Required: No\r\n\r\nx\r\n";
+        client.mail("me@source.test", &["you@here.test"], content);
+        assert_eq!(files.wait_events("received", count + 1)[count]["require_tls"], heard);
+    }
     near.stop();
 }
 

@@ -372,6 +372,49 @@ mod tests {
     }
 
     #[test]
+    fn what_a_message_demands_is_final_where_a_host_does_not_have_it() {
+        let lacks = |status| Failure::network("mx.far.test", status, "STARTTLS is not offered");
+        let tls = demanded(Dane::Nothing(""), false);
+        assert_eq!(
+            (tls.policy(), tls.asks, tls.is_demanded()),
+            (REQUIRETLS, StartTls::Required, true)
+        );
+        let failure = tls.unencrypted(lacks(NO_STARTTLS), true);
+        assert_eq!((failure.class, failure.status), (Class::Permanent, ENCRYPTION_NEEDED));
+        assert!(seat::is_final(&failure, true) && failure.text.contains("REQUIRETLS"));
+        // Of others it is not, nor what the network does, nor what the host says may pass.
+        let required = HostTls::required(Trust::Roots, "verified");
+        assert_eq!(required.unencrypted(lacks(NO_STARTTLS), true), lacks(NO_STARTTLS));
+        let lost = EnhancedStatus::new(4, 4, 2);
+        assert_eq!(tls.unencrypted(lacks(lost), true), lacks(lost));
+        let refused = |code| {
+            let reply = Reply { code, enhanced: None, text: "no TLS".into() };
+            let failure = Failure::peer("mx.far.test", reply, Step::StartTls);
+            tls.unencrypted(Failure { status: NO_STARTTLS, ..failure }, true)
+        };
+        assert_eq!(refused(454).class, Class::Transient);
+        let failure = refused(501);
+        assert_eq!((failure.class, failure.reply), (Class::Permanent, None));
+        assert!(failure.text.contains("501 no TLS"));
+    }
+
+    #[test]
+    fn who_is_demanded_to_have_tls_proves_its_name() {
+        let trust = || std::sync::Arc::new(DaneTrust { names: Vec::new(), records: Vec::new() });
+        for (found, mta_sts, policy) in [
+            (Dane::Authenticated(trust()), true, DANE),
+            (Dane::Encrypted, true, MTA_STS),
+            (Dane::Encrypted, false, REQUIRETLS),
+            (Dane::Nothing(""), true, MTA_STS),
+            (Dane::Nothing(""), false, REQUIRETLS),
+        ] {
+            let tls = demanded(found.clone(), mta_sts);
+            assert_eq!((tls.policy, tls.authenticates()), (policy, true), "{found:?}");
+        }
+        assert!(!HostTls::OPPORTUNISTIC.authenticates());
+    }
+
+    #[test]
     fn an_address_is_no_host_with_tlsa_records() {
         let host = |name: &str| Host { name: name.into(), port: 25 };
         for address in ["192.0.2.1", "2001:db8::1"] {
