@@ -28,12 +28,14 @@ mod panic;
 mod peer_tls;
 mod pem;
 mod replacement;
+mod secret_place;
 mod secrets;
 mod shard_thread;
 mod signing_keys;
 mod suspensions;
 mod tables;
 mod terminal;
+mod tokens;
 mod world;
 
 use clap::Parser;

@@ -14,6 +14,7 @@ use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
 use crate::signing_keys::{self, SigningKeys};
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
+use crate::tokens::Tokens;
 use crate::world::{
     AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Resolver, Start, check_owners,
     wall_now,
@@ -83,6 +84,7 @@ pub(crate) struct Node {
     signing_keys: Arc<SigningKeys>,
     dmarc_reports: DmarcReporting,
     greylist: Greylisting,
+    tokens: Tokens,
 }
 
 impl Node {
@@ -100,8 +102,7 @@ impl Node {
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
         let (certificates, signing_keys) = open_keys(config, console)?;
         check_owners(config)?;
-        let (senders, inboxes): (Vec<_>, Vec<_>) =
-            (0..shards).map(|_| mpsc::unbounded_channel()).unzip();
+        let (senders, inboxes) = inboxes_of(shards);
         let metrics = NodeMetrics::new(config, shards);
         let descriptors = Descriptors::claim(config, shards);
         warn_of_few(config, descriptors, console);
@@ -158,6 +159,7 @@ impl Node {
             signing_keys,
             dmarc_reports: common.dmarc_reports,
             greylist,
+            tokens: Tokens::start(config, console)?,
         })
     }
 
@@ -206,6 +208,7 @@ impl Node {
         self.certificates.adopt(config, certificates)?;
         self.signing_keys.adopt(config, signing_keys)?;
         self.dmarc_reports.adopt(config)?;
+        self.tokens.adopt(config)?;
         self.greylist.open_for(config);
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
@@ -481,6 +484,11 @@ fn reporting(
     let reporting = DmarcReporting::new(spool, resolver.clone(), shard.clone(), console);
     reporting.adopt(config)?;
     Ok(reporting)
+}
+
+/// The ways to shards.
+fn inboxes_of(shards: u16) -> (Vec<ShardSender<AcceptedSocket>>, Vec<Inbox>) {
+    (0..shards).map(|_| mpsc::unbounded_channel()).unzip()
 }
 
 /// Says that TLSA records are asked for in vain.

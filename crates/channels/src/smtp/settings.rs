@@ -348,7 +348,7 @@ impl Settings for Relay {
     }
 
     fn secret_file(&self) -> Option<&Arc<SecretFile>> {
-        self.smarthost.login.as_ref().map(|login| &login.secret)
+        self.smarthost.login.as_ref()?.secret()
     }
 
     fn may_be_routed_on(&self) -> bool {

@@ -16,6 +16,7 @@ mod embedded;
 mod examples;
 mod intake;
 mod interop;
+mod login_secrets;
 mod logins;
 mod mailboxes;
 mod next_hops;

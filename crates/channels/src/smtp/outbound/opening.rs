@@ -8,7 +8,7 @@ use super::relay_of;
 use super::seat::{self, Seat};
 use super::wire::Wire;
 use crate::smtp::smarthost::TlsStart;
-use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::event::Hop;
@@ -321,7 +321,7 @@ async fn open_once<W: World>(
     }
     let session = session(slot, hop, (peer, tls), &name);
     let dialogue = Dialogue::new(Wire { stream, session, alarm });
-    let greeted = greeted(slot, (hop, tls), dialogue, (&host.name, &name)).await?;
+    let greeted = greeted(slot, (hop, tls), dialogue, (host, &name)).await?;
     let (dialogue, encryption) = (greeted.0, greeted.1.or(encryption));
     let seat = Seat::take(slot.world().time().clone(), hop, host);
     let mut permit = permit;
@@ -365,7 +365,7 @@ async fn greeted<W: World>(
     slot: &Slot<W>,
     (hop, tls): (&NextHop, &HostTls),
     mut dialogue: Dialogue<W>,
-    (host, name): (&str, &str),
+    (host, name): (&Host, &str),
 ) -> Result<(Dialogue<W>, Option<Encryption>), NoGreeting> {
     // Of hosts that the configuration names, several may go by one name.
     let by_mx = relay_of(hop).is_by_mx();
@@ -386,6 +386,7 @@ async fn greeted<W: World>(
             }
             ClientEvent::Closed(failure) => {
                 let failure = failure.unwrap_or_else(no_hosts);
+                note_refused(hop, &failure);
                 if dialogue.wire.session.is_starttls_broken() {
                     slot.metrics().tls_connections_failed.inc();
                     return Err(NoGreeting::NotEncrypted(failure));
@@ -397,13 +398,13 @@ async fn greeted<W: World>(
                 .into());
             }
             ClientEvent::StartTls => {
-                let encrypted = encrypting::encrypt(slot, tls, (host, name), dialogue).await;
+                let encrypted = encrypting::encrypt(slot, tls, (&host.name, name), dialogue).await;
                 let encrypted = encrypted.map_err(NoGreeting::NotEncrypted)?;
                 (dialogue, encryption) = (encrypted.0, Some(encrypted.1));
             }
             ClientEvent::Login => {
                 if let Some(terms) = &relay_of(hop).smarthost.login {
-                    login.begin(slot, terms, (&mut dialogue, name));
+                    login.begin(slot, terms, (&mut dialogue, host, name)).await;
                 }
             }
             ClientEvent::Challenge(challenge) => {
@@ -413,6 +414,16 @@ async fn greeted<W: World>(
             // No transaction was begun.
             ClientEvent::Done { .. } => {}
         }
+    }
+}
+
+/// A secret that a host did not take may be good no longer.
+fn note_refused(hop: &NextHop, failure: &Failure) {
+    if failure.step == Some(Step::Auth)
+        && failure.reply.as_ref().is_some_and(|reply| reply.code == 535)
+        && let Some(secret) = hop.channel.secret_file()
+    {
+        secret.note_refused();
     }
 }
 
