@@ -58,7 +58,7 @@ impl Granted {
             Some(Value::String(text)) => text.parse().unwrap_or(f64::NAN),
             Some(number) => number.as_f64().unwrap_or(f64::NAN),
         };
-        if !(seconds >= LASTS_MIN.as_secs_f64()) {
+        if seconds.is_nan() || seconds < LASTS_MIN.as_secs_f64() {
             return Err("its answer has a token that is good for no time".to_owned());
         }
         let lasts = Duration::from_secs_f64(seconds.min(LASTS_MAX.as_secs_f64()));
