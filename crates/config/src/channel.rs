@@ -61,6 +61,12 @@ pub trait Settings: Any + Debug + Send + Sync {
         TlsSources::default()
     }
 
+    /// The same for messages that ask for TLS all the way (RFC 8689 §4.2.1): whoever can vouch for its hosts.
+    /// `None`: what it delivers to is the end of the way, and such a message goes there as any other.
+    fn tls_sources_required(&self) -> Option<TlsSources> {
+        None
+    }
+
     /// Whether its hosts can be asked for recipients, without further ado.
     fn may_be_asked(&self) -> bool {
         true

@@ -33,6 +33,7 @@ mod shape;
 mod stage;
 mod table;
 mod table_section;
+mod web_place;
 pub mod written;
 
 pub use acme::{Acme, ExternalAccount, Ordered};
@@ -53,7 +54,7 @@ pub use protocol::{ProtocolSection, ProtocolSettings};
 pub use reader::Reader;
 pub use route::{DomainPattern, Route, RouteTable};
 pub use schema::Schema;
-pub use secret_file::SecretFile;
+pub use secret_file::{SecretFile, SecretSource, TokenSource};
 pub use settings::{
     Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster,
     REPORT_GIVE_UP_AFTER, ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
@@ -64,6 +65,7 @@ pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
 pub use table_section::TableSection;
+pub use web_place::WebPlace;
 pub use written::{
     AcmeChallenge, Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText,
 };

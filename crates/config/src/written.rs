@@ -274,7 +274,8 @@ pub struct SrsText {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// A file with secrets, one on a line: the first signs, all are good for what was signed before.
-    /// Read at the start and at each reload. Servers that stand for each other have the same.
+    /// Read at the start and at each reload; also `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Servers
+    /// that stand for each other have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<String>,
 }

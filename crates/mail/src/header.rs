@@ -69,7 +69,30 @@ pub fn find<'a>(content: &'a [u8], name: &str) -> Option<Field<'a>> {
 /// How many Received fields there are, for the hop limit (RFC 5321 §6.3).
 #[must_use]
 pub fn received_count(content: &[u8]) -> usize {
-    fields(content).filter(|field| field.is("Received")).count()
+    relay_fields(content).received_count
+}
+
+/// What a relay looks for in each header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayFields {
+    /// Received fields, for the hop limit (RFC 5321 §6.3).
+    pub received_count: usize,
+    /// `TLS-Required: No` (RFC 8689 §3).
+    pub asks_for_no_tls: bool,
+}
+
+/// Finds it in one pass.
+#[must_use]
+pub fn relay_fields(content: &[u8]) -> RelayFields {
+    let mut found = RelayFields::default();
+    for field in fields(content) {
+        if field.is("Received") {
+            found.received_count += 1;
+        } else if field.is("TLS-Required") {
+            found.asks_for_no_tls |= field.unfolded().eq_ignore_ascii_case(b"No");
+        }
+    }
+    found
 }
 
 /// Where the header ends; `None` when the end isn't within `content`: it is cut, or it is all
@@ -209,6 +232,26 @@ mod tests {
         let last = fields(b"A: b\r\nReceived: from x").last().unwrap();
         assert_eq!((last.value, last.range), (&b" from x"[..], 6..22));
         assert_eq!(received_count(b"Received: a\r\nReceived:"), 2);
+    }
+
+    #[test]
+    fn a_header_that_asks_for_no_tls() {
+        let asks = |header: &str| relay_fields(header.as_bytes()).asks_for_no_tls;
+        for header in [
+            "TLS-Required: No\r\n\r\n",
+            "A: b\r\ntls-required:\r\n no \r\n\r\n",
+            "TLS-Required: No\r\nReceived: x\r\nTLS-Required: No\r\n",
+        ] {
+            assert!(asks(header), "{header:?}");
+        }
+        for header in [
+            "TLS-Required: Yes\r\n\r\n",
+            "TLS-Required: No, thanks\r\n\r\n",
+            "X-TLS-Required: No\r\n\r\n",
+            "A: b\r\n\r\nTLS-Required: No\r\n",
+        ] {
+            assert!(!asks(header), "{header:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub mod json;
 use crate::encryption::Encryption;
 use auth::checks::Summary;
 use auth::iprev;
-use mail::{Envelope, Failure, MessageId, Mono, Reply, Wall};
+use mail::{Envelope, Failure, MessageId, Mono, Reply, RequireTls, Wall};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -104,6 +104,8 @@ pub enum Kind {
         client: Arc<Client>,
         /// What came of the checks of who sends.
         checked: Summary,
+        /// What it asks of TLS on its way.
+        require_tls: RequireTls,
     },
     /// Accepted, and nothing was kept: 250 was sent.
     Discarded(Box<Discarded>),

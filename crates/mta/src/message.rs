@@ -4,7 +4,7 @@ use crate::event;
 use crate::line::Permit;
 use crate::meta::{self, KeptOwner};
 use bytes::Bytes;
-use mail::{ContentFacts, Envelope, Failure, Mailbox, MessageId, Omitted, Wall};
+use mail::{ContentFacts, Envelope, Failure, Mailbox, MessageId, Omitted, RequireTls, Wall};
 use spool::{Accept, BlobId, Body, Loaded, LoadedBody, Meta};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -105,6 +105,12 @@ impl Message {
     #[must_use]
     pub fn is_from_stranger(&self) -> bool {
         meta::is_from_stranger(&self.meta)
+    }
+
+    /// What it asks of TLS on its way.
+    #[must_use]
+    pub fn require_tls(&self) -> RequireTls {
+        meta::asked_of_tls(&self.meta)
     }
 
     /// From whom a recipient gets it.

@@ -2,7 +2,7 @@
 
 use crate::event::Client;
 use bytes::Bytes;
-use mail::{Mailbox, Omitted, Wall};
+use mail::{Mailbox, Omitted, RequireTls, Wall};
 use spool::Meta;
 use spool::record::tag;
 use std::collections::BTreeMap;
@@ -83,6 +83,25 @@ pub(crate) fn tls_report() -> (u16, Bytes) {
 /// Whether it is.
 pub(crate) fn is_tls_report(meta: &Meta) -> bool {
     field(meta, tag::TLS_REPORT).is_some()
+}
+
+/// What the message asks of TLS, if it asks for anything.
+pub(crate) fn require_tls(asked: RequireTls) -> Option<(u16, Bytes)> {
+    let value: &'static [u8] = match asked {
+        RequireTls::Unsaid => return None,
+        RequireTls::Yes => &[1],
+        RequireTls::No => &[2],
+    };
+    Some((tag::REQUIRE_TLS, Bytes::from_static(value)))
+}
+
+/// The same as it was kept. What a later version may have written here is taken for what is safe.
+pub(crate) fn asked_of_tls(meta: &Meta) -> RequireTls {
+    match field(meta, tag::REQUIRE_TLS).map(|value| &value[..]) {
+        None => RequireTls::Unsaid,
+        Some([2]) => RequireTls::No,
+        Some(_) => RequireTls::Yes,
+    }
 }
 
 /// The recipients, by their indexes, that go the postmaster's way and not their domain's; `None`
@@ -198,6 +217,18 @@ mod tests {
         let found: Vec<u32> = (0..400).filter(|index| is_for_postmaster(&meta, *index)).collect();
         assert_eq!(found, [1, 300]);
         assert!(!is_for_postmaster(&Meta::default(), 0));
+    }
+
+    #[test]
+    fn what_is_asked_of_tls_is_found_again() {
+        for asked in [RequireTls::Unsaid, RequireTls::Yes, RequireTls::No] {
+            let meta = Meta { fields: require_tls(asked).into_iter().collect() };
+            assert_eq!(asked_of_tls(&meta), asked);
+        }
+        for unknown in [&[][..], &[3], &[2, 0]] {
+            let fields = vec![(tag::REQUIRE_TLS, Bytes::from_static(unknown))];
+            assert_eq!(asked_of_tls(&Meta { fields }), RequireTls::Yes, "{unknown:?}");
+        }
     }
 
     #[test]

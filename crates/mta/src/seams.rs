@@ -16,7 +16,6 @@ pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, HandshakeE
 pub use auth::greylist::Book;
 pub use authenticators::{
     Authenticators, Conversation, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators,
-    WebPlace,
 };
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 pub use records::AsRecords;

@@ -32,6 +32,7 @@ mod panic;
 mod peer_tls;
 mod pem;
 mod replacement;
+mod secret_place;
 mod secrets;
 mod shard_thread;
 mod signing_keys;
@@ -39,6 +40,7 @@ mod suspensions;
 mod tables;
 mod terminal;
 mod tls_reports;
+mod tokens;
 mod world;
 
 use clap::Parser;

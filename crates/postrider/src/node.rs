@@ -17,6 +17,7 @@ use crate::signing_keys::{self, SigningKeys};
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
 use crate::tls_reports::{Tls, TlsReporting};
+use crate::tokens::Tokens;
 use crate::world::{
     AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Resolver, Start, check_owners,
     wall_now,
@@ -94,6 +95,7 @@ pub(crate) struct Node {
     dmarc_reports: DmarcReporting,
     tls_reports: TlsReporting,
     greylist: Greylisting,
+    tokens: Tokens,
 }
 
 impl Node {
@@ -169,6 +171,7 @@ impl Node {
             dmarc_reports: common.dmarc_reports,
             tls_reports: common.tls_reports,
             greylist: common.greylist,
+            tokens: Tokens::start(config, console)?,
         })
     }
 
@@ -220,6 +223,7 @@ impl Node {
         self.signing_keys.adopt(config, signing_keys)?;
         self.dmarc_reports.adopt(config)?;
         self.tls_reports.adopt(config)?;
+        self.tokens.adopt(config)?;
         self.greylist.open_for(config);
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));

@@ -1,15 +1,14 @@
-//! Secrets that stand in files of their own: those of `[srs]`, and what routes log in with.
+//! Secrets that stand in places of their own: those of `[srs]`, and what routes log in with.
 
 use crate::console::ConsoleLog;
 use crate::file_stamp::{LOOK_EVERY, Seen};
+use crate::secret_place::Place;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use config::{Config, Secret, SecretFile};
 use mta::console::Console;
-use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread;
 
@@ -33,7 +32,8 @@ fn read_srs(config: &mut Config) -> Result<(), String> {
     let wrong = |why: &dyn std::fmt::Display| {
         format!("cannot take the secrets of [srs] from {}: {why}", srs.secret_file.display())
     };
-    let content = content_of(&srs.secret_file).map_err(|error| wrong(&error))?;
+    let place = Place::of(&srs.secret_file).map_err(|why| wrong(&why))?;
+    let content = place.read(FILE_BYTES_MAX).map_err(|error| wrong(&error))?;
     let trimmed = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let secrets = trimmed.filter(|line| !line.is_empty()).map(|line| Secret(line.into()));
     let secrets: Vec<Secret> = secrets.collect();
@@ -47,15 +47,6 @@ fn read_srs(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-fn content_of(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content)?;
-    Ok(content)
-}
-
-/// What systemd hands over stands below the directory that it names in this variable.
-const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
-
 /// Who may not read a secret: all others than its owner and its group.
 const OTHERS: u32 = 0o007;
 
@@ -64,22 +55,26 @@ const OTHERS: u32 = 0o007;
 /// # Errors
 /// Why there is no secret, with the path of the file.
 fn read_login(file: &SecretFile) -> Result<(), String> {
-    file.put(Secret(line_of(file.path(), auth::sasl::client::SECRET_BYTES_MAX)?.into()));
+    // Others are fetched.
+    let Some(written) = file.path() else { return Ok(()) };
+    let line = line_of(written, auth::sasl::client::SECRET_BYTES_MAX)?;
+    file.put(Ok(Secret(line.into())));
     Ok(())
 }
 
-/// The only line of a file that not everybody may read.
-fn line_of(path: &Path, max: usize) -> Result<Vec<u8>, String> {
-    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let path = resolved(path).ok_or_else(|| {
-        wrong(&format_args!("the environment has no {CREDENTIALS}: systemd sets it"))
-    })?;
-    let mode = std::fs::metadata(&path).map_err(|error| wrong(&error))?.mode();
-    if mode & OTHERS != 0 {
-        let mode = mode & 0o777;
-        return Err(wrong(&format_args!("everybody may read it (mode {mode:04o}): chmod o= FILE")));
+/// The only line of what not everybody may read.
+fn line_of(written: &Path, max: usize) -> Result<Vec<u8>, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", written.display());
+    let place = Place::of(written).map_err(|why| wrong(&why))?;
+    if let Place::File(path) = &place {
+        let mode = std::fs::metadata(path).map_err(|error| wrong(&error))?.mode();
+        if mode & OTHERS != 0 {
+            let mode = mode & 0o777;
+            let why = format_args!("everybody may read it (mode {mode:04o}): chmod o= FILE");
+            return Err(wrong(&why));
+        }
     }
-    let content = content_of(&path).map_err(|error| wrong(&error))?;
+    let content = place.read(FILE_BYTES_MAX).map_err(|error| wrong(&error))?;
     let line = content.strip_suffix(b"\n").unwrap_or(&content);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() || line.len() > max {
@@ -109,14 +104,6 @@ pub(crate) fn read_base64url(path: &Path) -> Result<Secret, String> {
     }
 }
 
-/// The file itself; `None`: it would be one of systemd's, and there are none.
-fn resolved(path: &Path) -> Option<PathBuf> {
-    let Ok(name) = path.strip_prefix(format!("${CREDENTIALS}")) else {
-        return Some(path.to_owned());
-    };
-    Some(Path::new(&std::env::var_os(CREDENTIALS)?).join(name))
-}
-
 /// Reads what routes log in with again when it changes, for as long as the configuration is in force.
 ///
 /// # Errors
@@ -133,7 +120,11 @@ pub(crate) fn watch(config: &Arc<Config>, console: Arc<ConsoleLog>) -> Result<()
 }
 
 fn look_on(files: &[Weak<SecretFile>], console: &dyn Console) {
-    let seen_now = |file: &SecretFile| resolved(file.path()).and_then(|path| Seen::at(&path));
+    let seen_now = |file: &SecretFile| match Place::of(file.path()?).ok()? {
+        Place::File(path) => Seen::at(&path),
+        // The environment is what it was at the start.
+        Place::Variable(_) => None,
+    };
     let see = |file: &Weak<SecretFile>| file.upgrade().and_then(|file| seen_now(&file));
     // What is read, and what was seen at the last look: a file may be written still.
     let mut read: Vec<_> = files.iter().map(see).collect();
@@ -150,7 +141,7 @@ fn look_on(files: &[Weak<SecretFile>], console: &dyn Console) {
                 read[at] = seen;
                 match read_login(&file) {
                     Ok(()) => {
-                        console.info("login", format_args!("{} read anew", file.path().display()));
+                        console.info("login", format_args!("{} read anew", file.source()));
                     }
                     Err(why) => {
                         console.error("login", format_args!("the login stays as it was: {why}"));
@@ -183,16 +174,14 @@ mod tests {
             write(b"secret\n", 0o644).unwrap_err().contains("everybody may read it (mode 0644)")
         );
         assert_eq!(write(b" a b\r\n", 0o640), Ok(()));
-        assert_eq!(file.secret(), Some(Secret(b" a b"[..].into())));
+        assert_eq!(file.secret(), Ok(Secret(b" a b"[..].into())));
         let most = auth::sasl::client::SECRET_BYTES_MAX;
         assert_eq!(write(&vec![b'x'; most], 0o600), Ok(()));
         for wrong in [&b""[..], b"\n", b"a\nb\n", &vec![b'x'; most + 1]] {
             assert!(write(wrong, 0o600).unwrap_err().contains("line"), "{}", wrong.len());
         }
         // What was there before stays.
-        assert_eq!(file.secret().map(|secret| secret.0.len()), Some(most));
-        let handed = resolved(Path::new("$CREDENTIALS_DIRECTORY/relay"));
-        assert_eq!(handed.is_some(), std::env::var_os(CREDENTIALS).is_some());
+        assert_eq!(file.secret().map(|secret| secret.0.len()), Ok(most));
     }
 
     #[test]

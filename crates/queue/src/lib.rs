@@ -99,6 +99,8 @@ pub struct ScheduledKey {
     pub domain: mail::Domain,
     /// Route the operator chose; empty: by configuration.
     pub route: Arc<str>,
+    /// What its messages ask of TLS.
+    pub require_tls: mail::RequireTls,
 }
 
 /// What is sent together. All that decides how mail is delivered is in here, so that nothing

@@ -97,6 +97,19 @@ pub enum LoginTerms {
     Anyway,
 }
 
+/// Whether a transaction has REQUIRETLS (RFC 8689 §2), which the driver may ask for only where it knows who
+/// the peer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequireTls {
+    /// It has not.
+    #[default]
+    Off,
+    /// If the peer offers it in an encrypted session (§5: of reports).
+    WhereOffered,
+    /// Nothing is said to a peer that doesn't: 5.7.30.
+    Always,
+}
+
 /// A transaction to perform.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
@@ -108,6 +121,8 @@ pub struct Outgoing {
     pub body: BodyType,
     /// SMTPUTF8 was given to us.
     pub smtputf8: bool,
+    /// Whether the peer is asked for TLS all the way (RFC 8689).
+    pub require_tls: RequireTls,
     /// How much of the message a failure DSN returns (RFC 3461 §4.3).
     pub ret: Option<Ret>,
     /// The sender's envelope id, still xtext-encoded (RFC 3461 §4.4).
@@ -135,6 +150,7 @@ impl Outgoing {
             recipients: vec![OutgoingRecipient { mailbox: recipient, notify, orcpt: None }],
             body: BodyType::SevenBit,
             smtputf8: false,
+            require_tls: RequireTls::Off,
             ret: None,
             envid: None,
             facts: ContentFacts::default(),

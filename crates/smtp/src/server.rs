@@ -131,6 +131,8 @@ pub struct Transaction {
     pub envelope: Envelope,
     /// Size, line lengths, 8-bit data and the like, measured while the content was read.
     pub facts: ContentFacts,
+    /// REQUIRETLS was given (RFC 8689).
+    pub require_tls: bool,
     /// For Received's `with`: SMTP, ESMTP, ESMTPSA, UTF8SMTP, UTF8SMTPS, LMTP, … (RFC 3848).
     pub protocol: &'static str,
     /// EHLO/HELO/LHLO argument: printable ASCII without blanks, at most 255 bytes.

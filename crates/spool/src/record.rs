@@ -112,6 +112,9 @@ pub mod tag {
     pub const OMITTED: u16 = 21;
     /// There (one octet, 1) when it is a report of this server's own about TLS (RFC 8460).
     pub const TLS_REPORT: u16 = 23;
+    /// What the message asks of TLS (RFC 8689), one octet: 1, it is required; 2, it is not. Without it
+    /// nothing is asked.
+    pub const REQUIRE_TLS: u16 = 22;
 }
 
 /// How a recipient was done with.

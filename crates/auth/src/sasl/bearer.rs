@@ -37,7 +37,7 @@ impl Token {
     /// The body of a request that asks whose it is (RFC 7662 §2.1).
     #[must_use]
     pub fn question(&self) -> Zeroizing<String> {
-        let token = Zeroizing::new(encoded(&self.0));
+        let token = Zeroizing::new(form_encoded(&self.0));
         Zeroizing::new(format!("token={}&token_type_hint=access_token", *token))
     }
 }
@@ -125,12 +125,13 @@ pub fn refusal(is_xoauth2: bool, scope: Option<&str>) -> String {
 /// What says who asks, in the field Authorization (RFC 6749 §2.3.1).
 #[must_use]
 pub fn authorization(client_id: &str, secret: &str) -> Zeroizing<String> {
-    let pair = Zeroizing::new(format!("{}:{}", encoded(client_id), encoded(secret)));
+    let pair = Zeroizing::new(format!("{}:{}", form_encoded(client_id), form_encoded(secret)));
     Zeroizing::new(format!("Basic {}", STANDARD.encode(pair.as_bytes())))
 }
 
 /// As a form has it (application/x-www-form-urlencoded).
-fn encoded(text: &str) -> String {
+#[must_use]
+pub fn form_encoded(text: &str) -> String {
     let mut out = String::with_capacity(3 * text.len());
     for byte in text.bytes() {
         match byte {

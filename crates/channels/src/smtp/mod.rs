@@ -5,6 +5,7 @@ mod inbound;
 mod outbound;
 pub mod settings;
 mod smarthost;
+mod smarthost_login;
 
 /// How long a TLS handshake may take, in either direction; less where a command has less.
 const HANDSHAKE_MAX: std::time::Duration = std::time::Duration::from_secs(30);

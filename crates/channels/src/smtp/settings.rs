@@ -332,12 +332,22 @@ impl Settings for Relay {
         TlsSources { public_only: self.refuse_private, ..self.peer.tls.sources() }
     }
 
+    fn tls_sources_required(&self) -> Option<TlsSources> {
+        match self.is_lmtp() {
+            true => None,
+            false if self.is_by_mx() => {
+                Some(TlsSources { dane: true, mta_sts: true, public_only: self.refuse_private })
+            }
+            false => Some(self.tls_sources()),
+        }
+    }
+
     fn may_be_asked(&self) -> bool {
         !self.smarthost.is_for_users()
     }
 
     fn secret_file(&self) -> Option<&Arc<SecretFile>> {
-        self.smarthost.login.as_ref().map(|login| &login.secret)
+        self.smarthost.login.as_ref()?.secret()
     }
 
     fn may_be_routed_on(&self) -> bool {

@@ -2,12 +2,10 @@
 
 use super::hosts::Hosts;
 use super::settings::RouteTls;
-use auth::sasl::USER_BYTES_MAX;
-use auth::sasl::client::Mechanism;
-use config::{Explainer, Reader, SecretFile};
+use super::smarthost_login::{Login, LoginText};
+use config::{Explainer, Reader};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// How TLS with a host begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -26,60 +24,12 @@ pub enum TlsStart {
 pub(super) struct SmarthostText {
     /// How TLS with the hosts begins.
     tls_start: TlsStart,
-    /// The login at hosts that take mail of their users only (RFC 4954): `user`, and `password_file` or
-    /// `token_file`. Mail waits, and is never sent without, where a host does not take it. Only with `tls`
-    /// of `"required"`, `"verified"` or `"dane"`, or where all hosts are addresses of this machine.
+    /// The login at hosts that take mail of their users only (RFC 4954): `user`, and `password_file`,
+    /// `token_file` or `oauth`; or a `table` of logins. Mail waits, and is never sent without, where a host
+    /// does not take it. Only with `tls` of `"required"`, `"verified"` or `"dane"`, or where all hosts are
+    /// addresses of this machine. See `docs/tls.md`.
     #[serde(skip_serializing_if = "Option::is_none")]
     login: Option<LoginText>,
-}
-
-/// How to log in.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default)]
-struct LoginText {
-    /// The user's name there. Required.
-    user: String,
-    /// A file with the password in its only line, which not everybody may read. It is read at the start,
-    /// and again when it changes. `$CREDENTIALS_DIRECTORY/NAME` is what systemd hands over by
-    /// `LoadCredential=NAME:…`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    password_file: Option<String>,
-    /// The same with a token of OAuth (RFC 6750) instead, which somebody else renews.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token_file: Option<String>,
-    /// The mechanisms that may be used, of those that the host offers the strongest. Without it: all, in this
-    /// order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mechanisms: Option<Vec<MechanismText>>,
-}
-
-/// How to prove who we are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-enum MechanismText {
-    /// RFC 7677: the password is not sent, and the host proves that it knows it.
-    #[serde(rename = "scram-sha-256")]
-    ScramSha256,
-    /// RFC 4616: the password is sent.
-    Plain,
-    /// The same in an older form.
-    Login,
-    /// RFC 7628: a token.
-    Oauthbearer,
-    /// The same in an older form.
-    Xoauth2,
-}
-
-impl MechanismText {
-    fn mechanism(self) -> Mechanism {
-        match self {
-            MechanismText::ScramSha256 => Mechanism::ScramSha256,
-            MechanismText::Plain => Mechanism::Plain,
-            MechanismText::Login => Mechanism::Login,
-            MechanismText::Oauthbearer => Mechanism::OauthBearer,
-            MechanismText::Xoauth2 => Mechanism::XOauth2,
-        }
-    }
 }
 
 /// What a route is told of it.
@@ -89,19 +39,6 @@ pub struct Smarthost {
     pub tls_start: TlsStart,
     /// Who we are there; `None`: nobody.
     pub login: Option<Login>,
-}
-
-/// Who we are at a host.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Login {
-    /// Our name.
-    pub user: String,
-    /// What proves it.
-    pub secret: Arc<SecretFile>,
-    /// Those that may be used, the strongest first.
-    pub mechanisms: Vec<Mechanism>,
-    /// The hosts are on this machine: nobody can listen.
-    pub in_clear: bool,
 }
 
 impl Smarthost {
@@ -138,40 +75,8 @@ impl Smarthost {
         if self.tls_start == TlsStart::Implicit {
             explainer.own_key("tls_start", "implicit".to_owned());
         }
-        if let Some(Login { user, secret, .. }) = &self.login {
-            explainer.own_key("login", format!("{user}, by {}", secret.path().display()));
+        if let Some(Login { identity, .. }) = &self.login {
+            explainer.own_key("login", identity.to_string());
         }
-    }
-}
-
-impl Login {
-    fn read(text: LoginText, in_clear: bool, reader: &mut Reader<'_, '_>) -> Option<Login> {
-        let LoginText { user, password_file, token_file, mechanisms } = text;
-        reader.printable("login.user", &user, USER_BYTES_MAX);
-        let (key, file, all) = match (&password_file, &token_file) {
-            (Some(file), None) => ("login.password_file", file, &Mechanism::OF_PASSWORDS[..]),
-            (None, Some(file)) => ("login.token_file", file, &Mechanism::OF_TOKENS[..]),
-            _ => {
-                let message = "either `password_file` or `token_file` is wanted";
-                reader.error("login", message, "");
-                return None;
-            }
-        };
-        let secret = Arc::new(SecretFile::new(reader.file_path(key, file)));
-        let mut allowed = all.to_vec();
-        if let Some(mechanisms) = mechanisms {
-            let wanted: Vec<Mechanism> = mechanisms.iter().map(|text| text.mechanism()).collect();
-            if let Some(at) = wanted.iter().position(|mechanism| !all.contains(mechanism)) {
-                let names: Vec<&str> = all.iter().map(|mechanism| mechanism.name()).collect();
-                let message = format!("{} is not for what `{key}` has", wanted[at].name());
-                let help = format!("there are: {}", names.join(", "));
-                reader.error(&format!("login.mechanisms[{at}]"), message, &help);
-            }
-            allowed.retain(|mechanism| wanted.contains(mechanism));
-            if wanted.is_empty() {
-                reader.error("login.mechanisms", "at least one is wanted", "");
-            }
-        }
-        Some(Login { user, secret, mechanisms: allowed, in_clear })
     }
 }

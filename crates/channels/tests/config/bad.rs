@@ -66,7 +66,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         ROUTE,
         "domains = [\"a.example\"]\nsmtp = { hosts = [\"h\"], tls = \"verified\", login = { user = \"u\" } }",
-        "5:43: either `password_file` or `token_file` is wanted",
+        "5:43: one of `password_file`, `token_file`, `oauth` and `table` is wanted",
     ),
     (
         ROUTE,

@@ -1,6 +1,6 @@
 //! `bench checks`: what the checks of who sends cost for one message, with all records at hand.
 
-use auth::checks::{Asked, Subject, Verdicts, check};
+use auth::checks::{Subject, Verdicts, check};
 use auth::dkim::{Algorithm, SigningIdentity, SigningKey, Unsigned, sign};
 use auth::judgement::{Judgement, Power, Powers, judge};
 use auth::records::{Answer, Family, Records};
@@ -216,6 +216,7 @@ fn measure(lasts: Duration) -> Result<Vec<Line>, Unsigned> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use auth::checks::Asked;
 
     #[test]
     fn what_is_measured_passes_every_check() {

@@ -3,7 +3,7 @@
 use super::{Client, Done, Event, Hop, Kind, Message, Position, Refusal, Suspension, Trouble};
 use crate::encryption::Encryption;
 use auth::checks::Summary;
-use mail::{EnhancedStatus, Failure, MessageId, Reply, Wall};
+use mail::{EnhancedStatus, Failure, MessageId, Reply, RequireTls, Wall};
 use std::net::IpAddr;
 
 /// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
@@ -52,9 +52,14 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         message_fields(&mut line, event, message, recipient);
     }
     match &event.kind {
-        Kind::Received { client, checked } => {
+        Kind::Received { client, checked, require_tls } => {
             client_fields(&mut line, client);
             checked_fields(&mut line, checked);
+            match require_tls {
+                RequireTls::Unsaid => {}
+                RequireTls::Yes => line.text("require_tls", "yes"),
+                RequireTls::No => line.text("require_tls", "no"),
+            }
         }
         Kind::Discarded(discarded) => {
             client_fields(&mut line, &discarded.client);

@@ -86,7 +86,8 @@ fn conclude<W: World>(
     ingress.services.metrics.messages_received.inc();
     ingress.services.metrics.recipients_received.add(message.envelope.recipients.len() as u64);
     ingress.services.metrics.bytes_received.add(message.facts.body_bytes);
-    tell(ingress, &message, position, event::Kind::Received { client, checked });
+    let require_tls = message.require_tls();
+    tell(ingress, &message, position, event::Kind::Received { client, checked, require_tls });
     if let Some(reason) = hold {
         ingress.schedule.enqueue_held(&message, &reason);
         tell(ingress, &message, position, event::Kind::Held { reason });
@@ -113,7 +114,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     let at = ingress.services.wall();
     let active = ingress.router.active();
     let Draft { content, mut envelope, facts, client, is_from_stranger, .. } = draft;
-    let Draft { forwarded, owners, mut additions, hides_client, omitted, .. } = draft;
+    let Draft { require_tls, forwarded, owners, mut additions, hides_client, omitted, .. } = draft;
     let postmasters = resolve_postmasters(&active.config, &mut envelope);
     let mut prefix = Vec::with_capacity(256);
     prefix.extend_from_slice(additions.fields());
@@ -150,6 +151,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Message {
     meta.fields.extend(meta::omitted(&omitted));
     meta.fields.extend(meta::forwarded(&forwarded));
     meta.fields.extend(meta::owners(&owners));
+    meta.fields.extend(meta::require_tls(require_tls));
     additions.add_to(&mut meta);
     Message {
         id: content.id,

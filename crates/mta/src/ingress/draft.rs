@@ -6,7 +6,7 @@ use crate::event::Client;
 use crate::meta::Owners;
 use auth::checks::Summary;
 use bytes::Bytes;
-use mail::{ContentFacts, Envelope, Mailbox, MessageId, Omitted, Recipient, Refusal};
+use mail::{ContentFacts, Envelope, Mailbox, MessageId, Omitted, Recipient, Refusal, RequireTls};
 use spool::Meta;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,8 @@ pub struct Draft {
     pub(super) client: Arc<Client>,
     /// The client may not send to any domain.
     pub(super) is_from_stranger: bool,
+    /// What it asks of TLS on its way.
+    pub(super) require_tls: RequireTls,
     /// Recipients, by their indexes in order, that get it from a rewritten sender.
     pub(super) forwarded: Vec<u32>,
     /// Recipients that get it from the owner of a list.

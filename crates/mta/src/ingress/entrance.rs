@@ -20,7 +20,10 @@ use crate::meta::Owners;
 use crate::seams::{Net, World};
 use crate::stopping::Stopping;
 use config::Listener;
-use mail::{ContentFacts, Envelope, Mailbox, MessageId, Mono, Omitted, Recipient, Refusal, Reply};
+use mail::{
+    ContentFacts, Envelope, Mailbox, MessageId, Mono, Omitted, Recipient, Refusal, Reply,
+    RequireTls,
+};
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -371,7 +374,8 @@ impl<W: World> Entrance<W> {
         &mut self.intake
     }
 
-    /// The content is complete: makes the message durable and queues it.
+    /// The content is complete: makes the message durable and queues it. `requires_tls`: its client asks
+    /// for TLS all the way (RFC 8689 §2).
     ///
     /// # Errors
     /// Why it is not taken, which is in the account already. Nothing is kept.
@@ -379,11 +383,13 @@ impl<W: World> Entrance<W> {
         &mut self,
         envelope: Envelope,
         facts: ContentFacts,
+        requires_tls: bool,
     ) -> Result<Submitted, Refusal> {
         let ingress = Rc::clone(&self.ingress);
         // All of it may have come in one read, which no guard was held for.
         let _busy = ingress.services.stopping.guard();
-        if self.intake.hops() > self.session.listener().max_hops as usize {
+        let header = self.intake.header();
+        if header.received_count > self.session.listener().max_hops as usize {
             return Err(self.refuse_content(&envelope, refusals::LOOP));
         }
         let content = match self.intake.finish().await {
@@ -393,12 +399,15 @@ impl<W: World> Entrance<W> {
         let client = Arc::clone(self.session.client());
         let is_from_stranger = !self.session.may_relay();
         let additions = Additions::default();
+        // A stranger's header weakens nobody's policy.
+        let asks_for_no_tls = header.asks_for_no_tls && !is_from_stranger;
         let mut draft = Draft {
             content,
             envelope,
             facts,
             client,
             is_from_stranger,
+            require_tls: RequireTls::of(requires_tls, asks_for_no_tls),
             forwarded: Vec::new(),
             owners: Owners::new(),
             additions,

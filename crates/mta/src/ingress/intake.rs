@@ -9,6 +9,7 @@ use crate::seams::{Time, World};
 use crate::services::Services;
 use auth::forged::Renamer;
 use bytes::Bytes;
+use mail::header::RelayFields;
 use mail::{MessageId, Mono, Refusal};
 use spool::{BlobId, BodyChecksums, Completion};
 use std::rc::Rc;
@@ -155,12 +156,12 @@ impl<W: World> Intake<W> {
         if now < first { first } else { now + HOLDER_IDLE_MAX }
     }
 
-    /// Received fields at the top of the content, which is complete.
-    pub(super) fn hops(&mut self) -> usize {
+    /// What is at the top of the content, which is complete.
+    pub(super) fn header(&mut self) -> RelayFields {
         if let Some(mut renamer) = self.renamer.take() {
             renamer.finish(|piece| self.pieces.push(piece));
         }
-        self.pieces.hops()
+        self.pieces.header()
     }
 
     /// Has `observer` look on, for the stage at that place.

@@ -9,7 +9,9 @@ use crate::event::Client;
 use crate::inbox::OwnMessage;
 use crate::meta::{self, Owners};
 use crate::seams::World;
-use mail::{BodyType, ContentScanner, Envelope, MessageId, Notify, Omitted, Recipient, Refusal};
+use mail::{
+    BodyType, ContentScanner, Envelope, MessageId, Notify, Omitted, Recipient, Refusal, RequireTls,
+};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -58,6 +60,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                 facts,
                 client: Arc::new(client),
                 is_from_stranger: false,
+                require_tls: RequireTls::Unsaid,
                 forwarded: Vec::new(),
                 owners: Owners::new(),
                 additions,

@@ -2,6 +2,7 @@
 
 use crate::budget::{Budget, Share};
 use bytes::Bytes;
+use mail::header::{RelayFields, relay_fields};
 use spool::{BlobId, BodyChecksums};
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ pub(super) struct Pieces {
     blob: Option<BlobId>,
     /// Of what went there.
     checksums: BodyChecksums,
-    /// Received fields seen in the first piece.
-    hops: Option<usize>,
+    /// What was found in the header, as far as it is in the first piece.
+    header: Option<RelayFields>,
 }
 
 /// What must be done before more is read.
@@ -52,7 +53,7 @@ impl Pieces {
             share: Share::none(budget),
             blob: None,
             checksums: BodyChecksums::default(),
-            hops: None,
+            header: None,
         }
     }
 
@@ -82,14 +83,14 @@ impl Pieces {
 
     fn close_piece(&mut self) {
         let piece = std::mem::take(&mut self.open);
-        self.count_hops(&piece);
+        self.look_at_header(&piece);
         self.chunks.push(Bytes::from(piece));
     }
 
     /// Headers end within the first piece, or are cut there.
-    fn count_hops(&mut self, piece: &[u8]) {
-        if self.hops.is_none() {
-            self.hops = Some(mail::header::received_count(piece));
+    fn look_at_header(&mut self, piece: &[u8]) {
+        if self.header.is_none() {
+            self.header = Some(relay_fields(piece));
         }
     }
 
@@ -149,12 +150,10 @@ impl Pieces {
         self.share.clear();
     }
 
-    /// Received fields at the top of the content; for the hop limit.
-    pub(super) fn hops(&mut self) -> usize {
-        if self.hops.is_none() {
-            self.hops = Some(mail::header::received_count(&self.open));
-        }
-        self.hops.unwrap_or(0)
+    /// What is at the top of the content.
+    pub(super) fn header(&mut self) -> RelayFields {
+        let open = &self.open;
+        *self.header.get_or_insert_with(|| relay_fields(open))
     }
 
     /// The whole body, when it did not go to a blob. Leaves nothing for the next message.
@@ -174,7 +173,7 @@ impl Pieces {
         self.open = Vec::new();
         self.pushed_bytes = 0;
         self.share.clear();
-        self.hops = None;
+        self.header = None;
         self.checksums = BodyChecksums::default();
         self.blob.take()
     }
@@ -239,11 +238,11 @@ mod tests {
     fn hops_are_counted_in_small_and_in_large_bodies() {
         let (_, mut small) = pieces();
         small.push(b"Received: a\r\nReceived: b\r\n\r\nReceived: not a field\r\n");
-        assert_eq!(small.hops(), 2);
+        assert_eq!(small.header().received_count, 2);
         let (_, mut large) = pieces();
         large.push(b"Received: a\r\n\r\n");
         large.push(&vec![b'x'; 3 * CHUNK_BYTES]);
         large.take_chunks(false);
-        assert_eq!(large.hops(), 1);
+        assert_eq!(large.header().received_count, 1);
     }
 }

@@ -19,6 +19,9 @@ pub struct HopTls {
     pub mta_sts: bool,
     /// What goes there tells of failures of TLS, and must arrive in spite of them (RFC 8460 §3).
     pub is_optional: bool,
+    /// It is for messages that ask for TLS all the way (RFC 8689): nothing goes to a host that is not
+    /// authenticated and promises the same.
+    pub required: bool,
 }
 
 impl HopTls {
@@ -29,17 +32,22 @@ impl HopTls {
     }
 
     /// Of hosts that get a report about TLS.
-    pub const OPTIONAL: HopTls = HopTls { dane: false, mta_sts: false, is_optional: true };
+    pub const OPTIONAL: HopTls =
+        HopTls { is_optional: true, dane: false, mta_sts: false, required: false };
 
     /// As it stands in the key; empty: nobody says anything.
     #[must_use]
     pub fn key(self) -> &'static str {
-        match (self.dane, self.mta_sts) {
+        match (self.dane, self.mta_sts, self.required) {
             _ if self.is_optional => "optional",
-            (false, false) => "",
-            (true, false) => "dane",
-            (false, true) => "mta-sts",
-            (true, true) => "dane,mta-sts",
+            (false, false, false) => "",
+            (true, false, false) => "dane",
+            (false, true, false) => "mta-sts",
+            (true, true, false) => "dane,mta-sts",
+            (false, false, true) => "requiretls",
+            (true, false, true) => "requiretls,dane",
+            (false, true, true) => "requiretls,mta-sts",
+            (true, true, true) => "requiretls,dane,mta-sts",
         }
     }
 }
@@ -93,7 +101,7 @@ pub async fn as_promised(
     if policy.mode == Mode::Enforce {
         promised.tls.mta_sts = true;
         let excluded = |failure| Unpromised::Excluded(failure, Arc::clone(policy));
-        promised.groups = allowed(policy, domain, promised.groups).map_err(excluded)?;
+        promised.groups = policy_hosts(policy, domain, promised.groups).map_err(excluded)?;
     }
     Ok(promised)
 }
@@ -146,7 +154,7 @@ fn unfetched(domain: &Domain, why: &str) -> Failure {
 }
 
 /// RFC 8461 §5: a host that the policy does not have gets no mail.
-fn allowed(
+pub(super) fn policy_hosts(
     policy: &Policy,
     domain: &Domain,
     groups: Vec<HostGroup>,
@@ -165,7 +173,8 @@ fn allowed(
         return Ok(kept);
     }
     let text = format!(
-        "the MTA-STS policy of {domain} (enforce) has none of its MX hosts: {}",
+        "the MTA-STS policy of {domain} ({}) has none of its MX hosts: {}",
+        policy.mode.word(),
         all.join(", ")
     );
     Err(Failure {

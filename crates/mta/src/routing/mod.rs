@@ -10,11 +10,12 @@ pub(crate) mod lookup;
 pub mod mx;
 pub mod ourselves;
 pub(crate) mod recipient;
+pub mod require_tls;
 
 use auth::srs::Srs;
 use config::{Config, Route, TableEntry};
 use mail::map::FixedMap;
-use mail::{Domain, Mailbox, Wall};
+use mail::{Domain, Mailbox, RequireTls, Wall};
 use queue::{RetryPolicy, ScheduledKey};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -66,17 +67,25 @@ impl Router {
 
     /// The scheduled queue of a recipient. `route` is what an operator chose, or empty;
     /// `campaign`: with what it waits, or empty.
+    /// `require_tls`: what the message asks of TLS.
     pub(crate) fn scheduled_key(
         &self,
         domain: Domain,
         route: &str,
         campaign: &str,
+        require_tls: RequireTls,
     ) -> ScheduledKey {
+        // RFC 8689 §5: a report goes on even where nobody promises anything.
+        let require_tls = match require_tls {
+            RequireTls::Yes if campaign == REPORTS => RequireTls::Unsaid,
+            asked => asked,
+        };
         ScheduledKey {
             tenant: self.nothing(),
             campaign: if campaign.is_empty() { self.nothing() } else { Arc::from(campaign) },
             domain,
             route: if route.is_empty() { self.nothing() } else { Arc::from(route) },
+            require_tls,
         }
     }
 }

@@ -87,7 +87,8 @@ impl<'a> Incoming<'a> {
     ) -> (ScheduledKey, NewEntry) {
         let IncomingRecipient { index, domain, attempts, next_try } = recipient;
         let route = chosen_route(self.meta, index, self.route);
-        let key = router.scheduled_key(domain, route, self.campaign);
+        let require_tls = meta::asked_of_tls(self.meta);
+        let key = router.scheduled_key(domain, route, self.campaign, require_tls);
         let not_before = meta::wall(self.meta, tag::NOT_BEFORE);
         let next_try = next_try.map(|at| (at, router.active().retry_of(&key).longest_delay()));
         let entry = NewEntry {
@@ -129,6 +130,7 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mail::RequireTls;
     use std::sync::Arc;
 
     const CLOCKS: Clocks = Clocks { now: Mono(5_000_000), wall: Wall(1_000_000) };
@@ -158,6 +160,7 @@ mod tests {
         message.received_at = CLOCKS.wall;
         let not_before = 1_700_000_u64.to_le_bytes();
         message.meta.fields.push((tag::NOT_BEFORE, bytes::Bytes::copy_from_slice(&not_before)));
+        message.meta.fields.extend(meta::require_tls(RequireTls::No));
         let recovered = RecoveredMessage {
             id: message.id,
             received_at: message.received_at,
@@ -178,7 +181,8 @@ mod tests {
         };
         let (key, entry) = Incoming::new(&message, CLOCKS).entry(&router, recipient());
         let (again, same) = Incoming::recovered(&recovered, CLOCKS).entry(&router, recipient());
-        assert_eq!((key, format!("{entry:?}")), (again, format!("{same:?}")));
+        assert_eq!((&key, format!("{entry:?}")), (&again, format!("{same:?}")));
+        assert_eq!(key.require_tls, RequireTls::No);
         assert_eq!(entry.due, CLOCKS.now + Duration::from_secs(700), "it asked to wait");
     }
 }

@@ -16,11 +16,12 @@ use crate::routing::hop_tls::{HopTls, Promised, Unpromised, as_promised, doubted
 use crate::routing::hosts::{Host, HostGroup};
 use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
+use crate::routing::require_tls::{Terms, vouched};
 use crate::routing::{Active, TLS_REPORTS};
 use crate::seams::World;
-use config::{Config, Destination, HostPort, Limits, Route, TlsSources};
+use config::{Config, Destination, HostPort, Limits, Route};
 use lookup::Trouble;
-use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, RequireTls};
 use queue::{
     Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
     ScheduledId, ScheduledKey,
@@ -82,7 +83,7 @@ fn resolve<W: World>(
     let port = match route.channel.destination() {
         Destination::Mx { port } => port,
         Destination::Hosts(groups) => {
-            let tls = HopTls::of_file(route.channel.tls_sources());
+            let tls = Terms::new(&*route.channel, key.require_tls).of_named_hosts();
             let found = Found::of_file(host_groups(groups), tls);
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
@@ -121,10 +122,9 @@ async fn hosts_of_domain<W: World>(
     key: &ScheduledKey,
 ) -> Result<Found, Box<Resolution>> {
     let (domain, is_optional) = (&key.domain, &*key.campaign == TLS_REPORTS);
-    let (sources, policies) = match is_optional {
-        true => (TlsSources::default(), schedule.services.world.policies()),
-        false => (route.channel.tls_sources(), schedule.services.world.policies()),
-    };
+    let asked = if is_optional { RequireTls::No } else { key.require_tls };
+    let Terms { mut sources, required } = Terms::new(&*route.channel, asked);
+    let policies = schedule.services.world.policies();
     let found = match resolve_mx(dns, config, port, domain, sources.dane).await {
         Ok(found) => found,
         Err(failure) => {
@@ -135,19 +135,30 @@ async fn hosts_of_domain<W: World>(
             }));
         }
     };
-    match as_promised((dns, policies), sources, domain, found).await {
+    if required && found.is_secure {
+        // One who vouches for their names is enough.
+        sources.mta_sts = route.channel.tls_sources().mta_sts;
+    }
+    let promised = match as_promised((dns, policies), sources, domain, found).await {
+        Ok(promised) if required => vouched(domain, promised),
+        Ok(promised) => Ok(promised),
+        // What goes to such hosts already must not go there either.
+        Err(Unpromised::Excluded(failure, policy)) => {
+            tls_reports::excluded(schedule, domain, &failure, policy);
+            return Err(Box::new(Resolution::Unrouted(Arc::new(failure))));
+        }
+        Err(Unpromised::Unknown(failure)) => {
+            return Err(Box::new(Resolution::Retry(Arc::new(failure))));
+        }
+    };
+    match promised {
         Ok(Promised { groups, tls, policy }) => Ok(Found {
             hosts: groups,
             tls: if is_optional { HopTls::OPTIONAL } else { tls },
             fresh_until: schedule.services.now() + MX_FRESH,
             reported: tls_reports::reported(schedule, domain, policy).filter(|_| !is_optional),
         }),
-        // What goes to such hosts already must not go there either.
-        Err(Unpromised::Excluded(failure, policy)) => {
-            tls_reports::excluded(schedule, domain, &failure, policy);
-            Err(Box::new(Resolution::Unrouted(Arc::new(failure))))
-        }
-        Err(Unpromised::Unknown(failure)) => Err(Box::new(Resolution::Retry(Arc::new(failure)))),
+        Err(failure) => Err(Box::new(Resolution::Refuse(Arc::new(failure)))),
     }
 }
 
@@ -254,7 +265,8 @@ pub(crate) fn enter_located<W: World>(
     hosts: Vec<HostGroup>,
 ) -> Option<ReadyId> {
     let now = schedule.services.now();
-    let tls = HopTls::of_file(route.channel.tls_sources());
+    let scheduled = schedule.queue().scheduled_key(locating.scheduled).map(|key| key.require_tls);
+    let tls = Terms::new(&*route.channel, scheduled?).of_named_hosts();
     let (key, shared) = names(schedule, route, &hosts, tls);
     let limits = limits_of(route.channel.limits());
     let ready = schedule.queue_mut().enter_located(now, locating, &key, &limits, &shared)?;

@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Later};
 use auth::sasl::Claim;
 use auth::sasl::bearer::Token;
-use config::{HostPort, TableEntry};
+use config::{HostPort, TableEntry, WebPlace};
 use lookup::{Trouble, TroubleKind};
 use std::fmt;
 use std::net::SocketAddr;
@@ -43,19 +43,6 @@ pub struct Introspection {
     pub scope: Option<Box<str>>,
     /// Those whose certificates are trusted; `None`: the machine's roots.
     pub ca_file: Option<PathBuf>,
-}
-
-/// A place on a web server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebPlace {
-    pub is_encrypted: bool,
-    /// Without the brackets of an IPv6 address.
-    pub host: Box<str>,
-    pub port: u16,
-    /// With its `/`.
-    pub path: Box<str>,
-    /// As the field Host has it.
-    pub authority: Box<str>,
 }
 
 /// How a server is asked about a login.

@@ -3,8 +3,8 @@
 use crate::tables::TableNumbers;
 use crate::world::Start;
 use mta::metrics::{
-    AcmeMetrics, Description, EventMetrics, HistogramSnapshot, LogMetrics, MailboxMetrics, MetricSet, Metrics,
-    PolicyMetrics, TlsReportMetrics, Value,
+    AcmeMetrics, Description, EventMetrics, HistogramSnapshot, LogMetrics, MailboxMetrics,
+    MetricSet, Metrics, PolicyMetrics, TlsReportMetrics, Value,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};

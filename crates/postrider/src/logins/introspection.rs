@@ -4,6 +4,7 @@ mod verdict;
 
 use crate::https;
 use crate::mutex::lock;
+use crate::secret_place::first_line;
 use crate::world::wall_now;
 use auth::sasl::bearer::{self, Token};
 use http_body_util::Full;
@@ -14,8 +15,6 @@ use lookup::{Trouble, TroubleKind};
 use mta::seams::Introspection;
 use rustls::ClientConfig;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,7 +27,7 @@ const QUESTIONS_MAX: usize = 64;
 /// An answer has no more bytes.
 const ANSWER_BYTES_MAX: usize = 65_536;
 /// A secret has no more bytes.
-const SECRET_BYTES_MAX: u64 = 1_024;
+const SECRET_BYTES_MAX: usize = 1_024;
 /// Answers that are remembered; then all are forgotten.
 const KNOWN_MAX: usize = 10_000;
 /// Somebody's token is asked for again after so long, however long it is good.
@@ -143,16 +142,8 @@ impl Introspector {
     /// RFC 6749 §2.3.1; the secret is read anew each time, so that a new one needs no reload.
     fn authorization(&self) -> Result<impl Deref<Target = String>, String> {
         let Introspection { client_id, secret_file, .. } = &*self.0.settings;
-        let wrong =
-            |why: &dyn std::fmt::Display| format!("secret_file {}: {why}", secret_file.display());
-        let file = File::open(secret_file).map_err(|error| wrong(&error))?;
-        let mut text = String::new();
-        file.take(SECRET_BYTES_MAX).read_to_string(&mut text).map_err(|error| wrong(&error))?;
-        let secret = text.lines().next().unwrap_or_default();
-        if secret.is_empty() {
-            return Err(wrong(&"its first line is empty"));
-        }
-        Ok(bearer::authorization(client_id, secret))
+        let secret = first_line("secret_file", secret_file, SECRET_BYTES_MAX)?;
+        Ok(bearer::authorization(client_id, &secret))
     }
 
     fn client(&self) -> Result<Arc<ClientConfig>, String> {

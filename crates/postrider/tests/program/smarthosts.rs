@@ -8,10 +8,10 @@ use crate::support::{Files, wait_until};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-const PASSWORD: &str = "p,w=d";
+pub(crate) const PASSWORD: &str = "p,w=d";
 
 /// A submission server of ours, for `relay`: STARTTLS on the first port, TLS from the start on the second.
-fn far(files: &Files) -> Server {
+pub(crate) fn far(files: &Files) -> Server {
     make_certificate(files.dir(), "mx", EC, &["IP:127.0.0.1"]);
     let listener = |name: &str, tls: &str| {
         format!(
@@ -32,7 +32,7 @@ fn far(files: &Files) -> Server {
 }
 
 /// A secret that only its owner may read.
-fn write_secret(files: &Files, name: &str, text: &str) {
+pub(crate) fn write_secret(files: &Files, name: &str, text: &str) {
     files.write(name, text);
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(files.path(name), mode).expect("a file of ours");
@@ -46,21 +46,26 @@ fn route(domain: &str, port: u16, keys: &str) -> String {
 }
 
 fn near(files: &Files, routes: &str, roots: &str) -> Server {
+    near_with(files, routes, &[("SSL_CERT_FILE", roots)])
+}
+
+/// A relay with these routes, and this in its environment.
+pub(crate) fn near_with(files: &Files, routes: &str, environment: &[(&str, &str)]) -> Server {
     let head = "hostname = \"near.test\"\nspool = { path = \"spool\" }\n[[listener]]\n\
                 address = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n";
     files.write(CONFIG, &format!("{head}{routes}"));
     let mut command = Command::new(POSTRIDER);
-    command.args(["serve", "--config", CONFIG]).env("SSL_CERT_FILE", roots);
+    command.args(["serve", "--config", CONFIG]).envs(environment.iter().copied());
     Server::spawn(command, files.dir())
 }
 
-fn send(server: &Server, domain: &str) {
+pub(crate) fn send(server: &Server, domain: &str) {
     let mut client = Client::connect(server.address());
     client.mail("me@source.test", &[&format!("you@{domain}.test")], "Subject: x\r\n\r\nx\r\n");
 }
 
 /// Who sent each message that has come, as the log has it.
-fn logins(files: &Files) -> Vec<String> {
+pub(crate) fn logins(files: &Files) -> Vec<String> {
     let login = |event: &serde_json::Value| {
         assert_eq!(event["protocol"], "ESMTPSA", "{event}");
         event["login"].as_str().expect("a login").to_owned()

@@ -6,6 +6,7 @@ mod reports;
 mod zones;
 
 use crate::interop::place::{Place, is_possible};
+use crate::require_tls::hand_in;
 use crate::smarthosts::start_exim;
 use crate::support::certificate::{EC, make_certificate, make_issued, section};
 use crate::support::client::Client;
@@ -392,6 +393,90 @@ fn a_policy_holds_over_a_restart_for_as_long_as_it_says() {
     let near = start(&files, &roots);
     let how = encryption(&relayed(&files, "stripped.plain.test"));
     assert_eq!((how.as_str(), web.asked("stripped")), ("none none", 2));
+    near.stop();
+}
+
+/// The relay started anew with a certificate of its own, and another `tls`.
+fn with_certificate(
+    files: &Files,
+    near: Server,
+    (tls, instead): (&str, &str),
+    roots: &str,
+) -> Server {
+    near.stop();
+    make_certificate(files.dir(), "mx", EC, &["near.test"]);
+    let config = std::fs::read_to_string(files.path(CONFIG)).expect("it is there");
+    let config = config.replace(&format!("tls = \"{tls}\""), &format!("tls = \"{instead}\""));
+    files.write(CONFIG, &(config + &section("mx", &["near.test"])));
+    start(files, roots)
+}
+
+/// Mail that requires TLS is returned, with this status.
+fn is_returned(files: &Files, domain: &str, status: &str) {
+    let is_it = |event: &Value| event["recipient"] == format!("you@{domain}");
+    let find = || files.events_of("failed").into_iter().find(is_it);
+    wait_until(&format!("mail for {domain} is returned"), || find().is_some());
+    assert_eq!(find().expect("it was there")["status"], status, "{domain}");
+}
+
+#[test]
+fn who_requires_tls_needs_somebody_who_vouches_for_the_hosts_whatever_the_route_says() {
+    if !is_possible(PACKAGES) {
+        return;
+    }
+    let (web, _far, _zones, files, near) = sts();
+    let roots = web.path("authority.pem").display().to_string();
+    let near = with_certificate(&files, near, ("mta-sts", "opportunistic"), &roots);
+    hand_in(&near, "me@source.test", "you@enforced.plain.test", "REQUIRETLS");
+    assert_eq!(encryption(&relayed(&files, "enforced.plain.test")), "mta-sts TLSv1.3");
+    // Without the wish the route asks nobody.
+    send(&near, "stripped.plain.test");
+    assert_eq!(encryption(&relayed(&files, "stripped.plain.test")), "none none");
+    for domain in ["silent", "none", "testing", "stripped", "invalid"] {
+        let domain = format!("{domain}.plain.test");
+        hand_in(&near, "me@source.test", &format!("you@{domain}"), "REQUIRETLS");
+        is_returned(&files, &domain, "5.7.10");
+    }
+    near.stop();
+}
+
+#[test]
+fn who_requires_tls_is_sent_by_signed_records() {
+    if !is_possible(PACKAGES) {
+        return;
+    }
+    let far = Far::start(dane_certificates);
+    let unsigned = "insecure IN MX 10 good.dane.test.\n";
+    let zones = Zones::start(&dane_zone(&far.files, far.port), unsigned);
+    let files = Files::new();
+    let near = relay(&files, (&zones, far.port), "opportunistic", "/dev/null");
+    let roots = far.files.path("ca.pem").display().to_string();
+    let near = with_certificate(&files, near, ("opportunistic", "off"), &roots);
+    for domain in ["ee.dane.test", "anchor.dane.test", "mixed.dane.test"] {
+        hand_in(&near, "me@source.test", &format!("you@{domain}"), "REQUIRETLS");
+        assert_eq!(encryption(&relayed(&files, domain)), "dane TLSv1.3", "{domain}");
+    }
+    for domain in
+        ["wrong.dane.test", "unusable.dane.test", "without.dane.test", "insecure.plain.test"]
+    {
+        hand_in(&near, "me@source.test", &format!("you@{domain}"), "REQUIRETLS");
+        is_returned(&files, domain, "5.7.10");
+    }
+    near.stop();
+}
+
+#[test]
+fn who_asks_for_no_tls_is_not_held_up_by_what_the_domain_promises() {
+    if !is_possible(PACKAGES) {
+        return;
+    }
+    let (_web, _far, _zones, files, near) = sts();
+    send(&near, "stripped.plain.test");
+    wait_reason(&files, "stripped.plain.test", &["by the MTA-STS policy of the domain"]);
+    let mut client = Client::connect(near.address());
+    let content = "TLS-Required: No\r\nSubject: x\r\n\r\nYour certificate has ended.\r\n";
+    client.mail("me@source.test", &["you@stripped.plain.test"], content);
+    assert_eq!(encryption(&relayed(&files, "stripped.plain.test")), "none none");
     near.stop();
 }
 

@@ -21,6 +21,8 @@ pub struct Capabilities {
     pub enhanced_status_codes: bool,
     /// STARTTLS (RFC 3207).
     pub starttls: bool,
+    /// REQUIRETLS (RFC 8689).
+    pub require_tls: bool,
     /// LIMITS MAILMAX (RFC 9422 §4): transactions in one session.
     pub mail_max: Option<u32>,
     /// LIMITS RCPTMAX: recipients in one transaction.
@@ -59,6 +61,8 @@ impl Capabilities {
             self.enhanced_status_codes = true;
         } else if is("STARTTLS") {
             self.starttls = true;
+        } else if is("REQUIRETLS") {
+            self.require_tls = true;
         } else if is("LIMITS") {
             words.for_each(|word| self.take_limit(word));
         }

@@ -1,6 +1,6 @@
 //! The commands of a transaction as bytes (RFC 5321 §4.1.1.2 and on).
 
-use super::{Capabilities, Outgoing, OutgoingRecipient};
+use super::{Capabilities, Outgoing, OutgoingRecipient, RequireTls};
 use mail::dsn::xtext;
 use mail::{BodyType, Mailbox, Notify, Ret};
 use std::borrow::Cow;
@@ -87,6 +87,9 @@ pub(super) fn push_mail(
     }
     if is_smtputf8 {
         out.extend_from_slice(b" SMTPUTF8");
+    }
+    if offered.require_tls && outgoing.require_tls != RequireTls::Off {
+        out.extend_from_slice(b" REQUIRETLS");
     }
     if offered.dsn {
         // RFC 3461 §4.3, §4.4.

@@ -29,6 +29,8 @@ impl ClientSession {
     pub(super) fn on_ehlo(&mut self, raw: &RawReply<'_>) {
         if raw.is_positive() {
             self.offered = Capabilities::parse(raw);
+            // RFC 8689 §2: an offer in clear is none.
+            self.offered.require_tls &= self.is_encrypted;
             let name = raw.lines().next().unwrap_or_default();
             let name = name.split(u8::is_ascii_whitespace).next().unwrap_or_default();
             self.peer_name = String::from_utf8_lossy(name).into();

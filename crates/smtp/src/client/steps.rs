@@ -12,7 +12,9 @@ use super::reply::RawReply;
 use super::session::ClientSession;
 use super::state::{Ending, State, Verdict};
 use super::transaction::Transaction;
-use super::{CONTENT_TIME_MAX, ClientEvent, Lesson, Outgoing, Output, SLOWEST_BYTES_PER_SECOND};
+use super::{
+    CONTENT_TIME_MAX, ClientEvent, Lesson, Outgoing, Output, RequireTls, SLOWEST_BYTES_PER_SECOND,
+};
 use mail::{Class, EnhancedStatus, Failure, Mono, Reply};
 use std::time::Duration;
 
@@ -102,6 +104,12 @@ impl ClientSession {
         self.own_failure((5, 6, 7), "SMTPUTF8 is needed and not offered")
     }
 
+    /// Why this peer gets no message that must have TLS all the way (RFC 8689 §4.2.1).
+    #[must_use]
+    pub fn lacks_require_tls(&self) -> Failure {
+        self.own_failure((5, 7, 30), "REQUIRETLS is needed and not offered")
+    }
+
     /// MAIL, and the RCPTs that don't wait for its reply.
     fn push_envelope(&mut self, transaction: &Transaction) {
         let Transaction { outgoing, is_smtputf8, .. } = transaction;
@@ -170,6 +178,9 @@ impl ClientSession {
         if !self.offered.smtputf8 && message_needs_smtputf8(outgoing) {
             // RFC 6531 §3.2.
             return Some(self.lacks_smtputf8());
+        }
+        if outgoing.require_tls == RequireTls::Always && !self.offered.require_tls {
+            return Some(self.lacks_require_tls());
         }
         let is_as_is = self.config.eight_bit_as_is || outgoing.eight_bit_as_is;
         if outgoing.facts.has_8bit && !self.offered.eight_bit_mime && !is_as_is {

@@ -60,6 +60,8 @@ pub struct ServerConfig {
     pub smtputf8: bool,
     /// Offer DSN (RFC 3461).
     pub dsn: bool,
+    /// Offer REQUIRETLS (RFC 8689) where the session is encrypted.
+    pub require_tls: bool,
     /// What happens to content with a bare CR or LF.
     pub bare_newline: BareNewline,
     /// What happens to content with a NUL.
@@ -93,6 +95,7 @@ impl Default for ServerConfig {
             pipelining: true,
             smtputf8: true,
             dsn: true,
+            require_tls: true,
             bare_newline: BareNewline::Reject,
             nul: Nul::Reject,
             lmtp: false,

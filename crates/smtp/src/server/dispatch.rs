@@ -6,6 +6,7 @@ use super::content;
 use super::parameters::{MailParameters, RcptParameters};
 use super::recipients::merge;
 use super::refusal::About;
+use super::replies::Offers;
 use super::session::{Awaited, Greeting, Phase, ServerSession};
 use super::{MailCommand, Need, Transaction, path, replies};
 use mail::{ContentFacts, Envelope, Mailbox, Mono, Notify, Recipient, Reply};
@@ -120,6 +121,11 @@ impl ServerSession {
         self.config.starttls && !self.tls
     }
 
+    /// RFC 8689 §2: only where the session is encrypted.
+    fn offers_require_tls(&self) -> bool {
+        self.config.require_tls && self.tls
+    }
+
     /// RFC 5321 §4.1.1.1, §4.1.4; LHLO: RFC 2033 §4.1. A good one resets the session.
     fn hello(&mut self, verb: Verb, argument: &str) -> Outcome {
         if self.config.lmtp != (verb == Verb::Lhlo) {
@@ -147,10 +153,13 @@ impl ServerSession {
             let name = Reply::bare(250, self.config.hostname.clone());
             self.write(&name);
         } else {
-            let tls = self.offers_tls();
-            let mechanisms = self.offered_mechanisms().to_vec();
-            let xclient = self.xclient_offer();
-            replies::write_extensions(&mut self.output, &self.config, tls, &mechanisms, &xclient);
+            let offers = Offers {
+                starttls: self.offers_tls(),
+                require_tls: self.offers_require_tls(),
+                mechanisms: &self.offered_mechanisms().to_vec(),
+                xclient: &self.xclient_offer(),
+            };
+            replies::write_extensions(&mut self.output, &self.config, &offers);
         }
         Ok(self.end_transaction())
     }
@@ -173,7 +182,7 @@ impl ServerSession {
             .ok_or_else(|| replies::argument("Syntax: MAIL FROM:<address>"))?;
         let (path, parameters) = path::split(text).map_err(bad_sender)?;
         may_have(self.greeting, parameters)?;
-        let given = MailParameters::parse(parameters, &self.config)?;
+        let given = MailParameters::parse(parameters, &self.config, self.offers_require_tls())?;
         if given.size.is_some_and(|size| size > self.config.message_bytes_max) {
             return Err(content::too_big());
         }
@@ -199,6 +208,7 @@ impl ServerSession {
         self.transaction = Some(Box::new(Transaction {
             envelope,
             facts: ContentFacts::default(),
+            require_tls: given.require_tls,
             protocol: self.protocol_with(given.smtputf8),
             helo,
         }));

@@ -1,4 +1,5 @@
-//! Parameters of MAIL and RCPT (RFC 5321 §4.1.2; RFC 1870, RFC 3461, RFC 6152, RFC 6531).
+//! Parameters of MAIL and RCPT (RFC 5321 §4.1.2; RFC 1870, RFC 3461, RFC 6152, RFC 6531,
+//! RFC 8689).
 
 use super::ServerConfig;
 use super::bdat::decimal;
@@ -14,6 +15,7 @@ pub(super) struct MailParameters<'a> {
     pub(super) size: Option<u64>,
     pub(super) body: Option<BodyType>,
     pub(super) smtputf8: bool,
+    pub(super) require_tls: bool,
     pub(super) ret: Option<Ret>,
     pub(super) envid: Option<&'a str>,
     /// Who the client says the message is from (RFC 4954 §5): nothing is made of it.
@@ -28,11 +30,15 @@ pub(super) struct RcptParameters<'a> {
 }
 
 impl<'a> MailParameters<'a> {
-    /// Reads what stands behind the path.
+    /// Reads what stands behind the path; `require_tls`: REQUIRETLS is offered now.
     ///
     /// # Errors
     /// The reply that refuses the command.
-    pub(super) fn parse(text: &'a str, config: &ServerConfig) -> Result<Self, Reply> {
+    pub(super) fn parse(
+        text: &'a str,
+        config: &ServerConfig,
+        require_tls: bool,
+    ) -> Result<Self, Reply> {
         let mut found = MailParameters::default();
         for parameter in parameters(text) {
             let (keyword, value) = parameter?;
@@ -44,11 +50,9 @@ impl<'a> MailParameters<'a> {
                 let body = body_type(value.unwrap_or_default())?;
                 once("BODY", found.body.replace(body))?;
             } else if is("SMTPUTF8") && config.smtputf8 {
-                if value.is_some() {
-                    return Err(syntax("SMTPUTF8 takes no value"));
-                }
-                once("SMTPUTF8", found.smtputf8.then_some(()))?;
-                found.smtputf8 = true;
+                flag("SMTPUTF8", value, &mut found.smtputf8)?;
+            } else if is("REQUIRETLS") && require_tls {
+                flag("REQUIRETLS", value, &mut found.require_tls)?;
             } else if is("RET") && config.dsn {
                 let ret = ret(value.unwrap_or_default())?;
                 once("RET", found.ret.replace(ret))?;
@@ -146,6 +150,14 @@ fn notify(value: &str) -> Option<Notify> {
         let found = events.iter().find(|(name, _)| name.eq_ignore_ascii_case(event));
         found.map(|(_, bit)| Notify(set.0 | bit.0))
     })
+}
+
+/// A parameter that is there or not.
+fn flag(keyword: &'static str, value: Option<&str>, is_set: &mut bool) -> Result<(), Reply> {
+    if value.is_some() {
+        return Err(syntax(format!("{keyword} takes no value")));
+    }
+    once(keyword, std::mem::replace(is_set, true).then_some(()))
 }
 
 fn once<T>(keyword: &'static str, before: Option<T>) -> Result<(), Reply> {

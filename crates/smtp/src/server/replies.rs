@@ -40,14 +40,17 @@ pub(super) fn write_greeting(out: &mut Vec<u8>, config: &ServerConfig) {
     }
 }
 
+/// What is offered for what has happened in the session.
+pub(super) struct Offers<'a> {
+    pub(super) starttls: bool,
+    pub(super) require_tls: bool,
+    pub(super) mechanisms: &'a [&'static str],
+    /// The line, or nothing.
+    pub(super) xclient: &'a str,
+}
+
 /// The reply to EHLO and LHLO (RFC 5321 §4.1.1.1).
-pub(super) fn write_extensions(
-    out: &mut Vec<u8>,
-    config: &ServerConfig,
-    starttls: bool,
-    mechanisms: &[&str],
-    xclient: &str,
-) {
+pub(super) fn write_extensions(out: &mut Vec<u8>, config: &ServerConfig, offers: &Offers<'_>) {
     out.extend_from_slice(b"250-");
     out.extend_from_slice(config.hostname.as_bytes());
     out.extend_from_slice(b"\r\n");
@@ -65,16 +68,17 @@ pub(super) fn write_extensions(
     offer(config.chunking, b"250-CHUNKING\r\n");
     offer(true, b"250-ENHANCEDSTATUSCODES\r\n");
     offer(config.dsn, b"250-DSN\r\n");
-    offer(starttls, b"250-STARTTLS\r\n");
-    if !mechanisms.is_empty() {
+    offer(offers.starttls, b"250-STARTTLS\r\n");
+    offer(offers.require_tls, b"250-REQUIRETLS\r\n");
+    if !offers.mechanisms.is_empty() {
         offer(true, b"250-AUTH");
-        for mechanism in mechanisms {
+        for mechanism in offers.mechanisms {
             offer(true, b" ");
             offer(true, mechanism.as_bytes());
         }
         offer(true, b"\r\n");
     }
-    offer(true, xclient.as_bytes());
+    offer(true, offers.xclient.as_bytes());
     offer(true, b"250 HELP\r\n");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::client::{
     ClientConfig, ClientEvent, ClientSession, LoginTerms, Outgoing, OutgoingRecipient, Output,
-    StartTls,
+    RequireTls, StartTls,
 };
 use mail::{BodyType, ContentFacts, Mailbox, Mono, Notify, Reply};
 use std::collections::VecDeque;
@@ -47,6 +47,7 @@ pub fn outgoing(recipients: usize, facts: ContentFacts) -> Outgoing {
         recipients: (0..recipients).map(recipient).collect(),
         body: BodyType::SevenBit,
         smtputf8: false,
+        require_tls: RequireTls::Off,
         ret: None,
         envid: None,
         facts,

@@ -31,6 +31,9 @@ pub(super) fn envelope(transaction: &Transaction) -> String {
     if envelope.smtputf8 {
         text.push_str(" smtputf8");
     }
+    if transaction.require_tls {
+        text.push_str(" requiretls");
+    }
     match envelope.ret {
         Some(Ret::Full) => text.push_str(" ret=full"),
         Some(Ret::Headers) => text.push_str(" ret=hdrs"),

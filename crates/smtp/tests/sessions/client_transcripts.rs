@@ -4,7 +4,7 @@
 use mail::{BodyType, Class, ContentFacts, EnhancedStatus, Failure, Mailbox, Mono, Notify, Ret};
 use smtp::client::{
     ClientConfig, ClientEvent, ClientSession, LoginTerms, Outgoing, OutgoingRecipient, Output,
-    StartTls,
+    RequireTls, StartTls,
 };
 use smtp::testing::client;
 use std::fmt::Write as _;
@@ -92,6 +92,10 @@ fn outgoing(line: &str) -> Outgoing {
             "no-final-crlf" => outgoing.facts.ends_with_crlf = false,
             "dot-lines" => outgoing.facts.dot_lines = value.parse().unwrap(),
             "smtputf8" => outgoing.smtputf8 = true,
+            "require-tls" if value == "where-offered" => {
+                outgoing.require_tls = RequireTls::WhereOffered;
+            }
+            "require-tls" => outgoing.require_tls = RequireTls::Always,
             "ret" if value == "full" => outgoing.ret = Some(Ret::Full),
             "ret" => outgoing.ret = Some(Ret::Headers),
             "envid" => outgoing.envid = Some(value.replace("\\n", "\n").into()),

@@ -219,7 +219,8 @@ impl<W: World> Session<W> {
 
     /// Makes the message durable; the reply says whether it is.
     async fn submit(&mut self, transaction: Transaction) -> Reply {
-        match self.entrance.submit(transaction.envelope, transaction.facts).await {
+        let Transaction { envelope, facts, require_tls, .. } = transaction;
+        match self.entrance.submit(envelope, facts, require_tls).await {
             Ok(Submitted::Queued(id)) => {
                 let mut text = "Ok: queued as ".to_owned();
                 id.push_to(&mut text);

@@ -82,6 +82,10 @@ pub(crate) struct SmtpListenerText {
     /// parameters are refused to them: a stranger could have reports sent to a sender of his
     /// choice.
     pub dsn: bool,
+    /// Offer REQUIRETLS (RFC 8689) where the session is encrypted. A message that asks for it goes on only
+    /// over TLS to servers that are authenticated and offer it too, and is returned where that can't be
+    /// (5.7.30, 5.7.10). See `docs/tls.md`.
+    pub requiretls: bool,
     /// What is checked of messages from clients that may not relay, so that senders are who they say
     /// they are: `own_domains`, `sender_domain`, `dnsbl` and `greylist` before their message, `client_name`,
     /// `spf`, `dkim`, `dmarc` and `arc` of it; most are `"none"` (the default), `"mark"` (what comes of it
@@ -126,6 +130,7 @@ impl Default for SmtpListenerText {
             pipelining: true,
             smtputf8: true,
             dsn: true,
+            requiretls: true,
             checks: None,
             seal: None,
             milters: Vec::new(),
@@ -247,6 +252,7 @@ impl SmtpListener {
             pipelining: text.pipelining,
             smtputf8: text.smtputf8,
             dsn: text.dsn,
+            require_tls: text.requiretls,
             bare_newline: match text.bare_newline {
                 BareNewline::Reject => server::BareNewline::Reject,
                 BareNewline::Normalize => server::BareNewline::Normalize,

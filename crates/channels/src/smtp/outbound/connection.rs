@@ -19,7 +19,7 @@ use mta::routing::hop::NextHop;
 use mta::seams::{Endpoint, World};
 use queue::{CloseReason, Take, Work};
 use smallvec::SmallVec;
-use smtp::client::{ClientEvent, Lesson, Outgoing, OutgoingRecipient};
+use smtp::client::{ClientEvent, Lesson, Outgoing, OutgoingRecipient, RequireTls};
 use spool::LoadError;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -31,6 +31,8 @@ struct Connection<W: World> {
     dialogue: Dialogue<W>,
     event_hop: Arc<Hop>,
     peer: Endpoint,
+    /// It is known who the host is, and nobody else can listen.
+    is_authenticated: bool,
     /// Transactions so far.
     carried: u32,
     /// Transactions whose outcome isn't known yet, the oldest first.
@@ -121,6 +123,7 @@ impl<W: World> Connection<W> {
             dialogue: opened.dialogue,
             event_hop: opened.event_hop,
             peer: opened.peer,
+            is_authenticated: opened.is_authenticated,
             carried: 0,
             in_flight: VecDeque::new(),
             peer_closed: false,
@@ -274,6 +277,7 @@ impl<W: World> Connection<W> {
         };
         self.keep_one_sender(&message, &mut work);
         let mut outgoing = outgoing(&message, &work);
+        outgoing.require_tls = self.require_tls(&message, hop);
         if let Some((entry, index, _)) = work.entries.first() {
             outgoing.reverse_path = self.slot.reverse_path(&message, *index);
             if matches!(message.sent_by(*index), SentBy::Owner(_)) {
@@ -318,6 +322,19 @@ impl<W: World> Connection<W> {
         self.dialogue.write(&self.slot).await;
         self.note_unreadable();
         Ok(())
+    }
+
+    /// RFC 8689 §4.2.1; §5: a report goes anyhow, and so does what has come to the end of its way.
+    fn require_tls(&self, message: &Message, hop: &NextHop) -> RequireTls {
+        if message.require_tls() != mail::RequireTls::Yes {
+            return RequireTls::Off;
+        }
+        let goes_anyhow = message.envelope.reverse_path.is_none() || relay_of(hop).is_lmtp();
+        match (goes_anyhow, self.is_authenticated) {
+            (false, _) => RequireTls::Always,
+            (true, true) => RequireTls::WhereOffered,
+            (true, false) => RequireTls::Off,
+        }
     }
 
     /// Makes the body fit for the peer, where the route has it encoded.
@@ -541,6 +558,7 @@ fn outgoing(message: &Message, work: &Work) -> Outgoing {
         recipients,
         body: envelope.body,
         smtputf8: envelope.smtputf8,
+        require_tls: RequireTls::Off,
         ret: envelope.ret,
         envid: envelope.envid.clone(),
         facts: message.sent_facts(),

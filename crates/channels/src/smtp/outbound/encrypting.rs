@@ -19,6 +19,7 @@ use mta::planted::Planted;
 use mta::routing::dane::Dane;
 use mta::routing::hop::NextHop;
 use mta::routing::hosts::Host;
+use mta::routing::require_tls::ENCRYPTION_NEEDED;
 use mta::seams::{DnsError, Encryption, Endpoint, HandshakeError, Net, Trust, World};
 use smtp::client::StartTls;
 use std::io;
@@ -33,14 +34,20 @@ pub(super) struct HostTls {
     trust: Trust,
     /// As events and failures name it.
     policy: &'static str,
+    /// Messages ask for it that are returned where it can't be had (RFC 8689).
+    is_demanded: bool,
 }
 
 impl HostTls {
-    const OPPORTUNISTIC: HostTls =
-        HostTls { asks: StartTls::Opportunistic, trust: Trust::Anyone, policy: "opportunistic" };
+    const OPPORTUNISTIC: HostTls = HostTls {
+        asks: StartTls::Opportunistic,
+        trust: Trust::Anyone,
+        policy: "opportunistic",
+        is_demanded: false,
+    };
 
     fn required(trust: Trust, policy: &'static str) -> HostTls {
-        HostTls { asks: StartTls::Required, trust, policy }
+        HostTls { asks: StartTls::Required, trust, policy, is_demanded: false }
     }
 
     /// Whether a session with this address of the host asks for TLS.
@@ -91,6 +98,44 @@ impl HostTls {
         };
         let status = EnhancedStatus::new(4, failure.status.subject, failure.status.detail);
         Failure { class: Class::Transient, status, reply: None, text: text.into(), ..failure }
+    }
+
+    /// Whether messages are only for hosts that offer REQUIRETLS.
+    pub(super) fn is_demanded(&self) -> bool {
+        self.is_demanded
+    }
+
+    /// Whether it is known whom a connection is encrypted with.
+    pub(super) fn authenticates(&self) -> bool {
+        !matches!(self.trust, Trust::Anyone)
+    }
+
+    /// What went wrong with a host that messages may only go to over TLS: RFC 8689 §4.2.1 has them returned
+    /// where no host is better. What may pass (no answer, 4yz) is waited for.
+    pub(super) fn demanded(&self, failure: Failure) -> Failure {
+        let may_pass = failure.reply.as_ref().is_some_and(|reply| reply.code / 100 == 4);
+        if !self.is_demanded || may_pass {
+            return failure;
+        }
+        let said = failure.reply.as_ref();
+        let said = said.map(|reply| format!(": {} {}", reply.code, reply.text)).unwrap_or_default();
+        Failure {
+            class: Class::Permanent,
+            status: ENCRYPTION_NEEDED,
+            reply: None,
+            text: format!("{}{said}, and the message asks for TLS (REQUIRETLS)", failure.text)
+                .into(),
+            ..failure
+        }
+    }
+
+    /// What is said of a session that ended before TLS.
+    pub(super) fn unencrypted(&self, failure: Failure, by_mx: bool) -> Failure {
+        let failure = self.doubted(failure, by_mx);
+        match failure.status == NO_STARTTLS {
+            true => self.demanded(failure),
+            false => failure,
+        }
     }
 
     /// The policy that a connection is encrypted by.
@@ -147,13 +192,19 @@ impl HostTls {
         };
         let is_of_tls = failure.step.map_or(failure.reply.is_none(), |step| step == Step::StartTls);
         // RFC 3463 §3.8: what has to do with security.
-        if is_of_tls && failure.status.subject == 7 {
+        if is_of_tls && failure.status.subject == 7 && failure.status.detail != 30 {
             self.count(metrics, false);
             failure.text = format!("{by}: {}", failure.text).into();
         }
         failure
     }
 }
+
+/// RFC 3463 §3.8: security features not supported; what a session says of a host without STARTTLS.
+const NO_STARTTLS: EnhancedStatus = EnhancedStatus::new(4, 7, 4);
+
+/// The policy of hosts that messages ask for TLS to, and nobody says more of.
+const REQUIRETLS: &str = "requiretls";
 
 /// The policy of hosts that have TLSA records.
 const DANE: &str = "dane";
@@ -171,14 +222,16 @@ pub(super) async fn host_tls<W: World>(
     host: &Host,
 ) -> Result<HostTls, Failure> {
     let tls = relay_of(hop).peer.tls;
+    let is_demanded = hop.tls.required;
     // Nobody but this machine listens on its sockets.
-    if tls == RouteTls::Off || host.socket().is_some() {
-        return Ok(HostTls { asks: StartTls::Off, trust: Trust::Anyone, policy: "off" });
+    if !is_demanded && (tls == RouteTls::Off || host.socket().is_some()) {
+        return Ok(HostTls { asks: StartTls::Off, policy: "off", ..HostTls::OPPORTUNISTIC });
     }
     if hop.tls.is_optional {
         return Ok(HostTls::OPPORTUNISTIC);
     }
     match tls {
+        _ if is_demanded => {}
         RouteTls::Required => return Ok(HostTls::required(Trust::Anyone, tls.word())),
         RouteTls::Verified => return Ok(HostTls::required(Trust::Roots, tls.word())),
         RouteTls::Off | RouteTls::Opportunistic => return Ok(HostTls::OPPORTUNISTIC),
@@ -194,6 +247,7 @@ pub(super) async fn host_tls<W: World>(
         false => Ok(Dane::Nothing("nobody vouches for its name")),
     };
     match found {
+        Ok(found) if is_demanded => Ok(demanded(found, hop.tls.mta_sts)),
         Ok(found) => {
             let is_for_users = relay_of(hop).smarthost.is_for_users();
             Ok(by_records(found, hop.tls.mta_sts, is_for_users))
@@ -204,6 +258,17 @@ pub(super) async fn host_tls<W: World>(
             Err(no_answer(host, &error))
         }
     }
+}
+
+/// How a host is encrypted for messages that ask for TLS all the way (RFC 8689 §4.2.1), whose TLSA records
+/// say this: always with a certificate that proves its name.
+fn demanded(found: Dane, mta_sts: bool) -> HostTls {
+    let (trust, policy) = match found {
+        Dane::Authenticated(trust) => (Trust::Dane(trust), DANE),
+        Dane::Encrypted | Dane::Nothing(_) if mta_sts => (Trust::MtaSts, MTA_STS),
+        Dane::Encrypted | Dane::Nothing(_) => (Trust::Roots, REQUIRETLS),
+    };
+    HostTls { is_demanded: true, ..HostTls::required(trust, policy) }
 }
 
 /// How a host is encrypted whose TLSA records say this; `mta_sts`: the domain's policy is in force;
@@ -310,7 +375,13 @@ pub(super) async fn shake_hands<W: World>(
             let text = format!("the TLS handshake failed: {error}");
             slot.console().debug("tls", format_args!("{text} peer={name}"));
             let result = Some(HandshakeError::result_of(&error));
-            Err(Unencrypted { failure: Failure::network(name, status, text), result })
+            let failure = Failure::network(name, status, text);
+            // Not what the network did.
+            let failure = match error.kind() == io::ErrorKind::InvalidData {
+                true => tls.demanded(failure),
+                false => failure,
+            };
+            Err(Unencrypted { failure, result })
         }
     }
 }
@@ -339,6 +410,49 @@ mod tests {
         }
         assert!(required.doubted(said(554), true).text.contains("554 go away"));
         assert_eq!(required.doubted(said(450), true), said(450));
+    }
+
+    #[test]
+    fn what_a_message_demands_is_final_where_a_host_does_not_have_it() {
+        let lacks = |status| Failure::network("mx.far.test", status, "STARTTLS is not offered");
+        let tls = demanded(Dane::Nothing(""), false);
+        assert_eq!(
+            (tls.policy(), tls.asks, tls.is_demanded()),
+            (REQUIRETLS, StartTls::Required, true)
+        );
+        let failure = tls.unencrypted(lacks(NO_STARTTLS), true);
+        assert_eq!((failure.class, failure.status), (Class::Permanent, ENCRYPTION_NEEDED));
+        assert!(seat::is_final(&failure, true) && failure.text.contains("REQUIRETLS"));
+        // Of others it is not, nor what the network does, nor what the host says may pass.
+        let required = HostTls::required(Trust::Roots, "verified");
+        assert_eq!(required.unencrypted(lacks(NO_STARTTLS), true), lacks(NO_STARTTLS));
+        let lost = EnhancedStatus::new(4, 4, 2);
+        assert_eq!(tls.unencrypted(lacks(lost), true), lacks(lost));
+        let refused = |code| {
+            let reply = Reply { code, enhanced: None, text: "no TLS".into() };
+            let failure = Failure::peer("mx.far.test", reply, Step::StartTls);
+            tls.unencrypted(Failure { status: NO_STARTTLS, ..failure }, true)
+        };
+        assert_eq!(refused(454).class, Class::Transient);
+        let failure = refused(501);
+        assert_eq!((failure.class, failure.reply), (Class::Permanent, None));
+        assert!(failure.text.contains("501 no TLS"));
+    }
+
+    #[test]
+    fn who_is_demanded_to_have_tls_proves_its_name() {
+        let trust = || std::sync::Arc::new(DaneTrust { names: Vec::new(), records: Vec::new() });
+        for (found, mta_sts, policy) in [
+            (Dane::Authenticated(trust()), true, DANE),
+            (Dane::Encrypted, true, MTA_STS),
+            (Dane::Encrypted, false, REQUIRETLS),
+            (Dane::Nothing(""), true, MTA_STS),
+            (Dane::Nothing(""), false, REQUIRETLS),
+        ] {
+            let tls = demanded(found.clone(), mta_sts);
+            assert_eq!((tls.policy, tls.authenticates()), (policy, true), "{found:?}");
+        }
+        assert!(!HostTls::OPPORTUNISTIC.authenticates());
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! Logging in to a host (RFC 4954): which mechanism, and what is said in it.
 
 use super::dialogue::Dialogue;
-use crate::smtp::smarthost::Login;
+use crate::smtp::smarthost_login::{Identity, Login, credentials_of};
 use auth::sasl::client::{Credentials, Exchange, Mechanism, Wrong};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use config::TableEntry;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
 use mta::delivery::Slot;
+use mta::routing::hosts::Host;
 use mta::seams::{Hashing as _, World};
+use mta::tables;
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// A login on one connection.
@@ -17,18 +21,20 @@ pub(super) struct LoginDialogue {
 }
 
 impl LoginDialogue {
-    /// The session asks how to log in to the host `name`.
-    pub(super) fn begin<W: World>(
+    /// The session asks how to log in to a host, which is called `name`.
+    pub(super) async fn begin<W: World>(
         &mut self,
         slot: &Slot<W>,
         login: &Login,
-        (dialogue, name): (&mut Dialogue<W>, &str),
+        (dialogue, host, name): (&mut Dialogue<W>, &Host, &str),
     ) {
+        // The session waits for no reply meanwhile.
+        let credentials = credentials(slot, login, host).await;
         let session = &mut dialogue.wire.session;
         let offered: Vec<String> =
             session.login_mechanisms().map(str::to_ascii_uppercase).collect();
         let chosen = choose(&login.mechanisms, &offered, name);
-        let prepared = chosen.and_then(|mechanism| Ok((mechanism, credentials(login)?)));
+        let prepared = chosen.and_then(|mechanism| Ok((mechanism, credentials?)));
         match prepared {
             Ok((mechanism, credentials)) => {
                 let nonce = || STANDARD_NO_PAD.encode(slot.world().hashing().secret());
@@ -140,16 +146,45 @@ fn choose(allowed: &[Mechanism], offered: &[String], name: &str) -> Result<Mecha
     Err(of_host(name, 4, text))
 }
 
-/// Who we are, with the secret as its file has it now. RFC 3463 §3.4: X.3.5, system incorrectly
-/// configured.
-fn credentials(login: &Login) -> Result<Credentials, Failure> {
-    let secret = login.secret.secret();
-    let credentials = secret.and_then(|secret| Credentials::new(&login.user, &secret.0));
-    credentials.ok_or_else(|| {
-        let path = login.secret.path().display();
-        let text = format!("{path} has no secret that can be said in a login");
-        Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 5), text)
-    })
+/// Who we are at a host, with the secret as its source has it now. RFC 3463 §3.4: X.3.5, system
+/// incorrectly configured.
+async fn credentials<W: World>(
+    slot: &Slot<W>,
+    login: &Login,
+    host: &Host,
+) -> Result<Credentials, Failure> {
+    let failure =
+        |text: String| Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 5), text);
+    let (user, secret) = match &login.identity {
+        Identity::User { user, secret } => (user, secret),
+        Identity::Table(table) => {
+            let found = found(slot, table, host).await;
+            return found.map_err(|why| failure(format!("no login: table {}: {why}", table.name)));
+        }
+    };
+    let wrong = |why: &str| failure(format!("no login as {user}: {}: {why}", secret.source()));
+    let said = secret.secret().map_err(|why| wrong(&why))?;
+    Credentials::new(user, &said.0).ok_or_else(|| wrong("it can't be said in a login"))
+}
+
+/// What a table says of a host: with its port first, and as Postfix has names whose MX records do not
+/// count, in brackets.
+async fn found<W: World>(
+    slot: &Slot<W>,
+    table: &Arc<TableEntry>,
+    host: &Host,
+) -> Result<Credentials, String> {
+    let name = host.name.to_ascii_lowercase();
+    let keys = vec![
+        config::host_text(&name, host.port),
+        format!("[{name}]:{}", host.port),
+        format!("[{name}]"),
+        name,
+    ];
+    let found = tables::find_first(slot.world().tables(), table, keys).get().await;
+    let found = found.map_err(|trouble| trouble.to_string())?;
+    let found = found.ok_or_else(|| format!("it has none for {}", host.name))?;
+    credentials_of(&found.entry).map_err(|why| format!("{}: {why}", found.key))
 }
 
 fn of_host(name: &str, detail: u16, text: String) -> Failure {

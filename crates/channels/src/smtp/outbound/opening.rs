@@ -10,7 +10,7 @@ use super::tls_result::{TlsResult, Trial};
 use super::wire::Wire;
 use crate::smtp::smarthost::TlsStart;
 use auth::tls_report::ResultType;
-use mail::{Class, Culprit, EnhancedStatus, Failure, Mono};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, Step};
 use mta::alarm::Alarm;
 use mta::delivery::Slot;
 use mta::event::Hop;
@@ -49,6 +49,8 @@ pub(super) struct Opened<W: World> {
     pub(super) dialogue: Dialogue<W>,
     pub(super) event_hop: Arc<Hop>,
     pub(super) peer: Endpoint,
+    /// It is known who the host is, and nobody else can listen.
+    pub(super) is_authenticated: bool,
     /// It carries no further message from then on.
     pub(super) leave_at: Mono,
     /// Its place among the connections to its host.
@@ -326,7 +328,7 @@ async fn open_once<W: World>(
     let trial = Trial::begin(slot, hop, (host, peer), tls, &stream);
     let session = session(slot, hop, (peer, tls), &name);
     let dialogue = Dialogue::new(Wire { stream, session, alarm });
-    let greeted = greeted(slot, (hop, tls), dialogue, (&host.name, &name)).await;
+    let greeted = greeted(slot, (hop, tls), dialogue, (host, &name)).await;
     if let (Some(trial), Err(NoGreeting { failure, result: Some(result), .. })) = (&trial, &greeted)
     {
         trial.failed(slot, *result, failure);
@@ -341,6 +343,7 @@ async fn open_once<W: World>(
     Ok(Some(Opened {
         dialogue,
         event_hop: hop.event_hop(&name, encryption, encryption.map(|_| tls.policy())),
+        is_authenticated: encryption.is_some() && tls.authenticates(),
         peer: peer.clone(),
         leave_at: match candidate.is_backup {
             true => time.now() + BACKUP_FOR,
@@ -377,7 +380,7 @@ async fn greeted<W: World>(
     slot: &Slot<W>,
     (hop, tls): (&NextHop, &HostTls),
     mut dialogue: Dialogue<W>,
-    (host, name): (&str, &str),
+    (host, name): (&Host, &str),
 ) -> Result<(Dialogue<W>, Option<Encryption>), NoGreeting> {
     // Of hosts that the configuration names, several may go by one name.
     let by_mx = relay_of(hop).is_by_mx();
@@ -389,10 +392,16 @@ async fn greeted<W: World>(
                 if by_mx && greeted_as.eq_ignore_ascii_case(hop.hostname.as_str()) {
                     return Err(ourselves::loops(name).into());
                 }
+                if tls.is_demanded() && !dialogue.wire.session.capabilities().require_tls {
+                    let failure = dialogue.wire.session.lacks_require_tls();
+                    dialogue.quit(slot).await;
+                    return Err(failure.into());
+                }
                 return Ok((dialogue, encryption));
             }
             ClientEvent::Closed(failure) => {
                 let failure = failure.unwrap_or_else(no_hosts);
+                note_refused(hop, &failure);
                 if dialogue.wire.session.is_starttls_broken() {
                     slot.metrics().tls_connections_failed.inc();
                     let result = Some(ResultType::ValidationFailure);
@@ -402,16 +411,17 @@ async fn greeted<W: World>(
                     return Err(failure.into());
                 }
                 let result = tls.result_of(&failure);
-                let failure = tls.doubted(failure, by_mx);
+                let failure = tls.unencrypted(failure, by_mx);
                 return Err(NoGreeting { failure, is_of_tls: false, result });
             }
             ClientEvent::StartTls => {
-                let encrypted = encrypting::encrypt(slot, tls, (host, name), dialogue).await?;
+                let names = (&*host.name, name);
+                let encrypted = encrypting::encrypt(slot, tls, names, dialogue).await?;
                 (dialogue, encryption) = (encrypted.0, Some(encrypted.1));
             }
             ClientEvent::Login => {
                 if let Some(terms) = &relay_of(hop).smarthost.login {
-                    login.begin(slot, terms, (&mut dialogue, name));
+                    login.begin(slot, terms, (&mut dialogue, host, name)).await;
                 }
             }
             ClientEvent::Challenge(challenge) => {
@@ -421,6 +431,16 @@ async fn greeted<W: World>(
             // No transaction was begun.
             ClientEvent::Done { .. } => {}
         }
+    }
+}
+
+/// A secret that a host did not take may be good no longer.
+fn note_refused(hop: &NextHop, failure: &Failure) {
+    if failure.step == Some(Step::Auth)
+        && failure.reply.as_ref().is_some_and(|reply| reply.code == 535)
+        && let Some(secret) = hop.channel.secret_file()
+    {
+        secret.note_refused();
     }
 }
 

@@ -3,13 +3,15 @@
 use super::policy::Group;
 use crate::delivery::Delivery;
 use crate::message::{Message, MessageBody};
+use crate::meta;
 use crate::routing::recipient::resolve_postmasters;
 use crate::seams::World;
 use bytes::Bytes;
 use config::Returns;
 use mail::dsn::{Original, RecipientReport, Report};
 use mail::{
-    BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Omitted, Recipient, Ret, Wall,
+    BodyType, ContentScanner, Envelope, Mailbox, MessageId, Notify, Omitted, Recipient, RequireTls,
+    Ret, Wall,
 };
 use spool::Meta;
 use std::sync::Arc;
@@ -60,12 +62,17 @@ pub(super) fn compose<W: World>(
         dsn.envelope = Arc::new(envelope);
         dsn.meta.fields.push(field);
     }
+    // RFC 8689 §5: it is protected as what it is about.
+    if message.require_tls() == RequireTls::Yes {
+        dsn.meta.fields.extend(meta::require_tls(RequireTls::Yes));
+    }
     Some(dsn)
 }
 
 fn returns_all(message: &Message, group: &Group, start: &[u8]) -> bool {
-    // RFC 3461 §4.3: RET=FULL is for reports of a failure.
+    // RFC 3461 §4.3: RET=FULL is for reports of a failure. RFC 8689 §5: not where TLS is required.
     message.envelope.ret == Some(Ret::Full)
+        && message.require_tls() != RequireTls::Yes
         && group.owner.is_none()
         && group.reports.returns == Returns::Full
         && group.wish() == Notify::FAILURE

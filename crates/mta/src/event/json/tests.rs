@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event::{Position, Recipients};
-use mail::{Class, Culprit, Envelope, Mailbox, MessageId, Notify, Recipient};
+use mail::{Class, Culprit, Envelope, Mailbox, MessageId, Notify, Recipient, RequireTls};
 use std::sync::Arc;
 
 fn envelope(recipients: &[&str]) -> Arc<Envelope> {
@@ -77,7 +77,8 @@ fn received_lists_all_recipients_on_one_line() {
         dmarc: Some(auth::dmarc::Verdict::Pass),
         ..Summary::default()
     };
-    let seen = lines(&event(Kind::Received { client: client(), checked }, &[]));
+    let require_tls = RequireTls::Yes;
+    let seen = lines(&event(Kind::Received { client: client(), checked, require_tls }, &[]));
     assert_eq!(seen.len(), 1);
     let line = &seen[0];
     assert_eq!(line["time"], "2026-11-21T10:11:12.345Z");
@@ -95,6 +96,7 @@ fn received_lists_all_recipients_on_one_line() {
     assert_eq!(line["helo"], "ev\u{1b}[2Jil\u{9b}\"\\");
     assert_eq!(line["size"], 400);
     assert_eq!((&line["spf"], &line["dmarc"]), (&"softfail".into(), &"pass".into()));
+    assert_eq!(line["require_tls"], "yes");
     assert!(line.get("delay_ms").is_none() && line.get("dkim").is_none());
 }
 
@@ -102,7 +104,14 @@ fn received_lists_all_recipients_on_one_line() {
 fn terminal_controls_never_reach_the_log_raw() {
     let mut out = Vec::new();
     write_lines(
-        &event(Kind::Received { client: client(), checked: Summary::default() }, &[]),
+        &event(
+            Kind::Received {
+                client: client(),
+                checked: Summary::default(),
+                require_tls: RequireTls::Unsaid,
+            },
+            &[],
+        ),
         &mut out,
     );
     let text = String::from_utf8(out).unwrap();

@@ -118,7 +118,8 @@ fn secret(secret: &Secret) -> Result<String, Trouble> {
     match secret {
         Secret::Here(password) => Ok(password.clone()),
         Secret::File(path) => {
-            password::read(path).map_err(|why| Trouble::new(TroubleKind::Unreachable, why))
+            let read = password::read(path).map(|password| password.to_string());
+            read.map_err(|why| Trouble::new(TroubleKind::Unreachable, why))
         }
     }
 }

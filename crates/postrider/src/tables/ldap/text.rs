@@ -56,7 +56,8 @@ pub(crate) struct LdapText {
     #[serde(skip_serializing_if = "Option::is_none")]
     tls: Option<LdapTlsText>,
     /// As whom the directory is asked: `dn` (the name of an entry) with `password`, or with
-    /// `password_file` (its first line, read at each bind); or `external = true` (SASL EXTERNAL: the
+    /// `password_file` (its first line, read at each bind; also `env:NAME` or
+    /// `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`); or `external = true` (SASL EXTERNAL: the
     /// user of a Unix socket, or of the certificate). Without it: as nobody in particular.
     #[serde(skip_serializing_if = "Option::is_none")]
     bind: Option<LdapBindText>,

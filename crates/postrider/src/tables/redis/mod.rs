@@ -134,7 +134,7 @@ impl Driver {
             info = info.set_username(user);
         }
         if let Some(file) = password_file {
-            info = info.set_password(password::read(file)?);
+            info = info.set_password(&*password::read(file)?);
         }
         let wire = server.open().await.map_err(|error| error.to_string())?;
         let allowance = Allowance::new(OPENING_BYTES_MAX);

@@ -37,6 +37,7 @@ pub(crate) struct RedisText {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     /// The file whose first line is the password; without it there is none. Read for each connection.
+    /// Also `env:NAME` or `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`.
     #[serde(skip_serializing_if = "Option::is_none")]
     password_file: Option<PathBuf>,
     /// The key in the server: `"user:%s"`. Required.

@@ -38,6 +38,7 @@ pub(crate) struct SqlText {
     /// only those that are named here.
     fields: Vec<String>,
     /// The file whose first line is the password; without it there is none. Read for each connection.
+    /// Also `env:NAME` or `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`.
     #[serde(skip_serializing_if = "Option::is_none")]
     password_file: Option<PathBuf>,
     /// Wait for a connection.

@@ -3,7 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part of it")]
 
-use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono, Random};
+use mail::{Class, Domain, EnhancedStatus, Failure, MessageId, Mono, Random, RequireTls};
 use queue::lease::LeaseMessage;
 use queue::{
     Action, CloseReason, EntryId, EntryOutcome, LOCATING_MAX, Located, Locating, NamedLimit,
@@ -79,6 +79,7 @@ pub fn scheduled_key(domain: &str) -> ScheduledKey {
         campaign: Arc::from(""),
         domain: Domain::parse(domain).expect("a domain"),
         route: Arc::from(""),
+        require_tls: RequireTls::Unsaid,
     }
 }
 

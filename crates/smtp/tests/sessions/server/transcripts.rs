@@ -244,6 +244,7 @@ fn set(config: &mut ServerConfig, script: &mut Script, line: &str) {
         "transfer_timeout" => config.transfer_timeout = seconds(value),
         "session_timeout" => config.session_timeout = seconds(value),
         "starttls" => config.starttls = true,
+        "no_requiretls" => config.require_tls = false,
         "logins" => {
             let mechanisms = vec!["PLAIN", "LOGIN"];
             config.logins = Some(LoginRules { mechanisms, failures_max: small() });

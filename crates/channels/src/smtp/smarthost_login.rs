@@ -1,0 +1,281 @@
+//! The login at hosts that take mail of their users only: who we are there, and what proves it.
+
+use auth::sasl::USER_BYTES_MAX;
+use auth::sasl::client::{Credentials, Mechanism};
+use config::{Reader, SecretFile, SecretSource, TableEntry, TokenSource, WebPlace};
+use lookup::Entry;
+use mta::tables::values_of;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How to log in.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct LoginText {
+    /// The user's name there. Required, but with `table`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    /// A file with the password in its only line, which not everybody may read. It is read at the start,
+    /// and again when it changes. `$CREDENTIALS_DIRECTORY/NAME` is what systemd hands over by
+    /// `LoadCredential=NAME:…`, `env:NAME` a variable of the environment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password_file: Option<String>,
+    /// The same with a token of OAuth (RFC 6750) instead, which somebody else renews.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_file: Option<String>,
+    /// The OAuth 2.0 server that gives out tokens, which this server renews in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oauth: Option<OauthText>,
+    /// The name of the table from hosts (`smtp.example.net:587`, or without the port, or in brackets) to logins:
+    /// `user:password`, as Postfix has them (`smtp_sasl_password_maps`), or entries with the values `user`
+    /// and `password`. Mail for a host that is not in it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    table: Option<String>,
+    /// The mechanisms that may be used, of those that the host offers the strongest. Without it: all, in this
+    /// order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mechanisms: Option<Vec<MechanismText>>,
+}
+
+/// An OAuth 2.0 server that gives out tokens (RFC 6749 §6; without `refresh_token_file` §4.4).
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct OauthText {
+    /// Its token endpoint, `https://…`; `http://` only at a loopback address. Required.
+    url: String,
+    /// Who we are there. Required.
+    client_id: String,
+    /// File whose first line is the secret for that, or as with `password_file`. Read at each request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_secret_file: Option<PathBuf>,
+    /// File whose first line is the refresh token, or as with `password_file`. Read at each request. A new
+    /// one that the server gives with a token is written there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refresh_token_file: Option<PathBuf>,
+    /// What the token is to be good for: words with blanks between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
+    /// PEM file with the certificates that the server's must be signed by; without it the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca_file: Option<PathBuf>,
+}
+
+impl OauthText {
+    /// `None` when there is a mistake in it, which `reader` was told.
+    fn read(self, reader: &mut Reader<'_, '_>) -> Option<TokenSource> {
+        const AT: &str = "login.oauth";
+        let place = WebPlace::parse(&self.url);
+        if let Err(why) = &place {
+            let help = "such as \"https://id.example.org/oauth2/token\"";
+            let message = format!("\"{}\" is no place to ask: {why}", self.url.escape_debug());
+            let key = if self.url.is_empty() { AT.to_owned() } else { format!("{AT}.url") };
+            reader.error(&key, message, help);
+        }
+        reader.printable(&format!("{AT}.client_id"), &self.client_id, 255);
+        if let Some(scope) = &self.scope {
+            reader.printable(&format!("{AT}.scope"), scope, 1_024);
+        }
+        if self.client_secret_file.is_none() && self.refresh_token_file.is_none() {
+            let help = "give it `refresh_token_file`, `client_secret_file` or both";
+            reader.error(AT, "nothing proves to the server who we are", help);
+            return None;
+        }
+        Some(TokenSource {
+            at: place.ok()?,
+            client_id: self.client_id.into(),
+            client_secret: self.client_secret_file,
+            refresh_token: self.refresh_token_file,
+            scope: self.scope.map(String::into_boxed_str),
+            ca_file: self.ca_file,
+        })
+    }
+}
+
+/// How to prove who we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum MechanismText {
+    /// RFC 7677: the password is not sent, and the host proves that it knows it.
+    #[serde(rename = "scram-sha-256")]
+    ScramSha256,
+    /// RFC 4616: the password is sent.
+    Plain,
+    /// The same in an older form.
+    Login,
+    /// RFC 7628: a token.
+    Oauthbearer,
+    /// The same in an older form.
+    Xoauth2,
+}
+
+impl MechanismText {
+    fn mechanism(self) -> Mechanism {
+        match self {
+            MechanismText::ScramSha256 => Mechanism::ScramSha256,
+            MechanismText::Plain => Mechanism::Plain,
+            MechanismText::Login => Mechanism::Login,
+            MechanismText::Oauthbearer => Mechanism::OauthBearer,
+            MechanismText::Xoauth2 => Mechanism::XOauth2,
+        }
+    }
+}
+
+/// Who we are at hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Login {
+    /// Our name, and what proves it.
+    pub identity: Identity,
+    /// The mechanisms that may be used, the strongest first.
+    pub mechanisms: Vec<Mechanism>,
+    /// The hosts are on this machine: nobody can listen.
+    pub in_clear: bool,
+}
+
+/// Our name, and what proves it.
+#[derive(Clone, Debug)]
+pub enum Identity {
+    /// The same at all hosts.
+    User { user: String, secret: Arc<SecretFile> },
+    /// As this table has it of each host.
+    Table(Arc<TableEntry>),
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Identity) -> bool {
+        match (self, other) {
+            (
+                Identity::User { user, secret },
+                Identity::User { user: other_user, secret: other_secret },
+            ) => user == other_user && secret == other_secret,
+            // Each configuration has tables of its own.
+            (Identity::Table(table), Identity::Table(other)) => Arc::ptr_eq(table, other),
+            _ => false,
+        }
+    }
+}
+
+/// For people, who see nothing of the secret but where it comes from.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Identity::User { user, secret } => write!(f, "{user}, by {}", secret.source()),
+            Identity::Table(table) => write!(f, "as table {} has it of the host", table.name),
+        }
+    }
+}
+
+impl Login {
+    pub(super) fn read(
+        text: LoginText,
+        in_clear: bool,
+        reader: &mut Reader<'_, '_>,
+    ) -> Option<Login> {
+        let mechanisms = text.mechanisms.clone();
+        let (identity, key, all) = identity(text, reader)?;
+        let mut allowed = all.to_vec();
+        if let Some(mechanisms) = mechanisms {
+            let wanted: Vec<Mechanism> = mechanisms.iter().map(|text| text.mechanism()).collect();
+            if let Some(at) = wanted.iter().position(|mechanism| !all.contains(mechanism)) {
+                let names: Vec<&str> = all.iter().map(|mechanism| mechanism.name()).collect();
+                let message = format!("{} is not for what `{key}` has", wanted[at].name());
+                let help = format!("there are: {}", names.join(", "));
+                reader.error(&format!("login.mechanisms[{at}]"), message, &help);
+            }
+            allowed.retain(|mechanism| wanted.contains(mechanism));
+            if wanted.is_empty() {
+                reader.error("login.mechanisms", "at least one is wanted", "");
+            }
+        }
+        Some(Login { identity, mechanisms: allowed, in_clear })
+    }
+
+    /// What has the secret, if it is one for all hosts.
+    pub(super) fn secret(&self) -> Option<&Arc<SecretFile>> {
+        match &self.identity {
+            Identity::User { secret, .. } => Some(secret),
+            Identity::Table(_) => None,
+        }
+    }
+}
+
+/// Who we are, by which key that is said, and what may prove it.
+fn identity(
+    text: LoginText,
+    reader: &mut Reader<'_, '_>,
+) -> Option<(Identity, &'static str, &'static [Mechanism])> {
+    let LoginText { user, password_file, token_file, oauth, table, .. } = text;
+    if let Some(table) = table {
+        if user.is_some() || password_file.is_some() || token_file.is_some() || oauth.is_some() {
+            let help = "it has the user of each host, and the password: leave the others out";
+            reader.error("login.table", "`table` beside a user or a secret", help);
+        }
+        let table = reader.table("login.table", &table)?;
+        return Some((Identity::Table(table), "login.table", &Mechanism::OF_PASSWORDS));
+    }
+    let user = user.unwrap_or_default();
+    reader.printable("login.user", &user, USER_BYTES_MAX);
+    let (key, source, all) = match (password_file, token_file, oauth) {
+        (Some(file), None, None) => {
+            let key = "login.password_file";
+            let place = SecretSource::Place(reader.file_path(key, &file));
+            (key, place, &Mechanism::OF_PASSWORDS[..])
+        }
+        (None, Some(file), None) => {
+            let key = "login.token_file";
+            let place = SecretSource::Place(reader.file_path(key, &file));
+            (key, place, &Mechanism::OF_TOKENS[..])
+        }
+        (None, None, Some(oauth)) => {
+            let source = SecretSource::Token(Box::new(oauth.read(reader)?));
+            ("login.oauth", source, &Mechanism::OF_TOKENS[..])
+        }
+        _ => {
+            let message = "one of `password_file`, `token_file`, `oauth` and `table` is wanted";
+            reader.error("login", message, "");
+            return None;
+        }
+    };
+    Some((Identity::User { user, secret: Arc::new(SecretFile::of(source)) }, key, all))
+}
+
+/// The login that an entry has.
+///
+/// # Errors
+/// What is wrong with it, of which nothing is shown.
+pub(super) fn credentials_of(entry: &Entry) -> Result<Credentials, &'static str> {
+    let value = |name| values_of(entry, name).first().map(|value| &**value);
+    let (user, password) = match (value("user"), value("password")) {
+        (Some(user), Some(password)) => (user, password),
+        _ => entry.text.split_once(':').ok_or("its entry is not user:password")?,
+    };
+    Credentials::new(user, password.as_bytes()).ok_or("its entry can't be said in a login")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_a_user_and_a_password() {
+        let credentials = |user: &str, password: &str| {
+            Ok(Credentials::new(user, password.as_bytes()).expect("they can be said"))
+        };
+        let of = |text: &str| credentials_of(&Entry::text(text));
+        assert_eq!(of("relay@x:p:w d"), credentials("relay@x", "p:w d"));
+        for (wrong, why) in [
+            ("relay", "not user:password"),
+            ("", "not user:password"),
+            (":p", "can't be said"),
+            ("relay:", "can't be said"),
+            ("relay:a\u{7}", "can't be said"),
+        ] {
+            assert!(of(wrong).unwrap_err().contains(why), "{wrong}");
+        }
+        let field = |name: &str, value: &str| (Box::from(name), Box::from([Box::from(value)]));
+        let named = Entry::fields(vec![field("user", "relay"), field("password", "p")]);
+        assert_eq!(credentials_of(&named), credentials("relay", "p"));
+    }
+}

@@ -1,0 +1,121 @@
+//! Where messages may go that ask for TLS all the way, or for none (RFC 8689).
+
+use super::hop_tls::{HopTls, Promised, policy_hosts};
+use auth::mta_sts::Mode;
+use config::{Destination, Settings, TlsSources};
+use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, RequireTls};
+
+/// RFC 8689 §4.2.1: "Encryption needed".
+pub const ENCRYPTION_NEEDED: EnhancedStatus = EnhancedStatus::new(5, 7, 10);
+
+/// On what terms messages go by a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// Who is heard about TLS.
+    pub(crate) sources: TlsSources,
+    /// It must be TLS, to hosts that are authenticated and offer REQUIRETLS.
+    pub(crate) required: bool,
+}
+
+impl Terms {
+    /// Those of messages that ask for this.
+    pub(crate) fn new(channel: &dyn Settings, asked: RequireTls) -> Terms {
+        let (as_routed, required) = (channel.tls_sources(), channel.tls_sources_required());
+        match (asked, required) {
+            (RequireTls::Yes, Some(sources)) => Terms { sources, required: true },
+            // §3: what the recipient's domain asks for. What the operator asks for stays.
+            (RequireTls::No, _) if matches!(channel.destination(), Destination::Mx { .. }) => {
+                Terms { sources: TlsSources::default(), required: false }
+            }
+            _ => Terms { sources: as_routed, required: false },
+        }
+    }
+
+    /// What holds for hosts that the file or a table names.
+    pub(crate) fn of_named_hosts(self) -> HopTls {
+        HopTls { required: self.required, ..HopTls::of_file(self.sources) }
+    }
+}
+
+/// The hosts of a domain as a message may go to them that must have TLS (RFC 8689 §4.2.1): somebody vouches
+/// for their names, DNSSEC or a policy in whatever mode. An address literal is no word of the DNS.
+///
+/// # Errors
+/// Nobody does, which is final.
+pub(crate) fn vouched(domain: &Domain, mut promised: Promised) -> Result<Promised, Failure> {
+    promised.tls.required = true;
+    if promised.tls.dane || promised.tls.mta_sts || domain.literal().is_some() {
+        return Ok(promised);
+    }
+    match &promised.policy {
+        Some(policy) if policy.mode != Mode::None => {
+            let hosts = policy_hosts(policy, domain, promised.groups);
+            promised.groups = hosts.map_err(|failure| refused(domain, &failure.text))?;
+            promised.tls.mta_sts = true;
+            Ok(promised)
+        }
+        _ => {
+            let text = "neither DNSSEC nor an MTA-STS policy vouches for its MX hosts";
+            Err(refused(domain, text))
+        }
+    }
+}
+
+fn refused(domain: &Domain, why: &str) -> Failure {
+    Failure {
+        class: Class::Permanent,
+        culprit: Culprit::Dns(Box::from(domain.as_str())),
+        status: ENCRYPTION_NEEDED,
+        reply: None,
+        step: None,
+        text: format!("the message asks for TLS all the way (REQUIRETLS): {why}").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routing::hosts::{Host, HostGroup};
+    use auth::mta_sts::Policy;
+    use std::sync::Arc;
+
+    fn promised(tls: HopTls, mode: Option<&str>) -> Promised {
+        let host = |name: &str| Host { name: name.into(), port: 25 };
+        let group = HostGroup { hosts: vec![host("a.far.test"), host("b.far.test")] };
+        let text = |mode| format!("version: STSv1\nmode: {mode}\nmx: b.far.test\nmax_age: 9");
+        let policy = mode.map(|mode| Arc::new(Policy::parse(text(mode).as_bytes()).unwrap()));
+        Promised { groups: vec![group], tls, policy }
+    }
+
+    fn hosts(tls: HopTls, mode: Option<&str>) -> Result<String, Failure> {
+        let domain = Domain::parse("far.test").unwrap();
+        let found = vouched(&domain, promised(tls, mode))?;
+        let names: Vec<String> =
+            found.groups.iter().flat_map(|g| &g.hosts).map(|host| host.name.to_string()).collect();
+        Ok(format!("[{}] {}", found.tls.key(), names.join(" ")))
+    }
+
+    #[test]
+    fn somebody_vouches_for_hosts_that_get_such_mail() {
+        const NOBODY: HopTls =
+            HopTls { is_optional: false, dane: false, mta_sts: false, required: false };
+        let dane = HopTls { dane: true, ..NOBODY };
+        assert_eq!(hosts(dane, None).unwrap(), "[requiretls,dane] a.far.test b.far.test");
+        let enforced = HopTls { mta_sts: true, ..NOBODY };
+        let seen = hosts(enforced, Some("enforce")).unwrap();
+        assert_eq!(seen, "[requiretls,mta-sts] a.far.test b.far.test", "left out before");
+        let seen = hosts(NOBODY, Some("testing")).unwrap();
+        assert_eq!(seen, "[requiretls,mta-sts] b.far.test");
+        for mode in [None, Some("none")] {
+            let failure = hosts(NOBODY, mode).unwrap_err();
+            assert_eq!((failure.class, failure.status), (Class::Permanent, ENCRYPTION_NEEDED));
+        }
+    }
+
+    #[test]
+    fn an_address_literal_needs_nobody_who_vouches_for_it() {
+        let domain = Domain::parse("[192.0.2.1]").unwrap();
+        let found = vouched(&domain, promised(HopTls::default(), None)).unwrap();
+        assert_eq!(found.tls.key(), "requiretls");
+    }
+}

@@ -1,0 +1,139 @@
+//! Where a secret stands that the configuration names: in a file, in one that systemd hands over
+//! (`$CREDENTIALS_DIRECTORY/NAME`), or in the environment (`env:NAME`).
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// What systemd hands over stands below the directory that it names in this variable.
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+
+/// What a variable of the environment is named by.
+const VARIABLE: &[u8] = b"env:";
+
+/// Where it stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    File(Cow<'a, Path>),
+    /// This variable of the environment.
+    Variable(&'a OsStr),
+}
+
+impl<'a> Place<'a> {
+    /// The place that is written so.
+    ///
+    /// # Errors
+    /// It would be one of systemd's, and there are none.
+    pub(crate) fn of(written: &'a Path) -> Result<Place<'a>, String> {
+        if let Some(name) = written.as_os_str().as_bytes().strip_prefix(VARIABLE) {
+            return Ok(Place::Variable(OsStr::from_bytes(name)));
+        }
+        let Ok(name) = written.strip_prefix(format!("${CREDENTIALS}")) else {
+            return Ok(Place::File(Cow::Borrowed(written)));
+        };
+        let directory = std::env::var_os(CREDENTIALS)
+            .ok_or_else(|| format!("the environment has no {CREDENTIALS}: systemd sets it"))?;
+        Ok(Place::File(Cow::Owned(PathBuf::from(directory).join(name))))
+    }
+
+    /// What stands there; of what is longer than `bytes_max` one byte more.
+    ///
+    /// # Errors
+    /// It can't be read, or there is no such variable.
+    pub(crate) fn read(&self, bytes_max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
+        let mut content = Zeroizing::new(Vec::new());
+        let most = bytes_max.saturating_add(1);
+        match self {
+            Place::File(path) => {
+                File::open(path)?.take(most).read_to_end(&mut content)?;
+            }
+            Place::Variable(name) => {
+                let none = || io::Error::new(io::ErrorKind::NotFound, "no such variable is set");
+                let value = std::env::var_os(name).ok_or_else(none)?;
+                value.as_bytes().take(most).read_to_end(&mut content)?;
+            }
+        }
+        Ok(content)
+    }
+}
+
+/// The first line of what stands at a place, which may have so many bytes; `key` names the place in what is
+/// said of it. Read for each use, so that a new one needs no reload.
+///
+/// # Errors
+/// Why there is none, with the place.
+pub(crate) fn first_line(
+    key: &str,
+    written: &Path,
+    bytes_max: usize,
+) -> Result<Zeroizing<String>, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{key} {}: {why}", written.display());
+    let place = Place::of(written).map_err(|why| wrong(&why))?;
+    // With its line end.
+    let content = place.read(bytes_max as u64 + 2).map_err(|error| wrong(&error))?;
+    let line = content.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() {
+        return Err(wrong(&"its first line is empty"));
+    }
+    if line.len() > bytes_max {
+        return Err(wrong(&format_args!("its first line has more than {bytes_max} bytes")));
+    }
+    let line = std::str::from_utf8(line).map_err(|_| wrong(&"its first line is not UTF-8"))?;
+    Ok(Zeroizing::new(line.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_file_or_a_variable() {
+        let of = |written: &'static str| Place::of(Path::new(written));
+        assert_eq!(of("/etc/x"), Ok(Place::File(Path::new("/etc/x").into())));
+        assert_eq!(of("env:RELAY"), Ok(Place::Variable(OsStr::new("RELAY"))));
+        assert_eq!(of("./env:RELAY"), Ok(Place::File(Path::new("./env:RELAY").into())));
+        let handed = of("$CREDENTIALS_DIRECTORY/relay");
+        assert_eq!(handed.is_ok(), std::env::var_os(CREDENTIALS).is_some());
+        let path = first_line("secret", Path::new("env:PATH"), 65_536).unwrap();
+        assert_eq!(std::env::var("PATH").ok().as_deref(), Some(&**path));
+        let error = first_line("secret", Path::new("env:PATH"), 1).unwrap_err();
+        assert_eq!(error, "secret env:PATH: its first line has more than 1 bytes");
+        for none in ["env:", "env:POSTRIDER_HAS_NO_SUCH"] {
+            let error = first_line("secret", Path::new(none), 8).unwrap_err();
+            assert!(error.ends_with(": no such variable is set"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_the_first_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("password");
+        let read =
+            |path: &Path| first_line("password_file", path, 1_024).map(|line| line.to_string());
+        assert!(read(&path).unwrap_err().contains("No such file"));
+        let longest = "p".repeat(1_024);
+        for (text, password) in [
+            ("secret\n", "secret"),
+            (" se cret \r\nmore\n", " se cret "),
+            (&*longest, &*longest),
+            (&*format!("{longest}\r\n"), &*longest),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(read(&path).as_deref(), Ok(password));
+        }
+        for (text, why) in
+            [("", "is empty"), ("\nx", "is empty"), (&*format!("{longest}p"), "1024")]
+        {
+            std::fs::write(&path, text).unwrap();
+            let error = read(&path).unwrap_err();
+            assert!(error.contains(why) && error.contains("/password: "), "{error}");
+        }
+        std::fs::write(&path, b"\xff\n").unwrap();
+        assert!(read(&path).unwrap_err().ends_with("not UTF-8"));
+    }
+}

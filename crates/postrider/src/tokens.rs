@@ -1,0 +1,211 @@
+//! Tokens that routes log in with, fetched from OAuth 2.0 servers and renewed in time (RFC 6749).
+//!
+//! Nothing waits for a server but mail that has no token. Each source has a task of its own, on one thread
+//! for all: it asks once at a time, however many routes have the token, and goes on over reloads.
+
+mod answer;
+mod request;
+
+use crate::console::ConsoleLog;
+use crate::mutex::lock;
+use config::{Config, Secret, SecretFile, SecretSource, TokenSource};
+use mta::console::{Console as _, Level};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// A server answers within so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// After a failure it is asked again after so long, and then twice as long each time …
+const RETRY_FIRST: Duration = Duration::from_secs(5);
+/// … up to this.
+const RETRY_LONGEST: Duration = Duration::from_secs(300);
+/// A token that a host refuses is renewed, but no sooner after the last was fetched.
+const REFUSED_AFTER: Duration = Duration::from_secs(60);
+/// How often it is seen whether one was refused.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Those who renew tokens.
+pub(crate) struct Tokens {
+    known: Mutex<Known>,
+    console: Arc<ConsoleLog>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The way to the thread, once there is one.
+    thread: Option<mpsc::UnboundedSender<Task>>,
+    sources: Vec<(TokenSource, mpsc::UnboundedSender<Weak<SecretFile>>)>,
+}
+
+/// What the thread is to do for a source.
+struct Task {
+    source: TokenSource,
+    files: mpsc::UnboundedReceiver<Weak<SecretFile>>,
+    console: Arc<ConsoleLog>,
+}
+
+impl Tokens {
+    /// Those of a configuration at the start.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(crate) fn start(config: &Config, console: &Arc<ConsoleLog>) -> Result<Tokens, String> {
+        let tokens = Tokens { known: Mutex::default(), console: Arc::clone(console) };
+        tokens.adopt(config).map(|()| tokens)
+    }
+
+    /// Renews what a configuration needs, for as long as it is in force.
+    ///
+    /// # Errors
+    /// When the system gives no thread for that.
+    pub(crate) fn adopt(&self, config: &Config) -> Result<(), String> {
+        for (_, file) in config.secret_files() {
+            if let SecretSource::Token(source) = file.source() {
+                self.keep(source, file)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self, source: &TokenSource, file: &Arc<SecretFile>) -> Result<(), String> {
+        let mut known = lock(&self.known);
+        let sent = |(_, files): &(_, mpsc::UnboundedSender<_>)| files.send(Arc::downgrade(file));
+        if let Some(task) = known.sources.iter().find(|(of, _)| of == source) {
+            return sent(task).map_err(|_| "the thread that renews tokens has ended".to_owned());
+        }
+        let thread = match &known.thread {
+            Some(thread) => thread.clone(),
+            None => known.thread.insert(start()?).clone(),
+        };
+        let (sender, files) = mpsc::unbounded_channel();
+        let task = Task { source: source.clone(), files, console: Arc::clone(&self.console) };
+        let _ = sender.send(Arc::downgrade(file));
+        known.sources.push((source.clone(), sender));
+        thread.send(task).map_err(|_| "the thread that renews tokens has ended".to_owned())
+    }
+}
+
+fn start() -> Result<mpsc::UnboundedSender<Task>, String> {
+    let (sender, mut tasks) = mpsc::unbounded_channel::<Task>();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot renew tokens: {error}"))?;
+    let run = move || {
+        LocalSet::new().block_on(&runtime, async {
+            while let Some(task) = tasks.recv().await {
+                spawn_local(renew(task));
+            }
+        });
+    };
+    let thread = thread::Builder::new().name("tokens".to_owned()).spawn(run);
+    thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok(sender)
+}
+
+/// What is known of one source.
+struct State {
+    /// The token, and when it ends.
+    token: Option<(Secret, Instant)>,
+    /// Why there is none.
+    why: Box<str>,
+    asked_at: Option<Instant>,
+    /// When it is asked next.
+    due: Instant,
+    failures: u32,
+}
+
+impl State {
+    /// What routes log in with.
+    fn content(&self) -> Result<Secret, Box<str>> {
+        match &self.token {
+            Some((token, ends)) if Instant::now() < *ends => Ok(token.clone()),
+            _ => Err(self.why.clone()),
+        }
+    }
+
+    /// Takes what came of a request.
+    fn take(&mut self, answered: Result<answer::Granted, String>) {
+        let now = Instant::now();
+        self.asked_at = Some(now);
+        match answered {
+            Ok(granted) => {
+                self.failures = 0;
+                self.why = "it has ended, and was not renewed yet".into();
+                self.due = now + granted.renewed_after();
+                self.token = Some((granted.token, now + granted.lasts));
+            }
+            Err(why) => {
+                let wait = RETRY_FIRST * 2_u32.saturating_pow(self.failures.min(10));
+                self.failures = self.failures.saturating_add(1);
+                self.due = now + wait.min(RETRY_LONGEST);
+                self.why = why.into();
+            }
+        }
+    }
+}
+
+async fn renew(task: Task) {
+    let Task { source, mut files, console } = task;
+    let mut asker = request::Asker::new(source);
+    let mut state = State {
+        token: None,
+        why: "there is none yet".into(),
+        asked_at: None,
+        due: Instant::now(),
+        failures: 0,
+    };
+    let mut routes: Vec<Arc<SecretFile>> = Vec::new();
+    let mut weak: Vec<Weak<SecretFile>> = Vec::new();
+    loop {
+        routes.clear();
+        while let Ok(file) = files.try_recv() {
+            weak.push(file);
+        }
+        weak.retain(|file| file.strong_count() > 0);
+        if weak.is_empty() {
+            // Nobody wants it, until a reload brings somebody.
+            match files.recv().await {
+                Some(file) => weak.push(file),
+                None => return,
+            }
+            continue;
+        }
+        routes.extend(weak.iter().filter_map(Weak::upgrade));
+        let now = Instant::now();
+        let is_refused = routes.iter().any(|file| file.is_refused())
+            && state.asked_at.is_none_or(|at| now >= at + REFUSED_AFTER);
+        let is_asked = now >= state.due || is_refused;
+        if is_asked {
+            let answered = timeout(PATIENCE, asker.ask()).await;
+            let answered =
+                answered.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")));
+            let was_well = state.failures == 0;
+            state.take(answered);
+            let whose = asker.source();
+            match state.failures {
+                0 if !was_well => {
+                    console.line(Level::Info, "token", format_args!("renewed again: {whose}"))
+                }
+                1 => console.line(
+                    Level::Error,
+                    "token",
+                    format_args!("not renewed: {whose}: {}", state.why),
+                ),
+                _ => {}
+            }
+            if let Some(why) = asker.take_unkept() {
+                console.line(Level::Error, "token", format_args!("{whose}: {why}"));
+            }
+        }
+        for file in &routes {
+            let content = state.content();
+            if is_asked || file.secret() != content {
+                file.put(content);
+            }
+        }
+        sleep_until(state.due.min(now + LOOK_EVERY).max(Instant::now())).await;
+    }
+}

@@ -1,0 +1,137 @@
+//! Asking a token endpoint (RFC 6749 §4.4, §6).
+
+use super::answer::Granted;
+use crate::https;
+use crate::replacement::Replacement;
+use crate::secret_place::{Place, first_line};
+use auth::sasl::bearer;
+use auth::sasl::client::SECRET_BYTES_MAX;
+use config::TokenSource;
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
+use std::io::Write as _;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// An answer has no more bytes.
+const ANSWER_BYTES_MAX: usize = 65_536;
+
+/// Asks one source, once at a time.
+pub(super) struct Asker {
+    source: TokenSource,
+    /// One that could not be written to its place: with what was read there when it came.
+    newer: Option<(Zeroizing<String>, Zeroizing<String>)>,
+    /// Why it could not.
+    unkept: Option<String>,
+}
+
+impl Asker {
+    pub(super) fn new(source: TokenSource) -> Asker {
+        Asker { source, newer: None, unkept: None }
+    }
+
+    /// As messages name it.
+    pub(super) fn source(&self) -> String {
+        format!("a token of {} for {}", self.source.at.authority, self.source.client_id)
+    }
+
+    /// Why a refresh token is known in memory only, if that was not told yet.
+    pub(super) fn take_unkept(&mut self) -> Option<String> {
+        self.unkept.take()
+    }
+
+    /// A new token.
+    ///
+    /// # Errors
+    /// Why there is none, in words that have nothing of a secret.
+    pub(super) async fn ask(&mut self) -> Result<Granted, String> {
+        let at = self.source.at.clone();
+        let (form, written) = self.form()?;
+        let mut request = Request::post(&*at.path)
+            .header(HOST, &*at.authority)
+            .header(USER_AGENT, https::USER_AGENT_NAME)
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        if let Some(secret) = &self.source.client_secret {
+            let secret = first_line("client_secret_file", secret, SECRET_BYTES_MAX)?;
+            let authorization = bearer::authorization(&self.source.client_id, &secret);
+            request = request.header(AUTHORIZATION, authorization.as_str());
+        }
+        let body = Full::<Bytes>::from(form.as_bytes().to_vec());
+        let request = request.body(body).map_err(|_| "the request can't be made".to_owned())?;
+        let client = match at.is_encrypted {
+            true => Some(Arc::new(https::client(self.source.ca_file.as_deref())?)),
+            false => None,
+        };
+        let stream = https::connect(&at.host, at.port, client).await?;
+        let (status, text) = https::exchange(stream, request, ANSWER_BYTES_MAX).await?;
+        let text = Zeroizing::new(text.to_vec());
+        let mut granted = Granted::read(status, &text)?;
+        if let (Some(new), Some(written)) = (granted.refresh_token.take(), written) {
+            self.keep(new, written);
+        }
+        Ok(granted)
+    }
+
+    /// What is asked, and the refresh token as it stands at its place.
+    fn form(&self) -> Result<(Zeroizing<String>, Option<Zeroizing<String>>), String> {
+        let mut form = Zeroizing::new(String::with_capacity(1_024));
+        let mut push = |key: &str, value: &str| {
+            let separator = if form.is_empty() { "" } else { "&" };
+            let value = Zeroizing::new(bearer::form_encoded(value));
+            for part in [separator, key, "=", &value] {
+                form.push_str(part);
+            }
+        };
+        let written = match &self.source.refresh_token {
+            None => {
+                push("grant_type", "client_credentials");
+                None
+            }
+            Some(place) => {
+                let written = first_line("refresh_token_file", place, SECRET_BYTES_MAX)?;
+                push("grant_type", "refresh_token");
+                // What an operator has written there since is newer still.
+                let newer = self.newer.as_ref().filter(|(_, seen)| *seen == written);
+                push("refresh_token", newer.map_or(&written, |(newer, _)| newer));
+                Some(written)
+            }
+        };
+        if let Some(scope) = &self.source.scope {
+            push("scope", scope);
+        }
+        if self.source.client_secret.is_none() {
+            push("client_id", &self.source.client_id);
+        }
+        Ok((form, written))
+    }
+
+    /// Keeps a refresh token that takes the place of what stands there (§6): the old one may be good no
+    /// longer.
+    fn keep(&mut self, new: Zeroizing<String>, written: Zeroizing<String>) {
+        if new == written {
+            return;
+        }
+        if let Err(why) = self.write(&new) {
+            let text = "a new refresh token is lost with the next restart";
+            self.unkept = Some(format!("{text}, for it can't be written: {why}"));
+            self.newer = Some((new, written));
+        } else {
+            self.newer = None;
+        }
+    }
+
+    fn write(&self, new: &str) -> Result<(), String> {
+        let place = self.source.refresh_token.as_deref().ok_or("it has no place")?;
+        let Place::File(path) = Place::of(place)? else {
+            return Err("the environment stays as it was".to_owned());
+        };
+        let replacement = Replacement::create(&path, None)?;
+        let mut file = replacement.file();
+        let content = Zeroizing::new(format!("{new}\n"));
+        file.write_all(content.as_bytes()).map_err(|error| error.to_string())?;
+        replacement.place()
+    }
+}
