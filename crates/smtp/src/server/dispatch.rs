@@ -153,10 +153,11 @@ impl ServerSession {
             let name = Reply::bare(250, self.config.hostname.clone());
             self.write(&name);
         } else {
+            let mechanisms = self.offered_mechanisms().to_vec();
             let offers = Offers {
                 starttls: self.offers_tls(),
                 require_tls: self.offers_require_tls(),
-                mechanisms: &self.offered_mechanisms().to_vec(),
+                mechanisms: &mechanisms,
                 xclient: &self.xclient_offer(),
             };
             replies::write_extensions(&mut self.output, &self.config, &offers);
