@@ -14,8 +14,8 @@ mod records;
 pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, Trust};
 pub use auth::greylist::Book;
 pub use authenticators::{
-    Authenticators, Conversation, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators,
-    WebPlace,
+    Authenticators, Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms,
+    NoAuthenticators, WebPlace,
 };
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 pub use records::AsRecords;

@@ -54,7 +54,7 @@ pub struct Shared {
     /// Reports to strangers.
     pub(crate) reports: ReportLimit,
     /// Who failed to log in lately.
-    pub(crate) login_failures: LoginFailures,
+    pub(crate) login_failures: Arc<LoginFailures>,
     /// The stored password that was checked last, of whomever: those of nobody are checked against it.
     pub(crate) last_stored: Mutex<Arc<Stored>>,
     /// Salts of users without stored keys are made with it.
@@ -82,7 +82,7 @@ impl Shared {
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
             reports: ReportLimit::default(),
-            login_failures: LoginFailures::default(),
+            login_failures: Arc::default(),
             last_stored: Mutex::new(Arc::new(Stored::of_nobody())),
             salt_secret: OnceLock::new(),
         }

@@ -9,7 +9,7 @@ use mta::seams::ClientCertificate;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-fn config(keys: &str) -> String {
+pub(crate) fn config(keys: &str) -> String {
     format!(
         "hostname = \"relay.test\"\n\
          [[certificate]]\nnames = [\"relay.test\"]\nchain = \"c.pem\"\nkey = \"c.key\"\n\
@@ -22,22 +22,22 @@ fn config(keys: &str) -> String {
 }
 
 /// A node with one user, `jo`, whose password is `right`.
-async fn node(keys: &str) -> Node {
+pub(crate) async fn node(keys: &str) -> Node {
     let node = Node::start(&config(keys)).await;
     node.world.set_entry("passwords", "jo", Ok("{PLAIN}right"));
     node
 }
 
-fn plain(user: &str, password: &str) -> String {
+pub(crate) fn plain(user: &str, password: &str) -> String {
     format!("AUTH PLAIN {}", STANDARD.encode(format!("\0{user}\0{password}")))
 }
 
-fn host(last: u8) -> IpAddr {
+pub(crate) fn host(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(203, 0, 113, last))
 }
 
 /// The reply to a login in a session of its own.
-async fn reply_to(node: &Node, from: IpAddr, user: &str, password: &str) -> String {
+pub(crate) async fn reply_to(node: &Node, from: IpAddr, user: &str, password: &str) -> String {
     Client::connect(node, from).await.say(&plain(user, password)).await
 }
 
