@@ -149,7 +149,7 @@ fn a_failure_is_answered_late_and_says_not_why() {
         );
         let told = node.lines().join("\n");
         assert!(
-            told.contains("login failed user=\"jo\" client=203.0.113.9:40000 listener=in"),
+            told.contains("login failed client=203.0.113.9:40000 listener=in user=\"jo\""),
             "{told}"
         );
         assert!(!told.contains("wrong") && !told.contains("right"), "{told}");

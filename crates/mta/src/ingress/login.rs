@@ -4,6 +4,7 @@ use super::decisions::{Grace, decided};
 use super::login_attempt::Attempt;
 use super::{Entrance, refusals};
 use crate::answer::Answer;
+use crate::console::{FAILED_LOGIN, Quoted};
 use crate::login_failures::Who;
 use crate::seams::{Hashing as _, Introspection, LoginServer, LoginTerms, Time as _, World};
 use crate::tables;
@@ -154,10 +155,11 @@ impl<W: World> Entrance<W> {
         services.metrics.login_failures.inc();
         let client = self.session.client();
         let (user, address, listener) = (attempt.user(), client.address, &client.listener);
-        let shown = user.unwrap_or_default();
+        let user = Quoted(user.unwrap_or_default());
+        // What the client chooses comes last, so that nothing of it can stand for the rest.
         services.console.warn(
-            "login",
-            format_args!("login failed user={shown:?} client={address} listener={listener}"),
+            FAILED_LOGIN,
+            format_args!("login failed client={address} listener={listener} user={user}"),
         );
         attempt.fail(services.now());
         // From the beginning: however long the check took, the answer comes at the same time.
@@ -182,7 +184,7 @@ impl<W: World> Entrance<W> {
         let found = match decided(services, found, Grace::None).await? {
             Ok(found) => found,
             Err(trouble) => {
-                services.console.warn("login", format_args!("nobody can log in: {trouble}"));
+                services.console.warn("logins", format_args!("nobody can log in: {trouble}"));
                 return Err(self.login_deferred());
             }
         };
@@ -201,8 +203,8 @@ impl<W: World> Entrance<W> {
             }
             Err(why) => {
                 let table = &table.name;
-                let text = format_args!("the password of {user:?} in table {table}: {why}");
-                services.console.warn("login", text);
+                let text = format_args!("the password of {} in table {table}: {why}", Quoted(user));
+                services.console.warn("logins", text);
                 Err(self.login_deferred())
             }
         }
@@ -217,7 +219,7 @@ impl<W: World> Entrance<W> {
         let done = Answer::later(async move { Ok(done.await) });
         let done = decided(services, done, Grace::None).await?;
         done.map_err(|_| {
-            services.console.warn("login", format_args!("too many passwords wait to be checked"));
+            services.console.warn("logins", format_args!("too many passwords wait to be checked"));
             self.login_deferred()
         })
     }

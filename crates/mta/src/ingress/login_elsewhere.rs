@@ -136,7 +136,7 @@ impl<W: World> Entrance<W> {
         match decided(services, heard, Grace::None).await? {
             Ok(heard) => Ok(heard),
             Err(trouble) => {
-                services.console.warn("login", format_args!("nobody can log in: {trouble}"));
+                services.console.warn("logins", format_args!("nobody can log in: {trouble}"));
                 Err(self.login_deferred())
             }
         }
