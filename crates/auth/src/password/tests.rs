@@ -8,6 +8,7 @@ fn password(text: &str) -> Password {
 const MADE_ELSEWHERE: &[(&str, &str)] = &[
     ("{PLAIN}pencil", "pencil"),
     ("{plain}a {b} $6$", "a {b} $6$"),
+    ("{PLAIN}!pencil", "!pencil"),
     ("{CLEARTEXT}p\u{e9}", "p\u{e9}"),
     // The reference's own tests.
     (
@@ -55,6 +56,17 @@ fn what_is_no_stored_password_lets_nobody_in() {
     let argon = |costs: &str| format!("$argon2id$v=19${costs}$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5Q");
     for (text, wrong) in [
         (String::new(), Unusable::NoScheme),
+        ("!".into(), Unusable::Locked),
+        ("*".into(), Unusable::Locked),
+        ("*LK*".into(), Unusable::Locked),
+        ("!!".into(), Unusable::Locked),
+        (format!("!$6$salt${}", "a".repeat(86)), Unusable::Locked),
+        ("{CRYPT}!$6$salt$x".into(), Unusable::Locked),
+        ("{SHA512-CRYPT}!$6$salt$x".into(), Unusable::Locked),
+        ("{blf-crypt}*".into(), Unusable::Locked),
+        ("{ARGON2ID}!".into(), Unusable::Locked),
+        ("{SCRAM-SHA-256}!".into(), Unusable::Form),
+        ("x".into(), Unusable::NoScheme),
         ("secret".into(), Unusable::NoScheme),
         ("$1$salt$hash".into(), Unusable::NoScheme),
         ("{CRYPT}ab01FAX.bQRSU".into(), Unusable::NoScheme),

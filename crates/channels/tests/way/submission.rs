@@ -231,6 +231,25 @@ fn nobody_is_told_that_a_password_is_wrong_when_nobody_knows() {
 }
 
 #[test]
+fn who_is_locked_out_is_told_what_a_wrong_password_is() {
+    play(|| async {
+        let keys = "mechanisms = [\"plain\", \"scram-sha-256\"]\nmax_login_failures = 100";
+        let node = node(keys).await;
+        let mut client = Client::connect(&node, STRANGER).await;
+        for stored in ["!", "*", "*LK*", "!{PLAIN}right", "!$6$salt$x", "{CRYPT}!"] {
+            node.world.set_entry("passwords", "jo", Ok(stored));
+            let before = node.age();
+            let reply = client.say(&plain("jo", "right")).await;
+            assert!(reply.starts_with("535 5.7.8 No such user"), "{stored}: {reply}");
+            assert_eq!(node.age() - before, Duration::from_secs(2));
+        }
+        // By SCRAM nothing shows before the proof fails.
+        let begin = format!("AUTH SCRAM-SHA-256 {}", STANDARD.encode("n,,n=jo,r=abc"));
+        assert!(client.say(&begin).await.starts_with("334 "));
+    });
+}
+
+#[test]
 fn exchanges_may_be_broken_off_and_begun_again() {
     play(|| async {
         let node = node("mechanisms = [\"login\"]").await;

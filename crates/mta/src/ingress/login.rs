@@ -8,7 +8,7 @@ use crate::console::{FAILED_LOGIN, Quoted};
 use crate::login_failures::Who;
 use crate::seams::{Hashing as _, Introspection, LoginServer, LoginTerms, Time as _, World};
 use crate::tables;
-use auth::password::Stored;
+use auth::password::{Stored, Unusable};
 use auth::sasl::Claim;
 use auth::sasl::scram::{Keys, Salted};
 use config::TableEntry;
@@ -189,11 +189,14 @@ impl<W: World> Entrance<W> {
             }
         };
         let last = &services.shared.last_stored;
-        let Some(entry) = found else {
+        let nobodys = || {
             let stored = Arc::clone(&last.lock().unwrap_or_else(PoisonError::into_inner));
-            return Ok(Kept { stored, is_his: false, entry: None });
+            Kept { stored, is_his: false, entry: None }
         };
+        let Some(entry) = found else { return Ok(nobodys()) };
         match Stored::parse(text_of(&entry)) {
+            // Whose account is locked is told what a wrong password is, and as late.
+            Err(Unusable::Locked) => Ok(nobodys()),
             Ok(stored) => {
                 // Salted, no two entries are the same.
                 let salted = stored.is_salted().then(|| Who::entry(text_of(&entry)));

@@ -20,6 +20,7 @@ const LISTENERS: [(&str, &str); 2] = [
 const TABLES: &str = "\
 [[table]]\nname = \"passwords\"\n[table.inline]\n\
 jo = \"{PLAIN}right\"\nal = \"{PLAIN}right\"\nbroken = \"$6$salt$short\"\n\
+locked = \"!{PLAIN}right\"\nstar = \"*\"\nword = \"*LK*\"\ncrypt = \"{CRYPT}!\"\n\
 ssha = \"{SSHA}c2VjcmV0\"\ntext = \"right\"\n\
 costly = \"{ARGON2ID}$argon2id$v=19$m=4194304,t=9,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5Q\"\n\
 [[table]]\nname = \"senders\"\n[table.inline]\njo = \"a@client.test\"\n";
