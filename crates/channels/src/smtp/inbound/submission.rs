@@ -49,6 +49,9 @@ pub(crate) struct SubmissionText {
     hide_client: bool,
     /// Give messages the Date and Message-ID that they lack (RFC 6409 §8.2, §8.3).
     add_missing_fields: bool,
+    /// So long a session may last in which nobody has logged in, whatever is said in it; 421 4.4.2 at its
+    /// end. Dovecot has the same three minutes.
+    login_timeout: DurationText,
     /// Failed logins in one session, 421 4.7.0 at the last one.
     #[schemars(range(min = 1))]
     max_login_failures: u32,
@@ -71,6 +74,7 @@ impl Default for SubmissionText {
             mechanisms: vec![MechanismText::Plain, MechanismText::Login],
             hide_client: false,
             add_missing_fields: true,
+            login_timeout: "3m".into(),
             max_login_failures: 3,
             login_failures_per_hour: 60,
             login_failures_per_hour_of_user: 120,
@@ -109,7 +113,8 @@ impl ProtocolSection for SubmissionText {
         }
         let mechanisms = text.mechanisms.iter().map(|one| one.name()).collect();
         let failures_max = text.max_login_failures;
-        listener.server.logins = Some(LoginRules { mechanisms, failures_max });
+        let timeout = reader.timeout("login_timeout", &text.login_timeout);
+        listener.server.logins = Some(LoginRules { mechanisms, failures_max, timeout });
         let failure_delay = reader.duration("login_failure_delay", &text.login_failure_delay);
         if failure_delay > FAILURE_DELAY_MAX {
             let message = "no client waits longer than a minute to learn that it failed";

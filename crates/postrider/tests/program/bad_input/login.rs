@@ -12,8 +12,9 @@ use std::process::{Child, Command, Stdio};
 
 /// What the submission listeners are told, in their order behind all others. Failures of a row are no
 /// other's.
-const LISTENERS: [(&str, &str); 2] = [
+const LISTENERS: [(&str, &str); 3] = [
     ("clear", "tls = \"starttls\"\nlogin_failures_per_hour = 1"),
+    ("hasty", "tls = \"starttls\"\nlogin_timeout = \"1s\""),
     ("login", "tls = \"implicit\"\nlogin_failures_per_hour = 0\nsenders = { table = \"senders\" }"),
 ];
 
@@ -115,12 +116,13 @@ fn login() {
     }
     let bench = Bench::start_with(&sections);
     let first = bench.server.addresses.len() - LISTENERS.len();
-    let [clear, login] = [0, 1].map(|at| bench.server.addresses[first + at]);
+    let [clear, hasty, login] = [0, 1, 2].map(|at| bench.server.addresses[first + at]);
     let few = Bridges::start(&[clear], "clear");
     let encrypted = Bridges::start(&[login], "encrypted");
     let reached = BTreeMap::from([
         ("in", bench.listener("in")),
         ("clear", clear),
+        ("hasty", hasty),
         ("few", few.addresses[0]),
         ("login", encrypted.addresses[0]),
     ]);
