@@ -18,6 +18,7 @@ mod file_stamp;
 mod greylist;
 mod https;
 mod log_set;
+mod login_secret;
 mod logins;
 mod logs;
 mod mapped_file;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::sasl::scram::SaltForm;
 
 fn password(text: &str) -> Password {
     Password::new(text.as_bytes()).unwrap()
@@ -106,15 +107,17 @@ fn a_password_has_a_length_and_is_shown_nowhere() {
 
 #[test]
 fn only_what_has_keys_serves_scram() {
-    let salted = Salted::for_user(b"secret", "jo");
+    let form = SaltForm::default();
+    let salted = Salted::for_user(b"secret", "jo", form);
     for (stored, right) in MADE_ELSEWHERE {
         let keys = Stored::parse(stored).unwrap().scram_keys(&salted);
         let has_keys = stored.starts_with("{SCRAM") || stored.to_lowercase().contains("{plain}");
         assert_eq!(keys.is_some(), has_keys || stored.starts_with("{CLEAR"), "{stored}");
         assert!(keys.is_none_or(|keys| keys.are_of(&password(right))));
     }
-    assert_ne!(salted, Salted::for_user(b"secret", "al"));
-    assert_eq!(salted, Salted::for_user(b"secret", "jo"));
+    assert_ne!(salted, Salted::for_user(b"secret", "al", form));
+    assert_ne!(salted, Salted::for_user(b"other", "jo", form));
+    assert_eq!(salted, Salted::for_user(b"secret", "jo", form));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::seams::{Hashing as _, Introspection, LoginServer, LoginTerms, Time as
 use crate::tables;
 use auth::password::{Stored, Unusable};
 use auth::sasl::Claim;
-use auth::sasl::scram::{Keys, Salted};
+use auth::sasl::scram::{Keys, SaltForm, Salted};
 use config::TableEntry;
 use lookup::Entry;
 use mail::Refusal;
@@ -33,6 +33,9 @@ pub struct Logins {
     pub failures_per_hour: u32,
     /// Failures of one user, wherever they come from.
     pub failures_per_hour_of_user: u32,
+    /// How the salts look that SCRAM shows for users of whom none is stored. `None`: those of
+    /// passwords in clear as usual, those of nobody as most in the table.
+    pub salts: Option<SaltForm>,
     /// A failed login is answered so long after it came.
     pub failure_delay: Duration,
 }
@@ -124,17 +127,24 @@ impl<W: World> Entrance<W> {
             self.recognise_user(logins, attempt, entry)?;
         }
         let hashing = self.ingress.services.world.hashing();
-        let secret = *self.ingress.services.shared.salt_secret.get_or_init(|| hashing.secret());
-        let user = user.to_owned();
-        self.hash(move || {
-            let salted = Salted::for_user(&secret, &user);
+        let salts = &self.ingress.services.shared.salts;
+        let secret = salts.secret(|| hashing.secret());
+        // Who is found by several spellings has one salt, so nobody has several.
+        let user = lookup::fold(&logins.key_of(user)).into_owned();
+        let made_up = logins.salts.unwrap_or_default();
+        let nobodys = logins.salts.unwrap_or_else(|| salts.usual(&table.name));
+        let keys = self.hash(move || {
+            let salted = Salted::for_user(&secret, &user, made_up);
             match stored.scram_keys(&salted) {
-                Some(keys) if is_his => keys,
-                Some(others) => salted.beside(&secret, &others).keys_of_nobody(&secret),
-                None => salted.keys_of_nobody(&secret),
+                Some(keys) if is_his => (keys, true),
+                _ => (Salted::for_user(&secret, &user, nobodys).keys_of_nobody(&secret), false),
             }
-        })
-        .await
+        });
+        let (keys, are_his) = keys.await?;
+        if are_his {
+            salts.note(&table.name, keys.form());
+        }
+        Ok(keys)
     }
 
     /// The client has proved to be the user.

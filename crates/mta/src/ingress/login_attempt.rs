@@ -49,7 +49,7 @@ impl Attempt {
 
 impl Logins {
     /// By what a user is looked up.
-    fn key_of<'a>(&self, user: &'a str) -> Cow<'a, str> {
+    pub(super) fn key_of<'a>(&self, user: &'a str) -> Cow<'a, str> {
         match &self.source {
             LoginSource::Table(table) | LoginSource::Server(LoginServer::Directory(table)) => {
                 tables::rewritten(&table.rewrite, user)

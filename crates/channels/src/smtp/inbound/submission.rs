@@ -144,6 +144,7 @@ impl ProtocolSection for SubmissionText {
             patience,
             failures_per_hour: text.login_failures_per_hour,
             failures_per_hour_of_user: text.login_failures_per_hour_of_user,
+            salts: text.logins.as_ref().and_then(LoginsText::salts),
             failure_delay,
         };
         MechanismText::check(&text.mechanisms, &logins, reader);
