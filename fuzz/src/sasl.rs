@@ -1,7 +1,7 @@
 //! What clients say when they log in, and what may stand in a table of passwords.
 
 use auth::password::{Password, Stored};
-use auth::sasl::scram::{Channel, Keys, Salted};
+use auth::sasl::scram::{Channel, Keys, SaltForm, Salted};
 use auth::sasl::{Exchange, Mechanism, Step, USER_BYTES_MAX};
 
 /// The server's part of a nonce, longer than a client's guess.
@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
             }
             Step::Keys(user) => {
                 check_user(&user);
-                let salted = Salted::for_user(b"secret", &user);
+                let salted = Salted::for_user(b"secret", &user, SaltForm::default());
                 exchange.handle_keys(salted.keys_of_nobody(b"secret"))
             }
             Step::Check(claim) => {

@@ -49,7 +49,8 @@ fn listener(flags: u8, limits: u8) -> ServerConfig {
     };
     if flags & 64 != 0 {
         let failures_max = 1 + u32::from(limits % 3);
-        config.logins = Some(LoginRules { mechanisms: vec!["PLAIN", "LOGIN"], failures_max });
+        let (mechanisms, timeout) = (vec!["PLAIN", "LOGIN"], Duration::from_secs(180));
+        config.logins = Some(LoginRules { mechanisms, failures_max, timeout });
     }
     if flags & 16 != 0 {
         config.message_bytes_max = 20 + u64::from(limits % 32);

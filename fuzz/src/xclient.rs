@@ -6,6 +6,7 @@ use smtp::server::{
     XclientName,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 struct Nowhere;
 
@@ -22,7 +23,8 @@ pub fn run(data: &[u8]) {
     if let Some(said) = std::str::from_utf8(rest).ok().and_then(|text| parsed(text, takes_login)) {
         check(&said);
     }
-    let logins = takes_login.then(|| LoginRules { mechanisms: vec!["PLAIN"], failures_max: 3 });
+    let (mechanisms, timeout) = (vec!["PLAIN"], Duration::from_secs(180));
+    let logins = takes_login.then(|| LoginRules { mechanisms, failures_max: 3, timeout });
     let config = Arc::new(ServerConfig { logins, ..ServerConfig::default() });
     let mut session = ServerSession::new(Arc::clone(&config), NOW);
     session.believe();

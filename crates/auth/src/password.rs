@@ -94,6 +94,12 @@ impl Stored {
         Stored(Form::Argon2(Argon2Hash::of_nobody()))
     }
 
+    /// Whether its text differs from all others, even of the same password.
+    #[must_use]
+    pub fn is_salted(&self) -> bool {
+        !matches!(self.0, Form::Plain(_))
+    }
+
     /// Whether the password is the stored one. It takes long on purpose, whatever the answer.
     #[must_use]
     pub fn is(&self, password: &Password) -> bool {

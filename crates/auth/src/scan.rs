@@ -106,6 +106,12 @@ impl Scan {
         }
     }
 
+    /// Bytes that are kept.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.header.capacity()
+    }
+
     fn begin_body(&mut self) {
         let found = Found::of(&self.header, self.wanted);
         if found.unreadable.is_some() {

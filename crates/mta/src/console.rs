@@ -78,6 +78,28 @@ impl dyn Console + '_ {
     }
 }
 
+/// Failed logins: lines of this kind have one form, `docs/submission.md`, which other programs read.
+pub const FAILED_LOGIN: &str = "login";
+
+/// What a stranger calls himself, between quotation marks, of which there are none inside, nor anything
+/// else that could be taken for a part of the line: only letters, digits and `.-_@+` stay as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'a>(pub &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        for c in self.0.chars() {
+            if c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '@' | '+') {
+                write!(f, "{c}")?;
+            } else {
+                write!(f, "{}", c.escape_unicode())?;
+            }
+        }
+        f.write_str("\"")
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoConsole;
 
@@ -87,4 +109,27 @@ impl Console for NoConsole {
     }
 
     fn line(&self, _level: Level, _kind: &'static str, _text: fmt::Arguments<'_>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_strangers_hold_nothing_but_a_name() {
+        for (name, shown) in [
+            ("jo", "\"jo\""),
+            ("jo+x@ex-ample.org", "\"jo+x@ex-ample.org\""),
+            ("jörg", "\"jörg\""),
+            (
+                "\" client=1.2.3.4:1 x=\"",
+                "\"\\u{22}\\u{20}client\\u{3d}1.2.3.4\\u{3a}1\\u{20}x\\u{3d}\\u{22}\"",
+            ),
+            ("a\\u{22}", "\"a\\u{5c}u\\u{7b}22\\u{7d}\""),
+            ("a\r\n\u{1b}\u{202e}\u{ff1d}", "\"a\\u{d}\\u{a}\\u{1b}\\u{202e}\\u{ff1d}\""),
+            ("", "\"\""),
+        ] {
+            assert_eq!(Quoted(name).to_string(), shown);
+        }
+    }
 }

@@ -28,6 +28,7 @@ mod operator;
 pub mod planted;
 mod report_limit;
 pub mod routing;
+pub mod salts;
 mod schedule;
 pub mod seams;
 pub mod services;

@@ -1,15 +1,20 @@
 //! Who failed to log in lately, over all shards: by client, as [`crate::clients`] knows them, and by
-//! user. What is remembered is bounded, as strangers choose both, and who failed least lately is
-//! forgotten first.
+//! user. An attempt takes the room of a failure when it begins ([`LoginFailures::begin`]), so that no more
+//! guesses are under way together than may fail, and gives it back when it turns out to be none. What is
+//! remembered is bounded, as strangers choose both, and who failed least lately is forgotten first.
 
 use crate::clients::network_of;
+use lookup::fold;
 use mail::Mono;
-use std::collections::BTreeMap;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
 
-/// Clients and users remembered.
+/// Clients and users remembered; those with attempts under way, of which each has a connection, come on
+/// top.
 const REMEMBERED_MAX: usize = 32 * 1_024;
 /// The rates are per hour, and an hour's worth may come at once.
 const HOUR_US: u64 = 3_600_000_000;
@@ -29,55 +34,229 @@ impl Who {
         Who::Client(network_of(ip))
     }
 
-    /// Names are without regard to case here: most tables have them so.
-    pub(crate) fn user(name: &str) -> Who {
+    /// A user by the key that is looked up for him. Case and blanks make no other user, as in tables
+    /// and directories.
+    pub(crate) fn user(key: &str) -> Who {
+        let words: Vec<&str> = key.split_whitespace().collect();
+        Who::hashed("key", &fold(&words.join(" ")))
+    }
+
+    /// A user by what the source of logins itself calls what it found: the same however he was spelled.
+    pub(crate) fn entry(name: &str) -> Who {
+        Who::hashed("entry", name)
+    }
+
+    fn hashed(kind: &str, text: &str) -> Who {
         let mut hasher = DefaultHasher::new();
-        name.to_lowercase().hash(&mut hasher);
+        (kind, text).hash(&mut hasher);
         Who::User(hasher.finish())
     }
 }
 
-/// For each the moment at which all failures so far are forgiven, in microseconds.
+/// Failures of somebody that are allowed within an hour; 0: no limit.
+pub(crate) type Limit = (Who, u32);
+
+/// What is known of one of them.
 #[derive(Debug, Default)]
-pub(crate) struct LoginFailures(Mutex<BTreeMap<Who, u64>>);
+struct Record {
+    /// The moment at which all failures so far are forgiven, in microseconds.
+    forgiven_us: u64,
+    /// Attempts under way.
+    open: u32,
+    /// What attempts weigh that ended without a verdict since somebody looked: whoever goes away
+    /// before the answer has failed.
+    lost_us: u64,
+    /// Those who wait until an attempt ends, in order.
+    line: VecDeque<oneshot::Sender<()>>,
+}
+
+impl Record {
+    /// From now on what was lost is forgiven little by little.
+    fn settle(&mut self, now: Mono) {
+        let lost_us = std::mem::take(&mut self.lost_us);
+        self.add(lost_us, now);
+    }
+
+    /// Adds to the failures, which weigh no more than an hour.
+    fn add(&mut self, weight_us: u64, now: Mono) {
+        if weight_us > 0 {
+            let after = self.forgiven_us.max(now.0).saturating_add(weight_us);
+            self.forgiven_us = after.min(now.0.saturating_add(HOUR_US));
+        }
+    }
+
+    /// Whether so many more would be too many.
+    fn is_beyond(&self, more: u32, each_us: u64, now: Mono) -> bool {
+        let more_us = each_us.saturating_mul(u64::from(more));
+        let until_us = self.forgiven_us.max(now.0).saturating_add(more_us);
+        until_us > now.0.saturating_add(HOUR_US)
+    }
+
+    /// An attempt has ended: who waits first looks again.
+    fn end_one(&mut self) {
+        self.open = self.open.saturating_sub(1);
+        self.call_next();
+    }
+
+    fn call_next(&mut self) {
+        while let Some(next) = self.line.pop_front() {
+            // Others have gone away.
+            if next.send(()).is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn wait(&mut self) -> oneshot::Receiver<()> {
+        if self.line.len() == self.line.capacity() {
+            self.line.retain(|one| !one.is_closed());
+        }
+        let (call, called) = oneshot::channel();
+        self.line.push_back(call);
+        called
+    }
+
+    fn is_needed(&self, now_us: u64) -> bool {
+        self.open > 0 || self.lost_us > 0 || self.forgiven_us > now_us
+    }
+}
+
+/// Why no attempt may begin.
+#[derive(Debug)]
+pub(crate) enum Obstacle {
+    /// As many have failed as may.
+    Exhausted(Who),
+    /// They would be, if all failed that are under way: it may be tried again when one has ended.
+    Full(Who, oneshot::Receiver<()>),
+}
+
+/// What is remembered of each.
+#[derive(Debug, Default)]
+pub(crate) struct LoginFailures(Mutex<BTreeMap<Who, Record>>);
+
+/// The room that an attempt has taken. Dropped, it is a failure.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    failures: Arc<LoginFailures>,
+    of: SmallVec<[Limit; 2]>,
+}
 
 impl LoginFailures {
-    /// Whether one failure more would be too many (0: none is).
-    pub(crate) fn is_exhausted(&self, who: Who, per_hour: u32, now: Mono) -> bool {
-        let Some(each_us) = HOUR_US.checked_div(u64::from(per_hour)) else { return false };
-        let forgiven_us = self.lock().get(&who).copied().unwrap_or(0);
-        forgiven_us.max(now.0).saturating_add(each_us) > now.0.saturating_add(HOUR_US)
+    /// Whether one failure more would be too many (0: none is), whatever comes of what is under way.
+    pub(crate) fn is_exhausted(&self, (who, per_hour): Limit, now: Mono) -> bool {
+        let Some(each_us) = each_us(per_hour) else { return false };
+        self.lock().get_mut(&who).is_some_and(|record| {
+            record.settle(now);
+            record.is_beyond(1, each_us, now)
+        })
     }
 
-    /// One failure. Those that were under way together may be more than are allowed, but weigh no
-    /// more than an hour.
-    pub(crate) fn note(&self, who: Who, per_hour: u32, now: Mono) {
-        let Some(each_us) = HOUR_US.checked_div(u64::from(per_hour)) else { return };
+    /// An attempt begins, which may fail for each of these.
+    ///
+    /// # Errors
+    /// One of them has no room for it.
+    pub(crate) fn begin(self: &Arc<Self>, of: &[Limit], now: Mono) -> Result<Charge, Obstacle> {
+        let mut charge = Charge { failures: Arc::clone(self), of: SmallVec::new() };
+        self.take(&mut charge, of, now)?;
+        Ok(charge)
+    }
+
+    fn take(&self, charge: &mut Charge, of: &[Limit], now: Mono) -> Result<(), Obstacle> {
         let mut remembered = self.lock();
-        if remembered.len() >= REMEMBERED_MAX && !remembered.contains_key(&who) {
-            make_room(&mut remembered, now);
+        for &(who, per_hour) in of {
+            let Some(each_us) = each_us(per_hour) else { continue };
+            let Some(record) = remembered.get_mut(&who) else { continue };
+            record.settle(now);
+            if record.is_beyond(1, each_us, now) {
+                // What holds for this one holds for those who wait.
+                record.call_next();
+                return Err(Obstacle::Exhausted(who));
+            }
+            if record.is_beyond(record.open.saturating_add(1), each_us, now) {
+                return Err(Obstacle::Full(who, record.wait()));
+            }
         }
-        let forgiven_us = remembered.entry(who).or_default();
-        let after = (*forgiven_us).max(now.0).saturating_add(each_us);
-        *forgiven_us = after.min(now.0.saturating_add(HOUR_US));
+        for &(who, per_hour) in of.iter().filter(|(_, per_hour)| *per_hour > 0) {
+            if remembered.len() >= REMEMBERED_MAX && !remembered.contains_key(&who) {
+                make_room(&mut remembered, now);
+            }
+            remembered.entry(who).or_default().open += 1;
+            charge.of.push((who, per_hour));
+        }
+        Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Who, u64>> {
+    /// What was taken is given back, with these consequences.
+    fn end(&self, of: &[Limit], mut consequence: impl FnMut(&mut Record, u64)) {
+        let mut remembered = self.lock();
+        for &(who, per_hour) in of {
+            let Some(record) = remembered.get_mut(&who) else { continue };
+            consequence(record, each_us(per_hour).unwrap_or(0));
+            record.end_one();
+            if !record.is_needed(0) && record.line.is_empty() {
+                remembered.remove(&who);
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Who, Record>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Forgets who is forgiven, and if those are few, half of all.
-fn make_room(remembered: &mut BTreeMap<Who, u64>, now: Mono) {
-    remembered.retain(|_, forgiven_us| *forgiven_us > now.0);
+impl Charge {
+    /// It is known better now for whom the attempt may fail.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn extend(&mut self, by: Limit, now: Mono) -> Result<(), Obstacle> {
+        if self.of.iter().any(|(who, _)| *who == by.0) {
+            return Ok(());
+        }
+        Arc::clone(&self.failures).take(self, &[by], now)
+    }
+
+    /// The attempt has not failed: it was right, or nobody knows.
+    pub(crate) fn forgive(mut self) {
+        self.failures.end(&std::mem::take(&mut self.of), |_, _| {});
+    }
+
+    /// The attempt has failed.
+    pub(crate) fn keep(mut self, now: Mono) {
+        let of = std::mem::take(&mut self.of);
+        self.failures.end(&of, |record, each_us| record.add(each_us, now));
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if !self.of.is_empty() {
+            self.failures.end(&self.of, |record, each_us| {
+                record.lost_us = record.lost_us.saturating_add(each_us);
+            });
+        }
+    }
+}
+
+/// What one failure weighs. `None`: nothing.
+fn each_us(per_hour: u32) -> Option<u64> {
+    HOUR_US.checked_div(u64::from(per_hour))
+}
+
+/// Forgets who is forgiven, and if those are few, half of all. Who is under way is needed.
+fn make_room(remembered: &mut BTreeMap<Who, Record>, now: Mono) {
+    remembered.retain(|_, record| {
+        record.settle(now);
+        record.is_needed(now.0)
+    });
     if remembered.len() > REMEMBERED_MAX / 2 {
-        let mut all: Vec<u64> = remembered.values().copied().collect();
+        let mut all: Vec<u64> = remembered.values().map(|record| record.forgiven_us).collect();
         let (_, middle, _) = all.select_nth_unstable(REMEMBERED_MAX / 4);
         let middle = *middle;
-        remembered.retain(|_, forgiven_us| *forgiven_us > middle);
+        remembered.retain(|_, record| record.open > 0 || record.forgiven_us > middle);
         // All may have failed at one moment.
-        while remembered.len() >= REMEMBERED_MAX {
-            remembered.pop_first();
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.retain(|_, record| record.open > 0);
         }
     }
 }
@@ -92,47 +271,125 @@ mod tests {
         Mono(START.0 + seconds * 1_000_000)
     }
 
-    #[test]
-    fn an_hours_worth_may_fail_and_then_one_at_a_time() {
-        let failures = LoginFailures::default();
-        let who = Who::client([192, 0, 2, 1].into());
-        for _ in 0..60 {
-            assert!(!failures.is_exhausted(who, 60, START));
-            failures.note(who, 60, START);
-        }
-        assert!(failures.is_exhausted(who, 60, START));
-        assert!(failures.is_exhausted(who, 60, Mono(after(60).0 - 1)));
-        assert!(!failures.is_exhausted(who, 60, after(60)));
-        assert!(!failures.is_exhausted(Who::client([192, 0, 2, 2].into()), 60, START));
-        assert!(!failures.is_exhausted(who, 0, START), "no limit");
-        // Those that were under way are no longer held against him than an hour.
-        (0..1_000).for_each(|_| failures.note(who, 60, START));
-        assert!(!failures.is_exhausted(who, 60, after(60)));
+    /// One attempt that fails; whether it could begin.
+    fn fail(failures: &Arc<LoginFailures>, limit: Limit, now: Mono) -> bool {
+        failures.begin(&[limit], now).map(|charge| charge.keep(now)).is_ok()
     }
 
     #[test]
-    fn a_64_is_one_client_and_a_user_is_known_in_any_case() {
+    fn an_hours_worth_may_fail_and_then_one_at_a_time() {
+        let failures = Arc::<LoginFailures>::default();
+        let who = Who::client([192, 0, 2, 1].into());
+        for _ in 0..60 {
+            assert!(!failures.is_exhausted((who, 60), START));
+            assert!(fail(&failures, (who, 60), START));
+        }
+        assert!(failures.is_exhausted((who, 60), START));
+        assert!(matches!(failures.begin(&[(who, 60)], START), Err(Obstacle::Exhausted(_))));
+        assert!(failures.is_exhausted((who, 60), Mono(after(60).0 - 1)));
+        assert!(!failures.is_exhausted((who, 60), after(60)));
+        let other = Who::client([192, 0, 2, 2].into());
+        assert!(!failures.is_exhausted((other, 60), START));
+        assert!(!failures.is_exhausted((who, 0), START), "no limit");
+        assert!(fail(&failures, (who, 0), START));
+    }
+
+    #[test]
+    fn what_is_under_way_together_is_no_more_than_may_fail() {
+        let failures = Arc::<LoginFailures>::default();
+        let limit = (Who::user("jo"), 3);
+        let mut open: Vec<Charge> =
+            (0..3).map(|_| failures.begin(&[limit], START).unwrap()).collect();
+        assert!(!failures.is_exhausted(limit, START), "none has failed");
+        let wait = || match failures.begin(&[limit], START) {
+            Err(Obstacle::Full(_, called)) => called,
+            other => panic!("{other:?}"),
+        };
+        let (gone, mut first, mut second) = (wait(), wait(), wait());
+        drop(gone);
+        // A right password takes no room, and who waited first may look again.
+        open.pop().unwrap().forgive();
+        assert!(first.try_recv().is_ok() && second.try_recv().is_err());
+        open.push(failures.begin(&[limit], START).unwrap());
+        for (nth, charge) in open.into_iter().enumerate() {
+            charge.keep(START);
+            assert_eq!(failures.is_exhausted(limit, START), nth == 2);
+        }
+        assert!(second.try_recv().is_ok());
+        // Whoever finds that no more is allowed says so to the next.
+        let mut third = failures.lock().get_mut(&limit.0).unwrap().wait();
+        assert!(matches!(failures.begin(&[limit], START), Err(Obstacle::Exhausted(_))));
+        assert!(third.try_recv().is_ok());
+    }
+
+    #[test]
+    fn whoever_goes_away_before_the_answer_has_failed() {
+        let failures = Arc::<LoginFailures>::default();
+        let limit = (Who::user("jo"), 2);
+        let open = [0, 1].map(|_| failures.begin(&[limit], START).unwrap());
+        drop(open);
+        assert!(failures.is_exhausted(limit, after(4_000)), "it is forgiven from now on");
+        assert!(!failures.is_exhausted(limit, after(4_000 + 1_800)));
+    }
+
+    #[test]
+    fn whoever_succeeds_leaves_nothing_behind() {
+        let failures = Arc::<LoginFailures>::default();
+        let of = [(Who::client([192, 0, 2, 1].into()), 60), (Who::user("jo"), 120)];
+        failures.begin(&of, START).unwrap().forgive();
+        assert!(failures.lock().is_empty());
+    }
+
+    #[test]
+    fn one_is_asked_for_no_room_when_the_other_has_none() {
+        let failures = Arc::<LoginFailures>::default();
+        let (client, user) = ((Who::client([192, 0, 2, 1].into()), 9), (Who::user("jo"), 1));
+        assert!(fail(&failures, user, START));
+        let refused = failures.begin(&[client, user], START);
+        assert!(matches!(refused, Err(Obstacle::Exhausted(who)) if who == user.0));
+        assert!(!failures.lock().contains_key(&client.0));
+        // Nor when it is known late who it is.
+        let mut charge = failures.begin(&[client], START).unwrap();
+        assert!(charge.extend(client, START).is_ok(), "it has that room already");
+        assert_eq!(failures.lock()[&client.0].open, 1);
+        assert!(matches!(charge.extend(user, START), Err(Obstacle::Exhausted(_))));
+        charge.extend((Who::user("al"), 1), START).unwrap();
+        charge.keep(START);
+        assert!(failures.is_exhausted((Who::user("al"), 1), START));
+    }
+
+    #[test]
+    fn a_64_is_one_client_and_a_user_is_known_however_he_is_written() {
         let client = |text: &str| Who::client(text.parse().unwrap());
         assert_eq!(client("2001:db8:0:1::1"), client("2001:db8:0:1:ffff::2"));
         assert_ne!(client("2001:db8:0:1::1"), client("2001:db8:0:2::1"));
         assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
-        assert_eq!(Who::user("Jo"), Who::user("jo"));
+        for written in ["Jones", "JONES", "jone\u{17f}", " jones", "jones  "] {
+            assert_eq!(Who::user(written), Who::user("jones"), "{written}");
+        }
+        assert_eq!(Who::user("jo  ann"), Who::user("Jo Ann"));
         assert_ne!(Who::user("jo"), Who::user("al"));
+        assert_ne!(Who::user("jo"), Who::entry("jo"));
     }
 
     #[test]
     fn whoever_makes_up_users_has_no_more_remembered() {
-        let failures = LoginFailures::default();
-        let victim = Who::user("victim");
-        (0..10).for_each(|_| failures.note(victim, 10, START));
+        let failures = Arc::<LoginFailures>::default();
+        let victim = (Who::user("victim"), 10);
+        (0..10).for_each(|_| assert!(fail(&failures, victim, START)));
+        let open = failures.begin(&[(Who::user("open"), 10)], START).unwrap();
         for n in 0..3 * REMEMBERED_MAX as u64 {
-            failures.note(Who::User(n), 1_000, Mono(START.0 + n));
+            fail(&failures, (Who::User(n), 1_000), Mono(START.0 + n));
             assert!(failures.lock().len() <= REMEMBERED_MAX);
         }
-        assert!(failures.is_exhausted(victim, 10, START), "who failed more is remembered longer");
+        assert!(failures.is_exhausted(victim, START), "who failed more is remembered longer");
+        assert_eq!(failures.lock()[&Who::user("open")].open, 1);
+        open.forgive();
         // The worst: all at one moment.
-        let failures = LoginFailures::default();
-        (0..2 * REMEMBERED_MAX as u64).for_each(|n| failures.note(Who::User(n), 10, START));
+        let failures = Arc::<LoginFailures>::default();
+        for n in 0..2 * REMEMBERED_MAX as u64 {
+            fail(&failures, (Who::User(n), 10), START);
+        }
         assert!(failures.lock().len() <= REMEMBERED_MAX);
     }
 }

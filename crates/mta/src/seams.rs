@@ -15,7 +15,8 @@ mod tls_reports;
 pub use crate::encryption::{ClientCertificate, DaneTrust, Encryption, HandshakeError, Trust};
 pub use auth::greylist::Book;
 pub use authenticators::{
-    Authenticators, Conversation, Heard, Introspection, LoginServer, LoginTerms, NoAuthenticators,
+    Authenticators, Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms,
+    NoAuthenticators,
 };
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 pub use records::AsRecords;

@@ -8,11 +8,12 @@ use crate::line::{Line, Parts};
 use crate::login_failures::LoginFailures;
 use crate::name_servers::NameServers;
 use crate::report_limit::ReportLimit;
+use crate::salts::Salts;
 use crate::suspension::Suspensions;
 use auth::password::Stored;
 use config::Config;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 /// Workers at once, over all shards and routes: as many as make a full batch for those who write
 /// mailboxes, and another one while that is written.
@@ -54,11 +55,11 @@ pub struct Shared {
     /// Reports to strangers.
     pub(crate) reports: ReportLimit,
     /// Who failed to log in lately.
-    pub(crate) login_failures: LoginFailures,
+    pub(crate) login_failures: Arc<LoginFailures>,
     /// The stored password that was checked last, of whomever: those of nobody are checked against it.
     pub(crate) last_stored: Mutex<Arc<Stored>>,
-    /// Salts of users without stored keys are made with it.
-    pub(crate) salt_secret: OnceLock<[u8; 16]>,
+    /// Of users without stored keys.
+    pub salts: Salts,
 }
 
 impl Shared {
@@ -82,9 +83,9 @@ impl Shared {
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
             reports: ReportLimit::default(),
-            login_failures: LoginFailures::default(),
+            login_failures: Arc::default(),
             last_stored: Mutex::new(Arc::new(Stored::of_nobody())),
-            salt_secret: OnceLock::new(),
+            salts: Salts::default(),
         }
     }
 

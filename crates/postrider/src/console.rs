@@ -3,7 +3,7 @@
 use crate::mutex::lock;
 use crate::terminal::is_hidden;
 use crate::world::wall_now;
-use mta::console::{Console, Level};
+use mta::console::{Console, FAILED_LOGIN, Level};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::{IsTerminal, Write};
@@ -11,10 +11,27 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
-/// Lines of one kind and level that may come at once.
-const BURST: f64 = 20.0;
-/// How many more may come each second.
-const PER_SECOND: f64 = 1.0;
+/// How many lines of one kind and level there may be.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    /// At once.
+    burst: f64,
+    /// How many more each second.
+    per_second: f64,
+}
+
+/// Of most kinds.
+const USUAL: Allowance = Allowance { burst: 20.0, per_second: 1.0 };
+/// Whoever reads failed logins to keep clients out (fail2ban) must see each client a few times, however
+/// many there are. More than this are hardly checked in a second, as checking takes long on purpose.
+const OF_FAILED_LOGINS: Allowance = Allowance { burst: 1_000.0, per_second: 100.0 };
+
+impl Allowance {
+    fn of(kind: &str) -> Allowance {
+        if kind == FAILED_LOGIN { OF_FAILED_LOGINS } else { USUAL }
+    }
+}
+
 /// The kind of the lines that tell where the server listens.
 pub(crate) const LISTENERS: &str = "listen";
 /// A line is cut here: a peer's words may be long.
@@ -149,10 +166,11 @@ fn admit(
     kind: &'static str,
     now: Instant,
 ) -> Option<u64> {
+    let Allowance { burst, per_second } = Allowance::of(kind);
     let meter =
-        meters.entry((level, kind)).or_insert(Meter { level: BURST, refilled: now, suppressed: 0 });
+        meters.entry((level, kind)).or_insert(Meter { level: burst, refilled: now, suppressed: 0 });
     let elapsed = now.saturating_duration_since(meter.refilled).as_secs_f64();
-    meter.level = (meter.level + elapsed * PER_SECOND).min(BURST);
+    meter.level = (meter.level + elapsed * per_second).min(burst);
     meter.refilled = now;
     if meter.level < 1.0 {
         meter.suppressed += 1;
@@ -265,6 +283,18 @@ mod tests {
         let of_peer = text.lines().filter(|line| line.contains("peer:")).count();
         assert!((20..=30).contains(&of_peer), "{of_peer}");
         assert!(text.contains("disk: full"));
+    }
+
+    #[test]
+    fn failed_logins_are_told_one_by_one_as_far_as_a_disk_can_bear() {
+        let mut meters = BTreeMap::new();
+        let start = Instant::now();
+        let mut shown = |now| {
+            let mut at_once = || admit(&mut meters, Level::Warn, FAILED_LOGIN, now).is_some();
+            (0..5_000).filter(|_| at_once()).count()
+        };
+        assert_eq!(shown(start), 1_000);
+        assert_eq!(shown(start + Duration::from_secs(1)), 100);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod greylist;
 mod https;
 mod limited_listener;
 mod log_set;
+mod login_secret;
 mod logins;
 mod logs;
 mod mapped_file;

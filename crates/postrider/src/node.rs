@@ -8,6 +8,7 @@ use crate::descriptors::Descriptors;
 use crate::dmarc_reports::{Dmarc, DmarcReporting};
 use crate::event_log::EventLog;
 use crate::greylist::Greylisting;
+use crate::login_secret;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mta_sts::MtaSts;
 use crate::mutex::lock;
@@ -125,7 +126,7 @@ impl Node {
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
-            shared: Arc::new(shared(config, shards, clock, descriptors)),
+            shared: Arc::new(shared(config, shards, clock, descriptors, console)),
             shards: senders.clone(),
             suspensions: suspensions.in_force(wall_now()),
             console: Arc::clone(console),
@@ -363,12 +364,35 @@ fn bound_addresses(
     when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
 }
 
+/// Has users of whom nothing is stored shown the same salts at each start. What can't be kept is for
+/// this one.
+fn keep_salts(config: &Config, shared: &Shared, console: &ConsoleLog) {
+    if !config.listeners.iter().any(|listener| listener.protocol.needs_login()) {
+        return;
+    }
+    match login_secret::kept(&config.spool.paths[0], &HashingThreads::new()) {
+        Ok(secret) => shared.salts.set_secret(secret),
+        Err(why) => {
+            let console: &dyn mta::console::Console = console;
+            console.warn("logins", format_args!("salts differ after the next start: {why}"));
+        }
+    }
+}
+
 /// What all shards share.
-fn shared(config: &Config, shards: u16, clock: ClockDoubt, descriptors: Descriptors) -> Shared {
-    Shared::new(config, shards)
+fn shared(
+    config: &Config,
+    shards: u16,
+    clock: ClockDoubt,
+    descriptors: Descriptors,
+    console: &ConsoleLog,
+) -> Shared {
+    let shared = Shared::new(config, shards)
         .with_clock(clock)
         .with_connections(descriptors.sessions_max, descriptors.egress_max)
-        .with_lookups(descriptors.lookups_max)
+        .with_lookups(descriptors.lookups_max);
+    keep_salts(config, &shared, console);
+    shared
 }
 
 /// Starts the thread of each shard; the first one listens. `received` has the inbox of each, and where

@@ -15,6 +15,8 @@ pub(super) enum Scheme {
 /// What is wrong with a stored password. Of its text nothing is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
+    /// It is locked: no password is this one (crypt(5)).
+    Locked,
     /// It names no scheme.
     NoScheme,
     /// A scheme that is not known here.
@@ -28,6 +30,7 @@ pub enum Unusable {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Unusable::Locked => f.write_str("it is locked"),
             Unusable::NoScheme => f.write_str("it names no scheme, such as {ARGON2ID} or $6$"),
             Unusable::Scheme(scheme) => write!(f, "its scheme is not known here: {scheme}"),
             Unusable::Form => f.write_str("it is not what its scheme has"),
@@ -42,6 +45,9 @@ const NAME_CHARS_MAX: usize = 24;
 /// The scheme, and what stands behind its name.
 pub(super) fn of(text: &str) -> Result<(Scheme, &str), Unusable> {
     let Some((name, rest)) = text.strip_prefix('{').and_then(|text| text.split_once('}')) else {
+        if is_locked(text) {
+            return Err(Unusable::Locked);
+        }
         return crypt(text).map(|scheme| (scheme, text)).ok_or(Unusable::NoScheme);
     };
     // Names as Dovecot has them, without regard to case.
@@ -51,19 +57,29 @@ pub(super) fn of(text: &str) -> Result<(Scheme, &str), Unusable> {
         "BLF-CRYPT" | "BCRYPT" => Scheme::Bcrypt,
         "SHA512-CRYPT" | "SHA256-CRYPT" => Scheme::ShaCrypt,
         "SCRAM-SHA-256" => Scheme::Scram,
+        "CRYPT" if is_locked(rest) => return Err(Unusable::Locked),
         "CRYPT" => crypt(rest).ok_or(Unusable::NoScheme)?,
         _ => {
             let name = name.chars().filter(char::is_ascii_graphic).take(NAME_CHARS_MAX);
             return Err(Unusable::Scheme(name.collect()));
         }
     };
-    // A name that says another thing than the text is a mistake of whoever wrote it.
-    if matches!(scheme, Scheme::Argon2 | Scheme::Bcrypt | Scheme::ShaCrypt)
-        && crypt(rest) != Some(scheme)
-    {
-        return Err(Unusable::Form);
+    if matches!(scheme, Scheme::Argon2 | Scheme::Bcrypt | Scheme::ShaCrypt) {
+        if is_locked(rest) {
+            return Err(Unusable::Locked);
+        }
+        // A name that says another thing than the text is a mistake of whoever wrote it.
+        if crypt(rest) != Some(scheme) {
+            return Err(Unusable::Form);
+        }
     }
     Ok((scheme, rest))
+}
+
+/// How accounts are locked in shadow(5), with what was their hash behind it or not: `!`, `*`, `*LK*`,
+/// `!$6$…`. No hash begins so (crypt(5)).
+fn is_locked(text: &str) -> bool {
+    text.starts_with(['!', '*'])
 }
 
 /// crypt(3) forms.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::sasl::scram::SaltForm;
 
 fn password(text: &str) -> Password {
     Password::new(text.as_bytes()).unwrap()
@@ -8,6 +9,7 @@ fn password(text: &str) -> Password {
 const MADE_ELSEWHERE: &[(&str, &str)] = &[
     ("{PLAIN}pencil", "pencil"),
     ("{plain}a {b} $6$", "a {b} $6$"),
+    ("{PLAIN}!pencil", "!pencil"),
     ("{CLEARTEXT}p\u{e9}", "p\u{e9}"),
     // The reference's own tests.
     (
@@ -55,6 +57,17 @@ fn what_is_no_stored_password_lets_nobody_in() {
     let argon = |costs: &str| format!("$argon2id$v=19${costs}$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5Q");
     for (text, wrong) in [
         (String::new(), Unusable::NoScheme),
+        ("!".into(), Unusable::Locked),
+        ("*".into(), Unusable::Locked),
+        ("*LK*".into(), Unusable::Locked),
+        ("!!".into(), Unusable::Locked),
+        (format!("!$6$salt${}", "a".repeat(86)), Unusable::Locked),
+        ("{CRYPT}!$6$salt$x".into(), Unusable::Locked),
+        ("{SHA512-CRYPT}!$6$salt$x".into(), Unusable::Locked),
+        ("{blf-crypt}*".into(), Unusable::Locked),
+        ("{ARGON2ID}!".into(), Unusable::Locked),
+        ("{SCRAM-SHA-256}!".into(), Unusable::Form),
+        ("x".into(), Unusable::NoScheme),
         ("secret".into(), Unusable::NoScheme),
         ("$1$salt$hash".into(), Unusable::NoScheme),
         ("{CRYPT}ab01FAX.bQRSU".into(), Unusable::NoScheme),
@@ -94,15 +107,17 @@ fn a_password_has_a_length_and_is_shown_nowhere() {
 
 #[test]
 fn only_what_has_keys_serves_scram() {
-    let salted = Salted::for_user(b"secret", "jo");
+    let form = SaltForm::default();
+    let salted = Salted::for_user(b"secret", "jo", form);
     for (stored, right) in MADE_ELSEWHERE {
         let keys = Stored::parse(stored).unwrap().scram_keys(&salted);
         let has_keys = stored.starts_with("{SCRAM") || stored.to_lowercase().contains("{plain}");
         assert_eq!(keys.is_some(), has_keys || stored.starts_with("{CLEAR"), "{stored}");
         assert!(keys.is_none_or(|keys| keys.are_of(&password(right))));
     }
-    assert_ne!(salted, Salted::for_user(b"secret", "al"));
-    assert_eq!(salted, Salted::for_user(b"secret", "jo"));
+    assert_ne!(salted, Salted::for_user(b"secret", "al", form));
+    assert_ne!(salted, Salted::for_user(b"other", "jo", form));
+    assert_eq!(salted, Salted::for_user(b"secret", "jo", form));
 }
 
 #[test]

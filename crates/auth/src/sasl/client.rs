@@ -319,7 +319,10 @@ mod tests {
                         server.handle_response(&response)
                     }
                     Step::Keys(_) => {
-                        let salted = sasl::scram::Salted::for_user(b"secret", "user");
+                        let salted = {
+                            use sasl::scram::{SaltForm, Salted};
+                            Salted::for_user(b"secret", "user", SaltForm::default())
+                        };
                         let password = crate::password::Password::new(b"pencil").unwrap();
                         server.handle_keys(salted.keys_of(&password))
                     }

@@ -16,11 +16,27 @@ pub const ITERATIONS_MIN: u32 = 4_096;
 /// What deriving keys from a password costs grows with it; about two seconds.
 pub const ITERATIONS_MAX: u32 = 5_000_000;
 /// Bytes of a salt.
-const SALT_BYTES_MAX: usize = 256;
+pub const SALT_BYTES_MAX: usize = 256;
 /// Bytes of a client's nonce.
 const NONCE_BYTES_MAX: usize = 256;
 
 type Key = [u8; 32];
+
+/// What everybody is shown of a salt, but for its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SaltForm {
+    /// From [`ITERATIONS_MIN`] to [`ITERATIONS_MAX`].
+    pub iterations: u32,
+    /// How long it is, up to [`SALT_BYTES_MAX`].
+    pub bytes: usize,
+}
+
+impl Default for SaltForm {
+    /// As `doveadm pw` makes them.
+    fn default() -> SaltForm {
+        SaltForm { iterations: ITERATIONS_MIN, bytes: 16 }
+    }
+}
 
 /// What a password is salted with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,17 +49,12 @@ impl Salted {
     /// With a salt that is the same for a user each time, as whoever asks twice must not learn that
     /// nothing is stored for him (RFC 5802 §9), and unknown to whoever lacks the `secret`.
     #[must_use]
-    pub fn for_user(secret: &[u8], user: &str) -> Salted {
-        let salt = hmac(secret, &[b"salt", user.as_bytes()]);
-        Salted { salt: salt[..16].into(), iterations: ITERATIONS_MIN }
-    }
-
-    /// The same, as if it were beside these keys: nobody shall stand out by his salt.
-    #[must_use]
-    pub fn beside(&self, secret: &[u8], keys: &Keys) -> Salted {
-        let long = [&*self.salt, &hmac(secret, &[b"more", &self.salt])].concat();
-        let length = keys.salted.salt.len().min(long.len());
-        Salted { salt: long[..length].into(), iterations: keys.salted.iterations }
+    pub fn for_user(secret: &[u8], user: &str, form: SaltForm) -> Salted {
+        let blocks = 0..form.bytes.div_ceil(size_of::<Key>()) as u64;
+        let block = |nth: u64| hmac(secret, &[b"salt", &nth.to_be_bytes(), user.as_bytes()]);
+        let mut salt: Vec<u8> = blocks.flat_map(block).collect();
+        salt.truncate(form.bytes);
+        Salted { salt: salt.into(), iterations: form.iterations }
     }
 
     /// The keys of a password.
@@ -103,6 +114,12 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
+    /// How they are salted.
+    #[must_use]
+    pub fn form(&self) -> SaltForm {
+        SaltForm { iterations: self.salted.iterations, bytes: self.salted.salt.len() }
+    }
+
     /// As Dovecot writes them: `4096,SALT,STOREDKEY,SERVERKEY`, the last three in base64.
     #[must_use]
     pub fn parse(text: &str) -> Option<Keys> {

@@ -2,7 +2,7 @@ use super::*;
 use crate::password::Stored;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use scram::{Channel, Keys, Salted};
+use scram::{Channel, Keys, SaltForm, Salted};
 
 fn begun(mechanism: Mechanism) -> Exchange {
     Exchange::new(mechanism, Channel::Unbound, || "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".to_owned())
@@ -139,7 +139,7 @@ fn scram_keys_of_a_password_are_those_that_are_stored() {
     let pencil = Password::new(b"pencil").unwrap();
     assert!(keys().are_of(&pencil));
     assert!(!keys().are_of(&Password::new(b"pencils").unwrap()));
-    let salted = Salted::for_user(b"secret", "user");
+    let salted = Salted::for_user(b"secret", "user", SaltForm::default());
     assert!(salted.keys_of(&pencil).are_of(&pencil));
     assert!(!salted.keys_of_nobody(b"secret").are_of(&pencil));
     let made = Stored::parse("{PLAIN}pencil").unwrap().scram_keys(&salted).unwrap();
@@ -148,15 +148,14 @@ fn scram_keys_of_a_password_are_those_that_are_stored() {
 
 #[test]
 fn nobody_stands_out_by_his_salt() {
-    let nobody = Salted::for_user(b"secret", "nobody");
     for salt_bytes in [8, 16, 40] {
         let key = STANDARD.encode([7; 32]);
         let salt = STANDARD.encode(vec![1; salt_bytes]);
         let keys = Keys::parse(&format!("9000,{salt},{key},{key}")).unwrap();
-        let beside = nobody.beside(b"secret", &keys);
+        let nobody = Salted::for_user(b"secret", "nobody", keys.form());
         let mut exchange = begun(Mechanism::ScramSha256);
         exchange.start(Some(b"n,,n=nobody,r=x"));
-        let text = challenge(exchange.handle_keys(beside.keys_of_nobody(b"secret")));
+        let text = challenge(exchange.handle_keys(nobody.keys_of_nobody(b"secret")));
         assert!(text.ends_with(",i=9000"), "{text}");
         let shown = text.split(",s=").nth(1).and_then(|rest| rest.strip_suffix(",i=9000"));
         assert_eq!(STANDARD.decode(shown.unwrap()).unwrap().len(), salt_bytes);
@@ -248,7 +247,7 @@ fn a_first_message_tells_whom_it_is_about() {
 
 /// The answer to the client's last message, which binds `bound`, where the channel exports 7s.
 fn bound(begin: &str, channel: Channel, bound: &[u8]) -> Step {
-    let salted = Salted::for_user(b"secret", "jo");
+    let salted = Salted::for_user(b"secret", "jo", SaltForm::default());
     let pencil = Password::new(b"pencil").unwrap();
     let mut exchange = Exchange::new(Mechanism::ScramSha256Plus, channel, || "server".into());
     let bare = "n=jo,r=client";

@@ -14,6 +14,7 @@ mod directory;
 mod forwarding;
 mod hosts;
 mod ingress;
+mod login_limits;
 mod mailboxes;
 mod milters;
 mod node;

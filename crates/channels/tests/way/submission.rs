@@ -10,7 +10,7 @@ use mta::seams::ClientCertificate;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-fn config(keys: &str) -> String {
+pub(crate) fn config(keys: &str) -> String {
     format!(
         "hostname = \"relay.test\"\n\
          [[certificate]]\nnames = [\"relay.test\"]\nchain = \"c.pem\"\nkey = \"c.key\"\n\
@@ -23,22 +23,22 @@ fn config(keys: &str) -> String {
 }
 
 /// A node with one user, `jo`, whose password is `right`.
-async fn node(keys: &str) -> Node {
+pub(crate) async fn node(keys: &str) -> Node {
     let node = Node::start(&config(keys)).await;
     node.world.set_entry("passwords", "jo", Ok("{PLAIN}right"));
     node
 }
 
-fn plain(user: &str, password: &str) -> String {
+pub(crate) fn plain(user: &str, password: &str) -> String {
     format!("AUTH PLAIN {}", STANDARD.encode(format!("\0{user}\0{password}")))
 }
 
-fn host(last: u8) -> IpAddr {
+pub(crate) fn host(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(203, 0, 113, last))
 }
 
 /// The reply to a login in a session of its own.
-async fn reply_to(node: &Node, from: IpAddr, user: &str, password: &str) -> String {
+pub(crate) async fn reply_to(node: &Node, from: IpAddr, user: &str, password: &str) -> String {
     Client::connect(node, from).await.say(&plain(user, password)).await
 }
 
@@ -150,7 +150,7 @@ fn a_failure_is_answered_late_and_says_not_why() {
         );
         let told = node.lines().join("\n");
         assert!(
-            told.contains("login failed user=\"jo\" client=203.0.113.9:40000 listener=in"),
+            told.contains("login failed client=203.0.113.9:40000 listener=in user=\"jo\""),
             "{told}"
         );
         assert!(!told.contains("wrong") && !told.contains("right"), "{told}");
@@ -228,6 +228,25 @@ fn nobody_is_told_that_a_password_is_wrong_when_nobody_knows() {
         assert_eq!((node.metrics.login_failures.get(), node.metrics.logins_deferred.get()), (0, 2));
         node.world.set_entry("passwords", "jo", Ok("right"));
         assert_eq!(client.say(&plain("jo", "right")).await, later, "text is no password");
+    });
+}
+
+#[test]
+fn who_is_locked_out_is_told_what_a_wrong_password_is() {
+    play(|| async {
+        let keys = "mechanisms = [\"plain\", \"scram-sha-256\"]\nmax_login_failures = 100";
+        let node = node(keys).await;
+        let mut client = Client::connect(&node, STRANGER).await;
+        for stored in ["!", "*", "*LK*", "!{PLAIN}right", "!$6$salt$x", "{CRYPT}!"] {
+            node.world.set_entry("passwords", "jo", Ok(stored));
+            let before = node.age();
+            let reply = client.say(&plain("jo", "right")).await;
+            assert!(reply.starts_with("535 5.7.8 No such user"), "{stored}: {reply}");
+            assert_eq!(node.age() - before, Duration::from_secs(2));
+        }
+        // By SCRAM nothing shows before the proof fails.
+        let begin = format!("AUTH SCRAM-SHA-256 {}", STANDARD.encode("n,,n=jo,r=abc"));
+        assert!(client.say(&begin).await.starts_with("334 "));
     });
 }
 

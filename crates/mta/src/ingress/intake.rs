@@ -4,6 +4,7 @@
 use super::observer::Observer;
 use super::pieces::{Attention, Pieces};
 use super::refusals;
+use crate::budget::Share;
 use crate::custody::Custody;
 use crate::seams::{Time, World};
 use crate::services::Services;
@@ -19,6 +20,10 @@ use std::time::Duration;
 const BUDGET_WAIT: Duration = Duration::from_secs(1);
 /// How often it looks meanwhile.
 const BUDGET_LOOK: Duration = Duration::from_millis(20);
+/// Those who look on may keep so much without budget, which is more than most headers have.
+const OBSERVED_FREE_BYTES: u64 = 16 * 1024;
+/// Beyond it they draw in steps of this.
+const OBSERVED_STEP_BYTES: u64 = 16 * 1024;
 /// Content that holds memory others want goes to disk when nothing more of it came for this long.
 const HOLDER_IDLE_MAX: Duration = Duration::from_secs(5);
 
@@ -33,6 +38,8 @@ pub struct Intake<W: World> {
     heard_at: Mono,
     /// Who looks on, by the places of their stages.
     observers: Vec<(usize, Box<dyn Observer>)>,
+    /// What they keep draws on the budget of bodies.
+    observed: Share,
     /// Who renames fields that speak in our name; until the header is over.
     renamer: Option<Renamer>,
     /// Nobody is to get it: nothing is kept.
@@ -60,6 +67,7 @@ impl<W: World> Intake<W> {
             owner: None,
             heard_at: services.now(),
             observers: Vec::new(),
+            observed: Share::none(&services.shared.body_memory),
             renamer: None,
             is_discarded: false,
             services: Rc::clone(services),
@@ -111,6 +119,7 @@ impl<W: World> Intake<W> {
             self.services.metrics.spilled.inc();
             self.spill(true).await?;
         }
+        self.cover_observers().await?;
         loop {
             match self.pieces.attention() {
                 Attention::None => return Ok(()),
@@ -119,6 +128,35 @@ impl<W: World> Intake<W> {
                 Attention::Budget => self.wait_for_budget().await?,
             }
         }
+    }
+
+    /// Covers with budget what those who look on keep. It can't go to disk: for its sake the content
+    /// does, before it waits.
+    async fn cover_observers(&mut self) -> Result<(), Refusal> {
+        let held: usize = self.observers.iter().map(|(_, observer)| observer.held()).sum();
+        let wanted = (held as u64).saturating_sub(OBSERVED_FREE_BYTES);
+        if wanted <= self.observed.amount() {
+            return Ok(());
+        }
+        let more = wanted.div_ceil(OBSERVED_STEP_BYTES) * OBSERVED_STEP_BYTES;
+        let more = more - self.observed.amount();
+        if self.observed.try_grow(more) {
+            return Ok(());
+        }
+        self.services.metrics.content_waits.inc();
+        if self.pieces.holds_budget() {
+            self.services.metrics.spilled.inc();
+            self.spill(true).await?;
+        }
+        let until = self.services.now() + BUDGET_WAIT;
+        while !self.observed.try_grow(more) {
+            let now = self.services.now();
+            if now >= until {
+                return Err(refusals::NO_MEMORY_TO_CHECK);
+            }
+            self.services.world.time().sleep_until(now + BUDGET_LOOK).await;
+        }
+        Ok(())
     }
 
     async fn wait_for_budget(&mut self) -> Result<(), Refusal> {
@@ -197,6 +235,7 @@ impl<W: World> Intake<W> {
 
     pub(super) fn reset(&mut self) {
         self.observers.clear();
+        self.observed.clear();
         self.renamer = None;
         self.is_discarded = false;
         if let (Some(blob), Some(id)) = (self.pieces.reset(), self.owner.take()) {

@@ -1,18 +1,19 @@
-//! Whether somebody is who he says to be: what tables have stored of him, hashed elsewhere, and how
-//! often he may be wrong.
+//! Whether somebody is who he says to be: what tables have stored of him, hashed elsewhere.
 
 use super::decisions::{Grace, decided};
+use super::login_attempt::Attempt;
 use super::{Entrance, refusals};
 use crate::answer::Answer;
+use crate::console::{FAILED_LOGIN, Quoted};
 use crate::login_failures::Who;
 use crate::seams::{Hashing as _, Introspection, LoginServer, LoginTerms, Time as _, World};
 use crate::tables;
-use auth::password::Stored;
+use auth::password::{Stored, Unusable};
 use auth::sasl::Claim;
-use auth::sasl::scram::{Keys, Salted};
+use auth::sasl::scram::{Keys, SaltForm, Salted};
 use config::TableEntry;
 use lookup::Entry;
-use mail::{Mono, Refusal};
+use mail::Refusal;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,9 @@ pub struct Logins {
     pub failures_per_hour: u32,
     /// Failures of one user, wherever they come from.
     pub failures_per_hour_of_user: u32,
+    /// How the salts look that SCRAM shows for users of whom none is stored. `None`: those of
+    /// passwords in clear as usual, those of nobody as most in the table.
+    pub salts: Option<SaltForm>,
     /// A failed login is answered so long after it came.
     pub failure_delay: Duration,
 }
@@ -47,61 +51,16 @@ pub enum LoginSource {
     Nobody,
 }
 
-/// A login that is being tried.
-#[derive(Clone, Debug)]
-pub struct Attempt {
-    /// `None`: the mechanism is a server's, which alone can read who that is.
-    pub(super) user: Option<Box<str>>,
-    began: Mono,
-}
-
 /// What is stored of a user.
 struct Kept {
     stored: Arc<Stored>,
     /// Else it is another's, so that nobody can tell by the time that it takes.
     is_his: bool,
-}
-
-impl Attempt {
-    /// As whom, if that is known.
-    #[must_use]
-    pub fn user(&self) -> Option<&str> {
-        self.user.as_deref()
-    }
+    /// The entry that was found, by whatever spelling.
+    entry: Option<Who>,
 }
 
 impl<W: World> Entrance<W> {
-    /// Whether this client may try to log in at all.
-    ///
-    /// # Errors
-    /// It failed too often.
-    pub fn admit_logins(&self, logins: &Logins) -> Result<(), Refusal> {
-        let (services, ip) = (&self.ingress.services, self.session.client().address.ip());
-        let failures = &services.shared.login_failures;
-        if failures.is_exhausted(Who::client(ip), logins.failures_per_hour, services.now()) {
-            services.metrics.logins_deferred.inc();
-            return Err(refusals::LOGINS_OF_CLIENT);
-        }
-        Ok(())
-    }
-
-    /// A login as `user` begins, if it is known who that is.
-    ///
-    /// # Errors
-    /// Client or user failed too often.
-    pub fn begin_login(&self, logins: &Logins, user: Option<&str>) -> Result<Attempt, Refusal> {
-        self.admit_logins(logins)?;
-        let services = &self.ingress.services;
-        let failures = &services.shared.login_failures;
-        let max = logins.failures_per_hour_of_user;
-        let is_exhausted = |user| failures.is_exhausted(Who::user(user), max, services.now());
-        if user.is_some_and(is_exhausted) {
-            services.metrics.logins_deferred.inc();
-            return Err(refusals::LOGINS_OF_USER);
-        }
-        Ok(Attempt { user: user.map(Box::from), began: services.now() })
-    }
-
     /// Checks a password, and logs its user in.
     ///
     /// # Errors
@@ -112,29 +71,40 @@ impl<W: World> Entrance<W> {
         claim: Claim,
         terms: LoginTerms,
     ) -> Result<(), Refusal> {
-        let attempt = self.begin_login(logins, Some(&claim.user))?;
-        let user = match &logins.source {
-            LoginSource::Table(table) => self.check_stored(table, claim).await?,
-            LoginSource::Server(server) => self.check_elsewhere(server, claim, terms).await?,
-            LoginSource::Nobody => None,
+        let mut attempt = self.begin_login(logins, Some(&claim.user)).await?;
+        let checked = match &logins.source {
+            LoginSource::Table(table) => {
+                self.check_stored(logins, table, claim, &mut attempt).await
+            }
+            LoginSource::Server(server) => {
+                self.check_elsewhere(logins, server, claim, terms, &mut attempt).await
+            }
+            LoginSource::Nobody => Ok(None),
         };
-        match user {
+        // That nobody knows is no failure of his.
+        match checked.inspect_err(|_| attempt.forgive())? {
             Some(user) => {
+                attempt.forgive();
                 self.logged_in(&user);
                 Ok(())
             }
-            None => Err(self.login_failed(logins, &attempt).await),
+            None => Err(self.login_failed(logins, &mut attempt).await),
         }
     }
 
     /// The user whose password this is, if it is, by what a table has stored.
     async fn check_stored(
         &self,
+        logins: &Logins,
         table: &Arc<TableEntry>,
         claim: Claim,
+        attempt: &mut Attempt,
     ) -> Result<Option<String>, Refusal> {
         let Claim { user, password } = claim;
-        let Kept { stored, is_his } = self.stored(table, &user).await?;
+        let Kept { stored, is_his, entry } = self.stored(table, &user).await?;
+        if let Some(entry) = entry {
+            self.recognise_user(logins, attempt, entry)?;
+        }
         let is_right = self.hash(move || stored.is(&password)).await?;
         Ok((is_right && is_his).then_some(user))
     }
@@ -144,22 +114,37 @@ impl<W: World> Entrance<W> {
     ///
     /// # Errors
     /// Nobody knows now (454).
-    pub async fn scram_keys(&self, logins: &Logins, user: &str) -> Result<Keys, Refusal> {
+    pub async fn scram_keys(
+        &self,
+        logins: &Logins,
+        user: &str,
+        attempt: &mut Attempt,
+    ) -> Result<Keys, Refusal> {
         // Of what a server keeps nothing is known here.
         let LoginSource::Table(table) = &logins.source else { return Err(self.login_deferred()) };
-        let Kept { stored, is_his } = self.stored(table, user).await?;
+        let Kept { stored, is_his, entry } = self.stored(table, user).await?;
+        if let Some(entry) = entry {
+            self.recognise_user(logins, attempt, entry)?;
+        }
         let hashing = self.ingress.services.world.hashing();
-        let secret = *self.ingress.services.shared.salt_secret.get_or_init(|| hashing.secret());
-        let user = user.to_owned();
-        self.hash(move || {
-            let salted = Salted::for_user(&secret, &user);
+        let salts = &self.ingress.services.shared.salts;
+        let secret = salts.secret(|| hashing.secret());
+        // Who is found by several spellings has one salt, so nobody has several.
+        let user = lookup::fold(&logins.key_of(user)).into_owned();
+        let made_up = logins.salts.unwrap_or_default();
+        let nobodys = logins.salts.unwrap_or_else(|| salts.usual(&table.name));
+        let keys = self.hash(move || {
+            let salted = Salted::for_user(&secret, &user, made_up);
             match stored.scram_keys(&salted) {
-                Some(keys) if is_his => keys,
-                Some(others) => salted.beside(&secret, &others).keys_of_nobody(&secret),
-                None => salted.keys_of_nobody(&secret),
+                Some(keys) if is_his => (keys, true),
+                _ => (Salted::for_user(&secret, &user, nobodys).keys_of_nobody(&secret), false),
             }
-        })
-        .await
+        });
+        let (keys, are_his) = keys.await?;
+        if are_his {
+            salts.note(&table.name, keys.form());
+        }
+        Ok(keys)
     }
 
     /// The client has proved to be the user.
@@ -175,22 +160,18 @@ impl<W: World> Entrance<W> {
     }
 
     /// The client has not. Comes back when it may be told.
-    pub async fn login_failed(&self, logins: &Logins, attempt: &Attempt) -> Refusal {
+    pub async fn login_failed(&self, logins: &Logins, attempt: &mut Attempt) -> Refusal {
         let services = &self.ingress.services;
         services.metrics.login_failures.inc();
         let client = self.session.client();
         let (user, address, listener) = (attempt.user(), client.address, &client.listener);
-        let shown = user.unwrap_or_default();
+        let user = Quoted(user.unwrap_or_default());
+        // What the client chooses comes last, so that nothing of it can stand for the rest.
         services.console.warn(
-            "login",
-            format_args!("login failed user={shown:?} client={address} listener={listener}"),
+            FAILED_LOGIN,
+            format_args!("login failed client={address} listener={listener} user={user}"),
         );
-        let failures = &services.shared.login_failures;
-        let now = services.now();
-        failures.note(Who::client(address.ip()), logins.failures_per_hour, now);
-        if let Some(user) = user {
-            failures.note(Who::user(user), logins.failures_per_hour_of_user, now);
-        }
+        attempt.fail(services.now());
         // From the beginning: however long the check took, the answer comes at the same time.
         let sleep = services.world.time().sleep_until(attempt.began + logins.failure_delay);
         let later = Answer::later(async move {
@@ -213,25 +194,30 @@ impl<W: World> Entrance<W> {
         let found = match decided(services, found, Grace::None).await? {
             Ok(found) => found,
             Err(trouble) => {
-                services.console.warn("login", format_args!("nobody can log in: {trouble}"));
+                services.console.warn("logins", format_args!("nobody can log in: {trouble}"));
                 return Err(self.login_deferred());
             }
         };
         let last = &services.shared.last_stored;
-        let Some(entry) = found else {
+        let nobodys = || {
             let stored = Arc::clone(&last.lock().unwrap_or_else(PoisonError::into_inner));
-            return Ok(Kept { stored, is_his: false });
+            Kept { stored, is_his: false, entry: None }
         };
+        let Some(entry) = found else { return Ok(nobodys()) };
         match Stored::parse(text_of(&entry)) {
+            // Whose account is locked is told what a wrong password is, and as late.
+            Err(Unusable::Locked) => Ok(nobodys()),
             Ok(stored) => {
+                // Salted, no two entries are the same.
+                let salted = stored.is_salted().then(|| Who::entry(text_of(&entry)));
                 let stored = Arc::new(stored);
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&stored);
-                Ok(Kept { stored, is_his: true })
+                Ok(Kept { stored, is_his: true, entry: salted })
             }
             Err(why) => {
                 let table = &table.name;
-                let text = format_args!("the password of {user:?} in table {table}: {why}");
-                services.console.warn("login", text);
+                let text = format_args!("the password of {} in table {table}: {why}", Quoted(user));
+                services.console.warn("logins", text);
                 Err(self.login_deferred())
             }
         }
@@ -246,7 +232,7 @@ impl<W: World> Entrance<W> {
         let done = Answer::later(async move { Ok(done.await) });
         let done = decided(services, done, Grace::None).await?;
         done.map_err(|_| {
-            services.console.warn("login", format_args!("too many passwords wait to be checked"));
+            services.console.warn("logins", format_args!("too many passwords wait to be checked"));
             self.login_deferred()
         })
     }

@@ -1,10 +1,11 @@
 //! Logins that a server decides, which knows users and what they have to prove.
 
 use super::decisions::{Grace, decided};
-use super::login::{Attempt, Logins};
+use super::login::Logins;
+use super::login_attempt::Attempt;
 use super::{Entrance, refusals};
 use crate::answer::{Answer, Later};
-use crate::seams::{Conversation, Heard, Introspection, LoginServer, LoginTerms, World};
+use crate::seams::{Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms, World};
 use auth::sasl::Claim;
 use auth::sasl::bearer::Presented;
 use lookup::Trouble;
@@ -68,17 +69,24 @@ impl<W: World> Entrance<W> {
         attempt: &mut Attempt,
         heard: Later<'static, Result<Heard, Trouble>>,
     ) -> Result<Elsewhere, Refusal> {
-        match self.heard(heard).await? {
+        let heard = self.heard(heard).await.inspect_err(|_| attempt.forgive())?;
+        match heard {
             Heard::Challenge(text, conversation) => Ok(Elsewhere::Challenge(text, conversation)),
             Heard::Accepted(user) => {
+                self.may_tell(logins, attempt, Some(&user), true)?;
+                attempt.forgive();
                 self.logged_in(&user);
                 Ok(Elsewhere::LoggedIn)
             }
             Heard::Refused(user) => {
+                self.may_tell(logins, attempt, user.as_deref(), false)?;
                 attempt.user = attempt.user.take().or(user.map(Box::from));
                 Err(self.login_failed(logins, attempt).await)
             }
-            Heard::TooLong => Err(refusals::LOGIN_TOO_LONG),
+            Heard::TooLong => {
+                attempt.forgive();
+                Err(refusals::LOGIN_TOO_LONG)
+            }
         }
     }
 
@@ -106,12 +114,16 @@ impl<W: World> Entrance<W> {
     /// The user whose password this is, if it is, by what a server says.
     pub(super) async fn check_elsewhere(
         &self,
+        logins: &Logins,
         server: &LoginServer,
         claim: Claim,
         terms: LoginTerms,
+        attempt: &mut Attempt,
     ) -> Result<Option<String>, Refusal> {
         let checked = self.ingress.services.world.authenticators().check(server, claim, terms);
-        self.heard(checked).await
+        let Checked { user, entry } = self.heard(checked).await?;
+        self.may_tell(logins, attempt, entry.as_deref(), user.is_some())?;
+        Ok(user)
     }
 
     /// Waits for what a server says.
@@ -124,7 +136,7 @@ impl<W: World> Entrance<W> {
         match decided(services, heard, Grace::None).await? {
             Ok(heard) => Ok(heard),
             Err(trouble) => {
-                services.console.warn("login", format_args!("nobody can log in: {trouble}"));
+                services.console.warn("logins", format_args!("nobody can log in: {trouble}"));
                 Err(self.login_deferred())
             }
         }

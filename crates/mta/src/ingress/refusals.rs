@@ -101,6 +101,10 @@ pub(super) fn no_way_back(mistake: Mistake) -> Refusal {
     Refusal::permanent((1, 1), mistake.text())
 }
 
+/// What is kept of content to be checked finds no memory for longer than it may wait.
+pub(super) const NO_MEMORY_TO_CHECK: Refusal =
+    Refusal::transient((3, 1), "Too many messages are on their way in; try again later");
+
 /// Content that can't go to disk now; `is_poisoned`: nor ever again.
 pub(super) fn no_place(is_poisoned: bool) -> Refusal {
     let detail = if is_poisoned { 0 } else { 1 };

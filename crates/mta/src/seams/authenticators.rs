@@ -68,6 +68,15 @@ pub enum Heard {
     TooLong,
 }
 
+/// What a server made of a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// How it calls the user whose password it is. `None`: it is not his.
+    pub user: Option<String>,
+    /// Which of its users that was about, however he was spelled, if there is one and it says so.
+    pub entry: Option<String>,
+}
+
 /// A login that a server is asked about in several steps. Dropped, it is given up.
 pub trait Conversation {
     /// The client's answer to a challenge.
@@ -87,13 +96,13 @@ pub trait Authenticators {
     /// offered for it.
     fn offered(&self, server: &LoginServer) -> Answer<'static, Option<Arc<[Box<str>]>>>;
 
-    /// Whether a password is the user's, and how the server calls him. `None`: it is not.
+    /// Whether a password is the user's, and how the server calls him.
     fn check(
         &self,
         server: &LoginServer,
         claim: Claim,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>>;
+    ) -> Later<'static, Result<Checked, Trouble>>;
 
     /// Whose a token is. `None`: nobody's, or it is not good for this.
     fn whose(
@@ -131,7 +140,7 @@ impl Authenticators for NoAuthenticators {
         _: &LoginServer,
         _: Claim,
         _: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Checked, Trouble>> {
         Box::pin(async { Err(nobody()) })
     }
 

@@ -1,10 +1,11 @@
 //! A directory that checks the passwords of users.
 
-use crate::tables::{Seed, Verifier, verifier};
+use crate::tables::{Seed, Verdict, Verifier, verifier};
 use auth::sasl::Claim;
 use config::TableEntry;
 use lookup::{Trouble, TroubleKind};
 use mta::answer::Later;
+use mta::seams::Checked;
 use mta::tables::rewritten;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ struct Shared {
 struct Note {
     user: Box<str>,
     claim: Claim,
-    answer: oneshot::Sender<Result<bool, Trouble>>,
+    answer: oneshot::Sender<Result<Verdict, Trouble>>,
 }
 
 impl Directory {
@@ -56,7 +57,7 @@ impl Directory {
         table: &TableEntry,
         claim: Claim,
         patience: Duration,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Checked, Trouble>> {
         let Ok(permit) = Arc::clone(&self.0.logins).try_acquire_owned() else {
             let text = "too many logins are under way";
             return Box::pin(async move { Err(Trouble::new(TroubleKind::Busy, text)) });
@@ -69,7 +70,10 @@ impl Directory {
             let said = timeout(patience, answered).await;
             drop(permit);
             match said {
-                Ok(Ok(said)) => said.map(|is_his| is_his.then_some(called)),
+                Ok(Ok(said)) => said.map(|Verdict { is_his, entry }| {
+                    // The same directory has it under one name, however it is asked for.
+                    Checked { user: is_his.then_some(called), entry }
+                }),
                 Ok(Err(_)) => Err(Trouble::new(TroubleKind::Unreachable, "the server is stopping")),
                 Err(_) => {
                     let text = format!("no answer within {patience:?}");

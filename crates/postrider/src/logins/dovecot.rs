@@ -11,7 +11,7 @@ use config::HostPort;
 use link::{Driver, Note};
 use lookup::{Trouble, TroubleKind};
 use mta::answer::{Answer, Later};
-use mta::seams::{Conversation, Heard, LoginTerms};
+use mta::seams::{Checked, Conversation, Heard, LoginTerms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -95,12 +95,14 @@ impl Dovecot {
         &self,
         claim: &Claim,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Checked, Trouble>> {
         let begun = self.begin("PLAIN", Some(claim.plain().as_slice()), terms);
         Box::pin(async move {
             match begun.await? {
-                Heard::Accepted(user) => Ok(Some(user)),
-                Heard::Refused(_) => Ok(None),
+                Heard::Accepted(user) => {
+                    Ok(Checked { entry: Some(user.clone()), user: Some(user) })
+                }
+                Heard::Refused(entry) => Ok(Checked { user: None, entry }),
                 Heard::Challenge(..) | Heard::TooLong => {
                     Err(Trouble::new(TroubleKind::Wrong, "it wants more than a password"))
                 }

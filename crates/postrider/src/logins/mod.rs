@@ -15,7 +15,7 @@ use dovecot::Dovecot;
 use introspection::Introspector;
 use lookup::{Trouble, TroubleKind};
 use mta::answer::{Answer, Later};
-use mta::seams::{Authenticators, Heard, Introspection, LoginServer, LoginTerms};
+use mta::seams::{Authenticators, Checked, Heard, Introspection, LoginServer, LoginTerms};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -92,7 +92,7 @@ impl Authenticators for ShardTables {
         server: &LoginServer,
         claim: Claim,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Option<String>, Trouble>> {
+    ) -> Later<'static, Result<Checked, Trouble>> {
         let (registry, name) = (self.registry(), server.to_string());
         let checked = match server {
             LoginServer::Dovecot(at) => {

@@ -24,7 +24,7 @@ mod testing;
 mod text;
 
 pub(crate) use kinds::{schema, verifier};
-pub(crate) use ldap::Verifier;
+pub(crate) use ldap::{Verdict, Verifier};
 pub(crate) use numbers::TableNumbers;
 #[cfg(test)]
 pub(crate) use numbers::TableSets;

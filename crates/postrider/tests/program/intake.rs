@@ -140,3 +140,34 @@ fn the_last_word_reaches_a_client_that_still_sends() {
     assert!(client.rest().lines().last().is_some_and(|line| line.starts_with("421 4.7.0")));
     server.stop();
 }
+
+/// What is checked of a message is kept until its end, and is not on the disk.
+#[test]
+fn headers_that_are_kept_for_checks_draw_on_body_memory() {
+    let files = Files::new();
+    let listener = "relay_from = []\nchecks = { dkim = \"mark\" }";
+    let text = config_with("body_memory_bytes = \"1MiB\"", listener, ROUTES);
+    let server = Server::start(&files, &text);
+    let header = format!("X-A: {}\r\n", "x".repeat(993)).repeat(126);
+    let begin = || {
+        let mut client = Client::connect(server.address());
+        client.say("MAIL FROM:<a@source.test>", "250");
+        client.say("RCPT TO:<b@far.test>", "250");
+        client.say("DATA", "354");
+        client.send(&header);
+        client
+    };
+    let finish = |mut client: Client| {
+        client.send("\r\nbody\r\n.\r\n");
+        client.reply()
+    };
+    // At least 108 KiB of each are beyond what is free for everybody: nine fit, without their bodies.
+    let open: Vec<Client> = (0..12).map(|_| begin()).collect();
+    let refused = files.wait_events("refused", 3);
+    assert!(refused.iter().all(|event| event["status"] == "4.3.1"), "{refused:?}");
+    let taken = open.into_iter().map(finish).filter(|reply| reply.starts_with("250")).count();
+    assert!((1..=9).contains(&taken), "{taken} of 12");
+    // What they held is there for the next one.
+    assert!(finish(begin()).starts_with("250"));
+    server.stop();
+}

@@ -110,8 +110,9 @@ fn swaks_logs_in_by_each_mechanism_and_stored_form() {
     // In clear nothing is offered, and nothing taken.
     let clear = swaks(0, "--auth-hide-password", "PLAIN", "plain", "pencil");
     assert!(!clear.status.success());
-    let line = server.wait_console("the failure", |line| line.contains("login failed user="));
-    assert!(line.contains("user=\"plain\" client=127.0.0.1:"), "{line}");
+    let line = server.wait_console("the failure", |line| line.contains("login failed client="));
+    assert!(line.contains("login: login failed client=127.0.0.1:"), "{line}");
+    assert!(line.ends_with(" listener=submission user=\"plain\""), "{line}");
     let metrics = metrics(&server);
     assert_eq!(metric(&metrics, "postrider_logins_total"), 8);
     assert_eq!(metric(&metrics, "postrider_login_failures_total"), 1);

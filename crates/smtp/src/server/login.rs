@@ -8,6 +8,7 @@ use super::{LoginSaid, Need};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mail::{Mono, Reply};
+use std::time::Duration;
 
 /// A line of an exchange with its CRLF (RFC 4954 §4), 500 5.5.6 beyond it.
 pub const LOGIN_LINE_BYTES_MAX: usize = 12_288;
@@ -19,6 +20,8 @@ pub struct LoginRules {
     pub mechanisms: Vec<&'static str>,
     /// Failed logins in one session, 421 4.7.0 at the last one.
     pub failures_max: u32,
+    /// From the start to the login, 421 4.4.2 beyond it, whatever else is said meanwhile.
+    pub timeout: Duration,
 }
 
 /// The driver's answer to what was said in an exchange.
@@ -69,6 +72,14 @@ impl ServerSession {
         };
         self.phase = Phase::Answer(Awaited::Login);
         Ok(Some(Need::Login(LoginSaid::Begin { mechanism, initial })))
+    }
+
+    /// The end of the time that the client has to log in, if it must and has not.
+    pub(super) fn login_deadline(&self) -> Mono {
+        match &self.config.logins {
+            Some(rules) if !self.is_logged_in => self.client_since + rules.timeout,
+            _ => Mono::NEVER,
+        }
     }
 
     /// The client's line within an exchange.

@@ -67,6 +67,8 @@ pub struct ServerSession {
     /// The end of the time that one message's content may take.
     pub(super) transfer_deadline: Mono,
     session_deadline: Mono,
+    /// Since when it is this client's: a proxy may have had others before.
+    pub(super) client_since: Mono,
 }
 
 /// What the next input is, or what the session waits for instead of input.
@@ -170,6 +172,7 @@ impl ServerSession {
             wait_deadline: now + config.command_timeout,
             transfer_deadline: Mono::NEVER,
             session_deadline: now + config.session_timeout,
+            client_since: now,
             config,
         }
     }
@@ -249,6 +252,7 @@ impl ServerSession {
 
     /// The next moment at which [`ServerSession::handle_timeout`] must be called: the earliest of
     /// - `session_timeout` since the start,
+    /// - where a login is needed, the time for that since the start,
     /// - while a command is awaited, `command_timeout` since the last one was answered, however
     ///   many bytes of the next came meanwhile; in a transaction since the last one that took it
     ///   further,
@@ -263,7 +267,10 @@ impl ServerSession {
         match self.phase {
             Phase::Answer(_) => Mono::NEVER,
             Phase::Command if !self.open.is_empty() => self.session_deadline,
-            _ => self.wait_deadline.min(self.transfer_deadline).min(self.session_deadline),
+            _ => {
+                let of_message = self.wait_deadline.min(self.transfer_deadline);
+                of_message.min(self.session_deadline).min(self.login_deadline())
+            }
         }
     }
 
@@ -281,6 +288,8 @@ impl ServerSession {
             "Session took too long"
         } else if deadline == self.transfer_deadline {
             "Message took too long"
+        } else if deadline == self.login_deadline() {
+            "No login in time"
         } else {
             "Timeout"
         };

@@ -189,6 +189,7 @@ impl ServerSession {
         self.config = config;
         self.is_logged_in = said.login.is_some();
         self.login_failures = 0;
+        self.client_since = now;
         self.helo = said.helo.clone();
         self.greeting = match (&said.helo, said.is_extended) {
             (None, _) => Greeting::None,

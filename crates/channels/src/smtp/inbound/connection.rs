@@ -84,8 +84,7 @@ impl<W: World> Session<W> {
         self.rest_from += progress.consumed;
         if self.rest_from == self.rest.len() {
             // Idle sessions hold no buffer.
-            self.rest = Vec::new();
-            self.rest_from = 0;
+            self.drop_rest();
         }
         progress.need
     }
@@ -233,10 +232,15 @@ impl<W: World> Session<W> {
         }
     }
 
-    pub(super) async fn encrypt(&mut self) -> io::Result<()> {
-        // What came in clear behind STARTTLS is not part of the encrypted session (RFC 3207 §4.2).
+    /// Forgets input that was not handled.
+    pub(super) fn drop_rest(&mut self) {
         self.rest = Vec::new();
         self.rest_from = 0;
+    }
+
+    pub(super) async fn encrypt(&mut self) -> io::Result<()> {
+        // What came in clear behind STARTTLS is not part of the encrypted session (RFC 3207 §4.2).
+        self.drop_rest();
         let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
         let until = self.machine.deadline().min(self.entrance.now() + HANDSHAKE_MAX);
         self.stream = Some(self.entrance.encrypt(stream, &mut self.alarm, until).await?);

@@ -3,6 +3,7 @@
 use super::mechanism::{Speaker, is_offered, speaker};
 use super::session::Session;
 use super::submission::Submission;
+use auth::sasl::bearer::Presented;
 use auth::sasl::scram::Channel;
 use auth::sasl::{self, Exchange, Failure, Mechanism, Step};
 use base64::Engine as _;
@@ -160,7 +161,7 @@ impl<W: World> Session<W> {
         // Where the first message says who it is, the limits of that user hold from the beginning.
         let user = initial.as_deref().and_then(|first| sasl::claimed_user(mechanism, first));
         self.dialogue.user = user.as_deref().map(Box::from);
-        let mut attempt = self.entrance.begin_login(logins, user.as_deref())?;
+        let mut attempt = self.entrance.begin_login(logins, user.as_deref()).await?;
         let terms = self.terms(submission);
         let begun =
             self.entrance.begin_elsewhere(logins, server, &mut attempt, mechanism, initial, terms);
@@ -215,31 +216,22 @@ impl<W: World> Session<W> {
             }
             Step::Keys(user) => {
                 self.dialogue.user = Some(user.as_str().into());
-                self.dialogue.attempt = Some(self.entrance.begin_login(logins, Some(&user))?);
-                let keys = self.entrance.scram_keys(logins, &user).await?;
+                let mut attempt = self.entrance.begin_login(logins, Some(&user)).await?;
+                let keys = self.entrance.scram_keys(logins, &user, &mut attempt).await;
+                // That nobody knows is no failure of his.
+                let keys = keys.inspect_err(|_| attempt.forgive())?;
+                self.dialogue.attempt = Some(attempt);
                 match exchange.handle_keys(keys) {
                     Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
                     _ => bad_form(),
                 }
             }
             Step::Proved(user) => {
+                self.dialogue.attempt.take().iter_mut().for_each(Attempt::forgive);
                 self.entrance.logged_in(&user);
                 LoginAnswer::Accepted
             }
-            Step::Token(presented) => {
-                let Some(tokens) = &logins.tokens else { return Ok(bad_form()) };
-                self.dialogue.user = presented.user.as_deref().map(Box::from);
-                let attempt = self.entrance.begin_login(logins, presented.user.as_deref())?;
-                let terms = self.terms(submission);
-                if self.entrance.log_in_by_token(tokens, presented, terms).await? {
-                    return Ok(LoginAnswer::Accepted);
-                }
-                self.dialogue.attempt = Some(attempt);
-                match exchange.refuse_token(tokens.scope.as_deref()) {
-                    Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
-                    _ => bad_form(),
-                }
-            }
+            Step::Token(presented) => self.take_token(submission, exchange, presented).await?,
             Step::External(named) => {
                 let known = self.entrance.certified_user().map(str::to_owned);
                 match known.filter(|user| named.is_none_or(|named| named == *user)) {
@@ -252,9 +244,9 @@ impl<W: World> Session<W> {
                 }
             }
             Step::Failed(Failure::Proof) => match self.dialogue.attempt.take() {
-                Some(attempt) => {
+                Some(mut attempt) => {
                     self.dialogue.user = attempt.user().map(Box::from);
-                    return Err(self.entrance.login_failed(logins, &attempt).await);
+                    return Err(self.entrance.login_failed(logins, &mut attempt).await);
                 }
                 None => bad_form(),
             },
@@ -263,6 +255,31 @@ impl<W: World> Session<W> {
                 refused(535, (5, 7, 8), "Your connection does not end where ours begins")
             }
             Step::Failed(Failure::Form) => bad_form(),
+        })
+    }
+
+    /// Logs in whose token it is, or has the exchange say that it is nobody's.
+    async fn take_token(
+        &mut self,
+        submission: &Submission,
+        exchange: &mut Exchange,
+        presented: Presented,
+    ) -> Result<LoginAnswer, Refusal> {
+        let logins = &submission.logins;
+        let Some(tokens) = &logins.tokens else { return Ok(bad_form()) };
+        let named = presented.user.as_deref();
+        self.dialogue.user = named.map(Box::from);
+        let mut attempt = self.entrance.begin_login(logins, named).await?;
+        let terms = self.terms(submission);
+        let judged = self.entrance.log_in_by_token(tokens, presented, terms).await;
+        if judged.inspect_err(|_| attempt.forgive())? {
+            attempt.forgive();
+            return Ok(LoginAnswer::Accepted);
+        }
+        self.dialogue.attempt = Some(attempt);
+        Ok(match exchange.refuse_token(tokens.scope.as_deref()) {
+            Step::Challenge(challenge) => LoginAnswer::Challenge(challenge),
+            _ => bad_form(),
         })
     }
 }

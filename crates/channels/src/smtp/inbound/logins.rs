@@ -1,6 +1,7 @@
 //! Who knows users and their passwords.
 
 use super::introspection::IntrospectionText;
+use auth::sasl::scram::SaltForm;
 use config::quantity::DurationText;
 use config::{HostPort, PasswordChecks, Reader, TableEntry};
 use mta::ingress::LoginSource;
@@ -32,6 +33,17 @@ pub(super) struct LoginsText {
     /// alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     introspection: Option<IntrospectionText>,
+    /// Iterations of the salts that SCRAM shows for users of whom none is stored: those whose passwords are
+    /// in clear, and those who don't exist. Without it: 4096 for the former, what most users of the table
+    /// have for the latter. It and the next should be said where most have others than `doveadm pw` gives
+    /// them, so that it is also so after a start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 4096, max = 5_000_000))]
+    scram_iterations: Option<u32>,
+    /// Bytes of these salts. Without it: 16, and as most have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 8, max = 256))]
+    scram_salt_bytes: Option<u32>,
     /// The answer of a server is waited for so long, 454 4.7.0 beyond it. Dovecot itself lets failures wait,
     /// for 15 seconds and more where there are many.
     timeout: DurationText,
@@ -44,6 +56,8 @@ impl Default for LoginsText {
             ldap: None,
             dovecot: None,
             introspection: None,
+            scram_iterations: None,
+            scram_salt_bytes: None,
             timeout: "30s".into(),
         }
     }
@@ -61,6 +75,18 @@ impl LoginsText {
             reader.error("logins.timeout", message, "");
         }
         patience
+    }
+
+    /// How salts look that are made up; `None`: as usual.
+    pub(super) fn salts(&self) -> Option<SaltForm> {
+        if self.scram_iterations.is_none() && self.scram_salt_bytes.is_none() {
+            return None;
+        }
+        let usual = SaltForm::default();
+        Some(SaltForm {
+            iterations: self.scram_iterations.unwrap_or(usual.iterations),
+            bytes: self.scram_salt_bytes.map_or(usual.bytes, |bytes| bytes as usize),
+        })
     }
 
     /// Who says whose tokens are, if anybody. `None` when there is a mistake in it, which `reader` was told.

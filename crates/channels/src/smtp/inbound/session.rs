@@ -289,6 +289,9 @@ impl<W: World> Session<W> {
     /// RFC 3207 §4.
     async fn starttls(&mut self) -> io::Result<Need> {
         if let Err(refusal) = self.entrance.may_encrypt() {
+            // Whatever stands behind it was said for an encrypted session, or put there by another
+            // (RFC 3207 §6): it is not heard in this one either.
+            self.drop_rest();
             let refusal = Refusal { chosen_code: Some(454), ..refusal };
             self.machine.answer_starttls(self.entrance.now(), Err(refusal.into()));
             return Ok(Need::Input);

@@ -57,6 +57,9 @@ pub(crate) struct SubmissionText {
     /// Leave Bcc and Resent-Bcc out of what is sent (RFC 5322 §3.6.3), for clients that don't. Nobody gets
     /// the message for being named there.
     remove_bcc: bool,
+    /// So long a session may last in which nobody has logged in, whatever is said in it; 421 4.4.2 at its
+    /// end. Dovecot has the same three minutes.
+    login_timeout: DurationText,
     /// Failed logins in one session, 421 4.7.0 at the last one.
     #[schemars(range(min = 1))]
     max_login_failures: u32,
@@ -81,6 +84,7 @@ impl Default for SubmissionText {
             add_missing_fields: true,
             origin: None,
             remove_bcc: false,
+            login_timeout: "3m".into(),
             max_login_failures: 3,
             login_failures_per_hour: 60,
             login_failures_per_hour_of_user: 120,
@@ -125,7 +129,8 @@ impl ProtocolSection for SubmissionText {
         }
         let mechanisms = text.mechanisms.iter().map(|one| one.name()).collect();
         let failures_max = text.max_login_failures;
-        listener.server.logins = Some(LoginRules { mechanisms, failures_max });
+        let timeout = reader.timeout("login_timeout", &text.login_timeout);
+        listener.server.logins = Some(LoginRules { mechanisms, failures_max, timeout });
         let failure_delay = reader.duration("login_failure_delay", &text.login_failure_delay);
         if failure_delay > FAILURE_DELAY_MAX {
             let message = "no client waits longer than a minute to learn that it failed";
@@ -155,6 +160,7 @@ impl ProtocolSection for SubmissionText {
             patience,
             failures_per_hour: text.login_failures_per_hour,
             failures_per_hour_of_user: text.login_failures_per_hour_of_user,
+            salts: text.logins.as_ref().and_then(LoginsText::salts),
             failure_delay,
         };
         MechanismText::check(&text.mechanisms, &logins, reader);

@@ -72,6 +72,10 @@ impl Observer for Reader {
     fn push(&mut self, piece: &[u8]) {
         self.0.push(piece);
     }
+
+    fn held(&self) -> usize {
+        self.0.held()
+    }
 }
 
 /// What is checked of a transaction; nothing of those whose client may relay.

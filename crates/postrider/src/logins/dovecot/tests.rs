@@ -88,7 +88,8 @@ fn checked(
     dovecot: &Dovecot,
     user: &str,
 ) -> tokio::task::JoinHandle<Result<Option<String>, Trouble>> {
-    spawn_local(dovecot.check(&claim(user), terms()))
+    let checked = dovecot.check(&claim(user), terms());
+    spawn_local(async move { checked.await.map(|checked| checked.user) })
 }
 
 #[test]

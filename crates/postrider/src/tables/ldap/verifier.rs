@@ -36,6 +36,14 @@ struct Idle {
     since: Instant,
 }
 
+/// What came of a password.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) is_his: bool,
+    /// The name of the user's entry, if there is one.
+    pub(crate) entry: Option<String>,
+}
+
 impl LdapSettings {
     /// Checks passwords, for the thread that asks it.
     pub(crate) fn verifier(&self) -> Verifier {
@@ -55,15 +63,17 @@ impl Verifier {
     ///
     /// # Errors
     /// No server says.
-    pub(crate) async fn check(&self, user: &str, password: &[u8]) -> Result<bool, Trouble> {
+    pub(crate) async fn check(&self, user: &str, password: &[u8]) -> Result<Verdict, Trouble> {
         // It would bind as nobody, and the server would say that all is well (RFC 4513 §5.1.2).
         if password.is_empty() {
-            return Ok(false);
+            return Ok(Verdict { is_his: false, entry: None });
         }
-        match self.entry_of(user).await? {
-            Some(dn) => self.bind(&dn, password).await,
-            None => Ok(false),
-        }
+        let entry = self.entry_of(user).await?;
+        let is_his = match &entry {
+            Some(dn) => self.bind(dn, password).await?,
+            None => false,
+        };
+        Ok(Verdict { is_his, entry })
     }
 
     /// The name of a user's entry.

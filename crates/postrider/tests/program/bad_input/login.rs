@@ -12,14 +12,16 @@ use std::process::{Child, Command, Stdio};
 
 /// What the submission listeners are told, in their order behind all others. Failures of a row are no
 /// other's.
-const LISTENERS: [(&str, &str); 2] = [
+const LISTENERS: [(&str, &str); 3] = [
     ("clear", "tls = \"starttls\"\nlogin_failures_per_hour = 1"),
+    ("hasty", "tls = \"starttls\"\nlogin_timeout = \"1s\""),
     ("login", "tls = \"implicit\"\nlogin_failures_per_hour = 0\nsenders = { table = \"senders\" }"),
 ];
 
 const TABLES: &str = "\
 [[table]]\nname = \"passwords\"\n[table.inline]\n\
 jo = \"{PLAIN}right\"\nal = \"{PLAIN}right\"\nbroken = \"$6$salt$short\"\n\
+locked = \"!{PLAIN}right\"\nstar = \"*\"\nword = \"*LK*\"\ncrypt = \"{CRYPT}!\"\n\
 ssha = \"{SSHA}c2VjcmV0\"\ntext = \"right\"\n\
 costly = \"{ARGON2ID}$argon2id$v=19$m=4194304,t=9,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5Q\"\n\
 [[table]]\nname = \"senders\"\n[table.inline]\njo = \"a@client.test\"\n";
@@ -114,12 +116,13 @@ fn login() {
     }
     let bench = Bench::start_with(&sections);
     let first = bench.server.addresses.len() - LISTENERS.len();
-    let [clear, login] = [0, 1].map(|at| bench.server.addresses[first + at]);
+    let [clear, hasty, login] = [0, 1, 2].map(|at| bench.server.addresses[first + at]);
     let few = Bridges::start(&[clear], "clear");
     let encrypted = Bridges::start(&[login], "encrypted");
     let reached = BTreeMap::from([
         ("in", bench.listener("in")),
         ("clear", clear),
+        ("hasty", hasty),
         ("few", few.addresses[0]),
         ("login", encrypted.addresses[0]),
     ]);

@@ -19,6 +19,7 @@ mod dialogue;
 mod directory;
 mod entries;
 mod login;
+mod login_servers;
 mod milters;
 mod page;
 mod spool;

@@ -26,6 +26,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
         "arrivals",
         "milters",
         "login",
+        "login_servers",
         "checks",
     ],
     render: super::page::render,

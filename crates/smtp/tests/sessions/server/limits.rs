@@ -286,11 +286,15 @@ fn an_answer_for_nobody_is_ignored() {
     assert_eq!(said(&mut session), "250 2.1.5 Recipient ok\r\n".repeat(2));
 }
 
+fn login_rules(mechanism: &'static str, timeout: Duration) -> LoginRules {
+    LoginRules { mechanisms: vec![mechanism], failures_max: 3, timeout }
+}
+
 /// RFC 4954 §4.
 #[test]
 fn a_line_of_an_exchange_has_12288_octets() {
     for (octets, reply) in [(12_288, "501 5.5.2 "), (12_289, "500 5.5.6 ")] {
-        let logins = LoginRules { mechanisms: vec!["PLAIN"], failures_max: 3 };
+        let logins = login_rules("PLAIN", Duration::from_secs(600));
         let config =
             ServerConfig { starttls: true, logins: Some(logins), ..ServerConfig::default() };
         let mut driver = Driver::greeted(config);
@@ -308,7 +312,7 @@ fn a_line_of_an_exchange_has_12288_octets() {
 
 #[test]
 fn a_client_that_answers_no_challenge_times_out() {
-    let logins = LoginRules { mechanisms: vec!["LOGIN"], failures_max: 3 };
+    let logins = login_rules("LOGIN", Duration::from_secs(600));
     let config = ServerConfig { starttls: true, logins: Some(logins), ..ServerConfig::default() };
     let mut driver = Driver::greeted(config);
     driver.feed(b"STARTTLS\r\n");
@@ -320,4 +324,33 @@ fn a_client_that_answers_no_challenge_times_out() {
     driver.advance(Duration::from_secs(1));
     assert!(driver.closed);
     assert!(driver.trace.iter().any(|line| line.starts_with("S: 421 4.4.2 ")));
+}
+
+#[test]
+fn whoever_has_to_log_in_has_so_long_for_that_whatever_it_says() {
+    let logins = login_rules("PLAIN", Duration::from_secs(180));
+    let config = ServerConfig { starttls: true, logins: Some(logins), ..ServerConfig::default() };
+    let login = b"EHLO c\r\nAUTH PLAIN AGpvAHJpZ2h0\r\n";
+    for logs_in in [false, true] {
+        let mut driver = Driver::greeted(config.clone());
+        driver.feed(b"STARTTLS\r\n");
+        driver.end_flight();
+        for _ in 0..179 {
+            driver.advance(Duration::from_secs(1));
+            driver.feed(b"NOOP\r\n");
+        }
+        if logs_in {
+            driver.feed(login);
+        }
+        driver.advance(Duration::from_secs(1));
+        let last = driver.trace.iter().rev().find(|line| line.starts_with("S: ")).cloned();
+        let last = last.unwrap_or_default();
+        assert_eq!(driver.closed, !logs_in, "{last}");
+        assert_eq!(last.contains("421 4.4.2 localhost No login in time"), !logs_in, "{last}");
+        // Who is in has the usual time for each command.
+        driver.advance(Duration::from_secs(298));
+        assert_eq!(driver.closed, !logs_in);
+        driver.advance(Duration::from_secs(2));
+        assert!(driver.closed);
+    }
 }

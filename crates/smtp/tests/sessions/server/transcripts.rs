@@ -247,7 +247,8 @@ fn set(config: &mut ServerConfig, script: &mut Script, line: &str) {
         "no_requiretls" => config.require_tls = false,
         "logins" => {
             let mechanisms = vec!["PLAIN", "LOGIN"];
-            config.logins = Some(LoginRules { mechanisms, failures_max: small() });
+            let timeout = Duration::from_secs(3_600);
+            config.logins = Some(LoginRules { mechanisms, failures_max: small(), timeout });
         }
         "plain" => {
             config.chunking = false;

@@ -1,0 +1,163 @@
+//! How often somebody may be wrong about who he is: an attempt takes room for a failure before anything
+//! is checked, so that guesses that are under way together are no more than may fail.
+
+use super::decisions::{Grace, decided_within};
+use super::login::{LoginSource, Logins};
+use super::{Entrance, refusals};
+use crate::answer::Answer;
+use crate::login_failures::{Charge, Obstacle, Who};
+use crate::seams::{LoginServer, World};
+use crate::tables;
+use mail::{Mono, Refusal};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// While others of the same client, or as the same user, are under way who could all fail, a login waits
+/// so long for what becomes of them: many may come at once, as long as they are right.
+const LINE_MAX: Duration = Duration::from_secs(10);
+
+/// A login that is being tried. Dropped without an answer it counts as a failure.
+#[derive(Debug)]
+pub struct Attempt {
+    /// `None`: the mechanism is a server's, which alone can read who that is.
+    pub(super) user: Option<Box<str>>,
+    pub(super) began: Mono,
+    charge: Option<Charge>,
+}
+
+impl Attempt {
+    /// As whom, if that is known.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// It was no failure: the client is who it says to be, or nobody knows.
+    pub fn forgive(&mut self) {
+        if let Some(charge) = self.charge.take() {
+            charge.forgive();
+        }
+    }
+
+    /// It was one.
+    pub(super) fn fail(&mut self, now: Mono) {
+        if let Some(charge) = self.charge.take() {
+            charge.keep(now);
+        }
+    }
+}
+
+impl Logins {
+    /// By what a user is looked up.
+    pub(super) fn key_of<'a>(&self, user: &'a str) -> Cow<'a, str> {
+        match &self.source {
+            LoginSource::Table(table) | LoginSource::Server(LoginServer::Directory(table)) => {
+                tables::rewritten(&table.rewrite, user)
+            }
+            LoginSource::Server(LoginServer::Dovecot(_)) | LoginSource::Nobody => user.into(),
+        }
+    }
+}
+
+impl<W: World> Entrance<W> {
+    /// Whether this client may try to log in at all.
+    ///
+    /// # Errors
+    /// It failed too often.
+    pub fn admit_logins(&self, logins: &Logins) -> Result<(), Refusal> {
+        let (services, ip) = (&self.ingress.services, self.session.client().address.ip());
+        let limit = (Who::client(ip), logins.failures_per_hour);
+        if services.shared.login_failures.is_exhausted(limit, services.now()) {
+            services.metrics.logins_deferred.inc();
+            return Err(refusals::LOGINS_OF_CLIENT);
+        }
+        Ok(())
+    }
+
+    /// A login as `user` begins, if it is known who that is.
+    ///
+    /// # Errors
+    /// Client or user failed too often, or others are under way who could.
+    pub async fn begin_login(
+        &self,
+        logins: &Logins,
+        user: Option<&str>,
+    ) -> Result<Attempt, Refusal> {
+        let services = &self.ingress.services;
+        let client = Who::client(self.session.client().address.ip());
+        let key = user.map(|user| Who::user(&logins.key_of(user)));
+        let mut of = vec![(client, logins.failures_per_hour)];
+        of.extend(key.map(|key| (key, logins.failures_per_hour_of_user)));
+        let began = services.now();
+        let until = began + LINE_MAX;
+        loop {
+            let now = services.now();
+            let (who, called) = match services.shared.login_failures.begin(&of, now) {
+                Ok(charge) => {
+                    let user = user.map(Box::from);
+                    return Ok(Attempt { user, began: now, charge: Some(charge) });
+                }
+                Err(Obstacle::Exhausted(who)) => (who, None),
+                Err(Obstacle::Full(who, called)) => (who, Some(called).filter(|_| now < until)),
+            };
+            let Some(called) = called else {
+                services.metrics.logins_deferred.inc();
+                let of_client = who == client;
+                return Err(if of_client {
+                    refusals::LOGINS_OF_CLIENT
+                } else {
+                    refusals::LOGINS_OF_USER
+                });
+            };
+            let called = Answer::later(async move {
+                let _ = called.await;
+                Ok(())
+            });
+            match decided_within(services, called, Grace::None, until.since(now)).await {
+                Err(refusal) if refusal != refusals::UNDECIDED => return Err(refusal),
+                _ => {}
+            }
+        }
+    }
+
+    /// The source of logins knows the user as this, however he was spelled: what he may fail is counted
+    /// so, too.
+    ///
+    /// # Errors
+    /// Too many have failed so, or could.
+    pub(super) fn recognise_user(
+        &self,
+        logins: &Logins,
+        attempt: &mut Attempt,
+        known: Who,
+    ) -> Result<(), Refusal> {
+        let Some(charge) = &mut attempt.charge else { return Ok(()) };
+        let services = &self.ingress.services;
+        let extended = charge.extend((known, logins.failures_per_hour_of_user), services.now());
+        extended.map_err(|_| {
+            services.metrics.logins_deferred.inc();
+            refusals::LOGINS_OF_USER
+        })
+    }
+
+    /// Whether a server's verdict may be told: it alone knows which of its users it was about.
+    ///
+    /// # Errors
+    /// That one failed too often, by whatever names: nobody learns whether this one was right.
+    pub(super) fn may_tell(
+        &self,
+        logins: &Logins,
+        attempt: &mut Attempt,
+        known: Option<&str>,
+        is_right: bool,
+    ) -> Result<(), Refusal> {
+        let Some(known) = known else { return Ok(()) };
+        let told = self.recognise_user(logins, attempt, Who::entry(known));
+        if told.is_err() && is_right {
+            attempt.forgive();
+        } else if told.is_err() {
+            attempt.fail(self.ingress.services.now());
+        }
+        told
+    }
+}

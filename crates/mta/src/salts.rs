@@ -1,0 +1,87 @@
+//! What is salted for users of whom nothing is stored for SCRAM: nobody shall be able to tell them from
+//! others, today or after the next start, here or at another server with the same secret.
+
+use auth::sasl::scram::SaltForm;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Forms of salts that are counted, over all tables.
+const FORMS_MAX: usize = 256;
+
+/// Salts, over all shards.
+#[derive(Debug, Default)]
+pub struct Salts {
+    secret: OnceLock<[u8; 16]>,
+    /// Users' salts of each form that were seen, by table.
+    seen: Mutex<BTreeMap<(Arc<str>, SaltForm), u64>>,
+}
+
+impl Salts {
+    /// From now on all salts that are made up are made of this secret, unless there is one already.
+    pub fn set_secret(&self, secret: [u8; 16]) {
+        let _ = self.secret.set(secret);
+    }
+
+    /// Of what they are made.
+    pub(crate) fn secret(&self, make: impl FnOnce() -> [u8; 16]) -> [u8; 16] {
+        *self.secret.get_or_init(make)
+    }
+
+    /// A user of this table has such a salt.
+    pub(crate) fn note(&self, table: &Arc<str>, form: SaltForm) {
+        let mut seen = self.seen();
+        let has_room = seen.len() < FORMS_MAX;
+        let key = (Arc::clone(table), form);
+        if let Some(count) = seen.get_mut(&key) {
+            *count = count.saturating_add(1);
+        } else if has_room {
+            seen.insert(key, 1);
+        }
+    }
+
+    /// What most users of this table have, as far as it was seen.
+    pub(crate) fn usual(&self, table: &str) -> SaltForm {
+        let mut usual = (SaltForm::default(), 0);
+        for ((of, form), count) in &*self.seen() {
+            if **of == *table && *count > usual.1 {
+                usual = (*form, *count);
+            }
+        }
+        usual.0
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<(Arc<str>, SaltForm), u64>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_has_what_most_have() {
+        let salts = Salts::default();
+        let [a, b]: [Arc<str>; 2] = ["a".into(), "b".into()];
+        let strong = SaltForm { iterations: 10_000, bytes: 24 };
+        assert_eq!(salts.usual(&a), SaltForm::default());
+        salts.note(&a, strong);
+        assert_eq!((salts.usual(&a), salts.usual(&b)), (strong, SaltForm::default()));
+        (0..2).for_each(|_| salts.note(&a, SaltForm::default()));
+        assert_eq!(salts.usual(&a), SaltForm::default());
+        // One odd user changes nothing, and no number of them what is kept.
+        for iterations in 5_000..6_000 {
+            salts.note(&a, SaltForm { iterations, bytes: 16 });
+        }
+        assert_eq!(salts.usual(&a), SaltForm::default());
+        assert_eq!(salts.seen().len(), FORMS_MAX);
+    }
+
+    #[test]
+    fn the_secret_that_came_first_holds() {
+        let salts = Salts::default();
+        salts.set_secret([1; 16]);
+        salts.set_secret([2; 16]);
+        assert_eq!(salts.secret(|| [3; 16]), [1; 16]);
+    }
+}
