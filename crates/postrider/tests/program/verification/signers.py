@@ -212,6 +212,14 @@ def with_length():
         yield "a length, and less", message[:-20], "fail"
 
 
+def expected(name, message):
+    """OpenDKIM signs one From: what it signed holds with another in front, which is no proof of that."""
+    if name.startswith("OpenDKIM") and name.endswith("second From"):
+        without = message.partition(b"\r\n")[2]
+        return "policy" if verdict(without) == "pass" else "fail"
+    return verdict(message)
+
+
 def by_opendkim_testmsg():
     """What opendkim-testmsg signs it signs with rsa-sha1, which counts for nothing (RFC 8301)."""
     path = os.path.join(sys.argv[1], "rsa2048")
@@ -241,7 +249,7 @@ def chain_verdict(message):
 
 def main():
     of = lambda name, message, word: [name, message.decode("latin-1"), word]
-    signatures = [of(name, m, verdict(m)) for name, m in all_cases()]
+    signatures = [of(name, m, expected(name, m)) for name, m in all_cases()]
     signatures.extend(of(*case) for case in with_length())
     signatures.append(of("opendkim-testmsg", by_opendkim_testmsg(), "neutral"))
     sealed = [of(name, m, chain_verdict(m)) for name, m in chains()]
