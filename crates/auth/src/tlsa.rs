@@ -107,7 +107,8 @@ pub fn usable(mut records: Vec<Tlsa>) -> Vec<Tlsa> {
 
 /// The SubjectPublicKeyInfo of a certificate (RFC 5280 §4.1), as it stands in it. `None`: that is no
 /// certificate.
-pub(crate) fn public_key(certificate: &[u8]) -> Option<&[u8]> {
+#[must_use]
+pub fn public_key(certificate: &[u8]) -> Option<&[u8]> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
     let (outer, _) = element(certificate)?;

@@ -1,6 +1,7 @@
 //! How connections to next hops are encrypted.
 
 mod dane;
+mod signature;
 
 use crate::crypto;
 use crate::mutex::lock;
@@ -10,7 +11,7 @@ use mta::lack;
 use mta::seams::{DaneTrust, Trust};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::fmt;
@@ -116,6 +117,9 @@ pub(crate) fn verifying_by(roots: RootCertStore) -> io::Result<ClientConfig> {
 
 /// Whose certificate will do.
 trait Judge: fmt::Debug + Send + Sync + 'static {
+    /// The peer has to show that it has the key of its certificate.
+    const WITH_ITS_KEY: bool = true;
+
     /// # Errors
     /// What is wrong with it. `chain`: those that came with it.
     fn judge(
@@ -127,11 +131,16 @@ trait Judge: fmt::Debug + Send + Sync + 'static {
     ) -> Result<(), Error>;
 }
 
-/// Takes whatever certificate there is: encryption alone keeps those out who only listen (RFC 7435).
+/// Takes whatever certificate there is: encryption alone keeps those out who only listen (RFC 7435). It need
+/// not even be one that can be read, nor the peer have its key: whoever is between could show one of his own,
+/// and have its key, so asking for that would only send more mail in clear. What is said stays secret by the
+/// ephemeral keys, which no certificate has a part in.
 #[derive(Debug)]
 struct Anyone;
 
 impl Judge for Anyone {
+    const WITH_ITS_KEY: bool = false;
+
     fn judge(
         &self,
         _: &CertificateDer<'_>,
@@ -143,7 +152,7 @@ impl Judge for Anyone {
     }
 }
 
-/// Whatever the judge says, the peer must have the key of its certificate.
+/// What the judge says of the certificate, and whether the peer has its key.
 #[derive(Debug)]
 struct Judged<J> {
     judge: J,
@@ -166,19 +175,25 @@ impl<J: Judge> ServerCertVerifier for Judged<J> {
     fn verify_tls12_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        match J::WITH_ITS_KEY {
+            true => signature::verify_tls12(message, certificate, signed, &self.provider),
+            false => Ok(HandshakeSignatureValid::assertion()),
+        }
     }
 
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+        match J::WITH_ITS_KEY {
+            true => signature::verify_tls13(message, certificate, signed, &self.provider),
+            false => Ok(HandshakeSignatureValid::assertion()),
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -487,6 +487,11 @@ impl ChannelSection for MxText {
     fn read(text: MxText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
         let named = Named { balance: Balance::Failover, ..Named::default() };
         text.peer.check(reader);
+        if text.peer.tls == RouteTls::Verified {
+            let help = "most MX records are not vouched for by DNSSEC: whoever forges them names a host \
+                        that he has a certificate for; \"dane\" and \"mta-sts\" know which hosts are meant";
+            reader.warn("tls", "the names that are verified come from the DNS", help);
+        }
         Some(Arc::new(Relay {
             key: MxText::KEY,
             hosts: Hosts::Fixed(Vec::new()),

@@ -434,6 +434,22 @@ fn what_is_legal_and_hardly_meant_is_warned_of() {
 }
 
 #[test]
+fn certificates_for_names_that_anybody_may_have_forged_are_warned_of() {
+    for (channel, warns) in [
+        ("mx = { tls = \"verified\" }", true),
+        ("mx = { tls = \"dane\" }", false),
+        ("mx = { tls = \"mta-sts\" }", false),
+        ("mx = {}", false),
+        ("smtp = { hosts = [\"mx.example\"], tls = \"verified\" }", false),
+    ] {
+        let listener = "[[listener]]\naddress = \"127.0.0.1:25\"\n";
+        let config = config(&format!("{listener}[[route]]\n{channel}\n"));
+        let found = |w: &config::Problem| w.message.contains("come from the DNS") && w.line == 4;
+        assert_eq!(config.warnings.iter().any(found), warns, "{channel}");
+    }
+}
+
+#[test]
 fn a_path_may_have_what_all_parts_of_a_table_have() {
     let routes = |kind: &str, name: &str| {
         schema().parse(

@@ -6,6 +6,10 @@ use auth::checks::Summary;
 use mail::{EnhancedStatus, Failure, MessageId, Reply, RequireTls, Wall};
 use std::net::IpAddr;
 
+/// Octets of a `reason`, before what is escaped: room for what peers, tables and milters say in it, and
+/// not for all that they could.
+const REASON_BYTES_MAX: usize = 1_024;
+
 /// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
 pub fn write_lines(event: &Event, out: &mut Vec<u8>) {
     let per_recipient = !matches!(event.kind, Kind::Received { .. });
@@ -63,14 +67,14 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         }
         Kind::Discarded(discarded) => {
             client_fields(&mut line, &discarded.client);
-            line.text("reason", &discarded.reason);
+            line.reason(&discarded.reason);
         }
         Kind::Delivered(done) | Kind::Relayed(done) => done_fields(&mut line, done),
         Kind::Deferred(trouble)
         | Kind::Failed(trouble)
         | Kind::Expired(trouble)
         | Kind::Delayed(trouble) => trouble_fields(&mut line, trouble),
-        Kind::Held { reason } => line.text("reason", reason),
+        Kind::Held { reason } => line.reason(reason),
         Kind::Released | Kind::Removed => {}
         Kind::DsnQueued { dsn, action } => {
             line.id("dsn", *dsn);
@@ -241,7 +245,7 @@ fn failure_fields(line: &mut Line<'_>, failure: &Failure) {
     if let Some(reply) = &failure.reply {
         line.reply(reply);
     }
-    line.text("reason", &failure.text);
+    line.reason(&failure.text);
 }
 
 fn refusal_fields(line: &mut Line<'_>, refusal: &Refusal) {
@@ -289,6 +293,16 @@ impl Line<'_> {
     fn text(&mut self, name: &str, value: &str) {
         self.key(name);
         write_string(self.out, value);
+    }
+
+    /// What is longer ends at a character, and says so.
+    fn reason(&mut self, value: &str) {
+        const MORE: &str = " …";
+        if value.len() <= REASON_BYTES_MAX {
+            return self.text("reason", value);
+        }
+        let end = value.floor_char_boundary(REASON_BYTES_MAX - MORE.len());
+        self.text("reason", &[&value[..end], MORE].concat());
     }
 
     fn wall(&mut self, name: &str, value: Wall) {

@@ -177,8 +177,7 @@ impl Draft {
 
     /// Other content takes the place of what it has. That is not changed, but forgotten.
     pub fn replace_content(&mut self, other: Gathered) {
-        // What an earlier stage has found was about the content that goes.
-        self.additions.left = None;
+        // It was about the content that goes.
         self.omitted = Omitted::default();
         self.forget_blob();
         self.memory = Some(other.replace(&mut self.content, &mut self.facts));
@@ -223,7 +222,8 @@ impl Draft {
         self.additions.left = Some(what);
     }
 
-    /// What an earlier stage has left, if it is of this type.
+    /// What an earlier stage has left, if it is of this type. It may be about content that is no more
+    /// ([`Draft::is_rewritten`]).
     pub fn take_left<T: Any>(&mut self) -> Option<Box<T>> {
         self.additions.left.take()?.downcast().ok()
     }

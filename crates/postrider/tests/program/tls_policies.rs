@@ -2,6 +2,7 @@
 //! resolver, MTA-STS (RFC 8461) by a web server, and next hops that are as they say, or not.
 
 mod files;
+mod postfix;
 mod reports;
 mod zones;
 

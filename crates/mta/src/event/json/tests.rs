@@ -171,6 +171,23 @@ fn trouble_says_who_and_why() {
 }
 
 #[test]
+fn a_reason_has_a_limit_and_ends_at_a_character() {
+    let reason = |text: &str| {
+        let line = lines(&event(Kind::Held { reason: text.into() }, &[])).remove(0);
+        line["reason"].as_str().expect("text").to_owned()
+    };
+    let full = "x".repeat(REASON_BYTES_MAX);
+    assert_eq!(reason(&full), full);
+    let cut = format!("{} …", "x".repeat(REASON_BYTES_MAX - 4));
+    assert_eq!(reason(&(full + "x")), cut);
+    // Each has two octets: half a character is none.
+    let odd = format!("y{}", "ä".repeat(REASON_BYTES_MAX / 2));
+    let cut = format!("y{} …", "ä".repeat(REASON_BYTES_MAX / 2 - 3));
+    assert_eq!(reason(&odd), cut);
+    assert_eq!(cut.len(), REASON_BYTES_MAX - 1);
+}
+
+#[test]
 fn the_other_kinds_are_valid_too() {
     let line = lines(&event(Kind::Held { reason: "spam?".into() }, &[])).remove(0);
     assert_eq!((&line["event"], &line["reason"]), (&"held".into(), &"spam?".into()));

@@ -247,8 +247,8 @@ Milter.set_flags(Milter.ADDHDRS | Milter.CHGHDRS | Milter.CHGBODY | Milter.ADDRC
 Milter.runmilter("test", "unix:" + sys.argv[1], 60)
 "#;
 
-pub(crate) fn libmilter_changes_what_it_may() {
-    let (mut place, files) = (Place::new(0), Files::new());
+/// Starts it; its socket.
+pub(crate) fn start_filter(place: &mut Place) -> String {
     let socket = place.path("socket").display().to_string();
     place.write("filter.py", FILTER);
     let script = place.path("filter.py").display().to_string();
@@ -256,6 +256,12 @@ pub(crate) fn libmilter_changes_what_it_may() {
     place.start(command, "filter.log");
     crate::support::wait_until("the filter listens", || place.path("socket").exists());
     succeed(Command::new("chmod").arg("777").arg(&socket));
+    socket
+}
+
+pub(crate) fn libmilter_changes_what_it_may() {
+    let (mut place, files) = (Place::new(0), Files::new());
+    let socket = start_filter(&mut place);
     let server = server(&files, &format!("{{ address = \"unix:{socket}\" }}"), "");
     let mut client = Client::connect(server.address());
     client.say("MAIL FROM:<me@client.test>", "250");

@@ -13,11 +13,11 @@ mod exim;
 mod go_smtp;
 mod greylist;
 mod haproxy;
-mod milters;
+pub(crate) mod milters;
 mod opensmtpd;
 pub(crate) mod place;
 mod policy;
-mod postfix;
+pub(crate) mod postfix;
 mod redis;
 
 use crate::support::client::Client;

@@ -12,8 +12,9 @@ const GREY_SECONDS: &str = "2";
 
 pub(crate) struct Postfix(Place);
 
-fn main_cf(place: &Place, grey_port: u16) -> String {
-    let (dir, next) = (place.dir(), place.next_port);
+/// What any of it needs in main.cf.
+fn base(place: &Place) -> String {
+    let dir = place.dir();
     format!(
         "compatibility_level = 3.6
 queue_directory = {dir}/queue
@@ -25,11 +26,25 @@ setgid_group = postdrop
 myhostname = postfix.test
 mydestination =
 local_header_rewrite_clients =
-inet_interfaces = 127.0.0.1
 inet_protocols = ipv4
 mynetworks = 127.0.0.0/8
-message_size_limit = {SIZE_MAX}
 disable_dns_lookups = yes
+queue_run_delay = 1s
+minimal_backoff_time = 1s
+maximal_backoff_time = 2s
+maillog_file = {dir}/postfix.log
+maillog_file_prefixes = {dir}
+alias_maps =
+alias_database =
+"
+    )
+}
+
+fn main_cf(place: &Place, grey_port: u16) -> String {
+    let (dir, next, base) = (place.dir(), place.next_port, base(place));
+    format!(
+        "{base}inet_interfaces = 127.0.0.1
+message_size_limit = {SIZE_MAX}
 relayhost = [127.0.0.1]:{next}
 smtpd_delay_reject = no
 smtpd_sender_restrictions = check_sender_access texthash:{dir}/mail
@@ -40,13 +55,6 @@ smtpd_end_of_data_restrictions = check_sender_access texthash:{dir}/dot
 smtpd_restriction_classes = grey
 grey = check_policy_service inet:127.0.0.1:{grey_port}
 smtp_destination_recipient_limit = 1000
-queue_run_delay = 1s
-minimal_backoff_time = 1s
-maximal_backoff_time = 2s
-maillog_file = {dir}/postfix.log
-maillog_file_prefixes = {dir}
-alias_maps =
-alias_database =
 smtpd_tls_security_level = may
 smtpd_tls_chain_files = {dir}/tls.key, {dir}/tls.pem
 smtp_tls_security_level = may
@@ -54,12 +62,18 @@ smtp_tls_security_level = may
     )
 }
 
-fn master_cf(place: &Place) -> String {
+fn services(place: &Place) -> String {
     let (port, rude) = (place.port, place.rude_port);
     format!(
         "{port} inet n - n - - smtpd
 {rude} inet n - n - - smtpd
   -o {{ smtpd_helo_restrictions = check_helo_access static:{{{RUDE}}} }}
+"
+    )
+}
+
+/// Its own processes, in master.cf.
+const DAEMONS: &str = "\
 pickup unix n - n 60 1 pickup
 cleanup unix n - n - 0 cleanup
 qmgr unix n - n 1 1 qmgr
@@ -78,23 +92,36 @@ retry unix - - n - - error
 discard unix - - n - - discard
 anvil unix - - n - 1 anvil
 scache unix - - n - 1 scache
+tlsmgr unix - - n 1000? 1 tlsmgr
 postlog unix-dgram n - n - 1 postlogd
-"
-    )
+";
+
+/// Starts it with this in main.cf and these services in master.cf.
+pub(crate) fn launch(place: &mut Place, main: &str, services: &str) {
+    ["queue", "data", "config"].iter().for_each(|name| place.make_dir(name));
+    succeed(Command::new("chown").arg("postfix").arg(place.path("data")));
+    place.write("config/main.cf", main);
+    place.write("config/master.cf", &format!("{services}{DAEMONS}"));
+    place.write("config/dynamicmaps.cf", "");
+    let config = place.path("config");
+    succeed(Command::new("/usr/sbin/postfix").arg("-c").arg(&config).arg("check"));
+    let mut master = Command::new("/usr/lib/postfix/sbin/master");
+    // It stays in the foreground.
+    master.arg("-c").arg(&config).arg("-d");
+    place.start(master, "master.log");
+}
+
+/// With little more than these lines in main.cf.
+pub(crate) fn launch_with(place: &mut Place, lines: &str, services: &str) {
+    launch(place, &(base(place) + lines), services);
 }
 
 pub(crate) fn start(next_port: u16) -> Postfix {
     let mut place = Place::new(next_port);
     let (dir, grey_port) = (place.dir(), free_port());
-    ["queue", "data", "config", "grey"].iter().for_each(|name| place.make_dir(name));
-    for name in ["data", "grey"] {
-        let owner = if name == "data" { "postfix" } else { "nobody" };
-        succeed(Command::new("chown").arg(owner).arg(place.path(name)));
-    }
+    place.make_dir("grey");
+    succeed(Command::new("chown").arg("nobody").arg(place.path("grey")));
     make_certificate(&place.path("."), "tls", EC, &["postfix.test"]);
-    place.write("config/main.cf", &main_cf(&place, grey_port));
-    place.write("config/master.cf", &master_cf(&place));
-    place.write("config/dynamicmaps.cf", "");
     for refusal in &REFUSALS {
         let (name, key) = match refusal.step {
             "rcpt" => ("rcpt", refusal.to),
@@ -117,12 +144,8 @@ pub(crate) fn start(next_port: u16) -> Postfix {
     let grey = place.command("postgrey", &grey);
     place.start(grey, "grey.log");
     place.wait_listening(grey_port);
-    let config = place.path("config");
-    succeed(Command::new("/usr/sbin/postfix").arg("-c").arg(&config).arg("check"));
-    let mut master = Command::new("/usr/lib/postfix/sbin/master");
-    // It stays in the foreground.
-    master.arg("-c").arg(&config).arg("-d");
-    place.start(master, "master.log");
+    let (main, services) = (main_cf(&place, grey_port), services(&place));
+    launch(&mut place, &main, &services);
     place.wait_listening(place.port);
     Postfix(place)
 }

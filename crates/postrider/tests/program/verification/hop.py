@@ -1,7 +1,8 @@
-"""A hop that seals with dkimpy, and what dkimpy says of a chain.
+"""Hops that seal with dkimpy and rspamd, and what these say of a chain.
 
 argv: a directory, which has message.eml, zone.json and keys; then `key NAME` (makes one, and prints its
-record), `seal NAME` (by NAME.test) or `verify`.
+record), `seal NAME` (by NAME.test), `verify`, or with the port of rspamd `rspamd-seal NAME PORT` and
+`rspamd-verify PORT`.
 """
 
 import base64
@@ -9,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 
 import dkim
 
@@ -37,6 +39,34 @@ def verdict(message):
     return (found or dkim.CV_Fail).decode(), reason
 
 
+def ask_rspamd(message, port, **fields):
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/checkv2", data=message)
+    for name, value in fields.items():
+        asked.add_header(name.replace("_", "-"), value)
+    with urllib.request.urlopen(asked) as answer:
+        return json.load(answer)
+
+
+def rspamd_seal(message, name, port):
+    key = output("openssl", "rsa", "-in", os.path.join(place, name), "-traditional", "-outform", "DER")
+    domain = {"DkimDomain": name + ".test", "DkimSelector": "s"}
+    answer = ask_rspamd(
+        message, port, Sign_Arc="1", DkimPrivateKey=base64.b64encode(key).decode(), **domain
+    )
+    made = answer["milter"]["add_headers"]
+    fields = []
+    for field in ("ARC-Seal", "ARC-Message-Signature", "ARC-Authentication-Results"):
+        value = made[field]["value"].replace("\r\n", "\n").replace("\n", "\r\n")
+        fields.append(f"{field}: {value}\r\n".encode())
+    return b"".join(fields) + message
+
+
+def rspamd_verdict(message, port):
+    symbols = ask_rspamd(message, port)["symbols"]
+    words = {"ARC_ALLOW": "pass", "ARC_REJECT": "fail", "ARC_INVALID": "fail", "ARC_NA": "none"}
+    return " ".join(word for symbol, word in words.items() if symbol in symbols)
+
+
 if order == "key":
     name = sys.argv[3]
     path = os.path.join(place, name)
@@ -55,6 +85,12 @@ else:
     before, reason = verdict(message)
     if order == "verify":
         print(before, reason)
+    elif order == "rspamd-verify":
+        print(rspamd_verdict(message, sys.argv[3]), end="")
+    elif order == "rspamd-seal":
+        message = rspamd_seal(message, sys.argv[3], sys.argv[4])
+        with open(mail_file, "wb") as file:
+            file.write(message)
     else:
         name = sys.argv[3].encode()
         with open(os.path.join(place, sys.argv[3]), "rb") as file:

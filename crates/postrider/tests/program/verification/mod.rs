@@ -1,11 +1,13 @@
 //! Checks of who sends: the library against other people's suites and signers, and listeners that
 //! check.
 
+mod chains;
 mod command;
 mod dmarc_reports;
 mod judges;
 mod listeners;
 mod openspf;
+mod rspamd;
 mod sealing;
 mod signers;
 mod strangers;

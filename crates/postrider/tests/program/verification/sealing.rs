@@ -1,6 +1,8 @@
 //! Chains that this server and dkimpy seal in turn: both say the same of them.
 
 use super::listeners::config;
+use crate::interop::milters::start_filter;
+use crate::interop::place::{Place, is_possible};
 use crate::support::Files;
 use crate::support::client::Client;
 use crate::support::name_server::NameServer;
@@ -9,24 +11,29 @@ use crate::support::tool::succeed;
 
 const HOP: &str = include_str!("hop.py");
 
-const MESSAGE: &str = "From: Jo <jo@good.test>\r\nTo: al@here.test\r\nSubject:  two\r\n\tlines\r\n\
+pub(super) const MESSAGE: &str = "From: Jo <jo@good.test>\r\nTo: al@here.test\r\nSubject:  two\r\n\tlines\r\n\
     MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\
     Dear  reader,\r\n\r\n\u{e4} line \t\r\n..\r\n\r\n";
 
 /// Runs the other hop.
-fn other(files: &Files, words: &[&str]) -> String {
+pub(super) fn other(files: &Files, words: &[&str]) -> String {
     let dir = files.dir().display().to_string();
     succeed("/usr/bin/python3", &[&["-c", HOP, &dir], words].concat())
 }
 
 /// A server that seals as ours.test, whose key is the file `ours`.
-fn start(files: &Files, names: &NameServer) -> Server {
+pub(super) fn start(files: &Files, names: &NameServer) -> Server {
+    start_with(files, names, "")
+}
+
+/// The same with more keys of the listener.
+fn start_with(files: &Files, names: &NameServer, more: &str) -> Server {
     for name in ["ours", "theirs"] {
         let record = other(files, &["key", name]);
         names.txt(&format!("s._domainkey.{name}.test"), &[&record]);
     }
     let seal = format!(
-        "seal = {{ domain = \"Ours.test\", selector = \"s\", key = \"{}\" }}\n",
+        "seal = {{ domain = \"Ours.test\", selector = \"s\", key = \"{}\" }}\n{more}",
         files.path("ours").display()
     );
     let config = config(names, "spf = \"mark\", dkim = \"mark\", arc = \"mark\"");
@@ -36,7 +43,7 @@ fn start(files: &Files, names: &NameServer) -> Server {
 }
 
 /// Passes the message on to a mailbox: it is then as it left.
-fn pass(files: &Files, server: &Server, to: &str, passed: &mut usize) -> String {
+pub(super) fn pass(files: &Files, server: &Server, to: &str, passed: &mut usize) -> String {
     let content = std::fs::read_to_string(files.path("message.eml")).unwrap();
     let mut client = Client::connect(server.address());
     client.say("MAIL FROM:<jo@good.test>", "250");
@@ -117,5 +124,37 @@ fn a_broken_chain_is_sealed_as_broken_and_then_left_alone() {
     let message = pass(&files, &server, "al", &mut passed);
     assert_eq!(message.matches("ARC-Seal:").count(), 2, "{message}");
     assert_eq!(sealed(&files, 2), ("fail".to_owned(), "-".to_owned()));
+    server.stop();
+}
+
+/// What leaves is sealed, not what came: a milter may have changed it meanwhile.
+#[test]
+fn a_seal_covers_what_a_milter_made_of_the_message() {
+    if !is_possible(&["python3-milter"]) {
+        return;
+    }
+    let (files, names, mut place) = (Files::new(), NameServer::start(), Place::new(0));
+    let socket = start_filter(&mut place);
+    let milters = format!("milters = [{{ address = \"unix:{socket}\" }}]\n");
+    let server = start_with(&files, &names, &milters);
+    // In memory, and on disk.
+    for (to, orders, body) in [
+        ("al", "add change body", "another body\r\n"),
+        ("bo", "remove change large", "0123456789abcde\r\n0123456789abcde\r\n"),
+    ] {
+        let content = MESSAGE.replace("Subject:  two\r\n\tlines", &format!("Subject: {orders}"));
+        std::fs::write(files.path("message.eml"), &content).unwrap();
+        let message = pass(&files, &server, to, &mut 0);
+        assert!(message.starts_with("ARC-Seal: i=1; cv=none;"), "{message:.2000}");
+        assert!(message.contains("\r\nTo: somebody else\r\n"), "{message:.2000}");
+        assert!(message.contains(body) && !message.contains("Dear"), "{message:.2000}");
+        let said = other(&files, &["verify"]);
+        assert!(said.starts_with("pass"), "{orders}: {said}");
+        // As it came it would not be the one that was sealed.
+        let (head, _) = message.split_once("\r\n\r\n").unwrap();
+        let (_, came) = content.split_once("\r\n\r\n").unwrap();
+        std::fs::write(files.path("message.eml"), format!("{head}\r\n\r\n{came}")).unwrap();
+        assert!(other(&files, &["verify"]).starts_with("fail"));
+    }
     server.stop();
 }
