@@ -117,12 +117,12 @@ fn presented(record: &Tlsa) -> Box<str> {
 /// The first ones that there is room for.
 fn fitting(texts: impl Iterator<Item = Box<str>>) -> Vec<Box<str>> {
     let mut left = POLICY_BYTES_MAX;
-    let fits = |text: &Box<str>| {
+    let fitting = texts.filter(|text| {
         let rest = left.checked_sub(text.len());
         left = rest.unwrap_or(left);
         rest.is_some()
-    };
-    texts.filter(fits).collect()
+    });
+    fitting.collect()
 }
 
 /// How a session failed.

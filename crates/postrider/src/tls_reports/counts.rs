@@ -70,7 +70,8 @@ mod tests {
         assert_eq!(day.domains()["d1.test"].0.sessions(), (0, 4));
         assert_eq!(day.take_left_out(), 1);
         // Nothing is left of a domain that there was no room for.
-        let mut day = Day::<Domain> { taken: Domain::ROOM, ..Day::default() };
+        let mut day = Day::<Domain>::default();
+        day.taken = Domain::ROOM;
         assert!(!day.add(&session("a.test", 1)) && day.domains().is_empty());
     }
 }

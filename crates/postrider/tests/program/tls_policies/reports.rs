@@ -104,10 +104,15 @@ fn reporting(files: &Files, (zones, port): (&Zones, u16), tls: &str, roots: &str
     start(files, roots)
 }
 
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
+}
+
 /// Makes what was counted today of a day that is over: of yesterday, or of the day before as long as yesterday
 /// may be counted for. Gives that day.
 fn a_day_later(files: &Files) -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let now = now();
     let day = now / 86_400 - if now % 86_400 < 720 { 2 } else { 1 };
     let directory = files.path("spool/tls-reports");
     let entries = std::fs::read_dir(&directory).expect("what was counted");
@@ -315,6 +320,9 @@ fn make_expired(files: &Files, web: &PolicyFiles) {
         ca_key = by("authority.key"),
     );
     succeed("sh", &["-c", &command]);
+    // It holds for the second in which it was made.
+    let made = now();
+    wait_until("the certificate has ended", || now() > made);
 }
 
 fn hosts(files: &Files, web: &PolicyFiles) -> Vec<(&'static str, &'static str)> {
