@@ -44,6 +44,11 @@ impl Client {
         self.stream.get_mut().write_all(bytes.as_ref()).expect("the server reads");
     }
 
+    /// The same where the server may have closed the connection; whether it still was open.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.get_mut().write_all(bytes.as_ref()).is_ok()
+    }
+
     /// Reads a whole reply, its lines joined with `\n`; empty at the connection's end.
     pub fn reply(&mut self) -> String {
         let mut reply = String::new();

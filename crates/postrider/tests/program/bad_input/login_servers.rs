@@ -55,7 +55,6 @@ const WAYS: &[(&str, Kind, Way)] = &[
     ("dovecot-no-version", Dovecot, Opens(b"MECH\tPLAIN\nSPID\t1\nCUID\t1\nDONE\n")),
     ("dovecot-not-done", Dovecot, Opens(b"VERSION\t1\t1\nMECH\tPLAIN\nSPID\t1\nCUID\t1\n")),
     ("dovecot-early", Dovecot, Opens(b"VERSION\t1\t1\nMECH\tPLAIN\nOK\t1\tuser=jo\nDONE\n")),
-    ("dovecot-before", Dovecot, Opens(b"VERSION\t1\t1\nDONE\nOK\t1\tuser=jo\nOK\t2\tuser=jo\n")),
     ("dovecot-binary", Dovecot, Opens(b"VERSION\t1\t1\n\xff\xfe\0\nDONE\n")),
     ("dovecot-flood", Dovecot, Floods(b"OK\t#\tuser=", b"jjjjjjjjjjjjjjjj")),
     ("dovecot-silent", Dovecot, Says(b"")),
