@@ -142,9 +142,7 @@ impl Node {
             certificates,
             peer_tls: advisers.peer_tls,
         };
-        let (stop_accepting, stop) = watch::channel(false);
-        let (bound, when_bound) = std_mpsc::channel();
-        let acceptor = AcceptorSeed { bound, stop };
+        let (stop_accepting, when_bound, acceptor) = acceptors();
         let (mut distribution, receivers) = Distribution::new(shards);
         let received = inboxes.into_iter().zip(receivers);
         let threads = start_shards(&common, received, &metrics, events.as_ref(), acceptor)?;
@@ -341,6 +339,14 @@ impl Node {
         // Shard threads end with the process: nothing they still hold matters now.
         drop(self.threads);
     }
+}
+
+/// What acceptors are started with, how they are stopped, and where they say what they are bound to.
+fn acceptors()
+-> (watch::Sender<bool>, std_mpsc::Receiver<io::Result<Vec<SocketAddr>>>, AcceptorSeed) {
+    let (stop_accepting, stop) = watch::channel(false);
+    let (bound, when_bound) = std_mpsc::channel();
+    (stop_accepting, when_bound, AcceptorSeed { bound, stop })
 }
 
 /// A way into each shard, and what it takes from there.
