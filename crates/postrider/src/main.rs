@@ -5,6 +5,7 @@
 
 mod acme;
 mod admin;
+mod advisers;
 mod certificates;
 mod cli;
 mod commands;

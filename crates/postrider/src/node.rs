@@ -1,29 +1,27 @@
 //! A running relay: logs, shards, acceptors and what they share.
 
 use crate::acme::Acme;
+use crate::advisers::advisers;
 use crate::certificates::{self, Certificates};
 use crate::commit_thread::{Log, NO_IDS};
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
-use crate::dmarc_reports::{Dmarc, DmarcReporting};
+use crate::dmarc_reports::DmarcReporting;
 use crate::event_log::EventLog;
 use crate::greylist::Greylisting;
 use crate::login_secret;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
-use crate::mta_sts::MtaSts;
 use crate::mutex::lock;
-use crate::peer_tls::PeerTls;
-use crate::shard_thread::{AcceptorSeed, Common, ShardSeed};
+use crate::shard_thread::{AcceptorSeed, Bound, Common, ShardSeed};
 use crate::signing_keys::{self, SigningKeys};
 use crate::suspensions::Suspensions;
 use crate::tables::{Registry, TableNumbers};
-use crate::tls_reports::{Tls, TlsReporting};
+use crate::tls_reports::TlsReporting;
 use crate::tokens::Tokens;
 use crate::world::{
-    AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Resolver, Start, check_owners,
-    wall_now,
+    AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Start, check_owners, wall_now,
 };
-use config::{Config, Route};
+use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
 use mta::console::{Console as _, Level};
@@ -35,7 +33,6 @@ use mta::metrics::{
 };
 use mta::shared::Shared;
 use spool::SpoolStatus;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
@@ -342,8 +339,7 @@ impl Node {
 }
 
 /// What acceptors are started with, how they are stopped, and where they say what they are bound to.
-fn acceptors()
--> (watch::Sender<bool>, std_mpsc::Receiver<io::Result<Vec<SocketAddr>>>, AcceptorSeed) {
+fn acceptors() -> (watch::Sender<bool>, std_mpsc::Receiver<Bound>, AcceptorSeed) {
     let (stop_accepting, stop) = watch::channel(false);
     let (bound, when_bound) = std_mpsc::channel();
     (stop_accepting, when_bound, AcceptorSeed { bound, stop })
@@ -363,9 +359,7 @@ fn start_mailboxes(
 }
 
 /// Where the first shard listens, once it does.
-fn bound_addresses(
-    when_bound: &std_mpsc::Receiver<io::Result<Vec<SocketAddr>>>,
-) -> Result<Vec<SocketAddr>, String> {
+fn bound_addresses(when_bound: &std_mpsc::Receiver<Bound>) -> Result<Vec<SocketAddr>, String> {
     let ended = |_| "the first shard ended before it listened".to_owned();
     when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
 }
@@ -498,92 +492,6 @@ fn open_keys(
     console: &Arc<ConsoleLog>,
 ) -> Result<(Arc<Certificates>, Arc<SigningKeys>), String> {
     Ok((Certificates::open(config, console)?, SigningKeys::open(config, console)?))
-}
-
-/// Who is asked where mail goes and how it is encrypted, who is told of that, and whether a stranger came
-/// before.
-struct Advisers {
-    resolver: Resolver,
-    policies: MtaSts,
-    dmarc_reports: DmarcReporting,
-    tls_reports: TlsReporting,
-    greylist: Greylisting,
-    peer_tls: Arc<PeerTls>,
-}
-
-/// Those; what they have to say by mail, this shard queues.
-///
-/// # Errors
-/// A sentence, when the system gives no thread.
-fn advisers(
-    config: &Config,
-    metrics: &NodeMetrics,
-    descriptors: Descriptors,
-    shard: &ShardSender<AcceptedSocket>,
-    console: &Arc<ConsoleLog>,
-) -> Result<Advisers, String> {
-    let (resolver, peer_tls) = (Resolver::new(&config.dns), Arc::<PeerTls>::default());
-    warn_of_no_dnssec(config, &resolver, console);
-    let (dmarc_reports, tls_reports) =
-        reporting(config, &resolver, (shard, metrics, &peer_tls), console)?;
-    let fetches = (resolver.clone(), descriptors.fetches_max);
-    let policies = policies(config, fetches, (metrics, &tls_reports), console)?;
-    let greylist = Greylisting::new(&config.spool.paths[0], console);
-    greylist.open_for(config);
-    Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, greylist, peer_tls })
-}
-
-/// Who is asked what domains promise of TLS.
-///
-/// # Errors
-/// A sentence, when the system gives no thread.
-fn policies(
-    config: &Config,
-    fetches: (Resolver, usize),
-    (metrics, reports): (&NodeMetrics, &TlsReporting),
-    console: &Arc<ConsoleLog>,
-) -> Result<MtaSts, String> {
-    let (spool, console) = (&config.spool.paths[0], Arc::clone(console));
-    let policies = MtaSts::new(spool, fetches, &metrics.policies, reports.clone(), console);
-    let sources = config.routes.iter().map(|route| route.channel.tls_sources());
-    let mut sources = sources.filter(|sources| sources.mta_sts).peekable();
-    if sources.peek().is_some() {
-        policies.start(sources.any(|sources| sources.public_only))?;
-    }
-    Ok(policies)
-}
-
-/// Who tells owners of domains of mail in their name and of TLS to their hosts, by mail that this shard queues.
-///
-/// # Errors
-/// A sentence, when the system gives no thread.
-fn reporting(
-    config: &Config,
-    resolver: &Resolver,
-    (shard, metrics, peer_tls): (&ShardSender<AcceptedSocket>, &NodeMetrics, &Arc<PeerTls>),
-    console: &Arc<ConsoleLog>,
-) -> Result<(DmarcReporting, TlsReporting), String> {
-    let spool = &config.spool.paths[0];
-    let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), console);
-    dmarc.adopt(config)?;
-    let kind = Tls { metrics: Arc::clone(&metrics.tls_reports), peer_tls: Arc::clone(peer_tls) };
-    let tls = TlsReporting::new(kind, spool, resolver.clone(), shard.clone(), console);
-    tls.adopt(config)?;
-    Ok((dmarc, tls))
-}
-
-/// Says that TLSA records are asked for in vain.
-fn warn_of_no_dnssec(config: &Config, resolver: &Resolver, console: &ConsoleLog) {
-    let wants = |route: &&Arc<Route>| route.channel.tls_sources().dane;
-    if let Some(route) = config.routes.iter().find(wants)
-        && let Some(why) = resolver.why_insecure()
-    {
-        let text = format_args!(
-            "TLSA records don't count, as route {} would have them: {why}",
-            route.name
-        );
-        console.line(Level::Warn, "dnssec", text);
-    }
 }
 
 /// Takes as many descriptors as there may be, and says where those are fewer than the configuration counts on.

@@ -69,10 +69,13 @@ pub(crate) struct ShardSeed {
     pub(crate) acceptor: Option<AcceptorSeed>,
 }
 
+/// Where acceptors listen, or why they can't.
+pub(crate) type Bound = io::Result<Vec<SocketAddr>>;
+
 /// What the shard that listens is given.
 pub(crate) struct AcceptorSeed {
     /// Where to tell the addresses, or why one of them can't be had.
-    pub(crate) bound: std_mpsc::Sender<io::Result<Vec<SocketAddr>>>,
+    pub(crate) bound: std_mpsc::Sender<Bound>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 

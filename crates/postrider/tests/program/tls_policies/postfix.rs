@@ -72,7 +72,7 @@ fn zones(place: &Place, web: &PolicyFiles) -> Zones {
     let (mut signed, mut plain) = (String::new(), String::new());
     for (n, host) in HOSTS.iter().enumerate() {
         let address = format!("{host} IN A 127.0.0.{}\n", n + 11);
-        let _ = write!(signed, "{address}to-{host} IN MX 10 {host}\n");
+        let _ = writeln!(signed, "{address}to-{host} IN MX 10 {host}");
         let _ = write!(plain, "{address}");
         for policy in ["opportunistic", "required", "verified"] {
             let _ = writeln!(plain, "{host}.{policy} IN MX 10 {host}");

@@ -1,0 +1,101 @@
+//! Whom shards ask about next hops and strangers, and who tells others of what came of it.
+
+use crate::console::ConsoleLog;
+use crate::descriptors::Descriptors;
+use crate::dmarc_reports::{Dmarc, DmarcReporting};
+use crate::greylist::Greylisting;
+use crate::mta_sts::MtaSts;
+use crate::node::NodeMetrics;
+use crate::peer_tls::PeerTls;
+use crate::tls_reports::{Tls, TlsReporting};
+use crate::world::{AcceptedSocket, Resolver};
+use config::{Config, Route};
+use mta::console::{Console as _, Level};
+use mta::inbox::ShardSender;
+use std::sync::Arc;
+
+/// Who is asked where mail goes and how it is encrypted, who is told of that, and whether a stranger came
+/// before.
+pub(crate) struct Advisers {
+    pub(crate) resolver: Resolver,
+    pub(crate) policies: MtaSts,
+    pub(crate) dmarc_reports: DmarcReporting,
+    pub(crate) tls_reports: TlsReporting,
+    pub(crate) greylist: Greylisting,
+    pub(crate) peer_tls: Arc<PeerTls>,
+}
+
+/// Those; what they have to say by mail, this shard queues.
+///
+/// # Errors
+/// A sentence, when the system gives no thread.
+pub(crate) fn advisers(
+    config: &Config,
+    metrics: &NodeMetrics,
+    descriptors: Descriptors,
+    shard: &ShardSender<AcceptedSocket>,
+    console: &Arc<ConsoleLog>,
+) -> Result<Advisers, String> {
+    let (resolver, peer_tls) = (Resolver::new(&config.dns), Arc::<PeerTls>::default());
+    warn_of_no_dnssec(config, &resolver, console);
+    let (dmarc_reports, tls_reports) =
+        reporting(config, &resolver, (shard, metrics, &peer_tls), console)?;
+    let fetches = (resolver.clone(), descriptors.fetches_max);
+    let policies = policies(config, fetches, (metrics, &tls_reports), console)?;
+    let greylist = Greylisting::new(&config.spool.paths[0], console);
+    greylist.open_for(config);
+    Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, greylist, peer_tls })
+}
+
+/// Who is asked what domains promise of TLS.
+///
+/// # Errors
+/// A sentence, when the system gives no thread.
+fn policies(
+    config: &Config,
+    fetches: (Resolver, usize),
+    (metrics, reports): (&NodeMetrics, &TlsReporting),
+    console: &Arc<ConsoleLog>,
+) -> Result<MtaSts, String> {
+    let (spool, console) = (&config.spool.paths[0], Arc::clone(console));
+    let policies = MtaSts::new(spool, fetches, &metrics.policies, reports.clone(), console);
+    let sources = config.routes.iter().map(|route| route.channel.tls_sources());
+    let mut sources = sources.filter(|sources| sources.mta_sts).peekable();
+    if sources.peek().is_some() {
+        policies.start(sources.any(|sources| sources.public_only))?;
+    }
+    Ok(policies)
+}
+
+/// Who tells owners of domains of mail in their name and of TLS to their hosts, by mail that this shard queues.
+///
+/// # Errors
+/// A sentence, when the system gives no thread.
+fn reporting(
+    config: &Config,
+    resolver: &Resolver,
+    (shard, metrics, peer_tls): (&ShardSender<AcceptedSocket>, &NodeMetrics, &Arc<PeerTls>),
+    console: &Arc<ConsoleLog>,
+) -> Result<(DmarcReporting, TlsReporting), String> {
+    let spool = &config.spool.paths[0];
+    let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), console);
+    dmarc.adopt(config)?;
+    let kind = Tls { metrics: Arc::clone(&metrics.tls_reports), peer_tls: Arc::clone(peer_tls) };
+    let tls = TlsReporting::new(kind, spool, resolver.clone(), shard.clone(), console);
+    tls.adopt(config)?;
+    Ok((dmarc, tls))
+}
+
+/// Says that TLSA records are asked for in vain.
+fn warn_of_no_dnssec(config: &Config, resolver: &Resolver, console: &ConsoleLog) {
+    let wants = |route: &&Arc<Route>| route.channel.tls_sources().dane;
+    if let Some(route) = config.routes.iter().find(wants)
+        && let Some(why) = resolver.why_insecure()
+    {
+        let text = format_args!(
+            "TLSA records don't count, as route {} would have them: {why}",
+            route.name
+        );
+        console.line(Level::Warn, "dnssec", text);
+    }
+}
