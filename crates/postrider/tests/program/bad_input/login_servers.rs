@@ -79,7 +79,7 @@ const WAYS: &[(&str, Kind, Way)] = &[
     ("ldap-mute", Ldap, Says(b"")),
     ("ldap-smtp", Ldap, Opens(b"220 mx.test ESMTP\r\n")),
     ("ldap-dies", Ldap, Dies(b"")),
-    ("ldap-half", Ldap, Dies(b"\x30\x0c\x02\x01\x03\x61")),
+    ("ldap-cut-off", Ldap, Dies(b"\x30\x0c\x02\x01\x03\x61")),
     ("ldap-drips", Ldap, Drips(b"\x30\x0c\x02\x01\x03\x61\x07\x0a\x01\0\x04\0\x04\0")),
     ("ldap-indefinite", Ldap, Says(b"\x30\x80\x02\x01\x03\x61\x07\x0a\x01\0\x04\0\x04\0\0\0")),
     ("ldap-huge", Ldap, Says(b"\x30\x84\x7f\xff\xff\xff\x02\x01\x03")),

@@ -330,7 +330,7 @@ fn a_client_that_answers_no_challenge_times_out() {
 fn whoever_has_to_log_in_has_so_long_for_that_whatever_it_says() {
     let logins = login_rules("PLAIN", Duration::from_secs(180));
     let config = ServerConfig { starttls: true, logins: Some(logins), ..ServerConfig::default() };
-    let login = b"EHLO c\r\nAUTH PLAIN AGpvAHJpZ2h0\r\n";
+    let login = b"EHLO c\r\nAUTH PLAIN cmlnaHQ=\r\n";
     for logs_in in [false, true] {
         let mut driver = Driver::greeted(config.clone());
         driver.feed(b"STARTTLS\r\n");
