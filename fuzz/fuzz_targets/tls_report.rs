@@ -3,7 +3,9 @@
 
 #![no_main]
 
-use auth::tls_report::{DESTINATIONS_MAX, Destination, RECORD_BYTES_MAX, URI_BYTES_MAX, destinations};
+use auth::tls_report::{
+    DESTINATIONS_MAX, Destination, RECORD_BYTES_MAX, URI_BYTES_MAX, destinations,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
