@@ -2,11 +2,18 @@
 
 use rustls::CipherSuite;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use std::sync::{Arc, LazyLock};
 
-/// What TLS is done with. Of suites that are all good the ones with AES-128 go first: a handshake derives its keys by
+/// What TLS is done with: the same for all, as some connections have a configuration of their own.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ordered()));
+    Arc::clone(&PROVIDER)
+}
+
+/// Of suites that are all good the ones with AES-128 go first: a handshake derives its keys by
 /// their SHA-256, for which processors have instructions that they lack for SHA-384, and mail sessions are mostly
 /// handshake.
-pub(crate) fn provider() -> CryptoProvider {
+fn ordered() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     let is_light = |suite: CipherSuite| {
         matches!(
@@ -27,7 +34,7 @@ mod tests {
 
     #[test]
     fn the_lighter_of_good_suites_go_first_and_none_is_lost() {
-        let suites = provider().cipher_suites;
+        let suites = &provider().cipher_suites;
         let name = |n: usize| suites[n].suite();
         assert_eq!(name(0), CipherSuite::TLS13_AES_128_GCM_SHA256);
         assert_eq!(name(1), CipherSuite::TLS13_AES_256_GCM_SHA384);

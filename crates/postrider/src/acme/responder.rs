@@ -1,6 +1,7 @@
 //! Where an authority sees that names are this server's. Whoever else comes there gets nothing.
 
 use super::challenges::{ALPN, Challenges};
+use crate::crypto;
 use crate::limited_listener::{LimitedListener, Limits};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -9,7 +10,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener as _;
 use config::AcmeChallenge;
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs;
 use rustls::server::NoServerSessionStorage;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -107,7 +107,7 @@ async fn page(State(challenges): State<Challenges>, request: Request) -> Respons
 }
 
 fn server(challenges: &Challenges) -> io::Result<ServerConfig> {
-    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let builder = ServerConfig::builder_with_provider(crypto::provider())
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?;
     let resolver = Arc::new(challenges.clone());

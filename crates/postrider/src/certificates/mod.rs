@@ -289,7 +289,7 @@ fn certified(chain: &Path, key: &Path) -> Result<CertifiedKey, String> {
 }
 
 fn door(choice: &Arc<Choice>, asked: Option<&Asked>) -> Result<Door, String> {
-    let provider = Arc::new(crypto::provider());
+    let provider = crypto::provider();
     let judge = asked.map(|asked| asked.judge(&provider)).transpose()?;
     let config = Arc::new(server(choice, judge.clone(), provider)?);
     Ok(Door { config, judge })

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 /// # Errors
 /// A file that can't be read, or has not what it should.
 pub(super) fn connector(settings: &TlsSettings) -> Result<TlsConnector, Trouble> {
-    let versions = ClientConfig::builder_with_provider(Arc::new(crypto::provider()))
+    let versions = ClientConfig::builder_with_provider(crypto::provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable("TLS", error))?;
     let builder = versions.with_root_certificates(roots(settings)?);
