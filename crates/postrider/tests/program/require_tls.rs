@@ -4,11 +4,10 @@ use crate::interop::place::{Place, is_possible};
 use crate::smarthosts::start_exim;
 use crate::support::certificate::{EC, make_certificate, section};
 use crate::support::client::Client;
-use crate::support::server::{CONFIG, POSTRIDER, Server};
+use crate::support::server::{CONFIG, Server};
 use crate::support::tool::{free_port, python};
 use crate::support::{Files, wait_until};
 use serde_json::Value;
-use std::process::Command;
 
 /// Hands a message in over TLS, where REQUIRETLS is `offered`, and never in clear.
 const HAND_IN: &str = "\
@@ -57,13 +56,7 @@ fn near(files: &Files, routes: &str, roots: &str) -> Server {
         section("mx", &["near.test"])
     );
     files.write(CONFIG, &config);
-    start(files, roots)
-}
-
-fn start(files: &Files, roots: &str) -> Server {
-    let mut command = Command::new(POSTRIDER);
-    command.args(["serve", "--config", CONFIG]).env("SSL_CERT_FILE", roots);
-    Server::spawn(command, files.dir())
+    Server::start_trusting(files, roots)
 }
 
 /// The one event of this kind about a recipient.
@@ -88,7 +81,7 @@ fn what_requires_tls_goes_over_it_to_who_promises_the_same_even_after_a_restart(
     hand_in(&first, "me@here.test", "usual@far.test", "BODY=8BITMIME");
     files.wait_events("suspended", 1);
     first.stop();
-    let second = start(&files, &roots);
+    let second = Server::start_trusting(&files, &roots);
     let far = host(&far_files, port, "", &section("mx", &["far.test"]));
     let told = event(&files, "relayed", "you@far.test");
     assert_eq!(
@@ -196,7 +189,7 @@ fn a_header_that_asks_for_no_tls_is_heard_from_who_may_relay() {
         CONFIG,
         &(config + "[[listener]]\nname = \"strangers\"\naddress = \"127.0.0.1:0\"\n"),
     );
-    let near = start(&files, "/dev/null");
+    let near = Server::start_trusting(&files, "/dev/null");
     for (count, (at, heard)) in [(0, "no".into()), (1, Value::Null)].into_iter().enumerate() {
         let mut client = Client::connect(near.addresses[at]);
         let content = "Subject: x\r\nTLS-Required: No\r\n\r\nx\r\n";
@@ -213,7 +206,7 @@ fn a_listener_need_not_offer_it() {
     let config = std::fs::read_to_string(files.path(CONFIG)).expect("it is there");
     near.stop();
     files.write(CONFIG, &config.replace("relay_from", "requiretls = false\nrelay_from"));
-    let near = start(&files, "/dev/null");
+    let near = Server::start_trusting(&files, "/dev/null");
     let port = near.address().port().to_string();
     python(HAND_IN, &[&port, "me@here.test", "you@here.test", "BODY=8BITMIME", "not"]);
     files.wait_maildir("mail/you", 1);

@@ -54,9 +54,7 @@ pub(crate) fn near_with(files: &Files, routes: &str, environment: &[(&str, &str)
     let head = "hostname = \"near.test\"\nspool = { path = \"spool\" }\n[[listener]]\n\
                 address = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n";
     files.write(CONFIG, &format!("{head}{routes}"));
-    let mut command = Command::new(POSTRIDER);
-    command.args(["serve", "--config", CONFIG]).envs(environment.iter().copied());
-    Server::spawn(command, files.dir())
+    Server::start_with(files, environment)
 }
 
 pub(crate) fn send(server: &Server, domain: &str) {

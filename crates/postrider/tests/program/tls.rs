@@ -3,7 +3,7 @@
 use crate::support::certificate::{EC, RSA, make_certificate, section};
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
-use crate::support::server::{CONFIG, POSTRIDER, Server};
+use crate::support::server::{CONFIG, Server};
 use crate::support::{Files, tool, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -322,9 +322,7 @@ fn relay(files: &Files, routes: &str, roots: &str) -> Server {
     let head = "hostname = \"near.test\"\nspool = { path = \"spool\" }\n[[listener]]\n\
          address = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n[admin]\naddress = \"127.0.0.1:0\"\n";
     files.write(CONFIG, &format!("{head}{routes}"));
-    let mut command = std::process::Command::new(POSTRIDER);
-    command.args(["serve", "--config", CONFIG]).env("SSL_CERT_FILE", roots);
-    Server::spawn(command, files.dir())
+    Server::start_trusting(files, roots)
 }
 
 #[test]

@@ -58,13 +58,7 @@ fn relay(files: &Files, (zones, port): (&Zones, u16), tls: &str, roots: &str) ->
         zones.server
     );
     files.write(CONFIG, &config);
-    start(files, roots)
-}
-
-fn start(files: &Files, roots: &str) -> Server {
-    let mut command = Command::new(POSTRIDER);
-    command.args(["serve", "--config", CONFIG]).env("SSL_CERT_FILE", roots);
-    Server::spawn(command, files.dir())
+    Server::start_trusting(files, roots)
 }
 
 fn send(near: &Server, domain: &str) {
@@ -210,7 +204,7 @@ fn without_a_validating_resolver_no_record_counts_and_that_is_told() {
     let config = std::fs::read_to_string(files.path(CONFIG)).expect("it is there");
     near.stop();
     files.write(CONFIG, &config.replace(", validating = true", ""));
-    let near = start(&files, "/dev/null");
+    let near = Server::start_trusting(&files, "/dev/null");
     near.wait_console("no DNSSEC", |line| {
         line.contains("TLSA records don't count")
             && line.contains("does not say `validating = true`")
@@ -380,7 +374,7 @@ fn a_policy_holds_over_a_restart_for_as_long_as_it_says() {
     let roots = web.path("authority.pem").display().to_string();
     web.answer("stripped", "500 text/plain 0\n");
     std::fs::remove_file(files.path("spool/events.jsonl")).expect("removed");
-    let near = start(&files, &roots);
+    let near = Server::start_trusting(&files, &roots);
     wait_reason(&files, "stripped.plain.test", &["by the MTA-STS policy of the domain"]);
     assert_eq!(web.asked("stripped"), 1, "it was kept");
     near.stop();
@@ -391,7 +385,7 @@ fn a_policy_holds_over_a_restart_for_as_long_as_it_says() {
     let [id, fetched, rest] = head.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{head}") };
     let earlier = fetched.parse::<u64>().expect("a time") - 2 * 86_400_000;
     std::fs::write(&kept, format!("{id} {earlier} {rest}\n{policy}")).expect("written");
-    let near = start(&files, &roots);
+    let near = Server::start_trusting(&files, &roots);
     let how = encryption(&relayed(&files, "stripped.plain.test"));
     assert_eq!((how.as_str(), web.asked("stripped")), ("none none", 2));
     near.stop();
@@ -409,7 +403,7 @@ fn with_certificate(
     let config = std::fs::read_to_string(files.path(CONFIG)).expect("it is there");
     let config = config.replace(&format!("tls = \"{tls}\""), &format!("tls = \"{instead}\""));
     files.write(CONFIG, &(config + &section("mx", &["near.test"])));
-    start(files, roots)
+    Server::start_trusting(files, roots)
 }
 
 /// Mail that requires TLS is returned, with this status.

@@ -40,8 +40,18 @@ impl Server {
 
     /// Starts a server with the configuration that is there.
     pub fn start_again(files: &Files) -> Server {
+        Server::start_with(files, &[])
+    }
+
+    /// The same, that trusts these root certificates and no others.
+    pub fn start_trusting(files: &Files, roots: &str) -> Server {
+        Server::start_with(files, &[("SSL_CERT_FILE", roots)])
+    }
+
+    /// The same, with this in its environment.
+    pub fn start_with(files: &Files, environment: &[(&str, &str)]) -> Server {
         let mut command = Command::new(POSTRIDER);
-        command.args(["serve", "--config", CONFIG]);
+        command.args(["serve", "--config", CONFIG]).envs(environment.iter().copied());
         Server::spawn(command, files.dir())
     }
 

@@ -1,6 +1,6 @@
 //! Postfix as next hop and as client, by every policy of either.
 
-use super::{PACKAGES, encryption, policy, relayed, send, start, wait_reason};
+use super::{PACKAGES, encryption, policy, relayed, send, wait_reason};
 use crate::interop::place::{Place, is_possible};
 use crate::interop::postfix::launch_with;
 use crate::support::certificate::{EC, make_certificate, make_issued, section};
@@ -117,7 +117,7 @@ fn near(files: &Files, (zones, port): (&Zones, u16), roots: &str) -> Server {
         );
     }
     files.write(CONFIG, &text);
-    start(files, roots)
+    Server::start_trusting(files, roots)
 }
 
 /// Domains, and by which policy and version mail goes.

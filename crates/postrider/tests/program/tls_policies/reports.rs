@@ -3,9 +3,7 @@
 
 use super::files::PolicyFiles;
 use super::zones::Zones;
-use super::{
-    Far, PACKAGES, dane_certificates, dane_zone, policy, relayed, send, start, wait_reason,
-};
+use super::{Far, PACKAGES, dane_certificates, dane_zone, policy, relayed, send, wait_reason};
 use crate::interop::place::is_possible;
 use crate::support::certificate::{EC, make_certificate};
 use crate::support::http::{get, metric};
@@ -101,7 +99,7 @@ fn reporting(files: &Files, (zones, port): (&Zones, u16), tls: &str, roots: &str
         zones.server
     );
     files.write(CONFIG, &config);
-    start(files, roots)
+    Server::start_trusting(files, roots)
 }
 
 /// Seconds since 1970.
@@ -218,7 +216,7 @@ fn domains_hear_whether_hosts_are_as_their_signed_records_say() {
     }
     near.stop();
     a_day_later(&files);
-    let near = start(&files, "/dev/null");
+    let near = Server::start_trusting(&files, "/dev/null");
     let reports = read(&files, "tls", expected.len());
     for (domain, expected) in expected {
         let report = &reports[&format!("{domain}.dane.test")]["report"];
@@ -419,7 +417,7 @@ fn domains_hear_whether_hosts_are_as_they_promise() {
     send_to_all(&near, &files, &told);
     near.stop();
     // What was counted is there after a restart.
-    let near = start(&files, &roots);
+    let near = Server::start_trusting(&files, &roots);
     let before = files.events_of("relayed").len();
     send(&near, "enforced.plain.test");
     wait_until("it is relayed", || files.events_of("relayed").len() > before);
@@ -430,7 +428,7 @@ fn domains_hear_whether_hosts_are_as_they_promise() {
     assert_eq!(metric(&metrics, "postrider_tls_report_sessions_left_out_total"), 0);
     near.stop();
     let day = a_day_later(&files);
-    let near = start(&files, &roots);
+    let near = Server::start_trusting(&files, &roots);
     let reports = read(&files, "tls", told.len());
     wait_until("the web server has its report", || !taker.posted().is_empty());
     for (domain, _, _, expected) in &told {
