@@ -44,7 +44,7 @@ fn scan(content: &[u8]) {
             assert!(matches!(whole[at + 1], b' ' | b'\t'));
         }
     }
-    assert_eq!(header::received_count(content), count);
+    assert_eq!(header::relay_fields(content).received_count, count);
     if let Some(end) = header::end(content) {
         assert_eq!(end.fields_end, next);
         let between = &content[end.fields_end..end.body_start];

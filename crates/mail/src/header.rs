@@ -66,12 +66,6 @@ pub fn find<'a>(content: &'a [u8], name: &str) -> Option<Field<'a>> {
     fields(content).find(|field| field.is(name))
 }
 
-/// How many Received fields there are, for the hop limit (RFC 5321 §6.3).
-#[must_use]
-pub fn received_count(content: &[u8]) -> usize {
-    relay_fields(content).received_count
-}
-
 /// What a relay looks for in each header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayFields {
@@ -203,7 +197,7 @@ mod tests {
         assert_eq!(all[0].range, 0..33);
         assert_eq!((all[1].name, &*all[1].unfolded()), (&b"Subject"[..], &b"two words"[..]));
         assert_eq!((all[3].name, all[3].value), (&b"X-Empty"[..], &b""[..]));
-        assert_eq!(received_count(HEADER), 2);
+        assert_eq!(relay_fields(HEADER).received_count, 2);
         assert_eq!(find(HEADER, "SUBJECT").as_ref(), Some(&all[1]));
         assert_eq!(find(HEADER, "To"), None);
         let end = end(HEADER).unwrap();
@@ -231,7 +225,7 @@ mod tests {
     fn a_cut_field_is_still_seen() {
         let last = fields(b"A: b\r\nReceived: from x").last().unwrap();
         assert_eq!((last.value, last.range), (&b" from x"[..], 6..22));
-        assert_eq!(received_count(b"Received: a\r\nReceived:"), 2);
+        assert_eq!(relay_fields(b"Received: a\r\nReceived:").received_count, 2);
     }
 
     #[test]
