@@ -5,7 +5,7 @@ use crate::message::Message;
 use crate::meta;
 use crate::routing::recipient::chosen_route;
 use crate::routing::{REPORTS, Router, TLS_REPORTS};
-use mail::{Domain, MessageId, Mono, Wall};
+use mail::{Domain, MessageId, Mono, RequireTls, Wall};
 use queue::{NewEntry, ScheduledKey};
 use spool::record::tag;
 use spool::{Meta, RecoveredMessage};
@@ -28,6 +28,8 @@ pub(super) struct Incoming<'a> {
     meta: &'a Meta,
     /// With what it waits: [`REPORTS`], [`TLS_REPORTS`] or nothing.
     campaign: &'static str,
+    /// What it asks of TLS.
+    require_tls: RequireTls,
     /// What an operator chose, or empty.
     route: &'a str,
     clocks: Clocks,
@@ -54,6 +56,7 @@ impl<'a> Incoming<'a> {
             id: message.id,
             meta: &message.meta,
             campaign: campaign(&message.meta, message.envelope.reverse_path.is_none()),
+            require_tls: meta::asked_of_tls(&message.meta),
             route: "",
             clocks,
             received: clocks.now,
@@ -70,6 +73,7 @@ impl<'a> Incoming<'a> {
             id: message.id,
             meta: &message.meta,
             campaign: campaign(&message.meta, message.reverse_path_is_null),
+            require_tls: meta::asked_of_tls(&message.meta),
             route: message.route_override.as_deref().unwrap_or(""),
             clocks,
             received: clocks.now - age,
@@ -87,8 +91,7 @@ impl<'a> Incoming<'a> {
     ) -> (ScheduledKey, NewEntry) {
         let IncomingRecipient { index, domain, attempts, next_try } = recipient;
         let route = chosen_route(self.meta, index, self.route);
-        let require_tls = meta::asked_of_tls(self.meta);
-        let key = router.scheduled_key(domain, route, self.campaign, require_tls);
+        let key = router.scheduled_key(domain, route, self.campaign, self.require_tls);
         let not_before = meta::wall(self.meta, tag::NOT_BEFORE);
         let next_try = next_try.map(|at| (at, router.active().retry_of(&key).longest_delay()));
         let entry = NewEntry {
@@ -130,7 +133,6 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::RequireTls;
     use std::sync::Arc;
 
     const CLOCKS: Clocks = Clocks { now: Mono(5_000_000), wall: Wall(1_000_000) };
