@@ -152,7 +152,9 @@ async fn answer(
             AcmeChallenge::Http01 => challenges.page(&offered.token, proof.as_str())?,
             AcmeChallenge::TlsAlpn01 => challenges.certificate(&name, proof.digest().as_ref())?,
         });
-        offered.set_ready().await?;
+        // It may have looked before it answers.
+        let about = |error| of_name(&name, &in_words(&error));
+        offered.set_ready().await.map_err(about)?;
     }
     Ok(standing)
 }
@@ -175,11 +177,14 @@ async fn why_not(order: &mut Order) -> Option<String> {
         let name = state.identifier().to_string();
         let problem = state.challenges.iter().find_map(|challenge| challenge.error.as_ref());
         if let Some(problem) = problem {
-            let name = super::directory::short(&name);
-            return Some(format!("{name}: {}", problem_in_words(problem)));
+            return Some(of_name(&name, &problem_in_words(problem)));
         }
     }
     None
+}
+
+fn of_name(name: &str, why: &str) -> String {
+    format!("{}: {why}", super::directory::short(name))
 }
 
 /// The key of the certificate: the one that it has, where that is to stay.

@@ -211,9 +211,11 @@ fn a_token_is_fetched_and_renewed_before_its_end() {
     let near = near_with(&files, &oauth_route(&files, &endpoint, &peer), &[]);
     send(&near, "oauth");
     peer.wait_taken(1);
-    // Its next one is there before the first has ended, and so is what it is renewed with.
+    // Its next one is there before the first has ended, and so is what it is renewed with, which is
+    // kept first: the second is in use for sure when the third has come.
     let refresh = || std::fs::read_to_string(files.path("refresh")).expect("it is there");
     wait_until("it is renewed", || refresh() == "refresh-2\n");
+    wait_until("it is renewed again", || refresh() == "refresh-3\n");
     send(&near, "oauth");
     peer.wait_taken(2);
     let said = said.lock().expect("no panic").clone();
