@@ -1,9 +1,8 @@
 //! The text as TOML: where every key and value stands, and whether it has the schema's shape.
 
-use super::Schema;
 use super::problem::{Problem, place_of};
-use super::written::FileText;
-use serde::Deserialize;
+use super::shape::Shape;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,11 +23,11 @@ impl Document {
     ///
     /// # Errors
     /// What is wrong with the syntax, or with keys and types.
-    pub(super) fn read(
-        schema: &Schema,
+    pub(super) fn read<T: DeserializeOwned>(
+        shape: Shape<'_>,
         file: Arc<str>,
         text: Arc<str>,
-    ) -> Result<(Document, FileText), (Document, Vec<Problem>)> {
+    ) -> Result<(Document, T), (Document, Vec<Problem>)> {
         let mut document = Document { file, text: text.clone(), places: BTreeMap::new() };
         let (root, errors) = DeTable::parse_recoverable(&text);
         if !errors.is_empty() {
@@ -37,11 +36,11 @@ impl Document {
         }
         document.walk_table("", root.get_ref());
         let mut problems = Vec::new();
-        super::shape::check(schema, root.get_ref(), &document, &mut problems);
+        super::shape::check(shape, root.get_ref(), &document, &mut problems);
         if !problems.is_empty() {
             return Err((document, problems));
         }
-        match FileText::deserialize(toml::Deserializer::from(root)) {
+        match T::deserialize(toml::Deserializer::from(root)) {
             Ok(written) => Ok((document, written)),
             // The shape is right, so this is what a schema cannot say.
             Err(error) => {

@@ -309,10 +309,40 @@ impl Telling<'_> {
         });
         self.explainer.step("ready queue", text, Origin::Rule("next hop"));
         self.explainer.section = section;
+        let before = self.explainer.steps.len();
         route.channel.explain_limits(&mut self.explainer);
+        self.shaping(before, route, recipient, request);
         self.retry(&at, &route.retry);
         self.reports(&at, route);
         ready
+    }
+
+    /// What shaping says instead of the route, whose limits stand from `before` on.
+    fn shaping(
+        &mut self,
+        before: usize,
+        route: &Route,
+        recipient: &Mailbox,
+        request: &ExplainRequest<'_>,
+    ) {
+        let (Some(shaping), Some(Ok(groups))) = (&self.config.shaping, request.mx) else { return };
+        if !matches!(route.channel.destination(), Destination::Mx { .. }) {
+            return;
+        }
+        let own = self.config.own_pace(route);
+        let hosts = groups.iter().flatten().map(String::as_str);
+        let limits = (route.channel.limits(), &own);
+        for step in shaping.in_force(limits, &recipient.domain(), hosts).steps() {
+            if step.what == "rate" {
+                // It holds instead of the route's own.
+                self.explainer.steps.retain(|known| known.what != "messages_per_second");
+            }
+            let known = &mut self.explainer.steps[before..];
+            match known.iter_mut().find(|known| known.what == step.what) {
+                Some(known) => *known = step,
+                None => self.explainer.steps.push(step),
+            }
+        }
     }
 
     fn reports(&mut self, at: &str, route: &Route) {

@@ -30,6 +30,7 @@ mod schema;
 mod secret_file;
 mod settings;
 mod shape;
+pub mod shaping;
 mod stage;
 mod table;
 mod table_section;
@@ -72,6 +73,7 @@ pub use written::{
 
 use document::Document;
 use mail::{Domain, Mailbox};
+use shaping::{Paced, Shaping, ShapingFile, ShapingSource};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -126,6 +128,9 @@ pub struct Config {
     pub stages: Vec<StageEntry>,
     /// Lookup tables, in the order of the file.
     pub tables: Vec<Arc<TableEntry>>,
+    /// Where the pace of mail to providers is written; see [`Config::shape`].
+    pub shaping_sources: Vec<ShapingSource>,
+    shaping: Option<Arc<Shaping>>,
     /// What is hardly meant, but not wrong.
     pub warnings: Vec<Problem>,
     table: RouteTable,
@@ -136,6 +141,49 @@ impl Config {
     /// Files with secrets that routes name.
     pub fn secret_files(&self) -> impl Iterator<Item = (&Route, &Arc<SecretFile>)> {
         self.routes.iter().filter_map(|route| Some((&**route, route.channel.secret_file()?)))
+    }
+
+    /// Takes what stands in [`Config::shaping_sources`], read in their order.
+    ///
+    /// # Errors
+    /// What is wrong with one of the files.
+    pub fn shape(&mut self, files: &[ShapingFile]) -> Result<(), ConfigErrors> {
+        self.shaping = match files {
+            [] => None,
+            files => Some(Arc::new(Shaping::read(files)?)),
+        };
+        Ok(())
+    }
+
+    /// The mistake that one of [`Config::shaping_sources`] can't be read.
+    #[must_use]
+    pub fn shaping_unread(&self, index: usize, why: String) -> ConfigErrors {
+        let problem = self.document.problem(&format!("shaping[{index}]"), true, why, "");
+        let (file, text) = (self.document.file().clone(), self.document.text().clone());
+        ConfigErrors::new(file, text, vec![problem])
+    }
+
+    /// The limits of mail to `domain`, which these hosts take, by this route.
+    pub fn paced<'h>(
+        &self,
+        route: &Route,
+        domain: &Domain,
+        hosts: impl Iterator<Item = &'h str>,
+    ) -> Paced {
+        match &self.shaping {
+            Some(shaping) => {
+                let limits = (route.channel.limits(), self.own_pace(route));
+                shaping.in_force((limits.0, &limits.1), domain, hosts).paced()
+            }
+            None => Paced::of_route(route.channel.limits()),
+        }
+    }
+
+    /// The limits that the file sets for a route itself.
+    fn own_pace(&self, route: &Route) -> shaping::Pace {
+        let section = format!("route[{}].{}", route.index, route.channel.key());
+        let line = |key: &str| self.document.line(&format!("{section}.{key}"));
+        shaping::Pace::of_route(route.channel.limits(), self.document.file(), line)
     }
 
     /// The file this came from, for people.

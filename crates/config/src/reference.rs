@@ -102,6 +102,14 @@ fn name_kinds(section: &mut Value, word: &str, keys: impl Iterator<Item = &'stat
 }
 
 /// TOML has no null: an optional key is left out.
+/// JSON schema of a file of its own.
+pub(super) fn of_file<T: schemars::JsonSchema>() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    let mut schema = generator.into_root_schema_for::<T>().to_value();
+    strip_null(&mut schema);
+    schema
+}
+
 fn strip_null(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(strip_null),

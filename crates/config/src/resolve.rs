@@ -7,6 +7,7 @@ mod domain_reports;
 mod listener;
 mod reports;
 mod route;
+mod shaping;
 mod srs;
 mod table;
 
@@ -19,6 +20,8 @@ use super::settings::{
     Admin, CONTROL_PATH_BYTES_MAX, DmarcReports, Dns, Events, Log, Postmaster, ReportRetry,
     Reports, Retry, SpoolSection, Srs, Tls, TlsReports,
 };
+use super::shape::Shape;
+use super::shaping::ShapingSource;
 use super::stage::StageEntry;
 use super::table::TableEntry;
 use super::written::{
@@ -43,7 +46,8 @@ pub(super) fn read(
     let refuse = |document: &Document, problems| {
         ConfigErrors::new(document.file().clone(), document.text().clone(), problems)
     };
-    let (document, written) = match Document::read(schema, file.into(), text.into()) {
+    let shape = Shape { json: schema.json(), sections: Some(schema) };
+    let (document, written) = match Document::read::<FileText>(shape, file.into(), text.into()) {
         Ok(read) => read,
         Err((document, problems)) => return Err(refuse(&document, problems)),
     };
@@ -89,6 +93,7 @@ struct Parts {
     log: Log,
     stages: Vec<StageEntry>,
     tables: Vec<Arc<TableEntry>>,
+    shaping_sources: Vec<ShapingSource>,
 }
 
 impl Parts {
@@ -116,6 +121,8 @@ impl Parts {
             log: self.log,
             stages: self.stages,
             tables: self.tables,
+            shaping_sources: self.shaping_sources,
+            shaping: None,
             warnings,
             table: self.table,
             document,
@@ -162,6 +169,7 @@ impl Resolver<'_> {
             events: self.events(&written.events, &spool),
             log: Log { level: written.log.level },
             stages: self.stages(schema, &written.stages),
+            shaping_sources: self.shaping(&written.shaping),
             postmaster: postmaster?,
             hostname,
             proxy_addresses: self.proxy_addresses(&written.proxy_addresses),

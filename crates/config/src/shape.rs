@@ -9,20 +9,29 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// The shape of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Shape<'a> {
+    /// As JSON schema.
+    pub(super) json: &'a Value,
+    /// Whose sections they are, where sections are registered.
+    pub(super) sections: Option<&'a Schema>,
+}
+
 /// Checks the whole document.
 pub(super) fn check(
-    schema: &Schema,
+    shape: Shape<'_>,
     root: &DeTable<'_>,
     document: &Document,
     problems: &mut Vec<Problem>,
 ) {
-    let json = schema.json();
-    let mut checker = Checker { sections: schema, schema: json, document, problems };
+    let Shape { json, sections } = shape;
+    let mut checker = Checker { sections, schema: json, document, problems };
     checker.check_table("", root, json);
 }
 
 struct Checker<'a> {
-    sections: &'a Schema,
+    sections: Option<&'a Schema>,
     schema: &'a Value,
     document: &'a Document,
     problems: &'a mut Vec<Problem>,
@@ -64,7 +73,7 @@ impl<'a> Checker<'a> {
             .map(|candidate| (distance(key_text, candidate), *candidate))
             .min()
             .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4);
-        let elsewhere = self.sections.elsewhere(&section_of(path), key_text);
+        let elsewhere = self.sections.and_then(|s| s.elsewhere(&section_of(path), key_text));
         let help = match near {
             _ if let Some(reason) = elsewhere => reason.to_owned(),
             Some((_, candidate)) => format!("did you mean `{candidate}`?"),

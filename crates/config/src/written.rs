@@ -59,6 +59,12 @@ pub struct FileText {
     pub listener: Vec<ListenerText>,
     /// Where mail goes. At least one; the first that matches the recipient's domain wins.
     pub route: Vec<RouteText>,
+    /// At what pace `mx` routes send to whom: files in order, of which later ones win; `"builtin"` is
+    /// what this program knows of mailbox providers itself. Without any only the routes' own keys hold. See
+    /// `docs/shaping.md`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = { "type": "string", "title": "file, or `builtin`" }))]
+    pub shaping: Vec<String>,
     /// Lookup tables, which other sections refer to by their names.
     pub table: Vec<TableText>,
     /// When a delivery that failed for now is tried again.

@@ -76,7 +76,12 @@ mod tests {
     #[test]
     fn what_one_shard_learns_all_know_until_the_last_forgets() {
         let hops = KnownHops::default();
-        let key = |hop: &str| ReadyKey { source: "".into(), next_hop: hop.into(), tls: "".into() };
+        let key = |hop: &str| ReadyKey {
+            source: "".into(),
+            next_hop: hop.into(),
+            tls: "".into(),
+            shaping: "".into(),
+        };
         let (one, other) = (key("smtp:a"), key("smtp:b"));
         let who = hops.enter(&one);
         assert_eq!(hops.enter(&one), who, "one place for all shards");

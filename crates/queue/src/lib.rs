@@ -115,6 +115,8 @@ pub struct ReadyKey {
     pub next_hop: Arc<str>,
     /// What is asked of TLS; empty while nothing is.
     pub tls: Arc<str>,
+    /// Whose limits hold where not all domains with these hosts have the same; empty mostly.
+    pub shaping: Arc<str>,
 }
 
 /// A recipient to be queued.

@@ -4,6 +4,7 @@
 mod entry;
 mod hops;
 mod idle;
+mod named_limits;
 pub(crate) mod resolution;
 pub(crate) mod standing;
 pub(crate) mod tls_domains;

@@ -4,6 +4,7 @@
 //! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
 
 use super::Schedule;
+use super::named_limits::named_limits;
 use super::tls_domains::TlsDomain;
 use super::{standing, tls_reports, trouble};
 use crate::answer::Answer;
@@ -19,9 +20,10 @@ use crate::routing::mx::resolve_mx;
 use crate::routing::require_tls::{Terms, vouched};
 use crate::routing::{Active, TLS_REPORTS};
 use crate::seams::World;
+use config::shaping::Paced;
 use config::{Config, Destination, HostPort, Limits, Route};
 use lookup::Trouble;
-use mail::{Class, Culprit, EnhancedStatus, Failure, Mono, RequireTls};
+use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono, RequireTls};
 use queue::{
     Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
     ScheduledId, ScheduledKey,
@@ -84,11 +86,11 @@ fn resolve<W: World>(
         Destination::Mx { port } => port,
         Destination::Hosts(groups) => {
             let tls = Terms::new(&*route.channel, key.require_tls).of_named_hosts();
-            let found = Found::of_file(host_groups(groups), tls);
+            let found = Found::of_file(host_groups(groups), tls, &route);
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
         Destination::Here(_) => {
-            let found = Found::of_file(Vec::new(), HopTls::default());
+            let found = Found::of_file(Vec::new(), HopTls::default(), &route);
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
         Destination::ByEntry => {
@@ -153,6 +155,7 @@ async fn hosts_of_domain<W: World>(
     };
     match promised {
         Ok(Promised { groups, tls, policy }) => Ok(Found {
+            paced: paced(config, route, domain, &groups),
             hosts: groups,
             tls: if is_optional { HopTls::OPTIONAL } else { tls },
             fresh_until: schedule.services.now() + MX_FRESH,
@@ -219,14 +222,23 @@ struct Found {
     hosts: Vec<HostGroup>,
     tls: HopTls,
     fresh_until: Mono,
+    /// Its limits.
+    paced: Paced,
     /// Whom reports about TLS to these hosts are for.
     reported: Option<TlsDomain>,
 }
 
 impl Found {
-    fn of_file(hosts: Vec<HostGroup>, tls: HopTls) -> Found {
-        Found { hosts, tls, fresh_until: Mono::NEVER, reported: None }
+    fn of_file(hosts: Vec<HostGroup>, tls: HopTls, route: &Route) -> Found {
+        let paced = Paced::of_route(route.channel.limits());
+        Found { hosts, tls, fresh_until: Mono::NEVER, paced, reported: None }
     }
+}
+
+/// The limits of mail to a domain with these hosts.
+fn paced(config: &Config, route: &Route, domain: &Domain, groups: &[HostGroup]) -> Paced {
+    let hosts = groups.iter().flat_map(|group| &group.hosts).map(|host| &*host.name);
+    config.paced(route, domain, hosts)
 }
 
 fn answer_hop<W: World>(
@@ -236,8 +248,8 @@ fn answer_hop<W: World>(
     route: &Route,
     found: Found,
 ) {
-    let (key, shared) = names(schedule, route, &found.hosts, found.tls);
-    let limits = limits_of(route.channel.limits());
+    let (key, shared) = names(schedule, route, (&found.hosts, found.tls), &found.paced);
+    let limits = limits_of(found.paced.limits);
     let named = key.clone();
     let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
     let Some(ready) = self::answer(schedule, scheduled, answer) else { return };
@@ -267,8 +279,9 @@ pub(crate) fn enter_located<W: World>(
     let now = schedule.services.now();
     let scheduled = schedule.queue().scheduled_key(locating.scheduled).map(|key| key.require_tls);
     let tls = Terms::new(&*route.channel, scheduled?).of_named_hosts();
-    let (key, shared) = names(schedule, route, &hosts, tls);
-    let limits = limits_of(route.channel.limits());
+    let paced = Paced::of_route(route.channel.limits());
+    let (key, shared) = names(schedule, route, (&hosts, tls), &paced);
+    let limits = limits_of(paced.limits);
     let ready = schedule.queue_mut().enter_located(now, locating, &key, &limits, &shared)?;
     learn(schedule, ready, &key, NextHop::new(route, hosts, tls, config.hostname.clone()));
     Some(ready)
@@ -308,8 +321,8 @@ pub(crate) fn answer_located<W: World>(
 fn names<W: World>(
     schedule: &Schedule<W>,
     route: &Route,
-    hosts: &[HostGroup],
-    tls: HopTls,
+    (hosts, tls): (&[HostGroup], HopTls),
+    paced: &Paced,
 ) -> (ReadyKey, Vec<NamedLimit>) {
     let channel = route.channel.key();
     let text = |host: &Host| config::host_text(&host.name, host.port);
@@ -326,13 +339,10 @@ fn names<W: World>(
         _ if schedule.services.has_planted(Planted::PolicyOfAnother) => nothing(),
         key => Arc::from(key),
     };
-    let key = ReadyKey { source: nothing(), next_hop: next_hop.into(), tls };
-    let shared = route.channel.limits().shared.map(|shared| NamedLimit {
-        name: config::host_set(channel, &route.name, &groups).into(),
-        connections_max: shared.connections_max,
-        messages_per_second: shared.messages_per_second,
-    });
-    (key, shared.into_iter().collect())
+    let shaping = paced.apart.as_deref().map_or_else(nothing, Arc::from);
+    let key = ReadyKey { source: nothing(), next_hop: next_hop.into(), tls, shaping };
+    let set = config::host_set(channel, &route.name, &groups);
+    (key, named_limits(set, paced))
 }
 
 /// Limits of a ready queue alone.

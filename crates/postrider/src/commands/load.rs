@@ -1,8 +1,9 @@
 //! The configuration that a command line names.
 
 use crate::cli::{ServerArgs, exit};
+use config::shaping::{ShapingFile, ShapingSource};
 use config::{Config, ConfigErrors};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -45,9 +46,43 @@ pub(crate) fn config(file: Option<&Path>) -> Result<Config, LoadError> {
     })?;
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_str().unwrap_or("localhost");
-    crate::tables::schema()
+    let mut config = crate::tables::schema()
         .parse_on(&text, &path.display().to_string(), machine)
-        .map_err(LoadError::Wrong)
+        .map_err(LoadError::Wrong)?;
+    shape(&mut config).map_err(LoadError::Wrong)?;
+    Ok(config)
+}
+
+/// No shaping file is larger: a few bytes for each of a hundred thousand domains.
+const SHAPING_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads the shaping files that a configuration names.
+fn shape(config: &mut Config) -> Result<(), ConfigErrors> {
+    let mut files = Vec::with_capacity(config.shaping_sources.len());
+    for (index, source) in config.shaping_sources.iter().enumerate() {
+        let path = match source {
+            ShapingSource::Builtin => {
+                files.push(ShapingFile::builtin());
+                continue;
+            }
+            ShapingSource::File(path) => path,
+        };
+        let text = read_text(path).map_err(|why| {
+            config.shaping_unread(index, format!("cannot read {}: {why}", path.display()))
+        })?;
+        files.push(ShapingFile { name: path.display().to_string().into(), text: text.into() });
+    }
+    config.shape(&files)
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let read = file.take(SHAPING_BYTES_MAX + 1).read_to_string(&mut text);
+    match read.map_err(|error| error.to_string())? as u64 > SHAPING_BYTES_MAX {
+        true => Err(format!("it is longer than {SHAPING_BYTES_MAX} bytes")),
+        false => Ok(text),
+    }
 }
 
 /// Line and column (in characters), both from 1, of what follows a text.

@@ -84,7 +84,9 @@ pub fn scheduled_key(domain: &str) -> ScheduledKey {
 }
 
 pub fn ready_key(next_hop: &str) -> ReadyKey {
-    ReadyKey { source: Arc::from(""), next_hop: Arc::from(next_hop), tls: Arc::from("") }
+    let nothing = || Arc::from("");
+    let (source, tls, shaping) = (nothing(), nothing(), nothing());
+    ReadyKey { source, next_hop: Arc::from(next_hop), tls, shaping }
 }
 
 /// The set of hosts in a key, whatever their order.

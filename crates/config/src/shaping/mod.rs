@@ -1,0 +1,273 @@
+//! At what pace mail goes to whom: files that know mailbox providers by their MX hosts.
+//!
+//! What holds for a domain is put together from levels, each above the one before it: `[default]`,
+//! the keys that the route sets itself, the provider's, the domain's. Only routes that find hosts in
+//! the DNS are shaped: where the configuration names hosts, it knows at what pace they want mail.
+
+mod claims;
+mod pace;
+mod rate;
+mod read;
+mod written;
+
+#[cfg(test)]
+mod tests;
+
+pub use rate::Rate;
+
+use crate::explainer::{Origin, Step};
+use crate::problem::ConfigErrors;
+use crate::route::{DomainPattern, RouteTable};
+use crate::{Limits, SharedLimits};
+use mail::Domain;
+use mail::map::FixedMap;
+use pace::{Place, Set, in_words};
+
+pub(crate) use pace::Pace;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What this program knows of providers itself.
+const BUILTIN: &str = include_str!("builtin.toml");
+
+/// How that is called in the configuration, and its lines where they are named.
+pub(crate) const BUILTIN_NAME: &str = "builtin";
+
+/// Where shaping comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShapingSource {
+    /// What this program knows of providers itself.
+    Builtin,
+    /// A file of the operator's.
+    File(PathBuf),
+}
+
+/// A file that was read.
+#[derive(Clone, Debug)]
+pub struct ShapingFile {
+    /// Its name, for people.
+    pub name: Arc<str>,
+    /// Its text.
+    pub text: Arc<str>,
+}
+
+impl ShapingFile {
+    /// What this program knows of providers itself.
+    #[must_use]
+    pub fn builtin() -> ShapingFile {
+        ShapingFile { name: BUILTIN_NAME.into(), text: BUILTIN.into() }
+    }
+}
+
+/// A mailbox provider.
+#[derive(Clone, Debug)]
+struct Provider {
+    name: Arc<str>,
+    /// The line that names it.
+    place: Place,
+    /// `None`: the file does not say.
+    mx: Option<Vec<(DomainPattern, Place)>>,
+    domains: Option<Vec<(DomainPattern, Place)>>,
+    pace: Pace,
+    together: Together,
+}
+
+impl Provider {
+    /// Takes what a later file says instead.
+    fn change(&mut self, later: Provider) {
+        self.mx = later.mx.or(self.mx.take());
+        self.domains = later.domains.or(self.domains.take());
+        self.pace = later.pace.over(&self.pace);
+        self.together.max_connections =
+            later.together.max_connections.or(self.together.max_connections.take());
+        self.together.rates = later.together.rates.or(self.together.rates.take());
+    }
+}
+
+/// What a provider's host sets share.
+#[derive(Clone, Debug, Default)]
+struct Together {
+    max_connections: Option<Set<u32>>,
+    rates: Option<Set<Vec<Rate>>>,
+}
+
+/// All files, put together.
+#[derive(Clone, Debug, Default)]
+pub struct Shaping {
+    default: Pace,
+    providers: Vec<Provider>,
+    by_mx: RouteTable,
+    by_domain: RouteTable,
+    domains: FixedMap<Domain, Pace>,
+}
+
+impl Shaping {
+    /// Reads files, of which later ones win.
+    ///
+    /// # Errors
+    /// What is wrong with the first file that has mistakes; names that two providers both claim.
+    pub fn read(files: &[ShapingFile]) -> Result<Shaping, ConfigErrors> {
+        let mut shaping = Shaping::default();
+        for file in files {
+            let read = read::read(file)?;
+            shaping.default = read.default.over(&shaping.default);
+            for later in read.providers {
+                match shaping.providers.iter_mut().find(|provider| provider.name == later.name) {
+                    Some(provider) => provider.change(later),
+                    None => shaping.providers.push(later),
+                }
+            }
+            for (domain, pace) in read.domains {
+                let before = shaping.domains.get(&domain).map(|before| pace.over(before));
+                shaping.domains.insert(domain, before.unwrap_or(pace));
+            }
+            shaping.check_claims(file)?;
+        }
+        for (provider, index) in shaping.providers.iter().zip(0_u32..) {
+            for (pattern, _) in provider.mx.iter().flatten() {
+                shaping.by_mx.insert(pattern, index);
+            }
+            for (pattern, _) in provider.domains.iter().flatten() {
+                shaping.by_domain.insert(pattern, index);
+            }
+        }
+        Ok(shaping)
+    }
+
+    /// Whether each name is one provider's; `file` was added last.
+    fn check_claims(&self, file: &ShapingFile) -> Result<(), ConfigErrors> {
+        let mx = claims::conflict(self.providers.iter().map(|p| (&*p.name, p.mx.as_deref())));
+        let domains = self.providers.iter().map(|p| (&*p.name, p.domains.as_deref()));
+        let Some(conflict) = mx.or_else(|| claims::conflict(domains)) else { return Ok(()) };
+        let (here, there) = match conflict.places {
+            (first, second) if second.file == file.name => (second, first),
+            (first, second) => (first, second),
+        };
+        let (one, other) = conflict.providers;
+        let message = format!("a name both of provider \"{one}\" and of \"{other}\", at {there}");
+        let help =
+            "a provider of an earlier file is changed by its name; `mx = []` takes its names away";
+        Err(read::refused(file, here.line, message, help))
+    }
+
+    /// Whose a domain with these MX hosts is, and whether the domain itself says so.
+    fn provider<'h>(
+        &self,
+        domain: &Domain,
+        mut hosts: impl Iterator<Item = &'h str>,
+    ) -> Option<(&Provider, bool)> {
+        if let Some(index) = self.by_domain.named(domain) {
+            return self.providers.get(index).map(|provider| (provider, true));
+        }
+        let of = |host: &str| self.by_mx.named(&Domain::parse(host).ok()?);
+        let first = of(hosts.next()?)?;
+        let is_all = hosts.all(|host| of(host) == Some(first));
+        self.providers.get(first).filter(|_| is_all).map(|provider| (provider, false))
+    }
+
+    /// What holds for mail to `domain`, which these hosts take, by a route with these limits that sets
+    /// `own` of them itself.
+    pub(crate) fn in_force<'h>(
+        &self,
+        (limits, own): (Limits, &Pace),
+        domain: &Domain,
+        hosts: impl Iterator<Item = &'h str>,
+    ) -> InForce<'_> {
+        let provider = self.provider(domain, hosts);
+        let mut pace = own.over(&self.default);
+        if let Some((provider, _)) = provider {
+            pace = provider.pace.over(&pace);
+        }
+        let of_domain = self.domains.get(domain);
+        if let Some(of_domain) = of_domain {
+            pace = of_domain.over(&pace);
+        }
+        let apart = match (of_domain, provider) {
+            (Some(_), _) => Some(format!("domain {domain}")),
+            (None, Some((provider, true))) => Some(format!("provider {}", provider.name)),
+            _ => None,
+        };
+        let (limits, rates) = pace.instead_of(limits);
+        InForce { limits, rates, apart, provider: provider.map(|(provider, _)| provider), pace }
+    }
+}
+
+/// What holds for a next hop.
+#[derive(Clone, Debug)]
+pub(crate) struct InForce<'a> {
+    limits: Limits,
+    rates: Vec<Rate>,
+    apart: Option<String>,
+    provider: Option<&'a Provider>,
+    pace: Pace,
+}
+
+impl InForce<'_> {
+    /// As the queue needs it.
+    pub(crate) fn paced(self) -> Paced {
+        let together = self.provider.map(|provider| {
+            let Together { max_connections, rates } = &provider.together;
+            PacedTogether {
+                provider: Arc::clone(&provider.name),
+                connections_max: max_connections.as_ref().map_or(0, |set| set.value),
+                rates: rates.as_ref().map(|set| set.value.clone()).unwrap_or_default(),
+            }
+        });
+        Paced { limits: self.limits, rates: self.rates, apart: self.apart, together }
+    }
+
+    /// For people: each limit with the line that sets it. Those of the route itself are not among them.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        let step = |what: &str, value: String, place: &dyn std::fmt::Display| Step {
+            what: what.to_owned(),
+            value,
+            decided_by: Origin::Line(place.to_string()),
+        };
+        let mut steps = Vec::new();
+        if let Some(provider) = self.provider {
+            steps.push(step("provider", provider.name.to_string(), &provider.place));
+        }
+        let shown = self.pace.shown();
+        steps.extend(shown.into_iter().map(|(what, value, place)| step(what, value, place)));
+        let together = self.provider.map(|provider| &provider.together);
+        let most = together.and_then(|together| together.max_connections.as_ref());
+        steps.extend(
+            most.map(|set| step("max_connections together", set.value.to_string(), &set.place)),
+        );
+        let rates = together.and_then(|together| together.rates.as_ref());
+        steps.extend(rates.map(|set| step("rate together", in_words(&set.value), &set.place)));
+        steps
+    }
+}
+
+/// The limits of a next hop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Paced {
+    /// Those of the route, with what shaping says instead.
+    pub limits: Limits,
+    /// Messages to its set of hosts; each of them holds, beside that of `limits`.
+    pub rates: Vec<Rate>,
+    /// Domains with the same hosts have other limits: what sets this one apart.
+    pub apart: Option<String>,
+    /// What it shares with other sets of hosts.
+    pub together: Option<PacedTogether>,
+}
+
+impl Paced {
+    /// Those of a route that is not shaped.
+    #[must_use]
+    pub fn of_route(limits: Limits) -> Paced {
+        Paced { limits, rates: Vec::new(), apart: None, together: None }
+    }
+}
+
+/// What sets of hosts of one provider share. 0: no limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacedTogether {
+    /// Whose hosts they are.
+    pub provider: Arc<str>,
+    /// Connections at once.
+    pub connections_max: u32,
+    /// Messages; each of them holds.
+    pub rates: Vec<Rate>,
+}

@@ -1,0 +1,108 @@
+//! Rates as people write them: `"100/s"`, `"50/m"`, `"5_000/h"`, `"20_000/d"`.
+
+use std::fmt;
+
+/// So many in a second, a minute, an hour or a day, spread evenly over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    count: u32,
+    unit: Unit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Second,
+    Minute,
+    Hour,
+    Day,
+}
+
+impl Unit {
+    const ALL: [(&'static str, Unit); 4] =
+        [("s", Unit::Second), ("m", Unit::Minute), ("h", Unit::Hour), ("d", Unit::Day)];
+
+    fn seconds(self) -> f64 {
+        match self {
+            Unit::Second => 1.0,
+            Unit::Minute => 60.0,
+            Unit::Hour => 3_600.0,
+            Unit::Day => 86_400.0,
+        }
+    }
+}
+
+impl Rate {
+    /// Reads a rate.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn parse(text: &str) -> Result<Rate, &'static str> {
+        const FORM: &str = "a rate is a number and a unit of time, such as \"100/s\", \"50/m\", \
+                            \"5_000/h\" or \"20_000/d\"";
+        let (count, unit) = text.split_once('/').ok_or(FORM)?;
+        let unit = Unit::ALL.iter().find(|(letter, _)| *letter == unit);
+        let (_, unit) = unit.ok_or("the unit of time is one of s, m, h, d")?;
+        let is_number = count.starts_with(|c: char| c.is_ascii_digit())
+            && count.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+        if !is_number {
+            return Err(FORM);
+        }
+        match count.replace('_', "").parse() {
+            Ok(0) => Err("nothing would ever be sent: to stop mail, suspend its queue"),
+            Ok(count) => Ok(Rate { count, unit: *unit }),
+            Err(_) => Err("more than 4294967295"),
+        }
+    }
+
+    /// How many in a second.
+    #[must_use]
+    pub fn per_second(self) -> f64 {
+        f64::from(self.count) / self.unit.seconds()
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letter = Unit::ALL.iter().find(|(_, unit)| *unit == self.unit);
+        write!(f, "{}/{}", self.count, letter.map_or("s", |(letter, _)| letter))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_read_and_write() {
+        for (text, per_second) in [
+            ("100/s", 100.0),
+            ("60/m", 1.0),
+            ("7200/h", 2.0),
+            ("86400/d", 1.0),
+            ("1/d", 1.0 / 86_400.0),
+        ] {
+            let rate = Rate::parse(text).unwrap();
+            assert!((rate.per_second() - per_second).abs() < 1e-12, "{text}");
+            assert_eq!(rate.to_string(), text);
+        }
+        assert_eq!(Rate::parse("2_000_000/d").unwrap().to_string(), "2000000/d");
+        assert!(Rate::parse("4294967295/s").is_ok());
+        for bad in [
+            "",
+            "5",
+            "/s",
+            "0/s",
+            "5/",
+            "5/w",
+            "5 /s",
+            "5/s ",
+            "-1/s",
+            "+1/s",
+            "_1/s",
+            "1.5/s",
+            "4294967296/s",
+        ] {
+            assert!(Rate::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

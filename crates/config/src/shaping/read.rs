@@ -1,0 +1,187 @@
+//! Reads a shaping file.
+
+use super::pace::{Pace, Place, Set};
+use super::rate::Rate;
+use super::written::{PaceText, ProviderText, ShapingText, TogetherText};
+use super::{Provider, ShapingFile, Together};
+use crate::document::Document;
+use crate::problem::{ConfigErrors, Problem};
+use crate::reference;
+use crate::route::DomainPattern;
+use crate::shape::Shape;
+use mail::Domain;
+use std::sync::Arc;
+
+/// What one file says.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) default: Pace,
+    pub(super) providers: Vec<Provider>,
+    pub(super) domains: Vec<(Domain, Pace)>,
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// All that is wrong with it, as far as it can be told at once.
+pub(super) fn read(file: &ShapingFile) -> Result<Read, ConfigErrors> {
+    let json = reference::of_file::<ShapingText>();
+    let shape = Shape { json: &json, sections: None };
+    let refused = |document: &Document, problems| {
+        ConfigErrors::new(document.file().clone(), document.text().clone(), problems)
+    };
+    let (name, text) = (Arc::clone(&file.name), Arc::clone(&file.text));
+    let (document, written) = match Document::read::<ShapingText>(shape, name, text) {
+        Ok(read) => read,
+        Err((document, problems)) => return Err(refused(&document, problems)),
+    };
+    let mut reading = Reading { document: &document, problems: Vec::new() };
+    let read = reading.file(&written);
+    match reading.problems.is_empty() {
+        true => Ok(read),
+        false => Err(refused(&document, reading.problems)),
+    }
+}
+
+/// A mistake in one line of a file that is right for itself.
+pub(super) fn refused(file: &ShapingFile, line: u32, message: String, help: &str) -> ConfigErrors {
+    let lines = file.text.split_inclusive('\n').take(line.saturating_sub(1) as usize);
+    let start: usize = lines.map(str::len).sum();
+    let rest = file.text.get(start..).unwrap_or_default();
+    let text = rest.lines().next().unwrap_or_default();
+    let start = start + (text.len() - text.trim_start().len());
+    let problem = Problem {
+        fatal: true,
+        message,
+        help: Some(help.to_owned()),
+        span: start..start + text.trim().len(),
+        line,
+        column: 1,
+    };
+    ConfigErrors::new(Arc::clone(&file.name), Arc::clone(&file.text), vec![problem])
+}
+
+struct Reading<'a> {
+    document: &'a Document,
+    problems: Vec<Problem>,
+}
+
+impl Reading<'_> {
+    fn file(&mut self, written: &ShapingText) -> Read {
+        let default = self.pace("default", &written.default);
+        let providers = written.provider.iter();
+        let providers = providers.filter_map(|(name, text)| self.provider(name, text)).collect();
+        let mut domains = Vec::new();
+        for (name, text) in &written.domain {
+            let at = format!("domain.{name}");
+            let pace = self.pace(&at, text);
+            match Domain::parse(name) {
+                Ok(domain) => domains.push((domain, pace)),
+                Err(error) => {
+                    self.error(&at, format!("\"{name}\" is not a domain"), &error.to_string());
+                }
+            }
+        }
+        Read { default, providers, domains }
+    }
+
+    fn provider(&mut self, name: &str, written: &ProviderText) -> Option<Provider> {
+        let at = format!("provider.{name}");
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(is_name) {
+            let help =
+                "letters, digits, `-`, `_` and `.` are wanted, at most 64: it stands in logs";
+            self.error(&at, format!("\"{name}\" is no name for a provider"), help);
+            return None;
+        }
+        Some(Provider {
+            name: name.into(),
+            place: self.place(&at),
+            mx: self.patterns(&at, "mx", written.mx.as_deref()),
+            domains: self.patterns(&at, "domains", written.domains.as_deref()),
+            pace: self.pace(&at, &written.pace),
+            together: self.together(&format!("{at}.together"), &written.together),
+        })
+    }
+
+    fn patterns(
+        &mut self,
+        at: &str,
+        key: &str,
+        written: Option<&[String]>,
+    ) -> Option<Vec<(DomainPattern, Place)>> {
+        let mut patterns = Vec::new();
+        for (index, text) in written?.iter().enumerate() {
+            let at = format!("{at}.{key}[{index}]");
+            if matches!(text.as_str(), "*" | "*." | "." | "**" | "*.*") {
+                let help = "what holds for everybody stands in [default]";
+                self.error(&at, format!("\"{text}\" matches everything"), help);
+                continue;
+            }
+            match DomainPattern::parse(text) {
+                Ok(pattern) => patterns.push((pattern, self.place(&at))),
+                Err(error) => self.error(&at, format!("\"{text}\" is not a name"), &error),
+            }
+        }
+        Some(patterns)
+    }
+
+    fn together(&mut self, at: &str, written: &TogetherText) -> Together {
+        Together {
+            max_connections: self.set(at, "max_connections", written.max_connections),
+            rates: self.rates(at, written.rate.as_deref()),
+        }
+    }
+
+    fn pace(&mut self, at: &str, written: &PaceText) -> Pace {
+        Pace {
+            max_connections: self.set(at, "max_connections", written.max_connections),
+            max_opens: self.set(at, "max_opens", written.max_opens),
+            messages_per_connection: self.set(
+                at,
+                "messages_per_connection",
+                written.messages_per_connection,
+            ),
+            recipients_per_message: self.set(
+                at,
+                "recipients_per_message",
+                written.recipients_per_message,
+            ),
+            adaptive: self.set(at, "adaptive", written.adaptive),
+            rates: self.rates(at, written.rate.as_deref()),
+        }
+    }
+
+    fn rates(&mut self, at: &str, written: Option<&[String]>) -> Option<Set<Vec<Rate>>> {
+        let mut rates = Vec::new();
+        if written?.is_empty() {
+            let help = "leave the key out, or name a rate that is never reached";
+            self.error(&format!("{at}.rate"), "a list of rates without one".to_owned(), help);
+        }
+        for (index, text) in written?.iter().enumerate() {
+            match Rate::parse(text) {
+                Ok(rate) => rates.push(rate),
+                Err(reason) => {
+                    let at = format!("{at}.rate[{index}]");
+                    self.error(&at, format!("\"{text}\" is not a rate"), reason);
+                }
+            }
+        }
+        self.set(at, "rate", Some(rates))
+    }
+
+    fn set<T>(&self, at: &str, key: &str, value: Option<T>) -> Option<Set<T>> {
+        Some(Set { value: value?, place: self.place(&format!("{at}.{key}")) })
+    }
+
+    fn place(&self, path: &str) -> Place {
+        Place {
+            file: Arc::clone(self.document.file()),
+            line: self.document.line(path).unwrap_or(1),
+        }
+    }
+
+    fn error(&mut self, path: &str, message: String, help: &str) {
+        self.problems.push(self.document.problem(path, true, message, help));
+    }
+}
