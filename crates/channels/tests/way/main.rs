@@ -25,6 +25,7 @@ mod peer;
 mod policies;
 mod report;
 mod routing;
+mod shaping;
 mod stages;
 mod strangers;
 mod submission;

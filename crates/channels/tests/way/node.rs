@@ -3,6 +3,7 @@
 use super::tables::ScriptedText;
 use super::world::{TestWorld, WALL_MS};
 use config::Config;
+use config::shaping::{ShapingFile, ShapingSource};
 use mail::{MessageId, Wall};
 use mta::console::{Console, Level};
 use mta::control::{ControlRequest, ShardAnswer};
@@ -88,6 +89,16 @@ fn parse(text: &str) -> Arc<Config> {
         let secret = srs.secret_file.as_os_str().as_encoded_bytes();
         srs.secrets = vec![config::Secret(secret.into())];
     }
+    let files = config.shaping_sources.iter().map(|source| match source {
+        ShapingSource::Builtin => ShapingFile::builtin(),
+        // Its text stands in the place of its path.
+        ShapingSource::File(text) => {
+            let text = text.to_string_lossy().into_owned();
+            ShapingFile { name: "shaping.toml".into(), text: text.into() }
+        }
+    });
+    let files: Vec<ShapingFile> = files.collect();
+    config.shape(&files).unwrap_or_else(|errors| panic!("{errors}"));
     Arc::new(config)
 }
 

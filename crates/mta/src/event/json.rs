@@ -177,6 +177,9 @@ fn checked_fields(line: &mut Line<'_>, checked: &Summary) {
 fn hop_fields(line: &mut Line<'_>, hop: &Hop) {
     line.text("route", &hop.route);
     line.plain("channel", hop.channel);
+    if let Some(provider) = &hop.provider {
+        line.plain("provider", provider);
+    }
     line.text("next_hop", &hop.peer);
     tls_fields(line, hop.tls);
     if let Some(policy) = hop.tls_policy {

@@ -24,6 +24,8 @@ pub struct NextHop {
     pub states: HostStates,
     /// What others than the file say of TLS to them.
     pub tls: HopTls,
+    /// Whose hosts they are, where shaping knows that.
+    pub provider: Option<Arc<str>>,
     /// What we call ourselves there.
     pub hostname: Domain,
     /// The configuration says something else by now.
@@ -42,10 +44,17 @@ impl NextHop {
             hosts,
             states: HostStates::default(),
             tls,
+            provider: None,
             hostname,
             superseded: Cell::new(false),
             memory: OnceCell::new(),
         }
+    }
+
+    /// The same, whose hosts are this provider's.
+    #[must_use]
+    pub fn of_provider(self, provider: Option<Arc<str>>) -> NextHop {
+        NextHop { provider, ..self }
     }
 
     /// What the channel remembers of this hop, for as long as the hop is known. There is one
@@ -68,6 +77,7 @@ impl NextHop {
             && *self.channel == *other.channel
             && self.hosts == other.hosts
             && self.tls == other.tls
+            && self.provider == other.provider
             && self.hostname == other.hostname
     }
 
@@ -92,6 +102,7 @@ impl NextHop {
         Arc::new(Hop {
             route: Arc::clone(&self.route),
             channel: self.channel_name(),
+            provider: self.provider.clone(),
             peer: Arc::from(peer),
             tls,
             tls_policy,

@@ -257,7 +257,9 @@ fn answer_hop<W: World>(
         Some(domain) => schedule.tls_domains.learn(ready, scheduled, domain),
         None => schedule.tls_domains.forget_scheduled(ready, scheduled),
     }
+    let provider = found.paced.together.map(|together| together.provider);
     let hop = NextHop::new(route, found.hosts, found.tls, config.hostname.clone());
+    let hop = hop.of_provider(provider);
     learn(schedule, ready, &named, hop);
 }
 

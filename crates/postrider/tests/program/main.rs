@@ -26,6 +26,7 @@ mod queue_commands;
 mod relay;
 mod reports;
 mod require_tls;
+mod shaping;
 mod shutdown;
 mod smarthosts;
 mod starts;

@@ -64,6 +64,7 @@ fn hop() -> Arc<Hop> {
     Arc::new(Hop {
         route: "example.net".into(),
         channel: "smtp",
+        provider: None,
         peer: "mx.example.net[192.0.2.1]:25".into(),
         tls: None,
         tls_policy: None,
