@@ -15,10 +15,10 @@ mod tests;
 
 pub use rate::Rate;
 
+use crate::Limits;
 use crate::explainer::{Origin, Step};
 use crate::problem::ConfigErrors;
 use crate::route::{DomainPattern, RouteTable};
-use crate::{Limits, SharedLimits};
 use mail::Domain;
 use mail::map::FixedMap;
 use pace::{Place, Set, in_words};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::Limits;
+use crate::{Limits, SharedLimits};
 
 fn file(name: &str, text: &str) -> ShapingFile {
     ShapingFile { name: name.into(), text: text.into() }

@@ -4,7 +4,7 @@ use crate::support::Files;
 use crate::support::client::Client;
 use crate::support::name_server::NameServer;
 use crate::support::peer::Peer;
-use crate::support::server::Server;
+use crate::support::server::{Server, control};
 
 const OURS: &str = "# Ours.\n[default]\nmax_connections = 4\n\n[provider.big]\nmx = [\"*.big.test\"]\n\
                     messages_per_connection = 7\ntogether = { max_connections = 2, rate = [\"50/s\"] }\n";
@@ -71,7 +71,7 @@ fn a_reload_takes_files_anew_and_refuses_what_is_wrong_with_them() {
     let (_names, peer, config) = place(&files);
     let server = Server::start(&files, &config);
     files.write("shaping.toml", "[provider.big]\nmax_conections = 3\n");
-    let refused = server.command(&["reload"]);
+    let refused = control(files.dir(), &["reload"]);
     assert_eq!(refused.code, 1);
     let told = format!("{}{}", refused.out, refused.err);
     assert!(
@@ -79,12 +79,12 @@ fn a_reload_takes_files_anew_and_refuses_what_is_wrong_with_them() {
         "{told}"
     );
     std::fs::remove_file(files.path("shaping.toml")).expect("it was there");
-    let refused = server.command(&["reload"]);
+    let refused = control(files.dir(), &["reload"]);
     let told = format!("{}{}", refused.out, refused.err);
     assert!(told.contains("postrider.toml:2:23: error: cannot read shaping.toml: "), "{told}");
     // A name of somebody whom this program knows.
     files.write("shaping.toml", "[provider.mine]\nmx = [\"*.google.com\"]\n");
-    let refused = server.command(&["reload"]);
+    let refused = control(files.dir(), &["reload"]);
     let told = format!("{}{}", refused.out, refused.err);
     assert!(told.contains("shaping.toml:2:1: error: a name both of provider \"google\""), "{told}");
     assert!(told.contains("builtin:"), "{told}");
@@ -93,7 +93,7 @@ fn a_reload_takes_files_anew_and_refuses_what_is_wrong_with_them() {
     client.mail("me@source.test", &["you@a.test"], "Subject: x\r\n\r\nx\r\n");
     peer.wait_taken(1);
     files.write("shaping.toml", &OURS.replace("provider.big", "provider.huge"));
-    assert_eq!(server.command(&["reload"]).code, 0);
+    assert_eq!(control(files.dir(), &["reload"]).code, 0);
     client.mail("me@source.test", &["me@a.test"], "Subject: x\r\n\r\nx\r\n");
     peer.wait_taken(2);
     files.wait_events("relayed", 2);
