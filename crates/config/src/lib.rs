@@ -31,6 +31,7 @@ mod secret_file;
 mod settings;
 mod shape;
 pub mod shaping;
+mod source;
 mod stage;
 mod table;
 mod table_section;
@@ -61,6 +62,7 @@ pub use settings::{
     REPORT_GIVE_UP_AFTER, ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
     TlsReports,
 };
+pub use source::{Pool, Source};
 pub use stage::{StageEntry, StageSection, StageSettings};
 pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
@@ -128,6 +130,10 @@ pub struct Config {
     pub stages: Vec<StageEntry>,
     /// Lookup tables, in the order of the file.
     pub tables: Vec<Arc<TableEntry>>,
+    /// From where mail is sent, in the order of the file.
+    pub sources: Vec<Arc<Source>>,
+    /// What routes spread their mail over, in the order of the file.
+    pub pools: Vec<Arc<Pool>>,
     /// Where the pace of mail to providers is written; see [`Config::shape`].
     pub shaping_sources: Vec<ShapingSource>,
     shaping: Option<Arc<Shaping>>,

@@ -8,6 +8,7 @@ mod listener;
 mod reports;
 mod route;
 mod shaping;
+mod source;
 mod srs;
 mod table;
 
@@ -22,6 +23,7 @@ use super::settings::{
 };
 use super::shape::Shape;
 use super::shaping::ShapingSource;
+use super::source::{Pool, Source};
 use super::stage::StageEntry;
 use super::table::TableEntry;
 use super::written::{
@@ -94,6 +96,8 @@ struct Parts {
     stages: Vec<StageEntry>,
     tables: Vec<Arc<TableEntry>>,
     shaping_sources: Vec<ShapingSource>,
+    sources: Vec<Arc<Source>>,
+    pools: Vec<Arc<Pool>>,
 }
 
 impl Parts {
@@ -122,6 +126,8 @@ impl Parts {
             stages: self.stages,
             tables: self.tables,
             shaping_sources: self.shaping_sources,
+            sources: self.sources,
+            pools: self.pools,
             shaping: None,
             warnings,
             table: self.table,
@@ -135,6 +141,7 @@ pub(super) struct General<'a> {
     schema: &'a Schema,
     retry: &'a Retry,
     reports: &'a Arc<Reports>,
+    pools: &'a [Arc<Pool>],
     written: &'a FileText,
 }
 
@@ -149,7 +156,9 @@ impl Resolver<'_> {
         self.tables = self.tables(schema, &written.table);
         let listeners = self.listeners(schema, &written.listener, !written.certificate.is_empty());
         let reports = Arc::new(self.reports("reports", &written.reports));
-        let general = General { schema, retry: &retry, reports: &reports, written };
+        let sources = self.sources(&written.source);
+        let pools = self.pools(&written.pool, &sources);
+        let general = General { schema, retry: &retry, reports: &reports, pools: &pools, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         self.routes_to_ourselves(&routes, &listeners);
         self.asked_routes(&written.table, &routes);
@@ -170,6 +179,8 @@ impl Resolver<'_> {
             log: Log { level: written.log.level },
             stages: self.stages(schema, &written.stages),
             shaping_sources: self.shaping(&written.shaping),
+            sources,
+            pools,
             postmaster: postmaster?,
             hostname,
             proxy_addresses: self.proxy_addresses(&written.proxy_addresses),
@@ -469,6 +480,7 @@ impl Resolver<'_> {
             aliases: None,
             include: Vec::new(),
             srs: None,
+            pool: None,
             channel: general.schema.mailbox_at(&literal)?,
             retry: general.retry.clone(),
             reports: Arc::clone(general.reports),

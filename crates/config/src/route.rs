@@ -3,6 +3,7 @@
 use super::channel::{Destination, Settings};
 use super::next_hop::next_hop;
 use super::settings::{Reports, Retry};
+use super::source::Pool;
 use super::table::TableEntry;
 use mail::Domain;
 use mail::map::FixedMap;
@@ -30,6 +31,8 @@ pub struct Route {
     pub include: Vec<PathBuf>,
     /// Whether what is sent on by it gets a rewritten sender; `None`: if the domains are not ours.
     pub srs: Option<bool>,
+    /// What its mail is sent from; `None`: from whatever address the machine takes.
+    pub pool: Option<Arc<Pool>>,
     /// Where it leads.
     pub channel: Arc<dyn Settings>,
     /// When it is tried again.

@@ -9,6 +9,7 @@ mod certificate;
 mod listener;
 mod reports;
 mod route;
+mod source;
 mod table;
 
 pub use acme::{AcmeChallenge, AcmeText, ExternalAccountText, KeyType};
@@ -16,6 +17,7 @@ pub use certificate::CertificateText;
 pub use listener::{CertificateIdentityText, ClientCertificatesText, ListenerText, ListenerTls};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
+pub use source::{PoolSourceText, PoolText, SourceText};
 pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
 
 use super::quantity::{DurationText, SizeText};
@@ -65,6 +67,10 @@ pub struct FileText {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "file, or `builtin`" }))]
     pub shaping: Vec<String>,
+    /// From where mail is sent, for pools.
+    pub source: Vec<SourceText>,
+    /// Sources that the mail of a route is spread over.
+    pub pool: Vec<PoolText>,
     /// Lookup tables, which other sections refer to by their names.
     pub table: Vec<TableText>,
     /// When a delivery that failed for now is tried again.

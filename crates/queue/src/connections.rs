@@ -96,8 +96,10 @@ impl Queue {
     pub(crate) fn is_on_its_way(&self, slot: u32) -> bool {
         let entry = &self.slab[slot];
         let queue = &self.scheduled[entry.scheduled];
-        match queue.known {
-            Known::Ready(ready, _) => queue.epoch == self.epoch && ready.0 == entry.ready,
+        match &queue.known {
+            Known::Ready(ways, _) => {
+                queue.epoch == self.epoch && ways.contains(ReadyId(entry.ready))
+            }
             // While the DNS has trouble the old way is the best there is.
             Known::Trouble(..) => queue.epoch == self.epoch && !queue.way_lost,
             Known::Each(_) => queue.epoch == self.epoch && self.is_located(slot),
@@ -239,7 +241,7 @@ impl Queue {
     #[must_use]
     pub fn has_some_at(&self, scheduled: ScheduledId, ready: ReadyId) -> bool {
         self.scheduled.get(scheduled.0).is_some_and(|queue| {
-            queue.ready() == Some(ready) && queue.entries as usize > queue.heap.len()
+            queue.ready().contains(&ready) && queue.entries as usize > queue.heap.len()
         })
     }
 

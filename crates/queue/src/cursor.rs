@@ -6,17 +6,22 @@ use std::time::Duration;
 /// Between two chunks of entries, at most.
 pub(crate) const STEP_MAX: Duration = Duration::from_secs(1);
 
+/// The same, of those that are passed at once: others have their turn in between.
+const RUSHED_STEP: Duration = Duration::from_millis(1);
+
 /// The chunk of entries and the queues that come next, and when.
 pub(crate) struct SweepCursor {
     pub(crate) chunk: u32,
     pub(crate) at: Mono,
+    /// Chunks that are passed at once, because what changed must not wait for the usual pass.
+    pub(crate) rushed: u32,
     pub(crate) tidy_row: u32,
     pub(crate) tidy_at: Mono,
 }
 
 impl Default for SweepCursor {
     fn default() -> SweepCursor {
-        SweepCursor { chunk: 0, at: Mono(0), tidy_row: 0, tidy_at: Mono(0) }
+        SweepCursor { chunk: 0, at: Mono(0), rushed: 0, tidy_row: 0, tidy_at: Mono(0) }
     }
 }
 
@@ -29,5 +34,20 @@ impl SweepCursor {
     /// Something changed for all entries.
     pub(crate) fn hurry(&mut self) {
         self.at = Mono(0);
+    }
+
+    /// The same, and all of `chunks` are passed in a moment.
+    pub(crate) fn rush(&mut self, chunks: u32) {
+        self.hurry();
+        self.rushed = chunks;
+    }
+
+    /// How long after a chunk the next one is passed, of a pass that usually takes `pass`.
+    pub(crate) fn step(&mut self, pass: Duration, chunks: u32) -> Duration {
+        if self.rushed > 0 {
+            self.rushed -= 1;
+            return RUSHED_STEP;
+        }
+        (pass / chunks).min(STEP_MAX)
     }
 }

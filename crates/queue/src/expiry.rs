@@ -130,10 +130,10 @@ impl Queue {
             return;
         }
         self.scheduled[scheduled.0].retry = self.policy(retry);
-        if let Some(ready) = self.scheduled[scheduled.0].ready()
-            && let Some(ready) = self.ready.get_mut(ready.0)
-        {
-            ready.gate.retry = Some(Arc::clone(&self.scheduled[scheduled.0].retry));
+        for ready in self.scheduled[scheduled.0].ready() {
+            if let Some(ready) = self.ready.get_mut(ready.0) {
+                ready.gate.retry = Some(Arc::clone(&self.scheduled[scheduled.0].retry));
+            }
         }
         self.sweep.hurry();
     }

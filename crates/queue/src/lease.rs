@@ -76,12 +76,16 @@ impl Terms {
     }
 }
 
-/// The shard that owns a named limit: FNV-1a of the name, the same in every process.
-pub(crate) fn owner_of(limit: &str, shards: u16) -> u16 {
-    let hash = limit.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+/// FNV-1a of a name: the same in every process.
+pub(crate) fn hash_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    ((hash >> 32) % u64::from(shards.max(1))) as u16
+    })
+}
+
+/// The shard that owns a named limit.
+pub(crate) fn owner_of(limit: &str, shards: u16) -> u16 {
+    ((hash_of(limit) >> 32) % u64::from(shards.max(1))) as u16
 }
 
 /// What a ready queue was lent.

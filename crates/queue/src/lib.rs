@@ -49,6 +49,7 @@ mod suspension;
 mod sweep;
 mod table;
 mod timers;
+mod ways;
 mod why;
 
 pub use connections::{CloseReason, Take, Work};
@@ -61,7 +62,7 @@ pub use named_limit::NamedLimit;
 pub use operator::Retried;
 pub use outcome::{Deferred, EntryOutcome};
 pub use queue::{Queue, QueueConfig};
-pub use resolution::Resolution;
+pub use resolution::{Resolution, Way};
 pub use retry::RetryPolicy;
 pub use siblings::Siblings;
 pub use suspension::Suspension;

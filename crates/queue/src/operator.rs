@@ -61,7 +61,7 @@ impl Queue {
         if queue.standstill.set(now, suspension) {
             let towards = queue.ready();
             self.arm(scheduled.0);
-            if let Some(ready) = towards {
+            for ready in towards {
                 self.mark(ready.0);
             }
         }
@@ -77,6 +77,9 @@ impl Queue {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         if queue.standstill.set(now, suspension) {
             self.mark(ready.0);
+            // What waits there, or on others that are out, may go another way.
+            let chunks = self.slab.chunk_count();
+            self.sweep.rush(chunks);
         }
     }
 
@@ -117,8 +120,8 @@ impl Queue {
             self.scheduled[number].heap.hastened(&mut self.slab, slot);
         }
         self.arm(number);
-        // The way may be closed as well.
-        if let Some(ready) = towards {
+        // The ways may be closed as well.
+        for ready in towards {
             self.ready[ready.0].gate.lift();
         }
     }

@@ -228,8 +228,7 @@ impl Queue {
         let entry = &self.slab[slot];
         debug_assert!(!entry.has(HELD));
         if entry.due <= now {
-            let queue = &self.scheduled[entry.scheduled];
-            if let Some(ready) = queue.fresh(now, self.epoch) {
+            if let Some(ready) = self.way_of(now, slot) {
                 self.slab[slot].due = now;
                 self.make_ready(slot, ready, false);
                 return;

@@ -1,23 +1,35 @@
 //! From due to ready: finding out where a scheduled queue's messages go.
 
+use crate::lease::hash_of;
 use crate::queue::Queue;
 use crate::ready::Ready;
 use crate::scheduled::Known;
+use crate::ways::{Mark, Ways};
 use crate::{Action, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
 use mail::{Failure, Mono};
+use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// A way that mail of a scheduled queue may take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// The ready queue that it leads to.
+    pub key: ReadyKey,
+    /// The limits that the ready queue shares with no other.
+    pub limits: ReadyLimits,
+    /// The limits that it shares with others, each name once.
+    pub shared: Vec<NamedLimit>,
+    /// Its part of the mail beside the others' weights, at least 1.
+    pub weight: u32,
+}
 
 /// The answer to [`Action::Resolve`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resolution {
     /// This is where it goes.
     Ready {
-        /// The ready queue that its mail goes to.
-        key: ReadyKey,
-        /// The limits that the ready queue shares with no other.
-        limits: ReadyLimits,
-        /// The limits that it shares with others, each name once.
-        shared: Vec<NamedLimit>,
+        /// The ready queues that its mail is spread over, at least one.
+        ways: Vec<Way>,
         /// Ask again for what falls due after this.
         fresh_until: Mono,
     },
@@ -37,29 +49,24 @@ pub enum Resolution {
 }
 
 impl Queue {
-    /// Takes the answer to [`Action::Resolve`]; tells which ready queue it names, if it is one.
-    /// That number stands for the key until [`Action::Forgotten`] says otherwise.
+    /// Takes the answer to [`Action::Resolve`]; tells which ready queues it names, in the order of the
+    /// ways. These numbers stand for the keys until [`Action::Forgotten`] says otherwise.
     pub fn handle_resolved(
         &mut self,
         now: Mono,
         scheduled: ScheduledId,
         answer: Resolution,
-    ) -> Option<ReadyId> {
+    ) -> SmallVec<[ReadyId; 1]> {
         let number = scheduled.0;
-        let queue = self.scheduled.get(number)?;
+        let Some(queue) = self.scheduled.get(number) else { return SmallVec::new() };
         // An answer asked for before a reload is as old as the question.
         let epoch = if queue.asked { queue.asked_epoch } else { self.epoch };
         let way_lost = matches!(answer, Resolution::Unrouted(_));
         let known = match answer {
-            Resolution::Ready { key, limits, shared, fresh_until } => {
-                let ready = self.intern_ready(now, &key, &limits, &shared, epoch);
-                let retry = Arc::clone(&self.scheduled[number].retry);
-                let queue = &mut self.ready[ready];
-                // Referenced before the old answer is let go: they are mostly the same.
-                queue.references += 1;
-                queue.gate.retry = Some(retry);
+            Resolution::Ready { ways, fresh_until } => {
+                let ways = self.enter_ways(now, number, &ways, epoch);
                 // An answer that is stale at once would be asked for again for ever.
-                Known::Ready(ReadyId(ready), fresh_until.max(Mono(now.0.saturating_add(1))))
+                Known::Ready(ways, fresh_until.max(Mono(now.0.saturating_add(1))))
             }
             Resolution::Retry(failure) | Resolution::Unrouted(failure) => {
                 let queue = &mut self.scheduled[number];
@@ -73,8 +80,8 @@ impl Queue {
             }
         };
         let ready = match &known {
-            Known::Ready(ready, _) => Some(*ready),
-            _ => None,
+            Known::Ready(ways, _) => ways.iter().collect(),
+            _ => SmallVec::new(),
         };
         let queue = &mut self.scheduled[number];
         queue.each_since = each_since(&known, queue.each_since, epoch, now);
@@ -93,14 +100,48 @@ impl Queue {
         ready
     }
 
-    /// One scheduled queue less names this ready queue.
-    pub(crate) fn drop_reference(&mut self, now: Mono, known: &Known) {
-        if let Known::Ready(ready, _) = known
-            && let Some(queue) = self.ready.get_mut(ready.0)
-        {
-            queue.references -= 1;
-            queue.used = now;
+    fn enter_ways(&mut self, now: Mono, number: u32, ways: &[Way], epoch: u32) -> Ways {
+        let mut entered = Ways::default();
+        for Way { key, limits, shared, weight } in ways {
+            let ready = self.intern_ready(now, key, limits, shared, epoch);
+            let retry = Arc::clone(&self.scheduled[number].retry);
+            let queue = &mut self.ready[ready];
+            // Referenced before the old answer is let go: they are mostly the same.
+            queue.references += 1;
+            queue.gate.retry = Some(retry);
+            entered.add(ReadyId(ready), *weight, hash_of(&key.source));
         }
+        entered
+    }
+
+    /// One scheduled queue less names these ready queues.
+    pub(crate) fn drop_reference(&mut self, now: Mono, known: &Known) {
+        let Known::Ready(ways, _) = known else { return };
+        for ready in ways.iter() {
+            if let Some(queue) = self.ready.get_mut(ready.0) {
+                queue.references -= 1;
+                queue.used = now;
+            }
+        }
+    }
+
+    /// The ready queue that an entry goes to, if the answer is of this epoch and not too old.
+    pub(crate) fn way_of(&self, now: Mono, slot: u32) -> Option<ReadyId> {
+        let entry = &self.slab[slot];
+        let ways = self.scheduled[entry.scheduled].fresh(now, self.epoch)?;
+        ways.choose(Mark::new(entry.id, entry.recipient), |way| self.is_open(now, way))
+    }
+
+    /// Whether entries may go there at all.
+    fn is_open(&self, now: Mono, way: ReadyId) -> bool {
+        self.ready.get(way.0).is_some_and(|ready| !ready.is_suspended(now))
+    }
+
+    /// Whether an entry is at a way that is out while another one is open.
+    pub(crate) fn may_go_another_way(&self, now: Mono, ways: &Ways, at: ReadyId) -> bool {
+        ways.are_several()
+            && !self.is_open(now, at)
+            && ways.iter().any(|way| self.is_open(now, way))
     }
 
     pub(crate) fn intern_ready(
@@ -198,8 +239,7 @@ impl Queue {
         }
         let current = queue.epoch == self.epoch;
         match &queue.known {
-            Known::Ready(ready, until) if current && now < *until => {
-                let ready = *ready;
+            Known::Ready(..) if let Some(ready) = self.way_of(now, slot) => {
                 self.detach(slot);
                 self.slab[slot].due = now;
                 self.make_ready(slot, ready, false);

@@ -2,8 +2,10 @@
 
 use crate::slab::{Slab, State};
 use crate::suspension::Standstill;
+use crate::ways::Ways;
 use crate::{ReadyId, RetryPolicy, ScheduledKey};
 use mail::{Failure, Mono};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// What is known about where a scheduled queue's messages go.
@@ -11,8 +13,8 @@ use std::sync::Arc;
 pub(crate) enum Known {
     /// No answer came yet.
     Nothing,
-    /// To this ready queue, until then.
-    Ready(ReadyId, Mono),
+    /// To one of these ready queues, until then.
+    Ready(Ways, Mono),
     /// Could not be found out; ask again then.
     Trouble(Arc<Failure>, Mono),
     /// Nowhere: what is due now is refused.
@@ -82,11 +84,11 @@ impl Scheduled {
         }
     }
 
-    /// The ready queue, if the answer is of this epoch and not too old.
-    pub(crate) fn fresh(&self, now: Mono, epoch: u32) -> Option<ReadyId> {
-        match self.known {
+    /// Its ways, if the answer is of this epoch and not too old.
+    pub(crate) fn fresh(&self, now: Mono, epoch: u32) -> Option<&Ways> {
+        match &self.known {
             _ if self.is_suspended(now) => None,
-            Known::Ready(ready, until) if self.epoch == epoch && now < until => Some(ready),
+            Known::Ready(ways, until) if self.epoch == epoch && now < *until => Some(ways),
             _ => None,
         }
     }
@@ -95,11 +97,11 @@ impl Scheduled {
         self.standstill.at(now).is_some()
     }
 
-    /// The ready queue that the last answer named, even if the answer is old.
-    pub(crate) fn ready(&self) -> Option<ReadyId> {
-        match self.known {
-            Known::Ready(ready, _) => Some(ready),
-            _ => None,
+    /// The ready queues that the last answer named, even if the answer is old.
+    pub(crate) fn ready(&self) -> SmallVec<[ReadyId; 1]> {
+        match &self.known {
+            Known::Ready(ways, _) => ways.iter().collect(),
+            _ => SmallVec::new(),
         }
     }
 }

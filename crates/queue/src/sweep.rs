@@ -3,7 +3,6 @@
 //! It finds what became too old or late while it waited, what lies in a ready queue its mail does
 //! not go to any more, and queues that nobody has used for long.
 
-use crate::cursor::STEP_MAX;
 use crate::queue::Queue;
 use crate::scheduled::{JUST_ASKED_FOR, Known};
 use crate::slab::{State, WARNED};
@@ -36,7 +35,7 @@ impl Queue {
             self.sweep_chunk(now, chunk);
             let count = self.slab.chunk_count().max(1);
             self.sweep.chunk = (chunk + 1) % count;
-            self.sweep.at = now + (PASS / count).min(STEP_MAX);
+            self.sweep.at = now + self.sweep.step(PASS, count);
         }
         if self.sweep.tidy_at <= now {
             self.tidy(now);
@@ -95,9 +94,13 @@ impl Queue {
         let queue = &self.scheduled[number];
         let current = queue.epoch == self.epoch;
         match &queue.known {
-            Known::Ready(there, until) if current && *there == ready => {
+            Known::Ready(ways, until) if current && ways.contains(ready) => {
+                let is_elsewhere = self.may_go_another_way(now, ways, ready);
                 if *until <= now {
                     self.want_resolution(number);
+                }
+                if is_elsewhere {
+                    self.reschedule(slot);
                 }
             }
             Known::Trouble(_, until) if current && !queue.way_lost => {

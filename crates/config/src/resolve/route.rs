@@ -9,6 +9,7 @@ use crate::listener::Listener;
 use crate::reader::Reader;
 use crate::resolver::Resolver;
 use crate::route::{DomainPattern, Route, RouteTable};
+use crate::source::Pool;
 use crate::table::TableEntry;
 use crate::written::{
     DomainsText, FileText, RetryOverrideText, RetryText, RouteText, TableRefText,
@@ -71,6 +72,7 @@ impl Resolver<'_> {
                 aliases,
                 include: self.include(&at, text),
                 srs: text.srs,
+                pool: self.pool_of(&at, text, general.pools, &*channel),
                 channel,
                 retry,
                 reports,
@@ -78,6 +80,31 @@ impl Resolver<'_> {
             });
         }
         (routes, table)
+    }
+
+    /// The pool that a route's mail is sent from.
+    fn pool_of(
+        &mut self,
+        at: &str,
+        text: &RouteText,
+        pools: &[Arc<Pool>],
+        channel: &dyn Settings,
+    ) -> Option<Arc<Pool>> {
+        let (name, at) = (text.pool.as_ref()?, format!("{at}.pool"));
+        if channel.is_local() {
+            self.error(&at, "what stays on this server is sent from nowhere", "leave `pool` out");
+        }
+        if matches!(channel.destination(), Destination::ByEntry) {
+            let help = "name the hosts in the route";
+            self.error(&at, "hosts of recipients' entries are not reached by a pool", help);
+        }
+        let found = pools.iter().find(|pool| *pool.name == **name);
+        if found.is_none() {
+            let names: Vec<&str> = pools.iter().map(|pool| &*pool.name).collect();
+            let help = format!("there are: {}", names.join(", "));
+            self.error(&at, format!("no pool is named \"{name}\""), &help);
+        }
+        found.cloned()
     }
 
     fn route_name(

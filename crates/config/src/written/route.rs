@@ -39,6 +39,9 @@ pub struct RouteText {
     /// it: where no route names the domain, or an `mx` route does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub srs: Option<bool>,
+    /// The pool of sources that its mail is sent from. Without it: from whatever address the machine takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// Keys of `[retry]` that differ for this route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryOverrideText>,

@@ -5,7 +5,9 @@
 
 use crate::world::{SECOND, entry, failure, limits, policy, ready_key, scheduled_key};
 use mail::Mono;
-use queue::{Action, EntryOutcome, Queue, QueueConfig, ReadyId, Resolution, ScheduledId, Take};
+use queue::{
+    Action, EntryOutcome, Queue, QueueConfig, ReadyId, Resolution, ScheduledId, Take, Way,
+};
 use std::time::{Duration, Instant};
 
 /// Resident memory now and at its peak, in bytes.
@@ -20,9 +22,12 @@ fn resident() -> (i64, i64) {
 
 fn answer(queue: &mut Queue, now: Mono, scheduled: ScheduledId, hop: &str) {
     let answer = Resolution::Ready {
-        key: ready_key(hop),
-        limits: limits().own(),
-        shared: vec![limits().shared(hop)],
+        ways: vec![Way {
+            key: ready_key(hop),
+            limits: limits().own(),
+            shared: vec![limits().shared(hop)],
+            weight: 1,
+        }],
         fresh_until: now + SECOND * 86_400,
     };
     queue.handle_resolved(now, scheduled, answer);

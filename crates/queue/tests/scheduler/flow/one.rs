@@ -4,7 +4,7 @@ use crate::world::{Limits, SECOND, entry, policy, ready_key, scheduled_key};
 use mail::Mono;
 use queue::{
     Action, EntryOutcome, Queue, QueueConfig, ReadyId, Resolution, RetryPolicy, ScheduledId, Take,
-    Work,
+    Way, Work,
 };
 use std::time::Duration;
 
@@ -59,9 +59,12 @@ impl One {
     pub(crate) fn resolve(&mut self, hop: &str, limits: &Limits) -> Vec<Action> {
         let scheduled = ScheduledId(0);
         let answer = Resolution::Ready {
-            key: ready_key(hop),
-            limits: limits.own(),
-            shared: vec![limits.shared(hop)],
+            ways: vec![Way {
+                key: ready_key(hop),
+                limits: limits.own(),
+                shared: vec![limits.shared(hop)],
+                weight: 1,
+            }],
             fresh_until: self.now + SECOND * 3600,
         };
         self.queue.handle_resolved(self.now, scheduled, answer);

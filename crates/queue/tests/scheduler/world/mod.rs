@@ -8,7 +8,7 @@ use queue::lease::LeaseMessage;
 use queue::{
     Action, CloseReason, EntryId, EntryOutcome, LOCATING_MAX, Located, Locating, NamedLimit,
     NewEntry, Queue, QueueConfig, ReadyId, ReadyKey, ReadyLimits, Resolution, RetryPolicy,
-    ScheduledId, ScheduledKey, Take, Work,
+    ScheduledId, ScheduledKey, Take, Way, Work,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -446,9 +446,12 @@ impl World {
                 Resolution::Each { fresh_until: self.now + SECOND * 60 }
             } else {
                 Resolution::Ready {
-                    key: ready_key(&key),
-                    limits: limits.own(),
-                    shared: [limits.shared(&hosts)].into_iter().chain(provider).collect(),
+                    ways: vec![Way {
+                        key: ready_key(&key),
+                        limits: limits.own(),
+                        shared: [limits.shared(&hosts)].into_iter().chain(provider).collect(),
+                        weight: 1,
+                    }],
                     fresh_until: self.now + SECOND * 60,
                 }
             };

@@ -1,0 +1,100 @@
+//! Sources and pools.
+
+use crate::resolver::Resolver;
+use crate::source::{Pool, Source};
+use crate::written::{PoolText, SourceText};
+use mail::Domain;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+impl Resolver<'_> {
+    /// The sources, in the order of the file.
+    pub(super) fn sources(&mut self, written: &[SourceText]) -> Vec<Arc<Source>> {
+        let mut sources: Vec<Arc<Source>> = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let at = format!("source[{index}]");
+            self.name_of(&at, "source", &text.name, sources.iter().map(|s| (&*s.name, s.line)));
+            let address = self.own_address::<Ipv4Addr>(&at, "address", text.address.as_deref());
+            let address6 = self.own_address::<Ipv6Addr>(&at, "address6", text.address6.as_deref());
+            if text.address.is_none() && text.address6.is_none() {
+                let help = "name an address of this machine: `address`, `address6` or both";
+                self.error(&at, format!("source \"{}\" has no address", text.name), help);
+            }
+            let ehlo = text.ehlo.as_deref().and_then(|name| self.ehlo(&at, name));
+            let line = self.document.line(&at).unwrap_or(0);
+            let name = text.name.as_str().into();
+            sources.push(Arc::new(Source { name, address, address6, ehlo, line }));
+        }
+        sources
+    }
+
+    /// The pools, in the order of the file.
+    pub(super) fn pools(&mut self, written: &[PoolText], known: &[Arc<Source>]) -> Vec<Arc<Pool>> {
+        let mut pools: Vec<Arc<Pool>> = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let at = format!("pool[{index}]");
+            self.name_of(&at, "pool", &text.name, pools.iter().map(|p| (&*p.name, p.line)));
+            if text.sources.is_empty() {
+                let help = "sources = [{ name = \"…\" }]";
+                self.error(&at, format!("pool \"{}\" has no sources", text.name), help);
+            }
+            let mut sources: Vec<(Arc<Source>, u32)> = Vec::new();
+            for (position, entry) in text.sources.iter().enumerate() {
+                let path = format!("{at}.sources[{position}]");
+                let Some(source) = known.iter().find(|source| *source.name == *entry.name) else {
+                    let names: Vec<&str> = known.iter().map(|source| &*source.name).collect();
+                    let help = format!("there are: {}", names.join(", "));
+                    self.error(&path, format!("no source is named \"{}\"", entry.name), &help);
+                    continue;
+                };
+                if sources.iter().any(|(other, _)| other.name == source.name) {
+                    let message = format!("\"{}\" is in this pool already", entry.name);
+                    self.error(&path, message, "give it a `weight`");
+                }
+                sources.push((Arc::clone(source), entry.weight));
+            }
+            let line = self.document.line(&at).unwrap_or(0);
+            pools.push(Arc::new(Pool { name: text.name.as_str().into(), sources, line }));
+        }
+        pools
+    }
+
+    fn name_of<'a>(
+        &mut self,
+        at: &str,
+        what: &str,
+        name: &str,
+        mut before: impl Iterator<Item = (&'a str, u32)>,
+    ) {
+        let path = format!("{at}.name");
+        self.printable(&path, name, 64);
+        if let Some((_, line)) = before.find(|(other, _)| *other == name) {
+            let message = format!("a {what} named \"{name}\" exists already");
+            self.error(&path, message, &format!("on line {line}"));
+        }
+    }
+
+    fn own_address<A: FromStr>(&mut self, at: &str, key: &str, text: Option<&str>) -> Option<A> {
+        let text = text?;
+        let address = text.parse().ok();
+        if address.is_none() {
+            let family = if key == "address" { "IPv4" } else { "IPv6" };
+            let message = format!("\"{text}\" is not an {family} address");
+            self.error(&format!("{at}.{key}"), message, "");
+        }
+        address
+    }
+
+    fn ehlo(&mut self, at: &str, text: &str) -> Option<Domain> {
+        let name = Domain::parse(text).ok();
+        let is_name =
+            |name: &Domain| name.as_str().is_ascii() && !name.as_str().contains(['[', '_']);
+        let name = name.filter(is_name);
+        if name.is_none() {
+            let help = "ASCII letters, digits and hyphens are wanted: every peer sees it";
+            self.error(&format!("{at}.ehlo"), format!("\"{text}\" is not a host name"), help);
+        }
+        name
+    }
+}

@@ -1,0 +1,123 @@
+//! Ready queues that a scheduled queue's entries are spread over: one for each source, and mostly one.
+//!
+//! Which of them an entry takes is a function of its message (weighted rendezvous hashing, Schindelhauer
+//! and Schomaker 2005): on average each gets its weight's part, an entry that is tried again goes the same
+//! way, over a restart too, and when a way is out only its entries go others.
+
+use crate::ReadyId;
+use mail::MessageId;
+use mail::random::nth;
+use smallvec::SmallVec;
+
+/// What an entry is known by, whenever it is tried and by whichever process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    pub(crate) fn new(id: MessageId, recipient: u32) -> Mark {
+        Mark(nth(id.0, u64::from(recipient)))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    ready: ReadyId,
+    weight: u32,
+    /// The same for a source in every process.
+    salt: u64,
+}
+
+/// Where the entries of a scheduled queue go, at least one way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ways(SmallVec<[Choice; 1]>);
+
+impl Ways {
+    /// `salt` stands for the source.
+    pub(crate) fn add(&mut self, ready: ReadyId, weight: u32, salt: u64) {
+        self.0.push(Choice { ready, weight: weight.max(1), salt });
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ReadyId> + '_ {
+        self.0.iter().map(|choice| choice.ready)
+    }
+
+    pub(crate) fn contains(&self, ready: ReadyId) -> bool {
+        self.iter().any(|own| own == ready)
+    }
+
+    /// Whether there is a choice.
+    pub(crate) fn are_several(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    /// The way of an entry: of those that are open, or, where none is, of all.
+    pub(crate) fn choose(&self, mark: Mark, is_open: impl Fn(ReadyId) -> bool) -> Option<ReadyId> {
+        if let [only] = &self.0[..] {
+            return Some(only.ready);
+        }
+        let rank = |choice: &&Choice| {
+            // In (0, 1): exponentially distributed waits, of which the shortest wins.
+            let part = ((nth(mark.0, choice.salt) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+            -part.ln() / f64::from(choice.weight)
+        };
+        let least = |one: &&Choice, other: &&Choice| rank(one).total_cmp(&rank(other));
+        let open = self.0.iter().filter(|choice| is_open(choice.ready)).min_by(least);
+        open.or_else(|| self.0.iter().min_by(least)).map(|choice| choice.ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways(weights: &[(&str, u32)]) -> Ways {
+        let mut ways = Ways::default();
+        for ((source, weight), number) in weights.iter().zip(0..) {
+            ways.add(ReadyId(number), *weight, crate::lease::hash_of(source));
+        }
+        ways
+    }
+
+    fn taken(ways: &Ways, is_open: impl Fn(ReadyId) -> bool) -> Vec<ReadyId> {
+        let marks = (0..40_000).map(|id| Mark::new(MessageId(id), 0));
+        marks.map(|mark| ways.choose(mark, &is_open).unwrap()).collect()
+    }
+
+    fn part(taken: &[ReadyId], way: u32) -> f64 {
+        taken.iter().filter(|ready| ready.0 == way).count() as f64 / taken.len() as f64
+    }
+
+    #[test]
+    fn each_way_gets_its_weight_s_part() {
+        let taken = taken(&ways(&[("ip-1", 3), ("ip-2", 1)]), |_| true);
+        assert!((part(&taken, 0) - 0.75).abs() < 0.01, "{}", part(&taken, 0));
+        assert!((part(&taken, 1) - 0.25).abs() < 0.01);
+    }
+
+    #[test]
+    fn recipients_of_one_message_are_spread_too() {
+        let ways = ways(&[("ip-1", 1), ("ip-2", 1)]);
+        let marks = (0..1_000).map(|recipient| Mark::new(MessageId(7), recipient));
+        let first = marks.filter(|mark| ways.choose(*mark, |_| true) == Some(ReadyId(0))).count();
+        assert!((400..600).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn only_what_goes_a_way_that_is_out_goes_another() {
+        let ways = ways(&[("ip-1", 2), ("ip-2", 1), ("ip-3", 1)]);
+        let (before, without) = (taken(&ways, |_| true), taken(&ways, |way| way.0 != 0));
+        for (before, after) in before.iter().zip(&without) {
+            assert!(after.0 != 0 && (before.0 == 0 || before == after));
+        }
+        assert!((part(&without, 1) - 0.5).abs() < 0.02, "its part is shared out by weight");
+        // Where all are out each waits on its own.
+        assert_eq!(taken(&ways, |_| false), before);
+    }
+
+    #[test]
+    fn the_order_and_the_numbers_of_ways_change_nothing() {
+        let (one, other) = (ways(&[("a", 1), ("b", 1)]), ways(&[("b", 1), ("a", 1)]));
+        let (one, other) = (taken(&one, |_| true), taken(&other, |_| true));
+        assert!(one.iter().zip(&other).all(|(one, other)| one.0 != other.0));
+    }
+}
