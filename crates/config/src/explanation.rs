@@ -309,12 +309,29 @@ impl Telling<'_> {
         });
         self.explainer.step("ready queue", text, Origin::Rule("next hop"));
         self.explainer.section = section;
+        self.pool(&at, route);
         let before = self.explainer.steps.len();
         route.channel.explain_limits(&mut self.explainer);
         self.shaping(before, route, recipient, request);
         self.retry(&at, &route.retry);
         self.reports(&at, route);
         ready
+    }
+
+    /// The sources that a route's mail is spread over.
+    fn pool(&mut self, at: &str, route: &Route) {
+        let Some(pool) = &route.pool else { return };
+        self.explainer.key(at, "pool", pool.name.to_string());
+        for (source, weight) in &pool.sources {
+            let addresses = [source.address.map(IpAddr::V4), source.address6.map(IpAddr::V6)];
+            let addresses: Vec<String> =
+                addresses.iter().flatten().map(ToString::to_string).collect();
+            let name = source.ehlo.as_ref().unwrap_or(&self.config.hostname);
+            let text =
+                format!("{} ({} as {name}, weight {weight})", source.name, addresses.join(" and "));
+            let line = Origin::Line(format!("{}:{}", self.config.file_name(), source.line));
+            self.explainer.step("source", text, line);
+        }
     }
 
     /// What shaping says instead of the route, whose limits stand from `before` on.

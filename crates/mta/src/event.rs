@@ -91,6 +91,8 @@ pub struct Hop {
     pub channel: &'static str,
     /// Whose hosts they are, where shaping knows that.
     pub provider: Option<Arc<str>>,
+    /// The source that it was sent from, where the route has a pool.
+    pub source: Option<Arc<str>>,
     /// The peer as `mx.example.com[192.0.2.1]:25`, or the path of a maildir.
     pub peer: Arc<str>,
     /// `None`: in clear, or on this server.

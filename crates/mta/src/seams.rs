@@ -81,6 +81,18 @@ pub trait World: Clone + 'static {
     }
 }
 
+/// A source address that is none of this machine's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressMissing(pub IpAddr);
+
+impl fmt::Display for AddressMissing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not on this machine", self.0)
+    }
+}
+
+impl std::error::Error for AddressMissing {}
+
 /// Where a connection leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
@@ -110,7 +122,8 @@ pub trait Net: 'static {
     /// As the operating system says.
     fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
 
-    /// Opens a connection, over TCP from the source address `from` when given.
+    /// Opens a connection, over TCP from the source address `from` when given. An [`AddressMissing`] is
+    /// inside the error where this machine does not have it.
     fn connect(
         &self,
         to: &Endpoint,

@@ -1,4 +1,5 @@
-//! What an operator stopped: a scheduled queue or a ready queue, with all that will come to it.
+//! What stands still: a scheduled queue or a ready queue, with all that will come to it, because an operator
+//! stopped it or it cannot send.
 
 use mail::Mono;
 use std::sync::Arc;
@@ -6,10 +7,12 @@ use std::sync::Arc;
 /// Why something stands still, and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspension {
-    /// What the operator stopped, to follow "resume": `the domain example.org`.
+    /// What stands still, to follow "resume": `the domain example.org`.
     pub what: Arc<str>,
-    /// Why, in the operator's words; may be empty.
+    /// Why, in the operator's words, or ours; may be empty.
     pub reason: Arc<str>,
+    /// An operator stopped it; otherwise it goes on by itself.
+    pub is_operators: bool,
     /// When it ends by itself; `Mono::NEVER` where it does not.
     pub until: Mono,
 }

@@ -218,8 +218,11 @@ impl fmt::Display for Blocker {
             }
             Blocker::Held { reason } => write!(f, "an operator to release it: {reason}"),
             Blocker::Suspended(suspension) => {
-                let Suspension { what, reason, .. } = &**suspension;
-                write!(f, "an operator to resume {what}")?;
+                let Suspension { what, reason, is_operators, .. } = &**suspension;
+                match is_operators {
+                    true => write!(f, "an operator to resume {what}")?,
+                    false => write!(f, "{what} to be of use again")?,
+                }
                 if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
             }
             Blocker::Paused(pause) => pause.fmt(f),
@@ -301,7 +304,7 @@ mod tests {
     fn what_else_is_waited_for_follows_waiting_for() {
         let suspension = |reason: &str| {
             let (what, reason) = (Arc::from("the domain example.com"), Arc::from(reason));
-            Arc::new(Suspension { what, reason, until: NEXT })
+            Arc::new(Suspension { what, reason, is_operators: true, until: NEXT })
         };
         assert_follow_waiting_for(&[
             (

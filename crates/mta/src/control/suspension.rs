@@ -16,6 +16,8 @@ pub enum Scope {
     Route(String),
     /// Mail to this next hop, or to any next hop that has this host.
     NextHop(String),
+    /// Mail from the source of this name.
+    Source(String),
 }
 
 impl Scope {
@@ -26,15 +28,16 @@ impl Scope {
             Scope::All => true,
             Scope::Domain(wanted) => domain.eq_ignore_ascii_case(wanted),
             Scope::Route(wanted) => route == Some(wanted),
-            Scope::NextHop(_) => false,
+            Scope::NextHop(_) | Scope::Source(_) => false,
         }
     }
 
-    /// Whether it is about this next hop.
+    /// Whether it is about this next hop, or all that is sent from this source.
     #[must_use]
-    pub fn covers_hop(&self, next_hop: &str) -> bool {
+    pub fn covers_hop(&self, next_hop: &str, source: &str) -> bool {
         match self {
             Scope::NextHop(wanted) => super::selection::is_hop(next_hop, wanted),
+            Scope::Source(wanted) => source == wanted,
             Scope::All | Scope::Domain(_) | Scope::Route(_) => false,
         }
     }
@@ -48,6 +51,7 @@ impl fmt::Display for Scope {
             Scope::Domain(domain) => write!(f, "the domain {domain}"),
             Scope::Route(route) => write!(f, "the route {route}"),
             Scope::NextHop(hop) => write!(f, "the next hop {hop}"),
+            Scope::Source(source) => write!(f, "the source {source}"),
         }
     }
 }

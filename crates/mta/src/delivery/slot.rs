@@ -12,11 +12,12 @@ use crate::planted::Planted;
 use crate::routing::dane::{self, Dane};
 use crate::routing::hop::NextHop;
 use crate::routing::lookup::{Asker, InTurn};
+use crate::schedule::sources::{self, Out};
 use crate::schedule::tls_domains::TlsDomain;
 use crate::seams::{Dns as _, DnsError, TlsReports, World};
 use crate::stopping::StopGuard;
 use bytes::Bytes;
-use config::Config;
+use config::{Config, Source};
 use mail::{Failure, Mailbox, MessageId, Mono, Reply};
 use queue::{CloseReason, EntryId, ReadyId, Take, Work};
 use spool::{BlobId, LoadError};
@@ -60,6 +61,16 @@ impl<W: World> Slot<W> {
     #[must_use]
     pub fn hop(&self) -> &Rc<NextHop> {
         &self.hop
+    }
+
+    /// The source of its mail cannot send from this address, whatever the next hop.
+    pub fn note_source_out(&self, source: &Source, why: &str) {
+        sources::note_out(&self.delivery.schedule, &source.name, Out::Source, why);
+    }
+
+    /// The source of its mail cannot reach this next hop.
+    pub fn note_way_out(&self, source: &Source, why: &str) {
+        sources::note_out(&self.delivery.schedule, &source.name, Out::Way(self.ready), why);
     }
 
     #[must_use]

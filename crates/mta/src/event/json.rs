@@ -180,6 +180,9 @@ fn hop_fields(line: &mut Line<'_>, hop: &Hop) {
     if let Some(provider) = &hop.provider {
         line.plain("provider", provider);
     }
+    if let Some(source) = &hop.source {
+        line.plain("source", source);
+    }
     line.text("next_hop", &hop.peer);
     tls_fields(line, hop.tls);
     if let Some(policy) = hop.tls_policy {

@@ -4,7 +4,7 @@ use super::hop_tls::HopTls;
 use super::hosts::{HostGroup, HostStates};
 use crate::encryption::Encryption;
 use crate::event::Hop;
-use config::{Route, Settings};
+use config::{Route, Settings, Source};
 use mail::Domain;
 use std::any::Any;
 use std::cell::{Cell, OnceCell};
@@ -26,6 +26,8 @@ pub struct NextHop {
     pub tls: HopTls,
     /// Whose hosts they are, where shaping knows that.
     pub provider: Option<Arc<str>>,
+    /// What its mail is sent from; `None`: whatever address the machine takes.
+    pub source: Option<Arc<Source>>,
     /// What we call ourselves there.
     pub hostname: Domain,
     /// The configuration says something else by now.
@@ -45,6 +47,7 @@ impl NextHop {
             states: HostStates::default(),
             tls,
             provider: None,
+            source: None,
             hostname,
             superseded: Cell::new(false),
             memory: OnceCell::new(),
@@ -55,6 +58,13 @@ impl NextHop {
     #[must_use]
     pub fn of_provider(self, provider: Option<Arc<str>>) -> NextHop {
         NextHop { provider, ..self }
+    }
+
+    /// The same, to which mail is sent from `source`.
+    #[must_use]
+    pub fn from_source(self, source: Option<Arc<Source>>) -> NextHop {
+        let name = source.as_ref().and_then(|source| source.ehlo.clone());
+        NextHop { hostname: name.unwrap_or(self.hostname), source, ..self }
     }
 
     /// What the channel remembers of this hop, for as long as the hop is known. There is one
@@ -78,6 +88,7 @@ impl NextHop {
             && self.hosts == other.hosts
             && self.tls == other.tls
             && self.provider == other.provider
+            && self.source == other.source
             && self.hostname == other.hostname
     }
 
@@ -103,6 +114,7 @@ impl NextHop {
             route: Arc::clone(&self.route),
             channel: self.channel_name(),
             provider: self.provider.clone(),
+            source: self.source.as_ref().map(|source| Arc::clone(&source.name)),
             peer: Arc::from(peer),
             tls,
             tls_policy,

@@ -6,6 +6,7 @@ mod hops;
 mod idle;
 mod named_limits;
 pub(crate) mod resolution;
+pub(crate) mod sources;
 pub(crate) mod standing;
 pub(crate) mod tls_domains;
 mod tls_reports;
@@ -28,6 +29,7 @@ use queue::{
     Action, Deferred, EntryDetail, EntryId, EntryOutcome, NewEntry, Pause, Queue, QueueConfig,
     ReadyId, ReadyKey, ScheduledKey, Take,
 };
+use sources::SourcesOut;
 use spool::RecoveredMessage;
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::future::poll_fn;
@@ -51,6 +53,8 @@ pub(crate) struct Schedule<W: World> {
     pub(crate) tls_domains: TlsDomains,
     /// Connections that wait for work.
     pub(crate) idle: IdleConnections,
+    /// Sources that cannot send at present.
+    sources_out: SourcesOut,
     /// What an operator has suspended.
     suspensions: RefCell<Arc<[Suspension]>>,
     /// Counts changes that all queues must follow.
@@ -81,6 +85,7 @@ impl<W: World> Schedule<W> {
             hops: Hops::default(),
             tls_domains: TlsDomains::default(),
             idle: IdleConnections::default(),
+            sources_out: SourcesOut::default(),
             suspensions: RefCell::new(suspensions),
             change: Cell::new(0),
             gauges_due: Cell::new(Mono(0)),

@@ -3,13 +3,18 @@
 use config::shaping::{Paced, PacedTogether, Rate};
 use queue::NamedLimit;
 
-/// Those of the set of hosts, whatever their order, and of what it belongs to.
-pub(super) fn named_limits(host_set: String, paced: &Paced) -> Vec<NamedLimit> {
+/// Those of the set of hosts, whatever their order, and of what it belongs to; each source has its own.
+pub(super) fn named_limits(
+    host_set: String,
+    paced: &Paced,
+    source: Option<&str>,
+) -> Vec<NamedLimit> {
     let mut limits = Vec::new();
+    let from = source.map_or_else(String::new, |source| format!(" from {source}"));
     if let Some(shared) = paced.limits.shared {
         let name = match &paced.apart {
-            Some(apart) => format!("{host_set} for {apart}"),
-            None => host_set,
+            Some(apart) => format!("{host_set} for {apart}{from}"),
+            None => host_set + &from,
         };
         let first = NamedLimit {
             name: name.into(),
@@ -20,7 +25,7 @@ pub(super) fn named_limits(host_set: String, paced: &Paced) -> Vec<NamedLimit> {
     }
     if let Some(PacedTogether { provider, connections_max, rates }) = &paced.together {
         let first = NamedLimit {
-            name: format!("provider {provider}").into(),
+            name: format!("provider {provider}{from}").into(),
             connections_max: *connections_max,
             messages_per_second: 0.0,
         };
@@ -66,15 +71,15 @@ mod tests {
                 rates: vec![rate("60/m")],
             }),
         };
-        let found = named_limits("mx:out:a:25".to_owned(), &paced);
+        let found = named_limits("mx:out:a:25".to_owned(), &paced, Some("ip-1"));
         let found: Vec<(&str, u32, f64)> =
             found.iter().map(|l| (&*l.name, l.connections_max, l.messages_per_second)).collect();
         assert_eq!(
             found,
             [
-                ("mx:out:a:25 for domain x.test", 5, 10.0),
-                ("mx:out:a:25 for domain x.test at 3600/h", 0, 1.0),
-                ("provider big", 0, 1.0),
+                ("mx:out:a:25 for domain x.test from ip-1", 5, 10.0),
+                ("mx:out:a:25 for domain x.test from ip-1 at 3600/h", 0, 1.0),
+                ("provider big from ip-1", 0, 1.0),
             ]
         );
     }
@@ -83,10 +88,12 @@ mod tests {
     fn without_shaping_there_is_the_route_s_own_as_it_was() {
         let shared = Some(SharedLimits { connections_max: 5, messages_per_second: 2.5 });
         let paced = Paced::of_route(Limits { shared, ..Limits::default() });
-        let found = named_limits("mx:out:a:25".to_owned(), &paced);
+        let found = named_limits("mx:out:a:25".to_owned(), &paced, None);
         let [only] = &found[..] else { panic!("{found:?}") };
         assert_eq!((&*only.name, only.connections_max), ("mx:out:a:25", 5));
         assert_eq!(only.messages_per_second, 2.5);
-        assert!(named_limits("here".to_owned(), &Paced::of_route(Limits::default())).is_empty());
+        assert!(
+            named_limits("here".to_owned(), &Paced::of_route(Limits::default()), None).is_empty()
+        );
     }
 }

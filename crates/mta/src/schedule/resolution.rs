@@ -21,13 +21,14 @@ use crate::routing::require_tls::{Terms, vouched};
 use crate::routing::{Active, TLS_REPORTS};
 use crate::seams::World;
 use config::shaping::Paced;
-use config::{Config, Destination, HostPort, Limits, Route};
+use config::{Config, Destination, HostPort, Limits, Route, Source};
 use lookup::Trouble;
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, Mono, RequireTls};
 use queue::{
     Deferred, Located, Locating, NamedLimit, ReadyId, ReadyKey, ReadyLimits, Resolution,
-    ScheduledId, ScheduledKey,
+    ScheduledId, ScheduledKey, Way,
 };
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,12 +186,12 @@ pub(crate) fn asker_of<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId)
     Who::new(schedule.services.number, scheduled.0)
 }
 
-/// Answers the queue; what could not be found, or is found again, is told. Gives the ready queue.
+/// Answers the queue; what could not be found, or is found again, is told. Gives the ready queues.
 fn answer<W: World>(
     schedule: &Rc<Schedule<W>>,
     scheduled: ScheduledId,
     resolution: Resolution,
-) -> Option<ReadyId> {
+) -> SmallVec<[ReadyId; 1]> {
     let now = schedule.services.now();
     let failure = match &resolution {
         Resolution::Retry(failure) => Some(Arc::clone(failure)),
@@ -248,19 +249,37 @@ fn answer_hop<W: World>(
     route: &Route,
     found: Found,
 ) {
-    let (key, shared) = names(schedule, route, (&found.hosts, found.tls), &found.paced);
-    let limits = limits_of(found.paced.limits);
-    let named = key.clone();
-    let answer = Resolution::Ready { key, limits, shared, fresh_until: found.fresh_until };
-    let Some(ready) = self::answer(schedule, scheduled, answer) else { return };
-    match found.reported {
-        Some(domain) => schedule.tls_domains.learn(ready, scheduled, domain),
-        None => schedule.tls_domains.forget_scheduled(ready, scheduled),
+    let sources = sources_of(route);
+    let (mut keys, mut ways) = (Vec::new(), Vec::new());
+    for (source, weight) in &sources {
+        let hosts = (&*found.hosts, found.tls);
+        let (key, shared) = names(schedule, (route, source.as_deref()), hosts, &found.paced);
+        let limits = limits_of(found.paced.limits);
+        keys.push(key.clone());
+        ways.push(Way { key, limits, shared, weight: *weight });
     }
+    let answer = Resolution::Ready { ways, fresh_until: found.fresh_until };
+    let entered = self::answer(schedule, scheduled, answer);
     let provider = found.paced.together.map(|together| together.provider);
-    let hop = NextHop::new(route, found.hosts, found.tls, config.hostname.clone());
-    let hop = hop.of_provider(provider);
-    learn(schedule, ready, &named, hop);
+    for ((ready, key), (source, _)) in entered.into_iter().zip(keys).zip(sources) {
+        match &found.reported {
+            Some(domain) => schedule.tls_domains.learn(ready, scheduled, domain.clone()),
+            None => schedule.tls_domains.forget_scheduled(ready, scheduled),
+        }
+        let hop = NextHop::new(route, found.hosts.clone(), found.tls, config.hostname.clone());
+        let hop = hop.of_provider(provider.clone()).from_source(source);
+        learn(schedule, ready, &key, hop);
+    }
+}
+
+/// What a route's mail is sent from, with weights; `None` is whatever address the machine takes.
+fn sources_of(route: &Route) -> Vec<(Option<Arc<Source>>, u32)> {
+    match &route.pool {
+        Some(pool) => {
+            pool.sources.iter().map(|(s, weight)| (Some(Arc::clone(s)), *weight)).collect()
+        }
+        None => vec![(None, 1)],
+    }
 }
 
 /// What is known of a ready queue that was named.
@@ -282,7 +301,7 @@ pub(crate) fn enter_located<W: World>(
     let scheduled = schedule.queue().scheduled_key(locating.scheduled).map(|key| key.require_tls);
     let tls = Terms::new(&*route.channel, scheduled?).of_named_hosts();
     let paced = Paced::of_route(route.channel.limits());
-    let (key, shared) = names(schedule, route, (&hosts, tls), &paced);
+    let (key, shared) = names(schedule, (route, None), (&hosts, tls), &paced);
     let limits = limits_of(paced.limits);
     let ready = schedule.queue_mut().enter_located(now, locating, &key, &limits, &shared)?;
     learn(schedule, ready, &key, NextHop::new(route, hosts, tls, config.hostname.clone()));
@@ -322,7 +341,7 @@ pub(crate) fn answer_located<W: World>(
 /// of hosts, whatever their order.
 fn names<W: World>(
     schedule: &Schedule<W>,
-    route: &Route,
+    (route, source): (&Route, Option<&Source>),
     (hosts, tls): (&[HostGroup], HopTls),
     paced: &Paced,
 ) -> (ReadyKey, Vec<NamedLimit>) {
@@ -342,9 +361,10 @@ fn names<W: World>(
         key => Arc::from(key),
     };
     let shaping = paced.apart.as_deref().map_or_else(nothing, Arc::from);
-    let key = ReadyKey { source: nothing(), next_hop: next_hop.into(), tls, shaping };
     let set = config::host_set(channel, &route.name, &groups);
-    (key, named_limits(set, paced))
+    let limits = named_limits(set, paced, source.map(|source| &*source.name));
+    let source = source.map_or_else(nothing, |source| Arc::clone(&source.name));
+    (ReadyKey { source, next_hop: next_hop.into(), tls, shaping }, limits)
 }
 
 /// Limits of a ready queue alone.

@@ -74,13 +74,16 @@ pub(crate) fn suspend_scheduled<W: World>(
     schedule.queue_mut().suspend(schedule.services.now(), id, found);
 }
 
-/// Has a ready queue stand still if an operator said so of its next hop.
+/// Has a ready queue stand still if an operator said so of its next hop or its source, or if that cannot
+/// send.
 pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &ReadyKey) {
     let suspensions = schedule.suspensions.borrow();
-    let covers = |scope: &crate::control::Scope| scope.covers_hop(&key.next_hop);
+    let covers = |scope: &crate::control::Scope| scope.covers_hop(&key.next_hop, &key.source);
     let found = longest(&suspensions, schedule.services.wall(), covers);
+    let now = schedule.services.now();
     let found = found.map(|s| standstill(schedule, s));
-    schedule.queue_mut().suspend_ready(schedule.services.now(), id, found);
+    let found = found.or_else(|| schedule.sources_out.of(now, id, key));
+    schedule.queue_mut().suspend_ready(now, id, found);
 }
 
 /// A suspension as the queue knows it.
@@ -92,6 +95,7 @@ fn standstill<W: World>(schedule: &Schedule<W>, suspension: &Suspension) -> Arc<
     Arc::new(queue::Suspension {
         what: suspension.scope.to_string().into(),
         reason: suspension.reason.as_str().into(),
+        is_operators: true,
         until,
     })
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// A domain that mail is sent to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TlsDomain {
     /// In A-labels and lower case.
     pub name: Box<str>,

@@ -170,14 +170,18 @@ pub(crate) struct ScopeArgs {
     /// Mail to this next hop, or to all that have this host.
     #[arg(long, value_name = "HOST")]
     pub(crate) next_hop: Option<String>,
+    /// Mail from the source of this name; other sources of its pools take it over.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: Option<String>,
 }
 
 impl ScopeArgs {
     fn scope(&self) -> Scope {
-        match (&self.domain, &self.route, &self.next_hop) {
+        match (&self.domain, &self.route, &self.next_hop, &self.source) {
             (Some(domain), ..) => Scope::Domain(domain.clone()),
-            (_, Some(route), _) => Scope::Route(route.clone()),
-            (.., Some(hop)) => Scope::NextHop(hop.clone()),
+            (_, Some(route), ..) => Scope::Route(route.clone()),
+            (_, _, Some(hop), _) => Scope::NextHop(hop.clone()),
+            (.., Some(source)) => Scope::Source(source.clone()),
             _ => Scope::All,
         }
     }

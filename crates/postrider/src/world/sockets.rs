@@ -5,7 +5,7 @@ use super::listening_socket::{AcceptedSocket, ListeningSocket};
 use crate::certificates::{Certificates, Door};
 use crate::peer_tls::PeerTls;
 use config::ClientCertificates;
-use mta::seams::{ClientCertificate, Encryption, Endpoint, Net, Stream, Trust};
+use mta::seams::{AddressMissing, ClientCertificate, Encryption, Endpoint, Net, Stream, Trust};
 use rustix::net::SendFlags;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{ServerName, UnixTime};
@@ -83,7 +83,15 @@ impl Net for Sockets {
         };
         let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         if let Some(from) = from {
-            socket.bind(SocketAddr::new(from, 0))?;
+            // Without it no more ports are free than connections have ended within a minute.
+            socket.set_reuseaddr(true)?;
+            let bound = socket.bind(SocketAddr::new(from, 0));
+            bound.map_err(|error| match error.kind() {
+                io::ErrorKind::AddrNotAvailable => {
+                    io::Error::new(io::ErrorKind::AddrNotAvailable, AddressMissing(from))
+                }
+                _ => error,
+            })?;
         }
         socket.set_nodelay(true)?;
         Ok(Connection::Tcp(socket.connect(to).await?))

@@ -29,6 +29,7 @@ mod require_tls;
 mod shaping;
 mod shutdown;
 mod smarthosts;
+mod sources;
 mod starts;
 mod submission;
 #[path = "../support/mod.rs"]

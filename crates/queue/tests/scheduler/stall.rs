@@ -141,6 +141,7 @@ fn operate(world: &mut World, books: &mut Books, step: &Step) {
                 let key = world::scheduled_key(&format!("d{domain}.example"));
                 let scheduled = queue.scheduled(&key, &world.weather.retry);
                 let suspension = queue::Suspension {
+                    is_operators: true,
                     what: "it".into(),
                     reason: "".into(),
                     until: now + SECOND * *until_s,
@@ -150,6 +151,7 @@ fn operate(world: &mut World, books: &mut Books, step: &Step) {
             Step::SuspendHop { hop, until_s } => {
                 let key = world::ready_key(&format!("hop{hop}"));
                 let suspension = queue::Suspension {
+                    is_operators: true,
                     what: "it".into(),
                     reason: "".into(),
                     until: now + SECOND * *until_s,

@@ -10,6 +10,7 @@ mod lessons;
 mod login;
 mod opening;
 mod seat;
+mod source;
 mod tls_result;
 mod wire;
 

@@ -6,6 +6,7 @@ use super::lessons::Lessons;
 use super::login::LoginDialogue;
 use super::relay_of;
 use super::seat::{self, Seat};
+use super::source;
 use super::tls_result::{TlsResult, Trial};
 use super::wire::Wire;
 use crate::smtp::smarthost::TlsStart;
@@ -125,6 +126,7 @@ async fn open_host<W: World>(
     let tls = encrypting::host_tls(slot, hop, host).await?;
     let by_mx = relay_of(hop).is_by_mx();
     let found = endpoints(slot, hop, host).await.map_err(|failure| tls.doubted(failure, by_mx))?;
+    let found = source::reached(slot, hop, found)?;
     let mut last = None;
     for peer in &found {
         if tried.addresses == ADDRESSES_MAX {
@@ -241,7 +243,8 @@ async fn connect<W: World>(
     loop {
         let Some(permit) = slot.connection().await else { return Ok(None) };
         let until = time.now() + wait;
-        let connected = alarm.within(|_| until, slot.world().net().connect(peer, None)).await;
+        let connecting = slot.world().net().connect(peer, source::address(slot.hop(), peer));
+        let connected = alarm.within(|_| until, connecting).await;
         match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => return Ok(Some((stream, permit))),
             // Not the peer's fault: it was not even asked.
@@ -303,6 +306,9 @@ async fn open_once<W: World>(
     let mut alarm = Alarm::new(time.clone());
     let wait = relay_of(hop).peer.connect_timeout.get();
     let connected = connect(slot, peer, wait, &mut alarm).await.map_err(|error| {
+        if let Some(failure) = source::missing(slot, hop, peer, &error) {
+            return failure;
+        }
         if let Endpoint::Tcp(peer) = peer
             && seat::is_no_route(&error)
         {

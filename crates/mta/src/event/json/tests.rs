@@ -65,6 +65,7 @@ fn hop() -> Arc<Hop> {
         route: "example.net".into(),
         channel: "smtp",
         provider: None,
+        source: None,
         peer: "mx.example.net[192.0.2.1]:25".into(),
         tls: None,
         tls_policy: None,

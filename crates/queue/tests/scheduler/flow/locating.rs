@@ -370,6 +370,7 @@ fn nothing_is_asked_for_while_nothing_may_be_sent() {
 fn a_suspended_domain_keeps_what_was_found() {
     let (mut one, id, question) = asked(&policy());
     let suspension = queue::Suspension {
+        is_operators: true,
         what: "the domain a.example".into(),
         reason: "".into(),
         until: one.now + SECOND * 30,

@@ -157,7 +157,7 @@ fn a_new_policy_reaches_what_is_queued() {
 
 fn suspension(one: &One, seconds: u32) -> Option<std::sync::Arc<Suspension>> {
     let (what, reason) = ("it".into(), "asked".into());
-    Some(Suspension { what, reason, until: one.now + SECOND * seconds }.into())
+    Some(Suspension { what, reason, is_operators: true, until: one.now + SECOND * seconds }.into())
 }
 
 #[test]

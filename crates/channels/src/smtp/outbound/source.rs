@@ -1,0 +1,60 @@
+//! The address of this machine that a connection is opened from.
+
+use mail::{Class, EnhancedStatus, Failure};
+use mta::delivery::Slot;
+use mta::routing::hop::NextHop;
+use mta::seams::{AddressMissing, Endpoint, World};
+use std::io;
+use std::net::IpAddr;
+
+/// From where `peer` is connected to; `None`: from whatever address the machine takes.
+pub(super) fn address(hop: &NextHop, peer: &Endpoint) -> Option<IpAddr> {
+    match peer {
+        Endpoint::Tcp(peer) => hop.source.as_ref()?.towards(*peer),
+        Endpoint::Unix(_) => None,
+    }
+}
+
+/// Those of a host's addresses for whose family the source has an address.
+///
+/// # Errors
+/// There are none; the source is of no use for this next hop.
+pub(super) fn reached<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    mut found: Vec<Endpoint>,
+) -> Result<Vec<Endpoint>, Failure> {
+    let Some(source) = &hop.source else { return Ok(found) };
+    let is_reached = |peer: &Endpoint| match peer {
+        Endpoint::Tcp(peer) => source.towards(*peer).is_some(),
+        Endpoint::Unix(_) => true,
+    };
+    if found.is_empty() || found.iter().any(is_reached) {
+        found.retain(is_reached);
+        return Ok(found);
+    }
+    let family = if source.address.is_none() { "IPv4" } else { "IPv6" };
+    let why = format!("it has no {family} address, and the host no other");
+    slot.note_way_out(source, &why);
+    Err(failure(&source.name, &why))
+}
+
+/// Whether an attempt failed because the source's address is none of this machine's.
+pub(super) fn missing<W: World>(
+    slot: &Slot<W>,
+    hop: &NextHop,
+    peer: &Endpoint,
+    error: &io::Error,
+) -> Option<Failure> {
+    let (source, Endpoint::Tcp(_)) = (hop.source.as_ref()?, peer) else { return None };
+    let missing = error.get_ref()?.downcast_ref::<AddressMissing>()?;
+    let why = format!("its address {missing}");
+    slot.note_source_out(source, &why);
+    Some(failure(&source.name, &why))
+}
+
+/// RFC 3463 §3.4: X.3.5, system incorrectly configured.
+fn failure(source: &str, why: &str) -> Failure {
+    let text = format!("the source {source} is out: {why}");
+    Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 5), text)
+}

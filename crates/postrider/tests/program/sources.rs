@@ -1,0 +1,125 @@
+//! Mail that goes from several addresses of this machine.
+
+use crate::support::client::Client;
+use crate::support::server::{Server, control};
+use crate::support::{Files, wait_until};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const SOURCES: &str = "[[source]]\nname = \"ip-1\"\naddress = \"127.0.0.2\"\nehlo = \"m1.near.test\"\n\
+                       [[source]]\nname = \"ip-2\"\naddress = \"127.0.0.3\"\n";
+
+/// A next hop that tells who came.
+fn far(files: &Files) -> Server {
+    let config = "hostname = \"far.test\"\nspool = { path = \"spool\" }\n[[listener]]\n\
+                  address = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n\
+                  [[route]]\ndiscard = {}\n";
+    Server::start(files, config)
+}
+
+fn near(files: &Files, far: &Server, more: &str, pool: &str) -> Server {
+    let config = format!(
+        "hostname = \"near.test\"\nspool = {{ path = \"spool\" }}\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
+         relay_from = [\"127.0.0.0/8\"]\n{SOURCES}{more}[[pool]]\nname = \"bulk\"\nsources = [{pool}]\n\
+         [[route]]\npool = \"bulk\"\nretry = {{ first = \"1s\", longest = \"1s\" }}\n\
+         smtp = {{ hosts = [\"{}\"] }}\n",
+        far.address()
+    );
+    Server::start(files, &config)
+}
+
+fn send(near: &Server, count: usize) {
+    let mut client = Client::connect(near.address());
+    for n in 0..count {
+        let to = format!("you{n}@there.test");
+        client.mail("me@source.test", &[&to], "Subject: x\r\n\r\nx\r\n");
+    }
+}
+
+/// How many messages came from whom, by address and name.
+fn came(files: &Files) -> BTreeMap<String, usize> {
+    let mut all = BTreeMap::new();
+    for event in files.events_of("received") {
+        let word = |key: &str| event[key].as_str().unwrap_or("?").to_owned();
+        *all.entry(format!("{} {}", word("client"), word("helo"))).or_default() += 1;
+    }
+    all
+}
+
+#[test]
+fn a_pool_sends_from_its_sources_by_their_weights_and_each_has_its_name() {
+    let (near_files, far_files) = (Files::new(), Files::new());
+    let far = far(&far_files);
+    let near = near(&near_files, &far, "", "{ name = \"ip-1\", weight = 3 }, { name = \"ip-2\" }");
+    send(&near, 400);
+    near_files.wait_events("relayed", 400);
+    wait_until("all have come", || far_files.events_of("received").len() == 400);
+    let came = came(&far_files);
+    let part = |who: &str| came.get(who).copied().unwrap_or_default();
+    let (first, second) = (part("127.0.0.2 m1.near.test"), part("127.0.0.3 near.test"));
+    assert_eq!(first + second, 400, "{came:?}");
+    assert!((260..=340).contains(&first), "{came:?}");
+    let of = |name: &str| {
+        let events = near_files.events_of("relayed");
+        events.iter().filter(|event| event["source"] == name).count()
+    };
+    assert_eq!((of("ip-1"), of("ip-2")), (first, second));
+    near.stop();
+}
+
+#[test]
+fn what_a_suspended_source_would_send_goes_from_others() {
+    let (near_files, far_files) = (Files::new(), Files::new());
+    let far = far(&far_files);
+    let near = near(&near_files, &far, "", "{ name = \"ip-1\" }, { name = \"ip-2\" }");
+    let queue = |words: &[&str]| control(near_files.dir(), &[&["queue"], words].concat());
+    assert_eq!(queue(&["suspend", "--next-hop", &far.to(), "--reason", "later"]).code, 0);
+    send(&near, 60);
+    assert_eq!(queue(&["suspend", "--source", "ip-1", "--reason", "blocked"]).code, 0);
+    assert_eq!(queue(&["resume", "--next-hop", &far.to()]).code, 0);
+    near_files.wait_events("relayed", 60);
+    assert_eq!(came(&far_files), BTreeMap::from([("127.0.0.3 near.test".to_owned(), 60)]));
+    // With none left mail waits, and says for whom.
+    assert_eq!(queue(&["suspend", "--source", "ip-2", "--reason", "blocked too"]).code, 0);
+    send(&near, 4);
+    let told = || near.queue().iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
+    wait_until("it waits", || {
+        let told = told();
+        told.contains("the source ip-1: blocked") || told.contains("the source ip-2: blocked too")
+    });
+    assert_eq!(near_files.events_of("relayed").len(), 60);
+    assert_eq!(queue(&["resume", "--source", "ip-1"]).code, 0);
+    near_files.wait_events("relayed", 64);
+    let came = came(&far_files);
+    assert_eq!(came.get("127.0.0.2 m1.near.test"), Some(&4), "{came:?}");
+    near.stop();
+}
+
+#[test]
+fn a_source_whose_address_is_gone_is_out_and_others_send() {
+    let (near_files, far_files) = (Files::new(), Files::new());
+    let far = far(&far_files);
+    let gone = "[[source]]\nname = \"gone\"\naddress = \"192.0.2.11\"\n\
+                [[source]]\nname = \"six\"\naddress6 = \"::1\"\n";
+    let pool = "{ name = \"gone\" }, { name = \"six\" }, { name = \"ip-1\" }";
+    let near = near(&near_files, &far, gone, pool);
+    send(&near, 60);
+    near_files.wait_events("relayed", 60);
+    assert_eq!(came(&far_files), BTreeMap::from([("127.0.0.2 m1.near.test".to_owned(), 60)]));
+    near.wait_console("it is told", |line| {
+        line.contains("source: gone is out: its address 192.0.2.11 is not on this machine")
+    });
+    assert_eq!(near_files.events_of("deferred").len(), 0, "nothing was tried in vain");
+    near.stop();
+}
+
+#[test]
+fn explain_names_the_sources() {
+    let (near_files, far_files) = (Files::new(), Files::new());
+    let far = far(&far_files);
+    let near = near(&near_files, &far, "", "{ name = \"ip-1\", weight = 3 }, { name = \"ip-2\" }");
+    let told = near.command(&["explain", "you@there.test"]).out;
+    assert!(told.contains("ip-1 (127.0.0.2 as m1.near.test, weight 3)"), "{told}");
+    assert!(told.contains("ip-2 (127.0.0.3 as near.test, weight 1)"), "{told}");
+    near.stop();
+}
