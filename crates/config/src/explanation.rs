@@ -347,17 +347,26 @@ impl Telling<'_> {
             return;
         }
         let own = self.config.own_pace(route);
-        let hosts = groups.iter().flatten().map(String::as_str);
         let limits = (route.channel.limits(), &own);
-        for step in shaping.in_force(limits, &recipient.domain(), hosts).steps() {
+        let hosts = || groups.iter().flatten().map(String::as_str);
+        let domain = recipient.domain();
+        let general = shaping.in_force(limits, None, &domain, hosts()).steps();
+        for step in &general {
             if step.what == "rate" {
                 // It holds instead of the route's own.
                 self.explainer.steps.retain(|known| known.what != "messages_per_second");
             }
             let known = &mut self.explainer.steps[before..];
             match known.iter_mut().find(|known| known.what == step.what) {
-                Some(known) => *known = step,
-                None => self.explainer.steps.push(step),
+                Some(known) => *known = step.clone(),
+                None => self.explainer.steps.push(step.clone()),
+            }
+        }
+        for (source, _) in route.pool.iter().flat_map(|pool| &pool.sources) {
+            let own = shaping.in_force(limits, Some(&source.name), &domain, hosts()).steps();
+            for mut step in own.into_iter().filter(|step| !general.contains(step)) {
+                step.what = format!("{} from {}", step.what, source.name);
+                self.explainer.steps.push(step);
             }
         }
     }

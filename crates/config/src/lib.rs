@@ -156,7 +156,11 @@ impl Config {
     pub fn shape(&mut self, files: &[ShapingFile]) -> Result<(), ConfigErrors> {
         self.shaping = match files {
             [] => None,
-            files => Some(Arc::new(Shaping::read(files)?)),
+            files => {
+                let shaping = Shaping::read(files)?;
+                shaping.check_sources(files, &self.sources)?;
+                Some(Arc::new(shaping))
+            }
         };
         Ok(())
     }
@@ -169,17 +173,18 @@ impl Config {
         ConfigErrors::new(file, text, vec![problem])
     }
 
-    /// The limits of mail to `domain`, which these hosts take, by this route.
+    /// The limits of mail to `domain`, which these hosts take, by this route from this source.
     pub fn paced<'h>(
         &self,
-        route: &Route,
+        (route, source): (&Route, Option<&Source>),
         domain: &Domain,
         hosts: impl Iterator<Item = &'h str>,
     ) -> Paced {
         match &self.shaping {
             Some(shaping) => {
                 let limits = (route.channel.limits(), self.own_pace(route));
-                shaping.in_force((limits.0, &limits.1), domain, hosts).paced()
+                let source = source.map(|source| &*source.name);
+                shaping.in_force((limits.0, &limits.1), source, domain, hosts).paced()
             }
             None => Paced::of_route(route.channel.limits()),
         }

@@ -15,15 +15,16 @@ mod tests;
 
 pub use rate::Rate;
 
-use crate::Limits;
 use crate::explainer::{Origin, Step};
 use crate::problem::ConfigErrors;
 use crate::route::{DomainPattern, RouteTable};
+use crate::{Limits, Source};
 use mail::Domain;
 use mail::map::FixedMap;
 use pace::{Place, Set, in_words};
 
 pub(crate) use pace::Pace;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -70,6 +71,8 @@ struct Provider {
     domains: Option<Vec<(DomainPattern, Place)>>,
     pace: Pace,
     together: Together,
+    /// What is different from a source.
+    sources: BTreeMap<Box<str>, (Place, Pace)>,
 }
 
 impl Provider {
@@ -78,6 +81,10 @@ impl Provider {
         self.mx = later.mx.or(self.mx.take());
         self.domains = later.domains.or(self.domains.take());
         self.pace = later.pace.over(&self.pace);
+        for (source, (place, pace)) in later.sources {
+            let before = self.sources.get(&source).map(|(_, before)| pace.over(before));
+            self.sources.insert(source, (place, before.unwrap_or(pace)));
+        }
         self.together.max_connections =
             later.together.max_connections.or(self.together.max_connections.take());
         self.together.rates = later.together.rates.or(self.together.rates.take());
@@ -150,6 +157,31 @@ impl Shaping {
         Err(read::refused(file, here.line, message, help))
     }
 
+    /// Whether each source that a provider names is one of these.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub(crate) fn check_sources(
+        &self,
+        files: &[ShapingFile],
+        known: &[Arc<Source>],
+    ) -> Result<(), ConfigErrors> {
+        let mut named = self.providers.iter().flat_map(|provider| &provider.sources);
+        let is_unknown = |name: &str| known.iter().all(|source| *source.name != *name);
+        let Some((name, (place, _))) = named.find(|(name, _)| is_unknown(name)) else {
+            return Ok(());
+        };
+        let names: Vec<&str> = known.iter().map(|source| &*source.name).collect();
+        let help = format!("there are: {}", names.join(", "));
+        match files.iter().find(|file| file.name == place.file) {
+            Some(file) => {
+                let message = format!("no source is named \"{name}\"");
+                Err(read::refused(file, place.line, message, &help))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Whose a domain with these MX hosts is, and whether the domain itself says so.
     fn provider<'h>(
         &self,
@@ -165,11 +197,12 @@ impl Shaping {
         self.providers.get(first).filter(|_| is_all).map(|provider| (provider, false))
     }
 
-    /// What holds for mail to `domain`, which these hosts take, by a route with these limits that sets
-    /// `own` of them itself.
+    /// What holds for mail to `domain`, which these hosts take, from a source (`None`: from whatever address
+    /// the machine takes) by a route with these limits that sets `own` of them itself.
     pub(crate) fn in_force<'h>(
         &self,
         (limits, own): (Limits, &Pace),
+        source: Option<&str>,
         domain: &Domain,
         hosts: impl Iterator<Item = &'h str>,
     ) -> InForce<'_> {
@@ -181,6 +214,11 @@ impl Shaping {
         let of_domain = self.domains.get(domain);
         if let Some(of_domain) = of_domain {
             pace = of_domain.over(&pace);
+        }
+        let of_source = provider.zip(source);
+        let of_source = of_source.and_then(|((provider, _), name)| provider.sources.get(name));
+        if let Some((_, of_source)) = of_source {
+            pace = of_source.over(&pace);
         }
         let apart = match (of_domain, provider) {
             (Some(_), _) => Some(format!("domain {domain}")),

@@ -10,6 +10,7 @@ use crate::reference;
 use crate::route::DomainPattern;
 use crate::shape::Shape;
 use mail::Domain;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What one file says.
@@ -101,6 +102,7 @@ impl Reading<'_> {
             domains: self.patterns(&at, "domains", written.domains.as_deref()),
             pace: self.pace(&at, &written.pace),
             together: self.together(&format!("{at}.together"), &written.together),
+            sources: self.sources(&at, &written.source),
         })
     }
 
@@ -124,6 +126,18 @@ impl Reading<'_> {
             }
         }
         Some(patterns)
+    }
+
+    fn sources(
+        &mut self,
+        at: &str,
+        written: &BTreeMap<String, PaceText>,
+    ) -> BTreeMap<Box<str>, (Place, Pace)> {
+        let each = |(name, text): (&String, &PaceText)| {
+            let at = format!("{at}.source.{name}");
+            (name.as_str().into(), (self.place(&at), self.pace(&at, text)))
+        };
+        written.iter().map(each).collect()
     }
 
     fn together(&mut self, at: &str, written: &TogetherText) -> Together {

@@ -22,7 +22,7 @@ fn route() -> Limits {
 
 fn in_force(shaping: &Shaping, own: &Pace, domain: &str, hosts: &[&str]) -> Paced {
     let domain = Domain::parse(domain).unwrap();
-    shaping.in_force((route(), own), &domain, hosts.iter().copied()).paced()
+    shaping.in_force((route(), own), None, &domain, hosts.iter().copied()).paced()
 }
 
 fn connections(paced: &Paced) -> u32 {
@@ -89,12 +89,30 @@ fn later_files_change_key_by_key() {
 }
 
 #[test]
+fn a_source_may_have_a_pace_of_its_own_with_a_provider() {
+    let text = "[provider.big]\nmx = [\"*.big.test\"]\nmax_connections = 9\nmessages_per_connection = 5\n\
+                [provider.big.source.ip-1]\nmax_connections = 2\n";
+    let shaping = read(&[text, "[provider.big.source.ip-1]\nadaptive = true\n"]);
+    let domain = Domain::parse("b.test").unwrap();
+    let from = |source, host: &'static str| {
+        let own = Pace::default();
+        let hosts = [host].into_iter();
+        let paced = shaping.in_force((route(), &own), source, &domain, hosts).paced();
+        (connections(&paced), paced.limits.adaptive)
+    };
+    assert_eq!(from(Some("ip-1"), "mx.big.test"), (2, true));
+    assert_eq!(from(Some("ip-2"), "mx.big.test"), (9, false));
+    assert_eq!(from(None, "mx.big.test"), (9, false));
+    assert_eq!(from(Some("ip-1"), "mx.small.test"), (20, false));
+}
+
+#[test]
 fn each_limit_in_force_names_its_line() {
     let shaping = read(&[LEVELS]);
     let domain = Domain::parse("b.test").unwrap();
     let own = Pace::default();
     let hosts = ["mx1.big.test"].into_iter();
-    let steps = shaping.in_force((route(), &own), &domain, hosts).steps();
+    let steps = shaping.in_force((route(), &own), None, &domain, hosts).steps();
     let steps: Vec<String> =
         steps.iter().map(|s| format!("{} {} {}", s.what, s.value, s.decided_by)).collect();
     assert_eq!(

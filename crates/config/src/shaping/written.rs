@@ -45,8 +45,10 @@ pub(super) struct ProviderText {
     pub(super) mx: Option<Vec<String>>,
     /// Domains that are the provider's whatever their MX hosts are, `*.` for those below.
     pub(super) domains: Option<Vec<String>>,
-    /// For all host sets of the provider together.
+    /// For all host sets of the provider together, from each source.
     pub(super) together: TogetherText,
+    /// What is different from a source, by its name.
+    pub(super) source: BTreeMap<String, PaceText>,
     #[serde(flatten)]
     pub(super) pace: PaceText,
 }

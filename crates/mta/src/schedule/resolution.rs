@@ -87,11 +87,11 @@ fn resolve<W: World>(
         Destination::Mx { port } => port,
         Destination::Hosts(groups) => {
             let tls = Terms::new(&*route.channel, key.require_tls).of_named_hosts();
-            let found = Found::of_file(host_groups(groups), tls, &route);
+            let found = Found::of_file(host_groups(groups), tls);
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
         Destination::Here(_) => {
-            let found = Found::of_file(Vec::new(), HopTls::default(), &route);
+            let found = Found::of_file(Vec::new(), HopTls::default());
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
         Destination::ByEntry => {
@@ -156,8 +156,8 @@ async fn hosts_of_domain<W: World>(
     };
     match promised {
         Ok(Promised { groups, tls, policy }) => Ok(Found {
-            paced: paced(config, route, domain, &groups),
             hosts: groups,
+            shaped: Some(domain.clone()),
             tls: if is_optional { HopTls::OPTIONAL } else { tls },
             fresh_until: schedule.services.now() + MX_FRESH,
             reported: tls_reports::reported(schedule, domain, policy).filter(|_| !is_optional),
@@ -223,23 +223,25 @@ struct Found {
     hosts: Vec<HostGroup>,
     tls: HopTls,
     fresh_until: Mono,
-    /// Its limits.
-    paced: Paced,
+    /// The domain by which they are shaped, if they are.
+    shaped: Option<Domain>,
     /// Whom reports about TLS to these hosts are for.
     reported: Option<TlsDomain>,
 }
 
 impl Found {
-    fn of_file(hosts: Vec<HostGroup>, tls: HopTls, route: &Route) -> Found {
-        let paced = Paced::of_route(route.channel.limits());
-        Found { hosts, tls, fresh_until: Mono::NEVER, paced, reported: None }
+    fn of_file(hosts: Vec<HostGroup>, tls: HopTls) -> Found {
+        Found { hosts, tls, fresh_until: Mono::NEVER, shaped: None, reported: None }
     }
-}
 
-/// The limits of mail to a domain with these hosts.
-fn paced(config: &Config, route: &Route, domain: &Domain, groups: &[HostGroup]) -> Paced {
-    let hosts = groups.iter().flat_map(|group| &group.hosts).map(|host| &*host.name);
-    config.paced(route, domain, hosts)
+    /// The limits of what is sent there.
+    fn paced(&self, config: &Config, route: &Route, source: Option<&Source>) -> Paced {
+        let hosts = self.hosts.iter().flat_map(|group| &group.hosts).map(|host| &*host.name);
+        match &self.shaped {
+            Some(domain) => config.paced((route, source), domain, hosts),
+            None => Paced::of_route(route.channel.limits()),
+        }
+    }
 }
 
 fn answer_hop<W: World>(
@@ -250,17 +252,17 @@ fn answer_hop<W: World>(
     found: Found,
 ) {
     let sources = sources_of(route);
-    let (mut keys, mut ways) = (Vec::new(), Vec::new());
+    let (mut keys, mut ways, mut provider) = (Vec::new(), Vec::new(), None);
     for (source, weight) in &sources {
+        let paced = found.paced(config, route, source.as_deref());
         let hosts = (&*found.hosts, found.tls);
-        let (key, shared) = names(schedule, (route, source.as_deref()), hosts, &found.paced);
-        let limits = limits_of(found.paced.limits);
+        let (key, shared) = names(schedule, (route, source.as_deref()), hosts, &paced);
         keys.push(key.clone());
-        ways.push(Way { key, limits, shared, weight: *weight });
+        ways.push(Way { key, limits: limits_of(paced.limits), shared, weight: *weight });
+        provider = paced.together.map(|together| together.provider);
     }
     let answer = Resolution::Ready { ways, fresh_until: found.fresh_until };
     let entered = self::answer(schedule, scheduled, answer);
-    let provider = found.paced.together.map(|together| together.provider);
     for ((ready, key), (source, _)) in entered.into_iter().zip(keys).zip(sources) {
         match &found.reported {
             Some(domain) => schedule.tls_domains.learn(ready, scheduled, domain.clone()),
