@@ -227,12 +227,12 @@ impl Queue {
     pub(crate) fn place(&mut self, now: Mono, slot: u32) {
         let entry = &self.slab[slot];
         debug_assert!(!entry.has(HELD));
-        if entry.due <= now {
-            if let Some(ready) = self.way_of(now, slot) {
-                self.slab[slot].due = now;
-                self.make_ready(slot, ready, false);
-                return;
-            }
+        if entry.due <= now
+            && let Some(ready) = self.way_of(now, slot)
+        {
+            self.slab[slot].due = now;
+            self.make_ready(slot, ready, false);
+            return;
         }
         self.schedule(slot);
     }
