@@ -31,7 +31,7 @@ fn failures_come_in_providers_words_for_the_domains_that_they_are_for() {
     };
     let (acked, refused) = run();
     assert!((600..800).contains(&acked), "{acked}: {refused}");
-    for (phase, least, most) in [("rcpt 550", 60, 140), ("content 451", 140, 240)] {
+    for (phase, least, most) in [("RCPT 550", 60, 140), ("content 451", 140, 240)] {
         assert!((least..most).contains(&number(&refused, phase)), "{refused}");
     }
     // One session: the same seed, the same run.
