@@ -5,7 +5,7 @@ use crate::said::{Said, push_words};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Replies that are remembered at most. With [`crate::REPLY_BYTES_MAX`] octets each, that is a megabyte.
+/// Replies that are remembered at most. With [`crate::REPLY_BYTES_MAX`] octets each, that is half a megabyte.
 pub const CACHE_MAX: usize = 1_024;
 
 /// What one thread asks. Peers repeat themselves; one that never says the same twice costs a match for
@@ -79,7 +79,7 @@ fn push_key(said: &Said<'_>, provider: Option<usize>, key: &mut String) {
         None => write!(key, "{} -", said.code),
     };
     let _ = match provider {
-        Some(provider) => write!(key, " {provider}\n"),
+        Some(provider) => writeln!(key, " {provider}"),
         None => writeln!(key, " -"),
     };
 }
