@@ -144,6 +144,8 @@ impl Classes {
     }
 }
 
+const _: () = assert!(include_bytes!("builtin.classes").len() <= FILE_BYTES_MAX);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,5 +160,3 @@ mod tests {
         assert!(reading.patterns.iter().all(|pattern| !pattern.contains(".{")));
     }
 }
-
-const _: () = assert!(include_bytes!("builtin.classes").len() <= FILE_BYTES_MAX);
