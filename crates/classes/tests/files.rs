@@ -143,7 +143,7 @@ proptest! {
         text in "\\PC{0,300}",
         known in 0_usize..4,
     ) {
-        let provider = [None, Some("google"), Some("outlook"), Some("nobody")][known];
+        let provider = [None, Some("google"), Some("microsoft-consumer"), Some("nobody")][known];
         let classes = Classes::builtin();
         let said = Said { code, status: None, provider, text: &text };
         let verdict = classes.classify(&said);

@@ -136,8 +136,8 @@ fn a_reply_is_classed_on_the_command_line() {
     assert_eq!(json(&[denied])["class"], "policy");
     let by_host = json(&["--mx", "x.mail.protection.outlook.com", denied]);
     assert_eq!(by_host["class"], "unknown_recipient");
-    assert_eq!(by_host["provider"], "microsoft365");
-    assert_eq!(json(&["--provider", "microsoft365", denied])["line"], by_host["line"]);
+    assert_eq!(by_host["provider"], "microsoft-365");
+    assert_eq!(json(&["--provider", "microsoft-365", denied])["line"], by_host["line"]);
     let none = classify(&["599 lorem ipsum"]);
     assert!(none.code == 1 && none.out.contains("no rule matches"), "{none:?}");
     for (words, told) in [
