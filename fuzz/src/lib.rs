@@ -3,6 +3,7 @@
 
 pub mod bdat_reader;
 pub mod checks;
+pub mod classes;
 pub mod client_session;
 pub mod command;
 pub mod config;

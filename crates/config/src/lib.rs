@@ -77,6 +77,7 @@ use document::Document;
 use mail::{Domain, Mailbox};
 use shaping::{Paced, Shaping, ShapingFile, ShapingSource};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Name of the built-in route that keeps mail for the postmaster when no other route takes it.
@@ -116,6 +117,8 @@ pub struct Config {
     pub dmarc_reports: Option<DmarcReports>,
     /// What owners of domains are told of TLS to their hosts; `None`: nothing.
     pub tls_reports: Option<TlsReports>,
+    /// Rules of what peers' refusals mean, which go before our own.
+    pub class_files: Vec<PathBuf>,
     /// TLS of clients, on all listeners together.
     pub tls: Tls,
     /// How names are resolved.

@@ -181,7 +181,7 @@ These keys stand before the first section.
 ";
 
 /// Heading, how the section is opened, and the definition that describes it.
-const SECTIONS: [(&str, &str, &str); 17] = [
+const SECTIONS: [(&str, &str, &str); 18] = [
     ("spool", "[spool]", "SpoolText"),
     ("certificate", "[[certificate]]", "CertificateText"),
     ("listener", "[[listener]]", "ListenerText"),
@@ -196,6 +196,7 @@ const SECTIONS: [(&str, &str, &str); 17] = [
     ("srs", "[srs]", "SrsText"),
     ("dmarc_reports", "[dmarc_reports]", "DmarcReportsText"),
     ("tls_reports", "[tls_reports]", "TlsReportsText"),
+    ("classes", "[classes]", "ClassesText"),
     ("admin", "[admin]", "AdminText"),
     ("events", "[events]", "EventsTable"),
     ("log", "[log]", "LogText"),

@@ -88,6 +88,7 @@ struct Parts {
     srs: Option<Srs>,
     dmarc_reports: Option<DmarcReports>,
     tls_reports: Option<TlsReports>,
+    class_files: Vec<PathBuf>,
     tls: Tls,
     dns: Dns,
     admin: Admin,
@@ -118,6 +119,7 @@ impl Parts {
             srs: self.srs,
             dmarc_reports: self.dmarc_reports,
             tls_reports: self.tls_reports,
+            class_files: self.class_files,
             tls: self.tls,
             dns: self.dns,
             admin: self.admin,
@@ -169,6 +171,7 @@ impl Resolver<'_> {
             srs: self.srs(&written.srs),
             dmarc_reports: self.dmarc_reports(&written.dmarc_reports, &hostname),
             tls_reports: self.tls_reports(&written.tls_reports, &hostname),
+            class_files: self.class_files(&written.classes.files),
             tls: Tls {
                 handshakes_max: written.tls.max_handshakes,
                 expiry_warning: self.duration("tls.expiry_warning", &written.tls.expiry_warning),
@@ -267,6 +270,19 @@ impl Resolver<'_> {
             }
         }
         addresses
+    }
+
+    fn class_files(&mut self, written: &[String]) -> Vec<PathBuf> {
+        let mut paths = Vec::with_capacity(written.len());
+        for (index, text) in written.iter().enumerate() {
+            let at = format!("classes.files[{index}]");
+            let path = self.file_path(&at, text);
+            if paths.contains(&path) {
+                self.error(&at, format!("\"{text}\" is listed twice"), "");
+            }
+            paths.push(path);
+        }
+        paths
     }
 
     fn spool(&mut self, written: &SpoolText) -> SpoolSection {

@@ -6,6 +6,7 @@
 
 mod acme;
 mod certificate;
+mod classes;
 mod listener;
 mod reports;
 mod route;
@@ -14,6 +15,7 @@ mod table;
 
 pub use acme::{AcmeChallenge, AcmeText, ExternalAccountText, KeyType};
 pub use certificate::CertificateText;
+pub use classes::ClassesText;
 pub use listener::{CertificateIdentityText, ClientCertificatesText, ListenerText, ListenerTls};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
 pub use route::{DomainsText, RetryOverrideText, RouteText};
@@ -83,6 +85,8 @@ pub struct FileText {
     pub dmarc_reports: DmarcReportsText,
     /// What owners of domains are told of TLS to their hosts (RFC 8460).
     pub tls_reports: TlsReportsText,
+    /// What peers' refusals mean.
+    pub classes: ClassesText,
     /// How names are resolved for `mx` routes and host names.
     pub dns: DnsText,
     /// The administration interface.

@@ -4,7 +4,7 @@ use crate::bench;
 use crate::prove::{crash, limits, sim};
 use crate::stand::long_path as path;
 use clap::{Parser, Subcommand};
-use load::{cpu, floor, guess, ledger, sink, source};
+use load::{cpu, dns, floor, guess, ledger, sink, source};
 use std::process::ExitCode;
 
 /// Load tools for mail relays: send mail, receive mail, account for every message.
@@ -19,6 +19,7 @@ pub struct Cli {
 enum Command {
     Source(source::SourceOptions),
     Sink(sink::SinkOptions),
+    Dns(dns::DnsOptions),
     Ledger(ledger::LedgerOptions),
     Floor(floor::FloorOptions),
     Guess(guess::GuessOptions),
@@ -37,6 +38,7 @@ impl Cli {
         let outcome = match self.command {
             Command::Source(options) => source::run(&options),
             Command::Sink(options) => sink::run(&options),
+            Command::Dns(options) => dns::run(&options),
             Command::Ledger(options) => ledger::run(&options),
             Command::Floor(options) => floor::run(&options),
             Command::Guess(options) => guess::run(&options),

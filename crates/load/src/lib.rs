@@ -10,6 +10,7 @@
 
 pub mod cpu;
 pub mod dialogue;
+pub mod dns;
 pub mod file;
 pub mod floor;
 pub mod guess;
@@ -29,3 +30,4 @@ pub mod tls;
 pub mod tls_cost;
 pub mod tree;
 mod wire;
+pub mod words;

@@ -21,6 +21,7 @@ pub(crate) use suspension::longest;
 pub use suspension::{Scope, Suspension};
 pub use tables::{TableAnswer, TableItem, TableSnapshot, TableStep};
 
+use ::classes::ReplyClass;
 use mail::{MessageId, Wall};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -233,6 +234,9 @@ pub struct QueueRecipient {
     /// How the last attempt ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<String>,
+    /// What that means, where a peer said it.
+    #[serde(with = "text::class_option", default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<ReplyClass>,
     /// Name or pattern of its route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,

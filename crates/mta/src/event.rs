@@ -6,6 +6,7 @@
 pub mod json;
 
 use crate::encryption::Encryption;
+use ::classes::Verdict;
 use auth::checks::Summary;
 use auth::iprev;
 use mail::{Envelope, Failure, MessageId, Mono, Reply, RequireTls, Wall};
@@ -189,6 +190,8 @@ pub struct Trouble {
     pub hop: Option<Arc<Hop>>,
     /// Why; `None` where it is no longer known.
     pub failure: Option<Arc<Failure>>,
+    /// What it means, where it is a peer's words.
+    pub class: Option<Verdict>,
     /// Attempts made, this one counted.
     pub attempts: u16,
     /// When the next attempt is due, if there is one.

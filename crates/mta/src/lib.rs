@@ -26,6 +26,7 @@ pub mod name_servers;
 mod operator;
 #[cfg(feature = "planted")]
 pub mod planted;
+mod reply_classes;
 mod report_limit;
 pub mod routing;
 pub mod salts;

@@ -5,6 +5,9 @@
 //! line each.
 
 mod checked;
+mod classes;
+
+pub use classes::ClassMetrics;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -516,6 +519,7 @@ mod tests {
             }
         }
         check(&Metrics::default());
+        check(&ClassMetrics::default());
         check(&LogMetrics::default());
         check(&EventMetrics::default());
     }

@@ -5,11 +5,12 @@ use crate::event::{Event, EventSink, Kind, Position, Recipients};
 use crate::metrics::Metrics;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
+use crate::reply_classes::ReplyClasses;
 use crate::seams::{Spawn, Task, Time, World};
 use crate::shared::Shared;
 use crate::signal::Signal;
 use crate::stopping::Stopping;
-use mail::{Mono, Wall};
+use mail::{Failure, Mono, Wall};
 #[cfg(feature = "planted")]
 use std::cell::Cell;
 use std::cell::RefCell;
@@ -33,6 +34,8 @@ pub(crate) struct Services<W: World> {
     pub(crate) events: Rc<dyn EventSink>,
     pub(crate) console: Rc<dyn Console>,
     pub(crate) stopping: Rc<Stopping>,
+    /// What peers' refusals mean.
+    pub(crate) classes: ReplyClasses,
     /// The schedule may want something else than before.
     pub(crate) changed: Signal,
     /// For whoever reads, until it waits.
@@ -89,6 +92,22 @@ impl<W: World> Services<W> {
     pub(crate) fn emit_of_none(&self, kind: Kind) {
         let at = self.wall();
         self.events.emit(Event { at, message: None, recipients: Recipients::new(), kind });
+    }
+
+    /// Counts a recipient that failed for good.
+    pub(crate) fn note_failed(&self, failure: &Failure) {
+        self.metrics.failures.inc();
+        if let Some(verdict) = self.classes.of(failure) {
+            self.shared.class_metrics.note_failure(verdict.class);
+        }
+    }
+
+    /// Counts a recipient that is put off.
+    pub(crate) fn note_deferred(&self, failure: &Failure) {
+        self.metrics.deferrals.inc();
+        if let Some(verdict) = self.classes.of(failure) {
+            self.shared.class_metrics.note_deferral(verdict.class);
+        }
     }
 
     /// Whether a simulation has planted this fault.

@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::operator::Operator;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
+use crate::reply_classes::ReplyClasses;
 use crate::routing::Router;
 use crate::schedule::resolution::start_resolution;
 use crate::schedule::{Schedule, standing, trouble};
@@ -87,6 +88,7 @@ impl<W: World> Shard<W> {
         let services = Rc::new(Services {
             number: parts.number,
             world: parts.world,
+            classes: ReplyClasses::new(parts.shared.classes()),
             shared: parts.shared,
             metrics: parts.metrics,
             events: parts.events,
@@ -191,6 +193,7 @@ impl<W: World> Shard<W> {
 
     fn reload(self: &Rc<Self>, config: &Arc<Config>) {
         self.services.shared.adopt(config);
+        self.services.classes.adopt(self.services.shared.classes());
         self.custody.adopt(config);
         self.router.adopt(Arc::clone(config), self.services.wall());
         self.ingress.adopt(config);

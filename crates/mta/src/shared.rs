@@ -6,10 +6,13 @@ use crate::clock::ClockDoubt;
 use crate::known_hops::KnownHops;
 use crate::line::{Line, Parts};
 use crate::login_failures::LoginFailures;
+use crate::metrics::ClassMetrics;
 use crate::name_servers::NameServers;
+use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
 use crate::salts::Salts;
 use crate::suspension::Suspensions;
+use ::classes::Classes;
 use auth::password::Stored;
 use config::Config;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,6 +63,10 @@ pub struct Shared {
     pub(crate) last_stored: Mutex<Arc<Stored>>,
     /// Of users without stored keys.
     pub salts: Salts,
+    /// What peers' refusals mean.
+    classes: ClassesInForce,
+    /// What they were.
+    pub(crate) class_metrics: Arc<ClassMetrics>,
 }
 
 impl Shared {
@@ -86,6 +93,8 @@ impl Shared {
             login_failures: Arc::default(),
             last_stored: Mutex::new(Arc::new(Stored::of_nobody())),
             salts: Salts::default(),
+            classes: ClassesInForce::default(),
+            class_metrics: Arc::default(),
         }
     }
 
@@ -93,6 +102,23 @@ impl Shared {
     #[must_use]
     pub fn with_clock(self, clock: ClockDoubt) -> Shared {
         Shared { clock, ..self }
+    }
+
+    /// Counts failures by class here.
+    #[must_use]
+    pub fn with_class_metrics(self, class_metrics: Arc<ClassMetrics>) -> Shared {
+        Shared { class_metrics, ..self }
+    }
+
+    /// What peers' refusals mean.
+    #[must_use]
+    pub fn classes(&self) -> Arc<Classes> {
+        self.classes.get()
+    }
+
+    /// Has shards go by other rules from the next reload on.
+    pub fn set_classes(&self, classes: Arc<Classes>) {
+        self.classes.set(classes);
     }
 
     /// Limits connections of both kinds, so that neither leaves the other, or the spool, without

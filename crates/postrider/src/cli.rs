@@ -2,11 +2,13 @@
 //! completions are made.
 
 mod auth;
+mod classify;
 mod queue;
 mod table;
 mod tls;
 
 pub(crate) use auth::{AuthArgs, AuthCheckArgs, AuthCommand};
+pub(crate) use classify::ClassifyArgs;
 pub(crate) use queue::QueueArgs;
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 pub(crate) use tls::{TlsArgs, TlsCheckArgs, TlsCommand};
@@ -106,6 +108,11 @@ pub(crate) enum Command {
     Status(ServerArgs),
     /// Look at a spool on disk
     Spool(SpoolArgs),
+    /// Say what a peer's refusal means
+    ///
+    /// Shows the class and the kind of a reply, as they stand in events and metrics, and the line of the
+    /// rules that says so: of the files that the configuration names, or of those that are built in.
+    Classify(ClassifyArgs),
     /// Lookup tables
     Table(TableArgs),
     /// Who sends
@@ -342,6 +349,9 @@ mod tests {
             "queue release --all",
             "queue remove --sender a@example.org --control /run/x.sock",
             "spool verify /var/spool/postrider --json",
+            "classify 550 --provider google --config FILE --json",
+            "classify - --mx mx.example.org",
+            "queue fail --class unknown_recipient",
             "table list --config FILE --json",
             "table get users jo@example.org",
             "table flush users --control SOCKET",
@@ -372,6 +382,9 @@ mod tests {
             "queue remove 0001000000000001 --all",
             "queue retry xyz",
             "queue hold",
+            "queue list --class nonsense",
+            "classify",
+            "classify 550 --mx h --provider p",
             "queue list --limit 0",
             "queue list --control /s --config f",
             "queue show",

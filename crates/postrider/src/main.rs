@@ -34,6 +34,7 @@ mod panic;
 mod peer_tls;
 mod pem;
 mod replacement;
+mod reply_classes;
 mod secret_place;
 mod secrets;
 mod shard_thread;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Status(server) => commands::queue::status(&server),
         Command::Spool(args) => commands::spool::run(&args),
         Command::Auth(args) => commands::auth::run(&args),
+        Command::Classify(args) => commands::classify::run(&args),
         Command::Table(args) => commands::table::run(&args),
         Command::Tls(args) => commands::tls::run(&args),
     }

@@ -12,6 +12,7 @@ use crate::greylist::Greylisting;
 use crate::login_secret;
 use crate::logs::{Distribution, ReadLog, RecoveredReceiver, open_disks, read_logs};
 use crate::mutex::lock;
+use crate::reply_classes;
 use crate::shard_thread::{AcceptorSeed, Bound, Common, ShardSeed};
 use crate::signing_keys::{self, SigningKeys};
 use crate::suspensions::Suspensions;
@@ -21,6 +22,7 @@ use crate::tokens::Tokens;
 use crate::world::{
     AcceptedSocket, HashingThreads, MailboxFiles, MailboxThreads, Start, check_owners, wall_now,
 };
+use ::classes::Classes;
 use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
@@ -29,7 +31,8 @@ use mta::control::{Scope, ShardPort, Suspension};
 use mta::event::EventSink;
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::{
-    AcmeMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics, TlsReportMetrics,
+    AcmeMetrics, ClassMetrics, EventMetrics, LogMetrics, MailboxMetrics, Metrics, PolicyMetrics,
+    TlsReportMetrics,
 };
 use mta::shared::Shared;
 use spool::SpoolStatus;
@@ -51,6 +54,8 @@ pub(crate) struct NodeMetrics {
     pub(crate) policies: Arc<PolicyMetrics>,
     pub(crate) acme: Arc<AcmeMetrics>,
     pub(crate) tls_reports: Arc<TlsReportMetrics>,
+    /// Over all shards.
+    pub(crate) classes: Arc<ClassMetrics>,
 }
 
 impl NodeMetrics {
@@ -63,6 +68,7 @@ impl NodeMetrics {
             policies: Arc::default(),
             acme: Arc::default(),
             tls_reports: Arc::default(),
+            classes: Arc::default(),
         }
     }
 }
@@ -109,6 +115,7 @@ impl Node {
         let started = Start::now();
         // First of all: what is wrong with them is told like mistakes of the configuration.
         let tables = Registry::open(config, started, console).map_err(|all| all.join("\n"))?;
+        let classes = reply_classes::read(config).map_err(|all| all.join("\n"))?;
         let (certificates, signing_keys) = open_keys(config, console)?;
         check_owners(config)?;
         let (senders, inboxes) = ways_in(shards);
@@ -123,7 +130,7 @@ impl Node {
         let common = Common {
             config: Arc::clone(config),
             ports: logs.iter().map(ReadLog::port).collect(),
-            shared: Arc::new(shared(config, shards, clock, descriptors, console)),
+            shared: Arc::new(shared(config, clock, descriptors, &metrics, classes, console)),
             shards: senders.clone(),
             suspensions: suspensions.in_force(wall_now()),
             console: Arc::clone(console),
@@ -210,6 +217,7 @@ impl Node {
     /// # Errors
     /// What is wrong with its certificates or tables, each in a sentence. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Arc<Config>) -> Result<(), String> {
+        let classes = reply_classes::read(config).map_err(|all| all.join("; "))?;
         let signing_keys = signing_keys::read(config)?;
         let certificates = certificates::read(config)?;
         let acme = self.acme.prepare(config)?;
@@ -221,6 +229,8 @@ impl Node {
         self.tls_reports.adopt(config)?;
         self.tokens.adopt(config)?;
         self.greylist.open_for(config);
+        // Shards take them up with the rest.
+        self.shared.set_classes(classes);
         for shard in &self.shards {
             let _ = shard.send(ShardMessage::Reload(Arc::clone(config)));
         }
@@ -382,15 +392,19 @@ fn keep_salts(config: &Config, shared: &Shared, console: &ConsoleLog) {
 /// What all shards share.
 fn shared(
     config: &Config,
-    shards: u16,
     clock: ClockDoubt,
     descriptors: Descriptors,
+    metrics: &NodeMetrics,
+    classes: Arc<Classes>,
     console: &ConsoleLog,
 ) -> Shared {
+    let shards = u16::try_from(metrics.shards.len()).unwrap_or(u16::MAX);
     let shared = Shared::new(config, shards)
+        .with_class_metrics(Arc::clone(&metrics.classes))
         .with_clock(clock)
         .with_connections(descriptors.sessions_max, descriptors.egress_max)
         .with_lookups(descriptors.lookups_max);
+    shared.set_classes(classes);
     keep_salts(config, &shared, console);
     shared
 }

@@ -111,6 +111,8 @@ pub struct Dialogue {
     unasked_count: u64,
     /// Lines that are no commands.
     unknown_count: u64,
+    /// What the next refusal is put in; empty: our own words.
+    words: Vec<u8>,
 }
 
 impl Dialogue {
@@ -130,6 +132,7 @@ impl Dialogue {
             chunked: false,
             unasked_count: 0,
             unknown_count: 0,
+            words: Vec::new(),
         }
     }
 
@@ -408,6 +411,19 @@ impl Dialogue {
         self.say_refused(code);
     }
 
+    /// A no in these words: whole lines, each with `code`.
+    pub fn refuse_in_words(&mut self, code: u16, words: &[u8]) {
+        self.words.clear();
+        self.words.extend_from_slice(words);
+        self.refuse(code);
+    }
+
+    /// Says these lines instead of the greeting.
+    pub fn greet_in_words(&mut self, words: &[u8]) {
+        self.output.clear();
+        self.output.extend_from_slice(words);
+    }
+
     fn refuse_chunk(&mut self, left: u64, last: bool, code: u16) {
         if self.offer.discards {
             self.state = State::Chunk { left, last, refused: Some(code) };
@@ -422,6 +438,10 @@ impl Dialogue {
     }
 
     fn say_refused(&mut self, code: u16) {
+        if !self.words.is_empty() {
+            self.output.append(&mut self.words);
+            return;
+        }
         let class = code / 100;
         self.say(&format!("{code} {class}.0.0 Refused on purpose"));
     }

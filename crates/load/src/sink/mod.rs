@@ -2,6 +2,7 @@
 
 mod fault;
 pub(crate) mod message;
+mod replies;
 mod session;
 
 pub use fault::{Drop, Phase, Refuse};
@@ -15,6 +16,7 @@ use crate::random::Random;
 use crate::stats::{rate, value_table};
 use crate::stop::Stop;
 use crate::tls::{HandshakeCount, Handshakes, Server};
+use replies::{Replies, Reply};
 use serde_json::json;
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;
@@ -85,7 +87,11 @@ pub struct SinkOptions {
     /// its reply), content (in the middle of it), dot (after the last byte, before the reply)
     #[arg(long, value_name = "PERMILLE:PHASE")]
     pub drop: Vec<Drop>,
-    /// For --refuse and --drop
+    /// Refuse in providers' words: lines of STAGE PERMILLE DOMAIN CODE WORDS, STAGE one of connect, ehlo,
+    /// mail, rcpt, data, dot; DOMAIN of recipients, *.DOMAIN or * (docs/benchmarks.md)
+    #[arg(long, value_name = "FILE")]
+    pub replies: Option<PathBuf>,
+    /// For --refuse, --drop and --replies
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Print the totals as JSON
@@ -105,6 +111,7 @@ struct Sink {
     latency: Duration,
     refusals: Vec<Refuse>,
     drops: Vec<Drop>,
+    replies: Replies,
     random: RefCell<Random>,
     ledger: RefCell<LedgerWriter>,
     reading: ReadBuffer,
@@ -139,6 +146,7 @@ impl Sink {
         let tls = files
             .map(|(certificate, key)| Server::from_files(certificate, key, options.tls_handshakes));
         let tls = tls.transpose()?;
+        let replies = options.replies.as_deref().map(Replies::read).transpose();
         Ok(Sink {
             offer: Offer {
                 chunking: !options.no_chunking,
@@ -152,6 +160,7 @@ impl Sink {
             latency: Duration::from_millis(options.latency),
             refusals: options.refuse.clone(),
             drops: options.drop.clone(),
+            replies: replies.map_err(std::io::Error::other)?.unwrap_or_default(),
             random: RefCell::new(Random::new(options.seed)),
             ledger: RefCell::new(LedgerWriter::create(options.ledger.as_deref())?),
             reading: ReadBuffer::default(),
@@ -180,6 +189,13 @@ impl Sink {
         let found = of_phase.find(|refuse| random.permille(refuse.permille))?;
         add(&self.totals.refused, 1);
         Some(found.code)
+    }
+
+    /// The words to refuse a recipient of this domain with at `phase`, if it is to be refused.
+    fn reply(&self, phase: Phase, domain: &str) -> Option<&Reply> {
+        let found = self.replies.draw(phase, domain, &mut self.random.borrow_mut())?;
+        add(&self.totals.refused, 1);
+        Some(found)
     }
 
     /// Whether to break the connection at `phase`.
@@ -244,7 +260,7 @@ pub fn run(options: &SinkOptions) -> Outcome {
         let what = what.to_owned();
         move |error: std::io::Error| CommandError::new(format!("{what}: {error}"))
     };
-    let sink = Rc::new(Sink::new(options).map_err(failed("ledger or certificate"))?);
+    let sink = Rc::new(Sink::new(options).map_err(failed("ledger, certificate or replies"))?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(failed("runtime"))?;
     let tasks = LocalSet::new();

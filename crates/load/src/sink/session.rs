@@ -1,6 +1,7 @@
 //! One connection.
 
 use super::message::Incoming;
+use super::replies::domain_of;
 use super::{Phase, Sink, add};
 use crate::dialogue::{Dialogue, Event};
 use crate::wire::Wire;
@@ -33,6 +34,10 @@ pub(super) async fn serve(stream: TcpStream, sink: &Sink) {
     let dialogue = Dialogue::new(sink.offer);
     let mut session = Session { dialogue, message: Incoming::default(), cut: false };
     let mut next = Next::Read;
+    if let Some(reply) = sink.reply(Phase::Connect, "") {
+        session.dialogue.greet_in_words(&reply.wire(""));
+        next = Next::Close;
+    }
     while next != Next::Break {
         let output = session.dialogue.output();
         if !output.is_empty() {
@@ -100,6 +105,13 @@ impl Session {
                 self.dialogue.refuse(code);
                 continue;
             }
+            if let Some(reply) = self.reply(sink, phase) {
+                // RFC 5321 §3.8: 421 ends the session.
+                if reply == 421 {
+                    return Next::Close;
+                }
+                continue;
+            }
             match event {
                 Event::Data => {
                     self.message.clear();
@@ -110,6 +122,21 @@ impl Session {
             }
             self.dialogue.accept();
         }
+    }
+
+    /// Refuses in the words that were drawn, if any; the code.
+    fn reply(&mut self, sink: &Sink, phase: Phase) -> Option<u16> {
+        if sink.replies.is_empty() {
+            return None;
+        }
+        let recipient = match phase {
+            Phase::Rcpt => self.dialogue.candidate(),
+            _ => self.dialogue.recipients().next().unwrap_or_default(),
+        };
+        let recipient = String::from_utf8_lossy(recipient).into_owned();
+        let reply = sink.reply(phase, domain_of(&recipient))?;
+        self.dialogue.refuse_in_words(reply.code, &reply.wire(&recipient));
+        Some(reply.code)
     }
 
     /// Counts a message and writes it down. Its reply goes out only after this.

@@ -1,15 +1,18 @@
 //! Sends mail, as fast as it is taken or at a given rate.
 
 mod content;
+mod fields;
 mod minutes;
 mod pace;
 mod recipients;
 mod reply;
 mod report;
 mod session;
+mod shares;
 mod span;
 
 pub use content::{BODY_FIELD, Bodies, Body, BodyKind, ID_FIELD};
+pub use fields::{FixedField, VariedField};
 pub use pace::{Pace, Ticket};
 pub use recipients::Recipients;
 pub(crate) use reply::{Offered, ReplyReader};
@@ -22,11 +25,14 @@ use crate::progress::Progress;
 use crate::random::Random;
 use crate::stop::Stop;
 use crate::tls::{Client, HandshakeCount, Handshakes};
+use crate::words::{Line, Words, lines};
+use fields::Fields;
 use minutes::{MINUTE, Minutes};
 use report::Tally;
 use session::{Run, Session};
+use shares::weight;
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -77,9 +83,12 @@ pub struct SourceOptions {
     /// A file with one address on each line, taken in turn
     #[arg(long, value_name = "FILE", group = "whom")]
     pub recipients: Option<PathBuf>,
-    /// Send to user@DOMAIN, domains taken in turn
-    #[arg(long, value_name = "DOMAIN,...", value_delimiter = ',', group = "whom")]
+    /// Send to user@DOMAIN, domains taken in turn; with weights they are drawn
+    #[arg(long, value_name = "DOMAIN[=WEIGHT],...", value_delimiter = ',', group = "whom")]
     pub domains: Vec<String>,
+    /// A file with a domain, and perhaps its weight, on each line, drawn by weight
+    #[arg(long, value_name = "FILE", group = "whom")]
+    pub domains_file: Option<PathBuf>,
     /// Send to this many made-up domains: domain0.SUFFIX, domain1.SUFFIX, ...
     #[arg(long, value_name = "N", group = "whom")]
     pub domain_count: Option<u64>,
@@ -89,6 +98,13 @@ pub struct SourceOptions {
     /// Never use an address twice: user<n>@DOMAIN
     #[arg(long)]
     pub distinct_recipients: bool,
+    /// A header field of each message; {n} in it is the message's number
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub header: Vec<FixedField>,
+    /// A header field whose value is drawn by weight for each message, such as X-Tenant=acme*3|t{20}; {N}
+    /// stands for 0 to N-1
+    #[arg(long, value_name = "NAME=VALUE[*WEIGHT]|...")]
+    pub vary: Vec<VariedField>,
     /// Recipients of each message
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub recipients_per_message: u64,
@@ -142,6 +158,17 @@ impl SourceOptions {
             let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             return Recipients::list(lines.map(str::to_owned).collect(), per_message);
         }
+        if let Some(path) = &self.domains_file {
+            return Recipients::weighted(read_domains(path)?, distinct, per_message);
+        }
+        if self.domains.iter().any(|domain| domain.contains('=')) {
+            let weighted = |text: &String| match text.split_once('=') {
+                Some((domain, share)) => Ok((domain.to_owned(), weight(share)?)),
+                None => Ok((text.clone(), 1)),
+            };
+            let domains = self.domains.iter().map(weighted).collect::<Result<_, String>>();
+            return Recipients::weighted(domains?, distinct, per_message);
+        }
         if !self.domains.is_empty() {
             return Recipients::domains(self.domains.clone(), distinct, per_message);
         }
@@ -175,6 +202,7 @@ impl SourceOptions {
             to: resolve(&self.to).map_err(|error| format!("{}: {error}", self.to))?,
             from: self.from.clone(),
             recipients: self.recipients()?,
+            fields: Fields::new(&self.header, &self.vary, self.seed),
             bodies: Bodies::generate(self.body_kind, self.body_bytes, self.seed),
             random: RefCell::new(Random::new(self.seed)),
             date: date(now),
@@ -198,6 +226,23 @@ impl SourceOptions {
             ledger: RefCell::new(ledger.map_err(|error| format!("ledger: {error}"))?),
         })
     }
+}
+
+/// Domains and weights of a file.
+fn read_domains(path: &Path) -> Result<Vec<(String, u64)>, String> {
+    let text = crate::file::read(path).map_err(|error| error.to_string())?;
+    let read = |line: Line<'_>| {
+        let mut words = Words::new(line.text);
+        let (_, domain) = words.next("a domain")?;
+        let share = match words.rest() {
+            (_, "") => 1,
+            (at, text) => weight(text).map_err(|why| (at, why))?,
+        };
+        Ok((domain.to_owned(), share))
+    };
+    let domains = lines(&text, '#')
+        .map(|line| read(line).map_err(|wrong| line.wrong(path, wrong).to_string()));
+    domains.collect()
 }
 
 /// As RFC 5322 §3.3 writes it: like HTTP's, with the zone as a number.

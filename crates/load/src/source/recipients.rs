@@ -1,5 +1,6 @@
 //! Who messages go to.
 
+use super::shares::Shares;
 use std::fmt::Write as _;
 
 /// Local part of every address when they need not differ.
@@ -12,6 +13,8 @@ enum Origin {
     List(Vec<String>),
     /// Domains taken in turn.
     Domains(Vec<String>),
+    /// Drawn by their weights.
+    Weighted(Shares<String>),
     /// `domain0.SUFFIX`, `domain1.SUFFIX`, …, taken in turn.
     Generated { count: u64, suffix: String },
 }
@@ -64,6 +67,23 @@ impl Recipients {
         Ok(Recipients { origin: Origin::Domains(domains), distinct, per_message })
     }
 
+    /// The same with domains that are drawn by their weights: `DOMAIN` and a weight behind it or none.
+    ///
+    /// # Errors
+    /// As of [`Recipients::domains`].
+    pub fn weighted(
+        domains: Vec<(String, u64)>,
+        distinct: bool,
+        per_message: u64,
+    ) -> Result<Recipients, String> {
+        if let Some((bad, _)) = domains.iter().find(|(name, _)| !is_plain(&format!("x@{name}"))) {
+            return Err(format!("{bad:?} is not a domain"));
+        }
+        let shares = Shares::new(domains.into_iter().map(|(name, weight)| (weight, name)));
+        let origin = Origin::Weighted(shares.ok_or("no domains")?);
+        Ok(Recipients { origin, distinct, per_message })
+    }
+
     /// The same with `count` made-up domains.
     ///
     /// # Errors
@@ -106,6 +126,10 @@ impl Recipients {
             Origin::Domains(domains) => {
                 local(out);
                 out.push_str(&domains[(number % domains.len() as u64) as usize]);
+            }
+            Origin::Weighted(domains) => {
+                local(out);
+                out.push_str(domains.pick(number).map_or("", String::as_str));
             }
             Origin::Generated { count, suffix } => {
                 local(out);
@@ -163,6 +187,19 @@ mod tests {
             all(&Recipients::list(list, 2).expect("valid"), 2),
             ["a@x", "b@x", "c@x", "a@x"]
         );
+    }
+
+    #[test]
+    fn weighted_domains_come_in_their_shares() {
+        let domains = vec![("big.test".to_owned(), 9), ("small.test".to_owned(), 1)];
+        let recipients = Recipients::weighted(domains, true, 1).expect("valid");
+        let addresses = all(&recipients, 10_000);
+        let small = addresses.iter().filter(|address| address.ends_with("@small.test")).count();
+        assert!((900..1_100).contains(&small), "{small}");
+        assert_eq!(addresses.iter().collect::<HashSet<_>>().len(), 10_000);
+        assert_eq!(addresses, all(&recipients, 10_000));
+        assert!(Recipients::weighted(vec![], true, 1).is_err());
+        assert!(Recipients::weighted(vec![("a b".into(), 1)], true, 1).is_err());
     }
 
     #[test]

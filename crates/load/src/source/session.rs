@@ -1,6 +1,7 @@
 //! One session: connects, sends, connects again.
 
 use super::content::{Bodies, Body};
+use super::fields::Fields;
 use super::pace::{Pace, Ticket};
 use super::recipients::Recipients;
 use super::reply::{Offered, ReplyReader};
@@ -33,6 +34,8 @@ pub(super) struct Run {
     pub(super) to: SocketAddr,
     pub(super) from: String,
     pub(super) recipients: Recipients,
+    /// Beside those that each message has.
+    pub(super) fields: Fields,
     pub(super) bodies: Bodies,
     /// What is drawn.
     pub(super) random: RefCell<Random>,
@@ -61,6 +64,7 @@ pub(super) struct Run {
 struct Message<'a> {
     run: &'a Run,
     ticket: Ticket,
+    number: u64,
     id: String,
     body: &'a Body,
     /// Address and whether it was refused.
@@ -85,7 +89,17 @@ impl<'a> Message<'a> {
         };
         let recipients = (0..run.recipients.per_message()).map(recipient).collect();
         let body = run.bodies.draw(&mut run.random.borrow_mut());
-        Message { run, ticket, id, body, recipients, begun: false, written: None, settled: false }
+        Message {
+            run,
+            ticket,
+            number,
+            id,
+            body,
+            recipients,
+            begun: false,
+            written: None,
+            settled: false,
+        }
     }
 
     /// Records the fate and counts it under the phase that decided it.
@@ -482,11 +496,13 @@ impl Session {
         let body = if chunking { &content.raw } else { &content.wire };
         if chunking {
             let mut header = Vec::with_capacity(512);
+            run.fields.write(message.number, &mut header);
             content.write_header(&mut header, &message.id, &run.from, to, &run.date);
             let length = header.len() + body.len();
             self.out.extend_from_slice(format!("BDAT {length} LAST\r\n").as_bytes());
             self.out.extend_from_slice(&header);
         } else {
+            run.fields.write(message.number, &mut self.out);
             content.write_header(&mut self.out, &message.id, &run.from, to, &run.date);
         }
         if body.len() <= COPY_BYTES_MAX {

@@ -1,6 +1,7 @@
 //! Which queued mail a command is about.
 
 use super::{RecipientState, text};
+use ::classes::ReplyClass;
 use mail::MessageId;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,9 @@ pub struct Filter {
     /// Words in its last failure or in the reason of its hold, compared without case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the reply of its last failure means.
+    #[serde(with = "text::class_option", skip_serializing_if = "Option::is_none")]
+    pub class: Option<ReplyClass>,
     /// The message is at least so old.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub older_than_ms: Option<u64>,

@@ -35,6 +35,9 @@ pub struct Summary {
     pub next_hops: Vec<Group>,
     /// By the last failure.
     pub reasons: Vec<Group>,
+    /// By the class of the last failure, of those that have one.
+    #[serde(default)]
+    pub classes: Vec<Group>,
     pub ages: Vec<AgeGroup>,
 }
 
@@ -109,6 +112,7 @@ pub(crate) struct Counting {
     pub(crate) domains: Count,
     pub(crate) next_hops: Count,
     pub(crate) reasons: Count,
+    pub(crate) classes: Count,
     pub(crate) ages: [u64; AGE_BUCKETS.len()],
 }
 
@@ -129,6 +133,7 @@ impl Counting {
             (&mut self.domains, &other.domains),
             (&mut self.next_hops, &other.next_hops),
             (&mut self.reasons, &other.reasons),
+            (&mut self.classes, &other.classes),
         ];
         for (mine, theirs) in tables {
             for group in theirs {
@@ -151,6 +156,7 @@ impl Counting {
             domains: self.domains.finish(top),
             next_hops: self.next_hops.finish(top),
             reasons: self.reasons.finish(top),
+            classes: self.classes.finish(top),
             ages: ages.collect(),
         }
     }

@@ -74,6 +74,35 @@ pub mod wall_option {
     }
 }
 
+/// For `#[serde(with = …)]`: an optional class of replies, by its name.
+pub mod class_option {
+    use ::classes::ReplyClass;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The serializer's own.
+    pub fn serialize<S: Serializer>(
+        class: &Option<ReplyClass>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match class {
+            Some(class) => serializer.collect_str(class),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When there is no such class.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<ReplyClass>, D::Error> {
+        let name = Option::<String>::deserialize(d)?;
+        name.map(|name| name.parse().map_err(D::Error::custom)).transpose()
+    }
+}
+
 /// Reads a time as [`Wall`] prints it: `2026-11-21T10:11:12.345Z`, from 1970 to 9999.
 #[must_use]
 pub fn parse_wall(text: &str) -> Option<Wall> {

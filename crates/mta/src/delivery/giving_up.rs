@@ -23,7 +23,7 @@ pub(crate) fn fail_now<W: World>(
         .iter()
         .map(|entry| {
             let judged = judge(delivery, entry, Verdict::Failed(Arc::clone(failure)));
-            judged.count(&delivery.services.metrics, message);
+            judged.count(&delivery.services, message);
             judged
         })
         .collect();
@@ -47,7 +47,7 @@ pub(crate) fn refuse<W: World>(
     entry: EntryDetail,
     failure: Arc<Failure>,
 ) {
-    delivery.services.metrics.failures.inc();
+    delivery.services.note_failed(&failure);
     give_up(delivery, &entry, Verdict::Failed(failure));
 }
 

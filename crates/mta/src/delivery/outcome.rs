@@ -66,7 +66,7 @@ pub(crate) fn conclude<W: World>(
             domain: None,
             verdict,
         };
-        judged.count(&delivery.services.metrics, message);
+        judged.count(&delivery.services, message);
         let passed_on = judged.is_delivered() && context.dsn_passed_on;
         if !passed_on && report::is_due(delivery, message, &judged) {
             sorted.judged.push(judged);
@@ -94,7 +94,7 @@ impl Sorted {
         self.settled.push((judged.index, kind));
         self.delivered += u64::from(judged.is_delivered());
         if delivery.services.events.is_on() {
-            self.events.push(judged.event(message));
+            self.events.push(judged.event(&delivery.services, message));
         }
     }
 }
@@ -152,7 +152,7 @@ fn note_deferred<W: World>(
     mine: Deferred,
     failure: Arc<Failure>,
 ) {
-    delivery.services.metrics.deferrals.inc();
+    delivery.services.note_deferred(&failure);
     let same = deferred.iter_mut().find(|other| {
         (other.attempts, other.next_try) == (mine.attempts, mine.next_try)
             && *other.failure == *failure
@@ -199,6 +199,7 @@ fn write_deferred<W: World>(
             recipients: event::Recipients::from_slice(&recipients),
             kind: Kind::Deferred(Box::new(Trouble {
                 hop: hop.cloned(),
+                class: delivery.services.classes.of(&failure),
                 failure: Some(Arc::clone(&failure)),
                 attempts,
                 next_try: Some(next_try),

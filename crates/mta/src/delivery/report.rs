@@ -66,7 +66,7 @@ fn settle_alone<W: World>(delivery: &Rc<Delivery<W>>, message: &Message, judged:
     let events: Vec<Event> = judged
         .iter()
         .filter(|judged| judged.settle_kind().is_some())
-        .map(|judged| judged.event(message))
+        .map(|judged| judged.event(&delivery.services, message))
         .collect();
     if let Some(state) = records.state {
         delivery.custody.settle_later(message.id, Record::State(state), None, 0);
@@ -262,7 +262,7 @@ impl Due {
             .judged
             .iter()
             .filter(|judged| judged.is_delivered())
-            .map(|judged| judged.event(&self.original))
+            .map(|judged| judged.event(&delivery.services, &self.original))
             .collect();
         // Counted again by whoever writes it now.
         delivery.custody.handle_durable(self.delivered);
@@ -294,7 +294,11 @@ impl Due {
         };
         if delivery.services.events.is_on() {
             for judged in self.judged.iter().filter(is_told) {
-                delivery.services.emit_at(judged.event(&self.original), log, position);
+                delivery.services.emit_at(
+                    judged.event(&delivery.services, &self.original),
+                    log,
+                    position,
+                );
             }
         }
         for (dsn, action) in &self.dsns {

@@ -3,7 +3,8 @@
 use super::unreported::FailedRecipient;
 use crate::event::{self, Done, Event, Hop, Kind, Trouble};
 use crate::message::Message;
-use crate::metrics::Metrics;
+use crate::seams::World;
+use crate::services::Services;
 use mail::dsn::{Outcome, Success};
 use mail::{Class, Domain, EnhancedStatus, Failure, Notify, Reply, Wall};
 use queue::EntryId;
@@ -93,7 +94,8 @@ impl Judged {
         }
     }
 
-    pub(crate) fn count(&self, metrics: &Metrics, message: &Message) {
+    pub(crate) fn count<W: World>(&self, services: &Services<W>, message: &Message) {
+        let metrics = &services.metrics;
         if self.is_delivered() {
             metrics.delivery_delay.observe(self.at.since(message.received_at));
         }
@@ -103,7 +105,7 @@ impl Judged {
                 metrics.relays.inc();
                 metrics.bytes_sent.add(message.content_bytes());
             }
-            Verdict::Failed(_) => metrics.failures.inc(),
+            Verdict::Failed(ref failure) => services.note_failed(failure),
             Verdict::Expired { .. } => metrics.expiries.inc(),
             Verdict::Delayed { .. } => {}
         }
@@ -160,11 +162,12 @@ impl Judged {
     }
 
     /// What the event log says of it.
-    pub(crate) fn event(&self, message: &Message) -> Event {
+    pub(crate) fn event<W: World>(&self, services: &Services<W>, message: &Message) -> Event {
         let trouble = || {
             Box::new(Trouble {
                 hop: self.hop.clone(),
                 failure: self.failure().cloned(),
+                class: self.failure().and_then(|failure| services.classes.of(failure)),
                 attempts: self.attempts,
                 next_try: None,
             })

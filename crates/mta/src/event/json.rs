@@ -216,6 +216,10 @@ fn trouble_fields(line: &mut Line<'_>, trouble: &Trouble) {
     if let Some(failure) = &trouble.failure {
         failure_fields(line, failure);
     }
+    if let Some(verdict) = trouble.class {
+        line.plain("class", verdict.class.as_str());
+        line.plain("kind", verdict.kind.as_str());
+    }
     if let Some(next_try) = trouble.next_try {
         line.wall("next_try", next_try);
     }

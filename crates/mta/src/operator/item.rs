@@ -8,7 +8,8 @@ use crate::message::Message;
 use crate::meta;
 use crate::schedule::resolution::asker_of;
 use crate::seams::World;
-use mail::{MessageId, Mono, Wall};
+use ::classes::ReplyClass;
+use mail::{Failure, MessageId, Mono, Wall};
 use queue::{Blocker, EntryDetail, EntryId, Pause};
 use spool::LoadError;
 use spool::record::tag;
@@ -40,7 +41,9 @@ impl<W: World> Operator<W> {
             let address = address.mailbox.to_string();
             let mut recipient = self.recipient(address, message.received_at, entry)?;
             if recipient.last_failure.is_none() && entry.attempts > 0 {
-                recipient.last_failure = message.last_failure().map(|f| f.to_string());
+                let failure = message.last_failure();
+                recipient.class = failure.as_deref().and_then(|failure| self.class_of(failure));
+                recipient.last_failure = failure.map(|f| f.to_string());
             }
             Some(recipient)
         });
@@ -157,9 +160,14 @@ impl<W: World> Operator<W> {
             expires_at: expires_at.map(|age| received_at.after(age)),
             attempts: entry.attempts,
             last_failure: entry.last_failure.as_ref().map(ToString::to_string),
+            class: entry.last_failure.as_deref().and_then(|failure| self.class_of(failure)),
             route: route.map(|route| route.name.to_string()),
             next_hop: placed.or_else(|| route.and_then(|route| route.next_hop())),
         })
+    }
+
+    fn class_of(&self, failure: &Failure) -> Option<ReplyClass> {
+        self.services.classes.of(failure).map(|verdict| verdict.class)
     }
 
     /// What an entry waits for in a line of the process, if its queue waits there.
@@ -237,6 +245,7 @@ impl<W: World> Operator<W> {
             attempts: recipient.attempts,
             next_try: Some(next_try),
             last_failure: recipient.failure.as_ref().map(ToString::to_string),
+            class: recipient.failure.as_deref().and_then(|failure| self.class_of(failure)),
             route: None,
             next_hop: None,
         }

@@ -78,7 +78,9 @@ impl<W: World> Operator<W> {
             let found = self.delivery.unreported.of(id).into_iter().find_map(|(given_up, _)| {
                 let age = u64::try_from(now.since(given_up.received_at).as_millis());
                 let age_ms = age.unwrap_or(u64::MAX);
-                walk.sieve.passes_given_up(&given_up, age_ms).then_some(age_ms)
+                walk.sieve
+                    .passes_given_up(&given_up, &self.services.classes, age_ms)
+                    .then_some(age_ms)
             });
             let Some(age_ms) = found else { continue };
             if let Some(sender) = walk.sieve.sender() {

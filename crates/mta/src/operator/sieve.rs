@@ -5,6 +5,7 @@ use crate::control::{Filter, RecipientState, is_hop};
 use crate::delivery::unreported::FailedRecipient;
 use crate::message::Message;
 use crate::meta;
+use crate::reply_classes::ReplyClasses;
 use crate::routing::Active;
 use queue::{Glance, GlanceState, Queue};
 use spool::record::tag;
@@ -36,7 +37,13 @@ impl Sieve {
     }
 
     /// Whether an entry may match, by what the queue knows of it.
-    pub(super) fn passes(&self, queue: &Queue, active: &Active, glance: &Glance) -> bool {
+    pub(super) fn passes(
+        &self,
+        queue: &Queue,
+        active: &Active,
+        classes: &ReplyClasses,
+        glance: &Glance,
+    ) -> bool {
         let filter = &self.filter;
         let age_ms = glance.age_us / 1_000;
         if filter.older_than_ms.is_some_and(|least| age_ms < least)
@@ -49,6 +56,7 @@ impl Sieve {
             && filter.route.is_none()
             && filter.next_hop.is_none()
             && filter.reason.is_none()
+            && filter.class.is_none()
         {
             return true;
         }
@@ -71,6 +79,12 @@ impl Sieve {
                 }
             };
             if !is {
+                return false;
+            }
+        }
+        if let Some(wanted) = filter.class {
+            let failure = queue.last_failure(glance.entry);
+            if failure.and_then(|failure| classes.of(failure)).is_none_or(|v| v.class != wanted) {
                 return false;
             }
         }
@@ -103,7 +117,12 @@ impl Sieve {
     }
 
     /// Whether a recipient that was given up and not reported matches.
-    pub(super) fn passes_given_up(&self, given_up: &FailedRecipient, age_ms: u64) -> bool {
+    pub(super) fn passes_given_up(
+        &self,
+        given_up: &FailedRecipient,
+        classes: &ReplyClasses,
+        age_ms: u64,
+    ) -> bool {
         let filter = &self.filter;
         let domain = given_up.domain.as_ref().map(mail::Domain::as_str);
         let failure = given_up.failure.as_ref().map(|f| f.to_string().to_lowercase());
@@ -114,6 +133,10 @@ impl Sieve {
             && filter.younger_than_ms.is_none_or(|most| age_ms < most)
             && filter.reason.as_deref().is_none_or(|words| {
                 failure.as_deref().is_some_and(|failure| failure.contains(words))
+            })
+            && filter.class.is_none_or(|wanted| {
+                let verdict = given_up.failure.as_ref().and_then(|failure| classes.of(failure));
+                verdict.is_some_and(|verdict| verdict.class == wanted)
             })
             && filter.route.is_none()
             && filter.next_hop.is_none()

@@ -48,7 +48,12 @@ impl<W: World> Operator<W> {
                     }
                 }
                 match queue.last_failure(glance.entry) {
-                    Some(failure) => counting.reasons.add(&failure.to_string(), 1, age_ms),
+                    Some(failure) => {
+                        counting.reasons.add(&failure.to_string(), 1, age_ms);
+                        if let Some(verdict) = self.services.classes.of(failure) {
+                            counting.classes.add(verdict.class.as_str(), 1, age_ms);
+                        }
+                    }
                     None => counting.reasons.add("(no failure)", 1, age_ms),
                 }
             }

@@ -116,7 +116,7 @@ impl<W: World> Operator<W> {
             for chunk in walk.chunk..end {
                 for glance in queue.glances(walk.began, chunk) {
                     seen += 1;
-                    if walk.sieve.passes(&queue, &active, &glance) {
+                    if walk.sieve.passes(&queue, &active, &self.services.classes, &glance) {
                         found.push(glance);
                     }
                 }

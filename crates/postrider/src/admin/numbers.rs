@@ -3,8 +3,8 @@
 use crate::tables::TableNumbers;
 use crate::world::Start;
 use mta::metrics::{
-    AcmeMetrics, Description, EventMetrics, HistogramSnapshot, LogMetrics, MailboxMetrics,
-    MetricSet, Metrics, PolicyMetrics, TlsReportMetrics, Value,
+    AcmeMetrics, ClassMetrics, Description, EventMetrics, HistogramSnapshot, LogMetrics,
+    MailboxMetrics, MetricSet, Metrics, PolicyMetrics, TlsReportMetrics, Value,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -29,6 +29,7 @@ pub(crate) struct Numbers {
     pub(crate) policies: Arc<PolicyMetrics>,
     pub(crate) acme: Arc<AcmeMetrics>,
     pub(crate) tls_reports: Arc<TlsReportMetrics>,
+    pub(crate) classes: Arc<ClassMetrics>,
     /// When the server started.
     pub(crate) started: Start,
 }
@@ -36,6 +37,7 @@ pub(crate) struct Numbers {
 impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         encode(&mut encoder, &sum(&self.shards))?;
+        encode(&mut encoder, &sum(std::slice::from_ref(&self.classes)))?;
         encode(&mut encoder, &sum(&self.logs))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.mailboxes)))?;
         encode(&mut encoder, &sum(std::slice::from_ref(&self.policies)))?;

@@ -20,6 +20,7 @@ fn numbers() -> Numbers {
         policies: Arc::default(),
         acme: Arc::default(),
         tls_reports: Arc::default(),
+        classes: Arc::default(),
         started: Start::now(),
     }
 }

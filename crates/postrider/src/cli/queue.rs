@@ -1,6 +1,7 @@
 //! `postrider queue`: what an operator may ask about queued mail.
 
 use super::ServerArgs;
+use ::classes::ReplyClass;
 use clap::{Args, Subcommand, ValueEnum};
 use mail::{MessageId, Wall};
 use mta::control::{ControlRequest, Filter, RecipientState, Scope, Select};
@@ -256,6 +257,9 @@ pub(crate) struct FilterArgs {
     /// Only recipients whose last failure, or reason of hold, has these words.
     #[arg(long, value_name = "WORDS")]
     pub(crate) failure: Option<String>,
+    /// Only recipients whose last failure is a reply of this class, such as rate_limited.
+    #[arg(long, value_name = "CLASS")]
+    pub(crate) class: Option<ReplyClass>,
     /// Only messages that are at least so old, such as 2h.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) older_than: Option<Duration>,
@@ -276,6 +280,7 @@ impl FilterArgs {
             route: self.route.clone(),
             next_hop: self.next_hop.clone(),
             reason: self.failure.clone(),
+            class: self.class,
             older_than_ms: self.older_than.map(ms),
             younger_than_ms: self.younger_than.map(ms),
         }
@@ -297,7 +302,7 @@ pub(crate) struct SelectArgs {
     pub(crate) filter: FilterArgs,
 }
 
-const FILTERS: [&str; 10] = [
+const FILTERS: [&str; 11] = [
     "domain",
     "sender",
     "recipient",
@@ -306,10 +311,11 @@ const FILTERS: [&str; 10] = [
     "route",
     "next_hop",
     "failure",
+    "class",
     "older_than",
     "younger_than",
 ];
-const OTHERWISE: [&str; 11] = [
+const OTHERWISE: [&str; 12] = [
     "all",
     "domain",
     "sender",
@@ -319,6 +325,7 @@ const OTHERWISE: [&str; 11] = [
     "route",
     "next_hop",
     "failure",
+    "class",
     "older_than",
     "younger_than",
 ];
@@ -483,6 +490,17 @@ mod tests {
         assert_eq!(
             request("retry --next-hop mx.test --failure refused --older-than 2h"),
             ControlRequest::QueueRetry { select: Select::Filter(filter) }
+        );
+        assert_eq!(
+            request("fail --class unknown_recipient"),
+            ControlRequest::QueueFail {
+                select: Select::Filter(Filter {
+                    class: Some(ReplyClass::UnknownRecipient),
+                    ..Filter::default()
+                }),
+                status: Some("5.0.0".to_owned()),
+                reason: "given up by an operator".to_owned(),
+            }
         );
         assert_eq!(
             request("resume --route out"),

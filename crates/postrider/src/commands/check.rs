@@ -2,6 +2,7 @@
 
 use super::load::{self, LoadError};
 use crate::cli::{CheckArgs, exit};
+use crate::reply_classes;
 use config::{Certificate, Config, Problem};
 use serde_json::json;
 use std::io::IsTerminal;
@@ -11,7 +12,10 @@ use std::process::ExitCode;
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let colour = std::io::stderr().is_terminal();
     let loaded = match load::config(args.file.config.as_deref()) {
-        Ok(config) => Ok(config),
+        Ok(config) => match reply_classes::read(&config) {
+            Ok(_) => Ok(config),
+            Err(mistakes) => return of_classes(args, &mistakes),
+        },
         Err(LoadError::Wrong(errors)) => Err(errors),
         Err(unreadable) => {
             eprint!("{}", unreadable.render(colour));
@@ -43,6 +47,18 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         }
     }
     if right { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
+}
+
+/// The file is right, and one that it names is not.
+fn of_classes(args: &CheckArgs, mistakes: &[String]) -> ExitCode {
+    if args.json {
+        let as_json = |mistake: &String| json!({ "severity": "error", "message": mistake });
+        let list: Vec<_> = mistakes.iter().map(as_json).collect();
+        super::print(&format!("{:#}\n", json!({ "valid": false, "problems": list })));
+    } else {
+        mistakes.iter().for_each(|mistake| eprintln!("{mistake}"));
+    }
+    ExitCode::from(exit::USAGE)
 }
 
 /// A line for each certificate that is ordered.

@@ -240,6 +240,7 @@ fn start_admin(
             policies: Arc::clone(&node.metrics.policies),
             acme: Arc::clone(&node.metrics.acme),
             tls_reports: Arc::clone(&node.metrics.tls_reports),
+            classes: Arc::clone(&node.metrics.classes),
             started: node.started,
         },
         health: Arc::new(move || Health {

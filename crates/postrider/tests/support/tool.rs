@@ -94,15 +94,21 @@ impl Tool {
 
     /// The same at a given address.
     pub fn sink_at(files: &Files, listen: &str, arguments: &[&str]) -> Tool {
+        let ledger = files.path("sink.ledger").display().to_string();
+        let first = ["sink", "--json", "--listen", listen, "--ledger", &ledger];
+        Tool::lab(&[&first[..], arguments].concat())
+    }
+
+    /// One of our load tools that listens.
+    pub fn lab(arguments: &[&str]) -> Tool {
         let mut command = Command::new(lab());
-        command.args(["sink", "--json", "--listen", listen, "--ledger"]);
-        command.arg(files.path("sink.ledger")).args(arguments);
+        command.args(arguments);
         let mut tool = Tool::spawn(command);
         let mut stdout = BufReader::new(tool.child.stdout.take().expect("stdout is a pipe"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("a line");
         let address = line.trim().strip_prefix("listening on ");
-        tool.address = address.unwrap_or_else(|| panic!("the sink says {line:?}")).to_owned();
+        tool.address = address.unwrap_or_else(|| panic!("{arguments:?} says {line:?}")).to_owned();
         tool.collect(stdout);
         tool
     }

@@ -151,6 +151,11 @@ fn trouble_says_who_and_why() {
     let trouble = Trouble {
         hop: Some(hop()),
         failure: Some(Arc::new(failure)),
+        class: Some(::classes::Verdict {
+            class: ::classes::ReplyClass::MailboxFull,
+            kind: ::classes::FailureKind::Soft,
+            rule: None,
+        }),
         attempts: 3,
         next_try: Some(Wall(0)),
     };
@@ -167,6 +172,8 @@ fn trouble_says_who_and_why() {
         assert_eq!(line["status"], "4.2.2");
         assert_eq!(line["reply"], "452 4.2.2 full");
         assert_eq!(line["reason"], "in reply to RCPT TO");
+        assert_eq!(line["class"], "mailbox_full");
+        assert_eq!(line["kind"], "soft");
         assert_eq!(line["next_try"], "1970-01-01T00:00:00.000Z");
         assert_eq!(line["attempts"], 3);
     }

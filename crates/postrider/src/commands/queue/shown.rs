@@ -109,6 +109,9 @@ fn recipient_lines(text: &mut String, recipient: &QueueRecipient, now: Wall) {
     if let Some(failure) = &recipient.last_failure {
         let _ = writeln!(text, "    last try   {}", clean(failure));
     }
+    if let Some(class) = recipient.class {
+        let _ = writeln!(text, "    class      {class}");
+    }
 }
 
 /// One sentence per open recipient: what it waits for, and until when.
@@ -207,6 +210,7 @@ pub(super) fn summary(summary: &Summary) -> String {
         ("DOMAIN", &summary.domains),
         ("NEXT HOP", &summary.next_hops),
         ("LAST FAILURE", &summary.reasons),
+        ("CLASS", &summary.classes),
     ];
     for (title, groups) in tables.into_iter().filter(|(_, groups)| !groups.is_empty()) {
         let rows = groups.iter().map(|group| {
@@ -336,6 +340,7 @@ mod tests {
                 attempts: 2,
                 next_try: None,
                 last_failure: Some("mx.example.com[192.0.2.1]:25 said: 421 4.7.0 busy".to_owned()),
+                class: Some(::classes::ReplyClass::ServerError),
                 route: Some("example.com".to_owned()),
                 next_hop: Some("smtp:mx.example.com".to_owned()),
             }],
@@ -371,6 +376,7 @@ mod tests {
             domains: vec![group("a.test")],
             next_hops: vec![group("smtp:mx\u{202e}.test:25")],
             reasons: vec![group("450 busy")],
+            classes: vec![group("server_error")],
             ages: vec![AgeGroup { name: "under 1m".to_owned(), below_ms: None, recipients: 12 }],
         });
         let lines: Vec<&str> = text.lines().map(str::trim).collect();

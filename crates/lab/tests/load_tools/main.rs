@@ -3,6 +3,8 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod senders;
+
 use load::listener::free_port;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};

@@ -1,0 +1,162 @@
+//! Rules that are ready to be asked.
+
+use crate::class::{FailureKind, ReplyClass};
+use crate::file::{FILE_BYTES_MAX, Provider, Reading, Rule, Source};
+use crate::mistake::Mistake;
+use crate::said::{Said, push_words};
+use regex::bytes::{RegexSet, RegexSetBuilder};
+use std::sync::{Arc, LazyLock};
+
+/// What our own rules are called.
+pub const BUILTIN: &str = "builtin";
+
+/// Octets of memory that all patterns together may take once they are compiled, and as many again for
+/// each thread that uses them.
+const SET_BYTES_MAX: usize = 16 << 20;
+
+/// Our own rules, compiled once in the process: they are the same for all, and never change.
+static BUILTIN_CLASSES: LazyLock<Arc<Classes>> = LazyLock::new(|| {
+    let classes = Classes::read(&[]);
+    Arc::new(classes.unwrap_or_else(|mistakes| unreachable!("{}", mistakes[0])))
+});
+
+/// Rules, in order.
+#[derive(Debug)]
+pub struct Classes {
+    files: Vec<Box<str>>,
+    rules: Vec<Rule>,
+    patterns: RegexSet,
+    providers: Vec<Provider>,
+}
+
+/// What a reply means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why.
+    pub class: ReplyClass,
+    /// What to do about it.
+    pub kind: FailureKind,
+    /// The rule, for [`Classes::place`]; `None`: no rule matches.
+    pub rule: Option<u32>,
+}
+
+/// The line of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Its file; [`BUILTIN`] for reading.
+    pub file: &'a str,
+    /// From 1.
+    pub line: u32,
+}
+
+impl Classes {
+    /// Our own rules.
+    #[must_use]
+    pub fn builtin() -> Arc<Classes> {
+        Arc::clone(&BUILTIN_CLASSES)
+    }
+
+    /// Rules of these files, in order, and ours behind them.
+    ///
+    /// # Errors
+    /// All mistakes, in the order of files and lines.
+    pub fn read(files: &[Source<'_>]) -> Result<Classes, Vec<Mistake>> {
+        let mut reading = Reading::default();
+        for file in files {
+            reading.read(*file);
+        }
+        reading.is_ours = true;
+        reading.read(Source { name: BUILTIN, text: include_bytes!("builtin.classes") });
+        reading.finish();
+        if !reading.mistakes.is_empty() {
+            return Err(reading.mistakes);
+        }
+        let built = RegexSetBuilder::new(&*reading.patterns)
+            .unicode(false)
+            .case_insensitive(true)
+            .size_limit(SET_BYTES_MAX)
+            .dfa_size_limit(SET_BYTES_MAX)
+            .build();
+        let patterns = built.map_err(|_| {
+            let file = reading.files.first().cloned().unwrap_or_default();
+            let text = format!("compiled, all patterns take more than {SET_BYTES_MAX} octets");
+            vec![Mistake { file, line: 1, column: 1, text: text.into() }]
+        })?;
+        let Reading { files, rules, providers, .. } = reading;
+        Ok(Classes { files, rules, patterns, providers })
+    }
+
+    /// The provider whose mail host this is.
+    #[must_use]
+    pub fn provider_of(&self, host: &str) -> Option<&str> {
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        let runs = |provider: &&Provider| provider.hosts.iter().any(|p| p.matches(&host));
+        self.providers.iter().find(runs).map(|provider| &*provider.name)
+    }
+
+    /// Names of the providers that rules can tell apart.
+    pub fn providers(&self) -> impl Iterator<Item = &str> {
+        self.providers.iter().map(|provider| &*provider.name)
+    }
+
+    /// What a refusal means; `None`: it is none.
+    #[must_use]
+    pub fn classify(&self, said: &Said<'_>) -> Option<Verdict> {
+        let mut words = String::new();
+        push_words(said.text, &mut words);
+        said.is_failure().then(|| self.judge(said, self.provider_index(said.provider), &words))
+    }
+
+    /// The number of a provider; `None` of one that no rule knows.
+    pub(crate) fn provider_index(&self, name: Option<&str>) -> Option<usize> {
+        let name = name?;
+        self.providers.iter().position(|provider| *provider.name == *name)
+    }
+
+    /// The same of words that are in one line and of bounded length.
+    pub(crate) fn judge(&self, said: &Said<'_>, provider: Option<usize>, words: &str) -> Verdict {
+        let status = said.status_in(words);
+        let matched = self.patterns.matches(words.as_bytes());
+        let found = self.rules.iter().position(|rule| {
+            rule.code.matches(said.code)
+                && rule.status.matches(status)
+                && rule.provider.is_none_or(|wanted| provider == Some(wanted))
+                && rule.pattern.is_none_or(|pattern| matched.matched(pattern))
+        });
+        match found.and_then(|index| self.rules.get(index)) {
+            Some(rule) => {
+                let index = found.and_then(|index| u32::try_from(index).ok());
+                let kind = rule.kind.unwrap_or_else(|| rule.class.kind_in(said.code));
+                Verdict { class: rule.class, kind, rule: index }
+            }
+            None => {
+                let class = ReplyClass::Unclassified;
+                Verdict { class, kind: class.kind(), rule: None }
+            }
+        }
+    }
+
+    /// Where a rule stands.
+    #[must_use]
+    pub fn place(&self, rule: u32) -> Option<Place<'_>> {
+        let rule = self.rules.get(rule as usize)?;
+        Some(Place { file: self.files.get(rule.file)?, line: rule.line })
+    }
+}
+
+const _: () = assert!(include_bytes!("builtin.classes").len() <= FILE_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_rules_obey_what_others_have_to() {
+        let mut reading = Reading::default();
+        reading.read(Source { name: BUILTIN, text: include_bytes!("builtin.classes") });
+        reading.finish();
+        assert_eq!(reading.mistakes, []);
+        // A gap of so many characters costs as many states: `.*` costs one.
+        assert!(reading.patterns.iter().all(|pattern| !pattern.contains(".{")));
+    }
+}

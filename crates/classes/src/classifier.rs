@@ -1,0 +1,125 @@
+//! Rules with a memory of the replies that they were asked about.
+
+use crate::classes::{Classes, Verdict};
+use crate::said::{Said, push_words};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Replies that are remembered at most. With [`crate::REPLY_BYTES_MAX`] octets each, that is half a megabyte.
+pub const CACHE_MAX: usize = 1_024;
+
+/// What one thread asks. Peers repeat themselves; one that never says the same twice costs a match for
+/// each reply, and the memory stays as large as it is.
+#[derive(Debug)]
+pub struct Classifier {
+    classes: Arc<Classes>,
+    /// In a tree: a stranger who chooses the keys can't make it slow.
+    young: BTreeMap<Box<str>, Verdict>,
+    /// What was young before; what is not asked for again goes next.
+    old: BTreeMap<Box<str>, Verdict>,
+    key: String,
+}
+
+impl Classifier {
+    /// Remembers nothing yet.
+    #[must_use]
+    pub fn new(classes: Arc<Classes>) -> Classifier {
+        let (young, old) = (BTreeMap::new(), BTreeMap::new());
+        Classifier { classes, young, old, key: String::new() }
+    }
+
+    /// The rules.
+    #[must_use]
+    pub fn classes(&self) -> &Arc<Classes> {
+        &self.classes
+    }
+
+    /// Goes by these rules from now on.
+    pub fn adopt(&mut self, classes: Arc<Classes>) {
+        *self = Classifier::new(classes);
+    }
+
+    /// What a refusal means; `None`: it is none.
+    pub fn classify(&mut self, said: &Said<'_>) -> Option<Verdict> {
+        if !said.is_failure() {
+            return None;
+        }
+        let provider = self.classes.provider_index(said.provider);
+        self.key.clear();
+        push_key(said, provider, &mut self.key);
+        let start = self.key.len();
+        push_words(said.text, &mut self.key);
+        if let Some(known) = self.young.get(&*self.key) {
+            return Some(*known);
+        }
+        let verdict = match self.old.remove(&*self.key) {
+            Some(known) => known,
+            None => self.classes.judge(said, provider, &self.key[start..]),
+        };
+        if self.young.len() >= CACHE_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(self.key.as_str().into(), verdict);
+        Some(verdict)
+    }
+
+    /// Replies that are remembered now.
+    #[must_use]
+    pub fn remembered(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+/// All that decides beside the words, in front of them; no two look alike.
+fn push_key(said: &Said<'_>, provider: Option<usize>, key: &mut String) {
+    use std::fmt::Write as _;
+    // Writing to a String can't fail.
+    let _ = match said.status {
+        Some(status) => write!(key, "{} {status}", said.code),
+        None => write!(key, "{} -", said.code),
+    };
+    let _ = match provider {
+        Some(provider) => writeln!(key, " {provider}"),
+        None => writeln!(key, " -"),
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ReplyClass;
+
+    fn said(text: &str) -> Said<'_> {
+        Said { code: 550, status: None, provider: None, text }
+    }
+
+    #[test]
+    fn different_replies_without_end_leave_the_memory_as_it_is() {
+        let mut classifier = Classifier::new(Classes::builtin());
+        for n in 0..3 * CACHE_MAX {
+            let text = format!("{n} user unknown");
+            let verdict = classifier.classify(&said(&text)).unwrap();
+            assert_eq!(verdict.class, ReplyClass::UnknownRecipient);
+            assert!(classifier.remembered() <= CACHE_MAX);
+            // What is asked for again and again stays.
+            assert_eq!(classifier.classify(&said("0 user unknown")), Some(verdict));
+        }
+        assert!(classifier.remembered() > CACHE_MAX / 4);
+    }
+
+    #[test]
+    fn what_is_remembered_is_what_was_found() {
+        let classes = Classes::builtin();
+        let mut classifier = Classifier::new(Arc::clone(&classes));
+        for round in 0..2 {
+            for code in [250, 421, 450, 550, 552, 600] {
+                for text in ["", "user unknown", "mailbox full", "rate limited", "spam"] {
+                    for provider in [None, Some("google"), Some("nobody")] {
+                        let said = Said { code, status: None, provider, text };
+                        assert_eq!(classifier.classify(&said), classes.classify(&said), "{round}");
+                    }
+                }
+            }
+        }
+    }
+}

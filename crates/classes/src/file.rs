@@ -1,0 +1,325 @@
+//! Files of rules: one line each, in order.
+//!
+//! ```text
+//! # a comment
+//! provider NAME mx HOST ...
+//! CODE STATUS PROVIDER CLASS[/KIND] [PATTERN]
+//! ```
+
+use crate::class::{FailureKind, ReplyClass};
+use crate::mistake::{MISTAKES_MAX, Mistake};
+use crate::provider::{HostPattern, is_name};
+use crate::rule::{CodePattern, StatusPattern};
+use regex::bytes::{Regex, RegexBuilder};
+
+/// Octets of a file.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+/// Rules of all files together, ours not counted.
+pub const RULES_MAX: usize = 2_000;
+/// Providers of all files together.
+pub const PROVIDERS_MAX: usize = 1_000;
+/// Octets of memory that one pattern may take once it is compiled.
+pub const PATTERN_BYTES_MAX: usize = 1 << 18;
+
+/// A file as it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// What it is called in mistakes and answers.
+    pub name: &'a str,
+    /// What is in it.
+    pub text: &'a [u8],
+}
+
+/// A line.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) code: CodePattern,
+    pub(crate) status: StatusPattern,
+    /// Index into the providers; `None`: whoever it is.
+    pub(crate) provider: Option<usize>,
+    pub(crate) class: ReplyClass,
+    /// `None`: the class's own.
+    pub(crate) kind: Option<FailureKind>,
+    /// Index into the patterns; `None`: whatever it says.
+    pub(crate) pattern: Option<usize>,
+    /// Index of its file.
+    pub(crate) file: usize,
+    pub(crate) line: u32,
+}
+
+/// A provider and the hosts that it is known by.
+#[derive(Clone, Debug)]
+pub(crate) struct Provider {
+    pub(crate) name: Box<str>,
+    pub(crate) hosts: Vec<HostPattern>,
+}
+
+/// What was read so far.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) files: Vec<Box<str>>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) patterns: Vec<Box<str>>,
+    pub(crate) providers: Vec<Provider>,
+    pub(crate) mistakes: Vec<Mistake>,
+    /// The files are ours: as many rules as they like, and patterns that a test has looked at.
+    pub(crate) is_ours: bool,
+    /// Providers that rules name: looked for when all files are read, for the one that says what they
+    /// are may be the last.
+    pub(crate) named: Vec<(usize, Place, Box<str>)>,
+}
+
+/// Where something stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    file: usize,
+    line: u32,
+    column: u32,
+}
+
+/// A mistake within a line: the octet where it is, and what it is.
+type Wrong = (usize, String);
+
+impl Reading {
+    /// Reads the next file.
+    pub(crate) fn read(&mut self, source: Source<'_>) {
+        let file = self.files.len();
+        self.files.push(source.name.into());
+        let first = Place { file, line: 1, column: 1 };
+        if source.text.len() > FILE_BYTES_MAX {
+            let text = format!("a file of rules has {FILE_BYTES_MAX} octets at most");
+            return self.wrong(first, text);
+        }
+        for (number, line) in (1..).zip(source.text.split(|byte| *byte == b'\n')) {
+            let place = Place { file, line: number, column: 1 };
+            let text = match std::str::from_utf8(line) {
+                Ok(text) => text.trim_ascii_end(),
+                Err(error) => {
+                    let good = String::from_utf8_lossy(&line[..error.valid_up_to()]);
+                    let column = column(&good, good.len());
+                    self.wrong(Place { column, ..place }, "this is not UTF-8".to_owned());
+                    continue;
+                }
+            };
+            let words = text.trim_ascii_start();
+            if words.is_empty() || words.starts_with('#') {
+                continue;
+            }
+            let read = if words.split_ascii_whitespace().next() == Some("provider") {
+                self.read_provider(text)
+            } else {
+                self.read_rule(text, place)
+            };
+            if let Err((at, why)) = read {
+                self.wrong(Place { column: column(text, at), ..place }, why);
+            }
+        }
+    }
+
+    /// All files are read: finds the providers that rules name.
+    pub(crate) fn finish(&mut self) {
+        for (rule, place, name) in std::mem::take(&mut self.named) {
+            match self.providers.iter().position(|provider| provider.name == name) {
+                Some(found) => self.rules[rule].provider = Some(found),
+                None => {
+                    let text =
+                        format!("no line says which hosts `{name}` has (`provider {name} mx …`)");
+                    self.wrong(place, text);
+                }
+            }
+        }
+        let order = |mistake: &Mistake| {
+            let file = self.files.iter().position(|file| *file == mistake.file);
+            (file, mistake.line, mistake.column)
+        };
+        self.mistakes.sort_by_key(order);
+    }
+
+    fn wrong(&mut self, place: Place, text: String) {
+        if self.mistakes.len() < MISTAKES_MAX {
+            let file = self.files[place.file].clone();
+            let (line, column) = (place.line, place.column);
+            self.mistakes.push(Mistake { file, line, column, text: text.into() });
+        }
+    }
+
+    fn read_provider(&mut self, text: &str) -> Result<(), Wrong> {
+        let mut words = Words::new(text);
+        words.next("provider")?;
+        let (at, name) = words.next("the name of a provider")?;
+        if !is_name(name) {
+            return Err((at, format!("`{name}` is no name: a-z, 0-9, `-` and `_` are wanted")));
+        }
+        let (at, mx) = words.next("mx")?;
+        if mx != "mx" {
+            return Err((at, format!("`mx` and hosts are wanted, not `{mx}`")));
+        }
+        let (mut at, mut word) = words.next("a host, such as *.example.com")?;
+        let mut hosts = Vec::new();
+        loop {
+            let host = HostPattern::read(word).map_err(|why| (at, why))?;
+            let claims =
+                |provider: &&Provider| *provider.name != *name && provider.hosts.contains(&host);
+            if let Some(other) = self.providers.iter().find(claims) {
+                return Err((at, format!("`{word}` is a host of `{}` already", other.name)));
+            }
+            hosts.push(host);
+            if words.is_at_end() {
+                break;
+            }
+            (at, word) = words.next("a host")?;
+        }
+        if let Some(known) = self.providers.iter_mut().find(|provider| *provider.name == *name) {
+            known.hosts.extend(hosts);
+        } else if self.providers.len() < PROVIDERS_MAX {
+            self.providers.push(Provider { name: name.into(), hosts });
+        } else {
+            return Err((0, format!("{PROVIDERS_MAX} providers at most")));
+        }
+        Ok(())
+    }
+
+    fn read_rule(&mut self, text: &str, place: Place) -> Result<(), Wrong> {
+        let mut words = Words::new(text);
+        let (at_code, word) = words.next("a code")?;
+        let code = CodePattern::read(word).map_err(|why| (at_code, why))?;
+        let (at, word) = words.next("a status, or *")?;
+        let status = StatusPattern::read(word).map_err(|why| (at, why))?;
+        let (at_provider, provider) = words.next("a provider, or *")?;
+        let (at, word) = words.next("a class")?;
+        let (class, kind) = read_class(word).map_err(|why| (at, why))?;
+        let (at, pattern) = words.rest();
+        let is_of_anybody = provider == "*";
+        if !is_of_anybody && !is_name(provider) {
+            return Err((at_provider, format!("`{provider}` is no provider's name")));
+        }
+        if pattern.is_empty() && is_of_anybody && code.is_broad() && status.is_broad() {
+            let why =
+                "this matches every failure: say which, by code, status, provider or a pattern";
+            return Err((at_code, why.to_owned()));
+        }
+        if self.rules.len() >= RULES_MAX && !self.is_ours {
+            return Err((at_code, format!("{RULES_MAX} rules at most")));
+        }
+        let pattern = if pattern.is_empty() {
+            None
+        } else {
+            if !self.is_ours {
+                check_pattern(pattern).map_err(|(within, why)| (at + within, why))?;
+            }
+            self.patterns.push(pattern.into());
+            Some(self.patterns.len() - 1)
+        };
+        if !is_of_anybody {
+            let place = Place { column: column(text, at_provider), ..place };
+            self.named.push((self.rules.len(), place, provider.into()));
+        }
+        let (file, line) = (place.file, place.line);
+        self.rules.push(Rule { code, status, provider: None, class, kind, pattern, file, line });
+        Ok(())
+    }
+}
+
+fn read_class(word: &str) -> Result<(ReplyClass, Option<FailureKind>), String> {
+    let (class, kind) = match word.split_once('/') {
+        Some((class, kind)) => (class, Some(kind.parse()?)),
+        None => (word, None),
+    };
+    let class: ReplyClass = class.parse()?;
+    if class == ReplyClass::Unclassified {
+        return Err("`unclassified` is what no rule matches".to_owned());
+    }
+    Ok((class, kind))
+}
+
+/// Whether a pattern can be used.
+fn check_pattern(pattern: &str) -> Result<(), Wrong> {
+    let parsed = regex_syntax::ParserBuilder::new()
+        .utf8(false)
+        .unicode(false)
+        .case_insensitive(true)
+        .build()
+        .parse(pattern);
+    if let Err(error) = parsed {
+        let (at, why) = match &error {
+            regex_syntax::Error::Parse(error) => {
+                (error.span().start.offset, error.kind().to_string())
+            }
+            regex_syntax::Error::Translate(error) => {
+                (error.span().start.offset, error.kind().to_string())
+            }
+            other => (0, other.to_string()),
+        };
+        return Err((at, format!("the pattern: {}", why.lines().next().unwrap_or_default())));
+    }
+    let built = RegexBuilder::new(pattern)
+        .unicode(false)
+        .case_insensitive(true)
+        .size_limit(PATTERN_BYTES_MAX)
+        .build();
+    match built {
+        Ok(regex) if matches_everything(&regex) => {
+            Err((0, "this pattern matches everything".to_owned()))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let why = format!("compiled, this pattern takes more than {PATTERN_BYTES_MAX} octets");
+            Err((0, why))
+        }
+    }
+}
+
+/// Whether a pattern matches texts that have nothing in common: such a one is hardly meant.
+#[must_use]
+pub fn matches_everything(regex: &Regex) -> bool {
+    ["x", "Q", "7", "#", " ", "\u{e9}"]
+        .iter()
+        .all(|text| regex.is_match(text.repeat(64).as_bytes()))
+}
+
+/// The column, from 1, of an octet of a line.
+fn column(line: &str, at: usize) -> u32 {
+    let before = line.get(..at).unwrap_or(line);
+    u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX)
+}
+
+/// The words of a line, with the places where they begin.
+struct Words<'a> {
+    line: &'a str,
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn new(line: &'a str) -> Words<'a> {
+        let mut words = Words { line, at: 0 };
+        words.skip_space();
+        words
+    }
+
+    fn skip_space(&mut self) {
+        let rest = &self.line[self.at..];
+        self.at += rest.len() - rest.trim_ascii_start().len();
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at == self.line.len()
+    }
+
+    /// The next word; `what`: what it should be.
+    fn next(&mut self, what: &str) -> Result<(usize, &'a str), Wrong> {
+        let start = self.at;
+        let rest = &self.line[start..];
+        let end = rest.find(|c: char| c.is_ascii_whitespace()).unwrap_or(rest.len());
+        if end == 0 {
+            return Err((start, format!("the line ends where {what} is wanted")));
+        }
+        self.at += end;
+        self.skip_space();
+        Ok((start, &rest[..end]))
+    }
+
+    /// All that is left.
+    fn rest(&self) -> (usize, &'a str) {
+        (self.at, &self.line[self.at..])
+    }
+}

@@ -1,0 +1,107 @@
+//! What peers' refusals mean, as a shard asks it.
+
+use classes::{Classes, Classifier, Said, Verdict};
+use mail::{Culprit, Failure};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The rules in force, for all shards.
+#[derive(Debug)]
+pub(crate) struct ClassesInForce(Mutex<Arc<Classes>>);
+
+impl Default for ClassesInForce {
+    fn default() -> ClassesInForce {
+        ClassesInForce(Mutex::new(Classes::builtin()))
+    }
+}
+
+impl ClassesInForce {
+    pub(crate) fn get(&self) -> Arc<Classes> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set(&self, classes: Arc<Classes>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = classes;
+    }
+}
+
+/// Asks the rules, and remembers what it asked.
+#[derive(Debug)]
+pub(crate) struct ReplyClasses(RefCell<Classifier>);
+
+impl ReplyClasses {
+    pub(crate) fn new(classes: Arc<Classes>) -> ReplyClasses {
+        ReplyClasses(RefCell::new(Classifier::new(classes)))
+    }
+
+    /// Goes by these rules from now on.
+    pub(crate) fn adopt(&self, classes: Arc<Classes>) {
+        self.0.borrow_mut().adopt(classes);
+    }
+
+    /// What a failure means: one in a peer's words only. What this server lacks, or the way to the
+    /// peer, is no word of the peer's and has no class.
+    pub(crate) fn of(&self, failure: &Failure) -> Option<Verdict> {
+        let (Culprit::Peer(peer), Some(reply)) = (&failure.culprit, &failure.reply) else {
+            return None;
+        };
+        let mut classifier = self.0.borrow_mut();
+        let classes = Arc::clone(classifier.classes());
+        let provider = classes.provider_of(host_of(peer));
+        let (code, status) = (reply.code, reply.enhanced);
+        classifier.classify(&Said { code, status, provider, text: &reply.text })
+    }
+}
+
+/// The host's name in `mx.example.com[192.0.2.1]:25` or `mx.example.com:25`.
+fn host_of(peer: &str) -> &str {
+    match peer.split_once(['[', ':']) {
+        Some((host, _)) => host,
+        None => peer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::classes::{FailureKind, ReplyClass};
+    use mail::{Class, EnhancedStatus, Reply, Step};
+
+    fn of(failure: &Failure) -> Option<(ReplyClass, FailureKind)> {
+        let classes = ReplyClasses::new(Classes::builtin());
+        classes.of(failure).map(|verdict| (verdict.class, verdict.kind))
+    }
+
+    #[test]
+    fn peers_are_known_by_their_host() {
+        for (peer, host) in [
+            ("mx.a.test[192.0.2.1]:25", "mx.a.test"),
+            ("mx.a.test:25", "mx.a.test"),
+            ("mx.a.test", "mx.a.test"),
+            ("[2001:db8::1]:25", ""),
+        ] {
+            assert_eq!(host_of(peer), host);
+        }
+        let reply = Reply::new(550, (5, 4, 1), "Recipient address rejected: Access denied.");
+        let at = |host: &str| of(&Failure::peer(host, reply.clone(), Step::RcptTo)).unwrap().0;
+        assert_eq!(
+            at("a-test.mail.protection.outlook.com[192.0.2.1]:25"),
+            ReplyClass::UnknownRecipient
+        );
+        assert_eq!(at("mx.a.test[192.0.2.1]:25"), ReplyClass::Policy);
+    }
+
+    #[test]
+    fn only_what_a_peer_said_has_a_class() {
+        let status = EnhancedStatus::new(4, 3, 1);
+        assert_eq!(of(&Failure::local(Class::Permanent, status, "mailbox full")), None);
+        assert_eq!(of(&Failure::network("mx:25", status, "connection timed out")), None);
+        let reply = Reply::new(452, (4, 2, 2), "mailbox full");
+        let said = Failure::peer("mx", reply.clone(), Step::RcptTo);
+        assert_eq!(of(&said), Some((ReplyClass::MailboxFull, FailureKind::Soft)));
+        let ours = Failure { culprit: Culprit::Local, ..said };
+        assert_eq!(of(&ours), None);
+        // A peer that says yes where it must not has said nothing that could be classed.
+        assert_eq!(of(&Failure::peer("mx", Reply::bare(250, "mailbox full"), Step::Data)), None);
+    }
+}
