@@ -272,6 +272,12 @@ metric_set! {
     logins: Counter = "logins" {} "Logins of clients.";
     login_failures: Counter = "login_failures" {} "Logins that failed: a wrong password, an unknown user, a proof that is none.";
     logins_deferred: Counter = "logins_deferred" {} "Logins put off with 421 or 454: a limit, a table or server without an answer, too many passwords to hash.";
+    password_checks_known: Histogram<CommitBounds> = "password_check" {lane = "known"} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
+    password_checks_stranger: Histogram<CommitBounds> = "password_check" {lane = "stranger"} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
+    password_checks_suspect: Histogram<CommitBounds> = "password_check" {lane = "suspect"} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
+    password_checks_refused_known: Counter = "password_checks_refused" {lane = "known"} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
+    password_checks_refused_stranger: Counter = "password_checks_refused" {lane = "stranger"} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
+    password_checks_refused_suspect: Counter = "password_checks_refused" {lane = "suspect"} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
     early_talkers: Counter = "early_talkers" {} "Clients that were refused because they spoke before they were greeted.";
     proxy_headers_refused: Counter = "proxy_headers_refused" {} "Connections of proxies that were closed because their PROXY header was none, or took too long.";
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
