@@ -289,6 +289,8 @@ metric_set! {
     tls_mta_sts: Counter = "tls_policy_connections" {policy = "mta-sts"} "Connections to next hops that were encrypted as TLSA records or the domain say, by policy.";
     tls_dane_failed: Counter = "tls_policy_failures" {policy = "dane"} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
     tls_mta_sts_failed: Counter = "tls_policy_failures" {policy = "mta-sts"} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
+    require_tls_unencrypted: Counter = "require_tls_failures" {reason = "encryption"} "Recipients of messages with REQUIRETLS that were returned, by what their next hop lacks: encryption by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
+    require_tls_unoffered: Counter = "require_tls_failures" {reason = "requiretls"} "Recipients of messages with REQUIRETLS that were returned, by what their next hop lacks: encryption by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
     messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
     recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
     bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";

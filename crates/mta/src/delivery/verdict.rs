@@ -4,8 +4,9 @@ use super::unreported::FailedRecipient;
 use crate::event::{self, Done, Event, Hop, Kind, Trouble};
 use crate::message::Message;
 use crate::metrics::Metrics;
+use crate::routing::require_tls::{ENCRYPTION_NEEDED, REQUIRETLS_NEEDED};
 use mail::dsn::{Outcome, Success};
-use mail::{Class, Domain, EnhancedStatus, Failure, Notify, Reply, Wall};
+use mail::{Class, Domain, EnhancedStatus, Failure, Notify, Reply, RequireTls, Wall};
 use queue::EntryId;
 use spool::SettleKind;
 use std::sync::Arc;
@@ -103,7 +104,15 @@ impl Judged {
                 metrics.relays.inc();
                 metrics.bytes_sent.add(message.content_bytes());
             }
-            Verdict::Failed(_) => metrics.failures.inc(),
+            Verdict::Failed(ref failure) => {
+                metrics.failures.inc();
+                // RFC 8689 §4.2.1: by which code it is told.
+                match (message.require_tls(), failure.status) {
+                    (RequireTls::Yes, ENCRYPTION_NEEDED) => metrics.require_tls_unencrypted.inc(),
+                    (RequireTls::Yes, REQUIRETLS_NEEDED) => metrics.require_tls_unoffered.inc(),
+                    _ => {}
+                }
+            }
             Verdict::Expired { .. } => metrics.expiries.inc(),
             Verdict::Delayed { .. } => {}
         }

@@ -4,6 +4,7 @@ mod clients;
 mod dovecot_auth;
 mod every_client;
 mod fail2ban;
+mod guesses;
 pub(crate) mod tokens;
 
 use crate::directories::slapd::{self, Slapd};
