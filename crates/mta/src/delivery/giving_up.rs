@@ -4,7 +4,7 @@ use super::Delivery;
 use super::gathering;
 use super::pending::New;
 use super::removal::{settle_later_as_removed, settle_removed};
-use super::verdict::{Judged, Verdict};
+use super::verdict::{Judged, Verdict, count_want_of_tls};
 use crate::message::Message;
 use crate::seams::World;
 use mail::Failure;
@@ -47,7 +47,10 @@ pub(crate) fn refuse<W: World>(
     entry: EntryDetail,
     failure: Arc<Failure>,
 ) {
-    delivery.services.metrics.failures.inc();
+    let metrics = &delivery.services.metrics;
+    metrics.failures.inc();
+    let asked = delivery.schedule.queue().scheduled_key(entry.scheduled).map(|key| key.require_tls);
+    count_want_of_tls(metrics, asked.unwrap_or_default(), &failure);
     give_up(delivery, &entry, Verdict::Failed(failure));
 }
 

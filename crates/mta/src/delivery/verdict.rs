@@ -12,6 +12,16 @@ use spool::SettleKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Counts a failure of a message that asks for TLS and was not to be had so, by the code that tells it (RFC 8689
+/// §4.2.1).
+pub(super) fn count_want_of_tls(metrics: &Metrics, asked: RequireTls, failure: &Failure) {
+    match (asked, failure.status) {
+        (RequireTls::Yes, ENCRYPTION_NEEDED) => metrics.require_tls_unencrypted.inc(),
+        (RequireTls::Yes, REQUIRETLS_NEEDED) => metrics.require_tls_unoffered.inc(),
+        _ => {}
+    }
+}
+
 /// What became of a recipient.
 #[derive(Clone, Debug)]
 pub(crate) enum Verdict {
@@ -106,12 +116,7 @@ impl Judged {
             }
             Verdict::Failed(ref failure) => {
                 metrics.failures.inc();
-                // RFC 8689 §4.2.1: by which code it is told.
-                match (message.require_tls(), failure.status) {
-                    (RequireTls::Yes, ENCRYPTION_NEEDED) => metrics.require_tls_unencrypted.inc(),
-                    (RequireTls::Yes, REQUIRETLS_NEEDED) => metrics.require_tls_unoffered.inc(),
-                    _ => {}
-                }
+                count_want_of_tls(metrics, message.require_tls(), failure);
             }
             Verdict::Expired { .. } => metrics.expiries.inc(),
             Verdict::Delayed { .. } => {}

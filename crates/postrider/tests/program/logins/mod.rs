@@ -1,7 +1,7 @@
 //! Users whom other servers know, by the clients that people have.
 
 mod clients;
-mod dovecot_auth;
+pub(crate) mod dovecot_auth;
 mod every_client;
 mod fail2ban;
 mod guesses;
