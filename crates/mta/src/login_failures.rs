@@ -3,6 +3,10 @@
 //! guesses are under way together than may fail, and gives it back when it turns out to be none. What is
 //! remembered is bounded, as strangers choose both, and who failed least lately is forgotten first.
 
+mod known;
+
+pub(crate) use known::KnownClients;
+
 use crate::clients::network_of;
 use lookup::fold;
 use mail::Mono;
@@ -216,6 +220,13 @@ impl Charge {
         Arc::clone(&self.failures).take(self, &[by], now)
     }
 
+    /// Whether any of those for whom it may fail has failed lately: what is forgiven is long ago.
+    pub(crate) fn follows_failures(&self, now: Mono) -> bool {
+        let remembered = self.failures.lock();
+        let mut records = self.of.iter().filter_map(|(who, _)| remembered.get(who));
+        records.any(|record| record.lost_us > 0 || record.forgiven_us > now.0)
+    }
+
     /// The attempt has not failed: it was right, or nobody knows.
     pub(crate) fn forgive(mut self) {
         self.failures.end(&std::mem::take(&mut self.of), |_, _| {});
@@ -330,6 +341,26 @@ mod tests {
         drop(open);
         assert!(failures.is_exhausted(limit, after(4_000)), "it is forgiven from now on");
         assert!(!failures.is_exhausted(limit, after(4_000 + 1_800)));
+    }
+
+    #[test]
+    fn what_follows_failures_is_known_until_they_are_forgiven() {
+        let failures = Arc::<LoginFailures>::default();
+        let (client, user) = ((Who::client([192, 0, 2, 1].into()), 60), (Who::user("jo"), 120));
+        let follows = |of: &[Limit], now| {
+            let charge = failures.begin(of, now).unwrap();
+            let follows = charge.follows_failures(now);
+            charge.forgive();
+            follows
+        };
+        assert!(!follows(&[client, user], START));
+        assert!(fail(&failures, user, START));
+        assert!(follows(&[client, user], START), "one of them is enough");
+        assert!(!follows(&[client], START) && !follows(&[(user.0, 0)], START));
+        assert!(follows(&[user], Mono(after(30).0 - 1)));
+        assert!(!follows(&[user], after(30)));
+        drop(failures.begin(&[client], START).unwrap());
+        assert!(follows(&[client], START), "he went away before the answer");
     }
 
     #[test]

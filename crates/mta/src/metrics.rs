@@ -275,6 +275,12 @@ metric_set! {
     logins: Counter = "logins" {} "Logins of clients.";
     login_failures: Counter = "login_failures" {} "Logins that failed: a wrong password, an unknown user, a proof that is none.";
     logins_deferred: Counter = "logins_deferred" {} "Logins put off with 421 or 454: a limit, a table or server without an answer, too many passwords to hash.";
+    password_checks_known: Histogram<CommitBounds> = "password_check" {lane = "known"} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
+    password_checks_stranger: Histogram<CommitBounds> = "password_check" {lane = "stranger"} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
+    password_checks_suspect: Histogram<CommitBounds> = "password_check" {lane = "suspect"} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
+    password_checks_refused_known: Counter = "password_checks_refused" {lane = "known"} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
+    password_checks_refused_stranger: Counter = "password_checks_refused" {lane = "stranger"} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
+    password_checks_refused_suspect: Counter = "password_checks_refused" {lane = "suspect"} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
     early_talkers: Counter = "early_talkers" {} "Clients that were refused because they spoke before they were greeted.";
     proxy_headers_refused: Counter = "proxy_headers_refused" {} "Connections of proxies that were closed because their PROXY header was none, or took too long.";
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
@@ -286,6 +292,8 @@ metric_set! {
     tls_mta_sts: Counter = "tls_policy_connections" {policy = "mta-sts"} "Connections to next hops that were encrypted as TLSA records or the domain say, by policy.";
     tls_dane_failed: Counter = "tls_policy_failures" {policy = "dane"} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
     tls_mta_sts_failed: Counter = "tls_policy_failures" {policy = "mta-sts"} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
+    require_tls_unencrypted: Counter = "require_tls_failures" {reason = "encryption"} "Recipients of messages with REQUIRETLS that were returned, by what their next hop lacks: encryption by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
+    require_tls_unoffered: Counter = "require_tls_failures" {reason = "requiretls"} "Recipients of messages with REQUIRETLS that were returned, by what their next hop lacks: encryption by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
     messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
     recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
     bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";

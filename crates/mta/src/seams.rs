@@ -8,6 +8,7 @@
 //! several nodes can live in one process.
 
 mod authenticators;
+mod hashing;
 mod mailbox;
 mod records;
 mod tls_reports;
@@ -18,6 +19,7 @@ pub use authenticators::{
     Authenticators, Checked, Conversation, Heard, Introspection, LoginServer, LoginTerms,
     NoAuthenticators,
 };
+pub use hashing::{Hashed, Hashing, Lane, NoHashing, Overloaded};
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 pub use records::AsRecords;
 pub use tls_reports::{NoTlsReports, TlsReports};
@@ -482,42 +484,6 @@ pub trait Tables: 'static {
     /// ([`TroubleKind::Key`]), as is what is too large or no text.
     fn list(&self, _directory: &Path, _file: &Path) -> Found {
         Answer::Now(Err(Trouble::new(TroubleKind::Unreachable, "there are no files here")))
-    }
-}
-
-/// More is to be hashed than those who do it get done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overloaded;
-
-/// Where passwords are hashed: that takes long on purpose, and no shard waits for it.
-pub trait Hashing: 'static {
-    /// Does the work elsewhere.
-    ///
-    /// # Errors
-    /// Too much waits already: it is not done.
-    fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = Result<T, Overloaded>> + 'static;
-
-    /// Bytes that nobody can guess.
-    fn secret(&self) -> [u8; 16];
-}
-
-/// A world in which nobody logs in.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoHashing;
-
-impl Hashing for NoHashing {
-    fn run<T: Send + 'static>(
-        &self,
-        _work: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
-        std::future::ready(Err(Overloaded))
-    }
-
-    fn secret(&self) -> [u8; 16] {
-        [0; 16]
     }
 }
 

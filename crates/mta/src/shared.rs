@@ -5,7 +5,7 @@ use crate::clients::Clients;
 use crate::clock::ClockDoubt;
 use crate::known_hops::KnownHops;
 use crate::line::{Line, Parts};
-use crate::login_failures::LoginFailures;
+use crate::login_failures::{KnownClients, LoginFailures};
 use crate::metrics::ClassMetrics;
 use crate::name_servers::NameServers;
 use crate::reply_classes::ClassesInForce;
@@ -59,6 +59,8 @@ pub struct Shared {
     pub(crate) reports: ReportLimit,
     /// Who failed to log in lately.
     pub(crate) login_failures: Arc<LoginFailures>,
+    /// Which clients were which users lately.
+    pub(crate) known_clients: KnownClients,
     /// The stored password that was checked last, of whomever: those of nobody are checked against it.
     pub(crate) last_stored: Mutex<Arc<Stored>>,
     /// Of users without stored keys.
@@ -91,6 +93,7 @@ impl Shared {
             clock: ClockDoubt::default(),
             reports: ReportLimit::default(),
             login_failures: Arc::default(),
+            known_clients: KnownClients::default(),
             last_stored: Mutex::new(Arc::new(Stored::of_nobody())),
             salts: Salts::default(),
             classes: ClassesInForce::default(),

@@ -6,6 +6,8 @@ use super::submission::{config, host, node, plain, reply_to};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lookup::{Trouble, TroubleKind};
+use mta::metrics::HistogramSnapshot;
+use mta::seams::Lane;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -113,6 +115,60 @@ fn an_exchange_that_is_left_open_has_room_for_its_failure() {
         assert_eq!((&*reply, node.age() - before), ("", Duration::ZERO));
         tokio::time::sleep(Duration::from_secs(1_200)).await;
         assert!(reply_to(&node, STRANGER, "jo", "right").await.starts_with("235"));
+    });
+}
+
+/// Where passwords wait to be checked.
+#[test]
+fn whoever_was_the_user_lately_waits_behind_nobody() {
+    play(|| async {
+        let node = node("").await;
+        let lane = async |from, user: &'static str, password: &'static str| {
+            reply_to(&node, from, user, password).await;
+            *node.world.hashed().last().unwrap()
+        };
+        let (home, elsewhere) = (host(1), host(2));
+        assert_eq!(lane(home, "jo", "right").await, (Lane::Stranger, false));
+        assert_eq!(lane(home, "jo", "right").await, (Lane::Known, false));
+        assert_eq!(lane(elsewhere, "jo", "right").await, (Lane::Stranger, false));
+        // Others guess his password: he is not held up by that at home.
+        assert_eq!(lane(host(3), "jo", "x").await, (Lane::Stranger, true));
+        assert_eq!(lane(host(4), "jo", "x").await, (Lane::Suspect, true));
+        assert_eq!(lane(host(3), "nobody", "x").await, (Lane::Suspect, true), "as his client");
+        assert_eq!(lane(home, "jo", "right").await, (Lane::Known, false));
+        assert_eq!(lane(host(5), "jo", "right").await, (Lane::Suspect, false));
+        assert_eq!(lane(host(5), "jo", "right").await, (Lane::Known, false));
+        // A client that is known as one user is none of another's.
+        assert_eq!(lane(home, "al", "x").await, (Lane::Stranger, true));
+        // Nor his any more once it has failed.
+        assert_eq!(lane(home, "jo", "x").await, (Lane::Known, true));
+        assert_eq!(lane(home, "jo", "right").await, (Lane::Suspect, false));
+        // An hour later all is forgiven, and what is known is known.
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        assert_eq!(lane(host(6), "jo", "right").await, (Lane::Stranger, false));
+        assert_eq!(lane(elsewhere, "jo", "right").await, (Lane::Known, false));
+        let count = |histogram: HistogramSnapshot| histogram.counts.iter().sum::<u64>();
+        let metrics = &node.metrics;
+        assert_eq!(count(metrics.password_checks_known.snapshot()), 5);
+        assert_eq!(count(metrics.password_checks_stranger.snapshot()), 5);
+        assert_eq!(count(metrics.password_checks_suspect.snapshot()), 4);
+    });
+}
+
+#[test]
+fn a_proof_by_scram_is_known_like_a_password() {
+    play(|| async {
+        let node = node("mechanisms = [\"plain\", \"scram-sha-256\"]").await;
+        let begin = format!("AUTH SCRAM-SHA-256 {}", STANDARD.encode("n,,n=jo,r=abc"));
+        let mut client = Client::connect(&node, STRANGER).await;
+        assert!(client.say(&begin).await.starts_with("334 "));
+        // What may be a guess counts as one until it is known better.
+        assert_eq!(node.world.hashed(), [(Lane::Stranger, true)]);
+        drop(client);
+        assert!(reply_to(&node, FRIEND, "jo", "right").await.starts_with("235"));
+        let mut client = Client::connect(&node, FRIEND).await;
+        assert!(client.say(&begin).await.starts_with("334 "));
+        assert_eq!(node.world.hashed().last(), Some(&(Lane::Known, true)));
     });
 }
 

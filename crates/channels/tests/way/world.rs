@@ -8,9 +8,9 @@ use mail::{Mono, Wall};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Book, ClientCertificate, Dns, DnsError, Encryption, Endpoint, Found, Hashing, Listener,
-    MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies, Overloaded, Sleep,
-    Spawn, Stream, Tables, Task, Time, Trust, World,
+    Book, ClientCertificate, Dns, DnsError, Encryption, Endpoint, Found, Hashed, Hashing, Lane,
+    Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies,
+    Overloaded, Sleep, Spawn, Stream, Tables, Task, Time, Trust, World,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +51,7 @@ struct Seams {
     store: Mailboxes,
     tables: TestTables,
     greylist: RefCell<Book>,
+    hashing: HashingHere,
     stages: RefCell<Vec<Rc<dyn StageKind<TestWorld>>>>,
 }
 
@@ -64,6 +65,7 @@ impl TestWorld {
             store: Mailboxes::default(),
             tables: TestTables::default(),
             greylist: RefCell::default(),
+            hashing: HashingHere::default(),
             stages: RefCell::default(),
         }))
     }
@@ -156,6 +158,11 @@ impl TestWorld {
         self.0.tables.0.delay.set(delay);
     }
 
+    /// What was hashed so far: in which lane, and whether for nothing.
+    pub(crate) fn hashed(&self) -> Vec<(Lane, bool)> {
+        self.0.hashing.0.borrow().clone()
+    }
+
     /// Messages in the mailboxes, by directory and in order.
     pub(crate) fn mailboxes(&self) -> BTreeMap<PathBuf, Vec<String>> {
         self.0.store.messages.borrow().clone()
@@ -204,7 +211,7 @@ impl World for TestWorld {
     }
 
     fn hashing(&self) -> &HashingHere {
-        &HashingHere
+        &self.0.hashing
     }
 
     fn policies(&self) -> &NoPolicies {
@@ -220,15 +227,19 @@ impl World for TestWorld {
     }
 }
 
-/// Hashes at once.
-pub(crate) struct HashingHere;
+/// Hashes at once, and remembers in which lane, and whether it was for nothing.
+#[derive(Default)]
+pub(crate) struct HashingHere(RefCell<Vec<(Lane, bool)>>);
 
 impl Hashing for HashingHere {
     fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> T + Send + 'static,
+        lane: Lane,
+        work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
-        std::future::ready(Ok(work()))
+        let hashed = work();
+        self.0.borrow_mut().push((lane, hashed.is_wasted));
+        std::future::ready(Ok(hashed.answer))
     }
 
     fn secret(&self) -> [u8; 16] {

@@ -4,7 +4,7 @@ use super::Delivery;
 use super::gathering;
 use super::pending::New;
 use super::removal::{settle_later_as_removed, settle_removed};
-use super::verdict::{Judged, Verdict};
+use super::verdict::{Judged, Verdict, count_want_of_tls};
 use crate::message::Message;
 use crate::seams::World;
 use mail::Failure;
@@ -48,6 +48,8 @@ pub(crate) fn refuse<W: World>(
     failure: Arc<Failure>,
 ) {
     delivery.services.note_failed(&failure);
+    let asked = delivery.schedule.queue().scheduled_key(entry.scheduled).map(|key| key.require_tls);
+    count_want_of_tls(&delivery.services.metrics, asked.unwrap_or_default(), &failure);
     give_up(delivery, &entry, Verdict::Failed(failure));
 }
 

@@ -3,14 +3,26 @@
 use super::unreported::FailedRecipient;
 use crate::event::{self, Done, Event, Hop, Kind, Trouble};
 use crate::message::Message;
+use crate::metrics::Metrics;
+use crate::routing::require_tls::{ENCRYPTION_NEEDED, REQUIRETLS_NEEDED};
 use crate::seams::World;
 use crate::services::Services;
 use mail::dsn::{Outcome, Success};
-use mail::{Class, Domain, EnhancedStatus, Failure, Notify, Reply, Wall};
+use mail::{Class, Domain, EnhancedStatus, Failure, Notify, Reply, RequireTls, Wall};
 use queue::EntryId;
 use spool::SettleKind;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Counts a failure of a message that asks for TLS and was not to be had so, by the code that tells it (RFC 8689
+/// §4.2.1).
+pub(super) fn count_want_of_tls(metrics: &Metrics, asked: RequireTls, failure: &Failure) {
+    match (asked, failure.status) {
+        (RequireTls::Yes, ENCRYPTION_NEEDED) => metrics.require_tls_unencrypted.inc(),
+        (RequireTls::Yes, REQUIRETLS_NEEDED) => metrics.require_tls_unoffered.inc(),
+        _ => {}
+    }
+}
 
 /// What became of a recipient.
 #[derive(Clone, Debug)]
@@ -105,7 +117,10 @@ impl Judged {
                 metrics.relays.inc();
                 metrics.bytes_sent.add(message.content_bytes());
             }
-            Verdict::Failed(ref failure) => services.note_failed(failure),
+            Verdict::Failed(ref failure) => {
+                services.note_failed(failure);
+                count_want_of_tls(metrics, message.require_tls(), failure);
+            }
             Verdict::Expired { .. } => metrics.expiries.inc(),
             Verdict::Delayed { .. } => {}
         }

@@ -6,7 +6,10 @@ use super::{Entrance, refusals};
 use crate::answer::Answer;
 use crate::console::{FAILED_LOGIN, Quoted};
 use crate::login_failures::Who;
-use crate::seams::{Hashing as _, Introspection, LoginServer, LoginTerms, Time as _, World};
+use crate::metrics::{CommitBounds, Counter, Histogram, Metrics};
+use crate::seams::{
+    Hashed, Hashing as _, Introspection, Lane, LoginServer, LoginTerms, Time as _, World,
+};
 use crate::tables;
 use auth::password::{Stored, Unusable};
 use auth::sasl::Claim;
@@ -84,7 +87,7 @@ impl<W: World> Entrance<W> {
         // That nobody knows is no failure of his.
         match checked.inspect_err(|_| attempt.forgive())? {
             Some(user) => {
-                attempt.forgive();
+                self.note_proof(&mut attempt);
                 self.logged_in(&user);
                 Ok(())
             }
@@ -105,8 +108,11 @@ impl<W: World> Entrance<W> {
         if let Some(entry) = entry {
             self.recognise_user(logins, attempt, entry)?;
         }
-        let is_right = self.hash(move || stored.is(&password)).await?;
-        Ok((is_right && is_his).then_some(user))
+        let work = move || {
+            let is_right = stored.is(&password) && is_his;
+            Hashed { answer: is_right, is_wasted: !is_right }
+        };
+        Ok(self.hash(attempt, work).await?.then_some(user))
     }
 
     /// The keys that a user must prove to know, for SCRAM. `None`: what is stored of him has none, or
@@ -133,12 +139,14 @@ impl<W: World> Entrance<W> {
         let user = lookup::fold(&logins.key_of(user)).into_owned();
         let made_up = logins.salts.unwrap_or_default();
         let nobodys = logins.salts.unwrap_or_else(|| salts.usual(&table.name));
-        let keys = self.hash(move || {
+        let keys = self.hash(attempt, move || {
             let salted = Salted::for_user(&secret, &user, made_up);
-            match stored.scram_keys(&salted) {
+            let answer = match stored.scram_keys(&salted) {
                 Some(keys) if is_his => (keys, true),
                 _ => (Salted::for_user(&secret, &user, nobodys).keys_of_nobody(&secret), false),
-            }
+            };
+            // Whether the client knows the password is seen only later.
+            Hashed { answer, is_wasted: true }
         });
         let (keys, are_his) = keys.await?;
         if are_his {
@@ -171,7 +179,7 @@ impl<W: World> Entrance<W> {
             FAILED_LOGIN,
             format_args!("login failed client={address} listener={listener} user={user}"),
         );
-        attempt.fail(services.now());
+        self.note_failure(attempt);
         // From the beginning: however long the check took, the answer comes at the same time.
         let sleep = services.world.time().sleep_until(attempt.began + logins.failure_delay);
         let later = Answer::later(async move {
@@ -225,13 +233,19 @@ impl<W: World> Entrance<W> {
 
     async fn hash<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> T + Send + 'static,
+        attempt: &Attempt,
+        work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> Result<T, Refusal> {
         let services = &self.ingress.services;
-        let done = services.world.hashing().run(work);
+        let began = services.now();
+        let lane = attempt.lane(&services.shared.known_clients, began);
+        let done = services.world.hashing().run(lane, work);
         let done = Answer::later(async move { Ok(done.await) });
         let done = decided(services, done, Grace::None).await?;
+        let (time, refused) = counts_of(&services.metrics, lane);
+        time.observe(services.now().since(began));
         done.map_err(|_| {
+            refused.inc();
             services.console.warn("logins", format_args!("too many passwords wait to be checked"));
             self.login_deferred()
         })
@@ -240,6 +254,20 @@ impl<W: World> Entrance<W> {
     pub(super) fn login_deferred(&self) -> Refusal {
         self.ingress.services.metrics.logins_deferred.inc();
         refusals::LOGIN_LATER
+    }
+}
+
+/// How long checks in this lane take, and how many are put off.
+fn counts_of(metrics: &Metrics, lane: Lane) -> (&Histogram<CommitBounds>, &Counter) {
+    let (known, stranger, suspect) = (
+        &metrics.password_checks_known,
+        &metrics.password_checks_stranger,
+        &metrics.password_checks_suspect,
+    );
+    match lane {
+        Lane::Known => (known, &metrics.password_checks_refused_known),
+        Lane::Stranger => (stranger, &metrics.password_checks_refused_stranger),
+        Lane::Suspect => (suspect, &metrics.password_checks_refused_suspect),
     }
 }
 

@@ -5,8 +5,8 @@ use super::decisions::{Grace, decided_within};
 use super::login::{LoginSource, Logins};
 use super::{Entrance, refusals};
 use crate::answer::Answer;
-use crate::login_failures::{Charge, Obstacle, Who};
-use crate::seams::{LoginServer, World};
+use crate::login_failures::{Charge, KnownClients, Obstacle, Who};
+use crate::seams::{Lane, LoginServer, World};
 use crate::tables;
 use mail::{Mono, Refusal};
 use std::borrow::Cow;
@@ -23,6 +23,9 @@ pub struct Attempt {
     pub(super) user: Option<Box<str>>,
     pub(super) began: Mono,
     charge: Option<Charge>,
+    client: Who,
+    /// By the key that is looked up.
+    key: Option<Who>,
 }
 
 impl Attempt {
@@ -39,8 +42,19 @@ impl Attempt {
         }
     }
 
+    /// Where a password of it waits to be hashed.
+    pub(super) fn lane(&self, known: &KnownClients, now: Mono) -> Lane {
+        if self.key.is_some_and(|user| known.knows(user, self.client)) {
+            return Lane::Known;
+        }
+        match &self.charge {
+            Some(charge) if charge.follows_failures(now) => Lane::Suspect,
+            _ => Lane::Stranger,
+        }
+    }
+
     /// It was one.
-    pub(super) fn fail(&mut self, now: Mono) {
+    fn fail(&mut self, now: Mono) {
         if let Some(charge) = self.charge.take() {
             charge.keep(now);
         }
@@ -95,7 +109,7 @@ impl<W: World> Entrance<W> {
             let (who, called) = match services.shared.login_failures.begin(&of, now) {
                 Ok(charge) => {
                     let user = user.map(Box::from);
-                    return Ok(Attempt { user, began: now, charge: Some(charge) });
+                    return Ok(Attempt { user, began: now, charge: Some(charge), client, key });
                 }
                 Err(Obstacle::Exhausted(who)) => (who, None),
                 Err(Obstacle::Full(who, called)) => (who, Some(called).filter(|_| now < until)),
@@ -117,6 +131,24 @@ impl<W: World> Entrance<W> {
                 Err(refusal) if refusal != refusals::UNDECIDED => return Err(refusal),
                 _ => {}
             }
+        }
+    }
+
+    /// The client has proved by a password to be the user: from now on it is known as his.
+    pub fn note_proof(&self, attempt: &mut Attempt) {
+        attempt.forgive();
+        if let Some(user) = attempt.key {
+            let services = &self.ingress.services;
+            services.shared.known_clients.note(user, attempt.client, services.now());
+        }
+    }
+
+    /// The client has failed to.
+    pub(super) fn note_failure(&self, attempt: &mut Attempt) {
+        let services = &self.ingress.services;
+        attempt.fail(services.now());
+        if let Some(user) = attempt.key {
+            services.shared.known_clients.forget(user, attempt.client);
         }
     }
 
@@ -156,7 +188,7 @@ impl<W: World> Entrance<W> {
         if told.is_err() && is_right {
             attempt.forgive();
         } else if told.is_err() {
-            attempt.fail(self.ingress.services.now());
+            self.note_failure(attempt);
         }
         told
     }

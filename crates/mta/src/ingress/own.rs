@@ -60,7 +60,11 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
                 facts,
                 client: Arc::new(client),
                 is_from_stranger: false,
-                require_tls: RequireTls::Unsaid,
+                // What tells of failures of TLS must arrive in spite of them (RFC 8460 §3).
+                require_tls: match is_tls_report {
+                    true => RequireTls::No,
+                    false => RequireTls::Unsaid,
+                },
                 forwarded: Vec::new(),
                 owners: Owners::new(),
                 additions,

@@ -17,8 +17,6 @@ pub struct HopTls {
     pub dane: bool,
     /// The domain's policy is enforced: certificates must be valid for the names of hosts.
     pub mta_sts: bool,
-    /// What goes there tells of failures of TLS, and must arrive in spite of them (RFC 8460 §3).
-    pub is_optional: bool,
     /// It is for messages that ask for TLS all the way (RFC 8689): nothing goes to a host that is not
     /// authenticated and promises the same.
     pub required: bool,
@@ -31,15 +29,10 @@ impl HopTls {
         HopTls { dane: sources.dane, ..HopTls::default() }
     }
 
-    /// Of hosts that get a report about TLS.
-    pub const OPTIONAL: HopTls =
-        HopTls { is_optional: true, dane: false, mta_sts: false, required: false };
-
     /// As it stands in the key; empty: nobody says anything.
     #[must_use]
     pub fn key(self) -> &'static str {
         match (self.dane, self.mta_sts, self.required) {
-            _ if self.is_optional => "optional",
             (false, false, false) => "",
             (true, false, false) => "dane",
             (false, true, false) => "mta-sts",

@@ -26,8 +26,8 @@ use std::time::Duration;
 /// times of their own.
 pub(crate) const REPORTS: &str = "reports";
 
-/// That of reports of ours about TLS: no failure of TLS keeps them back, and they are given up after a day
-/// (RFC 8460 §3, §5.5).
+/// That of reports of ours about TLS: they are given up after a day (RFC 8460 §5.5). What they ask of TLS
+/// is another matter ([`mail::RequireTls::No`]).
 pub(crate) const TLS_REPORTS: &str = "tls-reports";
 
 /// How long those are tried.

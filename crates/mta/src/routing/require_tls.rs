@@ -1,12 +1,16 @@
 //! Where messages may go that ask for TLS all the way, or for none (RFC 8689).
 
-use super::hop_tls::{HopTls, Promised, policy_hosts};
+use super::hop_tls::{HopTls, Promised, Unpromised, as_promised, policy_hosts};
+use super::mx::MxHosts;
+use crate::seams::{Dns, Policies};
 use auth::mta_sts::Mode;
 use config::{Destination, Settings, TlsSources};
 use mail::{Class, Culprit, Domain, EnhancedStatus, Failure, RequireTls};
 
 /// RFC 8689 §4.2.1: "Encryption needed".
 pub const ENCRYPTION_NEEDED: EnhancedStatus = EnhancedStatus::new(5, 7, 10);
+/// There too: "REQUIRETLS needed".
+pub const REQUIRETLS_NEEDED: EnhancedStatus = EnhancedStatus::new(5, 7, 30);
 
 /// On what terms messages go by a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,16 @@ impl Terms {
             }
             _ => Terms { sources: as_routed, required: false },
         }
+    }
+
+    /// Who is heard, once it is known whether DNSSEC vouches for the hosts' names.
+    pub(crate) fn sources_given(self, channel: &dyn Settings, found: &MxHosts) -> TlsSources {
+        let mut sources = self.sources;
+        if self.required && found.is_secure {
+            // One who vouches for their names is enough.
+            sources.mta_sts = channel.tls_sources().mta_sts;
+        }
+        sources
     }
 
     /// What holds for hosts that the file or a table names.
@@ -59,6 +73,22 @@ pub(crate) fn vouched(domain: &Domain, mut promised: Promised) -> Result<Promise
             Err(refused(domain, text))
         }
     }
+}
+
+/// What such a message would meet by a route to MX hosts of the domain, for whoever asks beforehand.
+///
+/// # Errors
+/// No host may have it, for now or for good.
+pub async fn would_meet(
+    seams: (&impl Dns, &impl Policies),
+    channel: &dyn Settings,
+    domain: &Domain,
+    found: MxHosts,
+) -> Result<Promised, Failure> {
+    let terms = Terms::new(channel, RequireTls::Yes);
+    let sources = terms.sources_given(channel, &found);
+    let promised = as_promised(seams, sources, domain, found).await;
+    vouched(domain, promised.map_err(Unpromised::failure)?)
 }
 
 fn refused(domain: &Domain, why: &str) -> Failure {
@@ -97,8 +127,7 @@ mod tests {
 
     #[test]
     fn somebody_vouches_for_hosts_that_get_such_mail() {
-        const NOBODY: HopTls =
-            HopTls { is_optional: false, dane: false, mta_sts: false, required: false };
+        const NOBODY: HopTls = HopTls { dane: false, mta_sts: false, required: false };
         let dane = HopTls { dane: true, ..NOBODY };
         assert_eq!(hosts(dane, None).unwrap(), "[requiretls,dane] a.far.test b.far.test");
         let enforced = HopTls { mta_sts: true, ..NOBODY };

@@ -11,6 +11,7 @@ use crate::answer::Answer;
 use crate::line::{Standing, Who};
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
+use crate::routing::Active;
 use crate::routing::find::route_of_key;
 use crate::routing::hop::NextHop;
 use crate::routing::hop_tls::{HopTls, Promised, Unpromised, as_promised, doubted};
@@ -18,7 +19,6 @@ use crate::routing::hosts::{Host, HostGroup};
 use crate::routing::lookup::{Asker, InTurn};
 use crate::routing::mx::resolve_mx;
 use crate::routing::require_tls::{Terms, vouched};
-use crate::routing::{Active, TLS_REPORTS};
 use crate::seams::World;
 use config::shaping::Paced;
 use config::{Config, Destination, HostPort, Limits, Route, Source};
@@ -124,9 +124,9 @@ async fn hosts_of_domain<W: World>(
     (port, route): (u16, &Route),
     key: &ScheduledKey,
 ) -> Result<Found, Box<Resolution>> {
-    let (domain, is_optional) = (&key.domain, &*key.campaign == TLS_REPORTS);
-    let asked = if is_optional { RequireTls::No } else { key.require_tls };
-    let Terms { mut sources, required } = Terms::new(&*route.channel, asked);
+    let domain = &key.domain;
+    let terms = Terms::new(&*route.channel, key.require_tls);
+    let Terms { sources, required } = terms;
     let policies = schedule.services.world.policies();
     let found = match resolve_mx(dns, config, port, domain, sources.dane).await {
         Ok(found) => found,
@@ -138,10 +138,7 @@ async fn hosts_of_domain<W: World>(
             }));
         }
     };
-    if required && found.is_secure {
-        // One who vouches for their names is enough.
-        sources.mta_sts = route.channel.tls_sources().mta_sts;
-    }
+    let sources = terms.sources_given(&*route.channel, &found);
     let promised = match as_promised((dns, policies), sources, domain, found).await {
         Ok(promised) if required => vouched(domain, promised),
         Ok(promised) => Ok(promised),
@@ -158,9 +155,12 @@ async fn hosts_of_domain<W: World>(
         Ok(Promised { groups, tls, policy }) => Ok(Found {
             hosts: groups,
             shaped: Some(domain.clone()),
-            tls: if is_optional { HopTls::OPTIONAL } else { tls },
+            tls,
             fresh_until: schedule.services.now() + MX_FRESH,
-            reported: tls_reports::reported(schedule, domain, policy).filter(|_| !is_optional),
+            // Where the domain's policy does not count there is nothing to tell of it; else a report were
+            // the reason of the next.
+            reported: tls_reports::reported(schedule, domain, policy)
+                .filter(|_| key.require_tls != RequireTls::No),
         }),
         Err(failure) => Err(Box::new(Resolution::Refuse(Arc::new(failure)))),
     }

@@ -12,6 +12,7 @@ use mta::routing::dane::{self, Dane};
 use mta::routing::hop_tls::{HopTls, as_promised};
 use mta::routing::hosts::{Host, HostGroup};
 use mta::routing::mx::resolve_mx;
+use mta::routing::require_tls::would_meet;
 use mta::seams::{DaneTrust, Dns as _, Policies, PolicyQuestion, Unfetched};
 use serde::Serialize;
 use std::fmt::{self, Write as _};
@@ -36,6 +37,9 @@ pub(super) struct Survey {
     /// Why mail waits, or is returned, whatever the hosts are.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
+    /// What a message with REQUIRETLS would meet (RFC 8689).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requiretls: Option<String>,
     /// The hosts that the policy leaves, as the ready queue names them.
     #[serde(skip)]
     groups: Vec<Vec<String>>,
@@ -109,6 +113,9 @@ fn check(args: &TlsCheckArgs) -> ExitCode {
     }
 }
 
+/// What stands for a host's name.
+const WITH_REQUIRETLS: &str = "messages with REQUIRETLS";
+
 const LEFT_OUT: &str = "left_out";
 
 /// Asks for all that a server would ask for, whatever the route says, and for what comes of it by that.
@@ -136,6 +143,7 @@ pub(super) async fn survey(
         mta_sts,
         hosts: Vec::new(),
         failure: None,
+        requiretls: None,
         groups: Vec::new(),
     };
     let found = match resolve_mx(&resolver, config, port, domain, true).await {
@@ -149,7 +157,20 @@ pub(super) async fn survey(
     let all = hosts_of(&found.groups);
     let sources = route.channel.tls_sources();
     let fetched = Fetched(policy);
-    let hop = match as_promised((&resolver, &fetched), sources, domain, found).await {
+    let seams = (&resolver, &fetched);
+    let required = would_meet(seams, &*route.channel, domain, found.clone()).await;
+    survey.requiretls = Some(match required {
+        Ok(promised) => {
+            let names: Vec<String> = promised.groups.iter().flat_map(names_of).collect();
+            let how = promised.tls.key();
+            format!(
+                "to {} [{how}], if it offers REQUIRETLS, else returned (5.7.30)",
+                names.join(", ")
+            )
+        }
+        Err(failure) => told(&failure),
+    });
+    let hop = match as_promised(seams, sources, domain, found).await {
         Ok(promised) => {
             survey.groups = promised.groups.iter().map(names_of).collect();
             promised.tls
@@ -263,7 +284,9 @@ impl Survey {
     pub(super) fn of_hosts(&self) -> Vec<(String, String)> {
         let text =
             |host: &SurveyedHost| format!("{}: {}", host.outcome.replace('_', " "), host.why);
-        self.hosts.iter().map(|host| (host.host.clone(), text(host))).collect()
+        let hosts = self.hosts.iter().map(|host| (host.host.clone(), text(host)));
+        let required = self.requiretls.iter();
+        hosts.chain(required.map(|text| (WITH_REQUIRETLS.to_owned(), text.clone()))).collect()
     }
 }
 
@@ -294,6 +317,9 @@ impl fmt::Display for Survey {
             for record in &host.tlsa {
                 writeln!(f, "  TLSA {record}")?;
             }
+        }
+        if let Some(required) = &self.requiretls {
+            writeln!(f, "{WITH_REQUIRETLS}: {}", crate::terminal::clean(required))?;
         }
         match &self.failure {
             Some(failure) => writeln!(f, "no mail: {}", crate::terminal::clean(failure)),

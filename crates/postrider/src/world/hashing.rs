@@ -1,24 +1,29 @@
 //! The threads that hash passwords: few, and of low priority, as whoever guesses passwords has them
-//! work. They are started when the first password is checked: a server without logins has none.
+//! work. Half of them work for clients that are known, half for all others, as [`lanes`] says. They are
+//! started when the first password is checked: a server without logins has none.
+
+mod lanes;
 
 use crate::mutex::lock;
-use mta::seams::{Hashing, Overloaded};
-use std::collections::VecDeque;
+use lanes::{Crew, Lanes, Next};
+use mail::Mono;
+use mta::seams::{Hashed, Hashing, Lane, Overloaded};
+use rustix::time::{ClockId, clock_gettime};
 use std::future::Future;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// No more threads, however many processors there are. Each may take 256 MiB for a hash
+/// No more threads in a crew, however many processors there are. Each may take 256 MiB for a hash
 /// (`auth::password`).
-const THREADS_MAX: usize = 8;
-/// What waits to be hashed; beyond it clients are told to come again.
-const WAITING_MAX: usize = 256;
+const THREADS_MAX: usize = 4;
 /// How much others go first (nice(2), on Linux for one thread).
 const NICE: i32 = 10;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// Says whether it was for nothing.
+type Job = Box<dyn FnOnce() -> bool + Send>;
 
 /// A way to the threads; each shard has one.
 #[derive(Clone)]
@@ -32,96 +37,172 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        lock(&self.desk.state).is_closed = true;
-        self.desk.more.notify_all();
+        self.desk.lock().is_closed = true;
+        self.desk.prompt.more.notify_all();
+        self.desk.paced.more.notify_all();
     }
 }
 
-#[derive(Default)]
 struct Desk {
+    started: Instant,
     state: Mutex<State>,
+    prompt: Bell,
+    paced: Bell,
+}
+
+/// Rings when there is more to do for a crew.
+#[derive(Default)]
+struct Bell {
     more: Condvar,
 }
 
-#[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
-    threads: usize,
-    idle: usize,
+    lanes: Lanes<Job>,
+    prompt: Threads,
+    paced: Threads,
     is_closed: bool,
 }
 
+/// Threads of a crew.
+#[derive(Default)]
+struct Threads {
+    started: usize,
+    idle: usize,
+}
+
+impl State {
+    fn threads(&mut self, crew: Crew) -> &mut Threads {
+        match crew {
+            Crew::Prompt => &mut self.prompt,
+            Crew::Paced => &mut self.paced,
+        }
+    }
+}
+
 impl HashingThreads {
-    /// A thread for two processors.
+    /// Two threads for two processors, one of each crew.
     pub(crate) fn new() -> HashingThreads {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        HashingThreads::with_threads((processors / 2).clamp(1, THREADS_MAX))
+        HashingThreads::with_threads(processors, (processors / 2).clamp(1, THREADS_MAX))
     }
 
-    fn with_threads(threads_max: usize) -> HashingThreads {
-        HashingThreads(Arc::new(Open { desk: Arc::default(), threads_max }))
+    fn with_threads(processors: usize, threads_max: usize) -> HashingThreads {
+        let state = State {
+            lanes: Lanes::new(processors),
+            prompt: Threads::default(),
+            paced: Threads::default(),
+            is_closed: false,
+        };
+        let desk = Desk {
+            started: Instant::now(),
+            state: Mutex::new(state),
+            prompt: Bell::default(),
+            paced: Bell::default(),
+        };
+        HashingThreads(Arc::new(Open { desk: Arc::new(desk), threads_max }))
     }
 
-    fn leave(&self, job: Job) -> Result<(), Overloaded> {
-        let desk = &self.0.desk;
-        let mut state = lock(&desk.state);
-        if state.jobs.len() >= WAITING_MAX {
-            return Err(Overloaded);
-        }
-        if state.idle <= state.jobs.len() && state.threads < self.0.threads_max {
+    fn leave(&self, lane: Lane, job: Job) -> Result<(), Overloaded> {
+        let (desk, crew) = (&self.0.desk, Crew::of(lane));
+        let mut state = desk.lock();
+        let waiting = state.lanes.waiting(crew);
+        let threads = state.threads(crew);
+        if threads.idle <= waiting && threads.started < self.0.threads_max {
             let theirs = Arc::clone(desk);
-            let name = format!("hashing-{}", state.threads);
-            let started = thread::Builder::new().name(name).spawn(move || theirs.work());
+            let name = match crew {
+                Crew::Prompt => format!("hashing-{}", threads.started),
+                Crew::Paced => format!("hashing-paced-{}", threads.started),
+            };
+            let started = thread::Builder::new().name(name).spawn(move || theirs.work(crew));
             // Without a new one those that there are do it.
-            state.threads += usize::from(started.is_ok());
-            if state.threads == 0 {
+            threads.started += usize::from(started.is_ok());
+            if threads.started == 0 {
                 return Err(Overloaded);
             }
         }
-        state.jobs.push_back(job);
-        desk.more.notify_one();
+        state.lanes.push(lane, job, desk.now())?;
+        desk.bell(crew).more.notify_one();
         Ok(())
     }
 }
 
 impl Desk {
-    fn work(&self) {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn now(&self) -> Mono {
+        Mono(0) + self.started.elapsed()
+    }
+
+    fn bell(&self, crew: Crew) -> &Bell {
+        match crew {
+            Crew::Prompt => &self.prompt,
+            Crew::Paced => &self.paced,
+        }
+    }
+
+    fn work(&self, crew: Crew) {
         // Where that is not allowed the work is done all the same.
         let _ = rustix::process::nice(NICE);
-        while let Some(job) = self.take() {
-            job();
+        while let Some(job) = self.take(crew) {
+            let (began, before) = (self.now(), processor_time());
+            let is_wasted = job();
+            let took = processor_time().saturating_sub(before);
+            if is_wasted && crew == Crew::Paced {
+                self.lock().lanes.note_waste(began, took);
+            }
         }
     }
 
     /// Waits for the next job; `None`: there will be none.
-    fn take(&self) -> Option<Job> {
-        let mut state = lock(&self.state);
+    fn take(&self, crew: Crew) -> Option<Job> {
+        let mut state = self.lock();
         loop {
             if state.is_closed {
                 return None;
             }
-            if let Some(job) = state.jobs.pop_front() {
-                return Some(job);
+            let now = self.now();
+            let bell = &self.bell(crew).more;
+            match state.lanes.next(crew, now) {
+                Next::Do(job) => return Some(job),
+                // It is busy resting: who comes meanwhile waits for it.
+                Next::Rest(until) => {
+                    let waited = bell.wait_timeout(state, until.since(now));
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                Next::Nothing => {
+                    state.threads(crew).idle += 1;
+                    state = bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state.threads(crew).idle -= 1;
+                }
             }
-            state.idle += 1;
-            state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.idle -= 1;
         }
     }
+}
+
+/// What this thread has taken of a processor.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 impl Hashing for HashingThreads {
     fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> T + Send + 'static,
+        lane: Lane,
+        work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         let (answer, answered) = oneshot::channel();
-        let left = self.leave(Box::new(move || {
+        let work = move || {
             // Nobody waits any more: the session has ended.
-            if !answer.is_closed() {
-                let _ = answer.send(work());
+            if answer.is_closed() {
+                return false;
             }
-        }));
+            let hashed = work();
+            let _ = answer.send(hashed.answer);
+            hashed.is_wasted
+        };
+        let left = self.leave(lane, Box::new(work));
         async move {
             left?;
             answered.await.map_err(|_| Overloaded)
@@ -149,40 +230,85 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
     }
 
+    fn right<T>(answer: T) -> Hashed<T> {
+        Hashed { answer, is_wasted: false }
+    }
+
     #[test]
     fn as_much_waits_as_may_and_all_of_it_is_done() {
-        let hashing = HashingThreads::with_threads(1);
-        assert_eq!(lock(&hashing.0.desk.state).threads, 0, "nobody has asked yet");
+        let hashing = HashingThreads::with_threads(1, 1);
+        assert_eq!(hashing.0.desk.lock().prompt.started, 0, "nobody has asked yet");
         let (go, wait_for_go) = mpsc::channel::<()>();
         let (begun, has_begun) = mpsc::channel();
-        let first = hashing.run(move || {
+        let first = hashing.run(Lane::Known, move || {
             begun.send(()).unwrap();
             wait_for_go.recv().unwrap();
-            0
+            right(0)
         });
         has_begun.recv().unwrap();
-        let waiting: Vec<_> = (1..=WAITING_MAX).map(|n| hashing.run(move || n)).collect();
-        assert_eq!(wait(hashing.run(|| 0)), Err(Overloaded));
+        let mut waiting = Vec::new();
+        for n in 1.. {
+            waiting.push(hashing.run(Lane::Known, move || right(n)));
+            if hashing.0.desk.lock().lanes.waiting(Crew::Prompt) < waiting.len() {
+                break;
+            }
+        }
+        let beyond = waiting.pop().unwrap();
+        assert_eq!(wait(beyond), Err(Overloaded));
         go.send(()).unwrap();
         assert_eq!(wait(first), Ok(0));
         for (n, waiting) in waiting.into_iter().enumerate() {
             assert_eq!(wait(waiting), Ok(n + 1));
         }
-        assert_eq!(wait(hashing.run(|| 7)), Ok(7));
-        assert_eq!(lock(&hashing.0.desk.state).threads, 1);
+        assert_eq!(wait(hashing.run(Lane::Known, || right(7))), Ok(7));
+        let state = hashing.0.desk.lock();
+        assert_eq!((state.prompt.started, state.paced.started), (1, 0));
     }
 
     #[test]
     fn what_nobody_waits_for_is_not_done() {
-        let hashing = HashingThreads::with_threads(1);
+        let hashing = HashingThreads::with_threads(1, 1);
         let (go, wait_for_go) = mpsc::channel::<()>();
         let (done, was_done) = mpsc::channel();
-        let first = hashing.run(move || wait_for_go.recv().unwrap());
-        drop(hashing.run(move || done.send(()).unwrap()));
+        let first = hashing.run(Lane::Known, move || right(wait_for_go.recv().unwrap()));
+        drop(hashing.run(Lane::Known, move || right(done.send(()).unwrap())));
         go.send(()).unwrap();
         assert_eq!(wait(first), Ok(()));
-        assert_eq!(wait(hashing.run(|| ())), Ok(()));
+        assert_eq!(wait(hashing.run(Lane::Known, || right(()))), Ok(()));
         assert!(was_done.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_known_client_is_done_with_while_all_others_wait() {
+        let hashing = HashingThreads::with_threads(1, 1);
+        let (go, wait_for_go) = mpsc::channel::<()>();
+        let guess = hashing.run(Lane::Suspect, move || {
+            wait_for_go.recv().unwrap();
+            Hashed { answer: (), is_wasted: true }
+        });
+        let other = hashing.run(Lane::Stranger, || right(1));
+        assert_eq!(wait(hashing.run(Lane::Known, || right(2))), Ok(2));
+        go.send(()).unwrap();
+        assert_eq!(wait(guess), Ok(()));
+        assert_eq!(wait(other), Ok(1), "so little is owed that it is no rest");
+    }
+
+    #[test]
+    fn processor_time_is_that_of_work() {
+        let before = processor_time();
+        while processor_time() == before {
+            std::hint::spin_loop();
+        }
+        let before = processor_time();
+        thread::spawn(|| {
+            let before = processor_time();
+            while processor_time() < before + Duration::from_millis(50) {
+                std::hint::spin_loop();
+            }
+        })
+        .join()
+        .unwrap();
+        assert!(processor_time() - before < Duration::from_millis(50), "another's is not counted");
     }
 
     #[test]

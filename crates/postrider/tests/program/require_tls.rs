@@ -4,6 +4,7 @@ use crate::interop::place::{Place, is_possible};
 use crate::smarthosts::start_exim;
 use crate::support::certificate::{EC, make_certificate, section};
 use crate::support::client::Client;
+use crate::support::http::get;
 use crate::support::server::{CONFIG, Server};
 use crate::support::tool::{free_port, python};
 use crate::support::{Files, wait_until};
@@ -50,7 +51,8 @@ fn route(domain: &str, port: u16) -> String {
 fn near(files: &Files, routes: &str, roots: &str) -> Server {
     make_certificate(files.dir(), "mx", EC, &["near.test"]);
     let config = format!(
-        "hostname = \"near.test\"\nspool = {{ path = \"spool\" }}\n{}\
+        "hostname = \"near.test\"\nspool = {{ path = \"spool\" }}\n\
+         [admin]\naddress = \"127.0.0.1:0\"\n{}\
          [[listener]]\naddress = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n{routes}[[route]]\n\
          domains = [\"here.test\"]\nmaildir = {{ path = \"mail/{{local}}\" }}\n",
         section("mx", &["near.test"])
@@ -131,6 +133,12 @@ fn what_requires_tls_is_returned_where_a_host_does_not_have_it_and_so_is_told_on
         assert_eq!(failed["status"], status, "{failed}");
         let reason = failed["reason"].as_str().unwrap_or_default();
         assert!(reason.contains("REQUIRETLS"), "{reason}");
+    }
+    let admin = near.wait_console("admin", |line| line.contains("metrics and health on "));
+    let metrics = get(admin.rsplit(' ').next().expect("an address"), "/metrics");
+    for (reason, count) in [("encryption", 2), ("requiretls", 1)] {
+        let name = format!("postrider_require_tls_failures_total{{reason=\"{reason}\"}} {count}\n");
+        assert!(metrics.contains(&name), "{metrics}");
     }
     let reports = files.wait_maildir("mail/me", 3);
     for report in reports.iter().map(|report| text_of(report)) {

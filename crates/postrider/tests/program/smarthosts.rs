@@ -1,5 +1,7 @@
 //! Next hops that take mail of their users only.
 
+mod peers;
+
 use crate::interop::place::{Place, is_possible};
 use crate::support::certificate::{EC, make_certificate, section};
 use crate::support::client::Client;

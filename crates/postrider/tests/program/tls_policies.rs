@@ -538,6 +538,13 @@ fn what_would_happen_is_shown_with_its_reasons() {
     let (_, text) = run(&["explain", "you@enforced.plain.test", "--client", "127.0.0.1"]);
     let line = text.lines().find(|line| line.contains("tls of stranger.plain.test"));
     assert!(line.is_some_and(|line| line.contains("left out") && line.contains("DNS")), "{text}");
+    let line = text.lines().find(|line| line.contains("tls of messages with REQUIRETLS"));
+    assert!(
+        line.is_some_and(|line| line.contains("to good.plain.test [requiretls,mta-sts]")),
+        "{text}"
+    );
+    let (_, none) = run(&["tls", "check", "silent.plain.test"]);
+    assert!(none.contains("messages with REQUIRETLS: 5.7.10 the message asks for TLS"), "{none}");
     let line = text.lines().find(|line| line.trim_start().starts_with("ready queue "));
     assert!(line.is_some_and(|line| !line.contains("stranger")), "{text}");
     let line = text.lines().find(|line| line.trim_start().starts_with("tls  "));

@@ -227,7 +227,9 @@ impl<W: World> Session<W> {
                 }
             }
             Step::Proved(user) => {
-                self.dialogue.attempt.take().iter_mut().for_each(Attempt::forgive);
+                if let Some(mut attempt) = self.dialogue.attempt.take() {
+                    self.entrance.note_proof(&mut attempt);
+                }
                 self.entrance.logged_in(&user);
                 LoginAnswer::Accepted
             }

@@ -227,9 +227,6 @@ pub(super) async fn host_tls<W: World>(
     if !is_demanded && (tls == RouteTls::Off || host.socket().is_some()) {
         return Ok(HostTls { asks: StartTls::Off, policy: "off", ..HostTls::OPPORTUNISTIC });
     }
-    if hop.tls.is_optional {
-        return Ok(HostTls::OPPORTUNISTIC);
-    }
     match tls {
         _ if is_demanded => {}
         RouteTls::Required => return Ok(HostTls::required(Trust::Anyone, tls.word())),

@@ -9,7 +9,7 @@ use config::TableEntry;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
 use mta::delivery::Slot;
 use mta::routing::hosts::Host;
-use mta::seams::{Hashing as _, World};
+use mta::seams::{Hashed, Hashing as _, Lane, World};
 use mta::tables;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -123,7 +123,10 @@ async fn answered<W: World>(
     let answered = match mechanism {
         // It hashes the password thousands of times: no shard waits for that.
         Mechanism::ScramSha256 => {
-            let done = slot.world().hashing().run(answer).await;
+            let hashing = slot.world().hashing();
+            let done =
+                hashing.run(Lane::Known, move || Hashed { answer: answer(), is_wasted: false });
+            let done = done.await;
             done.map_err(|_| Ended::Overloaded)?
         }
         _ => answer(),

@@ -37,9 +37,8 @@ impl Trial {
         stream: &StreamOf<W>,
     ) -> Option<Box<Trial>> {
         slot.tls_reports()?;
-        let is_reported = relay_of(hop).is_by_mx() && !hop.tls.is_optional;
         // A host that is spared its handshakes for an hour has shown what it can.
-        if !is_reported || tls.asks(slot, hop, peer) == StartTls::Off {
+        if !relay_of(hop).is_by_mx() || tls.asks(slot, hop, peer) == StartTls::Off {
             return None;
         }
         Some(Box::new(Trial {

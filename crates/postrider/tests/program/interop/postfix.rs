@@ -5,6 +5,7 @@ use super::chain::{Habits, Hop};
 use super::place::{Place, succeed};
 use crate::support::certificate::{EC, make_certificate};
 use crate::support::tool::free_port;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// How long postgrey puts off.
@@ -98,6 +99,12 @@ postlog unix-dgram n - n - 1 postlogd
 
 /// Starts it with this in main.cf and these services in master.cf.
 pub(crate) fn launch(place: &mut Place, main: &str, services: &str) {
+    let config = prepare(place, main, services);
+    place.start(master(&config), "master.log");
+}
+
+/// Where its configuration is.
+fn prepare(place: &Place, main: &str, services: &str) -> PathBuf {
     ["queue", "data", "config"].iter().for_each(|name| place.make_dir(name));
     succeed(Command::new("chown").arg("postfix").arg(place.path("data")));
     place.write("config/main.cf", main);
@@ -105,10 +112,27 @@ pub(crate) fn launch(place: &mut Place, main: &str, services: &str) {
     place.write("config/dynamicmaps.cf", "");
     let config = place.path("config");
     succeed(Command::new("/usr/sbin/postfix").arg("-c").arg(&config).arg("check"));
+    config
+}
+
+/// It stays in the foreground.
+fn master(config: &Path) -> Command {
     let mut master = Command::new("/usr/lib/postfix/sbin/master");
-    // It stays in the foreground.
-    master.arg("-c").arg(&config).arg("-d");
-    place.start(master, "master.log");
+    master.arg("-c").arg(config).arg("-d");
+    master
+}
+
+/// With little more than these lines in main.cf, and this resolver, at port 53 of its address.
+pub(crate) fn launch_asking(place: &mut Place, resolver: &str, lines: &str, services: &str) {
+    place.write("resolv.conf", &format!("nameserver {resolver}\noptions edns0 trust-ad\n"));
+    let main = base(place) + lines;
+    let config = prepare(place, &main, services);
+    let master = master(&config);
+    let mut alone = Command::new("unshare");
+    alone.args(["--mount", "sh", "-c"]);
+    alone.arg("mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"");
+    alone.arg(place.path("resolv.conf")).arg(master.get_program()).args(master.get_args());
+    place.start(alone, "master.log");
 }
 
 /// With little more than these lines in main.cf.

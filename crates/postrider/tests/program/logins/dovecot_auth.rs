@@ -5,9 +5,9 @@ use crate::support::wait_until;
 use std::os::unix::net::UnixStream;
 
 /// The password of each of them.
-pub(super) const PASSWORD: &str = "pencil";
+pub(crate) const PASSWORD: &str = "pencil";
 
-pub(super) struct DovecotAuth {
+pub(crate) struct DovecotAuth {
     place: Place,
     /// Of its process.
     id: u32,
@@ -43,7 +43,7 @@ service auth {{
 
 impl DovecotAuth {
     /// One that knows `jo` and `al`.
-    pub(super) fn start() -> DovecotAuth {
+    pub(crate) fn start() -> DovecotAuth {
         let mut place = Place::new(0);
         place.write("dovecot.conf", &config(&place));
         place.write("passwords", &format!("jo:{PASSWORD}\nal:{PASSWORD}\n"));
@@ -52,17 +52,17 @@ impl DovecotAuth {
     }
 
     /// Ends it.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.place.end(self.id);
     }
 
     /// Starts it again where it was.
-    pub(super) fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         self.id = run(&mut self.place);
     }
 
     /// The path of its socket.
-    pub(super) fn socket(&self) -> String {
+    pub(crate) fn socket(&self) -> String {
         self.place.path("auth-client").display().to_string()
     }
 }

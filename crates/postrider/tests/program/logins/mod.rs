@@ -1,9 +1,10 @@
 //! Users whom other servers know, by the clients that people have.
 
 mod clients;
-mod dovecot_auth;
+pub(crate) mod dovecot_auth;
 mod every_client;
 mod fail2ban;
+mod guesses;
 pub(crate) mod tokens;
 
 use crate::directories::slapd::{self, Slapd};

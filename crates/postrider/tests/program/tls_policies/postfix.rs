@@ -1,20 +1,22 @@
 //! Postfix as next hop and as client, by every policy of either.
 
+use super::reports::make_expired;
 use super::{PACKAGES, encryption, policy, relayed, send, wait_reason};
 use crate::interop::place::{Place, is_possible};
-use crate::interop::postfix::launch_with;
+use crate::interop::postfix::{launch_asking, launch_with};
 use crate::support::certificate::{EC, make_certificate, make_issued, section};
 use crate::support::client::Client;
 use crate::support::server::{CONFIG, Server};
 use crate::support::tool::succeed;
 use crate::support::{Files, wait_until};
 use crate::tls_policies::files::PolicyFiles;
-use crate::tls_policies::zones::{Zones, key_digest};
+use crate::tls_policies::zones::{Zones, certificate_digest, key_digest};
 use std::fmt::Write as _;
 
 /// Its hosts, each at an address of its own: a certificate of an authority and of its name, of another name, of
-/// the year before, of nobody, of X.509 version 1 with a short key, one that is not by TLS 1.3, and none.
-const HOSTS: [&str; 7] = ["good", "wrong", "late", "self", "short", "old", "clear"];
+/// the year before, of nobody, of X.509 version 1 with a short key, one that is not by TLS 1.3, none, and one of the
+/// authority that has ended.
+const HOSTS: [&str; 8] = ["good", "wrong", "late", "self", "short", "v12", "clear", "old"];
 
 /// A certificate of version 1 by itself.
 fn make_version_1(dir: &str, name: &str, key: &str, days: &str) {
@@ -36,7 +38,8 @@ fn make_certificates(place: &Place, web: &PolicyFiles) {
     let dir = place.dir();
     make_version_1(&dir, "late", EC, "-1");
     make_version_1(&dir, "short", "rsa:1024", "2");
-    make_version_1(&dir, "old", "rsa:2048", "2");
+    make_version_1(&dir, "v12", "rsa:2048", "2");
+    make_expired(&place.path("."), "old.plain.test", web);
 }
 
 /// Takes mail for anybody, and keeps none.
@@ -54,7 +57,7 @@ fn start_postfix(place: &mut Place) {
             let _ =
                 writeln!(services, "  -o smtpd_tls_chain_files={dir}/{host}.key,{dir}/{host}.pem");
         }
-        if *host == "old" {
+        if *host == "v12" {
             services.push_str("  -o smtpd_tls_protocols=!TLSv1.3\n");
         }
     }
@@ -127,17 +130,20 @@ const GOES: &[(&str, &str)] = &[
     ("late.opportunistic.plain.test", "opportunistic TLSv1.3"),
     ("self.opportunistic.plain.test", "opportunistic TLSv1.3"),
     ("short.opportunistic.plain.test", "opportunistic TLSv1.3"),
-    ("old.opportunistic.plain.test", "opportunistic TLSv1.2"),
+    ("v12.opportunistic.plain.test", "opportunistic TLSv1.2"),
+    ("old.opportunistic.plain.test", "opportunistic TLSv1.3"),
     ("clear.opportunistic.plain.test", "none none"),
     ("good.required.plain.test", "required TLSv1.3"),
     ("short.required.plain.test", "required TLSv1.3"),
-    ("old.required.plain.test", "required TLSv1.2"),
+    ("v12.required.plain.test", "required TLSv1.2"),
+    ("old.required.plain.test", "required TLSv1.3"),
     ("good.verified.plain.test", "verified TLSv1.3"),
     ("to-good.dane.test", "dane TLSv1.3"),
     ("to-self.dane.test", "dane TLSv1.3"),
     // RFC 7672 §3.1.1: neither times nor names count, and any certificate has a key.
     ("to-late.dane.test", "dane TLSv1.3"),
-    ("to-old.dane.test", "dane TLSv1.2"),
+    ("to-old.dane.test", "dane TLSv1.3"),
+    ("to-v12.dane.test", "dane TLSv1.2"),
     ("enforced.plain.test", "mta-sts TLSv1.3"),
 ];
 
@@ -147,6 +153,7 @@ const WAITS: &[(&str, &[&str])] = &[
     ("clear.verified.plain.test", &["clear.plain.test", "STARTTLS is required", "4.7.4"]),
     ("wrong.verified.plain.test", &["wrong.plain.test", "4.7.5"]),
     ("late.verified.plain.test", &["late.plain.test", "4.7.5"]),
+    ("old.verified.plain.test", &["old.plain.test", "expired", "4.7.5"]),
     ("self.verified.plain.test", &["self.plain.test", "4.7.5"]),
     ("to-wrong.dane.test", &["wrong.dane.test", "no TLSA record is about", "4.7.5"]),
     ("to-clear.dane.test", &["clear.dane.test", "4.7.4"]),
@@ -269,6 +276,95 @@ fn postfix_sends_to_us_by_each_of_its_levels() {
             assert!(came().is_none(), "{what}");
         }
     }
+    tls.stop();
+    clear.stop();
+}
+
+/// What Postfix asks for of which host of the signed zone, and how it says that mail went, if it did.
+const ASKS_BY_RECORDS: &[(&str, &str, Option<&str>)] = &[
+    ("dane", "right", Some("Verified")),
+    ("dane", "anchored", Some("Verified")),
+    ("dane", "wrong", None),
+    ("dane", "stripped", None),
+    // By chance of what there is.
+    ("dane", "none", Some("Trusted")),
+    ("dane-only", "right", Some("Verified")),
+    ("dane-only", "none", None),
+];
+
+/// The hosts, of which one is the server in clear.
+fn zone_of_ours(files: &Files, tls: &Server, clear: &Server) -> String {
+    let own = key_digest(&files.path("mx.pem"));
+    let (authority, other) =
+        (certificate_digest(&files.path("ca.pem")), key_digest(&files.path("ca.pem")));
+    let hosts = ["right", "anchored", "wrong", "stripped", "none"];
+    let mut zone: String = hosts.map(|host| format!("{host} IN A 127.0.0.1\n")).concat();
+    let (tls, clear) = (tls.address().port(), clear.address().port());
+    for (host, port, record) in [
+        ("right", tls, format!("3 1 1 {own}")),
+        ("anchored", tls, format!("2 0 1 {authority}")),
+        ("wrong", tls, format!("3 1 1 {other}")),
+        ("stripped", clear, format!("3 1 1 {own}")),
+    ] {
+        let _ = writeln!(zone, "_{port}._tcp.{host} IN TLSA {record}");
+    }
+    zone
+}
+
+#[test]
+fn postfix_sends_to_us_as_signed_records_say() {
+    if !is_possible(PACKAGES) {
+        return;
+    }
+    let (tls_files, clear_files) = (Files::new(), Files::new());
+    make_issued(tls_files.dir(), "ca", &[("mx", "anchored.dane.test")]);
+    let tls = far(&tls_files, &section("mx", &["anchored.dane.test"]));
+    let clear = far(&clear_files, "");
+    let zones = Zones::start(&zone_of_ours(&tls_files, &tls, &clear), "");
+    let mut place = Place::new(0);
+    std::fs::copy(tls_files.path("ca.pem"), place.path("ca.pem")).expect("copied");
+    let (dir, port) = (place.dir(), place.port);
+    let mut services = format!("127.0.0.1:{port} inet n - n - - smtpd\n");
+    let mut transports = String::new();
+    for (n, (level, host, _)) in ASKS_BY_RECORDS.iter().enumerate() {
+        let to = if *host == "stripped" { &clear } else { &tls };
+        let to = to.address().port();
+        let _ = writeln!(transports, "a{n}.here.test to-{n}:[{host}.dane.test]:{to}");
+        let _ = write!(
+            services,
+            "to-{n} unix - - n - - smtp\n  -o smtp_tls_security_level={level}\n  \
+             -o smtp_dns_support_level=dnssec\n  -o smtp_tls_loglevel=1\n  \
+             -o smtp_tls_CAfile={dir}/ca.pem\n"
+        );
+    }
+    place.write("transports", &transports);
+    let lines = format!(
+        "inet_interfaces = 127.0.0.1\nsmtpd_relay_restrictions = permit_mynetworks, reject\n\
+         transport_maps = texthash:{dir}/transports\n"
+    );
+    launch_asking(&mut place, &zones.resolver, &lines, &services);
+    place.wait_listening(port);
+    for (n, (level, host, how)) in ASKS_BY_RECORDS.iter().enumerate() {
+        let mut client = Client::connect(([127, 0, 0, 1], port).into());
+        let to = format!("you@a{n}.here.test");
+        client.mail("me@source.test", &[&to], "Subject: x\r\n\r\nx\r\n");
+        let log = || std::fs::read_to_string(place.path("postfix.log")).unwrap_or_default();
+        let status = if how.is_some() { "status=sent" } else { "status=deferred" };
+        let is_done = |line: &str| line.contains(&to) && line.contains(status);
+        let what = format!("{level} {host}");
+        wait_until(&what, || log().lines().any(is_done));
+        let events = tls_files.events_of("received").into_iter();
+        let came = events.filter(|event| event["recipients"][0] == *to);
+        let protocols: Vec<_> = came.map(|event| event["protocol"].clone()).collect();
+        if let Some(how) = how {
+            let of_host = format!("{how} TLS connection established to {host}.dane.test");
+            assert!(log().contains(&of_host), "{what}: {}", log());
+            assert_eq!(protocols, ["ESMTPS"], "{what}");
+        } else {
+            assert!(protocols.is_empty(), "{what}");
+        }
+    }
+    assert!(clear_files.events_of("received").is_empty());
     tls.stop();
     clear.stop();
 }

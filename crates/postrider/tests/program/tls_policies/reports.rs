@@ -12,6 +12,7 @@ use crate::support::tool::{free_port, succeed};
 use crate::support::{Files, wait_until};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -302,12 +303,12 @@ fn zone(told: &[Told], web: std::net::Ipv4Addr, taker: u16) -> String {
     zone + &format!("_smtp._tls.huge IN TXT \"v=TLSRPTv1; rua={to};\" {filler}\n")
 }
 
-/// A certificate of the authority that has ended.
-fn make_expired(files: &Files, web: &PolicyFiles) {
-    let at = |name: &str| files.path(name).display().to_string();
+/// In `dir`, for this host, a certificate of the authority that has ended.
+pub(super) fn make_expired(dir: &Path, host: &str, web: &PolicyFiles) {
+    let at = |name: &str| dir.join(name).display().to_string();
     let by = |name: &str| web.path(name).display().to_string();
     let command = format!(
-        "echo subjectAltName=DNS:old.plain.test > {ext} && openssl req -newkey {EC} -nodes -subj /CN=old \
+        "echo subjectAltName=DNS:{host} > {ext} && openssl req -newkey {EC} -nodes -subj /CN=old \
          -keyout {key} -out {request} && openssl x509 -req -in {request} -CA {ca} -CAkey {ca_key} \
          -days 0 -extfile {ext} -out {pem} && cat {ca} >> {pem}",
         ext = at("old.ext"),
@@ -329,7 +330,7 @@ fn hosts(files: &Files, web: &PolicyFiles) -> Vec<(&'static str, &'static str)> 
         std::fs::copy(web.path(&format!("issued.{extension}")), copy).expect("copied");
     }
     make_certificate(files.dir(), "self", EC, &["self.plain.test"]);
-    make_expired(files, web);
+    make_expired(&files.path("."), "old.plain.test", web);
     // The first is shown to those who ask for a name that none has.
     vec![("good", "good.plain.test"), ("self", "self.plain.test"), ("old", "old.plain.test")]
 }

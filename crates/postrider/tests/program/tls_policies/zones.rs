@@ -10,6 +10,8 @@ use std::path::Path;
 pub(super) struct Zones {
     /// The resolver, as `[dns]` has it.
     pub(super) server: String,
+    /// Where it is asked by those who know of port 53 only.
+    pub(super) resolver: String,
     _place: Place,
 }
 
@@ -27,16 +29,19 @@ impl Zones {
                     sed -i 's/ 000000/ 110000/' dane.test.zone.signed";
         succeed(&mut place.command("ldnsutils", &["sh", "-c", sign]));
         let port = free_port();
-        place.write("unbound.conf", &settings(&place.dir(), port));
+        // No other test's, as the port is its own.
+        let [high, low] = port.to_be_bytes();
+        let resolver = format!("127.{high}.{low}.53");
+        place.write("unbound.conf", &settings(&place.dir(), (port, &resolver)));
         let server = place.command("unbound", &["unbound", "-d", "-c", "unbound.conf"]);
         place.start(server, "unbound.log");
         place.wait_listening(port);
-        Zones { server: format!("127.0.0.1:{port}"), _place: place }
+        Zones { server: format!("127.0.0.1:{port}"), resolver, _place: place }
     }
 }
 
 /// It has both zones as if it had asked for them, and believes in the key of the signed one.
-fn settings(dir: &str, port: u16) -> String {
+fn settings(dir: &str, (port, resolver): (u16, &str)) -> String {
     let zone = |name: &str, file: &str| {
         format!(
             "auth-zone:\n  name: \"{name}\"\n  zonefile: \"{file}\"\n  for-downstream: no\n  \
@@ -44,7 +49,7 @@ fn settings(dir: &str, port: u16) -> String {
         )
     };
     format!(
-        "server:\n  interface: 127.0.0.1@{port}\n  username: \"\"\n  chroot: \"\"\n  \
+        "server:\n  interface: 127.0.0.1@{port}\n  interface: {resolver}@53\n  username: \"\"\n  chroot: \"\"\n  \
          directory: \"{dir}\"\n  pidfile: \"\"\n  use-syslog: no\n  do-daemonize: no\n  \
          do-not-query-localhost: no\n  module-config: \"validator iterator\"\n  \
          trust-anchor-file: \"anchor\"\n  local-zone: \"test.\" nodefault\n  val-log-level: 2\n\

@@ -1,0 +1,62 @@
+//! Where passwords are hashed.
+
+use std::future::Future;
+
+/// More is to be hashed than those who do it get done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overloaded;
+
+/// Whose password it is that waits to be hashed: what strangers try is paced, so that guesses take little
+/// of the processors' time, and keeps nobody waiting who is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// A client that was this user lately, or this server itself: never paced.
+    Known,
+    /// Neither the client nor the user has failed lately, as far as is remembered.
+    Stranger,
+    /// One of them has: strangers go first.
+    Suspect,
+}
+
+/// What comes of hashing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hashed<T> {
+    pub answer: T,
+    /// As far as is known it was for nothing: what a wrong password takes is paced, what a right one takes
+    /// is not.
+    pub is_wasted: bool,
+}
+
+/// Where passwords are hashed: that takes long on purpose, and no shard waits for it.
+pub trait Hashing: 'static {
+    /// Does the work elsewhere.
+    ///
+    /// # Errors
+    /// Too much waits already in this lane, or it has waited too long: it is not done.
+    fn run<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        work: impl FnOnce() -> Hashed<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, Overloaded>> + 'static;
+
+    /// Bytes that nobody can guess.
+    fn secret(&self) -> [u8; 16];
+}
+
+/// A world in which nobody logs in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHashing;
+
+impl Hashing for NoHashing {
+    fn run<T: Send + 'static>(
+        &self,
+        _lane: Lane,
+        _work: impl FnOnce() -> Hashed<T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
+        std::future::ready(Err(Overloaded))
+    }
+
+    fn secret(&self) -> [u8; 16] {
+        [0; 16]
+    }
+}
