@@ -16,7 +16,7 @@ use regex::bytes::{Regex, RegexBuilder};
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// Rules of all files together, ours not counted.
 pub const RULES_MAX: usize = 2_000;
-/// Providers of all files together.
+/// Providers of all files together, ours not counted.
 pub const PROVIDERS_MAX: usize = 1_000;
 /// Octets of memory that one pattern may take once it is compiled.
 pub const PATTERN_BYTES_MAX: usize = 1 << 18;
@@ -62,7 +62,7 @@ pub(crate) struct Reading {
     pub(crate) patterns: Vec<Box<str>>,
     pub(crate) providers: Vec<Provider>,
     pub(crate) mistakes: Vec<Mistake>,
-    /// The files are ours: as many rules as they like, and patterns that a test has looked at.
+    /// The files are ours: as many rules and providers as they like, and patterns that a test has looked at.
     pub(crate) is_ours: bool,
     /// Providers that rules name: looked for when all files are read, for the one that says what they
     /// are may be the last.
@@ -171,7 +171,7 @@ impl Reading {
         }
         if let Some(known) = self.providers.iter_mut().find(|provider| *provider.name == *name) {
             known.hosts.extend(hosts);
-        } else if self.providers.len() < PROVIDERS_MAX {
+        } else if self.providers.len() < PROVIDERS_MAX || self.is_ours {
             self.providers.push(Provider { name: name.into(), hosts });
         } else {
             return Err((0, format!("{PROVIDERS_MAX} providers at most")));

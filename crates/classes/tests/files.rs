@@ -1,8 +1,8 @@
 //! An operator's files: what they may say, what is wrong with them, and that they go first.
 
 use classes::{
-    BUILTIN, Classes, FILE_BYTES_MAX, FailureKind, MISTAKES_MAX, RULES_MAX, ReplyClass, Said,
-    Source, Verdict, read_reply,
+    BUILTIN, Classes, FILE_BYTES_MAX, FailureKind, MISTAKES_MAX, PROVIDERS_MAX, RULES_MAX,
+    ReplyClass, Said, Source, Verdict, read_reply,
 };
 use proptest::prelude::*;
 
@@ -127,6 +127,16 @@ fn files_have_limits() {
     assert!(read(&line.repeat(RULES_MAX)).is_ok());
     let more = read(&line.repeat(RULES_MAX + 1)).map(|_| ()).unwrap_err();
     assert_eq!(more, [format!("my:{}:1: {RULES_MAX} rules at most", RULES_MAX + 1)]);
+    let providers =
+        |count| -> String { (0..count).map(|n| format!("provider p{n} mx h{n}.test\n")).collect() };
+    assert!(read(&providers(PROVIDERS_MAX)).is_ok());
+    let more = read(&providers(PROVIDERS_MAX + 1)).map(|_| ()).unwrap_err();
+    assert_eq!(more, [format!("my:{}:1: {PROVIDERS_MAX} providers at most", PROVIDERS_MAX + 1)]);
+    // Each pattern fits, all together don't.
+    let large = "550 * * policy [a-q]{1500}\n";
+    assert!(read(large).is_ok());
+    let more = read(&large.repeat(600)).map(|_| ()).unwrap_err();
+    assert_eq!(more, ["my:1:1: compiled, all patterns take more than 16777216 octets"]);
     let comment = format!("#{}", "x".repeat(FILE_BYTES_MAX - 1));
     assert!(read(&comment).is_ok());
     let long = read(&(comment + "x")).map(|_| ()).unwrap_err();
