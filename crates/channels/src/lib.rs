@@ -47,6 +47,7 @@ pub fn sections() -> Schema {
         .stage::<stages::AccessText>()
         .stage::<stages::CopyText>()
         .stage::<stages::PolicyText>()
+        .stage::<stages::SignerText>()
         .table::<tables::InlineText>()
         .table::<tables::FileText>()
         .table::<tables::CidrText>()
@@ -78,7 +79,9 @@ pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
 
 /// All files with keys that sign mail, as a configuration names them.
 pub fn key_files(config: &Config) -> impl Iterator<Item = &KeyFile> {
-    config.listeners.iter().filter_map(|listener| smtp::seal_of(listener)).map(|seal| &seal.key)
+    let seals = config.listeners.iter().filter_map(|listener| smtp::seal_of(listener));
+    let signers = config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
+    seals.map(|seal| &seal.key).chain(signers.flat_map(stages::Signer::files))
 }
 
 /// All ways in, for one shard.
@@ -97,6 +100,7 @@ pub fn stages<W: World>() -> StageKinds<W> {
         Rc::new(stages::Copies),
         Rc::new(stages::Milters),
         Rc::new(stages::Policies),
+        Rc::new(stages::Signing),
     ]
 }
 

@@ -211,6 +211,7 @@ impl Telling<'_> {
         };
         self.explainer.step("acceptance", value, origin);
         self.standing_for(&request.in_tables);
+        self.stages(listener, request);
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
         let is_stranger =
             request.client.is_none_or(|client| listener.relay_network(client).is_none());
@@ -219,6 +220,19 @@ impl Telling<'_> {
         listener.protocol.explain(&mut self.explainer);
         if is_stranger && !listener.protocol.needs_login() {
             listener.protocol.explain_for_strangers(&mut self.explainer);
+        }
+    }
+
+    /// What stages do to mail of this sender, if it is the author, too.
+    fn stages(&mut self, listener: &Listener, request: &ExplainRequest<'_>) {
+        let is_of_house = listener.protocol.needs_login()
+            || request.client.is_some_and(|client| listener.relay_network(client).is_some());
+        let Some(author) = request.sender.filter(|_| is_of_house) else { return };
+        for stage in &self.config.stages {
+            if let Some(value) = stage.settings.explain_for_author(&author.domain()) {
+                let line = format!("{}:{}", self.config.document.file(), stage.line);
+                self.explainer.step(stage.key, value, Origin::Line(line));
+            }
         }
     }
 
