@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         Command::Spool(args) => commands::spool::run(&args),
         Command::Auth(args) => commands::auth::run(&args),
         Command::Table(args) => commands::table::run(&args),
+        Command::Dkim(args) => commands::dkim::run(&args),
         Command::Tls(args) => commands::tls::run(&args),
     }
 }

@@ -152,7 +152,11 @@ impl KeyFiles for NamedKeys {
     }
 }
 
-fn read_one(path: &Path) -> Result<SigningKey, String> {
+/// The key that a file has.
+///
+/// # Errors
+/// What is wrong with it, in a sentence.
+pub(crate) fn read_one(path: &Path) -> Result<SigningKey, String> {
     let sentence = |why: &dyn std::fmt::Display| format!("signing key {}: {why}", path.display());
     let mode = std::fs::metadata(path).map_err(|error| sentence(&error))?.mode();
     if mode & OTHERS != 0 {

@@ -3,6 +3,7 @@
 mod keys;
 mod settings;
 
+pub use settings::SigningName;
 pub(crate) use settings::{Signer, SignerText};
 
 use crate::smtp::signing_of;

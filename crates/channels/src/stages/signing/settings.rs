@@ -53,6 +53,16 @@ pub(crate) struct NextText {
     from: String,
 }
 
+/// A key, and where the DNS should have its public half.
+#[derive(Debug)]
+pub struct SigningName<'a> {
+    /// `SELECTOR._domainkey.DOMAIN`.
+    pub name: String,
+    pub file: &'a KeyFile,
+    /// It signs from then on; `None`: now.
+    pub from: Option<Wall>,
+}
+
 /// One `[[signer]]`.
 #[derive(Debug)]
 pub(crate) struct Signer {
@@ -237,6 +247,29 @@ impl Signer {
                 ascii_name(named.as_str())
             }
         })
+    }
+
+    /// The keys with which it signs for an author of this domain, those to come included.
+    pub(crate) fn names(&self, author: &str) -> Vec<SigningName<'_>> {
+        let (Some(domain), Keys::Own(own, next)) = (self.domain_for(author), &self.keys) else {
+            return Vec::new();
+        };
+        let name = |key: &'_ OwnKey| format!("{}._domainkey.{domain}", key.selector);
+        let own = SigningName { name: name(own), file: &own.key, from: None };
+        let next = next.iter().map(|next| SigningName {
+            name: name(&next.key),
+            file: &next.key.key,
+            from: Some(next.from),
+        });
+        std::iter::once(own).chain(next).collect()
+    }
+
+    /// The table that has the keys for an author of this domain, if there is one.
+    pub(crate) fn table(&self, author: &str) -> Option<&TableEntry> {
+        match &self.keys {
+            Keys::Table(table) if self.domain_for(author).is_some() => Some(table),
+            _ => None,
+        }
     }
 
     /// The files of its keys.

@@ -10,5 +10,6 @@ mod openspf;
 mod rspamd;
 mod sealing;
 mod signers;
+mod signing;
 mod strangers;
 mod zone;
