@@ -6,10 +6,11 @@ use crate::signing_keys::read_one;
 use crate::terminal::clean;
 use crate::world::resolver::Resolver;
 use auth::dkim::{Algorithm, SigningKey, findings};
+use auth::records::Records as _;
 use channels::{SigningName, signing_names};
 use config::Config;
 use mail::Domain;
-use mta::seams::Dns as _;
+use mta::seams::AsRecords;
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -134,7 +135,7 @@ async fn look(config: &Config, names: &[SigningName<'_>]) -> Vec<Seen> {
     for SigningName { name, file, from } in names {
         let (found, record) = match read_one(file.path()) {
             Err(why) => (vec![why], None),
-            Ok(ours) => match resolver.txt(name).await {
+            Ok(ours) => match AsRecords(&resolver).txt(name).await {
                 Err(error) => (vec![format!("no answer: {error}")], ours.record()),
                 Ok(records) => {
                     let found = findings(&records, &ours);

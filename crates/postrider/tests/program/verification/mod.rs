@@ -11,5 +11,6 @@ mod rspamd;
 mod sealing;
 mod signers;
 mod signing;
+mod signing_rules;
 mod strangers;
 mod zone;

@@ -92,7 +92,7 @@ fn messages() -> Vec<String> {
         messages.push(with(more, "Dear  reader,\r\n\r\n\u{e4} line \t\r\n..\r\n\r\n"));
     }
     messages.push(with("", &"A line of a newsletter, with <b>tags</b>\r\n".repeat(2_500)));
-    messages.push(with("", &format!("{}\r\n", "x".repeat(20_000))));
+    messages.push(with("", &format!("{}\r\n", "x".repeat(998))));
     messages.push(with("", &"  indented\t text  \r\n\r\n. \r\n".repeat(60_000)));
     messages
         .push(with("Bcc: hidden@far.test\r\n", &format!("{}\r\n", "y".repeat(76)).repeat(40_000)));
@@ -208,7 +208,13 @@ fn what_is_signed_is_verified_by_all_and_not_when_it_was_changed() {
             for (what, changed) in ["added", "letter"].iter().zip(changed(&message, n)) {
                 cases.push(json!([format!("{selector} {n} {what}"), changed, "fail"]));
             }
-            cases.push(json!([format!("{selector} {n}"), message, "pass"]));
+            let what = match n % 30 {
+                3 => "blanks alone",
+                17 => "a blank before a colon",
+                20 | 21 => "a field twice",
+                _ => "",
+            };
+            cases.push(json!([format!("{selector} {n} {what}"), message, "pass"]));
         }
     }
     let signed = json!([
@@ -246,13 +252,22 @@ fn judge(zone: &Value, cases: &[Value]) {
     let said = python(VERIFIERS, &[PERL], &json!([records, messages]));
     for (case, said) in cases.iter().zip(said.as_array().unwrap()) {
         let is_right = |said: &Value| said.as_str().unwrap().starts_with(case[2].as_str().unwrap());
-        if !is_right(&said[0]) || is_rsa(case) && !is_right(&said[1]) {
+        // dkimpy reads no such header at all.
+        let is_read = !case[0].as_str().unwrap().ends_with("a blank before a colon");
+        if is_read && !is_right(&said[0]) || is_rsa(case) && !is_right(&said[1]) {
             writeln!(wrong, "{}: dkimpy and Mail::DKIM say {said}", case[0]).unwrap();
         }
     }
     if is_possible(&["opendkim", "rspamd"]) {
         let rspamd = Rspamd::start();
-        let rsa: Vec<Value> = cases.iter().filter(|case| is_rsa(case)).cloned().collect();
+        let mut rsa: Vec<Value> = cases.iter().filter(|case| is_rsa(case)).cloned().collect();
+        for case in &mut rsa {
+            // OpenDKIM says nothing of a message without an end, as BDAT may bring it; what is signed has one.
+            let message = case[1].as_str().unwrap();
+            if !message.ends_with("\r\n") {
+                case[1] = json!(format!("{message}\r\n"));
+            }
+        }
         for line in Judges::start(zone, &rspamd).disagree(&rsa) {
             writeln!(wrong, "{line}").unwrap();
         }
