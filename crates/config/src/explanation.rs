@@ -117,6 +117,7 @@ impl Config {
         explainer.values = tables.values;
         let mut telling = Telling { config: self, explainer };
         telling.acceptance(listener, request, decision);
+        telling.stages(listener, request);
         let effective = match decision {
             Decision::Postmaster { .. } => &self.postmaster.address,
             _ => request.recipient,
@@ -211,7 +212,6 @@ impl Telling<'_> {
         };
         self.explainer.step("acceptance", value, origin);
         self.standing_for(&request.in_tables);
-        self.stages(listener, request);
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
         let is_stranger =
             request.client.is_none_or(|client| listener.relay_network(client).is_none());
