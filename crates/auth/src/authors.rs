@@ -1,9 +1,39 @@
 //! The domains of those whom a header names as authors (RFC 5322 §3.6.2).
 
+use crate::scan::Scanned;
+use mail::header;
 use std::borrow::Cow;
 
 /// Authors of one message that are looked at.
 const AUTHORS_MAX: usize = 100;
+
+/// Why it can't be told in whose name a message speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoAuthor {
+    /// Nobody is named, or not in a way that all would read alike.
+    None,
+    /// There are several From fields.
+    Several,
+}
+
+/// The domain of the (first) author of a message, in ASCII and lower case. `added`: whole fields that go above
+/// those of the message.
+///
+/// # Errors
+/// It has not one From field with an address that can be read.
+pub fn domain_of_author(added: &[u8], message: &Scanned) -> Result<String, NoAuthor> {
+    if message.unreadable.is_some() {
+        return Err(NoAuthor::None);
+    }
+    let parts = [added, &message.header];
+    let mut fields = parts.iter().flat_map(|part| header::fields(part));
+    let mut authors = fields.by_ref().filter(|field| field.is("From"));
+    let Some(first) = authors.next() else { return Err(NoAuthor::None) };
+    if authors.next().is_some() {
+        return Err(NoAuthor::Several);
+    }
+    domains(first.value).into_iter().next().flatten().ok_or(NoAuthor::None)
+}
 
 /// The domains in the value of a From field, in ASCII and lower case, in their order. An author whose
 /// domain can't be read is `None`.
@@ -101,6 +131,25 @@ fn end<'a>(plain: &mut String, angle: &mut Option<String>, out: &mut Vec<Cow<'a,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_has_one_author_field() {
+        let author = |added: &str, message: &str| {
+            let mut scan = crate::scan::Scan::new(crate::scan::Wanted::default());
+            scan.push(message.as_bytes());
+            domain_of_author(added.as_bytes(), &scan.finish())
+        };
+        let one = Ok("a.test".to_owned());
+        assert_eq!(author("", "To: x\r\nfrom : Jo <jo@A.test>, al@b.test\r\n\r\n"), one);
+        assert_eq!(author("From: jo@a.test\r\n", "To: x\r\n\r\nFrom: al@b.test\r\n"), one);
+        assert_eq!(author("", "To: x\r\n\r\n"), Err(NoAuthor::None));
+        assert_eq!(author("", "From: jo\r\n\r\n"), Err(NoAuthor::None));
+        assert_eq!(
+            author("", "From: a@b.test\r\nno field\r\nFrom: c@d.test\r\n\r\n"),
+            Err(NoAuthor::None)
+        );
+        assert_eq!(author("From: a@a.test\r\n", "FROM: a@a.test\r\n\r\n"), Err(NoAuthor::Several));
+    }
 
     #[test]
     fn authors_are_found_among_names_comments_and_groups() {

@@ -2,7 +2,7 @@
 //! DNS says comes in as values.
 
 pub mod arc;
-mod authors;
+pub mod authors;
 pub mod checks;
 pub mod dkim;
 pub mod dmarc;

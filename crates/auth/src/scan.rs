@@ -5,7 +5,7 @@ use crate::arc::{Chain, Newest, Sets};
 use crate::dkim::canonical::{BodyDigest, BodyHash, Form};
 use crate::dkim::is_called;
 use crate::dkim::signature::Signature;
-use mail::header;
+use mail::{Omitted, header};
 use std::ops::Range;
 
 /// A header that is longer is not looked at.
@@ -234,6 +234,27 @@ const HIDDEN: [&str; 6] = [
 ];
 
 impl Scanned {
+    /// As it is without parts of its header, which go nowhere: whole lines. False: some of it is not of the
+    /// header, and nothing is changed.
+    #[must_use]
+    pub fn leave_out(&mut self, omitted: &Omitted) -> bool {
+        let all = omitted.bytes();
+        let kept: Vec<Range<usize>> = omitted.sent_of(0, self.header.len()).collect();
+        let bytes: usize = kept.iter().map(Range::len).sum();
+        if self.unreadable.is_some() || (self.header.len() - bytes) as u64 != all {
+            return false;
+        }
+        self.header = kept
+            .into_iter()
+            .filter_map(|range| self.header.get(range))
+            .collect::<Vec<_>>()
+            .concat();
+        self.fields = header::fields(&self.header).map(|field| field.range).collect();
+        // They stood elsewhere.
+        self.signatures.clear();
+        true
+    }
+
     /// A field as it stands in the message.
     pub(crate) fn field(&self, index: usize) -> &[u8] {
         let range = self.fields.get(index).cloned();
@@ -319,6 +340,19 @@ mod tests {
         ] {
             assert_eq!(scan(plain.as_bytes(), 5).unreadable, None, "{plain:?}");
         }
+    }
+
+    #[test]
+    fn what_goes_nowhere_is_left_out_of_the_header() {
+        let content = b"A: b\r\nBcc: c\r\n d\r\nE: f\r\n\r\nbody\r\n";
+        let mut omitted = Omitted::default();
+        omitted.add(6..18);
+        let mut scanned = scan(content, 5);
+        assert!(scanned.leave_out(&omitted));
+        assert_eq!(scanned.header, b"A: b\r\nE: f\r\n\r\n");
+        assert_eq!((scanned.field(0), scanned.field(1)), (&b"A: b\r\n"[..], &b"E: f\r\n"[..]));
+        omitted.add(28..30);
+        assert!(!scan(content, 5).leave_out(&omitted), "a part of the body");
     }
 
     #[test]

@@ -9,12 +9,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
+    /// Where it is named: file and line.
+    place: String,
     key: RwLock<Option<Arc<SigningKey>>>,
 }
 
 impl KeyFile {
-    pub(crate) fn new(path: PathBuf) -> KeyFile {
-        KeyFile { path, key: RwLock::default() }
+    pub(crate) fn new(path: PathBuf, place: String) -> KeyFile {
+        KeyFile { path, place, key: RwLock::default() }
+    }
+
+    /// Where the configuration names it: file and line.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     #[must_use]
@@ -31,4 +39,10 @@ impl KeyFile {
     pub(crate) fn key(&self) -> Option<Arc<SigningKey>> {
         self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// A name that the DNS may be asked for, in ASCII and lower case.
+pub(crate) fn ascii_name(text: &str) -> Option<String> {
+    let domain = mail::Domain::parse(text).ok().filter(|domain| domain.literal().is_none())?;
+    Some(domain.to_ascii().ok()?.to_ascii_lowercase())
 }

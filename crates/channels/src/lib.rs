@@ -14,8 +14,8 @@ mod values;
 pub use key_file::KeyFile;
 pub use smtp::settings;
 pub use stages::{
-    AccessQuestion, ConsultedAccess, asks_for_greylisting, consult_access, lookups_at_once,
-    milter_connections,
+    AccessQuestion, ConsultedAccess, SigningName, asks_for_greylisting, consult_access,
+    lookups_at_once, milter_connections,
 };
 pub use tables::{DatabaseFile, LocalTable, local};
 
@@ -47,6 +47,7 @@ pub fn sections() -> Schema {
         .stage::<stages::AccessText>()
         .stage::<stages::CopyText>()
         .stage::<stages::PolicyText>()
+        .stage::<stages::SignerText>()
         .table::<tables::InlineText>()
         .table::<tables::FileText>()
         .table::<tables::CidrText>()
@@ -78,7 +79,17 @@ pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
 
 /// All files with keys that sign mail, as a configuration names them.
 pub fn key_files(config: &Config) -> impl Iterator<Item = &KeyFile> {
-    config.listeners.iter().filter_map(|listener| smtp::seal_of(listener)).map(|seal| &seal.key)
+    let seals = config.listeners.iter().filter_map(|listener| smtp::seal_of(listener));
+    let signers = config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
+    seals.map(|seal| &seal.key).chain(signers.flat_map(stages::Signer::files))
+}
+
+/// The keys that sign for authors of this domain, and the names of the tables that have others.
+#[must_use]
+pub fn signing_names<'c>(config: &'c Config, author: &str) -> (Vec<SigningName<'c>>, Vec<&'c str>) {
+    let signers = || config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
+    let tables = signers().filter_map(|signer| signer.table(author)).map(|table| &*table.name);
+    (signers().flat_map(|signer| signer.names(author)).collect(), tables.collect())
 }
 
 /// All ways in, for one shard.
@@ -97,6 +108,7 @@ pub fn stages<W: World>() -> StageKinds<W> {
         Rc::new(stages::Copies),
         Rc::new(stages::Milters),
         Rc::new(stages::Policies),
+        Rc::new(stages::Signing),
     ]
 }
 

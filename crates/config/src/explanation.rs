@@ -117,6 +117,7 @@ impl Config {
         explainer.values = tables.values;
         let mut telling = Telling { config: self, explainer };
         telling.acceptance(listener, request, decision);
+        telling.stages(listener, request);
         let effective = match decision {
             Decision::Postmaster { .. } => &self.postmaster.address,
             _ => request.recipient,
@@ -219,6 +220,19 @@ impl Telling<'_> {
         listener.protocol.explain(&mut self.explainer);
         if is_stranger && !listener.protocol.needs_login() {
             listener.protocol.explain_for_strangers(&mut self.explainer);
+        }
+    }
+
+    /// What stages do to mail of this sender, if it is the author, too.
+    fn stages(&mut self, listener: &Listener, request: &ExplainRequest<'_>) {
+        let is_of_house = listener.protocol.needs_login()
+            || request.client.is_some_and(|client| listener.relay_network(client).is_some());
+        let Some(author) = request.sender.filter(|_| is_of_house) else { return };
+        for stage in &self.config.stages {
+            if let Some(value) = stage.settings.explain_for_author(&author.domain()) {
+                let line = format!("{}:{}", self.config.document.file(), stage.line);
+                self.explainer.step(stage.key, value, Origin::Line(line));
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
 use super::table::TableEntry;
 use ipnet::IpNet;
+use mail::Wall;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +112,24 @@ impl<'a, 'd> Reader<'a, 'd> {
         if period.mistake().is_none() && period.get().is_zero() {
             self.error(key, "a timeout must be longer than nothing", "");
         }
+    }
+
+    /// Where the value of `key` stands, `postrider.toml:17`.
+    #[must_use]
+    pub fn place(&self, key: &str) -> String {
+        let document = self.resolver.document;
+        let line = document.line(&self.path(key)).or_else(|| document.line(&self.at));
+        format!("{}:{}", document.file(), line.unwrap_or(0))
+    }
+
+    /// A moment.
+    pub fn moment(&mut self, key: &str, text: &str) -> Option<Wall> {
+        let moment = Wall::parse_rfc3339(text);
+        if moment.is_none() {
+            let help = "a date, a time and a zone are wanted, such as \"2027-01-01T00:00:00Z\"";
+            self.error(key, format!("\"{text}\" is no moment"), help);
+        }
+        moment
     }
 
     /// The path of a file.

@@ -4,6 +4,7 @@
 //! [`Schema::stage`](crate::Schema::stage). Its sections are lists, `[[copy]]`: each table is one stage.
 
 use super::reader::Reader;
+use mail::Domain;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::any::Any;
@@ -29,6 +30,11 @@ pub trait StageSettings: Any + Debug + Send + Sync {
     /// for it.
     fn connections_max(&self) -> u32 {
         0
+    }
+
+    /// What it would do to mail whose author is of this domain and whose client may relay, for people.
+    fn explain_for_author(&self, _domain: &Domain) -> Option<String> {
+        None
     }
 }
 

@@ -99,6 +99,62 @@ impl Wall {
     }
 }
 
+impl Wall {
+    /// Reads what RFC 3339 writes, such as `2027-01-01T00:00:00Z` or `2027-01-01T00:00:00+01:00`; nothing before
+    /// 1970.
+    #[must_use]
+    pub fn parse_rfc3339(text: &str) -> Option<Wall> {
+        let (date, time) = text.split_once(['T', 't', ' '])?;
+        let mut date = date.split('-').zip([4, 2, 2]).map(|(text, digits)| number(text, digits));
+        let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+        let at = time.find(['Z', 'z', '+', '-'])?;
+        let (time, zone) = time.split_at(at);
+        let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+        let mut time = time.split(':').map(|text| number(text, 2));
+        let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
+        let is_right = (1970..=9999).contains(&year)
+            && (1..=12).contains(&month)
+            && (1..=31).contains(&day)
+            && hour < 24
+            && minute < 60
+            && second < 60
+            && time.next().is_none()
+            && fraction.bytes().all(|byte| byte.is_ascii_digit());
+        let seconds =
+            days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
+        let wall = Wall(seconds.checked_add_signed(-offset(zone)?)? * 1_000);
+        // There is no 30th of February.
+        let civil = Wall(seconds * 1_000).civil();
+        (is_right && (civil.month, civil.day) == (month, day) && text.len() <= 40).then_some(wall)
+    }
+}
+
+/// Seconds before UTC: `Z`, `+01:00`, `-08:00`.
+fn offset(zone: &str) -> Option<i64> {
+    let (is_behind, rest) = match zone.as_bytes().first()? {
+        b'Z' | b'z' => return (zone.len() == 1).then_some(0),
+        first => (*first == b'-', zone.get(1..)?),
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let (hours, minutes) = (number(hours, 2)?, number(minutes, 2)?);
+    let seconds = i64::try_from(hours * 3_600 + minutes * 60).ok()?;
+    (hours < 24 && minutes < 60).then_some(if is_behind { -seconds } else { seconds })
+}
+
+fn number(text: &str, digits: usize) -> Option<u64> {
+    let is_one = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_one.then(|| text.parse().ok())?
+}
+
+/// The reverse of what [`Civil`] does, for years from 1970 on.
+fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
+    let year = year.saturating_sub(u64::from(month <= 2));
+    let month_from_march = (month + 9) % 12;
+    let day_of_year = (153 * month_from_march + 2) / 5 + day;
+    // From 0000-03-01 to 1970-01-01 there are 719,468 days.
+    (year * 365 + year / 4 - year / 100 + year / 400 + day_of_year).saturating_sub(719_469)
+}
+
 /// At least four digits.
 fn write_year(out: &mut Vec<u8>, year: u64) {
     if year < 10_000 {
@@ -199,6 +255,22 @@ mod tests {
 
     proptest! {
         #[test]
+    fn times_are_read_as_they_are_written() {
+        for text in ["1970-01-01T00:00:00.000Z", "2024-02-29T23:59:59.000Z", "2027-01-01T00:00:00.000Z", "9999-12-31T01:02:03.000Z"] {
+            assert_eq!(Wall::parse_rfc3339(text).unwrap().to_string(), text);
+        }
+        for (text, utc) in [
+            ("2027-01-01T00:30:00+01:00", "2026-12-31T23:30:00.000Z"),
+            ("2026-12-31 16:00:00.5-08:30", "2027-01-01T00:30:00.000Z"),
+        ] {
+            assert_eq!(Wall::parse_rfc3339(text).unwrap().to_string(), utc);
+        }
+        for bad in ["", "2027", "2027-01-01", "2027-01-01T00:00:00", "2027-02-29T00:00:00Z", "2027-13-01T00:00:00Z", "2027-1-1T0:0:0Z", "1969-12-31T00:00:00Z", "2027-01-01T24:00:00Z", "2027-01-01T00:00:00+1", "2027-01-01T00:00:00Zz", "1970-01-01T00:00:00+01:00"] {
+            assert_eq!(Wall::parse_rfc3339(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
         fn civil_dates_are_those_of_the_calendar(ms in 0..32_000_000_000_000u64) {
             let civil = Wall(ms).civil();
             let days = ms / 86_400_000;

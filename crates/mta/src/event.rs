@@ -24,6 +24,9 @@ pub struct Position {
     pub sequence: u64,
 }
 
+/// Who signed a message, each as `SELECTOR._domainkey.DOMAIN`; `None`: nobody.
+pub type Signed = Option<Arc<[Box<str>]>>;
+
 /// Indexes into the envelope's recipients.
 pub type Recipients = SmallVec<[u32; 2]>;
 
@@ -111,6 +114,8 @@ pub enum Kind {
         checked: Summary,
         /// What it asks of TLS on its way.
         require_tls: RequireTls,
+        /// Who signed it here.
+        signed: Signed,
     },
     /// Accepted, and nothing was kept: 250 was sent.
     Discarded(Box<Discarded>),

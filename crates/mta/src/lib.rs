@@ -24,6 +24,7 @@ mod meta;
 pub mod metrics;
 pub mod name_servers;
 mod operator;
+mod own_fields;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod reply_classes;

@@ -346,6 +346,11 @@ metric_set! {
     sealed_none: Counter = "sealed" {says = "none"} "Messages that got an ARC seal, by what it says of the chain before it.";
     sealed_pass: Counter = "sealed" {says = "pass"} "Messages that got an ARC seal, by what it says of the chain before it.";
     sealed_fail: Counter = "sealed" {says = "fail"} "Messages that got an ARC seal, by what it says of the chain before it.";
+    signed_rsa: Counter = "signatures" {algorithm = "rsa-sha256"} "DKIM signatures that were made, by algorithm.";
+    signed_ed25519: Counter = "signatures" {algorithm = "ed25519-sha256"} "DKIM signatures that were made, by algorithm.";
+    unsigned_no_author: Counter = "unsigned" {reason = "no_author"} "Messages that were to be signed and were not: not one author, or no signer for it.";
+    unsigned_no_signer: Counter = "unsigned" {reason = "no_signer"} "Messages that were to be signed and were not: not one author, or no signer for it.";
+    signing_failures: Counter = "signing_failures" {} "Messages that could not be signed for want of a key, and were put off with 451.";
     queue_full: Counter = "queue_full_refusals" {} "Transactions answered with 452 because the queue had no slots left.";
     commit_refused: Counter = "commit_refusals" {} "Messages answered with 451 or 452 because the spool could not take them.";
     content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";

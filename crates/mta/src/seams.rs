@@ -1,7 +1,7 @@
 //! The four seams through which the message's way touches the world: [`Net`], [`Dns`], [`Time`]
 //! and [`Spawn`], gathered in a [`World`]. (The fifth, `Disk`, belongs to the spool; mailbox files
 //! go through [`MailStore`], lookup tables are [`Tables`], passwords are hashed by [`Hashing`],
-//! servers that know users are [`Authenticators`].)
+//! servers that know users are [`Authenticators`], keys that tables name come from [`KeyFiles`].)
 //!
 //! The program implements them with sockets, clocks and threads; the simulator with a virtual
 //! network and a virtual clock. Code on this floor is generic over them and holds no statics, so
@@ -9,6 +9,7 @@
 
 mod authenticators;
 mod hashing;
+mod key_files;
 mod mailbox;
 mod records;
 mod tls_reports;
@@ -20,6 +21,7 @@ pub use authenticators::{
     NoAuthenticators,
 };
 pub use hashing::{Hashed, Hashing, Lane, NoHashing, Overloaded};
+pub use key_files::{KeyFiles, NoKeyFiles, ReadKey};
 pub use mailbox::{Account, Keeping, MailFolder, MailboxError, MailboxPlace};
 pub use records::AsRecords;
 pub use tls_reports::{NoTlsReports, TlsReports};
@@ -77,6 +79,10 @@ pub trait World: Clone + 'static {
     }
     /// What is known of strangers who came before.
     fn greylist(&self) -> &Self::Greylist;
+    /// Who reads keys that sign.
+    fn key_files(&self) -> &dyn KeyFiles {
+        &NoKeyFiles
+    }
     /// Servers that know users.
     fn authenticators(&self) -> &dyn Authenticators {
         &NoAuthenticators

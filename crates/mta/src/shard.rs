@@ -103,9 +103,10 @@ impl<W: World> Shard<W> {
         let router = Rc::new(Router::new(parts.config, services.wall()));
         let schedule = Schedule::new(&services, &custody, &router, shards, parts.suspensions);
         let readers = ingress::readers(&services, &router);
-        let delivery = Delivery::new(&schedule, parts.channels, readers);
+        let ingress = Ingress::new(&schedule, parts.protocols, parts.stages);
+        let delivery = Delivery::new(&schedule, parts.channels, readers, ingress.above_own());
         Rc::new(Shard {
-            ingress: Ingress::new(&schedule, parts.protocols, parts.stages),
+            ingress,
             operator: Operator::new(&delivery),
             services,
             custody,

@@ -3,12 +3,14 @@
 
 mod auth;
 mod classify;
+mod dkim;
 mod queue;
 mod table;
 mod tls;
 
 pub(crate) use auth::{AuthArgs, AuthCheckArgs, AuthCommand};
 pub(crate) use classify::ClassifyArgs;
+pub(crate) use dkim::{DkimArgs, DkimCheckArgs, DkimCommand, DkimNewArgs, KeyKind};
 pub(crate) use queue::QueueArgs;
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 pub(crate) use tls::{TlsArgs, TlsCheckArgs, TlsCommand};
@@ -117,6 +119,8 @@ pub(crate) enum Command {
     Table(TableArgs),
     /// Who sends
     Auth(AuthArgs),
+    /// Keys that sign mail (DKIM)
+    Dkim(DkimArgs),
     /// How connections to next hops are encrypted
     Tls(TlsArgs),
     /// The configuration's reference, schema and default
@@ -339,6 +343,8 @@ mod tests {
             "explain postmaster --client 192.0.2.1 --listener relay --offline --json",
             "auth check FILE --config FILE",
             "auth check FILE --client-ip 192.0.2.1 --helo a.test --from b@example.net --json",
+            "dkim new example.org s1 --out FILE --algorithm ed25519",
+            "dkim check example.org --config FILE --json",
             "queue list --json",
             "queue list --domain example.org --sender <> --state held --limit 5",
             "queue show 0001000000000001",

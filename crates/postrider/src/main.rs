@@ -71,6 +71,7 @@ fn main() -> ExitCode {
         Command::Auth(args) => commands::auth::run(&args),
         Command::Classify(args) => commands::classify::run(&args),
         Command::Table(args) => commands::table::run(&args),
+        Command::Dkim(args) => commands::dkim::run(&args),
         Command::Tls(args) => commands::tls::run(&args),
     }
 }

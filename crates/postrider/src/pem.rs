@@ -43,6 +43,14 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| about(path, error))
 }
 
+/// The private key in a text.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn key_in(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| error.to_string())
+}
+
 /// The roots of this machine. What is no certificate among them, or may not be read, leaves the others.
 ///
 /// # Errors

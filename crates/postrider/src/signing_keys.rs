@@ -8,7 +8,9 @@ use crate::pem;
 use auth::dkim::SigningKey;
 use channels::key_files;
 use config::Config;
+use mta::answer::Answer;
 use mta::console::Console;
+use mta::seams::{KeyFiles, ReadKey};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
@@ -123,12 +125,38 @@ pub(crate) fn read(config: &Config) -> Result<Read, String> {
     for file in key_files(config) {
         // Before it is read: what is written in between is noticed then.
         stamps.extend(Seen::at(file.path()).map(|seen| Stamp::new(file.path(), seen)));
-        keys.push(Arc::new(read_one(file.path())?));
+        let key = read_one(file.path()).map_err(|why| format!("{}: {why}", file.place()))?;
+        keys.push(Arc::new(key));
     }
     Ok(Read { keys, stamps })
 }
 
-fn read_one(path: &Path) -> Result<SigningKey, String> {
+/// Reads keys that tables name, where no shard has to wait for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedKeys;
+
+impl KeyFiles for NamedKeys {
+    fn read(&self, path: &Path) -> Answer<'static, ReadKey> {
+        let path = path.to_owned();
+        Answer::later(async move {
+            let read = tokio::task::spawn_blocking(move || read_one(&path).map(Arc::new)).await;
+            read.unwrap_or_else(|error| Err(format!("a key was not read: {error}")))
+        })
+    }
+
+    fn parse(&self, text: &str) -> ReadKey {
+        let read = pem::key_in(text.as_bytes()).and_then(|key| {
+            SigningKey::from_der(key.secret_der()).map_err(|error| error.to_string())
+        });
+        read.map(Arc::new).map_err(|why| format!("a signing key of a table: {why}"))
+    }
+}
+
+/// The key that a file has.
+///
+/// # Errors
+/// What is wrong with it, in a sentence.
+pub(crate) fn read_one(path: &Path) -> Result<SigningKey, String> {
     let sentence = |why: &dyn std::fmt::Display| format!("signing key {}: {why}", path.display());
     let mode = std::fs::metadata(path).map_err(|error| sentence(&error))?.mode();
     if mode & OTHERS != 0 {

@@ -31,6 +31,15 @@ impl Key {
         Err(mistake)
     }
 
+    pub(crate) fn is_rsa(&self) -> bool {
+        self.algorithm == Algorithm::RsaSha256
+    }
+
+    /// As the record has it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     fn parse(record: &[u8]) -> Result<Key, &'static str> {
         let text = std::str::from_utf8(record).map_err(|_| "the key record is not UTF-8")?;
         let tags = Tags::parse(text).ok_or("the key record is not a list of tags")?;

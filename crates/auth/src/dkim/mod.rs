@@ -3,10 +3,12 @@
 pub(crate) mod canonical;
 pub(crate) mod key;
 mod private_key;
+mod published;
 pub(crate) mod signature;
 pub(crate) mod signing;
 
 pub use private_key::{KeyError, SigningKey};
+pub use published::{Finding, findings};
 pub use signature::Algorithm;
 pub use signing::{SigningIdentity, Unsigned, sign};
 

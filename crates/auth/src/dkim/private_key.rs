@@ -3,13 +3,17 @@
 use super::signature::Algorithm;
 use super::signing::Unsigned;
 use aws_lc_rs::digest;
-use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
+use aws_lc_rs::encoding::{AsDer as _, Pkcs8V1Der, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;
+use zeroize::Zeroizing;
+
+/// RFC 7468 §2.
+const PEM_LINE_BYTES: usize = 64;
 
 /// A private key.
 pub struct SigningKey(Pair);
@@ -78,6 +82,23 @@ impl SigningKey {
             }
         };
         Ok(SigningKey(pair))
+    }
+
+    /// It as PKCS #8 in PEM, to be kept where nobody sees it; `None`: the library does not give it.
+    #[must_use]
+    pub fn pem(&self) -> Option<Zeroizing<String>> {
+        let der: Pkcs8V1Der<'_> = match &self.0 {
+            Pair::Rsa(pair) => pair.as_der().ok()?,
+            Pair::Ed25519(pair) => pair.as_der().ok()?,
+        };
+        let text = Zeroizing::new(STANDARD.encode(der.as_ref()));
+        let mut pem = Zeroizing::new("-----BEGIN PRIVATE KEY-----\n".to_owned());
+        for line in text.as_bytes().chunks(PEM_LINE_BYTES) {
+            pem.extend(line.iter().map(|byte| char::from(*byte)));
+            pem.push('\n');
+        }
+        pem.push_str("-----END PRIVATE KEY-----\n");
+        Some(pem)
     }
 
     /// The TXT record by which others know it (RFC 6376 §3.6.1, RFC 8463 §4.2); `None`: the library

@@ -7,6 +7,7 @@ mod copy;
 mod keys;
 mod milters;
 mod policy;
+mod signing;
 mod strangers;
 
 pub use access::{AccessQuestion, ConsultedAccess, consult_access};
@@ -16,6 +17,8 @@ pub(crate) use copy::{Copies, CopyText};
 pub(crate) use milters::Milters;
 pub use milters::milter_connections;
 pub(crate) use policy::{Policies, PolicyText};
+pub use signing::SigningName;
+pub(crate) use signing::{Signer, SignerText, Signing};
 pub(crate) use strangers::StrangerChecks;
 pub use strangers::asks_for_greylisting;
 

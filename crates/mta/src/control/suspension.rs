@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(of(10, "A.test", Some("out")), Some(Wall(70)));
         assert_eq!(of(10, "a.test", None), Some(Wall(50)));
         assert_eq!(of(60, "a.test", None), None);
-        assert!(longest(&all, Wall(60), |s| s.covers_hop("mx:out:mx.test:25")).is_some());
+        assert!(longest(&all, Wall(60), |s| s.covers_hop("mx:out:mx.test:25", "")).is_some());
         assert_eq!(all[2].scope.to_string(), "the next hop mx.test");
     }
 }

@@ -22,6 +22,7 @@ pub use outcome::AttemptContext;
 pub use slot::{Idled, Slot};
 
 use crate::custody::Custody;
+use crate::own_fields::AboveOwn;
 use crate::routing::Router;
 use crate::routing::recipient::Readers;
 use crate::schedule::Schedule;
@@ -41,6 +42,7 @@ pub(crate) struct Delivery<W: World> {
     pub(crate) unreported: Unreported,
     channels: Channels<W>,
     readers: Readers,
+    above: AboveOwn,
 }
 
 impl<W: World> Delivery<W> {
@@ -49,6 +51,7 @@ impl<W: World> Delivery<W> {
         schedule: &Rc<Schedule<W>>,
         channels: Channels<W>,
         readers: Readers,
+        above: AboveOwn,
     ) -> Rc<Delivery<W>> {
         Rc::new(Delivery {
             services: Rc::clone(&schedule.services),
@@ -59,6 +62,7 @@ impl<W: World> Delivery<W> {
             unreported: Unreported::default(),
             channels,
             readers,
+            above,
         })
     }
 

@@ -156,7 +156,8 @@ impl Due {
     /// Adds the report about `group`.
     async fn add<W: World>(&mut self, delivery: &Rc<Delivery<W>>, group: Group, start: &[u8]) {
         let to = readers(delivery, &group, group.recipients(&self.original)).await;
-        if let Some(dsn) = compose(delivery, &self.original, &group, start, to) {
+        if let Some(mut dsn) = compose(delivery, &self.original, &group, start, to) {
+            sign(delivery, &mut dsn).await;
             if let Some(directory) = &group.reports.directory {
                 keep(delivery, &dsn, directory.clone()).await;
             }
@@ -305,6 +306,17 @@ impl Due {
             tell(delivery, &self.original, Kind::DsnQueued { dsn: dsn.id, action }, Some(position));
             delivery.schedule.enqueue(dsn);
         }
+    }
+}
+
+/// Signs a report. One that can't be signed goes without: its sender must hear of the failure all the same.
+async fn sign<W: World>(delivery: &Delivery<W>, dsn: &mut Message) {
+    let content = match dsn.sent_body() {
+        SentBody::Memory(pieces) => pieces.first().cloned().unwrap_or_default(),
+        SentBody::Blob(_) => return,
+    };
+    if let Ok(above) = (delivery.above)(&content).get().await {
+        dsn.prefix = above.prefix;
     }
 }
 

@@ -56,13 +56,17 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         message_fields(&mut line, event, message, recipient);
     }
     match &event.kind {
-        Kind::Received { client, checked, require_tls } => {
+        Kind::Received { client, checked, require_tls, signed } => {
             client_fields(&mut line, client);
             checked_fields(&mut line, checked);
             match require_tls {
                 RequireTls::Unsaid => {}
                 RequireTls::Yes => line.text("require_tls", "yes"),
                 RequireTls::No => line.text("require_tls", "no"),
+            }
+            if let Some(signed) = signed {
+                line.key("signed");
+                line.texts(signed.iter().map(|signer| &**signer));
             }
         }
         Kind::Discarded(discarded) => {
@@ -113,14 +117,7 @@ fn message_fields(line: &mut Line<'_>, event: &Event, message: &Message, recipie
             }
         } else if matches!(event.kind, Kind::Received { .. }) {
             line.key("recipients");
-            line.out.push(b'[');
-            for (n, recipient) in envelope.recipients.iter().enumerate() {
-                if n > 0 {
-                    line.out.push(b',');
-                }
-                write_string(line.out, recipient.mailbox.as_str());
-            }
-            line.out.push(b']');
+            line.texts(envelope.recipients.iter().map(|recipient| recipient.mailbox.as_str()));
         }
     }
     if let Some(index) = recipient {
@@ -290,6 +287,18 @@ impl Line<'_> {
         self.out.extend_from_slice(b",\"");
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b"\":");
+    }
+
+    /// A list.
+    fn texts<'t>(&mut self, texts: impl Iterator<Item = &'t str>) {
+        self.out.push(b'[');
+        for (n, text) in texts.enumerate() {
+            if n > 0 {
+                self.out.push(b',');
+            }
+            write_string(self.out, text);
+        }
+        self.out.push(b']');
     }
 
     /// A value that comes from this program's own constants and needs no escaping.

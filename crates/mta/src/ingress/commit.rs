@@ -23,6 +23,7 @@ struct Accepted {
     message: Rc<Message>,
     client: Arc<event::Client>,
     checked: Summary,
+    signed: event::Signed,
     hold: Option<Arc<str>>,
     slots: Share,
     blob: Option<BlobId>,
@@ -47,14 +48,21 @@ pub(super) async fn commit<W: World>(
         }
     }
     let (client, hold) = (Arc::clone(&draft.client), draft.additions.hold.take());
-    let checked = draft.additions.checked;
+    let (checked, signed) = (draft.additions.checked, draft.additions.signed.take());
     // Until it is durable.
     let _memory = draft.memory.take();
     let message = Rc::new(build(ingress, draft));
     let (answer, answered) = oneshot::channel();
     let owner = Rc::clone(ingress);
-    let accepted =
-        Accepted { message: Rc::clone(&message), client, checked, hold: hold.clone(), slots, blob };
+    let accepted = Accepted {
+        message: Rc::clone(&message),
+        client,
+        checked,
+        signed,
+        hold: hold.clone(),
+        slots,
+        blob,
+    };
     // Queued by the completion, not by this session: whatever becomes of the session, a durable
     // message is in the queue.
     ingress.custody.accept(&message, hold.as_deref(), move |completion| {
@@ -68,7 +76,7 @@ fn conclude<W: World>(
     accepted: Accepted,
     completion: &Completion,
 ) -> Result<MessageId, Refusal> {
-    let Accepted { message, client, checked, hold, slots, blob } = accepted;
+    let Accepted { message, client, checked, signed, hold, slots, blob } = accepted;
     let Completion::Durable { position } = *completion else {
         if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
             ingress.custody.handle_refused(message.id.log(), "a write or sync failed", completion);
@@ -87,7 +95,8 @@ fn conclude<W: World>(
     ingress.services.metrics.recipients_received.add(message.envelope.recipients.len() as u64);
     ingress.services.metrics.bytes_received.add(message.facts.body_bytes);
     let require_tls = message.require_tls();
-    tell(ingress, &message, position, event::Kind::Received { client, checked, require_tls });
+    let received = event::Kind::Received { client, checked, require_tls, signed };
+    tell(ingress, &message, position, received);
     if let Some(reason) = hold {
         ingress.schedule.enqueue_held(&message, &reason);
         tell(ingress, &message, position, event::Kind::Held { reason });

@@ -2,8 +2,9 @@
 
 use super::content::{self, Contents, Gathered, Gathering, Gathers};
 use super::intake::Content;
-use crate::event::Client;
+use crate::event::{Client, Signed};
 use crate::meta::Owners;
+use crate::own_fields::OwnFields;
 use auth::checks::Summary;
 use bytes::Bytes;
 use mail::{ContentFacts, Envelope, Mailbox, MessageId, Omitted, Recipient, Refusal, RequireTls};
@@ -217,6 +218,17 @@ impl Draft {
         self.additions.checked.sealed = Some(says);
     }
 
+    /// These have signed it, each as `SELECTOR._domainkey.DOMAIN`.
+    pub fn note_signed(&mut self, signers: Vec<Box<str>>) {
+        self.additions.signed = (!signers.is_empty()).then(|| Arc::from(signers));
+    }
+
+    /// What of the content goes nowhere.
+    #[must_use]
+    pub fn omitted(&self) -> &Omitted {
+        &self.omitted
+    }
+
     /// Leaves something for a later stage, which knows its type; what was left before is gone.
     pub fn leave(&mut self, what: Box<dyn Any>) {
         self.additions.left = Some(what);
@@ -251,17 +263,25 @@ pub(super) struct Additions {
     meta: Vec<(u16, Bytes)>,
     /// What came of the checks of who sends.
     pub(super) checked: Summary,
+    /// Who signed it.
+    pub(super) signed: Signed,
     /// For a later stage.
     left: Option<Box<dyn Any>>,
 }
 
 impl Additions {
+    /// Of a message of this server's own, which has these already.
+    pub(super) fn above(own: OwnFields) -> Additions {
+        let OwnFields { prefix, signed } = own;
+        Additions { fields: prefix.to_vec(), signed, ..Additions::default() }
+    }
+
     pub(super) fn prepend(&mut self, field: &str) {
         let line: Vec<u8> = line_of(field).collect();
         self.fields.splice(0..0, line);
     }
 
-    fn prepend_folded(&mut self, lines: &[String]) {
+    pub(super) fn prepend_folded(&mut self, lines: &[String]) {
         let mut field = Vec::new();
         for (n, line) in lines.iter().enumerate() {
             field.extend((n > 0).then_some(b'\t'));

@@ -47,12 +47,15 @@ pub use proxied::PROXY_HEADER_TIME_MAX;
 pub use proxy_header::{Announced, Mistake, ProxyHeader, V1_BYTES_MAX, V2_REST_BYTES_MAX};
 pub use refusals::{NO_ANSWER, no_answer};
 pub use session::Session;
-pub use stage::{Placed, Resolved, Stage, StageKind, StageKinds, Substitute, Transaction};
+pub use stage::{
+    Placed, Resolved, SignedFields, Stage, StageKind, StageKinds, Substitute, Transaction,
+};
 
 use crate::answer::Answer;
 use crate::console::Console;
 use crate::custody::Custody;
 use crate::event::RefusalMeter;
+use crate::own_fields::AboveOwn;
 use crate::routing::Router;
 use crate::routing::recipient::Readers;
 use crate::schedule::Schedule;
@@ -114,6 +117,8 @@ pub(crate) struct Ingress<W: World> {
     listeners: RefCell<Vec<Rc<ListenerRules<dyn Handler<W>>>>>,
     /// In the same order.
     stages: RefCell<Vec<Stages>>,
+    /// Those that are no protocol's own.
+    common_stages: RefCell<Stages>,
     refusals: RefCell<RefusalMeter>,
     /// Transactions that stages were asked about.
     transactions: Cell<u64>,
@@ -129,11 +134,12 @@ impl<W: World> Ingress<W> {
         let (services, router) = (&schedule.services, &schedule.router);
         let config = &router.active().config;
         let rules = rules_of(config, &protocols);
-        let stages = stages_of(&kinds, config, &services.world, &services.console);
-        let stages = with_own(&rules, &stages, config, &services.world, &services.console);
+        let common = stages_of(&kinds, config, &services.world, &services.console);
+        let stages = with_own(&rules, &common, config, &services.world, &services.console);
         Rc::new(Ingress {
             listeners: RefCell::new(rules),
             stages: RefCell::new(stages),
+            common_stages: RefCell::new(common),
             protocols,
             kinds,
             refusals: RefCell::new(RefusalMeter::new(10, 100, services.now())),
@@ -152,7 +158,14 @@ impl<W: World> Ingress<W> {
         let (world, console) = (&self.services.world, &self.services.console);
         let stages = stages_of(&self.kinds, config, world, console);
         *self.stages.borrow_mut() = with_own(&rules, &stages, config, world, console);
+        *self.common_stages.borrow_mut() = stages;
         *self.listeners.borrow_mut() = rules;
+    }
+
+    /// What goes above messages of this server's own.
+    pub(crate) fn above_own(self: &Rc<Self>) -> AboveOwn {
+        let ingress = Rc::clone(self);
+        Rc::new(move |content| own::above(&ingress.common_stages.borrow(), content))
     }
 
     fn rules(&self, listener: usize) -> Option<Rc<ListenerRules<dyn Handler<W>>>> {

@@ -1,14 +1,19 @@
 //! Mail that this server itself has to say, beside DSNs.
 
 use super::commit::commit;
+use super::decisions::{Grace, decided};
 use super::draft::{Additions, Draft};
 use super::intake::Content;
+use super::stage::Stages;
 use super::{Ingress, refusals};
+use crate::answer::{Answer, Decision};
 use crate::budget::Share;
 use crate::event::Client;
 use crate::inbox::OwnMessage;
 use crate::meta::{self, Owners};
+use crate::own_fields::OwnFields;
 use crate::seams::World;
+use bytes::Bytes;
 use mail::{
     BodyType, ContentScanner, Envelope, MessageId, Notify, Omitted, Recipient, Refusal, RequireTls,
 };
@@ -47,9 +52,11 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
         certified: None,
         login: None,
     };
-    let queued = match ingress.custody.allocate_id() {
-        Some(id) => {
-            let mut additions = Additions::default();
+    let stages = Rc::clone(&*ingress.common_stages.borrow());
+    let above = decided(&ingress.services, above(&stages, &content), Grace::OfTransactions).await;
+    let queued = match (ingress.custody.allocate_id(), above) {
+        (Some(id), Ok(above)) => {
+            let mut additions = Additions::above(above);
             if is_tls_report {
                 let (tag, value) = meta::tls_report();
                 additions.set_meta(tag, value);
@@ -77,10 +84,35 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: OwnMessage) {
             };
             queue(&ingress, draft).await
         }
-        None => Err(refusals::STOPPING),
+        (None, _) => Err(refusals::STOPPING),
+        (_, Err(refusal)) => Err(refusal),
     };
     // Who asked may be gone: the message is queued all the same.
     let _ = answer.send(queued.map_err(|refusal| refusal.text.into_owned()));
+}
+
+/// What goes above a message of this server's own whose content this is.
+pub(super) fn above(stages: &Stages, content: &Bytes) -> Decision<'static, OwnFields> {
+    let mut asked = Vec::new();
+    for stage in stages.iter() {
+        match stage.own(content) {
+            Answer::Now(Ok(None)) => {}
+            answer => asked.push(answer),
+        }
+    }
+    if asked.is_empty() {
+        return Answer::Now(Ok(OwnFields::default()));
+    }
+    Answer::later(async move {
+        let (mut additions, mut signers) = (Additions::default(), Vec::new());
+        for answer in asked {
+            let signed = answer.get().await?.unwrap_or_default();
+            signed.fields.iter().for_each(|lines| additions.prepend_folded(lines));
+            signers.extend(signed.signers);
+        }
+        let signed = (!signers.is_empty()).then(|| Arc::from(signers));
+        Ok(OwnFields { prefix: Bytes::copy_from_slice(additions.fields()), signed })
+    })
 }
 
 async fn queue<W: World>(ingress: &Rc<Ingress<W>>, draft: Draft) -> Result<MessageId, Refusal> {

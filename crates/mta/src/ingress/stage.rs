@@ -79,10 +79,23 @@ pub trait Stage: 'static {
         Decision::pass()
     }
 
+    /// Fields for a message of this server's own, whose content this is, and who signed by them, each as
+    /// `SELECTOR._domainkey.DOMAIN`. Such a message passes no stage otherwise.
+    fn own(&self, _content: &Bytes) -> Decision<'static, Option<SignedFields>> {
+        Answer::Now(Ok(None))
+    }
+
     /// So long [`Stage::content`] may take; 451 beyond it.
     fn content_time_max(&self) -> Duration {
         DECISION_MAX
     }
+}
+
+/// Signatures, each in lines that are to be folded, and who made them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignedFields {
+    pub fields: Vec<Vec<String>>,
+    pub signers: Vec<Box<str>>,
 }
 
 /// So long a decision is waited for; 451 4.3.0 beyond it. Clients wait five minutes and more (RFC

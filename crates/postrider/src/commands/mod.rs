@@ -4,6 +4,7 @@ mod asking;
 pub(crate) mod auth;
 pub(crate) mod check;
 pub(crate) mod classify;
+pub(crate) mod dkim;
 pub(crate) mod explain;
 pub(crate) mod load;
 pub(crate) mod queue;

@@ -18,9 +18,10 @@ pub(crate) use tokio_time::{Clock, Start, seed_of, wall_now};
 use crate::dmarc_reports::DmarcReporting;
 use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
+use crate::signing_keys::NamedKeys;
 use crate::tables::ShardTables;
 use crate::tls_reports::TlsReporting;
-use mta::seams::{Authenticators, Task, TlsReports, World};
+use mta::seams::{Authenticators, KeyFiles, Task, TlsReports, World};
 use std::rc::Rc;
 
 /// The world of one shard.
@@ -102,6 +103,10 @@ impl World for Real {
 
     fn greylist(&self) -> &Greylisting {
         &self.0.greylist
+    }
+
+    fn key_files(&self) -> &dyn KeyFiles {
+        &NamedKeys
     }
 
     fn authenticators(&self) -> &dyn Authenticators {

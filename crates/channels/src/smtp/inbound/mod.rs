@@ -85,6 +85,21 @@ pub(crate) fn seal_of(listener: &Listener) -> Option<&Seal> {
     listener.protocol.of::<SmtpListener>()?.seal.as_ref()
 }
 
+/// Whether mail of clients of a listener is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SigningRules {
+    /// If their client may relay.
+    pub(crate) signs: bool,
+    /// What nobody signs is not taken from these.
+    pub(crate) refuses_unsigned: bool,
+}
+
+/// Whether mail of clients of a listener is signed.
+pub(crate) fn signing_of(listener: &Listener) -> SigningRules {
+    let told = listener.protocol.of::<SmtpListener>().map(|listener| listener.signing);
+    told.unwrap_or(SigningRules { signs: true, refuses_unsigned: false })
+}
+
 /// The filters that are asked at a listener.
 pub(crate) fn milters_of(listener: &Listener) -> &[Milter] {
     listener.protocol.of::<SmtpListener>().map_or(&[], |listener| &listener.milters)

@@ -1,6 +1,6 @@
 //! What a listener is told of seals (`seal`, ARC).
 
-use crate::key_file::KeyFile;
+use crate::key_file::{KeyFile, ascii_name};
 use auth::dkim::SigningIdentity;
 use config::{Explainer, Reader};
 use schemars::JsonSchema;
@@ -42,7 +42,7 @@ impl SealText {
             reader.error("seal", "a seal without `key`", help);
             return None;
         };
-        let key = KeyFile::new(reader.file_path("seal.key", key));
+        let key = KeyFile::new(reader.file_path("seal.key", key), reader.place("seal.key"));
         Some(Seal { domain: domain?, selector: selector?, key })
     }
 }
@@ -59,8 +59,7 @@ fn dns_name(
         reader.error("seal", format!("a seal without `{key}`"), &help);
         return None;
     };
-    let read = mail::Domain::parse(text).ok().filter(|domain| domain.literal().is_none());
-    let ascii = read.and_then(|domain| Some(domain.to_ascii().ok()?.to_ascii_lowercase()));
+    let ascii = ascii_name(text);
     if ascii.is_none() {
         let message = format!("\"{text}\" is not a name for the DNS");
         reader.error(&format!("seal.{key}"), message, &help);

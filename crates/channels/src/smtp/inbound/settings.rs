@@ -1,5 +1,6 @@
 //! What a listener is told of SMTP.
 
+use super::SigningRules;
 use super::checks::{Checks, ChecksText};
 use super::milters::{self, Milter, MilterText};
 use super::seal::{Seal, SealText};
@@ -97,6 +98,12 @@ pub(crate) struct SmtpListenerText {
     /// know what the checks came to: `{ domain = "example.org", selector = "s2026", key = "FILE" }`. See
     /// `docs/checks.md`.
     pub seal: Option<SealText>,
+    /// Sign the messages of clients that may relay, if a `[[signer]]` signs for their author. Off for clients that
+    /// hand in what others have written, such as a gateway for incoming mail. See `docs/signing.md`.
+    pub sign: bool,
+    /// What becomes of messages of clients that may relay and that nobody signs: no signer is for their author, or
+    /// they have no or several From fields.
+    pub unsigned: Unsigned,
     /// Filters that are asked about all sessions and messages here, by Sendmail's milter protocol, in this
     /// order: each sees what those before it made. Such as
     /// `[{ address = "127.0.0.1:11332", on_failure = "accept" }]`; `address` is an IP address and port, or
@@ -133,9 +140,22 @@ impl Default for SmtpListenerText {
             requiretls: true,
             checks: None,
             seal: None,
+            sign: true,
+            unsigned: Unsigned::Send,
             milters: Vec::new(),
         }
     }
+}
+
+/// What becomes of messages that nobody signs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Unsigned {
+    /// They are sent as they are.
+    #[default]
+    Send,
+    /// 550 5.7.20.
+    Refuse,
 }
 
 /// What becomes of clients that speak before they are greeted.
@@ -186,6 +206,8 @@ pub(super) struct SmtpListener {
     pub(super) checks: Checks,
     /// In whose name these are sealed once they are checked.
     pub(super) seal: Option<Seal>,
+    /// Of those who may relay.
+    pub(super) signing: SigningRules,
     /// Of everybody's sessions and messages.
     pub(super) milters: Vec<Milter>,
     /// Of strangers before their messages.
@@ -281,11 +303,21 @@ impl SmtpListener {
             xclient_from,
             checks,
             seal,
+            signing: signing(text, reader),
             milters,
             strangers,
             submission: None,
         }
     }
+}
+
+fn signing(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> SigningRules {
+    let refuses_unsigned = text.unsigned == Unsigned::Refuse;
+    if refuses_unsigned && !text.sign {
+        let help = "take out sign = false";
+        reader.error("unsigned", "nothing is signed here that may go on", help);
+    }
+    SigningRules { signs: text.sign, refuses_unsigned }
 }
 
 fn greeting_delay(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> Duration {

@@ -80,7 +80,10 @@ fn received_lists_all_recipients_on_one_line() {
         ..Summary::default()
     };
     let require_tls = RequireTls::Yes;
-    let seen = lines(&event(Kind::Received { client: client(), checked, require_tls }, &[]));
+    let signed: Signed =
+        Some(Arc::from(["s1._domainkey.one.example".into(), "s2._domainkey.x.test".into()]));
+    let seen =
+        lines(&event(Kind::Received { client: client(), checked, require_tls, signed }, &[]));
     assert_eq!(seen.len(), 1);
     let line = &seen[0];
     assert_eq!(line["time"], "2026-11-21T10:11:12.345Z");
@@ -99,6 +102,8 @@ fn received_lists_all_recipients_on_one_line() {
     assert_eq!(line["size"], 400);
     assert_eq!((&line["spf"], &line["dmarc"]), (&"softfail".into(), &"pass".into()));
     assert_eq!(line["require_tls"], "yes");
+    assert_eq!(line["signed"][1], "s2._domainkey.x.test");
+    assert_eq!(line["signed"].as_array().map(Vec::len), Some(2));
     assert!(line.get("delay_ms").is_none() && line.get("dkim").is_none());
 }
 
@@ -111,6 +116,7 @@ fn terminal_controls_never_reach_the_log_raw() {
                 client: client(),
                 checked: Summary::default(),
                 require_tls: RequireTls::Unsaid,
+                signed: None,
             },
             &[],
         ),

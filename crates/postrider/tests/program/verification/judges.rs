@@ -11,7 +11,7 @@ const SCRIPT: &str = include_str!("judges.py");
 
 /// Who judges otherwise than we do: how the case's name begins and ends, what OpenDKIM and rspamd say, and why
 /// that is so.
-const KNOWN: [(&str, &str, [&str; 2], &str); 4] = [
+const KNOWN: [(&str, &str, [&str; 2], &str); 7] = [
     (
         "OpenDKIM",
         "second From",
@@ -20,6 +20,14 @@ const KNOWN: [(&str, &str, [&str; 2], &str); 4] = [
     ),
     ("a length", ", and more", ["pass", "pass"], "what is behind the length nobody has signed"),
     ("a length", ", and less", ["", "fail"], "OpenDKIM says nothing of a length that is not there"),
+    ("", "blanks alone", ["pass", "fail"], "rspamd takes a body of blanks for one that has a line"),
+    (
+        "",
+        "a blank before a colon",
+        ["pass", "fail"],
+        "rspamd takes it for a part of the field's name",
+    ),
+    ("", "a field twice", ["pass", "fail"], "rspamd takes them in another order"),
     ("opendkim-testmsg", "", ["pass", "pass"], "both still count rsa-sha1, which RFC 8301 forbids"),
 ];
 

@@ -10,5 +10,7 @@ mod openspf;
 mod rspamd;
 mod sealing;
 mod signers;
+mod signing;
+mod signing_rules;
 mod strangers;
 mod zone;

@@ -1,0 +1,107 @@
+//! What the DNS has of a key that signs.
+
+use super::key::Key;
+use super::private_key::SigningKey;
+use std::fmt;
+
+/// What is wrong with the records of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// There is no TXT record.
+    Missing,
+    /// There are several: which of them is the key nobody can tell (RFC 6376 §3.6.2.2).
+    Several,
+    /// The record is no key that could be used, and why.
+    Malformed(&'static str),
+    /// It is another key.
+    Differs,
+    /// `t=y`: what is signed counts as unsigned (RFC 6376 §3.6.1).
+    Testing,
+    /// An RSA key of less than 2,048 bits, which some take for none (RFC 8301 §3.2).
+    Short,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Finding::Missing => "there is no record",
+            Finding::Several => "there are several records",
+            Finding::Malformed(why) => why,
+            Finding::Differs => "the record has another key",
+            Finding::Testing => "t=y says that this is a test: take it out",
+            Finding::Short => "the record's RSA key has less than 2048 bits",
+        })
+    }
+}
+
+/// A SubjectPublicKeyInfo with an RSA key of 2,048 bits has no fewer octets.
+const RSA_2048_BYTES: usize = 290;
+
+/// What is wrong with the TXT records by which others should know a key; nothing, if that is empty.
+#[must_use]
+pub fn findings(records: &[Vec<u8>], ours: &SigningKey) -> Vec<Finding> {
+    let key = match records {
+        [] => return vec![Finding::Missing],
+        [_] => Key::find(records),
+        _ => return vec![Finding::Several],
+    };
+    let key = match key {
+        Ok(key) => key,
+        Err(why) => return vec![Finding::Malformed(why)],
+    };
+    let mut findings = Vec::new();
+    if key.is_rsa() && key.bytes().len() < RSA_2048_BYTES {
+        findings.push(Finding::Short);
+    }
+    // Whatever form it has there: whether what is signed verifies.
+    let probe = b"probe";
+    let signature = ours.sign(probe).unwrap_or_default();
+    match key.verify(ours.algorithm(), probe, &signature) {
+        Ok(true) => {}
+        Ok(false) => findings.push(Finding::Differs),
+        Err(why) => findings.push(Finding::Malformed(why)),
+    }
+    findings.extend(key.is_testing.then_some(Finding::Testing));
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dkim::Algorithm;
+
+    #[test]
+    fn records_are_held_against_the_key() {
+        for algorithm in [Algorithm::RsaSha256, Algorithm::Ed25519Sha256] {
+            let ours = SigningKey::generate(algorithm).unwrap();
+            let record = ours.record().unwrap();
+            let found = |records: &[&str]| {
+                let records: Vec<Vec<u8>> = records.iter().map(|r| r.as_bytes().to_vec()).collect();
+                findings(&records, &ours)
+            };
+            assert_eq!(found(&[&record]), []);
+            assert_eq!(found(&[]), [Finding::Missing]);
+            assert_eq!(found(&[&record, "v=spf1 -all"]), [Finding::Several]);
+            assert_eq!(found(&[&format!("{record}; t=y")]), [Finding::Testing]);
+            assert!(matches!(found(&["v=DKIM1; p="])[..], [Finding::Malformed(_)]));
+            let other = SigningKey::generate(algorithm).unwrap().record().unwrap();
+            assert_eq!(found(&[&other]), [Finding::Differs]);
+        }
+        let short = "v=DKIM1; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDwIRP/UC3SBsEmGqZ9ZJW3/DkMoGeLnQg1fWn7/zYtIxN2SnFCjxOCKG9v3b4jYfcTNh5ijSsq631uBItLa7od+v/RtdC2UzJ1lWT947qR+Rcac2gbto/NMqJ0fzfVjH4OuKhitdY9tf6mcwGjaNBcWToIMmPSPDdQPNUYckcQ2QIDAQAB";
+        let ours = SigningKey::generate(Algorithm::RsaSha256).unwrap();
+        assert_eq!(findings(&[short.into()], &ours), [Finding::Short, Finding::Differs]);
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_was_written() {
+        use base64::Engine as _;
+        for algorithm in [Algorithm::RsaSha256, Algorithm::Ed25519Sha256] {
+            let key = SigningKey::generate(algorithm).unwrap();
+            let pem = key.pem().unwrap();
+            assert!(pem.lines().all(|line| line.len() <= 64), "{algorithm:?}");
+            let text: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+            let der = base64::engine::general_purpose::STANDARD.decode(text).unwrap();
+            assert_eq!(SigningKey::from_der(&der).unwrap().record(), key.record());
+        }
+    }
+}

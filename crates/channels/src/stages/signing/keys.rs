@@ -1,0 +1,158 @@
+//! Keys that a table has: for as many domains as it likes.
+
+use super::settings::NoKey;
+use crate::key_file::ascii_name;
+use auth::dkim::{SigningIdentity, SigningKey};
+use config::TableEntry;
+use lookup::Entry;
+use mail::Mono;
+use mta::answer::Answer;
+use mta::seams::{Time as _, World};
+use mta::tables;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keys that each shard keeps, read and ready to sign: about 4 KiB each.
+const KEYS_KEPT_MAX: usize = 10_000;
+/// A file is read again when it was read so long ago.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// What tables have of keys.
+pub(super) struct KeyTables<W: World> {
+    world: W,
+    kept: Rc<RefCell<Kept>>,
+}
+
+/// Keys in two generations: when the newer one has its share, the older one goes.
+#[derive(Default)]
+struct Kept {
+    newer: BTreeMap<Arc<str>, Held>,
+    older: BTreeMap<Arc<str>, Held>,
+}
+
+#[derive(Clone)]
+struct Held {
+    key: Arc<SigningKey>,
+    read_at: Mono,
+}
+
+/// Who signs by a table's entry; `None`: it has none.
+type Found = Answer<'static, Result<Option<SigningIdentity>, NoKey>>;
+
+impl<W: World> KeyTables<W> {
+    pub(super) fn new(world: &W) -> KeyTables<W> {
+        KeyTables { world: world.clone(), kept: Rc::default() }
+    }
+
+    /// Who signs as `domain` for an author of a domain that a table may have.
+    pub(super) fn identity(&self, table: &Arc<TableEntry>, author: &str, domain: String) -> Found {
+        let (world, kept) = (self.world.clone(), Rc::clone(&self.kept));
+        let key = author.to_owned();
+        tables::find(self.world.tables(), table, author).then(move |found| {
+            let entry = match found {
+                Ok(Some(entry)) => entry,
+                Ok(None) => return Answer::Now(Ok(None)),
+                Err(trouble) => return Answer::Now(Err(NoKey(trouble.to_string().into()))),
+            };
+            let Some((selector, text)) = selector_and_key(&entry) else {
+                let why = format!("the entry of {key} is no selector with a key");
+                return Answer::Now(Err(NoKey(why.into())));
+            };
+            key_of(&world, kept, text).then(move |key| {
+                Answer::Now(key.map(|key| Some(SigningIdentity { domain, selector, key })))
+            })
+        })
+    }
+}
+
+/// The selector, and the path of a file with the key, or its PEM text.
+fn selector_and_key(entry: &Entry) -> Option<(String, Arc<str>)> {
+    let (selector, key) = match (entry.field("selector"), entry.field("key")) {
+        (Some(selector), Some(key)) => (selector, key),
+        _ => entry.text.trim().split_once([' ', '\t', ','])?,
+    };
+    let key = key.trim();
+    (!key.is_empty()).then_some((ascii_name(selector)?, Arc::from(key)))
+}
+
+/// The key that is in a file, or in a text.
+fn key_of<W: World>(
+    world: &W,
+    kept: Rc<RefCell<Kept>>,
+    text: Arc<str>,
+) -> Answer<'static, Result<Arc<SigningKey>, NoKey>> {
+    let now = world.time().now();
+    let is_file = !text.starts_with("-----BEGIN");
+    let known = kept.borrow_mut().find(&text);
+    if let Some(held) = known.filter(|held| !is_file || now < held.read_at + FRESH) {
+        return Answer::Now(Ok(held.key));
+    }
+    let read = match is_file {
+        true => world.key_files().read(Path::new(&*text)),
+        false => Answer::Now(world.key_files().parse(&text)),
+    };
+    read.then(move |read| {
+        let kept_as = |key: &Arc<SigningKey>| Held { key: Arc::clone(key), read_at: now };
+        Answer::Now(match read {
+            Ok(key) => {
+                kept.borrow_mut().keep(text, kept_as(&key));
+                Ok(key)
+            }
+            Err(why) => Err(NoKey(why.into())),
+        })
+    })
+}
+
+impl Kept {
+    fn find(&mut self, text: &Arc<str>) -> Option<Held> {
+        if let Some(held) = self.newer.get(text) {
+            return Some(held.clone());
+        }
+        let held = self.older.remove(text)?;
+        self.keep(Arc::clone(text), held.clone());
+        Some(held)
+    }
+
+    fn keep(&mut self, text: Arc<str>, held: Held) {
+        if self.newer.len() >= KEYS_KEPT_MAX / 2 {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(text, held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use auth::dkim::Algorithm;
+
+    #[test]
+    fn entries_have_a_selector_and_a_key() {
+        let of = |entry: Entry| selector_and_key(&entry).map(|(s, key)| format!("{s}|{key}"));
+        let field = |name: &str, value: &str| (Box::from(name), [Box::from(value)].into());
+        let named = Entry::fields([field("Key", "/k.pem"), field("selector", "S1")]);
+        assert_eq!(of(named).as_deref(), Some("s1|/k.pem"));
+        assert_eq!(of(Entry::text("s1  /a b.pem ")).as_deref(), Some("s1|/a b.pem"));
+        assert_eq!(of(Entry::text("s1,-----BEGIN x")).as_deref(), Some("s1|-----BEGIN x"));
+        for none in ["", "s1", "s1 ", "a..b /k.pem"] {
+            assert_eq!(of(Entry::text(none)), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_keys_are_kept_than_may_be_and_those_in_use_stay() {
+        let key = Arc::new(SigningKey::generate(Algorithm::Ed25519Sha256).unwrap());
+        let held = |n| Held { key: Arc::clone(&key), read_at: Mono(n) };
+        let (mut kept, name) = (Kept::default(), |n: u64| Arc::<str>::from(n.to_string()));
+        for n in 0..3 * KEYS_KEPT_MAX as u64 {
+            kept.keep(name(n), held(n));
+            assert!(kept.find(&name(0)).is_some(), "{n}");
+            assert!(kept.newer.len() + kept.older.len() <= KEYS_KEPT_MAX, "{n}");
+        }
+        assert!(kept.find(&name(1)).is_none());
+    }
+}

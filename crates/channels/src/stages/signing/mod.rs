@@ -1,0 +1,286 @@
+//! Signing of mail whose author is somebody of ours (DKIM): on the shard that accepts it, before it is durable.
+
+mod keys;
+mod settings;
+
+pub use settings::SigningName;
+pub(crate) use settings::{Signer, SignerText};
+
+use crate::smtp::signing_of;
+use auth::authors::{NoAuthor, domain_of_author};
+use auth::dkim::{Algorithm, SigningIdentity, sign};
+use auth::scan::{Scan, Scanned, Wanted};
+use bytes::Bytes;
+use config::{Config, Listener, StageSection as _, StageSettings};
+use keys::KeyTables;
+use mail::Refusal;
+use mta::answer::{Answer, Decision};
+use mta::console::Console;
+use mta::ingress::{Draft, Observer, Placed, SignedFields, Stage, StageKind, Transaction};
+use mta::metrics::Metrics;
+use mta::seams::{Time as _, World};
+use settings::{Keys, NoKey};
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Signatures that one message gets, those of the first signers that have its author.
+const SIGNATURES_MAX: usize = 8;
+
+/// What a message that nobody signs gets where none may go unsigned (RFC 7372 §3.1).
+const UNSIGNED: Refusal =
+    Refusal::permanent((7, 20), "Nobody signs for the author of this message");
+/// A key can't be had. RFC 3463 §3.8: X.7.5 is a cryptographic failure.
+const NO_KEY: Refusal =
+    Refusal::transient((7, 5), "The message cannot be signed now; try again later").with_code(451);
+
+/// Signs, where the configuration has signers or a listener takes nothing that is not signed.
+pub(crate) struct Signing;
+
+impl<W: World> StageKind<W> for Signing {
+    fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Placed> {
+        let entries = config.stages.iter().filter(|entry| entry.key == SignerText::KEY);
+        let signers: Vec<_> = entries.map(|entry| Arc::clone(&entry.settings)).collect();
+        let refuses = |listener: &Arc<Listener>| signing_of(listener).refuses_unsigned;
+        if signers.is_empty() && !config.listeners.iter().any(refuses) {
+            return Vec::new();
+        }
+        let stage = SigningStage {
+            world: world.clone(),
+            console: Rc::clone(console),
+            signers,
+            tables: Rc::new(KeyTables::new(world)),
+        };
+        // The last word: nothing of what is signed is changed behind it.
+        vec![Placed { line: u32::MAX, stage: Rc::new(stage) }]
+    }
+}
+
+struct SigningStage<W: World> {
+    world: W,
+    console: Rc<dyn Console>,
+    /// Each a [`Signer`].
+    signers: Vec<Arc<dyn StageSettings>>,
+    tables: Rc<KeyTables<W>>,
+}
+
+/// Who signs; `Err`: who should can't.
+type Found = Answer<'static, Result<Vec<SigningIdentity>, NoKey>>;
+
+/// Reads the message as it comes, once for all signatures.
+struct Reader(Scan);
+
+impl Reader {
+    fn new() -> Reader {
+        Reader(Scan::new(Wanted { to_sign: true, ..Wanted::default() }))
+    }
+}
+
+impl Observer for Reader {
+    fn push(&mut self, piece: &[u8]) {
+        self.0.push(piece);
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+}
+
+/// Whether a message is signed, if somebody signs for its author: that of clients that may relay, as they are
+/// of the house or have logged in. Nobody puts our name to what a stranger says.
+fn is_signed(transaction: &Transaction) -> bool {
+    let session = &transaction.session;
+    session.may_relay() && signing_of(session.listener()).signs
+}
+
+impl<W: World> Stage for SigningStage<W> {
+    fn name(&self) -> &'static str {
+        SignerText::KEY
+    }
+
+    fn observe(&self, transaction: &Rc<Transaction>) -> Option<Box<dyn Observer>> {
+        is_signed(transaction).then(|| Box::new(Reader::new()) as _)
+    }
+
+    fn content<'a>(
+        &'a self,
+        transaction: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        observer: Option<Box<dyn Observer>>,
+    ) -> Decision<'a, ()> {
+        let reader = observer.and_then(|seen| (seen as Box<dyn Any>).downcast::<Reader>().ok());
+        let Some(reader) = reader.filter(|_| is_signed(transaction)) else {
+            return Decision::pass();
+        };
+        if !draft.is_rewritten() {
+            let mut message = reader.0.finish();
+            if draft.omitted().is_empty() || message.leave_out(draft.omitted()) {
+                return self.sign_draft(transaction, draft, message);
+            }
+        }
+        // What is signed is what leaves here.
+        Answer::later(async move {
+            let (mut scan, mut offset) = (Reader::new().0, 0);
+            loop {
+                let piece = draft.read(offset).await?;
+                if piece.is_empty() {
+                    break;
+                }
+                scan.push(&piece);
+                offset += piece.len() as u64;
+            }
+            self.sign_draft(transaction, draft, scan.finish()).get().await
+        })
+    }
+
+    fn own(&self, content: &Bytes) -> Decision<'static, Option<SignedFields>> {
+        let mut scan = Reader::new().0;
+        scan.push(content);
+        let message = scan.finish();
+        let Ok(author) = domain_of_author(b"", &message) else { return Answer::Now(Ok(None)) };
+        let (now, console) = (self.now(), Rc::clone(&self.console));
+        self.identities(&author).then(move |found| {
+            let signed = found.and_then(|signers| signed(&signers, &message, b"", now));
+            Answer::Now(match signed {
+                Ok(signed) => Ok(Some(signed)),
+                Err(why) => {
+                    console.error(
+                        "signing",
+                        format_args!("a report of this server is not signed: {why}"),
+                    );
+                    Err(NO_KEY)
+                }
+            })
+        })
+    }
+}
+
+impl<W: World> SigningStage<W> {
+    /// In seconds since 1970.
+    fn now(&self) -> u64 {
+        self.world.time().wall().0 / 1_000
+    }
+
+    fn sign_draft<'a>(
+        &'a self,
+        transaction: &'a Rc<Transaction>,
+        draft: &'a mut Draft,
+        message: Scanned,
+    ) -> Decision<'a, ()> {
+        let author = match domain_of_author(draft.added_fields(), &message) {
+            Ok(author) => author,
+            Err(NoAuthor::None | NoAuthor::Several) => {
+                transaction.session.metrics().unsigned_no_author.inc();
+                return Answer::Now(unsigned(transaction));
+            }
+        };
+        self.identities(&author)
+            .then(move |found| Answer::Now(self.conclude(transaction, draft, &message, found)))
+    }
+
+    fn conclude(
+        &self,
+        transaction: &Transaction,
+        draft: &mut Draft,
+        message: &Scanned,
+        found: Result<Vec<SigningIdentity>, NoKey>,
+    ) -> Result<(), Refusal> {
+        let metrics = transaction.session.metrics();
+        if found.as_ref().is_ok_and(Vec::is_empty) {
+            metrics.unsigned_no_signer.inc();
+            return unsigned(transaction);
+        }
+        let made = found.and_then(|signers| {
+            let made = signed(&signers, message, draft.added_fields(), self.now())?;
+            signers.iter().for_each(|signer| count(metrics, signer));
+            Ok(made)
+        });
+        match made {
+            Ok(SignedFields { fields, signers }) => {
+                // That of the first signer comes first.
+                fields.iter().rev().for_each(|lines| draft.prepend_folded(lines));
+                draft.note_signed(signers);
+                Ok(())
+            }
+            Err(why) => {
+                metrics.signing_failures.inc();
+                let id = draft.id();
+                self.console
+                    .error("signing", format_args!("not signed, and put off: {why} id={id}"));
+                Err(NO_KEY)
+            }
+        }
+    }
+
+    /// Those who sign for an author of this domain.
+    fn identities(&self, author: &str) -> Found {
+        let mut answers = Vec::new();
+        for signer in self.signers.iter().filter_map(|settings| settings.of::<Signer>()) {
+            let Some(domain) = signer.domain_for(author) else { continue };
+            answers.push(match &signer.keys {
+                Keys::Own(key, next) => {
+                    let key = key.in_force(next.as_ref(), self.world.time().wall());
+                    Answer::Now(key.identity(domain).map(Some))
+                }
+                Keys::Table(table) => self.tables.identity(table, author, domain),
+            });
+        }
+        if answers.iter().all(|answer| matches!(answer, Answer::Now(_))) {
+            let now = answers.into_iter().filter_map(|answer| match answer {
+                Answer::Now(found) => Some(found),
+                Answer::Later(_) => None,
+            });
+            return Answer::Now(now.collect::<Result<Vec<_>, _>>().map(each_once));
+        }
+        Answer::later(async move {
+            let mut found = Vec::with_capacity(answers.len());
+            for answer in answers {
+                found.push(answer.get().await?);
+            }
+            Ok(each_once(found))
+        })
+    }
+}
+
+/// No name of a key twice, and no more than a message may have.
+fn each_once(found: Vec<Option<SigningIdentity>>) -> Vec<SigningIdentity> {
+    let mut signers: Vec<SigningIdentity> = Vec::with_capacity(found.len());
+    for signer in found.into_iter().flatten() {
+        let is_same = |known: &SigningIdentity| {
+            known.domain == signer.domain && known.selector == signer.selector
+        };
+        if !signers.iter().any(is_same) && signers.len() < SIGNATURES_MAX {
+            signers.push(signer);
+        }
+    }
+    signers
+}
+
+fn signed(
+    signers: &[SigningIdentity],
+    message: &Scanned,
+    added: &[u8],
+    now: u64,
+) -> Result<SignedFields, NoKey> {
+    let fields = sign(signers, message, added, now)
+        .map_err(|_| NoKey("the library made no signature".into()))?;
+    let name = |signer: &SigningIdentity| -> Box<str> {
+        format!("{}._domainkey.{}", signer.selector, signer.domain).into()
+    };
+    Ok(SignedFields { fields, signers: signers.iter().map(name).collect() })
+}
+
+/// What becomes of a message that nobody signs.
+fn unsigned(transaction: &Transaction) -> Result<(), Refusal> {
+    match signing_of(transaction.session.listener()).refuses_unsigned {
+        true => Err(UNSIGNED),
+        false => Ok(()),
+    }
+}
+
+fn count(metrics: &Metrics, signer: &SigningIdentity) {
+    match signer.key.algorithm() {
+        Algorithm::RsaSha256 => metrics.signed_rsa.inc(),
+        Algorithm::Ed25519Sha256 => metrics.signed_ed25519.inc(),
+    }
+}

@@ -1,0 +1,298 @@
+//! What is told of those who sign (`[[signer]]`).
+
+use crate::key_file::{KeyFile, ascii_name};
+use auth::dkim::SigningIdentity;
+use config::{DomainPattern, Reader, StageSection, StageSettings, TableEntry, TableRefText};
+use mail::{Domain, Wall};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// Who signs mail (DKIM, RFC 6376). Every signer that has the domain of the author (From) signs; relaxed, the
+/// whole body, SHA-256. What is signed is the mail of clients that may relay, of users who have logged in, and
+/// this server's own reports; see `docs/signing.md`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct SignerText {
+    /// Domains of authors: `example.org` itself, all below one (`*.example.org`), or all (`*`, which needs
+    /// `sign_as`). Required, unless `keys` is given: then only these of those that the table has, and by default
+    /// all.
+    #[schemars(extend("items" = { "type": "string", "title": "domain" }))]
+    domains: Vec<String>,
+    /// The domain in whose name it is signed (`d=`). Without it: the one that is named in `domains`, also for
+    /// those below it (`*.example.org` signs as `example.org`), and with `keys` the author's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sign_as: Option<String>,
+    /// Where the public key is: the TXT record `SELECTOR._domainkey.DOMAIN`. Required with `key`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selector: Option<String>,
+    /// The file with the private key, in PEM: RSA of at least 2,048 bits, or Ed25519 (RFC 8463). Nobody but its
+    /// owner and group may be able to read it; one that changes is read anew within seconds. `postrider dkim new`
+    /// makes one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// Instead of `key`: the table from domains of authors to selector and key, in fields of these names, or as
+    /// one text, `SELECTOR KEY`. The key is the path of a file, or the PEM text itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<TableRefText>,
+    /// The key that takes the place of this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<NextText>,
+}
+
+/// The key that takes the place of another.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct NextText {
+    /// Another one than before. Required.
+    selector: String,
+    /// Its file. Required.
+    key: String,
+    /// From this moment on, such as `"2027-01-01T00:00:00Z"`, it signs, and the other does not. Required.
+    from: String,
+}
+
+/// A key, and where the DNS should have its public half.
+#[derive(Debug)]
+pub struct SigningName<'a> {
+    /// `SELECTOR._domainkey.DOMAIN`.
+    pub name: String,
+    pub file: &'a KeyFile,
+    /// It signs from then on; `None`: now.
+    pub from: Option<Wall>,
+}
+
+/// One `[[signer]]`.
+#[derive(Debug)]
+pub(crate) struct Signer {
+    /// Empty: all.
+    domains: Vec<DomainPattern>,
+    /// `None`: see [`Signer::domain_for`].
+    sign_as: Option<String>,
+    pub(super) keys: Keys,
+}
+
+/// With what it signs.
+#[derive(Debug)]
+pub(super) enum Keys {
+    Own(OwnKey, Option<Next>),
+    /// What a table has.
+    Table(Arc<TableEntry>),
+}
+
+#[derive(Debug)]
+pub(super) struct OwnKey {
+    selector: String,
+    key: KeyFile,
+}
+
+/// The key that takes the place of another.
+#[derive(Debug)]
+pub(super) struct Next {
+    key: OwnKey,
+    from: Wall,
+}
+
+/// Why there is no key, or no signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NoKey(pub(super) Box<str>);
+
+impl fmt::Display for NoKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StageSection for SignerText {
+    const KEY: &'static str = "signer";
+    const SUMMARY: &'static str = "Who signs mail of which authors (DKIM).";
+    type Text = SignerText;
+
+    fn read(text: SignerText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>> {
+        let keys = text.read_keys(reader);
+        let has_table = text.keys.is_some();
+        let is_all = text.domains.iter().any(|domain| domain == "*");
+        if text.domains.is_empty() && !has_table {
+            let help = "say whose mail it signs, such as domains = [\"example.org\"]";
+            reader.error("", "a signer without `domains`", help);
+            return None;
+        }
+        if is_all && text.sign_as.is_none() && !has_table {
+            let help = "name a domain of yours: sign_as = \"esp.example\"";
+            reader.error("domains", "a signer for all domains without `sign_as`", help);
+            return None;
+        }
+        let sign_as = match &text.sign_as {
+            Some(domain) => Some(name(reader, "sign_as", domain)?),
+            None => None,
+        };
+        let mut domains = Vec::with_capacity(text.domains.len());
+        for (index, domain) in text.domains.iter().enumerate().filter(|(_, domain)| *domain != "*")
+        {
+            match DomainPattern::parse(domain) {
+                Ok(pattern) => domains.push(pattern),
+                Err(why) => {
+                    let help = "such are wanted as \"example.org\", \"*.example.org\" or \"*\"";
+                    let message = format!("\"{domain}\" is not a domain: {why}");
+                    reader.error(&format!("domains[{index}]"), message, help);
+                }
+            }
+        }
+        if is_all {
+            domains.clear();
+        }
+        Some(Arc::new(Signer { domains, sign_as, keys: keys? }))
+    }
+}
+
+impl SignerText {
+    fn read_keys(&self, reader: &mut Reader<'_, '_>) -> Option<Keys> {
+        match (&self.key, &self.keys) {
+            (Some(key), None) => {
+                let Some(selector) = &self.selector else {
+                    let help = "name it, such as selector = \"s2026a\"";
+                    reader.error("", "a signer without `selector`", help);
+                    return None;
+                };
+                let own = own_key(reader, "", selector, key);
+                let next = match &self.next {
+                    Some(next) => Some(next.read(selector, reader)?),
+                    None => None,
+                };
+                Some(Keys::Own(own?, next))
+            }
+            (None, Some(table)) => {
+                for (is_given, key) in
+                    [(self.selector.is_some(), "selector"), (self.next.is_some(), "next")]
+                {
+                    if is_given {
+                        reader.error(key, format!("`{key}` beside `keys`"), "the table has it");
+                    }
+                }
+                reader.table("keys.table", &table.table).map(Keys::Table)
+            }
+            (Some(_), Some(_)) => {
+                reader.error("keys", "`keys` beside `key`", "one of them is wanted");
+                None
+            }
+            (None, None) => {
+                let help = "name the file, such as key = \"/etc/postrider/s2026a.pem\"; postrider dkim new makes one";
+                reader.error("", "a signer without `key`", help);
+                None
+            }
+        }
+    }
+}
+
+impl NextText {
+    fn read(&self, before: &str, reader: &mut Reader<'_, '_>) -> Option<Next> {
+        if self.selector == before {
+            let help = "while old mail is under way both keys must be in the DNS";
+            reader.error("next.selector", "the next key has the selector of the one before", help);
+            return None;
+        }
+        let key = own_key(reader, "next.", &self.selector, &self.key);
+        let from = reader.moment("next.from", &self.from);
+        Some(Next { key: key?, from: from? })
+    }
+}
+
+fn own_key(reader: &mut Reader<'_, '_>, at: &str, selector: &str, key: &str) -> Option<OwnKey> {
+    let selector = name(reader, &format!("{at}selector"), selector);
+    let at = format!("{at}key");
+    let key = KeyFile::new(reader.file_path(&at, key), reader.place(&at));
+    Some(OwnKey { selector: selector?, key })
+}
+
+fn name(reader: &mut Reader<'_, '_>, key: &str, text: &str) -> Option<String> {
+    let name = ascii_name(text);
+    if name.is_none() {
+        reader.error(key, format!("\"{text}\" is not a name for the DNS"), "");
+    }
+    name
+}
+
+impl StageSettings for Signer {
+    fn explain_for_author(&self, domain: &Domain) -> Option<String> {
+        let author = ascii_name(domain.as_str())?;
+        let signs_as = self.domain_for(&author)?;
+        Some(match &self.keys {
+            Keys::Own(key, next) => {
+                let selector = &key.selector;
+                let next = next.as_ref().map_or(String::new(), |next| {
+                    format!(", from {} on by {}", next.from, next.key.selector)
+                });
+                format!("{selector}._domainkey.{signs_as}, if the author is of {author}{next}")
+            }
+            Keys::Table(table) => {
+                format!("as {signs_as}, if table \"{}\" has {author}", table.name)
+            }
+        })
+    }
+}
+
+impl Signer {
+    /// In whose name it signs for an author of this domain; `None`: it does not.
+    pub(super) fn domain_for(&self, author: &str) -> Option<String> {
+        let own = || self.sign_as.clone();
+        if self.domains.is_empty() {
+            return own().or_else(|| Some(author.to_owned()));
+        }
+        let domain = Domain::parse(author).ok()?;
+        let pattern = self.domains.iter().find(|pattern| pattern.covers(&domain))?;
+        own().or_else(|| match (&self.keys, pattern) {
+            (Keys::Table(_), _) => Some(author.to_owned()),
+            (_, DomainPattern::Exact(named) | DomainPattern::Below(named)) => {
+                ascii_name(named.as_str())
+            }
+        })
+    }
+
+    /// The keys with which it signs for an author of this domain, those to come included.
+    pub(crate) fn names(&self, author: &str) -> Vec<SigningName<'_>> {
+        let (Some(domain), Keys::Own(own, next)) = (self.domain_for(author), &self.keys) else {
+            return Vec::new();
+        };
+        let name = |key: &'_ OwnKey| format!("{}._domainkey.{domain}", key.selector);
+        let own = SigningName { name: name(own), file: &own.key, from: None };
+        let next = next.iter().map(|next| SigningName {
+            name: name(&next.key),
+            file: &next.key.key,
+            from: Some(next.from),
+        });
+        std::iter::once(own).chain(next).collect()
+    }
+
+    /// The table that has the keys for an author of this domain, if there is one.
+    pub(crate) fn table(&self, author: &str) -> Option<&TableEntry> {
+        match &self.keys {
+            Keys::Table(table) if self.domain_for(author).is_some() => Some(table),
+            _ => None,
+        }
+    }
+
+    /// The files of its keys.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &KeyFile> {
+        let (own, next) = match &self.keys {
+            Keys::Own(own, next) => (Some(own), next.as_ref()),
+            Keys::Table(_) => (None, None),
+        };
+        own.into_iter().chain(next.map(|next| &next.key)).map(|own| &own.key)
+    }
+}
+
+impl OwnKey {
+    /// Which of two signs at this moment.
+    pub(super) fn in_force<'k>(&'k self, next: Option<&'k Next>, now: Wall) -> &'k OwnKey {
+        next.filter(|next| now >= next.from).map_or(self, |next| &next.key)
+    }
+
+    pub(super) fn identity(&self, domain: String) -> Result<SigningIdentity, NoKey> {
+        let key = self.key.key();
+        let key = key.ok_or_else(|| {
+            NoKey(format!("nobody has read {}", self.key.path().display()).into())
+        })?;
+        Ok(SigningIdentity { domain, selector: self.selector.clone(), key })
+    }
+}

@@ -1,0 +1,169 @@
+//! `postrider dkim`.
+
+use super::load;
+use crate::cli::{DkimArgs, DkimCheckArgs, DkimCommand, DkimNewArgs, KeyKind, exit};
+use crate::signing_keys::read_one;
+use crate::terminal::clean;
+use crate::world::resolver::Resolver;
+use auth::dkim::{Algorithm, SigningKey, findings};
+use auth::records::Records as _;
+use channels::{SigningName, signing_names};
+use config::Config;
+use mail::Domain;
+use mta::seams::AsRecords;
+use serde::Serialize;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A string of a TXT record has no more octets (RFC 1035 §3.3.14).
+const STRING_BYTES_MAX: usize = 255;
+
+/// Runs `postrider dkim …`.
+pub(crate) fn run(args: &DkimArgs) -> ExitCode {
+    match &args.command {
+        DkimCommand::New(args) => new(args),
+        DkimCommand::Check(args) => check(args),
+    }
+}
+
+fn new(args: &DkimNewArgs) -> ExitCode {
+    let failed = |code: u8, why: &str| {
+        eprintln!("postrider: {why}");
+        ExitCode::from(code)
+    };
+    let name = match key_name(&args.domain, &args.selector) {
+        Ok(name) => name,
+        Err(why) => return failed(exit::USAGE, &why),
+    };
+    let algorithm = match args.algorithm {
+        KeyKind::Rsa => Algorithm::RsaSha256,
+        KeyKind::Ed25519 => Algorithm::Ed25519Sha256,
+    };
+    let made = SigningKey::generate(algorithm).ok();
+    let parts = made.as_ref().and_then(|key| Some((key.pem()?, key.record()?)));
+    let Some((pem, record)) = parts else {
+        return failed(exit::FAILED, "the library made no key");
+    };
+    if let Err(error) = write_key(&args.out, pem.as_bytes()) {
+        return failed(exit::FAILED, &format!("{}: {error}", args.out.display()));
+    }
+    super::print(&format!("{name}. IN TXT ( {} )\n", strings_of(&record)));
+    ExitCode::SUCCESS
+}
+
+/// `SELECTOR._domainkey.DOMAIN` in ASCII.
+fn key_name(domain: &str, selector: &str) -> Result<String, String> {
+    let name = |text: &str| {
+        let parsed = Domain::parse(text).ok().filter(|name| name.literal().is_none());
+        let ascii = parsed.and_then(|name| Some(name.to_ascii().ok()?.to_ascii_lowercase()));
+        ascii.ok_or_else(|| format!("\"{}\" is not a name for the DNS", clean(text)))
+    };
+    Ok(format!("{}._domainkey.{}", name(selector)?, name(domain)?))
+}
+
+/// A new file that its owner alone can read.
+fn write_key(path: &Path, pem: &[u8]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(pem)?;
+    file.sync_all()
+}
+
+/// A record as zone files have it.
+fn strings_of(record: &str) -> String {
+    let strings = record.as_bytes().chunks(STRING_BYTES_MAX);
+    let quoted = |string: &[u8]| format!("\"{}\"", String::from_utf8_lossy(string));
+    strings.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// What the DNS has of one key.
+#[derive(Debug, Serialize)]
+struct Seen {
+    name: String,
+    /// From when on it signs, if not now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    key: String,
+    /// Nothing is wrong.
+    right: bool,
+    findings: Vec<String>,
+    /// What it should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<String>,
+}
+
+fn check(args: &DkimCheckArgs) -> ExitCode {
+    let config = match load::load(args.file.config.as_deref()) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let usage = |why: String| {
+        eprintln!("postrider: {why}");
+        ExitCode::from(exit::USAGE)
+    };
+    let domain = Domain::parse(&args.domain).ok().and_then(|domain| domain.to_ascii().ok());
+    let Some(domain) = domain else {
+        return usage(format!("\"{}\" is not a domain", clean(&args.domain)));
+    };
+    let (names, tables) = signing_names(&config, &domain.to_ascii_lowercase());
+    for table in &tables {
+        eprintln!("postrider: keys in table \"{table}\" are not looked at");
+    }
+    if names.is_empty() && tables.is_empty() {
+        return usage(format!("nobody signs for {domain}"));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let seen = match runtime {
+        Ok(runtime) => runtime.block_on(look(&config, &names)),
+        Err(error) => return usage(error.to_string()),
+    };
+    match args.json {
+        true => super::print(&format!("{:#}\n", serde_json::json!(seen))),
+        false => super::print(&seen.iter().map(shown).collect::<String>()),
+    }
+    match seen.iter().all(|seen| seen.right) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(exit::FAILED),
+    }
+}
+
+async fn look(config: &Config, names: &[SigningName<'_>]) -> Vec<Seen> {
+    let resolver = Resolver::new(&config.dns);
+    let mut all = Vec::with_capacity(names.len());
+    for SigningName { name, file, from } in names {
+        let (found, record) = match read_one(file.path()) {
+            Err(why) => (vec![why], None),
+            Ok(ours) => match AsRecords(&resolver).txt(name).await {
+                Err(error) => (vec![format!("no answer: {error}")], ours.record()),
+                Ok(records) => {
+                    let found = findings(&records, &ours);
+                    (found.iter().map(ToString::to_string).collect(), ours.record())
+                }
+            },
+        };
+        all.push(Seen {
+            name: name.clone(),
+            from: from.map(|from| from.to_string()),
+            key: file.path().display().to_string(),
+            right: found.is_empty(),
+            record: record.filter(|_| !found.is_empty()),
+            findings: found,
+        });
+    }
+    all
+}
+
+fn shown(seen: &Seen) -> String {
+    let from = seen.from.as_ref().map_or(String::new(), |from| format!(" (from {from} on)"));
+    let what = match seen.right {
+        true => "right".to_owned(),
+        false => seen.findings.join("; "),
+    };
+    let mut text = format!("{}{from}: {}\n", seen.name, clean(&what));
+    if let Some(record) = &seen.record {
+        text.push_str(&format!("  {}. IN TXT ( {} )\n", seen.name, strings_of(record)));
+    }
+    text
+}
