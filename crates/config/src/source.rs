@@ -41,6 +41,17 @@ impl Source {
     }
 }
 
+/// `[[pool]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Unique.
+    pub name: Arc<str>,
+    /// Its sources with their weights, at least one.
+    pub sources: Vec<(Arc<Source>, u32)>,
+    /// Line of the file, from 1.
+    pub line: u32,
+}
+
 /// Who connects in this machine's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proxy {
