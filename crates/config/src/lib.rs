@@ -62,7 +62,7 @@ pub use settings::{
     REPORT_GIVE_UP_AFTER, ReportRetry, ReportTo, Reports, Retry, Secret, SpoolSection, Srs, Tls,
     TlsReports,
 };
-pub use source::{Pool, Source};
+pub use source::{Pool, Proxy, ProxyKind, Source};
 pub use stage::{StageEntry, StageSection, StageSettings};
 pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,

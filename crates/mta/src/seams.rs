@@ -30,7 +30,7 @@ use crate::answer::Answer;
 use auth::greylist::{Rules, Triplet, Verdict};
 use auth::tlsa::Tlsa;
 use bytes::Bytes;
-use config::{ClientCertificates, TableEntry};
+use config::{ClientCertificates, Proxy, TableEntry};
 use lookup::{Entry, Trouble, TroubleKind};
 use mail::{Mono, Wall};
 use std::cell::RefCell;
@@ -89,17 +89,36 @@ pub trait World: Clone + 'static {
     }
 }
 
-/// A source address that is none of this machine's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressMissing(pub IpAddr);
+/// From where a connection over TCP is opened; by default from whatever address the machine takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Egress {
+    /// An address of this machine, or of the proxy's.
+    pub address: Option<IpAddr>,
+    /// Who connects in this machine's place.
+    pub proxy: Option<Proxy>,
+}
 
-impl fmt::Display for AddressMissing {
+/// What a connection was to be opened from is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceFailure {
+    /// The address is none of this machine's.
+    AddressMissing(IpAddr),
+    /// The proxy is not there, or does not do what it is for.
+    ProxyFailed(Proxy, &'static str),
+}
+
+impl fmt::Display for SourceFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is not on this machine", self.0)
+        match self {
+            SourceFailure::AddressMissing(address) => {
+                write!(f, "its address {address} is not on this machine")
+            }
+            SourceFailure::ProxyFailed(proxy, why) => write!(f, "its proxy {proxy} {why}"),
+        }
     }
 }
 
-impl std::error::Error for AddressMissing {}
+impl std::error::Error for SourceFailure {}
 
 /// Where a connection leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,12 +149,12 @@ pub trait Net: 'static {
     /// As the operating system says.
     fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
 
-    /// Opens a connection, over TCP from the source address `from` when given. An [`AddressMissing`] is
-    /// inside the error where this machine does not have it.
+    /// Opens a connection, over TCP from the address and through the proxy that are given. A [`SourceFailure`]
+    /// is inside the error where that is what failed.
     fn connect(
         &self,
         to: &Endpoint,
-        from: Option<IpAddr>,
+        from: Egress,
     ) -> impl Future<Output = io::Result<Self::Stream>>;
 
     /// Whether there is a certificate now to show to clients.

@@ -269,7 +269,7 @@ impl Net for TestNet {
         Ok(Pipe(accepted))
     }
 
-    async fn connect(&self, to: &Endpoint, _from: Option<IpAddr>) -> io::Result<Pipe> {
+    async fn connect(&self, to: &Endpoint, _: Egress) -> io::Result<Pipe> {
         self.connects.set(self.connects.get() + 1);
         let Endpoint::Tcp(to) = to else { return Err(ErrorKind::Unsupported.into()) };
         let serve = self.peers.borrow().get(to).cloned();

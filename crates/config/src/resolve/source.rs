@@ -1,7 +1,7 @@
 //! Sources and pools.
 
 use crate::resolver::Resolver;
-use crate::source::{Pool, Source};
+use crate::source::{Pool, Proxy, ProxyKind, Source};
 use crate::written::{PoolText, SourceText};
 use mail::Domain;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,14 +17,16 @@ impl Resolver<'_> {
             self.name_of(&at, "source", &text.name, sources.iter().map(|s| (&*s.name, s.line)));
             let address = self.own_address::<Ipv4Addr>(&at, "address", text.address.as_deref());
             let address6 = self.own_address::<Ipv6Addr>(&at, "address6", text.address6.as_deref());
-            if text.address.is_none() && text.address6.is_none() {
+            let proxy = text.proxy.as_deref().and_then(|proxy| self.proxy(&at, proxy));
+            let is_told = proxy.is_some_and(|proxy| proxy.kind == ProxyKind::Socks5);
+            if text.address.is_none() && text.address6.is_none() && !is_told {
                 let help = "name an address of this machine: `address`, `address6` or both";
                 self.error(&at, format!("source \"{}\" has no address", text.name), help);
             }
             let ehlo = text.ehlo.as_deref().and_then(|name| self.ehlo(&at, name));
             let line = self.document.line(&at).unwrap_or(0);
             let name = text.name.as_str().into();
-            sources.push(Arc::new(Source { name, address, address6, ehlo, line }));
+            sources.push(Arc::new(Source { name, address, address6, proxy, ehlo, line }));
         }
         sources
     }
@@ -84,6 +86,14 @@ impl Resolver<'_> {
             self.error(&format!("{at}.{key}"), message, "");
         }
         address
+    }
+
+    fn proxy(&mut self, at: &str, text: &str) -> Option<Proxy> {
+        let read = Proxy::parse(text);
+        if let Err(help) = read {
+            self.error(&format!("{at}.proxy"), format!("\"{text}\" is not a proxy"), help);
+        }
+        read.ok()
     }
 
     fn ehlo(&mut self, at: &str, text: &str) -> Option<Domain> {

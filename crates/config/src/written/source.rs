@@ -17,6 +17,12 @@ pub struct SourceText {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "IPv6 address"))]
     pub address6: Option<String>,
+    /// Another machine that connects in this one's place: `"socks5://192.0.2.1:1080"` (RFC 1928, without a login), or
+    /// `"haproxy://192.0.2.1:2525"`, which is told the addresses of both ends by the PROXY protocol, version 2.
+    /// `address` and `address6` are that machine's then; by SOCKS5 they may be left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("title" = "socks5://address:port"))]
+    pub proxy: Option<String>,
     /// The name in EHLO: what the DNS calls the address, and leads back to it. Without it: `hostname`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ehlo: Option<String>,

@@ -1,5 +1,6 @@
 //! The real seams: sockets, clocks, resolver, mailbox files.
 
+mod egress;
 mod encrypted;
 mod hashing;
 mod listening_socket;

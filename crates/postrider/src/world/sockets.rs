@@ -1,22 +1,23 @@
 //! TCP and Unix sockets by way of tokio, and TLS on them by way of rustls.
 
+use super::egress;
 use super::encrypted::{self, Encrypted};
 use super::listening_socket::{AcceptedSocket, ListeningSocket};
 use crate::certificates::{Certificates, Door};
 use crate::peer_tls::PeerTls;
 use config::ClientCertificates;
-use mta::seams::{AddressMissing, ClientCertificate, Encryption, Endpoint, Net, Stream, Trust};
+use mta::seams::{ClientCertificate, Egress, Encryption, Endpoint, Net, Stream, Trust};
 use rustix::net::SendFlags;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{ServerName, UnixTime};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 
 /// Connections that the kernel completes before we accept them.
 const BACKLOG: i32 = 4096;
@@ -76,25 +77,12 @@ impl Net for Sockets {
         Ok(Connection::Tcp(stream))
     }
 
-    async fn connect(&self, to: &Endpoint, from: Option<IpAddr>) -> io::Result<Connection> {
+    async fn connect(&self, to: &Endpoint, from: Egress) -> io::Result<Connection> {
         let to = match to {
             Endpoint::Tcp(to) => *to,
             Endpoint::Unix(path) => return UnixStream::connect(path).await.map(Connection::Unix),
         };
-        let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        if let Some(from) = from {
-            // Without it no more ports are free than connections have ended within a minute.
-            socket.set_reuseaddr(true)?;
-            let bound = socket.bind(SocketAddr::new(from, 0));
-            bound.map_err(|error| match error.kind() {
-                io::ErrorKind::AddrNotAvailable => {
-                    io::Error::new(io::ErrorKind::AddrNotAvailable, AddressMissing(from))
-                }
-                _ => error,
-            })?;
-        }
-        socket.set_nodelay(true)?;
-        Ok(Connection::Tcp(socket.connect(to).await?))
+        Ok(Connection::Tcp(egress::connect(to, from).await?))
     }
 
     fn can_encrypt(&self) -> bool {
@@ -238,7 +226,7 @@ mod tests {
         runtime.block_on(async {
             let sockets = Sockets::new(Certificates::none(), Arc::default());
             for is_closed in [true, false] {
-                let mut connection = sockets.connect(&to, None).await.unwrap();
+                let mut connection = sockets.connect(&to, Egress::default()).await.unwrap();
                 let (mut peer, _) = listener.accept().unwrap();
                 let written =
                     std::future::poll_fn(|cx| connection.poll_write_last(cx, b"221 bye\r\n"));

@@ -10,14 +10,14 @@ const SOURCES: &str = "[[source]]\nname = \"ip-1\"\naddress = \"127.0.0.2\"\nehl
                        [[source]]\nname = \"ip-2\"\naddress = \"127.0.0.3\"\n";
 
 /// A next hop that tells who came.
-fn far(files: &Files) -> Server {
+pub(crate) fn far(files: &Files) -> Server {
     let config = "hostname = \"far.test\"\nspool = { path = \"spool\" }\n[[listener]]\n\
                   address = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n\
                   [[route]]\ndiscard = {}\n";
     Server::start(files, config)
 }
 
-fn near(files: &Files, far: &Server, more: &str, pool: &str) -> Server {
+pub(crate) fn near(files: &Files, far: &Server, more: &str, pool: &str) -> Server {
     let config = format!(
         "hostname = \"near.test\"\nspool = {{ path = \"spool\" }}\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
          relay_from = [\"127.0.0.0/8\"]\n{SOURCES}{more}[[pool]]\nname = \"bulk\"\nsources = [{pool}]\n\
@@ -28,7 +28,7 @@ fn near(files: &Files, far: &Server, more: &str, pool: &str) -> Server {
     Server::start(files, &config)
 }
 
-fn send(near: &Server, count: usize) {
+pub(crate) fn send(near: &Server, count: usize) {
     let mut client = Client::connect(near.address());
     for n in 0..count {
         let to = format!("you{n}@there.test");
@@ -37,7 +37,7 @@ fn send(near: &Server, count: usize) {
 }
 
 /// How many messages came from whom, by address and name.
-fn came(files: &Files) -> BTreeMap<String, usize> {
+pub(crate) fn came(files: &Files) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
     for event in files.events_of("received") {
         let word = |key: &str| event[key].as_str().unwrap_or("?").to_owned();

@@ -243,7 +243,7 @@ async fn connect<W: World>(
     loop {
         let Some(permit) = slot.connection().await else { return Ok(None) };
         let until = time.now() + wait;
-        let connecting = slot.world().net().connect(peer, source::address(slot.hop(), peer));
+        let connecting = slot.world().net().connect(peer, source::of(slot.hop(), peer));
         let connected = alarm.within(|_| until, connecting).await;
         match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => return Ok(Some((stream, permit))),
@@ -306,7 +306,7 @@ async fn open_once<W: World>(
     let mut alarm = Alarm::new(time.clone());
     let wait = relay_of(hop).peer.connect_timeout.get();
     let connected = connect(slot, peer, wait, &mut alarm).await.map_err(|error| {
-        if let Some(failure) = source::missing(slot, hop, peer, &error) {
+        if let Some(failure) = source::failed(slot, hop, &error) {
             return failure;
         }
         if let Endpoint::Tcp(peer) = peer

@@ -1,17 +1,18 @@
-//! The address of this machine that a connection is opened from.
+//! The source that a connection is opened from.
 
 use mail::{Class, EnhancedStatus, Failure};
 use mta::delivery::Slot;
 use mta::routing::hop::NextHop;
-use mta::seams::{AddressMissing, Endpoint, World};
+use mta::seams::{Egress, Endpoint, SourceFailure, World};
 use std::io;
-use std::net::IpAddr;
 
-/// From where `peer` is connected to; `None`: from whatever address the machine takes.
-pub(super) fn address(hop: &NextHop, peer: &Endpoint) -> Option<IpAddr> {
-    match peer {
-        Endpoint::Tcp(peer) => hop.source.as_ref()?.towards(*peer),
-        Endpoint::Unix(_) => None,
+/// From where `peer` is connected to.
+pub(super) fn of(hop: &NextHop, peer: &Endpoint) -> Egress {
+    match (peer, &hop.source) {
+        (Endpoint::Tcp(peer), Some(source)) => {
+            Egress { address: source.towards(*peer), proxy: source.proxy }
+        }
+        _ => Egress::default(),
     }
 }
 
@@ -26,7 +27,7 @@ pub(super) fn reached<W: World>(
 ) -> Result<Vec<Endpoint>, Failure> {
     let Some(source) = &hop.source else { return Ok(found) };
     let is_reached = |peer: &Endpoint| match peer {
-        Endpoint::Tcp(peer) => source.towards(*peer).is_some(),
+        Endpoint::Tcp(peer) => source.reaches(*peer),
         Endpoint::Unix(_) => true,
     };
     if found.is_empty() || found.iter().any(is_reached) {
@@ -39,16 +40,14 @@ pub(super) fn reached<W: World>(
     Err(failure(&source.name, &why))
 }
 
-/// Whether an attempt failed because the source's address is none of this machine's.
-pub(super) fn missing<W: World>(
+/// Whether an attempt failed because the source is of no use.
+pub(super) fn failed<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,
-    peer: &Endpoint,
     error: &io::Error,
 ) -> Option<Failure> {
-    let (source, Endpoint::Tcp(_)) = (hop.source.as_ref()?, peer) else { return None };
-    let missing = error.get_ref()?.downcast_ref::<AddressMissing>()?;
-    let why = format!("its address {missing}");
+    let source = hop.source.as_ref()?;
+    let why = error.get_ref()?.downcast_ref::<SourceFailure>()?.to_string();
     slot.note_source_out(source, &why);
     Some(failure(&source.name, &why))
 }

@@ -4,7 +4,7 @@ use crate::smtp::Milter;
 use mail::Mono;
 use milter::{Answer, Change, Dialogue, Moment, Step, Symbols, Verdict, abort, offer, quit};
 use mta::alarm::Alarm;
-use mta::seams::{Net, Stream, Time, World};
+use mta::seams::{Egress, Net, Stream, Time, World};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::task::{Context, Waker};
@@ -39,7 +39,7 @@ impl<W: World> Link<W> {
         let until = until.min(world.time().now() + milter.connect_timeout);
         let mut alarm = Alarm::new(world.time().clone());
         let opening = async {
-            let stream = world.net().connect(&milter.endpoint, None).await?;
+            let stream = world.net().connect(&milter.endpoint, Egress::default()).await?;
             let mut link = Link {
                 world: world.clone(),
                 stream,

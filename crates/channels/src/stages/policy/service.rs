@@ -2,7 +2,7 @@
 
 use super::Policy;
 use mta::alarm::Alarm;
-use mta::seams::{Endpoint, Net, Stream, Time, World};
+use mta::seams::{Egress, Endpoint, Net, Stream, Time, World};
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
@@ -68,7 +68,7 @@ impl<W: World> Service<W> {
             let is_used = idle.is_some();
             let mut stream = match idle {
                 Some(stream) => stream,
-                None => self.world.net().connect(&self.endpoint, None).await?,
+                None => self.world.net().connect(&self.endpoint, Egress::default()).await?,
             };
             match talk(&mut stream, request).await {
                 Ok(answer) => {

@@ -18,6 +18,7 @@ mod opensmtpd;
 pub(crate) mod place;
 mod policy;
 pub(crate) mod postfix;
+mod proxies;
 mod redis;
 
 use crate::support::client::Client;
@@ -39,6 +40,21 @@ fn postfix_takes_and_passes_on() {
 fn haproxy_passes_connections_on() {
     if is_possible(&["haproxy"]) {
         haproxy::clients_are_known_behind_it();
+    }
+}
+
+#[test]
+fn proxies_send_in_place_of_this_server() {
+    if is_possible(&["dante-server", "haproxy"]) {
+        proxies::mail_goes_from_where_the_proxies_are();
+    }
+}
+
+#[test]
+fn dead_proxies_are_left_out() {
+    if is_possible(&["dante-server"]) {
+        proxies::a_source_whose_proxy_is_dead_is_out();
+        proxies::what_a_proxy_says_of_the_peer_is_the_peer_s();
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Backlog, Network};
 use crate::prove::sim::executor::Group;
 use crate::prove::sim::handshake;
 use crate::prove::sim::open_files::{OpenFile, OpenFiles};
-use mta::seams::{Encryption, Endpoint, Listener, Net, Trust};
+use mta::seams::{Egress, Encryption, Endpoint, Listener, Net, Trust};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -157,13 +157,13 @@ impl Net for SimNet {
         Ok(SimStream::new(network, id, (local, Side::Server), None, file))
     }
 
-    async fn connect(&self, to: &Endpoint, from: Option<IpAddr>) -> io::Result<SimStream> {
+    async fn connect(&self, to: &Endpoint, from: Egress) -> io::Result<SimStream> {
         // The simulated machines share a network and no files.
         let &Endpoint::Tcp(to) = to else { return Err(ErrorKind::Unsupported.into()) };
         let file = self.files.open()?;
         let counted = self.network.count(to);
         let (fate, latency_us, mut local) = self.fate(to.ip());
-        if let Some(from) = from {
+        if let Some(from) = from.address {
             local.set_ip(from);
         }
         let executor = &self.network.0.executor;
