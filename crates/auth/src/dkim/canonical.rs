@@ -191,10 +191,9 @@ impl BodyHash {
     /// RFC 6376 §3.4.3, §3.4.4: a body ends in one line end; an empty one has it only in the simple
     /// form.
     pub(crate) fn finish(mut self) -> BodyDigest {
+        // Line ends before a last CR that stands alone count.
+        self.settle_cr();
         self.line_ends = 0;
-        if self.is_after_cr {
-            self.settle_cr();
-        }
         self.is_after_blank = false;
         if self.length > 0 || self.form == Form::Simple {
             self.hash(b"\r\n");

@@ -80,7 +80,7 @@ fn received_lists_all_recipients_on_one_line() {
         ..Summary::default()
     };
     let require_tls = RequireTls::Yes;
-    let signed: Signed =
+    let signed: crate::event::Signed =
         Some(Arc::from(["s1._domainkey.one.example".into(), "s2._domainkey.x.test".into()]));
     let seen =
         lines(&event(Kind::Received { client: client(), checked, require_tls, signed }, &[]));
