@@ -83,7 +83,7 @@ fn resolve<W: World>(
     let port = match route.channel.destination() {
         Destination::Mx { port } => port,
         Destination::Hosts(groups) => {
-            let tls = Terms::new(&*route.channel, key.require_tls).of_named_hosts();
+            let tls = terms(schedule, &route, key.require_tls).of_named_hosts();
             let found = Found::of_file(host_groups(groups), tls);
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
@@ -122,7 +122,7 @@ async fn hosts_of_domain<W: World>(
     key: &ScheduledKey,
 ) -> Result<Found, Box<Resolution>> {
     let domain = &key.domain;
-    let terms = Terms::new(&*route.channel, key.require_tls);
+    let terms = terms(schedule, route, key.require_tls);
     let Terms { sources, required } = terms;
     let policies = schedule.services.world.policies();
     let found = match resolve_mx(dns, config, port, domain, sources.dane).await {
@@ -214,6 +214,16 @@ fn answer<W: World>(
     ready
 }
 
+/// On what terms messages go by a route that ask for this.
+fn terms<W: World>(_schedule: &Schedule<W>, route: &Route, asked: RequireTls) -> Terms {
+    #[cfg(feature = "planted")]
+    let asked = match _schedule.services.has_planted(Planted::ForgetRequireTls) {
+        true => RequireTls::Unsaid,
+        false => asked,
+    };
+    Terms::new(&*route.channel, asked)
+}
+
 /// The hosts of a next hop, and how long they are taken for granted.
 struct Found {
     hosts: Vec<HostGroup>,
@@ -266,7 +276,7 @@ pub(crate) fn enter_located<W: World>(
 ) -> Option<ReadyId> {
     let now = schedule.services.now();
     let scheduled = schedule.queue().scheduled_key(locating.scheduled).map(|key| key.require_tls);
-    let tls = Terms::new(&*route.channel, scheduled?).of_named_hosts();
+    let tls = terms(schedule, route, scheduled?).of_named_hosts();
     let (key, shared) = names(schedule, route, &hosts, tls);
     let limits = limits_of(route.channel.limits());
     let ready = schedule.queue_mut().enter_located(now, locating, &key, &limits, &shared)?;
