@@ -158,6 +158,11 @@ fn mail_that_goes_by_what_another_domain_promises_is_noticed() {
 }
 
 #[test]
+fn mail_that_asks_for_tls_and_goes_without_is_noticed() {
+    assert_caught(Plant::ForgetRequireTls, |text| text.contains("asks for TLS all the way"));
+}
+
+#[test]
 fn who_defers_everything_and_is_asked_again_and_again_is_noticed() {
     assert_caught(Plant::NeverSuspend, |text| text.contains("attempts in a minute"));
 }

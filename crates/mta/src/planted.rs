@@ -19,6 +19,8 @@ pub enum Planted {
     InClearAnyway,
     /// Domains with the same hosts have one queue, whatever they promise.
     PolicyOfAnother,
+    /// What a message asks of TLS (REQUIRETLS) decides nothing about its way.
+    ForgetRequireTls,
     /// A shard keeps to itself which next hops are well.
     KeepToItself,
 }

@@ -23,6 +23,8 @@ pub struct Offer {
     pub discards: bool,
     /// RFC 3207.
     pub starttls: bool,
+    /// RFC 8689, in encrypted sessions only.
+    pub requiretls: bool,
 }
 
 /// Where content goes, without the dots that DATA added, in pieces split anywhere.
@@ -93,6 +95,7 @@ enum End {
 #[derive(Debug)]
 pub struct Dialogue {
     offer: Offer,
+    is_encrypted: bool,
     state: State,
     /// The beginning of a command line whose end has not come yet.
     partial: Vec<u8>,
@@ -121,6 +124,7 @@ impl Dialogue {
     pub fn new(offer: Offer) -> Dialogue {
         Dialogue {
             offer,
+            is_encrypted: false,
             state: State::Command,
             partial: Vec::new(),
             output: b"220 postrider-lab ESMTP\r\n".to_vec(),
@@ -281,6 +285,9 @@ impl Dialogue {
         if self.offer.starttls {
             self.output.extend_from_slice(b"250-STARTTLS\r\n");
         }
+        if self.offer.requiretls && self.is_encrypted {
+            self.output.extend_from_slice(b"250-REQUIRETLS\r\n");
+        }
         self.say("250-8BITMIME\r\n250-SMTPUTF8\r\n250 ENHANCEDSTATUSCODES");
         Event::Hello
     }
@@ -394,6 +401,7 @@ impl Dialogue {
     /// The handshake is done: the session begins anew (RFC 3207 §4.2).
     pub fn encrypted(&mut self) {
         self.offer.starttls = false;
+        self.is_encrypted = true;
         self.partial.clear();
         self.reset();
     }

@@ -2,8 +2,14 @@
 
 use super::{Dialogue, Event, Offer};
 
-const OFFER: Offer =
-    Offer { chunking: true, pipelining: true, dsn: true, discards: true, starttls: false };
+const OFFER: Offer = Offer {
+    chunking: true,
+    pipelining: true,
+    dsn: true,
+    discards: true,
+    starttls: false,
+    requiretls: true,
+};
 
 /// Feeds `input` in pieces of `step` bytes, accepts all; gives contents and replies.
 fn converse(input: &[u8], step: usize) -> (Vec<Vec<u8>>, String) {
@@ -123,12 +129,14 @@ fn a_session_begins_anew_behind_the_handshake() {
         }
         (used, event, String::from_utf8(dialogue.output().clone()).expect("replies are ASCII"))
     };
-    assert!(say(&mut dialogue, "EHLO x\r\n").2.contains("250-STARTTLS\r\n"));
+    let reply = say(&mut dialogue, "EHLO x\r\n").2;
+    assert!(reply.contains("250-STARTTLS\r\n") && !reply.contains("REQUIRETLS"));
     say(&mut dialogue, "MAIL FROM:<a@b>\r\n");
     let (used, event, reply) = say(&mut dialogue, "STARTTLS\r\nNOOP\r\n");
     assert_eq!((used, event, &reply[..3]), (10, Event::StartTls, "220"));
     dialogue.encrypted();
     assert!(!say(&mut dialogue, "EHLO x\r\n").2.contains("STARTTLS"));
+    assert!(say(&mut dialogue, "EHLO x\r\n").2.contains("250-REQUIRETLS\r\n"));
     assert_eq!(say(&mut dialogue, "MAIL FROM:<a@b>\r\n").1, Event::Mail);
     assert!(say(&mut dialogue, "STARTTLS\r\n").2.starts_with("500"));
 }

@@ -138,6 +138,7 @@ pub fn run(options: &FloorOptions) -> Outcome {
             dsn: true,
             discards: true,
             starttls: false,
+            requiretls: false,
         },
         is_hasty: options.unasked_content,
         to: resolve(&options.to).map_err(failed(&options.to))?,

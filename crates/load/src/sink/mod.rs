@@ -154,6 +154,7 @@ impl Sink {
                 dsn: !options.no_dsn,
                 discards: true,
                 starttls: tls.is_some(),
+                requiretls: false,
             },
             tls,
             handshakes: HandshakeCount::default(),

@@ -86,7 +86,7 @@ fn resolve<W: World>(
     let port = match route.channel.destination() {
         Destination::Mx { port } => port,
         Destination::Hosts(groups) => {
-            let tls = Terms::new(&*route.channel, key.require_tls).of_named_hosts();
+            let tls = terms(schedule, &route, key.require_tls).of_named_hosts();
             let found = Found::of_file(host_groups(groups), tls);
             return answer_hop(schedule, scheduled, &config, &route, found);
         }
@@ -125,7 +125,7 @@ async fn hosts_of_domain<W: World>(
     key: &ScheduledKey,
 ) -> Result<Found, Box<Resolution>> {
     let domain = &key.domain;
-    let terms = Terms::new(&*route.channel, key.require_tls);
+    let terms = terms(schedule, route, key.require_tls);
     let Terms { sources, required } = terms;
     let policies = schedule.services.world.policies();
     let found = match resolve_mx(dns, config, port, domain, sources.dane).await {
@@ -218,6 +218,16 @@ fn answer<W: World>(
     ready
 }
 
+/// On what terms messages go by a route that ask for this.
+fn terms<W: World>(_schedule: &Schedule<W>, route: &Route, asked: RequireTls) -> Terms {
+    #[cfg(feature = "planted")]
+    let asked = match _schedule.services.has_planted(Planted::ForgetRequireTls) {
+        true => RequireTls::Unsaid,
+        false => asked,
+    };
+    Terms::new(&*route.channel, asked)
+}
+
 /// The hosts of a next hop, and how long they are taken for granted.
 struct Found {
     hosts: Vec<HostGroup>,
@@ -301,7 +311,7 @@ pub(crate) fn enter_located<W: World>(
 ) -> Option<ReadyId> {
     let now = schedule.services.now();
     let scheduled = schedule.queue().scheduled_key(locating.scheduled).map(|key| key.require_tls);
-    let tls = Terms::new(&*route.channel, scheduled?).of_named_hosts();
+    let tls = terms(schedule, route, scheduled?).of_named_hosts();
     let paced = Paced::of_route(route.channel.limits());
     let (key, shared) = names(schedule, (route, None), (&hosts, tls), &paced);
     let limits = limits_of(paced.limits);

@@ -34,6 +34,8 @@ struct Submission {
     name: String,
     sender: String,
     recipients: Vec<String>,
+    /// It asks for TLS all the way (REQUIRETLS).
+    requires_tls: bool,
     body_bytes: u64,
     checksum: u32,
     fate: Fate,
@@ -161,6 +163,21 @@ impl Account {
         records.submissions.get(name).map_or_else(Vec::new, |s| s.recipients.clone())
     }
 
+    /// The message asks for TLS all the way (RFC 8689).
+    pub fn require_tls(&self, name: &str) {
+        if let Some(submission) = self.records.borrow_mut().submissions.get_mut(name) {
+            submission.requires_tls = true;
+        }
+    }
+
+    /// Whether the message to this recipient does; a report about it goes to another.
+    #[must_use]
+    pub fn is_tls_required(&self, recipient: &str) -> bool {
+        let records = self.records();
+        let submission = records.submissions.get(name_of(recipient));
+        submission.is_some_and(|s| s.requires_tls && s.sender != recipient)
+    }
+
     /// From now on refused messages may arrive: a sync has failed, and what the disk holds is not
     /// known.
     pub fn forgive_refused(&self) {
@@ -186,6 +203,7 @@ impl Account {
             name: name.to_owned(),
             sender: sender.to_owned(),
             recipients,
+            requires_tls: false,
             body_bytes: body.len() as u64,
             checksum: crc32c::crc32c(body),
             fate: Fate::Begun,
@@ -388,7 +406,10 @@ impl Account {
     fn check_failed(&self, bounds: &Bounds) {
         let has_reason = |to: &str| {
             let domain = to.rsplit('@').next().unwrap_or_default();
-            fails(to) || bounds.failing_domains.iter().any(|failing| failing == domain)
+            // There may be no way for it at any time (RFC 8689 §4.2.1).
+            self.is_tls_required(to)
+                || fails(to)
+                || bounds.failing_domains.iter().any(|failing| failing == domain)
         };
         let without: Vec<String> =
             self.records().failed.keys().filter(|to| !has_reason(to)).cloned().collect();
@@ -494,7 +515,7 @@ impl Submission {
     /// sender can't be told anything, those that can't arrive come to nothing.
     fn awaited(&self) -> impl Iterator<Item = &String> {
         let is_deaf = !self.sender.ends_with(SENDER_DOMAIN);
-        self.recipients.iter().filter(move |to| !(is_deaf && fails(to)))
+        self.recipients.iter().filter(move |to| !(is_deaf && (self.requires_tls || fails(to))))
     }
 }
 

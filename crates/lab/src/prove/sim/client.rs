@@ -3,8 +3,9 @@
 use super::account::{Account, Fate};
 use super::directory::{Directory, Told};
 use super::executor::{Executor, OUTSIDE};
+use super::handshake;
 use super::names::{
-    BOX_DOMAIN, DEAD_DOMAIN, DEAF_DOMAIN, NODE, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN,
+    BOX_DOMAIN, DEAD_DOMAIN, DEAF_DOMAIN, NODE, NODE_NAME, SENDER_DOMAIN, UNKNOWN_USER, WELL_DOMAIN,
 };
 use super::network::{SimNet, SimStream};
 use super::plan::{CROWD_FROM_US, Plan, RECIPIENTS_MAX};
@@ -113,6 +114,8 @@ struct Session {
     input: Vec<u8>,
     pipelining: bool,
     chunking: bool,
+    /// It is encrypted.
+    tls: bool,
     /// After the next message it writes nothing any more.
     shut: bool,
 }
@@ -207,6 +210,9 @@ impl Client {
         let by_chunks = self.random.below(2) == 0;
         let Some(session) = &mut self.session else { return Ok(false) };
         session.shut = halves;
+        if session.requires_tls(&letter) {
+            account.require_tls(&letter.name);
+        }
         let told = session.envelope(&letter).await?;
         let accepted = self.shared.accepted(&letter, &told);
         if accepted.is_empty() {
@@ -246,17 +252,25 @@ impl Client {
             input: Vec::new(),
             pipelining: false,
             chunking: false,
+            tls: false,
             shut: false,
         };
         session.expect(220).await?;
-        session.stream.write_all(b"EHLO client.test\r\n").await?;
-        let (code, lines) = session.reply().await?;
-        if code != 250 {
-            return Err(ErrorKind::ConnectionRefused.into());
+        let mut lines = session.hello().await?;
+        if self.encrypts() {
+            session.encrypt().await?;
+            lines = session.hello().await?;
         }
         session.pipelining = lines.contains("PIPELINING") && self.random.below(4) > 0;
         session.chunking = lines.contains("CHUNKING");
         Ok(session)
+    }
+
+    /// Whether the next session is encrypted. Of its own, so that other choices don't depend on it.
+    fn encrypts(&self) -> bool {
+        let plan = &self.shared.plan;
+        let number = self.shared.next.get();
+        plan.has_tls() && Random::new(plan.seed ^ (number + 1) << 40).below(3) == 0
     }
 
     fn sender_domain(&self, number: u64) -> &'static str {
@@ -331,11 +345,31 @@ impl Client {
 }
 
 impl Session {
+    async fn hello(&mut self) -> io::Result<String> {
+        self.stream.write_all(b"EHLO client.test\r\n").await?;
+        let (code, lines) = self.reply().await?;
+        if code == 250 { Ok(lines) } else { Err(ErrorKind::ConnectionRefused.into()) }
+    }
+
+    async fn encrypt(&mut self) -> io::Result<()> {
+        self.stream.write_all(b"STARTTLS\r\n").await?;
+        self.expect(220).await?;
+        handshake::ask(&mut self.stream, NODE_NAME).await?;
+        self.tls = true;
+        Ok(())
+    }
+
+    /// Whether it asks for TLS all the way: in an encrypted session every other message.
+    fn requires_tls(&self, letter: &Letter) -> bool {
+        self.tls && crc32c::crc32c(letter.name.as_bytes()) % 2 == 0
+    }
+
     /// MAIL and RCPT; gives what was said to each recipient, and nothing without a transaction.
     async fn envelope(&mut self, letter: &Letter) -> io::Result<Vec<Told>> {
         let (name, sender) = (&letter.name, &letter.sender);
         let body = if letter.body.eight_bit { " BODY=8BITMIME" } else { "" };
-        let mut commands = vec![format!("MAIL FROM:<{sender}> ENVID={name}{body}\r\n")];
+        let tls = if self.requires_tls(letter) { " REQUIRETLS" } else { "" };
+        let mut commands = vec![format!("MAIL FROM:<{sender}> ENVID={name}{body}{tls}\r\n")];
         commands.extend(letter.recipients.iter().map(|to| format!("RCPT TO:<{to}>\r\n")));
         let mut told = Vec::new();
         if self.pipelining {

@@ -25,3 +25,6 @@ pub const SPREAD_DOMAIN: &str = "spread.test";
 
 /// Recipients whose local part ends so exist nowhere.
 pub const UNKNOWN_USER: &str = "-nobody";
+
+/// What the node calls itself.
+pub const NODE_NAME: &str = "node.test";

@@ -9,7 +9,7 @@ use super::names::UNKNOWN_USER;
 use super::network::{Network, SimStream};
 use super::plan::{FaultRates, Hop, TlsIllness, key_of};
 use super::plant::Plant;
-use super::promises::{Promises, Sight};
+use super::promises::{Promises, Sight, offers_requiretls};
 use super::rates::Beginnings;
 use load::dialogue::{Dialogue, Event, Offer};
 use load::random::Random;
@@ -190,7 +190,8 @@ impl Session {
         let Hop { chunking, pipelining, discards, .. } = **hop;
         let tls_illness = tls_illness(peers, hop, host);
         let starttls = hop.tls.is_some() && tls_illness != Some(TlsIllness::Lacks);
-        let offer = Offer { chunking, pipelining, dsn: true, discards, starttls };
+        let requiretls = offers_requiretls(host.ip());
+        let offer = Offer { chunking, pipelining, dsn: true, discards, starttls, requiretls };
         Session {
             peers: Rc::clone(peers),
             dialogue: Dialogue::new(offer),

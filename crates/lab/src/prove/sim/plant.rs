@@ -66,6 +66,9 @@ pub enum Plant {
     /// Domains with the same hosts have one queue, whatever they promise
     #[cfg(feature = "planted")]
     PolicyOfAnother,
+    /// What a message asks of TLS (REQUIRETLS) decides nothing about its way
+    #[cfg(feature = "planted")]
+    ForgetRequireTls,
     /// A shard keeps to itself which next hops are well
     #[cfg(feature = "planted")]
     KeepToItself,
@@ -85,6 +88,7 @@ impl Plant {
             Plant::NeverSuspend => Some(Planted::NeverSuspend),
             Plant::InClearAnyway => Some(Planted::InClearAnyway),
             Plant::PolicyOfAnother => Some(Planted::PolicyOfAnother),
+            Plant::ForgetRequireTls => Some(Planted::ForgetRequireTls),
             Plant::KeepToItself => Some(Planted::KeepToItself),
             _ => None,
         }

@@ -51,6 +51,12 @@ struct Told {
     hosts: BTreeMap<String, BTreeSet<Vec<String>>>,
 }
 
+/// Whether a host promises what RFC 8689 asks, once it is encrypted: half of them do.
+#[must_use]
+pub fn offers_requiretls(host: IpAddr) -> bool {
+    key_of(host).is_multiple_of(2)
+}
+
 /// Promises, and their judge.
 #[derive(Debug)]
 pub struct Promises {
@@ -269,7 +275,7 @@ impl Promises {
     fn note_policy(&self, life: Group, domain: &str, policy: Option<Arc<Policy>>) {
         let mut told = self.told.borrow_mut();
         let Some(told) = told.get_mut(&life) else { return };
-        if let Some(policy) = policy.as_ref().filter(|policy| policy.mode == Mode::Enforce) {
+        if let Some(policy) = policy.as_ref().filter(|policy| policy.mode != Mode::None) {
             for hosts in told.hosts.get(domain).into_iter().flatten() {
                 let left = hosts.iter().filter(|host| policy.has_host(host));
                 let address = |host: &String| {
@@ -290,6 +296,7 @@ impl Promises {
 impl Promises {
     /// RCPT for this recipient has come to a host.
     pub fn check_recipient(&self, recipient: &str, sight: Sight<'_>) {
+        self.check_required(recipient, sight);
         if let Some(demands) = self.broken(recipient, sight) {
             let how = how(sight.shown);
             let what = format!("went to {} {how}, where {demands:?} was in force", sight.host);
@@ -300,6 +307,9 @@ impl Promises {
     /// MAIL from this sender has come to a host: it is about a recipient of the sender's message whom the
     /// host may have.
     pub fn check_sender(&self, sender: &str, sight: Sight<'_>) {
+        if let Some(recipient) = self.account.recipients_of(name_of(sender)).first() {
+            self.check_required(recipient, sight);
+        }
         let recipients = self.account.recipients_of(name_of(sender));
         let is_here = |to: &&String| self.demands(to, sight).is_some();
         let mut here = recipients.iter().filter(is_here).peekable();
@@ -308,6 +318,38 @@ impl Promises {
                 format!("was named to {} {}, for no recipient", sight.host, how(sight.shown));
             self.account.violate_about(sender, &what);
         }
+    }
+
+    /// What asks for TLS all the way goes to hosts that are who they should be by a certificate, or by their TLSA
+    /// records, and that promise the same (RFC 8689 §4.2.1).
+    fn check_required(&self, recipient: &str, sight: Sight<'_>) {
+        if self.account.is_tls_required(recipient) && !self.may_require(sight) {
+            let how = how(sight.shown);
+            let what = format!("asks for TLS all the way and came to {} {how}", sight.host);
+            self.account.violate_about(recipient, &what);
+        }
+    }
+
+    fn may_require(&self, sight: Sight<'_>) -> bool {
+        let Some(shown) = sight.shown.filter(|_| offers_requiretls(sight.host)) else {
+            return false;
+        };
+        let hops = self.plan.hops.iter().enumerate();
+        let mut places = hops.filter_map(|(number, hop)| {
+            let at = hop.hosts.iter().position(|host| host.ip() == sight.host)?;
+            Some((number, at))
+        });
+        let told = self.told.borrow();
+        let since_us = told.get(&sight.life).map_or(0, |told| told.since_us);
+        places.any(|at| {
+            let names = self.plan.hops[at.0].names_of(at.1);
+            let by_records = self.dane(at, true, (since_us, sight.at_us));
+            Demand::Named.is_met(Some(shown), &names)
+                || by_records.into_iter().flatten().any(|demand| match demand {
+                    Demand::Key(_) => demand.is_met(Some(shown), &names),
+                    _ => false,
+                })
+        })
     }
 
     /// All that was in force for a recipient, if none of it allows what was seen.

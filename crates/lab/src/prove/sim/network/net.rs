@@ -5,6 +5,7 @@ use super::stream::{Counted, SimStream};
 use super::{Backlog, Network};
 use crate::prove::sim::executor::Group;
 use crate::prove::sim::handshake;
+use crate::prove::sim::names::NODE_NAME;
 use crate::prove::sim::open_files::{OpenFile, OpenFiles};
 use mta::seams::{Egress, Encryption, Endpoint, Listener, Net, Trust};
 use std::collections::VecDeque;
@@ -12,6 +13,9 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+/// What all sessions have.
+const ENCRYPTION: Encryption = Encryption { version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384" };
 
 /// Connections that nobody has accepted yet; beyond it they are refused.
 const BACKLOG_MAX: usize = 128;
@@ -178,8 +182,12 @@ impl Net for SimNet {
         }
     }
 
-    async fn encrypt_accepted(&self, _: SimStream) -> io::Result<(SimStream, Encryption)> {
-        Err(ErrorKind::Unsupported.into())
+    async fn encrypt_accepted(&self, mut stream: SimStream) -> io::Result<(SimStream, Encryption)> {
+        handshake::await_hello(&mut stream).await?;
+        let names = vec![NODE_NAME.to_owned()];
+        let certificate = handshake::Certificate { names, key: 0, is_valid: true };
+        handshake::show(&mut stream, &certificate).await?;
+        Ok((stream, ENCRYPTION))
     }
 
     async fn encrypt_connected(
@@ -192,7 +200,7 @@ impl Net for SimNet {
         if !certificate.convinces(name, trust) {
             return Err(io::Error::new(ErrorKind::InvalidData, "the certificate is another's"));
         }
-        Ok((stream, Encryption { version: "TLSv1.3", cipher: "TLS_AES_256_GCM_SHA384" }))
+        Ok((stream, ENCRYPTION))
     }
 }
 

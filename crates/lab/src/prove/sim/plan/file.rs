@@ -1,7 +1,7 @@
 //! What the node is told: its configuration file, and what the DNS says.
 
 use super::{BY_MX, DirectoryPlan, Hop, Plan, SESSIONS_MAX, ZoneChange, Zones};
-use crate::prove::sim::names::{BOX_DOMAIN, NODE};
+use crate::prove::sim::names::{BOX_DOMAIN, NODE, NODE_NAME};
 use crate::prove::sim::plant::Plant;
 use mta::seams::Mx;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ impl Plan {
     pub fn config(&self, changes: usize, plant: Option<Plant>) -> String {
         let paths: Vec<String> = (0..self.logs).map(|log| format!("\"/log{log}\"")).collect();
         let mut text = format!(
-            "hostname = \"node.test\"\nevents = \"off\"\n\
+            "hostname = \"{NODE_NAME}\"\nevents = \"off\"\n\
              [spool]\npaths = [{}]\nunsettled_max = {}\nbody_memory_bytes = \"1MiB\"\nblob_bytes = \"64KiB\"\n\
              [[listener]]\nname = \"in\"\naddress = \"{NODE}:25\"\nrelay_from = [\"10.9.0.0/16\"]\n\
              command_timeout = \"30s\"\ncontent_timeout = \"30s\"\nmax_sessions = {SESSIONS_MAX}\n\
@@ -21,7 +21,13 @@ impl Plan {
             paths.join(", "),
             self.unsettled_max,
         );
-        // Writing to a String can't fail.
+        if self.has_tls() {
+            // Its files are the program's, which is not here.
+            let _ = writeln!(
+                text,
+                "[[certificate]]\nnames = [\"{NODE_NAME}\"]\nchain = \"/node.pem\"\nkey = \"/node.key\""
+            );
+        }
         if let Some(max) = self.lookups_max {
             let more = u32::from(plant == Some(Plant::OneLookupMore));
             let _ = writeln!(text, "[dns]\nmax_lookups = {}", max + more);
