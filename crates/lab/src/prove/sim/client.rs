@@ -361,7 +361,7 @@ impl Session {
 
     /// Whether it asks for TLS all the way: in an encrypted session every other message.
     fn requires_tls(&self, letter: &Letter) -> bool {
-        self.tls && crc32c::crc32c(letter.name.as_bytes()) % 2 == 0
+        self.tls && crc32c::crc32c(letter.name.as_bytes()).is_multiple_of(2)
     }
 
     /// MAIL and RCPT; gives what was said to each recipient, and nothing without a transaction.
