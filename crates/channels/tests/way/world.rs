@@ -8,8 +8,8 @@ use mail::{Mono, Wall};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
-    Book, ClientCertificate, Dns, DnsError, Encryption, Endpoint, Found, Hashed, Hashing, Lane,
-    Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies,
+    Book, ClientCertificate, Dns, DnsError, Egress, Encryption, Endpoint, Found, Hashed, Hashing,
+    Lane, Listener, MailStore, MailboxError, MailboxPlace, Mx, Net, NoDomainReports, NoPolicies,
     Overloaded, Sleep, Spawn, Stream, Tables, Task, Time, Trust, World,
 };
 use std::cell::{Cell, RefCell};

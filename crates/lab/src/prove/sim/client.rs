@@ -11,7 +11,7 @@ use super::network::{SimNet, SimStream};
 use super::plan::{CROWD_FROM_US, Plan, RECIPIENTS_MAX};
 use load::random::Random;
 use load::source::{Body, BodyKind};
-use mta::seams::{Endpoint, Net as _};
+use mta::seams::{Egress, Endpoint, Net as _};
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -241,9 +241,10 @@ impl Client {
     async fn connect(&mut self) -> io::Result<Session> {
         let to = Endpoint::Tcp(SocketAddr::new(NODE, 25));
         let executor = self.shared.executor.clone();
+        let from = Egress { address: Some(self.from), proxy: None };
         let stream = tokio::select! {
             biased;
-            stream = self.shared.net.connect(&to, Some(self.from)) => stream?,
+            stream = self.shared.net.connect(&to, from) => stream?,
             () = executor.sleep(30_000_000) => return Err(ErrorKind::TimedOut.into()),
         };
         let mut session = Session {
