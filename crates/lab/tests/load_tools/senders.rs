@@ -48,8 +48,14 @@ fn failures_come_in_providers_words_for_the_domains_that_they_are_for() {
 
 /// Takes one connection's messages; all that they hold.
 fn taken(listener: &std::net::TcpListener) -> String {
-    let offer =
-        Offer { chunking: false, pipelining: false, dsn: false, discards: false, starttls: false };
+    let offer = Offer {
+        chunking: false,
+        pipelining: false,
+        dsn: false,
+        discards: false,
+        starttls: false,
+        requiretls: false,
+    };
     let (mut dialogue, mut content) = (Dialogue::new(offer), Vec::new());
     let (mut stream, _) = listener.accept().expect("it connects");
     let mut buffer = [0; 65_536];
