@@ -24,8 +24,9 @@ pub struct Position {
     pub sequence: u64,
 }
 
-/// Who signed a message, each as `SELECTOR._domainkey.DOMAIN`; `None`: nobody.
-pub type Signed = Option<Arc<[Box<str>]>>;
+/// Who signed a message, each as `SELECTOR._domainkey.DOMAIN`; `None`: nobody. One pointer: events are
+/// moved around.
+pub type Signed = Option<Arc<Vec<Box<str>>>>;
 
 /// Indexes into the envelope's recipients.
 pub type Recipients = SmallVec<[u32; 2]>;

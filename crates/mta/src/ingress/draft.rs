@@ -220,7 +220,7 @@ impl Draft {
 
     /// These have signed it, each as `SELECTOR._domainkey.DOMAIN`.
     pub fn note_signed(&mut self, signers: Vec<Box<str>>) {
-        self.additions.signed = (!signers.is_empty()).then(|| Arc::from(signers));
+        self.additions.signed = (!signers.is_empty()).then(|| Arc::new(signers));
     }
 
     /// What of the content goes nowhere.

@@ -23,9 +23,10 @@ pub(crate) enum Out {
 
 /// Sources, and ways from them, that are out, each with why and until when.
 #[derive(Debug, Default)]
-pub(crate) struct SourcesOut(
-    RefCell<BTreeMap<(Arc<str>, Option<ReadyId>), Arc<queue::Suspension>>>,
-);
+pub(crate) struct SourcesOut(RefCell<BTreeMap<Concerned, Arc<queue::Suspension>>>);
+
+/// A source, and the way from it where it is about one only.
+type Concerned = (Arc<str>, Option<ReadyId>);
 
 impl SourcesOut {
     /// What stands in the way of a ready queue.

@@ -102,6 +102,12 @@ impl Client {
     /// Sends one message and returns its id.
     #[track_caller]
     pub fn mail(&mut self, from: &str, to: &[&str], content: &str) -> String {
+        queued_id(&self.give(from, to, content))
+    }
+
+    /// The same to any server; returns its reply.
+    #[track_caller]
+    pub fn give(&mut self, from: &str, to: &[&str], content: &str) -> String {
         self.say(&format!("MAIL FROM:<{from}>"), "250");
         for to in to {
             let (address, parameters) = to.split_once(' ').unwrap_or((to, ""));
@@ -109,7 +115,7 @@ impl Client {
         }
         self.say("DATA", "354");
         self.send(content);
-        queued_id(&self.say(".", "250"))
+        self.say(".", "250")
     }
 }
 

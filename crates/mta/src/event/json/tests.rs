@@ -81,7 +81,7 @@ fn received_lists_all_recipients_on_one_line() {
     };
     let require_tls = RequireTls::Yes;
     let signed: crate::event::Signed =
-        Some(Arc::from(["s1._domainkey.one.example".into(), "s2._domainkey.x.test".into()]));
+        Some(Arc::new(vec!["s1._domainkey.one.example".into(), "s2._domainkey.x.test".into()]));
     let seen =
         lines(&event(Kind::Received { client: client(), checked, require_tls, signed }, &[]));
     assert_eq!(seen.len(), 1);

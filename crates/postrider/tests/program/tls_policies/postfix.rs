@@ -347,7 +347,7 @@ fn postfix_sends_to_us_as_signed_records_say() {
     for (n, (level, host, how)) in ASKS_BY_RECORDS.iter().enumerate() {
         let mut client = Client::connect(([127, 0, 0, 1], port).into());
         let to = format!("you@a{n}.here.test");
-        client.mail("me@source.test", &[&to], "Subject: x\r\n\r\nx\r\n");
+        client.give("me@source.test", &[&to], "Subject: x\r\n\r\nx\r\n");
         let log = || std::fs::read_to_string(place.path("postfix.log")).unwrap_or_default();
         let status = if how.is_some() { "status=sent" } else { "status=deferred" };
         let is_done = |line: &str| line.contains(&to) && line.contains(status);

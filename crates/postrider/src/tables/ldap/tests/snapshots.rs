@@ -241,7 +241,8 @@ fn what_is_half_read_is_no_result() {
         };
         let peer = scripted(vec![half(), pages(), half(), limited(), whole(6)]).await;
         let stand = Stand::new();
-        let users = stand.open(&[&peer.url], "(mail=%s)", "");
+        // So long each trouble can be seen.
+        let users = stand.open(&[&peer.url], "(mail=%s)", "refresh = \"3s\"");
         until("the first fails", || users.trouble().is_some()).await;
         assert!(text(&users, "user0@a.test").starts_with("Unreachable: "));
         becomes(&users, "user4@a.test", "here").await;
