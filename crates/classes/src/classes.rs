@@ -49,6 +49,17 @@ pub struct Place<'a> {
     pub line: u32,
 }
 
+/// Where a provider is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named<'a> {
+    /// The file; [`BUILTIN`] for reading.
+    pub file: &'a str,
+    /// From 1.
+    pub line: u32,
+    /// From 1.
+    pub column: u32,
+}
+
 impl Classes {
     /// Our own rules.
     #[must_use]
@@ -67,7 +78,6 @@ impl Classes {
         }
         reading.is_ours = true;
         reading.read(Source { name: BUILTIN, text: include_bytes!("builtin.classes") });
-        reading.finish();
         if !reading.mistakes.is_empty() {
             return Err(reading.mistakes);
         }
@@ -86,17 +96,14 @@ impl Classes {
         Ok(Classes { files, rules, patterns, providers })
     }
 
-    /// The provider whose mail host this is.
-    #[must_use]
-    pub fn provider_of(&self, host: &str) -> Option<&str> {
-        let host = host.trim_end_matches('.').to_ascii_lowercase();
-        let runs = |provider: &&Provider| provider.hosts.iter().any(|p| p.matches(&host));
-        self.providers.iter().find(runs).map(|provider| &*provider.name)
-    }
-
-    /// Names of the providers that rules can tell apart.
-    pub fn providers(&self) -> impl Iterator<Item = &str> {
-        self.providers.iter().map(|provider| &*provider.name)
+    /// The providers that rules name, each with where it is named first. Who they are is no knowledge of
+    /// rules.
+    pub fn providers(&self) -> impl Iterator<Item = (&str, Named<'_>)> {
+        self.providers.iter().filter_map(|provider| {
+            let place = provider.place;
+            let file = self.files.get(place.file)?;
+            Some((&*provider.name, Named { file, line: place.line, column: place.column }))
+        })
     }
 
     /// What a refusal means; `None`: it is none.
@@ -154,7 +161,6 @@ mod tests {
     fn our_rules_obey_what_others_have_to() {
         let mut reading = Reading::default();
         reading.read(Source { name: BUILTIN, text: include_bytes!("builtin.classes") });
-        reading.finish();
         assert_eq!(reading.mistakes, []);
         // A gap of so many characters costs as many states: `.*` costs one.
         assert!(reading.patterns.iter().all(|pattern| !pattern.contains(".{")));

@@ -2,13 +2,11 @@
 //!
 //! ```text
 //! # a comment
-//! provider NAME mx HOST ...
 //! CODE STATUS PROVIDER CLASS[/KIND] [PATTERN]
 //! ```
 
 use crate::class::{FailureKind, ReplyClass};
 use crate::mistake::{MISTAKES_MAX, Mistake};
-use crate::provider::{HostPattern, is_name};
 use crate::rule::{CodePattern, StatusPattern};
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -47,11 +45,12 @@ pub(crate) struct Rule {
     pub(crate) line: u32,
 }
 
-/// A provider and the hosts that it is known by.
+/// A provider that rules name.
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
     pub(crate) name: Box<str>,
-    pub(crate) hosts: Vec<HostPattern>,
+    /// Where it is named first.
+    pub(crate) place: Place,
 }
 
 /// What was read so far.
@@ -64,17 +63,14 @@ pub(crate) struct Reading {
     pub(crate) mistakes: Vec<Mistake>,
     /// The files are ours: as many rules and providers as they like, and patterns that a test has looked at.
     pub(crate) is_ours: bool,
-    /// Providers that rules name: looked for when all files are read, for the one that says what they
-    /// are may be the last.
-    pub(crate) named: Vec<(usize, Place, Box<str>)>,
 }
 
 /// Where something stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    file: usize,
-    line: u32,
-    column: u32,
+    pub(crate) file: usize,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
 }
 
 /// A mistake within a line: the octet where it is, and what it is.
@@ -105,34 +101,10 @@ impl Reading {
             if words.is_empty() || words.starts_with('#') {
                 continue;
             }
-            let read = if words.split_ascii_whitespace().next() == Some("provider") {
-                self.read_provider(text)
-            } else {
-                self.read_rule(text, place)
-            };
-            if let Err((at, why)) = read {
+            if let Err((at, why)) = self.read_rule(text, place) {
                 self.wrong(Place { column: column(text, at), ..place }, why);
             }
         }
-    }
-
-    /// All files are read: finds the providers that rules name.
-    pub(crate) fn finish(&mut self) {
-        for (rule, place, name) in std::mem::take(&mut self.named) {
-            match self.providers.iter().position(|provider| provider.name == name) {
-                Some(found) => self.rules[rule].provider = Some(found),
-                None => {
-                    let text =
-                        format!("no line says which hosts `{name}` has (`provider {name} mx …`)");
-                    self.wrong(place, text);
-                }
-            }
-        }
-        let order = |mistake: &Mistake| {
-            let file = self.files.iter().position(|file| *file == mistake.file);
-            (file, mistake.line, mistake.column)
-        };
-        self.mistakes.sort_by_key(order);
     }
 
     fn wrong(&mut self, place: Place, text: String) {
@@ -143,40 +115,13 @@ impl Reading {
         }
     }
 
-    fn read_provider(&mut self, text: &str) -> Result<(), Wrong> {
-        let mut words = Words::new(text);
-        words.next("provider")?;
-        let (at, name) = words.next("the name of a provider")?;
-        if !is_name(name) {
-            return Err((at, format!("`{name}` is no name: a-z, 0-9, `-` and `_` are wanted")));
-        }
-        let (at, mx) = words.next("mx")?;
-        if mx != "mx" {
-            return Err((at, format!("`mx` and hosts are wanted, not `{mx}`")));
-        }
-        let (mut at, mut word) = words.next("a host, such as *.example.com")?;
-        let mut hosts = Vec::new();
-        loop {
-            let host = HostPattern::read(word).map_err(|why| (at, why))?;
-            let claims =
-                |provider: &&Provider| *provider.name != *name && provider.hosts.contains(&host);
-            if let Some(other) = self.providers.iter().find(claims) {
-                return Err((at, format!("`{word}` is a host of `{}` already", other.name)));
-            }
-            hosts.push(host);
-            if words.is_at_end() {
-                break;
-            }
-            (at, word) = words.next("a host")?;
-        }
-        if let Some(known) = self.providers.iter_mut().find(|provider| *provider.name == *name) {
-            known.hosts.extend(hosts);
-        } else if self.providers.len() < PROVIDERS_MAX || self.is_ours {
-            self.providers.push(Provider { name: name.into(), hosts });
-        } else {
-            return Err((0, format!("{PROVIDERS_MAX} providers at most")));
-        }
-        Ok(())
+    /// The index of a provider.
+    fn provider(&mut self, name: &str, place: Place) -> usize {
+        let known = self.providers.iter().position(|provider| *provider.name == *name);
+        known.unwrap_or_else(|| {
+            self.providers.push(Provider { name: name.into(), place });
+            self.providers.len() - 1
+        })
     }
 
     fn read_rule(&mut self, text: &str, place: Place) -> Result<(), Wrong> {
@@ -210,14 +155,20 @@ impl Reading {
             self.patterns.push(pattern.into());
             Some(self.patterns.len() - 1)
         };
-        if !is_of_anybody {
+        let provider = (!is_of_anybody).then(|| {
             let place = Place { column: column(text, at_provider), ..place };
-            self.named.push((self.rules.len(), place, provider.into()));
-        }
+            self.provider(provider, place)
+        });
         let (file, line) = (place.file, place.line);
-        self.rules.push(Rule { code, status, provider: None, class, kind, pattern, file, line });
+        self.rules.push(Rule { code, status, provider, class, kind, pattern, file, line });
         Ok(())
     }
+}
+
+/// A provider's name is of these characters, as in shaping files.
+fn is_name(word: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=64).contains(&word.len()) && word.bytes().all(is_part)
 }
 
 fn read_class(word: &str) -> Result<(ReplyClass, Option<FailureKind>), String> {

@@ -10,15 +10,12 @@ mod classes;
 mod classifier;
 mod file;
 mod mistake;
-mod provider;
 mod rule;
 mod said;
 
 pub use class::{FailureKind, ReplyClass};
-pub use classes::{BUILTIN, Classes, Place, Verdict};
+pub use classes::{BUILTIN, Classes, Named, Place, Verdict};
 pub use classifier::{CACHE_MAX, Classifier};
-pub use file::{
-    FILE_BYTES_MAX, PATTERN_BYTES_MAX, PROVIDERS_MAX, RULES_MAX, Source, matches_everything,
-};
+pub use file::{FILE_BYTES_MAX, PATTERN_BYTES_MAX, RULES_MAX, Source, matches_everything};
 pub use mistake::{MISTAKES_MAX, Mistake};
 pub use said::{REPLY_BYTES_MAX, Said, read_reply};

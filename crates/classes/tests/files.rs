@@ -1,8 +1,8 @@
 //! An operator's files: what they may say, what is wrong with them, and that they go first.
 
 use classes::{
-    BUILTIN, Classes, FILE_BYTES_MAX, FailureKind, MISTAKES_MAX, PROVIDERS_MAX, RULES_MAX,
-    ReplyClass, Said, Source, Verdict, read_reply,
+    BUILTIN, Classes, FILE_BYTES_MAX, FailureKind, MISTAKES_MAX, Named, RULES_MAX, ReplyClass,
+    Said, Source, Verdict, read_reply,
 };
 use proptest::prelude::*;
 
@@ -20,21 +20,18 @@ fn ask(classes: &Classes, provider: Option<&str>, reply: &str) -> Verdict {
 fn an_operators_rules_go_first_and_ours_behind_them() {
     let classes = read(
         "# ours in the company\n\
-         provider acme mx *.acme.test mail.acme.example\n\
          \n\
          550 5.7.1  acme mailbox_full/technical  quota of the (?:day|week)\n\
          5xx *      *    policy                  gar nicht\n",
     )
     .unwrap();
-    assert_eq!(classes.provider_of("MX1.Acme.Test."), Some("acme"));
-    assert_eq!(classes.provider_of("mail.acme.example"), Some("acme"));
-    assert_eq!(classes.provider_of("acme.test"), None);
-    assert_eq!(classes.provider_of("gmail-smtp-in.l.google.com"), Some("google"));
+    let named = classes.providers().find(|(name, _)| *name == "acme").map(|(_, named)| named);
+    assert_eq!(named, Some(Named { file: "my", line: 3, column: 12 }));
     let reply = "550 5.7.1 The Quota of the  WEEK\nis gone";
     let verdict = ask(&classes, Some("acme"), reply);
     assert_eq!((verdict.class, verdict.kind), (ReplyClass::MailboxFull, FailureKind::Technical));
     let place = classes.place(verdict.rule.unwrap()).unwrap();
-    assert_eq!((place.file, place.line), ("my", 4));
+    assert_eq!((place.file, place.line), ("my", 3));
     // Another's words, another's status: not this rule.
     for (provider, reply) in [(None, reply), (Some("acme"), "550 5.7.2 quota of the day")] {
         assert_ne!(ask(&classes, provider, reply).kind, FailureKind::Technical);
@@ -70,11 +67,7 @@ fn mistakes_have_file_line_and_column() {
             "\n550 5.1 * policy x",
             "my:2:5: `5.1` is no status: 5.1.1, x.1.1, 5.7.606-649 or * is wanted",
         ),
-        ("550 * Acme policy x", "my:1:7: `Acme` is no provider's name"),
-        (
-            "550 * acme policy x",
-            "my:1:7: no line says which hosts `acme` has (`provider acme mx …`)",
-        ),
+        ("550 * ac+me policy x", "my:1:7: `ac+me` is no provider's name"),
         ("550 * * spam x", "my:1:9: there is no class `spam`"),
         ("550 * * unclassified x", "my:1:9: `unclassified` is what no rule matches"),
         (
@@ -99,14 +92,6 @@ fn mistakes_have_file_line_and_column() {
             "550 * * policy (?:a{1000}){1000}",
             "my:1:16: compiled, this pattern takes more than 262144 octets",
         ),
-        ("provider a mx *", "my:1:15: `*` is no host: mx.example.com or *.example.com is wanted"),
-        ("provider a hosts b.test", "my:1:12: `mx` and hosts are wanted, not `hosts`"),
-        ("provider A mx b.test", "my:1:10: `A` is no name: a-z, 0-9, `-` and `_` are wanted"),
-        (
-            "provider a mx b.test\nprovider c mx d.test B.test",
-            "my:2:22: `B.test` is a host of `a` already",
-        ),
-        ("provider a mx", "my:1:14: the line ends where a host, such as *.example.com is wanted"),
     ] {
         assert_eq!(read(text).map(|_| ()).unwrap_err(), [told], "{text}");
     }
@@ -116,9 +101,6 @@ fn mistakes_have_file_line_and_column() {
     ]);
     let both: Vec<String> = both.unwrap_err().iter().map(ToString::to_string).collect();
     assert_eq!(both, ["one:1:9: there is no class `nothing`", "two:2:1: this is not UTF-8"]);
-    // A host of ours that another provider claims: the second place is told.
-    let claimed = read("provider mine mx *.google.com").map(|_| ()).unwrap_err();
-    assert!(claimed[0].starts_with("builtin:") && claimed[0].contains("`mine`"), "{claimed:?}");
 }
 
 #[test]
@@ -127,11 +109,6 @@ fn files_have_limits() {
     assert!(read(&line.repeat(RULES_MAX)).is_ok());
     let more = read(&line.repeat(RULES_MAX + 1)).map(|_| ()).unwrap_err();
     assert_eq!(more, [format!("my:{}:1: {RULES_MAX} rules at most", RULES_MAX + 1)]);
-    let providers =
-        |count| -> String { (0..count).map(|n| format!("provider p{n} mx h{n}.test\n")).collect() };
-    assert!(read(&providers(PROVIDERS_MAX)).is_ok());
-    let more = read(&providers(PROVIDERS_MAX + 1)).map(|_| ()).unwrap_err();
-    assert_eq!(more, [format!("my:{}:1: {PROVIDERS_MAX} providers at most", PROVIDERS_MAX + 1)]);
     // Each pattern fits, all together don't.
     let large = "550 * * policy [a-q]{1500}\n";
     assert!(read(large).is_ok());

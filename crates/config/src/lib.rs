@@ -176,6 +176,12 @@ impl Config {
         ConfigErrors::new(file, text, vec![problem])
     }
 
+    /// Who knows providers: the shaping files in force, or, where there are none, what is built in.
+    #[must_use]
+    pub fn providers(&self) -> Arc<Shaping> {
+        self.shaping.clone().unwrap_or_else(Shaping::builtin)
+    }
+
     /// The limits of mail to `domain`, which these hosts take, by this route from this source.
     pub fn paced<'h>(
         &self,

@@ -1,6 +1,7 @@
 //! What peers' refusals mean, as a shard asks it.
 
 use classes::{Classes, Classifier, Said, Verdict};
+use config::shaping::Shaping;
 use mail::{Culprit, Failure};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,16 +28,22 @@ impl ClassesInForce {
 
 /// Asks the rules, and remembers what it asked.
 #[derive(Debug)]
-pub(crate) struct ReplyClasses(RefCell<Classifier>);
+pub(crate) struct ReplyClasses {
+    classifier: RefCell<Classifier>,
+    /// Who knows whose host it is.
+    providers: RefCell<Arc<Shaping>>,
+}
 
 impl ReplyClasses {
-    pub(crate) fn new(classes: Arc<Classes>) -> ReplyClasses {
-        ReplyClasses(RefCell::new(Classifier::new(classes)))
+    pub(crate) fn new(classes: Arc<Classes>, providers: Arc<Shaping>) -> ReplyClasses {
+        let classifier = RefCell::new(Classifier::new(classes));
+        ReplyClasses { classifier, providers: RefCell::new(providers) }
     }
 
-    /// Goes by these rules from now on.
-    pub(crate) fn adopt(&self, classes: Arc<Classes>) {
-        self.0.borrow_mut().adopt(classes);
+    /// Goes by these rules and providers from now on.
+    pub(crate) fn adopt(&self, classes: Arc<Classes>, providers: Arc<Shaping>) {
+        self.classifier.borrow_mut().adopt(classes);
+        *self.providers.borrow_mut() = providers;
     }
 
     /// What a failure means: one in a peer's words only. What this server lacks, or the way to the
@@ -45,9 +52,9 @@ impl ReplyClasses {
         let (Culprit::Peer(peer), Some(reply)) = (&failure.culprit, &failure.reply) else {
             return None;
         };
-        let mut classifier = self.0.borrow_mut();
-        let classes = Arc::clone(classifier.classes());
-        let provider = classes.provider_of(host_of(peer));
+        let mut classifier = self.classifier.borrow_mut();
+        let providers = self.providers.borrow();
+        let provider = providers.provider_of(host_of(peer));
         let (code, status) = (reply.code, reply.enhanced);
         classifier.classify(&Said { code, status, provider, text: &reply.text })
     }
@@ -68,8 +75,16 @@ mod tests {
     use mail::{Class, EnhancedStatus, Reply, Step};
 
     fn of(failure: &Failure) -> Option<(ReplyClass, FailureKind)> {
-        let classes = ReplyClasses::new(Classes::builtin());
+        let classes = ReplyClasses::new(Classes::builtin(), Shaping::builtin());
         classes.of(failure).map(|verdict| (verdict.class, verdict.kind))
+    }
+
+    #[test]
+    fn providers_that_our_rules_name_are_known() {
+        let shaping = Shaping::builtin();
+        for (name, _) in Classes::builtin().providers() {
+            assert!(shaping.has_provider(name), "{name}");
+        }
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl<W: World> Shard<W> {
         let services = Rc::new(Services {
             number: parts.number,
             world: parts.world,
-            classes: ReplyClasses::new(parts.shared.classes()),
+            classes: ReplyClasses::new(parts.shared.classes(), parts.config.providers()),
             shared: parts.shared,
             metrics: parts.metrics,
             events: parts.events,
@@ -194,7 +194,7 @@ impl<W: World> Shard<W> {
 
     fn reload(self: &Rc<Self>, config: &Arc<Config>) {
         self.services.shared.adopt(config);
-        self.services.classes.adopt(self.services.shared.classes());
+        self.services.classes.adopt(self.services.shared.classes(), config.providers());
         self.custody.adopt(config);
         self.router.adopt(Arc::clone(config), self.services.wall());
         self.ingress.adopt(config);

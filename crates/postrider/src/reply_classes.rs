@@ -1,7 +1,8 @@
 //! The rules by which refusals are classed: the operator's files, and ours.
 
-use classes::{Classes, FILE_BYTES_MAX, Source};
+use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, Source};
 use config::Config;
+use config::shaping::Shaping;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -22,7 +23,25 @@ pub(crate) fn read(config: &Config) -> Result<Arc<Classes>, Vec<String>> {
     }
     let sources: Vec<Source<'_>> = texts.iter().map(|(name, text)| Source { name, text }).collect();
     let read = Classes::read(&sources);
-    read.map(Arc::new).map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
+    let classes = read.map_err(|mistakes| -> Vec<String> {
+        mistakes.iter().map(ToString::to_string).collect()
+    })?;
+    match unknown_providers(&classes, &config.providers()) {
+        unknown if unknown.is_empty() => Ok(Arc::new(classes)),
+        unknown => Err(unknown),
+    }
+}
+
+/// Providers that an operator's rules name and no shaping file knows.
+fn unknown_providers(classes: &Classes, known: &Shaping) -> Vec<String> {
+    let named = classes.providers().filter(|(name, named)| {
+        // Ours may name who is not among an operator's providers.
+        named.file != BUILTIN && !known.has_provider(name)
+    });
+    let told = named.map(|(name, Named { file, line, column })| {
+        format!("{file}:{line}:{column}: no shaping file knows the provider `{name}`")
+    });
+    told.collect()
 }
 
 /// A file, or as much of it as shows that it is too long.

@@ -26,7 +26,7 @@ use pace::{Place, Set, in_words};
 pub(crate) use pace::Pace;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What this program knows of providers itself.
 const BUILTIN: &str = include_str!("builtin.toml");
@@ -155,6 +155,30 @@ impl Shaping {
         let help =
             "a provider of an earlier file is changed by its name; `mx = []` takes its names away";
         Err(read::refused(file, here.line, message, help))
+    }
+
+    /// What is built in: read once in the process, when somebody asks.
+    #[must_use]
+    pub fn builtin() -> Arc<Shaping> {
+        static BUILTIN_SHAPING: LazyLock<Arc<Shaping>> = LazyLock::new(|| {
+            let read = Shaping::read(&[ShapingFile::builtin()]);
+            Arc::new(read.unwrap_or_else(|errors| unreachable!("{errors}")))
+        });
+        Arc::clone(&BUILTIN_SHAPING)
+    }
+
+    /// The provider whose host this is.
+    #[must_use]
+    pub fn provider_of(&self, host: &str) -> Option<&str> {
+        let host = Domain::parse(host.strip_suffix('.').unwrap_or(host)).ok()?;
+        let provider = self.providers.get(self.by_mx.named(&host)?)?;
+        Some(&provider.name)
+    }
+
+    /// Whether it knows a provider of this name.
+    #[must_use]
+    pub fn has_provider(&self, name: &str) -> bool {
+        self.providers.iter().any(|provider| *provider.name == *name)
     }
 
     /// Whether each source that a provider names is one of these.

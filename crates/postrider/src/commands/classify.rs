@@ -5,6 +5,7 @@ use crate::cli::{ClassifyArgs, exit};
 use crate::reply_classes;
 use crate::terminal::clean;
 use classes::{Classes, REPLY_BYTES_MAX, Said, Verdict, read_reply};
+use config::shaping::Shaping;
 use serde_json::json;
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -24,14 +25,16 @@ pub(crate) fn run(args: &ClassifyArgs) -> ExitCode {
 }
 
 fn classify(args: &ClassifyArgs) -> Result<ExitCode, String> {
-    let classes = match &args.file.config {
-        None => Classes::builtin(),
+    let (classes, providers) = match &args.file.config {
+        None => (Classes::builtin(), Shaping::builtin()),
         Some(path) => {
             let config = match load::load(Some(path)) {
                 Ok(config) => config,
                 Err(code) => return Ok(code),
             };
-            reply_classes::read(&config).map_err(|mistakes| mistakes.join("\npostrider: "))?
+            let read = reply_classes::read(&config);
+            let classes = read.map_err(|mistakes| mistakes.join("\npostrider: "))?;
+            (classes, config.providers())
         }
     };
     let text = if args.reply == "-" { read_input()? } else { args.reply.clone() };
@@ -39,13 +42,12 @@ fn classify(args: &ClassifyArgs) -> Result<ExitCode, String> {
         .ok_or("a reply begins with its code, such as `550 5.1.1 no such user`")?;
     let provider = match (&args.provider, &args.mx) {
         (Some(name), _) => {
-            if classes.providers().all(|known| known != name) {
-                let known: Vec<&str> = classes.providers().collect();
-                return Err(format!("no rule knows the provider `{name}`: {}", known.join(", ")));
+            if !providers.has_provider(name) {
+                return Err(format!("no shaping file knows the provider `{name}`"));
             }
             Some(name.as_str())
         }
-        (None, Some(host)) => classes.provider_of(host),
+        (None, Some(host)) => providers.provider_of(host),
         (None, None) => None,
     };
     let said = Said { code, status, provider, text: &words };

@@ -140,10 +140,28 @@ fn a_reply_is_classed_on_the_command_line() {
     assert_eq!(json(&["--provider", "microsoft-365", denied])["line"], by_host["line"]);
     let none = classify(&["599 lorem ipsum"]);
     assert!(none.code == 1 && none.out.contains("no rule matches"), "{none:?}");
+    // Rules of the operator's may name whom the shaping files know.
+    let files = Files::new();
+    files.write("my.classes", "550 * acme policy x\n");
+    files.write("shaping.toml", "[provider.acme]\nmx = [\"*.acme.test\"]\n");
+    let config = |shaping: &str| {
+        format!(
+            "hostname = \"here.test\"\n{shaping}classes = {{ files = [\"my.classes\"] }}\n[[listener]]\n\
+             address = \"127.0.0.1:0\"\n[[route]]\ndiscard = {{}}\n"
+        )
+    };
+    files.write(CONFIG, &config(""));
+    let checked = server::command(files.dir(), &["check"]);
+    let told = format!("{}{}", checked.out, checked.err);
+    assert_eq!(checked.code, 2, "{told}");
+    assert!(told.contains("my.classes:1:7: no shaping file knows the provider `acme`"), "{told}");
+    files.write(CONFIG, &config("shaping = [\"shaping.toml\"]\n"));
+    let checked = server::command(files.dir(), &["check"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
     for (words, told) in [
         (&["250 2.0.0 Ok"][..], "250 is no refusal"),
         (&["hello"], "begins with its code"),
-        (&["550 x", "--provider", "nobody"], "no rule knows the provider `nobody`: google, "),
+        (&["550 x", "--provider", "nobody"], "no shaping file knows the provider `nobody`"),
     ] {
         let wrong = classify(words);
         assert!(wrong.code == 2 && wrong.err.contains(told), "{words:?}: {wrong:?}");
