@@ -60,7 +60,7 @@ pub struct Summary {
     pub dmarc: Option<dmarc::Verdict>,
     pub arc: Option<arc::Verdict>,
     /// What the seal that the message got here says of the chain before it.
-    pub sealed: Option<&'static str>,
+    pub sealed: Option<arc::Verdict>,
     /// What lists in the DNS say of the client, where they were asked.
     pub dnsbl: Option<dnsbl::Verdict>,
 }

@@ -63,7 +63,7 @@ impl From<Unsigned> for Unsealed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// What it says of the chain before it (`cv`).
-    pub says: &'static str,
+    pub says: Verdict,
     /// Its three fields, each as lines that are to be folded, the one that goes lowest first.
     pub fields: [Vec<String>; 3],
 }
@@ -85,28 +85,26 @@ pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed, Unsealed> {
     let signature = signer.end(signature, signed)?;
     let mut signed = match says {
         // RFC 8617 §5.1.2: as if this were the only set.
-        "fail" => Vec::with_capacity(1024),
+        Verdict::Fail => Vec::with_capacity(1024),
         _ => sets_before(message),
     };
     write_folded(&results, &mut signed);
     write_folded(&signature, &mut signed);
-    let mut seal = vec![format!("ARC-Seal: i={instance}; cv={says};")];
+    let mut seal = vec![format!("ARC-Seal: i={instance}; cv={};", says.as_str())];
     seal.extend(signer.tags(now));
     let seal = signer.end(seal, signed)?;
     Ok(Sealed { says, fields: [results, signature, seal] })
 }
 
 /// The instance of the new set, and what it says of those before (RFC 8617 §5.1, steps 2 and 3).
-fn place(sealing: &Sealing<'_>) -> Result<(u32, &'static str), Unsealed> {
+fn place(sealing: &Sealing<'_>) -> Result<(u32, Verdict), Unsealed> {
     let message = sealing.message;
     if message.unreadable.is_some() {
         return Err(Unsealed::HeaderUnreadable);
     }
     let verdict = sealing.verdicts.arc.as_ref().map(|outcome| outcome.verdict);
     let says = match verdict {
-        Some(Verdict::None) => "none",
-        Some(Verdict::Pass) => "pass",
-        Some(Verdict::Fail) => "fail",
+        Some(says @ (Verdict::None | Verdict::Pass | Verdict::Fail)) => says,
         // Whatever was said of it would stand for ever.
         Some(Verdict::TempError) | None => return Err(Unsealed::Unverified),
     };

@@ -161,7 +161,7 @@ fn checked_fields(line: &mut Line<'_>, checked: &Summary) {
         ("dkim", checked.dkim.map(auth::dkim::Verdict::as_str)),
         ("dmarc", checked.dmarc.map(auth::dmarc::Verdict::as_str)),
         ("arc", checked.arc.map(auth::arc::Verdict::as_str)),
-        ("sealed", checked.sealed),
+        ("sealed", checked.sealed.map(auth::arc::Verdict::as_str)),
         ("dnsbl", checked.dnsbl.map(auth::dnsbl::Verdict::as_str)),
     ];
     for (check, verdict) in words {

@@ -214,7 +214,7 @@ impl Draft {
     }
 
     /// It has got a seal, which says this of the chain before it.
-    pub fn note_sealed(&mut self, says: &'static str) {
+    pub fn note_sealed(&mut self, says: auth::arc::Verdict) {
         self.additions.checked.sealed = Some(says);
     }
 

@@ -18,9 +18,9 @@ impl Metrics {
         counters.into_iter().flatten().for_each(Counter::inc);
         if let Some(says) = checked.sealed {
             match says {
-                "pass" => self.sealed_pass.inc(),
-                "fail" => self.sealed_fail.inc(),
-                _ => self.sealed_none.inc(),
+                arc::Verdict::Pass => self.sealed_pass.inc(),
+                arc::Verdict::Fail => self.sealed_fail.inc(),
+                arc::Verdict::None | arc::Verdict::TempError => self.sealed_none.inc(),
             }
         }
     }
