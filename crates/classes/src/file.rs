@@ -14,8 +14,6 @@ use regex::bytes::{Regex, RegexBuilder};
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// Rules of all files together, ours not counted.
 pub const RULES_MAX: usize = 2_000;
-/// Providers of all files together, ours not counted.
-pub const PROVIDERS_MAX: usize = 1_000;
 /// Octets of memory that one pattern may take once it is compiled.
 pub const PATTERN_BYTES_MAX: usize = 1 << 18;
 
@@ -250,10 +248,6 @@ impl<'a> Words<'a> {
     fn skip_space(&mut self) {
         let rest = &self.line[self.at..];
         self.at += rest.len() - rest.trim_ascii_start().len();
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.at == self.line.len()
     }
 
     /// The next word; `what`: what it should be.

@@ -353,15 +353,19 @@ fn postfix_sends_to_us_as_signed_records_say() {
         let is_done = |line: &str| line.contains(&to) && line.contains(status);
         let what = format!("{level} {host}");
         wait_until(&what, || log().lines().any(is_done));
-        let events = tls_files.events_of("received").into_iter();
-        let came = events.filter(|event| event["recipients"][0] == *to);
-        let protocols: Vec<_> = came.map(|event| event["protocol"].clone()).collect();
+        let protocols = || -> Vec<_> {
+            let events = tls_files.events_of("received").into_iter();
+            let came = events.filter(|event| event["recipients"][0] == *to);
+            came.map(|event| event["protocol"].clone()).collect()
+        };
         if let Some(how) = how {
+            // Events are written behind the reply.
+            wait_until("it is told", || !protocols().is_empty());
             let of_host = format!("{how} TLS connection established to {host}.dane.test");
             assert!(log().contains(&of_host), "{what}: {}", log());
-            assert_eq!(protocols, ["ESMTPS"], "{what}");
+            assert_eq!(protocols(), ["ESMTPS"], "{what}");
         } else {
-            assert!(protocols.is_empty(), "{what}");
+            assert!(protocols().is_empty(), "{what}");
         }
     }
     assert!(clear_files.events_of("received").is_empty());
