@@ -49,9 +49,7 @@ pub(crate) fn domains(value: &[u8]) -> Vec<Option<String>> {
 }
 
 fn domain_of(address: &str) -> Option<String> {
-    let (_, domain) = address.rsplit_once('@')?;
-    let domain = mail::Domain::parse(domain).ok()?;
-    Some(domain.to_ascii().ok()?.to_ascii_lowercase())
+    mail::Domain::dns_name(address.rsplit_once('@')?.1)
 }
 
 /// The addresses of a list, without names, comments and blanks; `None` where readers would differ: two addresses

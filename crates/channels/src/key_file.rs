@@ -40,9 +40,3 @@ impl KeyFile {
         self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
-
-/// A name that the DNS may be asked for, in ASCII and lower case.
-pub(crate) fn ascii_name(text: &str) -> Option<String> {
-    let domain = mail::Domain::parse(text).ok().filter(|domain| domain.literal().is_none())?;
-    Some(domain.to_ascii().ok()?.to_ascii_lowercase())
-}

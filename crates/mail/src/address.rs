@@ -94,6 +94,12 @@ impl Domain {
         &self.0
     }
 
+    /// The name that a text is to the DNS: A-labels (RFC 5890) in lower case. `None`: it is none.
+    #[must_use]
+    pub fn dns_name(text: &str) -> Option<String> {
+        Some(Domain::parse(text).ok()?.to_ascii().ok()?.to_ascii_lowercase())
+    }
+
     /// The form that DNS is asked for: A-labels (RFC 5890).
     ///
     /// # Errors

@@ -160,13 +160,8 @@ pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(without_blanks(text)).ok().filter(|bytes| !bytes.is_empty())
 }
 
-/// A name that the DNS may be asked for, in ASCII and lower case.
 fn name(text: &str) -> Option<String> {
-    let domain = mail::Domain::parse(text.trim_matches(is_blank)).ok()?;
-    if domain.literal().is_some() {
-        return None;
-    }
-    Some(domain.to_ascii().ok()?.to_ascii_lowercase())
+    mail::Domain::dns_name(text.trim_matches(is_blank))
 }
 
 /// The value of a field that signs, its own signature taken out (RFC 6376 §3.7). Blanks before and

@@ -57,9 +57,8 @@ fn new(args: &DkimNewArgs) -> ExitCode {
 /// `SELECTOR._domainkey.DOMAIN` in ASCII.
 fn key_name(domain: &str, selector: &str) -> Result<String, String> {
     let name = |text: &str| {
-        let parsed = Domain::parse(text).ok().filter(|name| name.literal().is_none());
-        let ascii = parsed.and_then(|name| Some(name.to_ascii().ok()?.to_ascii_lowercase()));
-        ascii.ok_or_else(|| format!("\"{}\" is not a name for the DNS", clean(text)))
+        Domain::dns_name(text)
+            .ok_or_else(|| format!("\"{}\" is not a name for the DNS", clean(text)))
     };
     Ok(format!("{}._domainkey.{}", name(selector)?, name(domain)?))
 }
@@ -103,11 +102,10 @@ fn check(args: &DkimCheckArgs) -> ExitCode {
         eprintln!("postrider: {why}");
         ExitCode::from(exit::USAGE)
     };
-    let domain = Domain::parse(&args.domain).ok().and_then(|domain| domain.to_ascii().ok());
-    let Some(domain) = domain else {
+    let Some(domain) = Domain::dns_name(&args.domain) else {
         return usage(format!("\"{}\" is not a domain", clean(&args.domain)));
     };
-    let (names, tables) = signing_names(&config, &domain.to_ascii_lowercase());
+    let (names, tables) = signing_names(&config, &domain);
     for table in &tables {
         eprintln!("postrider: keys in table \"{table}\" are not looked at");
     }

@@ -1,6 +1,6 @@
 //! What a listener is told of seals (`seal`, ARC).
 
-use crate::key_file::{KeyFile, ascii_name};
+use crate::key_file::KeyFile;
 use auth::dkim::SigningIdentity;
 use config::{Explainer, Reader};
 use schemars::JsonSchema;
@@ -59,7 +59,7 @@ fn dns_name(
         reader.error("seal", format!("a seal without `{key}`"), &help);
         return None;
     };
-    let ascii = ascii_name(text);
+    let ascii = mail::Domain::dns_name(text);
     if ascii.is_none() {
         let message = format!("\"{text}\" is not a name for the DNS");
         reader.error(&format!("seal.{key}"), message, &help);

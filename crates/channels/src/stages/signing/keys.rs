@@ -1,11 +1,10 @@
 //! Keys that a table has: for as many domains as it likes.
 
 use super::settings::NoKey;
-use crate::key_file::ascii_name;
 use auth::dkim::{SigningIdentity, SigningKey};
 use config::TableEntry;
 use lookup::Entry;
-use mail::Mono;
+use mail::{Domain, Mono};
 use mta::answer::Answer;
 use mta::seams::{Time as _, World};
 use mta::tables;
@@ -76,7 +75,7 @@ fn selector_and_key(entry: &Entry) -> Option<(String, Arc<str>)> {
         _ => entry.text.trim().split_once([' ', '\t', ','])?,
     };
     let key = key.trim();
-    (!key.is_empty()).then_some((ascii_name(selector)?, Arc::from(key)))
+    (!key.is_empty()).then_some((Domain::dns_name(selector)?, Arc::from(key)))
 }
 
 /// The key that is in a file, or in a text.

@@ -1,6 +1,6 @@
 //! What is told of those who sign (`[[signer]]`).
 
-use crate::key_file::{KeyFile, ascii_name};
+use crate::key_file::KeyFile;
 use auth::dkim::SigningIdentity;
 use config::{DomainPattern, Reader, StageSection, StageSettings, TableEntry, TableRefText};
 use mail::{Domain, Wall};
@@ -206,7 +206,7 @@ fn own_key(reader: &mut Reader<'_, '_>, at: &str, selector: &str, key: &str) -> 
 }
 
 fn name(reader: &mut Reader<'_, '_>, key: &str, text: &str) -> Option<String> {
-    let name = ascii_name(text);
+    let name = Domain::dns_name(text);
     if name.is_none() {
         reader.error(key, format!("\"{text}\" is not a name for the DNS"), "");
     }
@@ -215,7 +215,7 @@ fn name(reader: &mut Reader<'_, '_>, key: &str, text: &str) -> Option<String> {
 
 impl StageSettings for Signer {
     fn explain_for_author(&self, domain: &Domain) -> Option<String> {
-        let author = ascii_name(domain.as_str())?;
+        let author = Domain::dns_name(domain.as_str())?;
         let signs_as = self.domain_for(&author)?;
         Some(match &self.keys {
             Keys::Own(key, next) => {
@@ -244,7 +244,7 @@ impl Signer {
         own().or_else(|| match (&self.keys, pattern) {
             (Keys::Table(_), _) => Some(author.to_owned()),
             (_, DomainPattern::Exact(named) | DomainPattern::Below(named)) => {
-                ascii_name(named.as_str())
+                Domain::dns_name(named.as_str())
             }
         })
     }
