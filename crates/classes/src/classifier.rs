@@ -2,7 +2,7 @@
 
 use crate::classes::{Classes, Verdict};
 use crate::said::{Said, push_words};
-use std::collections::BTreeMap;
+use mail::Recent;
 use std::sync::Arc;
 
 /// Replies that are remembered at most. With [`crate::REPLY_BYTES_MAX`] octets each, that is half a megabyte.
@@ -13,10 +13,7 @@ pub const CACHE_MAX: usize = 1_024;
 #[derive(Debug)]
 pub struct Classifier {
     classes: Arc<Classes>,
-    /// In a tree: a stranger who chooses the keys can't make it slow.
-    young: BTreeMap<Box<str>, Verdict>,
-    /// What was young before; what is not asked for again goes next.
-    old: BTreeMap<Box<str>, Verdict>,
+    known: Recent<Box<str>, Verdict>,
     key: String,
 }
 
@@ -24,8 +21,7 @@ impl Classifier {
     /// Remembers nothing yet.
     #[must_use]
     pub fn new(classes: Arc<Classes>) -> Classifier {
-        let (young, old) = (BTreeMap::new(), BTreeMap::new());
-        Classifier { classes, young, old, key: String::new() }
+        Classifier { classes, known: Recent::new(CACHE_MAX), key: String::new() }
     }
 
     /// The rules.
@@ -49,24 +45,18 @@ impl Classifier {
         push_key(said, provider, &mut self.key);
         let start = self.key.len();
         push_words(said.text, &mut self.key);
-        if let Some(known) = self.young.get(&*self.key) {
-            return Some(*known);
+        if let Some(known) = self.known.get(&*self.key) {
+            return Some(known);
         }
-        let verdict = match self.old.remove(&*self.key) {
-            Some(known) => known,
-            None => self.classes.judge(said, provider, &self.key[start..]),
-        };
-        if self.young.len() >= CACHE_MAX / 2 {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(self.key.as_str().into(), verdict);
+        let verdict = self.classes.judge(said, provider, &self.key[start..]);
+        self.known.insert(self.key.as_str().into(), verdict);
         Some(verdict)
     }
 
     /// Replies that are remembered now.
     #[must_use]
     pub fn remembered(&self) -> usize {
-        self.young.len() + self.old.len()
+        self.known.len()
     }
 }
 

@@ -4,12 +4,11 @@ use super::settings::NoKey;
 use auth::dkim::{SigningIdentity, SigningKey};
 use config::TableEntry;
 use lookup::Entry;
-use mail::{Domain, Mono};
+use mail::{Domain, Mono, Recent};
 use mta::answer::Answer;
 use mta::seams::{Time as _, World};
 use mta::tables;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,14 +22,7 @@ const FRESH: Duration = Duration::from_secs(60);
 /// What tables have of keys.
 pub(super) struct KeyTables<W: World> {
     world: W,
-    kept: Rc<RefCell<Kept>>,
-}
-
-/// Keys in two generations: when the newer one has its share, the older one goes.
-#[derive(Default)]
-struct Kept {
-    newer: BTreeMap<Arc<str>, Held>,
-    older: BTreeMap<Arc<str>, Held>,
+    kept: Kept,
 }
 
 #[derive(Clone)]
@@ -39,12 +31,15 @@ struct Held {
     read_at: Mono,
 }
 
+/// Keys by the text of their entry.
+type Kept = Rc<RefCell<Recent<Arc<str>, Held>>>;
+
 /// Who signs by a table's entry; `None`: it has none.
 type Found = Answer<'static, Result<Option<SigningIdentity>, NoKey>>;
 
 impl<W: World> KeyTables<W> {
     pub(super) fn new(world: &W) -> KeyTables<W> {
-        KeyTables { world: world.clone(), kept: Rc::default() }
+        KeyTables { world: world.clone(), kept: Rc::new(RefCell::new(Recent::new(KEYS_KEPT_MAX))) }
     }
 
     /// Who signs as `domain` for an author of a domain that a table may have.
@@ -81,12 +76,12 @@ fn selector_and_key(entry: &Entry) -> Option<(String, Arc<str>)> {
 /// The key that is in a file, or in a text.
 fn key_of<W: World>(
     world: &W,
-    kept: Rc<RefCell<Kept>>,
+    kept: Kept,
     text: Arc<str>,
 ) -> Answer<'static, Result<Arc<SigningKey>, NoKey>> {
     let now = world.time().now();
     let is_file = !text.starts_with("-----BEGIN");
-    let known = kept.borrow_mut().find(&text);
+    let known = kept.borrow_mut().get(&text);
     if let Some(held) = known.filter(|held| !is_file || now < held.read_at + FRESH) {
         return Answer::Now(Ok(held.key));
     }
@@ -98,30 +93,12 @@ fn key_of<W: World>(
         let kept_as = |key: &Arc<SigningKey>| Held { key: Arc::clone(key), read_at: now };
         Answer::Now(match read {
             Ok(key) => {
-                kept.borrow_mut().keep(text, kept_as(&key));
+                kept.borrow_mut().insert(text, kept_as(&key));
                 Ok(key)
             }
             Err(why) => Err(NoKey(why.into())),
         })
     })
-}
-
-impl Kept {
-    fn find(&mut self, text: &Arc<str>) -> Option<Held> {
-        if let Some(held) = self.newer.get(text) {
-            return Some(held.clone());
-        }
-        let held = self.older.remove(text)?;
-        self.keep(Arc::clone(text), held.clone());
-        Some(held)
-    }
-
-    fn keep(&mut self, text: Arc<str>, held: Held) {
-        if self.newer.len() >= KEYS_KEPT_MAX / 2 {
-            self.older = std::mem::take(&mut self.newer);
-        }
-        self.newer.insert(text, held);
-    }
 }
 
 #[cfg(test)]
@@ -146,12 +123,13 @@ mod tests {
     fn no_more_keys_are_kept_than_may_be_and_those_in_use_stay() {
         let key = Arc::new(SigningKey::generate(Algorithm::Ed25519Sha256).unwrap());
         let held = |n| Held { key: Arc::clone(&key), read_at: Mono(n) };
-        let (mut kept, name) = (Kept::default(), |n: u64| Arc::<str>::from(n.to_string()));
+        let mut kept = Recent::new(KEYS_KEPT_MAX);
+        let name = |n: u64| Arc::<str>::from(n.to_string());
         for n in 0..3 * KEYS_KEPT_MAX as u64 {
-            kept.keep(name(n), held(n));
-            assert!(kept.find(&name(0)).is_some(), "{n}");
-            assert!(kept.newer.len() + kept.older.len() <= KEYS_KEPT_MAX, "{n}");
+            kept.insert(name(n), held(n));
+            assert!(kept.get(&name(0)).is_some(), "{n}");
+            assert!(kept.len() <= KEYS_KEPT_MAX, "{n}");
         }
-        assert!(kept.find(&name(1)).is_none());
+        assert!(kept.get(&name(1)).is_none());
     }
 }
