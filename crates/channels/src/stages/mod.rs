@@ -7,6 +7,7 @@ mod copy;
 mod keys;
 mod milters;
 mod policy;
+mod rescan;
 mod signing;
 mod strangers;
 

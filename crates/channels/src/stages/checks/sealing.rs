@@ -2,6 +2,7 @@
 //! what they have added.
 
 use crate::smtp::{checks_of, seal_of};
+use crate::stages::rescan::scanned;
 use auth::arc::{Sealing, seal};
 use auth::checks::Verdicts;
 use auth::dkim::SigningIdentity;
@@ -58,16 +59,7 @@ impl<W: World> Stage for Sealer<W> {
         // What is sealed is what leaves here.
         let asked = checks_of(listener).map(|checks| checks.powers.asked()).unwrap_or_default();
         Answer::later(async move {
-            let (mut scan, mut offset) = (asked.scan_to_sign(), 0);
-            loop {
-                let piece = draft.read(offset).await?;
-                if piece.is_empty() {
-                    break;
-                }
-                scan.push(&piece);
-                offset += piece.len() as u64;
-            }
-            verified.message = scan.finish();
+            verified.message = scanned(draft, asked.scan_to_sign()).await?;
             self.seal(draft, &verified, &signer);
             Ok(())
         })

@@ -7,6 +7,7 @@ pub use settings::SigningName;
 pub(crate) use settings::{Signer, SignerText};
 
 use crate::smtp::signing_of;
+use crate::stages::rescan::scanned;
 use auth::authors::{NoAuthor, domain_of_author};
 use auth::dkim::{Algorithm, SigningIdentity, sign};
 use auth::scan::{Scan, Scanned, Wanted};
@@ -120,16 +121,8 @@ impl<W: World> Stage for SigningStage<W> {
         }
         // What is signed is what leaves here.
         Answer::later(async move {
-            let (mut scan, mut offset) = (Reader::new().0, 0);
-            loop {
-                let piece = draft.read(offset).await?;
-                if piece.is_empty() {
-                    break;
-                }
-                scan.push(&piece);
-                offset += piece.len() as u64;
-            }
-            self.sign_draft(transaction, draft, scan.finish()).get().await
+            let message = scanned(draft, Reader::new().0).await?;
+            self.sign_draft(transaction, draft, message).get().await
         })
     }
 
