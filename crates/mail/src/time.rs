@@ -112,20 +112,35 @@ impl Wall {
         let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
         let mut time = time.split(':').map(|text| number(text, 2));
         let (hour, minute, second) = (time.next()??, time.next()??, time.next()??);
+        let is_right = time.next().is_none()
+            && fraction.bytes().all(|byte| byte.is_ascii_digit())
+            && text.len() <= 40;
+        let there = Wall::of_civil((year, month, day), (hour, minute, second))?;
+        let wall = Wall(there.0.checked_add_signed(-offset(zone)? * 1_000)?);
+        is_right.then_some(wall)
+    }
+
+    /// A date (year, month, day) and a time (hour, minute, second) in UTC, from 1970 to 9999. `None`: there is no
+    /// such.
+    #[must_use]
+    pub fn of_civil(
+        (year, month, day): (u64, u64, u64),
+        (hour, minute, second): (u64, u64, u64),
+    ) -> Option<Wall> {
         let is_right = (1970..=9999).contains(&year)
             && (1..=12).contains(&month)
             && (1..=31).contains(&day)
             && hour < 24
             && minute < 60
-            && second < 60
-            && time.next().is_none()
-            && fraction.bytes().all(|byte| byte.is_ascii_digit());
+            && second < 60;
+        if !is_right {
+            return None;
+        }
         let seconds =
             days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
-        let wall = Wall(seconds.checked_add_signed(-offset(zone)?)? * 1_000);
+        let wall = Wall(seconds * 1_000);
         // There is no 30th of February.
-        let civil = Wall(seconds * 1_000).civil();
-        (is_right && (civil.month, civil.day) == (month, day) && text.len() <= 40).then_some(wall)
+        (wall.civil().day == day).then_some(wall)
     }
 }
 

@@ -120,20 +120,8 @@ pub fn parse_wall(text: &str) -> Option<Wall> {
     }
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    if hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    // Days since 0000-03-01, years beginning in March: leap days come last.
-    let y = if month > 2 { year } else { year - 1 };
-    let month_from_march = (month + 9) % 12;
-    let days = y * 365 + y / 4 - y / 100 + y / 400 + (month_from_march * 153 + 2) / 5 + day - 1;
-    let seconds = (days.checked_sub(719_468)? * 24 + hour) * 3_600 + minute * 60 + second;
-    let at = Wall(seconds * 1_000 + number(20, 23)?);
-    // 31 June and its kin come out as another day.
-    (at.civil().day == day).then_some(at)
+    let at = Wall::of_civil((year, month, day), (hour, minute, second))?;
+    Some(Wall(at.0 + number(20, 23)?))
 }
 
 #[cfg(test)]
