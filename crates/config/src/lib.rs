@@ -75,7 +75,7 @@ pub use written::{
 
 use document::Document;
 use mail::{Domain, Mailbox};
-use shaping::{Paced, Shaping, ShapingFile, ShapingSource};
+use shaping::{Paced, Providers, Shaping, ShapingFile, ShapingSource};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -176,10 +176,11 @@ impl Config {
         ConfigErrors::new(file, text, vec![problem])
     }
 
-    /// Who knows providers: the shaping files in force, or, where there are none, what is built in.
+    /// Who knows providers, when somebody asks: the shaping files in force, or, where there are none, what is
+    /// built in.
     #[must_use]
-    pub fn providers(&self) -> Arc<Shaping> {
-        self.shaping.clone().unwrap_or_else(Shaping::builtin)
+    pub fn providers(&self) -> Providers {
+        Providers(self.shaping.clone())
     }
 
     /// The limits of mail to `domain`, which these hosts take, by this route from this source.

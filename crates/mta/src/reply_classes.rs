@@ -1,7 +1,7 @@
 //! What peers' refusals mean, as a shard asks it.
 
 use classes::{Classes, Classifier, Said, Verdict};
-use config::shaping::Shaping;
+use config::shaping::Providers;
 use mail::{Culprit, Failure};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,17 +31,17 @@ impl ClassesInForce {
 pub(crate) struct ReplyClasses {
     classifier: RefCell<Classifier>,
     /// Who knows whose host it is.
-    providers: RefCell<Arc<Shaping>>,
+    providers: RefCell<Providers>,
 }
 
 impl ReplyClasses {
-    pub(crate) fn new(classes: Arc<Classes>, providers: Arc<Shaping>) -> ReplyClasses {
+    pub(crate) fn new(classes: Arc<Classes>, providers: Providers) -> ReplyClasses {
         let classifier = RefCell::new(Classifier::new(classes));
         ReplyClasses { classifier, providers: RefCell::new(providers) }
     }
 
     /// Goes by these rules and providers from now on.
-    pub(crate) fn adopt(&self, classes: Arc<Classes>, providers: Arc<Shaping>) {
+    pub(crate) fn adopt(&self, classes: Arc<Classes>, providers: Providers) {
         self.classifier.borrow_mut().adopt(classes);
         *self.providers.borrow_mut() = providers;
     }
@@ -54,7 +54,7 @@ impl ReplyClasses {
         };
         let mut classifier = self.classifier.borrow_mut();
         let providers = self.providers.borrow();
-        let provider = providers.provider_of(host_of(peer));
+        let provider = providers.of(host_of(peer));
         let (code, status) = (reply.code, reply.enhanced);
         classifier.classify(&Said { code, status, provider, text: &reply.text })
     }
@@ -75,15 +75,15 @@ mod tests {
     use mail::{Class, EnhancedStatus, Reply, Step};
 
     fn of(failure: &Failure) -> Option<(ReplyClass, FailureKind)> {
-        let classes = ReplyClasses::new(Classes::builtin(), Shaping::builtin());
+        let classes = ReplyClasses::new(Classes::builtin(), Providers::default());
         classes.of(failure).map(|verdict| (verdict.class, verdict.kind))
     }
 
     #[test]
     fn providers_that_our_rules_name_are_known() {
-        let shaping = Shaping::builtin();
+        let known = Providers::default();
         for (name, _) in Classes::builtin().providers() {
-            assert!(shaping.has_provider(name), "{name}");
+            assert!(known.knows(name), "{name}");
         }
     }
 

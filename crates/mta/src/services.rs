@@ -10,6 +10,7 @@ use crate::seams::{Spawn, Task, Time, World};
 use crate::shared::Shared;
 use crate::signal::Signal;
 use crate::stopping::Stopping;
+use ::classes::Verdict;
 use mail::{Failure, Mono, Wall};
 #[cfg(feature = "planted")]
 use std::cell::Cell;
@@ -102,12 +103,12 @@ impl<W: World> Services<W> {
         }
     }
 
-    /// Counts a recipient that is put off.
-    pub(crate) fn note_deferred(&self, failure: &Failure) {
-        self.metrics.deferrals.inc();
-        if let Some(verdict) = self.classes.of(failure) {
-            self.shared.class_metrics.note_deferral(verdict.class);
-        }
+    /// Counts recipients that are put off for one reason; tells what that means.
+    pub(crate) fn note_deferred(&self, failure: &Failure, recipients: u64) -> Option<Verdict> {
+        self.metrics.deferrals.add(recipients);
+        let verdict = self.classes.of(failure)?;
+        self.shared.class_metrics.note_deferrals(verdict.class, recipients);
+        Some(verdict)
     }
 
     /// Whether a simulation has planted this fault.

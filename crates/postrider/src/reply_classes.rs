@@ -2,7 +2,7 @@
 
 use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, Source};
 use config::Config;
-use config::shaping::Shaping;
+use config::shaping::Providers;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -33,10 +33,10 @@ pub(crate) fn read(config: &Config) -> Result<Arc<Classes>, Vec<String>> {
 }
 
 /// Providers that an operator's rules name and no shaping file knows.
-fn unknown_providers(classes: &Classes, known: &Shaping) -> Vec<String> {
+fn unknown_providers(classes: &Classes, known: &Providers) -> Vec<String> {
     let named = classes.providers().filter(|(name, named)| {
         // Ours may name who is not among an operator's providers.
-        named.file != BUILTIN && !known.has_provider(name)
+        named.file != BUILTIN && !known.knows(name)
     });
     let told = named.map(|(name, Named { file, line, column })| {
         format!("{file}:{line}:{column}: no shaping file knows the provider `{name}`")

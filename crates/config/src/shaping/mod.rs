@@ -157,30 +157,6 @@ impl Shaping {
         Err(read::refused(file, here.line, message, help))
     }
 
-    /// What is built in: read once in the process, when somebody asks.
-    #[must_use]
-    pub fn builtin() -> Arc<Shaping> {
-        static BUILTIN_SHAPING: LazyLock<Arc<Shaping>> = LazyLock::new(|| {
-            let read = Shaping::read(&[ShapingFile::builtin()]);
-            Arc::new(read.unwrap_or_else(|errors| unreachable!("{errors}")))
-        });
-        Arc::clone(&BUILTIN_SHAPING)
-    }
-
-    /// The provider whose host this is.
-    #[must_use]
-    pub fn provider_of(&self, host: &str) -> Option<&str> {
-        let host = Domain::parse(host.strip_suffix('.').unwrap_or(host)).ok()?;
-        let provider = self.providers.get(self.by_mx.named(&host)?)?;
-        Some(&provider.name)
-    }
-
-    /// Whether it knows a provider of this name.
-    #[must_use]
-    pub fn has_provider(&self, name: &str) -> bool {
-        self.providers.iter().any(|provider| *provider.name == *name)
-    }
-
     /// Whether each source that a provider names is one of these.
     ///
     /// # Errors
@@ -251,6 +227,36 @@ impl Shaping {
         };
         let (limits, rates) = pace.instead_of(limits);
         InForce { limits, rates, apart, provider: provider.map(|(provider, _)| provider), pace }
+    }
+}
+
+/// Who knows providers: shaping files, or what is built in, which is read once in the process and only when
+/// somebody asks.
+#[derive(Clone, Debug, Default)]
+pub struct Providers(pub(crate) Option<Arc<Shaping>>);
+
+impl Providers {
+    fn shaping(&self) -> &Shaping {
+        static BUILTIN_SHAPING: LazyLock<Shaping> = LazyLock::new(|| {
+            let read = Shaping::read(&[ShapingFile::builtin()]);
+            read.unwrap_or_else(|errors| unreachable!("{errors}"))
+        });
+        self.0.as_deref().unwrap_or_else(|| &BUILTIN_SHAPING)
+    }
+
+    /// The provider whose host this is.
+    #[must_use]
+    pub fn of(&self, host: &str) -> Option<&str> {
+        let shaping = self.shaping();
+        let host = Domain::parse(host.strip_suffix('.').unwrap_or(host)).ok()?;
+        let provider = shaping.providers.get(shaping.by_mx.named(&host)?)?;
+        Some(&provider.name)
+    }
+
+    /// Whether there is a provider of this name.
+    #[must_use]
+    pub fn knows(&self, name: &str) -> bool {
+        self.shaping().providers.iter().any(|provider| *provider.name == *name)
     }
 }
 

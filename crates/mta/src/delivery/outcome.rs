@@ -140,19 +140,17 @@ fn defer<W: World>(
     let mine = delivery.schedule.queue_mut().handle_outcome(now, entry, outcome);
     // None: it was too old to wait again and comes back as expired, or an operator removed it.
     if let Some(mine) = mine {
-        note_deferred(delivery, deferred, recipient, mine, failure);
+        note_deferred(deferred, recipient, mine, failure);
     }
 }
 
 /// The queue has put a recipient off.
-fn note_deferred<W: World>(
-    delivery: &Delivery<W>,
+fn note_deferred(
     deferred: &mut Vec<Deferral>,
     recipient: u32,
     mine: Deferred,
     failure: Arc<Failure>,
 ) {
-    delivery.services.note_deferred(&failure);
     let same = deferred.iter_mut().find(|other| {
         (other.attempts, other.next_try) == (mine.attempts, mine.next_try)
             && *other.failure == *failure
@@ -177,7 +175,7 @@ pub(crate) fn put_off<W: World>(
 ) {
     let mut deferred = Vec::new();
     for (recipient, mine, failure) in recipients {
-        note_deferred(delivery, &mut deferred, recipient, mine, failure);
+        note_deferred(&mut deferred, recipient, mine, failure);
     }
     write_deferred(delivery, message, id, deferred, None);
 }
@@ -191,6 +189,7 @@ fn write_deferred<W: World>(
     hop: Option<&Arc<Hop>>,
 ) {
     for Deferral { recipients, attempts, next_try, failure } in deferred {
+        let class = delivery.services.note_deferred(&failure, recipients.len() as u64);
         let next_try = delivery.services.wall_of(next_try);
         let at = delivery.services.wall();
         let event = message.filter(|_| delivery.services.events.is_on()).map(|message| Event {
@@ -199,7 +198,7 @@ fn write_deferred<W: World>(
             recipients: event::Recipients::from_slice(&recipients),
             kind: Kind::Deferred(Box::new(Trouble {
                 hop: hop.cloned(),
-                class: delivery.services.classes.of(&failure),
+                class,
                 failure: Some(Arc::clone(&failure)),
                 attempts,
                 next_try: Some(next_try),

@@ -24,9 +24,9 @@ pub struct ClassMetrics {
 }
 
 impl ClassMetrics {
-    /// A recipient was deferred for this.
-    pub fn note_deferral(&self, class: ReplyClass) {
-        self.deferrals[class as usize].inc();
+    /// So many recipients were deferred for this.
+    pub fn note_deferrals(&self, class: ReplyClass, recipients: u64) {
+        self.deferrals[class as usize].add(recipients);
     }
 
     /// A recipient failed for this.

@@ -5,7 +5,7 @@ use crate::cli::{ClassifyArgs, exit};
 use crate::reply_classes;
 use crate::terminal::clean;
 use classes::{Classes, REPLY_BYTES_MAX, Said, Verdict, read_reply};
-use config::shaping::Shaping;
+use config::shaping::Providers;
 use serde_json::json;
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ClassifyArgs) -> ExitCode {
 
 fn classify(args: &ClassifyArgs) -> Result<ExitCode, String> {
     let (classes, providers) = match &args.file.config {
-        None => (Classes::builtin(), Shaping::builtin()),
+        None => (Classes::builtin(), Providers::default()),
         Some(path) => {
             let config = match load::load(Some(path)) {
                 Ok(config) => config,
@@ -42,12 +42,12 @@ fn classify(args: &ClassifyArgs) -> Result<ExitCode, String> {
         .ok_or("a reply begins with its code, such as `550 5.1.1 no such user`")?;
     let provider = match (&args.provider, &args.mx) {
         (Some(name), _) => {
-            if !providers.has_provider(name) {
+            if !providers.knows(name) {
                 return Err(format!("no shaping file knows the provider `{name}`"));
             }
             Some(name.as_str())
         }
-        (None, Some(host)) => providers.provider_of(host),
+        (None, Some(host)) => providers.of(host),
         (None, None) => None,
     };
     let said = Said { code, status, provider, text: &words };
