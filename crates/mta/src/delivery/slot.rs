@@ -70,7 +70,11 @@ impl<W: World> Slot<W> {
 
     /// The source of its mail cannot reach this next hop.
     pub fn note_way_out(&self, source: &Source, why: &str) {
-        sources::note_out(&self.delivery.schedule, &source.name, Out::Way(self.ready), why);
+        let schedule = &self.delivery.schedule;
+        let key = schedule.queue().ready_key(self.ready).cloned();
+        if let Some(key) = key {
+            sources::note_out(schedule, &source.name, Out::Way(key), why);
+        }
     }
 
     #[must_use]

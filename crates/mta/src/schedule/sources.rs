@@ -13,12 +13,12 @@ use std::time::Duration;
 const OUT_FOR: Duration = Duration::from_secs(60);
 
 /// What a source cannot do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Out {
     /// Send at all.
     Source,
     /// Reach one next hop.
-    Way(ReadyId),
+    Way(ReadyKey),
 }
 
 /// Sources, and ways from them, that are out, each with why and until when.
@@ -26,31 +26,26 @@ pub(crate) enum Out {
 pub(crate) struct SourcesOut(RefCell<BTreeMap<Concerned, Arc<queue::Suspension>>>);
 
 /// A source, and the way from it where it is about one only.
-type Concerned = (Arc<str>, Option<ReadyId>);
+type Concerned = (Arc<str>, Option<ReadyKey>);
 
 impl SourcesOut {
     /// What stands in the way of a ready queue.
-    pub(super) fn of(
-        &self,
-        now: Mono,
-        id: ReadyId,
-        key: &ReadyKey,
-    ) -> Option<Arc<queue::Suspension>> {
+    pub(super) fn of(&self, now: Mono, key: &ReadyKey) -> Option<Arc<queue::Suspension>> {
         if key.source.is_empty() {
             return None;
         }
         let out = self.0.borrow();
         let of = |way| out.get(&(Arc::clone(&key.source), way)).filter(|s| s.until > now).cloned();
-        of(None).or_else(|| of(Some(id)))
+        of(None).or_else(|| of(Some(key.clone())))
     }
 }
 
 /// A source has turned out to be of no use, for all it sends or for one next hop.
 pub(crate) fn note_out<W: World>(schedule: &Schedule<W>, source: &Arc<str>, out: Out, why: &str) {
     let now = schedule.services.now();
-    let (way, what) = match out {
+    let (way, what) = match &out {
         Out::Source => (None, format!("the source {source}")),
-        Out::Way(id) => (Some(id), format!("the source {source} for this next hop")),
+        Out::Way(key) => (Some(key.clone()), format!("the source {source} for this next hop")),
     };
     let found = Arc::new(queue::Suspension {
         what: what.into(),
@@ -68,9 +63,9 @@ pub(crate) fn note_out<W: World>(schedule: &Schedule<W>, source: &Arc<str>, out:
     }
     let concerned: Vec<(ReadyId, ReadyKey)> = {
         let queue = schedule.queue();
-        let ready = queue.ready_queues().filter(|ready| match out {
+        let ready = queue.ready_queues().filter(|ready| match &out {
             Out::Source => ready.key.source == *source,
-            Out::Way(id) => ready.id == id,
+            Out::Way(key) => *ready.key == *key,
         });
         ready.map(|ready| (ready.id, ready.key.clone())).collect()
     };

@@ -82,7 +82,7 @@ pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &R
     let found = longest(&suspensions, schedule.services.wall(), covers);
     let now = schedule.services.now();
     let found = found.map(|s| standstill(schedule, s));
-    let found = found.or_else(|| schedule.sources_out.of(now, id, key));
+    let found = found.or_else(|| schedule.sources_out.of(now, key));
     schedule.queue_mut().suspend_ready(now, id, found);
 }
 

@@ -114,6 +114,38 @@ fn a_source_whose_address_is_gone_is_out_and_others_send() {
 }
 
 #[test]
+fn a_host_out_of_the_sources_reach_leaves_its_siblings_to_it() {
+    let (near_files, far_files) = (Files::new(), Files::new());
+    let far = far(&far_files);
+    let config = "hostname = \"far6.test\"\nspool = { path = \"spool\" }\n[[listener]]\n\
+                  address = \"[::1]:0\"\nrelay_from = [\"::1\"]\n[[route]]\ndiscard = {}\n";
+    let far6_files = Files::new();
+    let far6 = Server::start(&far6_files, config);
+    let near = Server::start(
+        &near_files,
+        &format!(
+            "hostname = \"near.test\"\nspool = {{ path = \"spool\" }}\n[[listener]]\n\
+             address = \"127.0.0.1:0\"\nrelay_from = [\"127.0.0.0/8\"]\n\
+             [[source]]\nname = \"six\"\naddress6 = \"::1\"\n\
+             [[pool]]\nname = \"bulk\"\nsources = [{{ name = \"six\" }}]\n[[route]]\npool = \"bulk\"\n\
+             smtp = {{ hosts = [\"{}\", \"{}\"] }}\n",
+            far.address(),
+            far6.address()
+        ),
+    );
+    send(&near, 1);
+    near_files.wait_events("relayed", 1);
+    // A source that is out would be left alone for a minute.
+    send(&near, 5);
+    near_files.wait_events("relayed", 6);
+    assert_eq!(far6_files.events_of("received").len(), 6);
+    assert_eq!(far_files.events_of("received").len(), 0);
+    assert_eq!(near_files.events_of("deferred").len(), 0);
+    far6.stop();
+    near.stop();
+}
+
+#[test]
 fn explain_names_the_sources() {
     let (near_files, far_files) = (Files::new(), Files::new());
     let far = far(&far_files);

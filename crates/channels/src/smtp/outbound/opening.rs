@@ -6,7 +6,7 @@ use super::lessons::Lessons;
 use super::login::LoginDialogue;
 use super::relay_of;
 use super::seat::{self, Seat};
-use super::source;
+use super::source::{self, OutOfReach};
 use super::tls_result::{TlsResult, Trial};
 use super::wire::Wire;
 use crate::smtp::smarthost::TlsStart;
@@ -68,11 +68,38 @@ struct Tried {
     addresses: usize,
     later: Option<Failure>,
     never: Option<Failure>,
+    out_of_reach: Option<OutOfReach>,
+}
+
+/// Why one host is not used.
+enum HostError {
+    Failed(Failure),
+    /// From the source that the mail goes from.
+    OutOfReach(OutOfReach),
+}
+
+impl From<Failure> for HostError {
+    fn from(failure: Failure) -> HostError {
+        HostError::Failed(failure)
+    }
+}
+
+impl From<OutOfReach> for HostError {
+    fn from(why: OutOfReach) -> HostError {
+        HostError::OutOfReach(why)
+    }
 }
 
 impl Tried {
     /// What one host that works would have changed: as long as any may work later, so may the hop.
-    fn error(self) -> OpenError {
+    /// What a host said counts for more than that others are out of reach.
+    fn error<W: World>(self, slot: &Slot<W>, hop: &NextHop) -> OpenError {
+        if let (Some(why), None) = (&self.out_of_reach, &self.later) {
+            if self.never.is_none() {
+                why.note(slot, hop);
+            }
+            return OpenError::Later(why.failure(hop));
+        }
         match (self.later, self.never) {
             (None, Some(failure)) => OpenError::Never(failure),
             (later, _) => OpenError::Later(later.unwrap_or_else(no_hosts)),
@@ -102,7 +129,8 @@ pub(super) async fn open<W: World>(
         match open_host(slot, hop, &candidate, &mut tried).await {
             Ok(Some(connection)) => return Ok(connection),
             Ok(None) => return Err(OpenError::NotNeeded),
-            Err(failure) => {
+            Err(HostError::OutOfReach(why)) => tried.out_of_reach = Some(why),
+            Err(HostError::Failed(failure)) => {
                 let loops = ourselves::is_loop(&failure);
                 tried.take(failure, by_mx);
                 if loops {
@@ -112,7 +140,7 @@ pub(super) async fn open<W: World>(
             }
         }
     }
-    Err(tried.error())
+    Err(tried.error(slot, hop))
 }
 
 /// The same with one host. `None`: nothing waits for it any more.
@@ -121,12 +149,12 @@ async fn open_host<W: World>(
     hop: &Rc<NextHop>,
     candidate: &Candidate,
     tried: &mut Tried,
-) -> Result<Option<Opened<W>>, Failure> {
+) -> Result<Option<Opened<W>>, HostError> {
     let (host, states) = (&candidate.host, &hop.states);
     let tls = encrypting::host_tls(slot, hop, host).await?;
     let by_mx = relay_of(hop).is_by_mx();
     let found = endpoints(slot, hop, host).await.map_err(|failure| tls.doubted(failure, by_mx))?;
-    let found = source::reached(slot, hop, found)?;
+    let found = source::reached(hop, found)?;
     let mut last = None;
     for peer in &found {
         if tried.addresses == ADDRESSES_MAX {
@@ -147,11 +175,11 @@ async fn open_host<W: World>(
     if last.as_ref().is_some_and(|failure| !matches!(failure.culprit, Culprit::Local)) {
         states.failed(slot.now(), host);
     }
-    Err(last.unwrap_or_else(|| {
+    Err(HostError::Failed(last.unwrap_or_else(|| {
         let name = format!("{}:{}", host.name, host.port);
         let text = "no way leads to the host's addresses";
         Failure::network(name, EnhancedStatus::new(4, 4, 1), text)
-    }))
+    })))
 }
 
 fn no_hosts() -> Failure {

@@ -16,15 +16,30 @@ pub(super) fn of(hop: &NextHop, peer: &Endpoint) -> Egress {
     }
 }
 
+/// A host has no address of a family that the source has one of.
+pub(super) struct OutOfReach(String);
+
+impl OutOfReach {
+    /// None of the next hop's hosts can be reached from the source: others are asked for the mail.
+    pub(super) fn note<W: World>(&self, slot: &Slot<W>, hop: &NextHop) {
+        if let Some(source) = &hop.source {
+            slot.note_way_out(source, &self.0);
+        }
+    }
+
+    pub(super) fn failure(&self, hop: &NextHop) -> Failure {
+        failure(hop.source.as_ref().map_or("", |source| &source.name), &self.0)
+    }
+}
+
 /// Those of a host's addresses for whose family the source has an address.
 ///
 /// # Errors
-/// There are none; the source is of no use for this next hop.
-pub(super) fn reached<W: World>(
-    slot: &Slot<W>,
+/// There are none; the source is of no use for this host.
+pub(super) fn reached(
     hop: &NextHop,
     mut found: Vec<Endpoint>,
-) -> Result<Vec<Endpoint>, Failure> {
+) -> Result<Vec<Endpoint>, OutOfReach> {
     let Some(source) = &hop.source else { return Ok(found) };
     let is_reached = |peer: &Endpoint| match peer {
         Endpoint::Tcp(peer) => source.reaches(*peer),
@@ -35,9 +50,7 @@ pub(super) fn reached<W: World>(
         return Ok(found);
     }
     let family = if source.address.is_none() { "IPv4" } else { "IPv6" };
-    let why = format!("it has no {family} address, and the host no other");
-    slot.note_way_out(source, &why);
-    Err(failure(&source.name, &why))
+    Err(OutOfReach(format!("it has no {family} address, and the host no other")))
 }
 
 /// Whether an attempt failed because the source is of no use.
